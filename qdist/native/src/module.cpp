@@ -1,0 +1,48 @@
+// The Python face of the CPU kernels. Every kernel lets go of the GIL while it runs.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <complex>
+
+#include "norm.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+template <class Real>
+using Shard = nb::ndarray<const std::complex<Real>, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class Real>
+double squared_norm(Shard<Real> shard) {
+    const auto* x = reinterpret_cast<const Real*>(shard.data());
+    const std::size_t n = 2 * shard.size();
+    nb::gil_scoped_release release;
+    return qdist::squared_norm(x, n);
+}
+
+int max_threads() {
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+void set_threads(int threads) {
+    if (threads < 1) throw nb::value_error("the number of threads must be at least 1");
+#ifdef _OPENMP
+    omp_set_num_threads(threads);
+#endif
+}
+
+}  // namespace
+
+NB_MODULE(QDIST_MODULE, m) {
+    m.attr("variant") = QDIST_VARIANT;
+    m.def("squared_norm", &squared_norm<float>, nb::arg("shard").noconvert(),
+          "Sum of |amplitude|^2 of a complex64 or complex128 shard, accumulated in double.");
+    m.def("squared_norm", &squared_norm<double>, nb::arg("shard").noconvert());
+    m.def("max_threads", &max_threads, "Threads that the next kernel will use.");
+    m.def("set_threads", &set_threads, nb::arg("threads"), "Sets the threads of the kernels that follow.");
+}
