@@ -1,0 +1,7 @@
+"""``python -m qdist`` is the `qdist` command."""
+
+import sys
+
+from qdist.cli import main
+
+sys.exit(main())

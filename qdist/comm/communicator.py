@@ -1,0 +1,565 @@
+"""Communicator: every collective and point-to-point call, the same on every transport."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from qdist.comm.arrays import Array, as_input, as_output, is_cupy, module_of
+from qdist.comm.errors import CommError
+from qdist.comm.guard import Call, Guard, check_same
+from qdist.comm.place import Place
+from qdist.comm.reduction import ReduceOp
+from qdist.comm.traffic import Message, message_of
+from qdist.comm.transport import Transport
+from qdist.comm.work import Work
+
+__all__ = ["Communicator"]
+
+_HEADER_DIMS = 8
+
+
+class Communicator:
+    """A group of ranks and all they can say to each other.
+
+    Arrays are NumPy or CuPy arrays (anything NumPy can turn into one is accepted as input). Every call returns its
+    result and leaves the input alone; ``out=`` re-uses memory, and ``out=x`` works in place where the result has the
+    input's shape. With ``async_op=True`` a call returns a Work whose ``wait()`` gives the result. Where a result has one
+    row a rank, the rows are its leading axis.
+
+    Wrong arguments raise TypeError or ValueError before anything is sent; failures of the transport raise CommError.
+    """
+
+    def __init__(
+        self,
+        host: Transport,
+        device: Transport | None,
+        *,
+        guard: Guard,
+        place: Place,
+        group: tuple[int, ...],
+        name: str = "world",
+        debug: bool = False,
+    ) -> None:
+        self._host = host
+        self._device = device
+        self._guard = guard
+        self._place = place
+        self._sequence = 0
+        self.rank = host.rank
+        self.size = host.size
+        self.group = group
+        """World ranks of this group, in the order of its own ranks."""
+        self.name = name
+        self.debug = debug
+        self.messages: list[Message] | None = [] if host.name == "counting" else None
+        """What was sent, while recording: see ``recording()``. Always recorded by a counting communicator."""
+
+    # Where this process is -------------------------------------------------------------------------------------------
+
+    @property
+    def backend(self) -> str:
+        """mpi, nccl, solo or counting."""
+        return (self._device or self._host).name
+
+    @property
+    def local_rank(self) -> int:
+        """This process's number among the job's processes on its node."""
+        return self._place.local_rank
+
+    @property
+    def local_size(self) -> int:
+        """How many of the job's processes run on this node."""
+        return self._place.local_size
+
+    @property
+    def node(self) -> int:
+        """This node's number in the job."""
+        return self._place.node
+
+    @property
+    def num_nodes(self) -> int:
+        return self._place.num_nodes
+
+    @property
+    def host(self) -> str:
+        """This node's host name."""
+        return self._place.host
+
+    @property
+    def devices(self) -> int:
+        """CUDA devices that this process can see on its node."""
+        return self._place.devices
+
+    @property
+    def timeout(self) -> float:
+        """Seconds after which a call that other ranks do not join ends the job."""
+        return self._guard.timeout
+
+    def __repr__(self) -> str:
+        return f"<Communicator {self.name!r} ({self.backend}): rank {self.rank} of {self.size}>"
+
+    # Collectives -----------------------------------------------------------------------------------------------------
+
+    def all_reduce(
+        self, x: Any, op: str | ReduceOp = "sum", *, out: Array | None = None, async_op: bool = False
+    ) -> Any:
+        """The reduction of every rank's ``x``, on every rank. Result: shape and dtype of ``x``."""
+        x = as_input(x)
+        op = ReduceOp.of(op)
+        op.check(x.dtype)
+        target, result = as_output(out, x.shape, x.dtype, x)
+        call = Call("all_reduce", self, x.shape, x.dtype, op=op.name)
+        x, target_view, op, divisor = self._lower(x, target, op)
+        return self._collective(
+            call, self._of(target).all_reduce, (x, target_view, op), target, result, async_op, divisor
+        )
+
+    def reduce(
+        self,
+        x: Any,
+        root: int = 0,
+        op: str | ReduceOp = "sum",
+        *,
+        out: Array | None = None,
+        async_op: bool = False,
+    ) -> Any:
+        """The reduction of every rank's ``x`` on ``root``; None on the others."""
+        x = as_input(x)
+        op = ReduceOp.of(op)
+        op.check(x.dtype)
+        self._check_rank("root", root)
+        call = Call("reduce", self, x.shape, x.dtype, op=op.name, root=root)
+        transport = self._of(x)
+        if self.rank != root:
+            x, _, op, _ = self._lower(x, None, op)
+            return self._collective(call, transport.reduce, (x, None, op, root), None, None, async_op)
+        target, result = as_output(out, x.shape, x.dtype, x)
+        x, target_view, op, divisor = self._lower(x, target, op)
+        return self._collective(
+            call, transport.reduce, (x, target_view, op, root), target, result, async_op, divisor
+        )
+
+    def reduce_scatter(
+        self, x: Any, op: str | ReduceOp = "sum", *, out: Array | None = None, async_op: bool = False
+    ) -> Any:
+        """Row ``rank`` of the reduction of every rank's ``x``, which has shape (size, ...). Result: x.shape[1:]."""
+        x = as_input(x)
+        op = ReduceOp.of(op)
+        op.check(x.dtype)
+        self._check_rows("reduce_scatter", x)
+        target, result = as_output(out, x.shape[1:], x.dtype, x)
+        call = Call("reduce_scatter", self, x.shape, x.dtype, op=op.name)
+        x = _apart(x, target)
+        x, target_view, op, divisor = self._lower(x, target, op)
+        return self._collective(
+            call, self._of(target).reduce_scatter, (x, target_view, op), target, result, async_op, divisor
+        )
+
+    def broadcast(self, x: Any, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
+        """``root``'s ``x`` on every rank. The others pass an array of the same shape and dtype, which tells the result's."""
+        x = as_input(x)
+        self._check_rank("root", root)
+        target, result = as_output(out, x.shape, x.dtype, x)
+        if self.rank == root and target is not x:
+            target[...] = x
+        call = Call("broadcast", self, x.shape, x.dtype, root=root)
+        return self._collective(call, self._of(target).broadcast, (target, root), target, result, async_op)
+
+    def all_gather(self, x: Any, *, out: Array | None = None, async_op: bool = False) -> Any:
+        """Every rank's ``x``, stacked: shape (size, *x.shape), on every rank."""
+        x = as_input(x)
+        target, result = as_output(out, (self.size, *x.shape), x.dtype, x)
+        call = Call("all_gather", self, x.shape, x.dtype)
+        x = _apart(x, target)
+        return self._collective(call, self._of(x).all_gather, (x, target), target, result, async_op)
+
+    def gather(self, x: Any, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
+        """Every rank's ``x``, stacked: shape (size, *x.shape), on ``root``; None on the others."""
+        x = as_input(x)
+        self._check_rank("root", root)
+        call = Call("gather", self, x.shape, x.dtype, root=root)
+        if self.rank != root:
+            return self._collective(call, self._of(x).gather, (x, None, root), None, None, async_op)
+        target, result = as_output(out, (self.size, *x.shape), x.dtype, x)
+        x = _apart(x, target)
+        return self._collective(call, self._of(x).gather, (x, target, root), target, result, async_op)
+
+    def scatter(
+        self, x: Any = None, root: int = 0, *, out: Array | None = None, async_op: bool = False
+    ) -> Any:
+        """Row ``rank`` of ``root``'s ``x``, which has shape (size, ...). The others' ``x`` is not looked at."""
+        self._check_rank("root", root)
+        if self.rank == root:
+            x = as_input(x)
+            self._check_rows("scatter", x)
+            if x.ndim - 1 > _HEADER_DIMS:
+                raise ValueError(f"scatter takes rows of at most {_HEADER_DIMS} dimensions, not {x.ndim - 1}")
+            shape, dtype = self._header(x.shape[1:], x.dtype, root)
+        else:
+            x = None
+            shape, dtype = self._header(
+                () if out is None else out.shape, None if out is None else out.dtype, root
+            )
+        like = out if out is not None else (x if x is not None else np.empty(0))
+        target, result = as_output(out, shape, dtype, like)
+        if x is not None:
+            x = _apart(x, target)
+        call = Call("scatter", self, shape, dtype, root=root)
+        return self._collective(call, self._of(target).scatter, (x, target, root), target, result, async_op)
+
+    def all_to_all(
+        self,
+        x: Any,
+        *,
+        send_counts: Sequence[int] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        out: Array | None = None,
+        async_op: bool = False,
+    ) -> Any:
+        """Row s of the result is what rank s had in row ``rank`` of its ``x``, which has shape (size, ...).
+
+        Ragged, in two forms: ``x`` a list of ``size`` arrays of one dtype and any shapes gives the list of what the
+        others had for this rank (shapes travel first). Or ``x`` flat with ``send_counts`` and ``recv_counts``, both
+        of length ``size``: the parts lie one behind the other, nothing but the data travels.
+        """
+        if isinstance(x, (list, tuple)):
+            if out is not None or send_counts is not None or recv_counts is not None:
+                raise TypeError(
+                    "all_to_all of a list takes neither out nor counts: the shapes travel with it"
+                )
+            return self._all_to_all_list(x, async_op)
+        x = as_input(x)
+        if send_counts is None and recv_counts is None:
+            self._check_rows("all_to_all", x)
+            target, result = as_output(out, x.shape, x.dtype, x)
+            call = Call("all_to_all", self, x.shape, x.dtype)
+            x = _apart(x, target)
+            return self._collective(call, self._of(x).all_to_all, (x, target), target, result, async_op)
+        sends, receives = self._check_counts(x, send_counts, recv_counts)
+        target, result = as_output(out, (sum(receives),), x.dtype, x)
+        call = Call("all_to_all (ragged)", self, None, x.dtype, elements=(x.size, sends))
+        x = _apart(x, target)
+        return self._collective(
+            call, self._of(x).all_to_all_ragged, (x, sends, target, receives), target, result, async_op
+        )
+
+    def barrier(self, *, async_op: bool = False) -> Any:
+        """Returns once every rank has entered."""
+        call = Call("barrier", self, None, None)
+        return self._collective(call, self._host.barrier, (), None, None, async_op)
+
+    # Point to point --------------------------------------------------------------------------------------------------
+
+    def send(self, x: Any, dest: int, tag: int = 0) -> None:
+        """Sends ``x`` to ``dest``; returns when ``x`` may be changed again."""
+        x = as_input(x)
+        self._check_peer("dest", dest, tag)
+        self._launch(Call("send", self, x.shape, x.dtype, peer=dest), self._of(x).send, (x, dest, tag, True))
+
+    def recv(self, out: Array, source: int, tag: int = 0) -> Array:
+        """Receives from ``source`` into ``out``, which has the message's dtype and at least its size; returns ``out``."""
+        target, result = self._check_receiver(out, source, tag)
+        call = Call("recv", self, out.shape, out.dtype, peer=source)
+        self._launch(call, self._of(target).recv, (target, source, tag, True))
+        return _deliver(target, result)
+
+    def isend(self, x: Any, dest: int, tag: int = 0) -> Work:
+        """Starts sending ``x`` to ``dest``."""
+        x = as_input(x)
+        self._check_peer("dest", dest, tag)
+        call = Call("isend", self, x.shape, x.dtype, peer=dest)
+        request = self._launch(call, self._of(x).send, (x, dest, tag, False))
+        return Work(request, lambda: None, call, self._guard)
+
+    def irecv(self, out: Array, source: int, tag: int = 0) -> Work:
+        """Starts receiving from ``source`` into ``out``; ``wait()`` returns ``out``."""
+        target, result = self._check_receiver(out, source, tag)
+        call = Call("irecv", self, out.shape, out.dtype, peer=source)
+        request = self._launch(call, self._of(target).recv, (target, source, tag, False))
+        return Work(request, lambda: _deliver(target, result), call, self._guard)
+
+    def sendrecv(self, x: Any, dest: int, out: Array, source: int, tag: int = 0) -> Array:
+        """Sends ``x`` to ``dest`` while receiving from ``source`` into ``out``; returns ``out``."""
+        received = self.irecv(out, source, tag)
+        sent = self.isend(x, dest, tag)
+        received.wait()
+        sent.wait()
+        return out
+
+    # Small Python values ---------------------------------------------------------------------------------------------
+
+    def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
+        """``root``'s value on every rank. For small values: they are pickled."""
+        self._check_rank("root", root)
+        if self._host.name == "counting":
+            return value
+        payload = _pickled(value) if self.rank == root else np.empty(0, np.uint8)
+        length = int(self.broadcast(np.array(payload.size), root))
+        if self.rank != root:
+            payload = np.empty(length, np.uint8)
+        return pickle.loads(self.broadcast(payload, root).tobytes())
+
+    def all_gather_object(self, value: Any) -> list[Any]:
+        """Every rank's value, in a list, on every rank. For small values: they are pickled."""
+        if self._host.name == "counting":
+            return [value] * self.size
+        payload = _pickled(value)
+        lengths = self.all_gather(np.array(payload.size))
+        padded = np.zeros(int(lengths.max()), np.uint8)
+        padded[: payload.size] = payload
+        return [pickle.loads(row[:n].tobytes()) for row, n in zip(self.all_gather(padded), lengths)]
+
+    def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
+        """Every rank's value, in a list, on ``root``; None on the others. For small values: they are pickled."""
+        self._check_rank("root", root)
+        values = self.all_gather_object(value)
+        return values if self.rank == root else None
+
+    # Groups ----------------------------------------------------------------------------------------------------------
+
+    def split(self, groups: Sequence[Sequence[int]], name: str | None = None) -> Communicator | None:
+        """Every rank calls, with the same lists; each gets the communicator of the list it is in, or None.
+
+        Ranks are this communicator's own; those of a new communicator count in the order listed.
+        """
+        seen: set[int] = set()
+        for ranks in groups:
+            self._check_group(ranks)
+            twice = seen & set(ranks)
+            if twice:
+                raise ValueError(
+                    f"split: rank {min(twice)} stands in two groups of {list(map(list, groups))}"
+                )
+            seen |= set(ranks)
+        mine = next((tuple(ranks) for ranks in groups if self.rank in ranks), None)
+        call = Call("split", self, None, None, op=str([list(g) for g in groups]) if self.debug else None)
+        host = self._collective(call, lambda block: self._host.split(groups), (), None, None, False, raw=True)
+        device = None if self._device is None else self._device.split(groups)
+        return None if mine is None else self._child(host, device, mine, name)
+
+    def new_group(self, ranks: Sequence[int], name: str | None = None) -> Communicator | None:
+        """The communicator of these ranks. The ranks listed call; others may, and get None."""
+        self._check_group(ranks)
+        if self.rank not in ranks:
+            return None
+        host = self._host.subgroup(ranks)
+        device = None if self._device is None else self._device.subgroup(ranks)
+        return self._child(host, device, tuple(ranks), name)
+
+    def close(self) -> None:
+        """Frees what the transport holds for this group. Collective over the group; not for the world."""
+        for transport in {id(t): t for t in (self._host, self._device) if t is not None}.values():
+            transport.close()
+
+    # Counting --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Message]]:
+        """Within it, every message of this communicator is also noted: op, group, bytes. Yields the list."""
+        before, self.messages = self.messages, []
+        try:
+            yield self.messages
+        finally:
+            self.messages = before
+
+    # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _of(self, x: Array) -> Transport:
+        if type(x) is np.ndarray:
+            return self._host
+        return self._device or self._device_over_host
+
+    @cached_property
+    def _device_over_host(self) -> Transport:
+        from qdist.comm.staging import device_arrays_over
+
+        if self._host.name != "mpi":
+            return self._host
+        return device_arrays_over(self._host, self._place.cuda_aware_mpi)
+
+    def _collective(
+        self,
+        call: Call,
+        primitive: Any,
+        args: tuple[Any, ...],
+        target: Array | None,
+        result: Array | None,
+        async_op: bool,
+        divisor: int | None = None,
+        raw: bool = False,
+    ) -> Any:
+        self._sequence += 1
+        call.sequence = self._sequence
+        if self.debug:
+            check_same(call, self._host)
+        request = self._launch(call, primitive, (*args, not async_op))
+        if raw:
+            return request
+        if async_op:
+            return Work(request, lambda: _deliver(target, result, divisor), call, self._guard)
+        return _deliver(target, result, divisor)
+
+    def _launch(self, call: Call, primitive: Any, args: tuple[Any, ...]) -> Any:
+        """The one place where a transport is called: recorded, watched, its errors explained."""
+        if self.messages is not None:
+            self.messages.append(message_of(call))
+        active = self._guard.active
+        active.append(call)
+        try:
+            return primitive(*args)
+        except CommError:
+            raise
+        except RuntimeError as error:
+            raise CommError(
+                f"rank {self.rank}: {call.describe()} failed: {error}. If the ranks disagree on what they send, "
+                "init(debug=True) or QDIST_DEBUG=comm names the one that differs."
+            ) from error
+        finally:
+            active.remove(call)
+
+    def _lower(self, x: Array, target: Array | None, op: ReduceOp) -> tuple[Any, Any, ReduceOp, int | None]:
+        """Reductions that transports do not know, in terms of those they do; in place as x=None."""
+        divisor = None
+        if op.name == "premul_sum":
+            x, op = module_of(x).multiply(x, op.factor, dtype=x.dtype), ReduceOp.SUM
+        elif op.name == "avg":
+            op, divisor = ReduceOp.SUM, self.size
+        if target is None:
+            return (x.view(np.uint8) if x.dtype.kind == "b" else x), None, op, divisor
+        send = None if target is x else _apart(x, target)
+        if x.dtype.kind == "b":
+            return None if send is None else send.view(np.uint8), target.view(np.uint8), op, divisor
+        return send, target, op, divisor
+
+    def _all_to_all_list(self, parts: Sequence[Any], async_op: bool) -> Any:
+        if len(parts) != self.size:
+            raise ValueError(f"all_to_all takes one array a rank: {self.size}, not {len(parts)}")
+        arrays = [as_input(p) for p in parts]
+        first = arrays[0]
+        for index, a in enumerate(arrays):
+            if a.dtype != first.dtype:
+                raise TypeError(
+                    f"all_to_all sends one dtype: array 0 is {first.dtype}, array {index} is {a.dtype}"
+                )
+            if a.ndim > _HEADER_DIMS:
+                raise ValueError(
+                    f"all_to_all of a list takes at most {_HEADER_DIMS} dimensions, not {a.ndim}"
+                )
+        headers = np.full((self.size, 1 + _HEADER_DIMS), -1, np.int64)
+        for row, a in zip(headers, arrays):
+            row[0] = a.ndim
+            row[1 : 1 + a.ndim] = a.shape
+        shapes = [tuple(int(d) for d in row[1 : 1 + row[0]]) for row in self.all_to_all(headers)]
+        counts = [math.prod(shape) for shape in shapes]
+        flat = module_of(first).concatenate([a.reshape(-1) for a in arrays])
+
+        def cut(target: Array) -> list[Array]:
+            ends = np.cumsum(counts)
+            return [target[end - n : end].reshape(s) for end, n, s in zip(ends, counts, shapes)]
+
+        sends = [a.size for a in arrays]
+        got = self.all_to_all(flat, send_counts=sends, recv_counts=counts, async_op=async_op)
+        return got.then(cut) if async_op else cut(got)
+
+    def _header(self, shape: tuple[int, ...], dtype: Any, root: int) -> tuple[tuple[int, ...], np.dtype]:
+        """Root's row shape and dtype, on every rank: scatter's receivers need not know them."""
+        if self._host.name == "counting":
+            if dtype is None:
+                raise TypeError("scatter on a rank that is not root needs out= on a counting communicator")
+            return shape, np.dtype(dtype)
+        header = np.zeros(2 + _HEADER_DIMS, np.int64)
+        if self.rank == root:
+            code = np.dtype(dtype).str.encode()
+            if len(code) > 8:
+                raise TypeError(f"scatter cannot send dtype {dtype}")
+            header[0] = len(shape)
+            header[1 : 1 + len(shape)] = shape
+            header[-1] = int.from_bytes(code, "little")
+        header = self.broadcast(header, root)
+        code = int(header[-1]).to_bytes(8, "little").rstrip(b"\0").decode()
+        return tuple(int(d) for d in header[1 : 1 + header[0]]), np.dtype(code)
+
+    def _child(
+        self, host: Transport, device: Transport | None, ranks: tuple[int, ...], name: str | None
+    ) -> Communicator:
+        return Communicator(
+            host,
+            device,
+            guard=self._guard,
+            place=self._place,
+            group=tuple(self.group[r] for r in ranks),
+            name=name or f"{self.name}{list(ranks)}",
+            debug=self.debug,
+        )
+
+    def _check_rank(self, what: str, rank: int) -> None:
+        if not 0 <= rank < self.size:
+            raise ValueError(f"{what}={rank} is not a rank of {self.name!r}: ranks are 0 to {self.size - 1}")
+
+    def _check_peer(self, what: str, rank: int, tag: int) -> None:
+        self._check_rank(what, rank)
+        if tag < 0:
+            raise ValueError(f"tag={tag}: tags are not negative")
+
+    def _check_receiver(self, out: Any, source: int, tag: int) -> tuple[Array, Array]:
+        self._check_peer("source", source, tag)
+        if type(out) is not np.ndarray and not is_cupy(out):
+            raise TypeError(f"recv writes into a NumPy or CuPy array, not into {type(out).__name__}")
+        return as_output(out, out.shape, out.dtype, out)
+
+    def _check_rows(self, op: str, x: Array) -> None:
+        if x.ndim == 0 or x.shape[0] != self.size:
+            raise ValueError(
+                f"{op} takes one row a rank: the first axis must have length {self.size}, the input has shape {x.shape}"
+            )
+
+    def _check_counts(
+        self, x: Array, send_counts: Sequence[int] | None, recv_counts: Sequence[int] | None
+    ) -> tuple[list[int], list[int]]:
+        if send_counts is None or recv_counts is None:
+            raise TypeError("ragged all_to_all takes both send_counts and recv_counts")
+        if x.ndim != 1:
+            raise ValueError(f"ragged all_to_all takes a flat array, not one of shape {x.shape}")
+        sends, receives = [int(c) for c in send_counts], [int(c) for c in recv_counts]
+        for what, counts in (("send_counts", sends), ("recv_counts", receives)):
+            if len(counts) != self.size or min(counts) < 0:
+                raise ValueError(f"{what}={counts} must hold {self.size} numbers that are not negative")
+        if sum(sends) != x.size:
+            raise ValueError(f"send_counts add up to {sum(sends)}, the input has {x.size} elements")
+        if sends[self.rank] != receives[self.rank]:
+            raise ValueError(
+                f"rank {self.rank} sends itself {sends[self.rank]} elements but expects {receives[self.rank]}"
+            )
+        return sends, receives
+
+    def _check_group(self, ranks: Sequence[int]) -> None:
+        if len(ranks) == 0 or len(set(ranks)) != len(ranks):
+            raise ValueError(f"a group needs ranks, each once: {list(ranks)}")
+        for rank in ranks:
+            self._check_rank("group rank", rank)
+
+
+def _apart(x: Array, target: Array) -> Array:
+    """``x``, copied if it overlaps ``target``: transports read one while they write the other."""
+    if x is target or (type(x) is np.ndarray and np.may_share_memory(x, target)):
+        return x.copy()
+    return x
+
+
+def _deliver(target: Array | None, result: Array | None, divisor: int | None = None) -> Array | None:
+    if divisor is not None and target is not None:
+        target /= divisor
+    if result is not target and result is not None:
+        result[...] = target
+    return result
+
+
+def _pickled(value: Any) -> np.ndarray:
+    return np.frombuffer(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), np.uint8)

@@ -1,0 +1,355 @@
+"""Nothing hangs: time-outs that name who is missing, checks that all ranks call the same, one rank's end ends all.
+
+A blocking MPI call cannot be interrupted, so a thread watches instead. It sleeps while calls are quick. When one takes
+long it notes on a board (a store that rank 0 serves) where this rank is waiting; when the time is up, it reads there who
+else is, so it knows who is not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from qdist.comm.arrays import describe
+from qdist.comm.errors import CollectiveMismatch, CommError
+from qdist.comm.store import StoreClient
+
+if TYPE_CHECKING:
+    from qdist.comm.communicator import Communicator
+    from qdist.comm.transport import Transport
+
+__all__ = ["Call", "Guard", "check_same"]
+
+_SIGNATURE_BYTES = 256
+
+
+class Call:
+    """One communication: what it does, with which array, on which group."""
+
+    __slots__ = (
+        "comm",
+        "dtype",
+        "elements",
+        "op",
+        "peer",
+        "reduction",
+        "root",
+        "sequence",
+        "shape",
+        "thread",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        comm: Communicator,
+        shape: tuple[int, ...] | None,
+        dtype: Any,
+        *,
+        op: str | None = None,
+        root: int | None = None,
+        peer: int | None = None,
+        elements: tuple[int, list[int]] | None = None,
+    ) -> None:
+        self.op = name
+        self.comm = comm
+        self.shape = shape
+        self.dtype = dtype
+        self.reduction = op
+        self.root = root
+        self.peer = peer
+        self.elements = elements
+        self.sequence = 0
+        self.thread = threading.get_ident()
+
+    def describe(self) -> str:
+        """``all_reduce(float32[4], sum)``"""
+        parts = []
+        if self.dtype is not None:
+            parts.append(str(self.dtype) if self.shape is None else describe(self.shape, self.dtype))
+        if self.reduction is not None:
+            parts.append(self.reduction)
+        if self.root is not None:
+            parts.append(f"root={self.root}")
+        if self.peer is not None:
+            parts.append(f"{'dest' if 'send' in self.op else 'source'}={self.peer}")
+        return f"{self.op}({', '.join(parts)})"
+
+
+def check_same(call: Call, transport: Transport) -> None:
+    """Raises CollectiveMismatch on every rank when the ranks of the group call different things."""
+    text = call.describe().encode()[:_SIGNATURE_BYTES]
+    mine = np.zeros(_SIGNATURE_BYTES, np.uint8)
+    mine[: len(text)] = np.frombuffer(text, np.uint8)
+    table = np.empty((transport.size, _SIGNATURE_BYTES), np.uint8)
+    with call.comm._guard.watching(call):
+        transport.all_gather(mine, table, True)
+    callers: dict[str, list[int]] = {}
+    for rank, row in enumerate(table):
+        callers.setdefault(row.tobytes().rstrip(b"\0").decode(errors="replace"), []).append(rank)
+    if len(callers) == 1:
+        return
+    # The larger party is probably right; between equals, rank 0's.
+    usual, *others = sorted(callers.items(), key=lambda item: (-len(item[1]), item[1]))
+    different = "; ".join(f"{_ranks(ranks)} called {what}" for what, ranks in others)
+    raise CollectiveMismatch(
+        f"the ranks of {call.comm.name!r} do not call the same (call {call.sequence}): {different}, "
+        f"where {_ranks(usual[1])} called {usual[0]}"
+    )
+
+
+class Guard:
+    """Watches this process's communications and ends the job when one cannot come to an end."""
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        timeout: float,
+        board: StoreClient | None,
+        abort: Callable[[int], None],
+        *,
+        unattended: bool = False,
+    ) -> None:
+        """``unattended``: no launcher ends the other ranks when one dies, so the board is asked about that too."""
+        self.rank, self.size, self.timeout = rank, size, timeout
+        self.active: list[Call] = []
+        self._board = board
+        self._abort = abort
+        self._unattended = unattended
+        self._tick = min(1.0, max(0.05, timeout / 8))
+        self._noted: dict[str, Call] = {}
+        self._stop = threading.Event()
+        self._previous_hook: Any = None
+        if size > 1 and board is not None:
+            self._previous_hook = sys.excepthook
+            sys.excepthook = self._end_all
+            threading.Thread(target=self._watch, name="qdist-guard", daemon=True).start()
+
+    @contextmanager
+    def watching(self, call: Call) -> Iterator[None]:
+        """Within it, ``call`` is what this thread waits for."""
+        self.active.append(call)
+        try:
+            yield
+        finally:
+            self.active.remove(call)
+
+    def leave(self) -> None:
+        """This rank communicates no more: whoever still waits for it learns that.
+
+        Rank 0, which serves the board, stays until all have left. So does everyone where no launcher would end a rank
+        that MPI_Finalize keeps waiting for a dead one.
+        """
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        if self._previous_hook is not None:
+            sys.excepthook = self._previous_hook
+        if self._board is None:
+            return
+        end = time.monotonic() + self.timeout
+        try:
+            self._board.set(f"left/{self.rank}", "yes")
+            while (self.rank == 0 or self._unattended) and time.monotonic() < end:
+                if len(self._board.list("left/")) == self.size:
+                    return
+                self._look_for_the_dead(None)
+                time.sleep(0.02)
+        except CommError:
+            pass  # Rank 0 has left before, after everyone else: there is nobody left to tell.
+
+    def follow_deaths(self, lines: IO[str]) -> None:
+        """Puts on the board what a process manager reports: a line ``died RANK`` for each process that broke off."""
+
+        def follow() -> None:
+            for line in lines:
+                word, _, rank = line.strip().partition(" ")
+                if word == "died" and self._board is not None:
+                    try:
+                        if f"died/{rank}" not in self._board.list("died/"):
+                            self._board.set(f"died/{rank}", "died: it was killed or crashed")
+                    except CommError:
+                        return
+
+        threading.Thread(target=follow, name="qdist-deaths", daemon=True).start()
+
+    # The watching thread ---------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        waiting: dict[int, tuple[Call, float]] = {}
+        next_look = self._tick
+        while not self._stop.wait(self._tick):
+            now = time.monotonic()
+            # Keeping the Call keeps its id from being used again.
+            waiting = {id(c): waiting.get(id(c), (c, now)) for c in list(self.active)}
+            slow = [(c, now - since) for c, since in waiting.values() if now - since >= 2 * self._tick]
+            call, waited = max(slow, key=lambda item: item[1], default=(None, 0.0))
+            try:
+                self._wipe()
+                if call is None:
+                    next_look = 2 * self._tick
+                    if self._unattended:
+                        self._look_for_the_dead(None)
+                    continue
+                self._note(call)
+                if waited >= self.timeout:
+                    self._time_out(call, waited)
+                elif waited >= next_look:
+                    next_look = waited * 1.5
+                    self._look_for_the_dead(call)
+            except CommError as error:
+                if call is not None and waited >= self.timeout:
+                    self._fail(f"{self._headline(call, waited)} Who is missing is not known: {error}")
+
+    def _note(self, call: Call) -> None:
+        """On the board, once a call: here I wait."""
+        assert self._board is not None
+        key = f"{_board_key(call)}{call.comm.rank}"
+        if self._noted.get(key) is not call:
+            self._board.set(key, json.dumps({"sequence": call.sequence, "call": call.describe()}))
+            self._noted[key] = call
+
+    def _wipe(self) -> None:
+        """Off the board with what has come to its end."""
+        for key, call in list(self._noted.items()):
+            if call not in self.active and self._board is not None:
+                self._board.set(key, "")
+                del self._noted[key]
+
+    def _look_for_the_dead(self, call: Call | None) -> None:
+        if self._board is None:
+            return
+        try:
+            gone = self._board.list("died/") | self._board.list("left/")
+        except CommError:
+            if not self._unattended or self._stop.is_set():
+                return
+            self._fail(f"qdist: rank {self.rank} of {self.size}: rank 0 is gone")
+        for key, how in gone.items():
+            kind, _, rank = key.partition("/")
+            if kind == "died" and int(rank) != self.rank:
+                self._fail(f"qdist: rank {self.rank} of {self.size} ends because rank {rank} {how}")
+            if call is not None and kind == "left" and int(rank) in self._awaited(call):
+                self._fail(
+                    f"qdist: rank {self.rank} of {self.size} waits in {call.describe()} on group {call.comm.name!r}, "
+                    f"but rank {rank} has already ended its program. {_where(call)}"
+                )
+
+    def _awaited(self, call: Call) -> list[int]:
+        """World ranks that must come before this call can end."""
+        group = call.comm.group
+        others = group if call.peer is None else (group[call.peer],)
+        return [r for r in others if r != self.rank]
+
+    def _time_out(self, call: Call, waited: float) -> None:
+        assert self._board is not None
+        comm = call.comm
+        posts = {
+            int(key.rpartition("/")[2]): json.loads(value)
+            for key, value in self._board.list(_board_key(call)).items()
+            if value
+        }
+        here, elsewhere, missing = [], [], []
+        for rank in range(comm.size) if call.peer is None else [call.peer]:
+            post = posts.get(rank)
+            if rank == comm.rank:
+                here.append(rank)
+            elif post is None:
+                missing.append(rank)
+            elif call.peer is None and post["sequence"] == call.sequence:
+                here.append(rank)
+            else:
+                elsewhere.append(f"rank {rank} waits in {post['call']}")
+        if call.peer is None and here and min(here) != comm.rank:
+            # One report is enough; this one comes only if the first rank there does not end the job.
+            time.sleep(2.0)
+        lines = [self._headline(call, waited)]
+        if missing:
+            lines.append(f"Not there: {_ranks(missing)}.")
+        if elsewhere:
+            lines.append(f"Elsewhere: {'; '.join(elsewhere)}.")
+        if call.peer is None:
+            lines.append(f"There: {_ranks(here)}.")
+        lines.append(_where(call))
+        lines.append("A rank that needs longer than this: init(timeout=seconds).")
+        self._fail("\n  ".join(lines))
+
+    def _headline(self, call: Call, waited: float) -> str:
+        comm = call.comm
+        return (
+            f"qdist: rank {comm.rank} of {comm.size}: {call.describe()}, call {call.sequence} on group {comm.name!r} "
+            f"(world {_ranks(comm.group)}), waited {waited:.1f} s (the time-out is {self.timeout:g} s)."
+        )
+
+    def _fail(self, message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
+        self._tell_unattended("ended with: " + message.replace("\n", " "))
+        self._end_job()
+
+    # An exception that nobody caught ---------------------------------------------------------------------------------
+
+    def _end_all(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        text = "".join(traceback.format_exception(kind, error, trace))
+        sys.stdout.flush()
+        print(
+            f"qdist: rank {self.rank} of {self.size} failed and ends all ranks:\n{text}",
+            file=sys.stderr,
+            flush=True,
+        )
+        self._tell_unattended(f"failed: {kind.__name__}: {error}")
+        self._end_job()
+
+    def _end_job(self) -> None:
+        if not self._unattended:
+            self._abort(1)
+        os._exit(1)
+
+    def _tell_unattended(self, how: str) -> None:
+        if not self._unattended or self._board is None:
+            return
+        try:
+            self._board.set(f"died/{self.rank}", how)
+            if self.rank == 0:
+                time.sleep(3 * self._tick)  # The board dies with rank 0: let the others read it.
+        except CommError:
+            pass
+
+
+def _board_key(call: Call) -> str:
+    """What the board files this call's group under: names may be used twice, sets of ranks with a name are not."""
+    return f"at/{call.comm.name}/{zlib.crc32(repr(call.comm.group).encode()):08x}/"
+
+
+def _where(call: Call) -> str:
+    """Where in the user's program the call was made."""
+    frame = sys._current_frames().get(call.thread)
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(package):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    return f"Called at {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}."
+
+
+def _ranks(ranks: list[int] | tuple[int, ...]) -> str:
+    """``ranks 0-3, 7``"""
+    runs: list[list[int]] = []
+    for r in sorted(ranks):
+        if runs and r == runs[-1][1] + 1:
+            runs[-1][1] = r
+        else:
+            runs.append([r, r])
+    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {text}"

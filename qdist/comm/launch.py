@@ -1,0 +1,294 @@
+"""`qdist run`, which starts a program on many ranks, and spawn(), which runs a function on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from qdist.comm.environment import launched_by
+from qdist.comm.errors import CommError
+from qdist.comm.libmpi import Mpirun, find_mpirun
+from qdist.comm.place import cores
+from qdist.comm.store import StoreServer
+
+__all__ = ["Host", "parse_hostfile", "parse_hosts", "run", "spawn"]
+
+Host = tuple[str, int]
+"""A host's name and how many ranks it takes."""
+
+_HERE = Path(__file__).parent
+
+
+def parse_hosts(text: str) -> list[Host]:
+    """``node0:2,node1:2`` as hosts; a host without a number takes one rank. Raises ValueError with what is wrong."""
+    hosts = []
+    for item in text.split(","):
+        name, _, slots = item.strip().partition(":")
+        if not name or (slots and not (slots.isdigit() and int(slots) > 0)):
+            raise ValueError(f"--hosts: {item.strip()!r} is not name or name:ranks, as in node0:2,node1:2")
+        hosts.append((name, int(slots or 1)))
+    return hosts
+
+
+def parse_hostfile(path: str) -> list[Host]:
+    """Lines ``name slots=N`` (or ``name:N``, or ``name`` for one); # begins a comment. Raises ValueError with the line."""
+    hosts = []
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise ValueError(f"--hostfile {path}: {error.strerror}") from error
+    for number, line in enumerate(lines, 1):
+        line = line.partition("#")[0].strip()
+        if not line:
+            continue
+        match = re.fullmatch(r"([\w.\-]+)(?:\s+slots\s*=\s*(\d+)|:(\d+))?", line)
+        slots = int(match[2] or match[3] or 1) if match else 0
+        if match is None or slots < 1:
+            raise ValueError(f"{path}, line {number}: {line!r} is not of the form `host slots=N`")
+        hosts.append((match[1], slots))
+    if not hosts:
+        raise ValueError(f"{path} names no host")
+    return hosts
+
+
+def run(
+    program: Sequence[str],
+    ranks: int | None = None,
+    *,
+    hosts: Sequence[Host] = (),
+    output: str | None = None,
+    verbose: bool = False,
+    start_timeout: float = 30.0,
+    mpi: str = "auto",
+) -> int:
+    """Runs ``program`` on ``ranks`` ranks (default: one a slot of ``hosts``, else one) and returns its exit code.
+
+    hosts: where, and how many on each; default this machine. output: rank r writes to file ``output.r`` instead of
+    here. verbose: show what is done, and first check that the hosts can be reached and talk to each other.
+    start_timeout: seconds within which all ranks must have started. mpi: see ``find_mpirun``.
+
+    Raises ValueError for wrong arguments and CommError when the ranks cannot be started.
+    """
+    slots = sum(n for _, n in hosts)
+    ranks = ranks if ranks is not None else max(1, slots)
+    if ranks < 1:
+        raise ValueError(f"-n {ranks}: at least one rank")
+    if hosts and ranks > slots:
+        raise ValueError(f"-n {ranks}: the hosts take {slots} ranks; raise their slots or lower -n")
+    if not program:
+        raise ValueError("nothing to run: `qdist run -n 4 script.py`")
+    launcher = find_mpirun(mpi)
+    command = [*_mpirun_command(launcher, ranks, hosts), sys.executable, "-S", str(_HERE / "start.py")]
+    environ = _environment(ranks, hosts, output)
+    if verbose:
+        print(
+            f"qdist run: {launcher.path} ({launcher.family} {launcher.version}), {ranks} ranks",
+            file=sys.stderr,
+        )
+        _check_hosts(hosts, start_timeout)
+        check = [*command, sys.executable, "-m", "qdist.comm.check"]
+        code = _supervise(check, environ | {"QDIST_OUTPUT": ""}, ranks, start_timeout, verbose)
+        if code != 0:
+            raise CommError(f"the ranks cannot talk to each other: the check ended with code {code}")
+        print(f"qdist run: {' '.join([*command, *program])}", file=sys.stderr)
+    return _supervise([*command, *_with_python(program)], environ, ranks, start_timeout, verbose)
+
+
+def spawn(
+    fn: Callable[..., Any],
+    nprocs: int,
+    args: Iterable[Any] = (),
+    *,
+    timeout: float | None = None,
+) -> list[Any]:
+    """Runs ``fn(*args)`` on ``nprocs`` ranks of this machine and returns what each rank returned, in order.
+
+    Works from scripts and notebooks; inside ``fn``, ``qdist.comm.init()`` gives the communicator. The first exception of
+    any rank ends all ranks and is raised here, with that rank's traceback as a note.
+
+    timeout: seconds for everything; None means no limit. Raises CommError when a rank dies or the time is up.
+    """
+    if nprocs < 1:
+        raise ValueError(f"nprocs={nprocs}: at least one rank")
+    if (launch := launched_by(os.environ)) is not None and launch.size > 1:
+        raise CommError(f"spawn() inside rank {launch.rank} of {launch.size}: the ranks are there already")
+    import cloudpickle
+
+    launcher = find_mpirun()
+    with tempfile.TemporaryDirectory(prefix="qdist-spawn-") as folder:
+        job = Path(folder) / "job"
+        job.write_bytes(cloudpickle.dumps({"path": sys.path, "fn": fn, "args": tuple(args)}))
+        command = [*_mpirun_command(launcher, nprocs, ()), sys.executable, "-m", "qdist.comm.spawned", folder]
+        process = subprocess.Popen(command, env=os.environ | _environment(nprocs, (), None))
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise CommError(f"spawn: {nprocs} ranks were not done within {timeout:g} s") from None
+        finally:
+            _end(process)
+        _raise_first_error(Path(folder))
+        results = [Path(folder) / f"result.{rank}" for rank in range(nprocs)]
+        if code != 0 or not all(r.exists() for r in results):
+            missing = [rank for rank, r in enumerate(results) if not r.exists()]
+            raise CommError(f"spawn: ranks {missing} ended without a result (exit code {code})")
+        return [cloudpickle.loads(r.read_bytes()) for r in results]
+
+
+def _raise_first_error(folder: Path) -> None:
+    import cloudpickle
+
+    errors = [cloudpickle.loads(path.read_bytes()) for path in folder.glob("error.*")]
+    if not errors:
+        return
+    first = min(errors, key=lambda e: e["time"])
+    error = first["error"] if first["error"] is not None else RuntimeError(first["summary"])
+    error.add_note(f"raised on rank {first['rank']}:\n{first['traceback']}")
+    raise error
+
+
+def _with_python(program: Sequence[str]) -> list[str]:
+    """``script.py`` and ``python script.py`` both run under this environment's Python."""
+    first = program[0]
+    if first.endswith(".py"):
+        return [sys.executable, *program]
+    if first in ("python", "python3"):
+        return [sys.executable, *program[1:]]
+    if shutil.which(first) is None:
+        raise ValueError(f"{first!r} is neither a Python script nor a program on PATH")
+    return list(program)
+
+
+def _mpirun_command(launcher: Mpirun, ranks: int, hosts: Sequence[Host]) -> list[str]:
+    command = [launcher.path, "-n", str(ranks)]
+    if launcher.family == "openmpi":
+        # More ranks than cores is for the user to decide, and so is being root.
+        command += ["--oversubscribe"]
+        if os.geteuid() == 0:
+            command += ["--allow-run-as-root"]
+        if hosts:
+            command += ["--host", ",".join(f"{name}:{slots}" for name, slots in hosts)]
+            # MPICH's launcher hands the whole environment on, Open MPI's only what is named.
+            for name in ("QDIST_LAUNCHER", "QDIST_OUTPUT", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+                command += ["-x", name]
+    elif hosts:
+        command += ["-hosts", ",".join(f"{name}:{slots}" for name, slots in hosts)]
+    return command
+
+
+def _environment(ranks: int, hosts: Sequence[Host], output: str | None) -> dict[str, str]:
+    """What every rank finds set: its share of the cores, unless the user has decided."""
+    a_node = max((slots for _, slots in hosts), default=ranks)
+    threads = str(max(1, cores() // min(ranks, a_node)))
+    environ = {
+        name: threads for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ
+    }
+    if output is not None:
+        environ["QDIST_OUTPUT"] = os.path.abspath(output)
+    return environ
+
+
+def _supervise(
+    command: Sequence[str], environ: dict[str, str], ranks: int, start_timeout: float, verbose: bool
+) -> int:
+    """Runs the launcher's command; sees that all ranks start, and says which rank broke off."""
+    server = StoreServer()
+    process = subprocess.Popen(
+        command,
+        env=os.environ | environ | {"QDIST_LAUNCHER": server.address.to_json()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    killed: list[int] = []
+    streams = ((process.stdout, sys.stdout), (process.stderr, sys.stderr))
+    echoes = [threading.Thread(target=_echo, args=(*pair, killed), daemon=True) for pair in streams]
+    for echo in echoes:
+        echo.start()
+    try:
+        started = _await_start(process, server, ranks, start_timeout)
+        if verbose:
+            for rank, where in sorted(started.items()):
+                print(f"qdist run: rank {rank} on {where['host']}, pid {where['pid']}", file=sys.stderr)
+        code = process.wait()
+        for echo in echoes:
+            echo.join(timeout=5)
+        for rank, where in started.items():
+            if where["pid"] in killed:
+                print(
+                    f"qdist run: rank {rank} (pid {where['pid']} on {where['host']}) was the one.",
+                    file=sys.stderr,
+                )
+        return code if code >= 0 else 128 - code
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        _end(process)
+        server.close()
+
+
+def _await_start(
+    process: subprocess.Popen[bytes], server: StoreServer, ranks: int, timeout: float
+) -> dict[int, dict[str, Any]]:
+    end = time.monotonic() + timeout
+    pause = 0.01
+    while True:
+        started = {int(k.partition("/")[2]): json.loads(v) for k, v in server.snapshot("started/").items()}
+        if len(started) == ranks or process.poll() is not None:
+            return started
+        if time.monotonic() > end:
+            missing = sorted(set(range(ranks)) - set(started))
+            raise CommError(
+                f"{len(started)} of {ranks} ranks started within {timeout:g} s; missing are ranks {missing}. "
+                "Check that their hosts can be reached (--verbose), or allow more with --start-timeout."
+            )
+        time.sleep(pause)
+        pause = min(0.1, pause * 1.5)
+
+
+def _echo(stream: IO[bytes], to: IO[str], killed: list[int]) -> None:
+    """Passes the launcher's output on, and notes the process that MPICH's launcher says was terminated."""
+    for line in stream:
+        to.buffer.write(line)
+        to.flush()
+        if match := re.match(rb"=\s+PID (\d+) RUNNING AT", line):
+            killed.append(int(match[1]))
+
+
+def _check_hosts(hosts: Sequence[Host], timeout: float) -> None:
+    """Each other host must be reachable by ssh without a password. Raises CommError with those that are not."""
+    local = {"localhost", "127.0.0.1", os.uname().nodename}
+    others = [name for name, _ in hosts if name not in local]
+    if others and shutil.which("ssh") is None:
+        raise CommError(f"other hosts ({', '.join(others)}) need ssh, which is not installed here")
+    options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout))}"]
+    probes = {name: subprocess.Popen(["ssh", *options, "--", name, "true"]) for name in others}
+    failed = [name for name, probe in probes.items() if probe.wait() != 0]
+    for name in others:
+        print(f"qdist run: ssh {name}: {'no' if name in failed else 'ok'}", file=sys.stderr)
+    if failed:
+        raise CommError(
+            f"no ssh without a password to {', '.join(failed)}: see the README on several machines"
+        )
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    """Ends the launcher and with it all ranks, gently first."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        process.send_signal(sign)
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            continue

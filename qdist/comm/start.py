@@ -1,0 +1,39 @@
+"""Starts one rank for `qdist run`: reports to the launcher, redirects output, becomes the program.
+
+Run by path, not imported: ``start.py PROGRAM ARGUMENTS``. Uses the standard library alone so that it starts at once.
+"""
+
+import json
+import os
+import socket
+import sys
+
+
+def report(address: str, rank: str) -> None:
+    """Tells the launcher's store that this rank has started, and where."""
+    where = json.loads(address)
+    value = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
+    line = json.dumps({"token": where["token"], "do": "set", "key": f"started/{rank}", "value": value})
+    for host in where["hosts"]:
+        try:
+            with socket.create_connection((host, where["port"]), timeout=5) as connection:
+                connection.sendall(line.encode() + b"\n")
+                if connection.makefile("rb").readline():
+                    return
+        except OSError:
+            continue
+
+
+def main() -> None:
+    rank = next(os.environ[v] for v in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK") if v in os.environ)
+    if address := os.environ.pop("QDIST_LAUNCHER", None):
+        report(address, rank)
+    if output := os.environ.pop("QDIST_OUTPUT", None):
+        target = os.open(f"{output}.{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+    os.execvp(sys.argv[1], sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

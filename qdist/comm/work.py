@@ -1,0 +1,73 @@
+"""Work: the handle of a communication that goes on in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from qdist.comm.transport import Request
+
+if TYPE_CHECKING:
+    from qdist.comm.guard import Call, Guard
+
+__all__ = ["Work"]
+
+# Work that nobody waited for yet. Its buffers must live until the transport is done with them, whether or not the
+# caller keeps the handle.
+_in_flight: set[Work] = set()
+
+
+class Work:
+    """A communication started with ``async_op=True``, ``isend`` or ``irecv``.
+
+    Do not touch its arrays before ``wait()`` returned or ``is_completed()`` gave True.
+    """
+
+    __slots__ = ("__weakref__", "_call", "_done", "_finish", "_guard", "_request", "_result")
+
+    def __init__(self, request: Request, finish: Callable[[], Any], call: Call, guard: Guard) -> None:
+        self._request: Request | None = request
+        self._finish: Callable[[], Any] | None = finish
+        self._result: Any = None
+        self._done = False
+        self._call = call
+        self._guard = guard
+        if len(_in_flight) >= 64:
+            for work in list(_in_flight):
+                work.is_completed()
+        _in_flight.add(self)
+
+    def wait(self) -> Any:
+        """Blocks until done and returns the result. Raises what the communication raised."""
+        if not self._done:
+            assert self._request is not None
+            with self._guard.watching(self._call):
+                self._request.wait()
+            self._complete()
+        return self._result
+
+    def is_completed(self) -> bool:
+        """Whether it is done; never blocks."""
+        if not self._done and self._request is not None and self._request.test():
+            self._complete()
+        return self._done
+
+    def result(self) -> Any:
+        """The result of finished work. Raises RuntimeError while it is under way."""
+        if not self.is_completed():
+            raise RuntimeError(f"{self._call.describe()} is still under way: call wait()")
+        return self._result
+
+    def then(self, change: Callable[[Any], Any]) -> Work:
+        """Has ``change`` applied to the result once, when it is there; returns this Work."""
+        before = self._finish
+        assert before is not None, "then() comes before completion"
+        self._finish = lambda: change(before())
+        return self
+
+    def _complete(self) -> None:
+        _in_flight.discard(self)
+        self._done = True
+        if self._finish is not None:
+            self._result = self._finish()
+        self._request = self._finish = None
