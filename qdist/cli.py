@@ -24,9 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="qdist", description="Distributed quantum-circuit simulation and training."
-    )
+    parser = argparse.ArgumentParser(prog="qdist", description="Distributed quantum-circuit simulation and training.")
     parser.add_argument("--version", action="version", version=f"qdist {__version__}")
     commands = parser.add_subparsers(dest="name", required=True, metavar="command")
 

@@ -53,9 +53,7 @@ def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, like: Array) ->
     if type(out) is not np.ndarray and not is_cupy(out):
         raise TypeError(f"out must be a NumPy or CuPy array, not {type(out).__name__}")
     if is_cupy(out) != is_cupy(like):
-        raise TypeError(
-            f"input and out must live in the same place: the input is {_place(like)}, out is {_place(out)}"
-        )
+        raise TypeError(f"input and out must live in the same place: the input is {_place(like)}, out is {_place(out)}")
     if out.dtype != dtype:
         raise TypeError(f"input and out must have one dtype: the input is {dtype}, out is {out.dtype}")
     if out.shape != shape:

@@ -30,8 +30,8 @@ class Communicator:
 
     Arrays are NumPy or CuPy arrays (anything NumPy can turn into one is accepted as input). Every call returns its
     result and leaves the input alone; ``out=`` re-uses memory, and ``out=x`` works in place where the result has the
-    input's shape. With ``async_op=True`` a call returns a Work whose ``wait()`` gives the result. Where a result has one
-    row a rank, the rows are its leading axis.
+    input's shape. With ``async_op=True`` a call returns a Work whose ``wait()`` gives the result. Where a result has
+    one row a rank, the rows are its leading axis.
 
     Wrong arguments raise TypeError or ValueError before anything is sent; failures of the transport raise CommError.
     """
@@ -142,9 +142,7 @@ class Communicator:
             return self._collective(call, transport.reduce, (x, None, op, root), None, None, async_op)
         target, result = as_output(out, x.shape, x.dtype, x)
         x, target_view, op, divisor = self._lower(x, target, op)
-        return self._collective(
-            call, transport.reduce, (x, target_view, op, root), target, result, async_op, divisor
-        )
+        return self._collective(call, transport.reduce, (x, target_view, op, root), target, result, async_op, divisor)
 
     def reduce_scatter(
         self, x: Any, op: str | ReduceOp = "sum", *, out: Array | None = None, async_op: bool = False
@@ -163,7 +161,7 @@ class Communicator:
         )
 
     def broadcast(self, x: Any, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
-        """``root``'s ``x`` on every rank. The others pass an array of the same shape and dtype, which tells the result's."""
+        """``root``'s ``x`` on every rank. The others pass an array of the same shape and dtype."""
         x = as_input(x)
         self._check_rank("root", root)
         target, result = as_output(out, x.shape, x.dtype, x)
@@ -191,9 +189,7 @@ class Communicator:
         x = _apart(x, target)
         return self._collective(call, self._of(x).gather, (x, target, root), target, result, async_op)
 
-    def scatter(
-        self, x: Any = None, root: int = 0, *, out: Array | None = None, async_op: bool = False
-    ) -> Any:
+    def scatter(self, x: Any = None, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
         """Row ``rank`` of ``root``'s ``x``, which has shape (size, ...). The others' ``x`` is not looked at."""
         self._check_rank("root", root)
         if self.rank == root:
@@ -204,9 +200,7 @@ class Communicator:
             shape, dtype = self._header(x.shape[1:], x.dtype, root)
         else:
             x = None
-            shape, dtype = self._header(
-                () if out is None else out.shape, None if out is None else out.dtype, root
-            )
+            shape, dtype = self._header(() if out is None else out.shape, None if out is None else out.dtype, root)
         like = out if out is not None else (x if x is not None else np.empty(0))
         target, result = as_output(out, shape, dtype, like)
         if x is not None:
@@ -231,9 +225,7 @@ class Communicator:
         """
         if isinstance(x, (list, tuple)):
             if out is not None or send_counts is not None or recv_counts is not None:
-                raise TypeError(
-                    "all_to_all of a list takes neither out nor counts: the shapes travel with it"
-                )
+                raise TypeError("all_to_all of a list takes neither out nor counts: the shapes travel with it")
             return self._all_to_all_list(x, async_op)
         x = as_input(x)
         if send_counts is None and recv_counts is None:
@@ -264,7 +256,7 @@ class Communicator:
         self._launch(Call("send", self, x.shape, x.dtype, peer=dest), self._of(x).send, (x, dest, tag, True))
 
     def recv(self, out: Array, source: int, tag: int = 0) -> Array:
-        """Receives from ``source`` into ``out``, which has the message's dtype and at least its size; returns ``out``."""
+        """Receives from ``source`` into ``out``, of the message's dtype and at least its size; returns ``out``."""
         target, result = self._check_receiver(out, source, tag)
         call = Call("recv", self, out.shape, out.dtype, peer=source)
         self._launch(call, self._of(target).recv, (target, source, tag, True))
@@ -334,9 +326,7 @@ class Communicator:
             self._check_group(ranks)
             twice = seen & set(ranks)
             if twice:
-                raise ValueError(
-                    f"split: rank {min(twice)} stands in two groups of {list(map(list, groups))}"
-                )
+                raise ValueError(f"split: rank {min(twice)} stands in two groups of {list(map(list, groups))}")
             seen |= set(ranks)
         mine = next((tuple(ranks) for ranks in groups if self.rank in ranks), None)
         call = Call("split", self, None, None, op=str([list(g) for g in groups]) if self.debug else None)
@@ -445,13 +435,9 @@ class Communicator:
         first = arrays[0]
         for index, a in enumerate(arrays):
             if a.dtype != first.dtype:
-                raise TypeError(
-                    f"all_to_all sends one dtype: array 0 is {first.dtype}, array {index} is {a.dtype}"
-                )
+                raise TypeError(f"all_to_all sends one dtype: array 0 is {first.dtype}, array {index} is {a.dtype}")
             if a.ndim > _HEADER_DIMS:
-                raise ValueError(
-                    f"all_to_all of a list takes at most {_HEADER_DIMS} dimensions, not {a.ndim}"
-                )
+                raise ValueError(f"all_to_all of a list takes at most {_HEADER_DIMS} dimensions, not {a.ndim}")
         headers = np.full((self.size, 1 + _HEADER_DIMS), -1, np.int64)
         for row, a in zip(headers, arrays):
             row[0] = a.ndim

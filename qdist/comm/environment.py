@@ -33,7 +33,7 @@ _LAUNCHERS = (
 
 
 def launched_by(environ: Mapping[str, str]) -> Launch | None:
-    """The launcher that started this process as one of several, or None. Raises CommError for values that are no ranks."""
+    """The launcher that started this process as one of several, or None. Raises CommError for values that are none."""
     for by, rank_name, size_name, is_mpi in _LAUNCHERS:
         if rank_name not in environ or size_name not in environ:
             continue

@@ -1,8 +1,8 @@
 """Nothing hangs: time-outs that name who is missing, checks that all ranks call the same, one rank's end ends all.
 
 A blocking MPI call cannot be interrupted, so a thread watches instead. It sleeps while calls are quick. When one takes
-long it notes on a board (a store that rank 0 serves) where this rank is waiting; when the time is up, it reads there who
-else is, so it knows who is not.
+long it notes on a board (a store that rank 0 serves) where this rank is waiting; when the time is up, it reads there
+who else is, so it knows who is not.
 """
 
 from __future__ import annotations

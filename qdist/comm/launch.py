@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from qdist.comm.environment import launched_by
 from qdist.comm.errors import CommError
@@ -42,7 +42,7 @@ def parse_hosts(text: str) -> list[Host]:
 
 
 def parse_hostfile(path: str) -> list[Host]:
-    """Lines ``name slots=N`` (or ``name:N``, or ``name`` for one); # begins a comment. Raises ValueError with the line."""
+    """Lines ``name slots=N`` (or ``name:N``, or ``name`` for one); # begins a comment. Raises ValueError."""
     hosts = []
     try:
         lines = Path(path).read_text().splitlines()
@@ -114,8 +114,8 @@ def spawn(
 ) -> list[Any]:
     """Runs ``fn(*args)`` on ``nprocs`` ranks of this machine and returns what each rank returned, in order.
 
-    Works from scripts and notebooks; inside ``fn``, ``qdist.comm.init()`` gives the communicator. The first exception of
-    any rank ends all ranks and is raised here, with that rank's traceback as a note.
+    Works from scripts and notebooks; inside ``fn``, ``qdist.comm.init()`` gives the communicator. The first exception
+    of any rank ends all ranks and is raised here, with that rank's traceback as a note.
 
     timeout: seconds for everything; None means no limit. Raises CommError when a rank dies or the time is up.
     """
@@ -190,51 +190,59 @@ def _environment(ranks: int, hosts: Sequence[Host], output: str | None) -> dict[
     """What every rank finds set: its share of the cores, unless the user has decided."""
     a_node = max((slots for _, slots in hosts), default=ranks)
     threads = str(max(1, cores() // min(ranks, a_node)))
-    environ = {
-        name: threads for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ
-    }
+    environ = {name: threads for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ}
     if output is not None:
         environ["QDIST_OUTPUT"] = os.path.abspath(output)
     return environ
 
 
-def _supervise(
-    command: Sequence[str], environ: dict[str, str], ranks: int, start_timeout: float, verbose: bool
-) -> int:
+def _supervise(command: Sequence[str], environ: dict[str, str], ranks: int, start_timeout: float, verbose: bool) -> int:
     """Runs the launcher's command; sees that all ranks start, and says which rank broke off."""
     server = StoreServer()
     process = subprocess.Popen(
-        command,
-        env=os.environ | environ | {"QDIST_LAUNCHER": server.address.to_json()},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
+        command, env=os.environ | environ | {"QDIST_LAUNCHER": server.address.to_json()}, start_new_session=True
     )
-    killed: list[int] = []
-    streams = ((process.stdout, sys.stdout), (process.stderr, sys.stderr))
-    echoes = [threading.Thread(target=_echo, args=(*pair, killed), daemon=True) for pair in streams]
-    for echo in echoes:
-        echo.start()
     try:
         started = _await_start(process, server, ranks, start_timeout)
         if verbose:
             for rank, where in sorted(started.items()):
                 print(f"qdist run: rank {rank} on {where['host']}, pid {where['pid']}", file=sys.stderr)
+        first = _first_to_end({r: w["pid"] for r, w in started.items() if w["host"] == os.uname().nodename})
         code = process.wait()
-        for echo in echoes:
-            echo.join(timeout=5)
-        for rank, where in started.items():
-            if where["pid"] in killed:
-                print(
-                    f"qdist run: rank {rank} (pid {where['pid']} on {where['host']}) was the one.",
-                    file=sys.stderr,
-                )
+        if code != 0 and first is not None:
+            where = started[first]
+            print(
+                f"qdist run: rank {first} (pid {where['pid']} on {where['host']}) was the first to end; "
+                f"the job's exit code is {code}",
+                file=sys.stderr,
+            )
         return code if code >= 0 else 128 - code
     except KeyboardInterrupt:
         return 130
     finally:
         _end(process)
         server.close()
+
+
+def _first_to_end(pids: dict[int, int]) -> int | None:
+    """Waits until one of these processes of this machine ends; returns its rank, or None where that cannot be seen."""
+    poller = select.poll()
+    rank_of: dict[int, int] = {}
+    try:
+        for rank, pid in pids.items():
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                return rank
+            rank_of[descriptor] = rank
+            poller.register(descriptor, select.POLLIN)
+        ended = poller.poll() if rank_of else []
+        return rank_of[ended[0][0]] if len(ended) == 1 else None
+    except OSError:
+        return None
+    finally:
+        for descriptor in rank_of:
+            os.close(descriptor)
 
 
 def _await_start(
@@ -256,15 +264,6 @@ def _await_start(
         pause = min(0.1, pause * 1.5)
 
 
-def _echo(stream: IO[bytes], to: IO[str], killed: list[int]) -> None:
-    """Passes the launcher's output on, and notes the process that MPICH's launcher says was terminated."""
-    for line in stream:
-        to.buffer.write(line)
-        to.flush()
-        if match := re.match(rb"=\s+PID (\d+) RUNNING AT", line):
-            killed.append(int(match[1]))
-
-
 def _check_hosts(hosts: Sequence[Host], timeout: float) -> None:
     """Each other host must be reachable by ssh without a password. Raises CommError with those that are not."""
     local = {"localhost", "127.0.0.1", os.uname().nodename}
@@ -277,9 +276,7 @@ def _check_hosts(hosts: Sequence[Host], timeout: float) -> None:
     for name in others:
         print(f"qdist run: ssh {name}: {'no' if name in failed else 'ok'}", file=sys.stderr)
     if failed:
-        raise CommError(
-            f"no ssh without a password to {', '.join(failed)}: see the README on several machines"
-        )
+        raise CommError(f"no ssh without a password to {', '.join(failed)}: see the README on several machines")
 
 
 def _end(process: subprocess.Popen[Any]) -> None:

@@ -26,9 +26,9 @@ class Mesh:
         self.shape = _resolve(degrees, comm.size)
         """Degree of each axis, in order."""
         self._grid = np.arange(comm.size).reshape(tuple(self.shape.values()))
-        self.coordinates = dict(zip(self.shape, np.unravel_index(comm.rank, self._grid.shape)))
+        places = np.unravel_index(comm.rank, self._grid.shape)
+        self.coordinates = {axis: int(place) for axis, place in zip(self.shape, places)}
         """This rank's place on each axis."""
-        self.coordinates = {axis: int(place) for axis, place in self.coordinates.items()}
         self._groups: dict[tuple[str, ...], Communicator] = {}
         for axis in self.shape:
             self._groups[(axis,)] = self._connect((axis,))

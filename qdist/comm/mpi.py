@@ -53,7 +53,7 @@ class MpiTransport:
         self._comm = comm
         self._owned = owned
         if owned:
-            # What goes wrong becomes an exception with a traceback, not MPI's own exit.
+            # What goes wrong becomes an exception with a traceback, where MPI itself does not end the job.
             comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank = comm.rank
         self.size = comm.size
@@ -132,13 +132,15 @@ class MpiTransport:
             if self.rank in ranks:
                 color, key = index, list(ranks).index(self.rank)
         part = self._comm.Split(color, key)
-        return None if part == MPI.COMM_NULL else MpiTransport(part, owned=True)
+        return None if part == MPI.COMM_NULL else MpiTransport(MPI.Intracomm(part), owned=True)
 
     def subgroup(self, ranks: Sequence[int]) -> MpiTransport:
         whole = self._comm.Get_group()
         part = whole.Incl(list(ranks))
         try:
-            return MpiTransport(self._comm.Create_group(part), owned=True)
+            comm = self._comm.Create_group(part)
+            assert isinstance(comm, MPI.Intracomm)
+            return MpiTransport(comm, owned=True)
         finally:
             part.Free()
             whole.Free()

@@ -48,14 +48,12 @@ class NcclTransport:
 
     @staticmethod
     def create(rank: int, size: int, place: Place, share: Callable[[Any], Any]) -> NcclTransport:
-        """The world's transport. ``share`` gives every rank what rank 0 passes. Each rank takes the GPU of its local rank.
+        """The world's transport, on the GPU of the local rank. ``share`` gives every rank what rank 0 passes.
 
         Raises CommError when this node shows no GPU.
         """
         if place.devices == 0:
-            raise CommError(
-                "backend='nccl' needs a CUDA device, and this process sees none: use backend='mpi'"
-            )
+            raise CommError("backend='nccl' needs a CUDA device, and this process sees none: use backend='mpi'")
         cupy.cuda.Device(place.local_rank % place.devices).use()
         return NcclTransport(rank, size, share(nccl.get_unique_id() if rank == 0 else None))
 
@@ -95,18 +93,14 @@ class NcclTransport:
             return None if block else _Event(self._stream)
         count, kind = native
         return self._run(
-            lambda s: self._comm.reduceScatter(
-                x.data.ptr, out.data.ptr, count // self.size, kind, _OPS[op.name], s
-            ),
+            lambda s: self._comm.reduceScatter(x.data.ptr, out.data.ptr, count // self.size, kind, _OPS[op.name], s),
             block,
             x,
             out,
         )
 
     def broadcast(self, out: Any, root: int, block: bool) -> Any:
-        return self._run(
-            lambda s: self._comm.bcast(out.data.ptr, out.nbytes, nccl.NCCL_UINT8, root, s), block, out
-        )
+        return self._run(lambda s: self._comm.bcast(out.data.ptr, out.nbytes, nccl.NCCL_UINT8, root, s), block, out)
 
     def all_gather(self, x: Any, out: Any, block: bool) -> Any:
         return self._run(
@@ -118,9 +112,7 @@ class NcclTransport:
 
     def gather(self, x: Any, out: Any, root: int, block: bool) -> Any:
         sends = [(x.data.ptr, x.nbytes, root)]
-        receives = (
-            [] if out is None else [(out.data.ptr + r * x.nbytes, x.nbytes, r) for r in range(self.size)]
-        )
+        receives = [] if out is None else [(out.data.ptr + r * x.nbytes, x.nbytes, r) for r in range(self.size)]
         return self._messages(sends, receives, block, x, out)
 
     def scatter(self, x: Any, out: Any, root: int, block: bool) -> Any:
@@ -181,9 +173,7 @@ class NcclTransport:
         self._comm.destroy()
 
     def _join(self, ranks: Sequence[int], unique_id: Any) -> NcclTransport:
-        return NcclTransport(
-            list(ranks).index(self.rank), len(ranks), tuple(cupy.asnumpy(unique_id).tolist())
-        )
+        return NcclTransport(list(ranks).index(self.rank), len(ranks), tuple(cupy.asnumpy(unique_id).tolist()))
 
     def _run(self, call: Callable[[int], None], block: bool, *keep: Any) -> _Event | None:
         self._stream.wait_event(cupy.cuda.get_current_stream().record())
@@ -225,9 +215,7 @@ class NcclTransport:
     @staticmethod
     def _only_tag_zero(tag: int) -> None:
         if tag != 0:
-            raise ValueError(
-                f"tag={tag}: NCCL has no tags, messages between two ranks arrive in the order sent; use 0"
-            )
+            raise ValueError(f"tag={tag}: NCCL has no tags, messages between two ranks arrive in the order sent; use 0")
 
 
 class _Event:

@@ -1,8 +1,8 @@
 """A process manager of the PMI-1 wire protocol: what MPICH's MPI_Init asks when no mpirun is there.
 
-Run as a program by rank 0, not imported: ``pmi.py SIZE PROCESS_MAPPING``. Prints its port, serves SIZE ranks, prints
-``died RANK`` for each whose connection breaks before it finalised, and ends when all have finalised or when its standard
-input closes. Uses the standard library alone so that it starts at once.
+Run as a program by rank 0, not imported: ``pmi.py SIZE PROCESS_MAPPING``. Prints its port, serves the ranks, prints
+``died RANK`` for each whose connection breaks before it finalised, and ends when all have finalised or its input
+closes. It uses the standard library alone so that it starts at once.
 
 The protocol is lines of ``key=value`` words over TCP (Balaji et al., "PMI: a scalable parallel process-management
 interface for extreme-scale systems", EuroMPI 2010).
@@ -43,9 +43,9 @@ class Manager:
                     self._pending[client] = b""
                     self._selector.register(client, selectors.EVENT_READ)
                 elif key.fileobj is sys.stdin:
-                    if not sys.stdin.buffer.read1(1024):
+                    if not os.read(sys.stdin.fileno(), 1024):
                         return
-                else:
+                elif isinstance(key.fileobj, socket.socket):
                     self._read(key.fileobj)
 
     def _read(self, client: socket.socket) -> None:

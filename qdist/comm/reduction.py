@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -93,7 +93,7 @@ class ReduceOp:
             raise TypeError(f"{self.name} is not defined for {dtype} (it is for {kinds}): {way_out}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _allowed(name: str, dtype: np.dtype) -> bool:
     return dtype.kind in _KINDS[name]
 

@@ -1,6 +1,6 @@
 """env://, tcp:// and file://: bringing ranks together that no MPI launcher started.
 
-All three find a store served by rank 0. Through it the ranks agree on a process manager (pmi.py) that rank 0 starts, and
+All three find a store served by rank 0. Through it the ranks agree on a process manager (pmi.py) that rank 0 starts;
 MPI_Init does the rest: the same MPI, with its shared memory, whoever started the processes.
 """
 
@@ -122,7 +122,8 @@ class Rendezvous:
             text=True,
         )
         os.close(theirs)
-        assert self._manager.stdout is not None and self._server is not None
+        assert self._manager.stdout is not None
+        assert self._server is not None
         port = self._manager.stdout.readline().strip()
         return f"{port} {','.join(self._server.address.hosts)}"
 

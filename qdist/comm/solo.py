@@ -58,19 +58,12 @@ class SoloTransport:
         self._mailbox.setdefault(tag, []).append(x.copy())
         return None if block else _DONE
 
-    def recv(self, out: Any, source: int, tag: int, block: bool) -> _Done | None:
-        letters = self._mailbox.get(tag)
-        if not letters:
-            raise CommError(
-                f"recv(tag={tag}) from rank 0 by rank 0: nothing was sent before, so nothing can come"
-            )
-        x = letters.pop(0)
-        if x.dtype != out.dtype or x.size > out.size:
-            raise CommError(
-                f"recv: a message of {x.dtype}[{x.size}] does not fit into {out.dtype}[{out.size}]"
-            )
-        out.reshape(-1)[: x.size] = x.reshape(-1)
-        return None if block else _DONE
+    def recv(self, out: Any, source: int, tag: int, block: bool) -> _Pending | None:
+        pending = _Pending(self._mailbox, tag, out)
+        if not block:
+            return pending
+        pending.wait()
+        return None
 
     def split(self, groups: Sequence[Sequence[int]]) -> SoloTransport | None:
         return SoloTransport() if any(0 in group for group in groups) else None
@@ -91,6 +84,27 @@ class _Done:
 
     def test(self) -> bool:
         return True
+
+
+class _Pending:
+    """A message expected from oneself; it may be sent after this was posted."""
+
+    def __init__(self, mailbox: dict[int, list[Any]], tag: int, out: Any) -> None:
+        self._mailbox, self._tag, self._out = mailbox, tag, out
+
+    def test(self) -> bool:
+        letters = self._mailbox.get(self._tag)
+        if not letters:
+            return False
+        x, out = letters.pop(0), self._out
+        if x.dtype != out.dtype or x.size > out.size:
+            raise CommError(f"recv: a message of {x.dtype}[{x.size}] does not fit into {out.dtype}[{out.size}]")
+        out.reshape(-1)[: x.size] = x.reshape(-1)
+        return True
+
+    def wait(self) -> None:
+        if not self.test():
+            raise CommError(f"recv(tag={self._tag}) from rank 0 by rank 0: nothing was sent, so nothing can come")
 
 
 _DONE = _Done()

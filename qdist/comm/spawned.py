@@ -1,4 +1,4 @@
-"""One rank of spawn(): ``python -m qdist.comm.spawned FOLDER`` reads the job there, runs it, leaves its result there."""
+"""One rank of spawn(): ``python -m qdist.comm.spawned FOLDER`` reads the job there, runs it, leaves its result."""
 
 import os
 import sys

@@ -85,9 +85,7 @@ class StagedTransport:
         return self._through(lambda t, _, d, g, b: self._inner.send(t, d, g, b), x, None, dest, tag, block)
 
     def recv(self, out: Any, source: int, tag: int, block: bool) -> Any:
-        return self._through(
-            lambda _, o, s, g, b: self._inner.recv(o, s, g, b), None, out, source, tag, block
-        )
+        return self._through(lambda _, o, s, g, b: self._inner.recv(o, s, g, b), None, out, source, tag, block)
 
     def split(self, groups: Sequence[Sequence[int]]) -> StagedTransport | None:
         part = self._inner.split(groups)
@@ -149,9 +147,7 @@ def device_arrays_over(inner: Transport, cuda_aware: bool) -> StagedTransport:
         x.get(out=host)
         return host
 
-    return StagedTransport(
-        inner, over=download, fresh=lambda x: _pinned(cupy, x), back=lambda there, x: x.set(there)
-    )
+    return StagedTransport(inner, over=download, fresh=lambda x: _pinned(cupy, x), back=lambda there, x: x.set(there))
 
 
 def host_arrays_over(inner: Transport) -> StagedTransport:
@@ -161,9 +157,7 @@ def host_arrays_over(inner: Transport) -> StagedTransport:
     def download(there: Any, x: Any) -> None:
         x[...] = cupy.asnumpy(there)
 
-    return StagedTransport(
-        inner, over=cupy.asarray, fresh=lambda x: cupy.empty(x.shape, x.dtype), back=download
-    )
+    return StagedTransport(inner, over=cupy.asarray, fresh=lambda x: cupy.empty(x.shape, x.dtype), back=download)
 
 
 def _pinned(cupy: Any, like: Any) -> np.ndarray:

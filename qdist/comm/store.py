@@ -6,6 +6,7 @@ is one line of JSON and so is its answer: nothing that arrives is ever executed 
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import secrets
@@ -46,10 +47,8 @@ def reachable_hosts() -> tuple[str, ...]:
     """Names and numbers under which other machines, and this one, may reach this machine."""
     name = socket.gethostname()
     numbers: list[str] = []
-    try:
+    with contextlib.suppress(OSError):
         numbers = [n for n in socket.gethostbyname_ex(name)[2] if not n.startswith("127.")]
-    except OSError:
-        pass
     return tuple(dict.fromkeys([*numbers, name, "127.0.0.1"]))
 
 
@@ -59,7 +58,7 @@ class StoreServer:
     def __init__(self, host: str = "", port: int = 0, token: str | None = None) -> None:
         self._values: dict[str, str] = {}
         self._lock = threading.Lock()
-        token = secrets.token_hex(16) if token is None else token
+        secret = secrets.token_hex(16) if token is None else token
         store = self
 
         class Handler(socketserver.StreamRequestHandler):
@@ -68,7 +67,7 @@ class StoreServer:
             def handle(self) -> None:
                 try:
                     request = json.loads(self.rfile.readline(_MAX_LINE))
-                    if not hmac.compare_digest(str(request["token"]), token):
+                    if not hmac.compare_digest(str(request["token"]), secret):
                         return
                     answer = store._answer(request)
                 except (ValueError, KeyError, TypeError, OSError):
@@ -87,10 +86,8 @@ class StoreServer:
             self._server = Server((host, port), Handler)
         except OSError as error:
             raise CommError(f"cannot serve the rendezvous on {host or '*'}:{port}: {error}") from error
-        self.address = Address((host,) if host else reachable_hosts(), self._server.server_address[1], token)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.2,), name="qdist-store", daemon=True
-        )
+        self.address = Address((host,) if host else reachable_hosts(), self._server.server_address[1], secret)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="qdist-store", daemon=True)
         self._thread.start()
 
     def _answer(self, request: dict[str, str]) -> dict[str, object]:

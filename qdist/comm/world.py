@@ -109,8 +109,8 @@ def shutdown() -> None:
 def counting_communicator(size: int, rank: int = 0) -> Communicator:
     """A communicator that moves nothing and records every message: for dry runs of any size on one process.
 
-    Results are as if the other ranks brought nothing (zeros, or the reduction's neutral element); what was sent stands in
-    ``messages``.
+    Results are as if the other ranks brought nothing (zeros, or the reduction's neutral element); what was sent
+    stands in ``messages``.
     """
     guard = Guard(rank, size, DEFAULT_TIMEOUT, None, sys.exit)
     transport = CountingTransport(size, rank)
@@ -171,14 +171,12 @@ def _over_mpi(
         from qdist.comm.nccl import NcclTransport
 
         device = NcclTransport.create(base.rank, base.size, place, lambda id_: base.bcast(id_, 0))
-    return Communicator(
-        transport, device, guard=guard, place=place, group=tuple(range(base.size)), debug=debug
-    )
+    return Communicator(transport, device, guard=guard, place=place, group=tuple(range(base.size)), debug=debug)
 
 
 def _start_mpi(timeout: float) -> Any:
-    """mpi4py's MPI, initialised. MPI_Init waits for all ranks and holds the interpreter meanwhile, so only a timer outside
-    of it can end the wait for a rank that never comes."""
+    """mpi4py's MPI, initialised. MPI_Init waits for all ranks and holds the interpreter meanwhile, so only a timer
+    outside of it can end the wait for a rank that never comes."""
     if "mpi4py.MPI" not in sys.modules:
         faulthandler.dump_traceback_later(timeout, exit=True)
     try:

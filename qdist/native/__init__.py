@@ -63,7 +63,7 @@ def _load() -> ModuleType:
         except ModuleNotFoundError as error:
             errors.append(str(error))
     raise ImportError(
-        f"qdist has no CPU kernels for this {machine} machine: looked for {names or 'none (CPU older than x86-64-v2)'}, "
+        f"qdist has no CPU kernels for this {machine} machine: looked for {names or 'none (CPU is older)'}, "
         f"built are {available_variants() or 'none'}. Reinstall with `pip install .` on this machine."
     )
 

@@ -1,0 +1,54 @@
+"""Programs that go wrong on purpose: ``python faulty.py WHAT``, run by test_faults.py on several ranks."""
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+import qdist.comm as qc
+
+
+def main(what: str) -> None:
+    comm = qc.init(timeout=3)
+    last = comm.rank == comm.size - 1
+    x = np.zeros(4, np.float32)
+    comm.all_reduce(x)
+    match what:
+        case "raise" if last:
+            raise ValueError("this rank cannot go on")
+        case "kill" if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "sleep" if last:
+            time.sleep(60)
+        case "exit" if last:
+            sys.exit(3)
+        case "exit-first" if comm.rank == 0:
+            sys.exit(3)
+        case "sleep-in-group" if last:
+            comm.split([list(range(comm.size))], name="team")
+            time.sleep(60)
+        case "sleep-in-group":
+            comm.split([list(range(comm.size))], name="team").barrier()
+        case "recv":
+            if comm.rank == 0:
+                comm.recv(x, comm.size - 1)
+            time.sleep(60)
+        case "shape":
+            comm.all_reduce(np.zeros(4 + last, np.float32))
+        case "dtype":
+            comm.all_reduce(np.zeros(4, np.float64 if last else np.float32))
+        case "root":
+            comm.broadcast(x, root=int(last))
+        case "op":
+            comm.barrier() if last else comm.all_reduce(x)
+        case "async":
+            if not last:
+                comm.all_reduce(x, async_op=True).wait()
+            time.sleep(60)
+    comm.all_reduce(x)
+    print("went through")
+
+
+main(sys.argv[1])

@@ -1,0 +1,25 @@
+"""Runs the tests in tests/comm/ranks on 1, 2, 3, 4 and 8 real MPI processes, and in one process without MPI."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent / "ranks"
+PYTEST = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
+FILES = ["mpi_collectives.py", "mpi_groups.py"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_all_ranks_pass(run_ranks, ranks: int) -> None:
+    done = run_ranks(ranks, [*PYTEST, *(FOLDER / file for file in FILES)])
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert done.stdout.count(" passed") == ranks
+
+
+def test_one_process_without_mpi_passes_the_same() -> None:
+    command = [sys.executable, *PYTEST, *(str(FOLDER / file) for file in FILES)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert " passed" in done.stdout

@@ -1,0 +1,41 @@
+"""What all tests share: where ranks come from, and property tests that give the same answer every time."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from qdist.comm.libmpi import find_mpirun
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
+
+RunRanks = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def run_ranks() -> RunRanks:
+    """run_ranks(n, [arguments of python]) runs a Python program on n real MPI ranks with plain mpirun."""
+    mpirun = find_mpirun("bundled").path
+
+    def run(
+        ranks: int, arguments: Sequence[str | Path], timeout: float = 300, **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        command = [mpirun, "-n", str(ranks), sys.executable, *map(str, arguments)]
+        environ = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | environ
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=timeout)
+
+    return run
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A TCP port of this machine that nobody uses right now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]

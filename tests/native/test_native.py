@@ -1,0 +1,76 @@
+"""The build path: the right variant is picked, and the norm is right in both precisions."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from qdist import native
+
+V2 = ["cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]
+V3 = V2 + ["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"]
+V4 = V3 + ["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags", "variants"),
+    [
+        ("x86_64", V4, ["x86_64_v4", "x86_64_v3", "x86_64_v2"]),
+        ("x86_64", V3, ["x86_64_v3", "x86_64_v2"]),
+        ("x86_64", V2 + ["avx512f"], ["x86_64_v2"]),
+        ("x86_64", ["sse2"], []),
+        ("aarch64", [], ["aarch64"]),
+        ("riscv64", [], ["generic"]),
+    ],
+)
+def test_the_best_variant_that_the_cpu_runs_comes_first(machine: str, flags: list[str], variants: list[str]) -> None:
+    assert native.supported_variants(machine, flags) == variants
+
+
+def test_the_loaded_variant_is_one_that_was_built() -> None:
+    assert native.variant in native.available_variants()
+    assert native.kernels.variant == native.variant
+    if platform.machine() == "x86_64":
+        assert {"x86_64_v2", "x86_64_v3", "x86_64_v4"} <= set(native.available_variants())
+
+
+def test_a_variant_can_be_forced_and_a_missing_one_is_named() -> None:
+    def load(name: str) -> subprocess.CompletedProcess[str]:
+        code = "from qdist import native; print(native.variant)"
+        environ = os.environ | {"QDIST_SIMD": name}
+        return subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
+
+    assert load(native.variant).stdout.strip() == native.variant
+    assert "built are" in load("mmx").stderr
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("size", [0, 1, 3, 7, 1000, 2**15, 2**16 + 5, 2**18])
+def test_squared_norm_equals_numpy_in_double(dtype: str, size: int) -> None:
+    rng = np.random.default_rng(size)
+    x = (rng.normal(size=size) + 1j * rng.normal(size=size)).astype(dtype)
+    want = np.sum(np.abs(x.astype(np.complex128)) ** 2)
+    assert native.kernels.squared_norm(x) == pytest.approx(want, rel=1e-13)
+
+
+def test_squared_norm_is_the_same_for_any_number_of_threads() -> None:
+    x = np.random.default_rng(0).normal(size=2**19).view(np.complex128)
+    before = native.kernels.max_threads()
+    sums = set()
+    for threads in (1, 2, 3, 8):
+        native.kernels.set_threads(threads)
+        sums.add(native.kernels.squared_norm(x))
+    native.kernels.set_threads(before)
+    assert len(sums) == 1
+
+
+def test_wrong_arrays_are_refused() -> None:
+    with pytest.raises(TypeError):
+        native.kernels.squared_norm(np.zeros(4))
+    with pytest.raises(TypeError):
+        native.kernels.squared_norm(np.zeros((2, 2), np.complex64))
+    with pytest.raises(ValueError, match="at least 1"):
+        native.kernels.set_threads(0)
