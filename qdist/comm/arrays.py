@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_input", "as_output", "describe", "is_cupy", "module_of"]
+__all__ = ["apart", "as_input", "as_output", "describe", "is_cupy", "module_of"]
 
 Array = Any  # numpy.ndarray or cupy.ndarray; CuPy is optional, so its type cannot be named here.
 _MOVABLE = "biufcV"
@@ -50,6 +50,9 @@ def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, like: Array) ->
     if out is None:
         fresh = module_of(like).empty(shape, dtype)
         return fresh, fresh
+    # The usual case first: small messages feel every check.
+    if type(out) is np.ndarray is type(like) and out.dtype == dtype and out.shape == shape and out.flags.carray:
+        return out, out
     if type(out) is not np.ndarray and not is_cupy(out):
         raise TypeError(f"out must be a NumPy or CuPy array, not {type(out).__name__}")
     if is_cupy(out) != is_cupy(like):
@@ -63,6 +66,15 @@ def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, like: Array) ->
     if out.flags.c_contiguous:
         return out, out
     return module_of(out).empty(shape, dtype), out
+
+
+def apart(x: Array, target: Array) -> Array:
+    """``x``, copied if it may overlap ``target``: transports read one while they write the other."""
+    if x is not target and x.base is None and target.base is None:
+        return x  # Each owns its memory.
+    if x is target or (type(x) is np.ndarray and np.may_share_memory(x, target)) or is_cupy(x):
+        return x.copy()
+    return x
 
 
 def describe(shape: tuple[int, ...], dtype: Any) -> str:

@@ -7,15 +7,16 @@ import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
-from qdist.comm.arrays import Array, as_input, as_output, is_cupy, module_of
+from qdist.comm.arrays import Array, apart, as_input, as_output, is_cupy, module_of
 from qdist.comm.errors import CommError
 from qdist.comm.guard import Call, Guard, check_same
 from qdist.comm.place import Place
-from qdist.comm.reduction import ReduceOp
+from qdist.comm.reduction import NATIVE, ReduceOp
 from qdist.comm.traffic import Message, message_of
 from qdist.comm.transport import Transport
 from qdist.comm.work import Work
@@ -115,7 +116,7 @@ class Communicator:
         op = ReduceOp.of(op)
         op.check(x.dtype)
         target, result = as_output(out, x.shape, x.dtype, x)
-        call = Call("all_reduce", self, x.shape, x.dtype, op=op.name)
+        call = self._call("all_reduce", x.shape, x.dtype, op.name)
         x, target_view, op, divisor = self._lower(x, target, op)
         return self._collective(
             call, self._of(target).all_reduce, (x, target_view, op), target, result, async_op, divisor
@@ -135,7 +136,7 @@ class Communicator:
         op = ReduceOp.of(op)
         op.check(x.dtype)
         self._check_rank("root", root)
-        call = Call("reduce", self, x.shape, x.dtype, op=op.name, root=root)
+        call = self._call("reduce", x.shape, x.dtype, op.name, root)
         transport = self._of(x)
         if self.rank != root:
             x, _, op, _ = self._lower(x, None, op)
@@ -153,8 +154,8 @@ class Communicator:
         op.check(x.dtype)
         self._check_rows("reduce_scatter", x)
         target, result = as_output(out, x.shape[1:], x.dtype, x)
-        call = Call("reduce_scatter", self, x.shape, x.dtype, op=op.name)
-        x = _apart(x, target)
+        call = self._call("reduce_scatter", x.shape, x.dtype, op.name)
+        x = apart(x, target)
         x, target_view, op, divisor = self._lower(x, target, op)
         return self._collective(
             call, self._of(target).reduce_scatter, (x, target_view, op), target, result, async_op, divisor
@@ -167,26 +168,26 @@ class Communicator:
         target, result = as_output(out, x.shape, x.dtype, x)
         if self.rank == root and target is not x:
             target[...] = x
-        call = Call("broadcast", self, x.shape, x.dtype, root=root)
+        call = self._call("broadcast", x.shape, x.dtype, None, root)
         return self._collective(call, self._of(target).broadcast, (target, root), target, result, async_op)
 
     def all_gather(self, x: Any, *, out: Array | None = None, async_op: bool = False) -> Any:
         """Every rank's ``x``, stacked: shape (size, *x.shape), on every rank."""
         x = as_input(x)
         target, result = as_output(out, (self.size, *x.shape), x.dtype, x)
-        call = Call("all_gather", self, x.shape, x.dtype)
-        x = _apart(x, target)
+        call = self._call("all_gather", x.shape, x.dtype)
+        x = apart(x, target)
         return self._collective(call, self._of(x).all_gather, (x, target), target, result, async_op)
 
     def gather(self, x: Any, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
         """Every rank's ``x``, stacked: shape (size, *x.shape), on ``root``; None on the others."""
         x = as_input(x)
         self._check_rank("root", root)
-        call = Call("gather", self, x.shape, x.dtype, root=root)
+        call = self._call("gather", x.shape, x.dtype, None, root)
         if self.rank != root:
             return self._collective(call, self._of(x).gather, (x, None, root), None, None, async_op)
         target, result = as_output(out, (self.size, *x.shape), x.dtype, x)
-        x = _apart(x, target)
+        x = apart(x, target)
         return self._collective(call, self._of(x).gather, (x, target, root), target, result, async_op)
 
     def scatter(self, x: Any = None, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
@@ -204,8 +205,8 @@ class Communicator:
         like = out if out is not None else (x if x is not None else np.empty(0))
         target, result = as_output(out, shape, dtype, like)
         if x is not None:
-            x = _apart(x, target)
-        call = Call("scatter", self, shape, dtype, root=root)
+            x = apart(x, target)
+        call = self._call("scatter", shape, dtype, None, root)
         return self._collective(call, self._of(target).scatter, (x, target, root), target, result, async_op)
 
     def all_to_all(
@@ -231,20 +232,20 @@ class Communicator:
         if send_counts is None and recv_counts is None:
             self._check_rows("all_to_all", x)
             target, result = as_output(out, x.shape, x.dtype, x)
-            call = Call("all_to_all", self, x.shape, x.dtype)
-            x = _apart(x, target)
+            call = self._call("all_to_all", x.shape, x.dtype)
+            x = apart(x, target)
             return self._collective(call, self._of(x).all_to_all, (x, target), target, result, async_op)
         sends, receives = self._check_counts(x, send_counts, recv_counts)
         target, result = as_output(out, (sum(receives),), x.dtype, x)
-        call = Call("all_to_all (ragged)", self, None, x.dtype, elements=(x.size, sends))
-        x = _apart(x, target)
+        call = self._call("all_to_all (ragged)", None, x.dtype, elements=(x.size, sends))
+        x = apart(x, target)
         return self._collective(
             call, self._of(x).all_to_all_ragged, (x, sends, target, receives), target, result, async_op
         )
 
     def barrier(self, *, async_op: bool = False) -> Any:
         """Returns once every rank has entered."""
-        call = Call("barrier", self, None, None)
+        call = self._call("barrier", None, None)
         return self._collective(call, self._host.barrier, (), None, None, async_op)
 
     # Point to point --------------------------------------------------------------------------------------------------
@@ -253,12 +254,12 @@ class Communicator:
         """Sends ``x`` to ``dest``; returns when ``x`` may be changed again."""
         x = as_input(x)
         self._check_peer("dest", dest, tag)
-        self._launch(Call("send", self, x.shape, x.dtype, peer=dest), self._of(x).send, (x, dest, tag, True))
+        self._launch(self._message("send", x, dest), self._of(x).send, (x, dest, tag, True))
 
     def recv(self, out: Array, source: int, tag: int = 0) -> Array:
         """Receives from ``source`` into ``out``, of the message's dtype and at least its size; returns ``out``."""
         target, result = self._check_receiver(out, source, tag)
-        call = Call("recv", self, out.shape, out.dtype, peer=source)
+        call = self._message("recv", out, source)
         self._launch(call, self._of(target).recv, (target, source, tag, True))
         return _deliver(target, result)
 
@@ -266,14 +267,14 @@ class Communicator:
         """Starts sending ``x`` to ``dest``."""
         x = as_input(x)
         self._check_peer("dest", dest, tag)
-        call = Call("isend", self, x.shape, x.dtype, peer=dest)
+        call = self._message("isend", x, dest)
         request = self._launch(call, self._of(x).send, (x, dest, tag, False))
         return Work(request, lambda: None, call, self._guard)
 
     def irecv(self, out: Array, source: int, tag: int = 0) -> Work:
         """Starts receiving from ``source`` into ``out``; ``wait()`` returns ``out``."""
         target, result = self._check_receiver(out, source, tag)
-        call = Call("irecv", self, out.shape, out.dtype, peer=source)
+        call = self._message("irecv", out, source)
         request = self._launch(call, self._of(target).recv, (target, source, tag, False))
         return Work(request, lambda: _deliver(target, result), call, self._guard)
 
@@ -329,7 +330,7 @@ class Communicator:
                 raise ValueError(f"split: rank {min(twice)} stands in two groups of {list(map(list, groups))}")
             seen |= set(ranks)
         mine = next((tuple(ranks) for ranks in groups if self.rank in ranks), None)
-        call = Call("split", self, None, None, op=str([list(g) for g in groups]) if self.debug else None)
+        call = self._call("split", None, None, str([list(g) for g in groups]) if self.debug else None)
         host = self._collective(call, lambda block: self._host.split(groups), (), None, None, False, raw=True)
         device = None if self._device is None else self._device.split(groups)
         return None if mine is None else self._child(host, device, mine, name)
@@ -374,6 +375,23 @@ class Communicator:
             return self._host
         return device_arrays_over(self._host, self._place.cuda_aware_mpi)
 
+    def _call(
+        self,
+        op: str,
+        shape: tuple[int, ...] | None,
+        dtype: Any,
+        reduction: str | None = None,
+        root: int | None = None,
+        elements: tuple[int, list[int]] | None = None,
+    ) -> Call:
+        """The record of the next collective. Made through tuple.__new__, which halves what a record costs."""
+        self._sequence += 1
+        fields = (op, self, shape, dtype, reduction, root, None, elements, self._sequence, get_ident())
+        return tuple.__new__(Call, fields)
+
+    def _message(self, op: str, x: Array, peer: int) -> Call:
+        return Call(op, self, x.shape, x.dtype, peer=peer, thread=get_ident())
+
     def _collective(
         self,
         call: Call,
@@ -385,13 +403,13 @@ class Communicator:
         divisor: int | None = None,
         raw: bool = False,
     ) -> Any:
-        self._sequence += 1
-        call.sequence = self._sequence
         if self.debug:
             check_same(call, self._host)
         request = self._launch(call, primitive, (*args, not async_op))
         if raw:
             return request
+        if not async_op and divisor is None and result is target:
+            return result
         if async_op:
             return Work(request, lambda: _deliver(target, result, divisor), call, self._guard)
         return _deliver(target, result, divisor)
@@ -416,6 +434,8 @@ class Communicator:
 
     def _lower(self, x: Array, target: Array | None, op: ReduceOp) -> tuple[Any, Any, ReduceOp, int | None]:
         """Reductions that transports do not know, in terms of those they do; in place as x=None."""
+        if op.name in NATIVE and x.dtype.kind != "b":
+            return (None if x is target else x if target is None else apart(x, target)), target, op, None
         divisor = None
         if op.name == "premul_sum":
             x, op = module_of(x).multiply(x, op.factor, dtype=x.dtype), ReduceOp.SUM
@@ -423,7 +443,7 @@ class Communicator:
             op, divisor = ReduceOp.SUM, self.size
         if target is None:
             return (x.view(np.uint8) if x.dtype.kind == "b" else x), None, op, divisor
-        send = None if target is x else _apart(x, target)
+        send = None if target is x else apart(x, target)
         if x.dtype.kind == "b":
             return None if send is None else send.view(np.uint8), target.view(np.uint8), op, divisor
         return send, target, op, divisor
@@ -530,13 +550,6 @@ class Communicator:
             raise ValueError(f"a group needs ranks, each once: {list(ranks)}")
         for rank in ranks:
             self._check_rank("group rank", rank)
-
-
-def _apart(x: Array, target: Array) -> Array:
-    """``x``, copied if it overlaps ``target``: transports read one while they write the other."""
-    if x is target or (type(x) is np.ndarray and np.may_share_memory(x, target)):
-        return x.copy()
-    return x
 
 
 def _deliver(target: Array | None, result: Array | None, divisor: int | None = None) -> Array | None:

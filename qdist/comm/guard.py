@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,44 +34,21 @@ __all__ = ["Call", "Guard", "check_same"]
 _SIGNATURE_BYTES = 256
 
 
-class Call:
+class Call(NamedTuple):
     """One communication: what it does, with which array, on which group."""
 
-    __slots__ = (
-        "comm",
-        "dtype",
-        "elements",
-        "op",
-        "peer",
-        "reduction",
-        "root",
-        "sequence",
-        "shape",
-        "thread",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        comm: Communicator,
-        shape: tuple[int, ...] | None,
-        dtype: Any,
-        *,
-        op: str | None = None,
-        root: int | None = None,
-        peer: int | None = None,
-        elements: tuple[int, list[int]] | None = None,
-    ) -> None:
-        self.op = name
-        self.comm = comm
-        self.shape = shape
-        self.dtype = dtype
-        self.reduction = op
-        self.root = root
-        self.peer = peer
-        self.elements = elements
-        self.sequence = 0
-        self.thread = threading.get_ident()
+    op: str
+    comm: Communicator
+    shape: tuple[int, ...] | None
+    dtype: Any
+    reduction: str | None = None
+    root: int | None = None
+    peer: int | None = None
+    elements: tuple[int, list[int]] | None = None
+    """For ragged messages: how many elements in all, and how many to each rank."""
+    sequence: int = 0
+    """Which of the group's collectives it is, counted from 1; 0 for point to point."""
+    thread: int = 0
 
     def describe(self) -> str:
         """``all_reduce(float32[4], sum)``"""
@@ -135,7 +112,8 @@ class Guard:
         if size > 1 and board is not None:
             self._previous_hook = sys.excepthook
             sys.excepthook = self._end_all
-            threading.Thread(target=self._watch, name="qdist-guard", daemon=True).start()
+            self._thread = threading.Thread(target=self._watch, name="qdist-guard", daemon=True)
+            self._thread.start()
 
     @contextmanager
     def watching(self, call: Call) -> Iterator[None]:
@@ -159,6 +137,7 @@ class Guard:
             sys.excepthook = self._previous_hook
         if self._board is None:
             return
+        self._thread.join(timeout=2)  # No thread should be about when the interpreter ends.
         end = time.monotonic() + self.timeout
         try:
             self._board.set(f"left/{self.rank}", "yes")
@@ -224,7 +203,7 @@ class Guard:
     def _wipe(self) -> None:
         """Off the board with what has come to its end."""
         for key, call in list(self._noted.items()):
-            if call not in self.active and self._board is not None:
+            if not any(call is c for c in self.active) and self._board is not None:
                 self._board.set(key, "")
                 del self._noted[key]
 

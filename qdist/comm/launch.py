@@ -22,7 +22,7 @@ from qdist.comm.libmpi import Mpirun, find_mpirun
 from qdist.comm.place import cores
 from qdist.comm.store import StoreServer
 
-__all__ = ["Host", "parse_hostfile", "parse_hosts", "run", "spawn"]
+__all__ = ["Host", "mpirun_command", "parse_hostfile", "parse_hosts", "run", "spawn"]
 
 Host = tuple[str, int]
 """A host's name and how many ranks it takes."""
@@ -89,7 +89,7 @@ def run(
     if not program:
         raise ValueError("nothing to run: `qdist run -n 4 script.py`")
     launcher = find_mpirun(mpi)
-    command = [*_mpirun_command(launcher, ranks, hosts), sys.executable, "-S", str(_HERE / "start.py")]
+    command = [*mpirun_command(launcher, ranks, hosts), sys.executable, "-S", str(_HERE / "start.py")]
     environ = _environment(ranks, hosts, output)
     if verbose:
         print(
@@ -129,7 +129,7 @@ def spawn(
     with tempfile.TemporaryDirectory(prefix="qdist-spawn-") as folder:
         job = Path(folder) / "job"
         job.write_bytes(cloudpickle.dumps({"path": sys.path, "fn": fn, "args": tuple(args)}))
-        command = [*_mpirun_command(launcher, nprocs, ()), sys.executable, "-m", "qdist.comm.spawned", folder]
+        command = [*mpirun_command(launcher, nprocs), sys.executable, "-m", "qdist.comm.spawned", folder]
         process = subprocess.Popen(command, env=os.environ | _environment(nprocs, (), None))
         try:
             code = process.wait(timeout)
@@ -169,7 +169,8 @@ def _with_python(program: Sequence[str]) -> list[str]:
     return list(program)
 
 
-def _mpirun_command(launcher: Mpirun, ranks: int, hosts: Sequence[Host]) -> list[str]:
+def mpirun_command(launcher: Mpirun, ranks: int, hosts: Sequence[Host] = ()) -> list[str]:
+    """The command line, up to the program, that starts so many ranks."""
     command = [launcher.path, "-n", str(ranks)]
     if launcher.family == "openmpi":
         # More ranks than cores is for the user to decide, and so is being root.

@@ -1,13 +1,14 @@
 """A process manager of the PMI-1 wire protocol: what MPICH's MPI_Init asks when no mpirun is there.
 
 Run as a program by rank 0, not imported: ``pmi.py SIZE PROCESS_MAPPING``. Prints its port, serves the ranks, prints
-``died RANK`` for each whose connection breaks before it finalised, and ends when all have finalised or its input
-closes. It uses the standard library alone so that it starts at once.
+``died RANK`` for each whose connection breaks before it finalised, and ends when all have finalised or, its standard
+input closed, all have gone. It uses the standard library alone so that it starts at once.
 
 The protocol is lines of ``key=value`` words over TCP (Balaji et al., "PMI: a scalable parallel process-management
 interface for extreme-scale systems", EuroMPI 2010).
 """
 
+import contextlib
 import os
 import selectors
 import socket
@@ -36,15 +37,18 @@ class Manager:
         print(self._listener.getsockname()[1], flush=True)
 
     def serve(self) -> None:
-        while self._finalised < self._size:
+        started_by_rank_0 = True
+        while self._finalised < self._size and (started_by_rank_0 or self._pending):
             for key, _ in self._selector.select():
                 if key.fileobj is self._listener:
                     client, _ = self._listener.accept()
                     self._pending[client] = b""
                     self._selector.register(client, selectors.EVENT_READ)
                 elif key.fileobj is sys.stdin:
+                    # Rank 0 is gone, perhaps in good order: the others may still have to finalise.
                     if not os.read(sys.stdin.fileno(), 1024):
-                        return
+                        self._selector.unregister(sys.stdin)
+                        started_by_rank_0 = False
                 elif isinstance(key.fileobj, socket.socket):
                     self._read(key.fileobj)
 
@@ -55,7 +59,8 @@ class Manager:
             data = b""
         if not data:
             if client in self._rank_of:
-                print(f"died {self._rank_of.pop(client)}", flush=True)
+                with contextlib.suppress(OSError):
+                    print(f"died {self._rank_of.pop(client)}", flush=True)
             self._drop(client)
             return
         *lines, self._pending[client] = (self._pending[client] + data).split(b"\n")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = ["ReduceOp"]
+__all__ = ["NATIVE", "ReduceOp"]
 
 # NumPy's ufunc for each reduction; the transports that cannot reduce natively fall back on these.
 _UFUNC = {
@@ -22,6 +21,9 @@ _UFUNC = {
     "bor": "bitwise_or",
     "bxor": "bitwise_xor",
 }
+
+# Reductions that transports know; avg and premul_sum are made of sum.
+NATIVE = frozenset(_UFUNC) - {"avg", "premul_sum"}
 
 # dtype kinds (NumPy's letters) that each reduction is defined for.
 _KINDS = {
@@ -87,15 +89,10 @@ class ReduceOp:
 
     def check(self, dtype: np.dtype) -> None:
         """Raises TypeError when this reduction makes no sense for ``dtype``."""
-        if not _allowed(self.name, dtype):
+        if dtype.kind not in _KINDS[self.name]:
             kinds = ", ".join(_KIND_NAMES[k] for k in _KINDS[self.name])
             way_out = _WAY_OUT.get((self.name, dtype.kind), "choose another reduction or convert first")
             raise TypeError(f"{self.name} is not defined for {dtype} (it is for {kinds}): {way_out}")
-
-
-@cache
-def _allowed(name: str, dtype: np.dtype) -> bool:
-    return dtype.kind in _KINDS[name]
 
 
 _BY_NAME = {name: ReduceOp(name) for name in _UFUNC if name != "premul_sum"}
