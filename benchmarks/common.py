@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 import qdist
-from qdist.comm import cores
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -23,7 +22,7 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": _cpu(),
         "architecture": platform.machine(),
-        "cores": cores(),
+        "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["apart", "as_input", "as_output", "describe", "is_cupy", "module_of"]
+__all__ = ["apart", "as_input", "as_output", "describe", "fit_as_they_are", "is_cupy", "module_of"]
 
 Array = Any  # numpy.ndarray or cupy.ndarray; CuPy is optional, so its type cannot be named here.
 _MOVABLE = "biufcV"
+_PLAIN = "bBhHiIlLqQfdFD"
 
 
 def is_cupy(x: object) -> bool:
@@ -50,9 +51,6 @@ def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, like: Array) ->
     if out is None:
         fresh = module_of(like).empty(shape, dtype)
         return fresh, fresh
-    # The usual case first: small messages feel every check.
-    if type(out) is np.ndarray is type(like) and out.dtype == dtype and out.shape == shape and out.flags.carray:
-        return out, out
     if type(out) is not np.ndarray and not is_cupy(out):
         raise TypeError(f"out must be a NumPy or CuPy array, not {type(out).__name__}")
     if is_cupy(out) != is_cupy(like):
@@ -66,6 +64,20 @@ def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, like: Array) ->
     if out.flags.c_contiguous:
         return out, out
     return module_of(out).empty(shape, dtype), out
+
+
+def fit_as_they_are(x: Any, out: Any) -> bool:
+    """Whether ``x`` and ``out`` are what most programs pass: two NumPy arrays of one shape and plain dtype, contiguous,
+    apart, ``out`` writeable. All other checks are then superfluous; small messages feel every one of them."""
+    return (
+        type(x) is np.ndarray is type(out)
+        and x.dtype is out.dtype
+        and x.dtype.char in _PLAIN
+        and x.shape == out.shape
+        and x.flags.c_contiguous
+        and out.flags.carray
+        and ((x is not out and x.base is None and out.base is None) or not np.may_share_memory(x, out))
+    )
 
 
 def apart(x: Array, target: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from qdist.comm.arrays import Array, apart, as_input, as_output, is_cupy, module_of
+from qdist.comm.arrays import Array, apart, as_input, as_output, fit_as_they_are, is_cupy, module_of
 from qdist.comm.errors import CommError
 from qdist.comm.guard import Call, Guard, check_same
 from qdist.comm.place import Place
@@ -51,6 +51,7 @@ class Communicator:
         self._host = host
         self._device = device
         self._guard = guard
+        self._active = guard.active
         self._place = place
         self._sequence = 0
         self.rank = host.rank
@@ -112,8 +113,12 @@ class Communicator:
         self, x: Any, op: str | ReduceOp = "sum", *, out: Array | None = None, async_op: bool = False
     ) -> Any:
         """The reduction of every rank's ``x``, on every rank. Result: shape and dtype of ``x``."""
-        x = as_input(x)
         op = ReduceOp.of(op)
+        if not async_op and op.name in NATIVE and fit_as_they_are(x, out):
+            op.check(x.dtype)
+            call = self._call("all_reduce", x.shape, x.dtype, op.name)
+            return self._collective(call, self._host.all_reduce, (x, out, op), out, out, False)
+        x = as_input(x)
         op.check(x.dtype)
         target, result = as_output(out, x.shape, x.dtype, x)
         call = self._call("all_reduce", x.shape, x.dtype, op.name)
@@ -224,6 +229,10 @@ class Communicator:
         others had for this rank (shapes travel first). Or ``x`` flat with ``send_counts`` and ``recv_counts``, both
         of length ``size``: the parts lie one behind the other, nothing but the data travels.
         """
+        if send_counts is None is recv_counts and not async_op and fit_as_they_are(x, out):
+            self._check_rows("all_to_all", x)
+            call = self._call("all_to_all", x.shape, x.dtype)
+            return self._collective(call, self._host.all_to_all, (x, out), out, out, False)
         if isinstance(x, (list, tuple)):
             if out is not None or send_counts is not None or recv_counts is not None:
                 raise TypeError("all_to_all of a list takes neither out nor counts: the shapes travel with it")
@@ -254,13 +263,13 @@ class Communicator:
         """Sends ``x`` to ``dest``; returns when ``x`` may be changed again."""
         x = as_input(x)
         self._check_peer("dest", dest, tag)
-        self._launch(self._message("send", x, dest), self._of(x).send, (x, dest, tag, True))
+        self._launch(self._message("send", x, dest), self._of(x).send, x, dest, tag, True)
 
     def recv(self, out: Array, source: int, tag: int = 0) -> Array:
         """Receives from ``source`` into ``out``, of the message's dtype and at least its size; returns ``out``."""
         target, result = self._check_receiver(out, source, tag)
         call = self._message("recv", out, source)
-        self._launch(call, self._of(target).recv, (target, source, tag, True))
+        self._launch(call, self._of(target).recv, target, source, tag, True)
         return _deliver(target, result)
 
     def isend(self, x: Any, dest: int, tag: int = 0) -> Work:
@@ -268,14 +277,14 @@ class Communicator:
         x = as_input(x)
         self._check_peer("dest", dest, tag)
         call = self._message("isend", x, dest)
-        request = self._launch(call, self._of(x).send, (x, dest, tag, False))
+        request = self._launch(call, self._of(x).send, x, dest, tag, False)
         return Work(request, lambda: None, call, self._guard)
 
     def irecv(self, out: Array, source: int, tag: int = 0) -> Work:
         """Starts receiving from ``source`` into ``out``; ``wait()`` returns ``out``."""
         target, result = self._check_receiver(out, source, tag)
         call = self._message("irecv", out, source)
-        request = self._launch(call, self._of(target).recv, (target, source, tag, False))
+        request = self._launch(call, self._of(target).recv, target, source, tag, False)
         return Work(request, lambda: _deliver(target, result), call, self._guard)
 
     def sendrecv(self, x: Any, dest: int, out: Array, source: int, tag: int = 0) -> Array:
@@ -331,7 +340,9 @@ class Communicator:
             seen |= set(ranks)
         mine = next((tuple(ranks) for ranks in groups if self.rank in ranks), None)
         call = self._call("split", None, None, str([list(g) for g in groups]) if self.debug else None)
-        host = self._collective(call, lambda block: self._host.split(groups), (), None, None, False, raw=True)
+        if self.debug:
+            check_same(call, self._host)
+        host = self._launch(call, self._host.split, groups)
         device = None if self._device is None else self._device.split(groups)
         return None if mine is None else self._child(host, device, mine, name)
 
@@ -340,7 +351,7 @@ class Communicator:
         self._check_group(ranks)
         if self.rank not in ranks:
             return None
-        host = self._host.subgroup(ranks)
+        host = self._launch(Call("new_group", self, None, None, thread=get_ident()), self._host.subgroup, ranks)
         device = None if self._device is None else self._device.subgroup(ranks)
         return self._child(host, device, tuple(ranks), name)
 
@@ -401,36 +412,42 @@ class Communicator:
         result: Array | None,
         async_op: bool,
         divisor: int | None = None,
-        raw: bool = False,
     ) -> Any:
         if self.debug:
             check_same(call, self._host)
-        request = self._launch(call, primitive, (*args, not async_op))
-        if raw:
-            return request
-        if not async_op and divisor is None and result is target:
-            return result
-        if async_op:
-            return Work(request, lambda: _deliver(target, result, divisor), call, self._guard)
-        return _deliver(target, result, divisor)
-
-    def _launch(self, call: Call, primitive: Any, args: tuple[Any, ...]) -> Any:
-        """The one place where a transport is called: recorded, watched, its errors explained."""
         if self.messages is not None:
             self.messages.append(message_of(call))
-        active = self._guard.active
+        active = self._active
         active.append(call)
         try:
-            return primitive(*args)
-        except CommError:
-            raise
+            request = primitive(*args, not async_op)
         except RuntimeError as error:
-            raise CommError(
-                f"rank {self.rank}: {call.describe()} failed: {error}. If the ranks disagree on what they send, "
-                "init(debug=True) or QDIST_DEBUG=comm names the one that differs."
-            ) from error
+            raise self._explain(call, error) from error
         finally:
             active.remove(call)
+        if async_op:
+            return Work(request, lambda: _deliver(target, result, divisor), call, self._guard)
+        if divisor is None and result is target:
+            return result
+        return _deliver(target, result, divisor)
+
+    def _launch(self, call: Call, primitive: Any, *args: Any) -> Any:
+        """Calls a transport outside of the collectives: recorded, watched, its errors explained."""
+        if self.messages is not None:
+            self.messages.append(message_of(call))
+        with self._guard.watching(call):
+            try:
+                return primitive(*args)
+            except RuntimeError as error:
+                raise self._explain(call, error) from error
+
+    def _explain(self, call: Call, error: RuntimeError) -> CommError:
+        if isinstance(error, CommError):
+            return error
+        return CommError(
+            f"rank {self.rank}: {call.describe()} failed: {error}. If the ranks disagree on what they send, "
+            "init(debug=True) or QDIST_DEBUG=comm names the one that differs."
+        )
 
     def _lower(self, x: Array, target: Array | None, op: ReduceOp) -> tuple[Any, Any, ReduceOp, int | None]:
         """Reductions that transports do not know, in terms of those they do; in place as x=None."""

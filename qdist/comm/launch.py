@@ -173,8 +173,9 @@ def mpirun_command(launcher: Mpirun, ranks: int, hosts: Sequence[Host] = ()) -> 
     """The command line, up to the program, that starts so many ranks."""
     command = [launcher.path, "-n", str(ranks)]
     if launcher.family == "openmpi":
-        # More ranks than cores is for the user to decide, and so is being root.
-        command += ["--oversubscribe"]
+        # More ranks than cores is for the user to decide, and so is being root. Bound to a core, a rank's threads would
+        # share it.
+        command += ["--oversubscribe", "--bind-to", "none"]
         if os.geteuid() == 0:
             command += ["--allow-run-as-root"]
         if hosts:

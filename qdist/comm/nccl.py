@@ -34,6 +34,7 @@ _TYPES = {
     np.dtype("float64"): nccl.NCCL_FLOAT64,
 }
 _ID_BYTES = 128
+_IDS_ARE_BYTES = int(cupy.__version__.split(".")[0]) >= 14
 
 
 class NcclTransport:
@@ -41,10 +42,12 @@ class NcclTransport:
 
     name = "nccl"
 
-    def __init__(self, rank: int, size: int, unique_id: tuple[int, ...]) -> None:
+    def __init__(self, rank: int, size: int, unique_id: bytes) -> None:
         self.rank, self.size = rank, size
         self._stream = cupy.cuda.Stream(non_blocking=True)
-        self._comm = nccl.NcclCommunicator(size, unique_id, rank)
+        # CuPy 14 takes the id as bytes; before that it was a tuple of signed numbers.
+        as_before = tuple(np.frombuffer(unique_id, np.int8).tolist())
+        self._comm = nccl.NcclCommunicator(size, unique_id if _IDS_ARE_BYTES else as_before, rank)
 
     @staticmethod
     def create(rank: int, size: int, place: Place, share: Callable[[Any], Any]) -> NcclTransport:
@@ -55,7 +58,8 @@ class NcclTransport:
         if place.devices == 0:
             raise CommError("backend='nccl' needs a CUDA device, and this process sees none: use backend='mpi'")
         cupy.cuda.Device(place.local_rank % place.devices).use()
-        return NcclTransport(rank, size, share(nccl.get_unique_id() if rank == 0 else None))
+        unique_id = bytes(cupy.asnumpy(_as_array(nccl.get_unique_id()))) if rank == 0 else None
+        return NcclTransport(rank, size, share(unique_id))
 
     def all_reduce(self, x: Any, out: Any, op: ReduceOp, block: bool) -> Any:
         x = out if x is None else x
@@ -149,8 +153,8 @@ class NcclTransport:
 
     def split(self, groups: Sequence[Sequence[int]]) -> NcclTransport | None:
         # Every rank offers an id; a group takes its first member's.
-        offer = cupy.asarray(np.array(nccl.get_unique_id(), np.int8))
-        offers = cupy.empty((self.size, _ID_BYTES), cupy.int8)
+        offer = _as_array(nccl.get_unique_id())
+        offers = cupy.empty((self.size, _ID_BYTES), cupy.uint8)
         self.all_gather(offer, offers, True)
         for ranks in groups:
             if self.rank in ranks:
@@ -159,7 +163,7 @@ class NcclTransport:
 
     def subgroup(self, ranks: Sequence[int]) -> NcclTransport:
         leader = ranks[0]
-        unique_id = cupy.asarray(np.array(nccl.get_unique_id(), np.int8))
+        unique_id = _as_array(nccl.get_unique_id())
         if self.rank == leader:
             self._messages([(unique_id.data.ptr, _ID_BYTES, r) for r in ranks[1:]], [], True, unique_id)
         else:
@@ -173,7 +177,7 @@ class NcclTransport:
         self._comm.destroy()
 
     def _join(self, ranks: Sequence[int], unique_id: Any) -> NcclTransport:
-        return NcclTransport(list(ranks).index(self.rank), len(ranks), tuple(cupy.asnumpy(unique_id).tolist()))
+        return NcclTransport(list(ranks).index(self.rank), len(ranks), cupy.asnumpy(unique_id).tobytes())
 
     def _run(self, call: Callable[[int], None], block: bool, *keep: Any) -> _Event | None:
         self._stream.wait_event(cupy.cuda.get_current_stream().record())
@@ -244,6 +248,11 @@ def _reducible(x: Any, op: ReduceOp) -> tuple[int, int] | None:
         return (2 * x.size, real) if op.name == "sum" and real is not None else None
     kind = _TYPES.get(x.dtype)
     return None if kind is None else (x.size, kind)
+
+
+def _as_array(unique_id: bytes | tuple[int, ...]) -> Any:
+    raw = unique_id if isinstance(unique_id, bytes) else np.array(unique_id, np.int8).tobytes()
+    return cupy.asarray(np.frombuffer(raw, np.uint8))
 
 
 def _fold(rows: Any, op: ReduceOp) -> Any:

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from test_on_ranks import PYTEST
 
 import qdist.comm as qc
-from test_on_ranks import PYTEST
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(qc.cuda_devices() == 0, reason="no CUDA device")]
 FILE = Path(__file__).parent / "ranks" / "gpu_collectives.py"

@@ -52,7 +52,7 @@ def cases() -> Iterator[Any]:
 
 @pytest.mark.parametrize("async_op", [False, True], ids=["blocking", "async"])
 @pytest.mark.parametrize("kind", ["contiguous", "strided", "zero-size", "scalar"])
-@pytest.mark.parametrize(("name", "arguments", "rows", "dtype"), cases())
+@pytest.mark.parametrize(("name", "arguments", "rows", "dtype"), list(cases()))
 def test_as_on_the_host(
     comm: qc.Communicator, name: str, arguments: dict, rows: str | None, dtype: str, kind: str, async_op: bool
 ) -> None:
