@@ -360,6 +360,22 @@ class Circuit(GateMethods):
             result._instructions.append(instruction._replace(gate=gate, qubits=qubits))
         return result
 
+    def remove_final_measurements(self) -> Circuit:
+        """A copy without the measurements (and barriers) after which nothing else happens to their qubits.
+
+        A measurement whose bit is tested later stays.
+        """
+        kept, busy, tested = [], set(), set()
+        for instruction in reversed(self._instructions):
+            gate, qubits, _, clbits, condition = instruction
+            final = busy.isdisjoint(qubits) and tested.isdisjoint(clbits)
+            if gate.kind in ("measure", "barrier") and final and not condition:
+                continue
+            kept.append(instruction)
+            busy.update(qubits)
+            tested.update(clbit for test in condition for clbit in test.clbits)
+        return self._with(kept[::-1])
+
     def copy(self) -> Circuit:
         """A copy that can be changed without changing this one."""
         return self._with(list(self._instructions))
