@@ -1,10 +1,10 @@
 """What to compute: gates, circuits and their parameters."""
 
-from .circuit import AffineMap, Circuit
+from .circuit import Circuit
 from .errors import CircuitError
 from .gates import GATES, Gate, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
 from .instruction import Condition, Instruction
-from .parameters import Expression, Parameter, ParameterVector
+from .parameters import AffineMap, Expression, Parameter, ParameterVector
 
 __all__ = [
     "GATES",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from .gate_methods import GateMethods, Qubits
 from .gates import MEASURE, RESET, Gate, barrier_gate, initialize_gate
 from .instruction import Condition, ConditionalBlock, Instruction
 from .parameters import (
+    AffineMap,
     Angle,
     Expression,
     Parameter,
@@ -26,27 +27,7 @@ from .parameters import (
     as_number,
     resolve_values,
 )
-
-
-class AffineMap(NamedTuple):
-    """All angles of a circuit at once: angles = A @ theta + constants, with A in coordinate form.
-
-    Angles are numbered in the order of the instructions, then of each one's params; theta is in the order of
-    `circuit.parameters`.
-    """
-
-    slots: np.ndarray  # int64: the angle of each entry of A
-    parameters: np.ndarray  # int64: its parameter
-    coefficients: np.ndarray  # float64: its value
-    constants: np.ndarray  # float64, one an angle
-
-    def __call__(self, theta: np.ndarray) -> np.ndarray:
-        """The angles for these parameter values."""
-        angles = self.constants.copy()
-        np.add.at(
-            angles, self.slots, self.coefficients * np.asarray(theta, dtype=np.float64)[self.parameters]
-        )
-        return angles
+from .wires import as_tuple, broadcast, check_count, check_wires, wire_map
 
 
 class Circuit(GateMethods):
@@ -56,15 +37,15 @@ class Circuit(GateMethods):
         theta = ParameterVector("theta", 2)
         c.h(0); c.cx(0, 1); c.rzz(2 * theta[0] + theta[1], 1, 2)
 
-    Qubit 0 is the least significant bit of a basis state's index. Iterating yields Instructions; `c[i]` is one of them
-    and `c[i:j]` a Circuit. Raises CircuitError at the call that is wrong.
+    Qubit 0 is the least significant bit of a basis state's index. Iterating yields Instructions; `c[i]` is
+    one of them and `c[i:j]` a Circuit. Raises CircuitError at the call that is wrong.
     """
 
     __slots__ = ("_condition", "_instructions", "_named", "_open", "name", "num_clbits", "num_qubits")
 
     def __init__(self, num_qubits: int, num_clbits: int = 0, name: str | None = None) -> None:
-        self.num_qubits = _count(num_qubits, "qubits")
-        self.num_clbits = _count(num_clbits, "classical bits")
+        self.num_qubits = check_count(num_qubits, "qubits")
+        self.num_clbits = check_count(num_clbits, "classical bits")
         self.name = name
         self._instructions: list[Instruction] = []
         self._named: dict[str, Parameter] = {}  # parameters by name, in the order of first use
@@ -85,15 +66,15 @@ class Circuit(GateMethods):
 
         `condition` is one Condition, or several that must all hold. Returns the circuit.
         """
-        chosen = self._check_qubits(gate, _as_tuple(qubits))
+        chosen = self._check_qubits(gate, as_tuple(qubits))
         angles = self._check_params(gate, tuple(params))
-        bits = self._check_clbits(gate, _as_tuple(clbits))
+        bits = self._check_clbits(gate, as_tuple(clbits))
         tests = self._condition + (() if condition is None else self._check_condition(condition))
         self._store(Instruction(gate, chosen, angles, bits, tests))
         return self
 
     def _add(self, gate: Gate, qubits: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Self:
-        # The common case, plain ints and floats, must cost about a microsecond; anything else takes the long way.
+        # The common case, plain ints and floats, must cost about a microsecond; the rest may take longer.
         limit = self.num_qubits
         for qubit in qubits:
             if type(qubit) is not int or not 0 <= qubit < limit:
@@ -114,7 +95,7 @@ class Circuit(GateMethods):
     def _add_each(self, gate: Gate, qubits: tuple[Any, ...], params: tuple[Any, ...]) -> Self:
         """Add the gate once, or once for each element where some of `qubits` are sequences."""
         angles = self._check_params(gate, params)
-        for chosen in _broadcast(gate, qubits):
+        for chosen in broadcast(gate, qubits):
             self._store(Instruction(gate, self._check_qubits(gate, chosen), angles, (), self._condition))
         return self
 
@@ -125,14 +106,14 @@ class Circuit(GateMethods):
 
     def measure(self, qubit: Qubits, clbit: Qubits) -> Self:
         """Measure a qubit in the computational basis into a classical bit, or several into as many."""
-        for q, c in _broadcast(MEASURE, (qubit, clbit)):
+        for q, c in broadcast(MEASURE, (qubit, clbit)):
             self.append(MEASURE, q, (), c)
         return self
 
     def measure_all(self) -> Self:
         """Measure every qubit, qubit i into classical bit i, adding classical bits where there are too few.
 
-        In a circuit that has measured before, the results go to new classical bits, so that none is overwritten.
+        In a circuit that has measured before, the results go to new classical bits, which keeps the old ones.
         """
         measured = any(instruction.clbits for instruction in self._instructions)
         first = self.num_clbits if measured else 0
@@ -145,7 +126,7 @@ class Circuit(GateMethods):
 
     def barrier(self, *qubits: Qubits) -> Self:
         """Keep what is before it before what is after it, on these qubits (default: all)."""
-        chosen = [q for given in qubits for q in _as_tuple(given)] if qubits else range(self.num_qubits)
+        chosen = [q for given in qubits for q in as_tuple(given)] if qubits else range(self.num_qubits)
         return self.append(barrier_gate(len(chosen)), chosen)
 
     def initialize(
@@ -153,10 +134,11 @@ class Circuit(GateMethods):
     ) -> Self:
         """Put qubits (default: all) into a given state, whatever they were in.
 
-        `state` is a basis state (an int, or a bit string with the highest qubit first), a product state (a pair of
-        amplitudes for each of the qubits in turn), or all 2**n amplitudes, indexed with qubits[0] as bit 0.
+        `state` is a basis state (an int, or a bit string with the highest qubit first), a product state (a
+        pair of amplitudes for each of the qubits in turn), or all 2**n amplitudes, indexed with qubits[0] as
+        bit 0.
         """
-        chosen = range(self.num_qubits) if qubits is None else _as_tuple(qubits)
+        chosen = range(self.num_qubits) if qubits is None else as_tuple(qubits)
         return self.append(initialize_gate(state, len(chosen)), chosen)
 
     def if_(self, clbits: int | Sequence[int], value: int) -> ConditionalBlock:
@@ -167,10 +149,10 @@ class Circuit(GateMethods):
             with else_:
                 c.z(2)
 
-        The test is made once, at the top: after a measurement inside the block into one of the tested bits, nothing
-        more can be added to the block.
+        The test is made once, at the top: after a measurement inside the block into one of the tested bits,
+        nothing more can be added to the block.
         """
-        (condition,) = self._check_condition(Condition(_as_tuple(clbits), value))
+        (condition,) = self._check_condition(Condition(as_tuple(clbits), value))
         return ConditionalBlock(self, condition)
 
     # Reading.
@@ -197,12 +179,14 @@ class Circuit(GateMethods):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters the circuit uses: in the order of first use, but the elements of a ParameterVector together,
-        in the order of their indices, where the first of them is used."""
+        """The parameters the circuit uses, in the order of first use.
+
+        The elements of a ParameterVector stand together, by index, in the place of the one used first.
+        """
         groups: dict[Any, list[Any]] = {}
         for parameter in self._named.values():
-            vector = isinstance(parameter, ParameterVectorElement)
-            groups.setdefault(parameter.vector if vector else parameter, []).append(parameter)
+            key = parameter.vector if isinstance(parameter, ParameterVectorElement) else parameter
+            groups.setdefault(key, []).append(parameter)
         for key, group in groups.items():
             if isinstance(key, ParameterVector):
                 group.sort(key=operator.attrgetter("index"))
@@ -269,8 +253,8 @@ class Circuit(GateMethods):
         """A copy with values in the place of parameters.
 
         `params` is a mapping {Parameter: value, ParameterVector: values}, or one flat array in the order of
-        `parameters`. With `partial` a mapping may leave parameters out. Raises CircuitError that names parameters that
-        are missing, or that the circuit does not have.
+        `parameters`. With `partial` a mapping may leave parameters out. Raises CircuitError that names
+        parameters that are missing, or that the circuit does not have.
         """
         values = resolve_values(self.parameters, params, partial)
         bound = []
@@ -301,12 +285,12 @@ class Circuit(GateMethods):
         clbits: Sequence[int] | None = None,
         inplace: bool = False,
     ) -> Circuit:
-        """This circuit followed by `other`, whose qubit i goes on qubits[i] and clbit i on clbits[i] of this one.
+        """This circuit followed by `other`, whose qubit i goes on qubits[i], and clbit i on clbits[i].
 
         Both default to the same numbers. Returns a new circuit, or with `inplace` this one, changed.
         """
-        qubit_map = _wires(qubits, other.num_qubits, self.num_qubits, "qubit")
-        clbit_map = _wires(clbits, other.num_clbits, self.num_clbits, "classical bit")
+        qubit_map = wire_map(qubits, other.num_qubits, self.num_qubits, "qubit")
+        clbit_map = wire_map(clbits, other.num_clbits, self.num_clbits, "classical bit")
         result = self if inplace else self.copy()
         # A list first: `other` may be this very circuit.
         moved = [_moved(instruction, qubit_map, clbit_map) for instruction in other]
@@ -320,7 +304,7 @@ class Circuit(GateMethods):
         return result
 
     def tensor(self, other: Circuit) -> Circuit:
-        """Both circuits side by side, with `other` on the low qubits: the unitary is kron(U(self), U(other))."""
+        """Both side by side, `other` on the low qubits, so that the unitary is kron(U(self), U(other))."""
         result = Circuit(self.num_qubits + other.num_qubits, self.num_clbits + other.num_clbits)
         result.compose(other, inplace=True)
         return result.compose(
@@ -343,7 +327,7 @@ class Circuit(GateMethods):
         return self.repeat(exponent) if exponent >= 0 else self.inverse().repeat(-exponent)
 
     def controlled(self, num_controls: int = 1, ctrl_state: int | str | None = None) -> Circuit:
-        """The circuit under controls, which become qubits 0 .. num_controls - 1; its own qubits move up past them.
+        """The circuit under controls, which become qubits 0 .. num_controls - 1; its own move up past them.
 
         Bit i of `ctrl_state` is the value that control i must have (default: all ones).
         """
@@ -365,7 +349,9 @@ class Circuit(GateMethods):
 
         A measurement whose bit is tested later stays.
         """
-        kept, busy, tested = [], set(), set()
+        kept: list[Instruction] = []
+        busy: set[int] = set()
+        tested: set[int] = set()
         for instruction in reversed(self._instructions):
             gate, qubits, _, clbits, condition = instruction
             final = busy.isdisjoint(qubits) and tested.isdisjoint(clbits)
@@ -451,14 +437,14 @@ class Circuit(GateMethods):
             raise CircuitError(
                 f"{gate.name} acts on {gate.num_qubits} qubits; got {len(qubits)}: {list(qubits)}"
             )
-        return _check_wires(qubits, self.num_qubits, "qubit", gate.name)
+        return check_wires(qubits, self.num_qubits, "qubit", gate.name)
 
     def _check_clbits(self, gate: Gate, clbits: Sequence[Any]) -> tuple[int, ...]:
         if len(clbits) != gate.num_clbits:
             raise CircuitError(
                 f"{gate.name} takes {gate.num_clbits} classical bits; got {len(clbits)}: {list(clbits)}"
             )
-        return _check_wires(clbits, self.num_clbits, "classical bit", gate.name)
+        return check_wires(clbits, self.num_clbits, "classical bit", gate.name)
 
     def _check_params(self, gate: Gate, params: tuple[Any, ...]) -> tuple[Angle, ...]:
         if len(params) != gate.num_params:
@@ -475,7 +461,8 @@ class Circuit(GateMethods):
             number = as_number(param)
             if number is None or not math.isfinite(number):
                 raise CircuitError(
-                    f"an angle of {gate.name} must be a finite real number or an expression of Parameters; got {param!r}"
+                    f"an angle of {gate.name} must be a finite real number or an expression of Parameters; "
+                    f"got {param!r}"
                 )
             angles.append(number)
         return tuple(angles)
@@ -484,10 +471,10 @@ class Circuit(GateMethods):
         tests = (condition,) if isinstance(condition, Condition) else tuple(condition)
         checked = []
         for test in tests:
-            clbits = _check_wires(test.clbits, self.num_clbits, "classical bit", "a condition")
+            clbits = check_wires(test.clbits, self.num_clbits, "classical bit", "a condition")
             if not 0 <= test.value < 1 << len(clbits):
                 raise CircuitError(
-                    f"a condition on {len(clbits)} classical bits compares with 0 to {(1 << len(clbits)) - 1}; "
+                    f"{len(clbits)} classical bits can be compared with 0 to {(1 << len(clbits)) - 1}; "
                     f"got {test.value!r}"
                 )
             checked.append(Condition(clbits, int(test.value), bool(test.equal)))
@@ -497,8 +484,8 @@ class Circuit(GateMethods):
         known = self._named.setdefault(parameter.name, parameter)
         if known is not parameter and known != parameter:
             raise CircuitError(
-                f"the circuit already has another Parameter named {parameter.name!r}; give them different names, "
-                "or use one object in both places"
+                f"the circuit has another Parameter named {parameter.name!r}; give them different names, or "
+                "use one object in both places"
             )
 
     def _open_block(self, block: ConditionalBlock, condition: Condition) -> None:
@@ -508,60 +495,6 @@ class Circuit(GateMethods):
     def _close_block(self) -> None:
         self._open.pop()
         self._condition = self._condition[:-1]
-
-
-def _count(number: Any, what: str) -> int:
-    try:
-        count = operator.index(number)
-    except TypeError:
-        count = -1
-    if count < 0:
-        raise CircuitError(f"the number of {what} must be an int >= 0; got {number!r}")
-    return count
-
-
-def _as_tuple(wires: Any) -> tuple[Any, ...]:
-    return tuple(wires) if isinstance(wires, Iterable) else (wires,)
-
-
-def _check_wires(wires: Sequence[Any], limit: int, what: str, user: str) -> tuple[int, ...]:
-    """`wires` as ints. Raises CircuitError where one is no int, out of range, or repeated."""
-    checked = []
-    for wire in wires:
-        try:
-            number = operator.index(wire)
-        except TypeError:
-            raise CircuitError(f"a {what} of {user} must be an int; got {wire!r}") from None
-        if not 0 <= number < limit:
-            valid = f"{what}s 0 to {limit - 1}" if limit else f"no {what}s"
-            raise CircuitError(f"{what} {number} of {user} is out of range: the circuit has {valid}")
-        checked.append(number)
-    if len(set(checked)) != len(checked):
-        raise CircuitError(f"the {what}s of {user} must be different; got {checked}")
-    return tuple(checked)
-
-
-def _broadcast(gate: Gate, wires: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """One tuple of wires for each application of the gate: sequences in step, single wires repeated."""
-    columns = [tuple(wire) if isinstance(wire, Iterable) else None for wire in wires]
-    lengths = {len(column) for column in columns if column is not None}
-    if not lengths:
-        return iter((wires,))
-    if len(lengths) > 1:
-        raise CircuitError(
-            f"sequences of wires of {gate.name} must be equally long; got lengths {sorted(lengths)}"
-        )
-    (length,) = lengths
-    return zip(*((wire,) * length if column is None else column for wire, column in zip(wires, columns)))
-
-
-def _wires(chosen: Sequence[int] | None, needed: int, limit: int, what: str) -> tuple[int, ...]:
-    wires = tuple(range(needed)) if chosen is None else tuple(chosen)
-    if len(wires) != needed:
-        raise CircuitError(f"the circuit to compose has {needed} {what}s; {len(wires)} were given for them")
-    if chosen is None and needed > limit:
-        raise CircuitError(f"the circuit to compose has {needed} {what}s, more than the {limit} of this one")
-    return _check_wires(wires, limit, what, "compose")
 
 
 def _moved(instruction: Instruction, qubits: tuple[int, ...], clbits: tuple[int, ...]) -> Instruction:

@@ -6,8 +6,7 @@ Each is made by a function that checks its argument; the object keeps a read-onl
 from __future__ import annotations
 
 import math
-import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -18,6 +17,7 @@ from . import matrices as m
 from .errors import CircuitError
 from .gate import Gate, Params, structure
 from .matrices import Matrix
+from .parameters import Angle
 
 _PAULI = {"I": m.I, "X": m.X, "Y": m.Y, "Z": m.Z}
 
@@ -31,7 +31,7 @@ class UnitaryGate(Gate):
         num_qubits = matrix.shape[0].bit_length() - 1
         super().__init__("unitary", num_qubits, data=_frozen(matrix), symbol="U", **structure(matrix))
 
-    def matrix(self, *params: float) -> Matrix:
+    def matrix(self, *params: Angle) -> Matrix:
         self._floats(params)
         return self.data
 
@@ -59,10 +59,10 @@ class DiagonalGate(Gate):
             is_real=not np.any(diagonal.imag),
         )
 
-    def matrix(self, *params: float) -> Matrix:
+    def matrix(self, *params: Angle) -> Matrix:
         return np.diag(self.diagonal(*params))
 
-    def diagonal(self, *params: float) -> np.ndarray:
+    def diagonal(self, *params: Angle) -> np.ndarray:
         self._floats(params)
         return self.data
 
@@ -91,7 +91,7 @@ class PermutationGate(Gate):
             is_real=True,
         )
 
-    def matrix(self, *params: float) -> Matrix:
+    def matrix(self, *params: Angle) -> Matrix:
         self._floats(params)
         matrix = np.zeros((len(self.data), len(self.data)), dtype=np.complex128)
         matrix[self.data, np.arange(len(self.data))] = 1
@@ -123,24 +123,24 @@ class PauliRotationGate(Gate):
 
     @property
     def generator(self) -> Matrix:
-        return reduce(np.kron, (_PAULI[letter] for letter in self.data))
+        return _kron(_PAULI[letter] for letter in self.data)
 
-    def matrix(self, *params: float) -> Matrix:
+    def matrix(self, *params: Angle) -> Matrix:
         (angle,) = self._floats(params)
         matrix = -1j * math.sin(angle / 2) * self.generator
         matrix[np.diag_indices_from(matrix)] += math.cos(angle / 2)
         return matrix
 
-    def derivative(self, k: int, *params: float) -> Matrix:
+    def derivative(self, k: int, *params: Angle) -> Matrix:
         self._check_index(k)
         (angle,) = self._floats(params)
         return 0.5 * self.matrix(angle + math.pi)
 
-    def diagonal(self, *params: float) -> np.ndarray:
+    def diagonal(self, *params: Angle) -> np.ndarray:
         if not self.is_diagonal:
             return super().diagonal(*params)
         (angle,) = self._floats(params)
-        signs = reduce(np.kron, (_PAULI[letter].diagonal().real for letter in self.data))
+        signs = _kron(_PAULI[letter].diagonal().real for letter in self.data)
         return np.exp(-0.5j * angle * signs)
 
     def inverse(self, params: Params = ()) -> tuple[Gate, Params]:
@@ -153,8 +153,8 @@ class PauliRotationGate(Gate):
 class InitializeGate(Gate):
     """Puts its qubits, whatever they were, into a given state.
 
-    `data` is an int (a basis state), an array of shape (n, 2) (one state a qubit, qubit 0 first), or an array of 2**n
-    amplitudes.
+    `data` is an int (a basis state), an array of shape (n, 2) (one state a qubit, qubit 0 first), or an array
+    of 2**n amplitudes.
     """
 
     __slots__ = ()
@@ -179,8 +179,8 @@ class BarrierGate(Gate):
 def unitary_gate(matrix: ArrayLike) -> Gate:
     """The gate with this matrix, 2**n by 2**n, whose first qubit is the least significant bit of the index.
 
-    Raises CircuitError for a wrong shape, for nan or infinity, and for a matrix that is not unitary (to 1e-8, or 1e-5
-    where it comes in single precision).
+    Raises CircuitError for a wrong shape, for nan or infinity, and for a matrix that is not unitary (to 1e-8,
+    or 1e-5 where it comes in single precision).
     """
     given, matrix = np.asarray(matrix), _complex(matrix, "the matrix of a unitary gate")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not _is_power_of_two(matrix.shape[0]):
@@ -210,7 +210,10 @@ def diagonal_gate(diagonal: ArrayLike) -> Gate:
 
 
 def permutation_gate(permutation: ArrayLike) -> Gate:
-    """The gate that takes basis state |i> to |permutation[i]>; `permutation` holds 0 .. 2**n - 1, each once."""
+    """The gate that takes basis state |i> to |permutation[i]>, given 0 .. 2**n - 1 in any order.
+
+    Raises CircuitError where it is no permutation.
+    """
     given = np.asarray(permutation)
     if given.ndim != 1 or not _is_power_of_two(len(given)) or given.dtype.kind not in "iu":
         raise CircuitError(
@@ -226,7 +229,10 @@ def permutation_gate(permutation: ArrayLike) -> Gate:
 
 @lru_cache(maxsize=4096)
 def pauli_rotation_gate(label: str) -> Gate:
-    """The gate exp(-i t/2 P) with one angle t, for a label such as "XZY" (letters I X Y Z, highest qubit first)."""
+    """The gate exp(-i t/2 P) of one angle t, for a label such as "XZY", highest qubit first.
+
+    Raises CircuitError unless the label is made of the letters I, X, Y and Z.
+    """
     if not isinstance(label, str) or not label or set(label) - set("IXYZ"):
         raise CircuitError(f"a Pauli label is made of the letters I, X, Y and Z, one a qubit; got {label!r}")
     return PauliRotationGate(label)
@@ -235,8 +241,9 @@ def pauli_rotation_gate(label: str) -> Gate:
 def initialize_gate(state: int | str | Sequence[Any] | np.ndarray, num_qubits: int) -> Gate:
     """The instruction that prepares `num_qubits` qubits, whatever state they were in.
 
-    `state` is a basis state (an int, or a bit string with the highest qubit first), a product state (`num_qubits` pairs
-    of amplitudes, qubit 0 first), or the 2**num_qubits amplitudes. Amplitudes must be normalised. Raises CircuitError.
+    `state` is a basis state (an int, or a bit string with the highest qubit first), a product state
+    (`num_qubits` pairs of amplitudes, qubit 0 first), or the 2**num_qubits amplitudes. Amplitudes must be
+    normalised. Raises CircuitError.
     """
     if isinstance(state, str):
         if len(state) != num_qubits or set(state) - {"0", "1"}:
@@ -244,24 +251,22 @@ def initialize_gate(state: int | str | Sequence[Any] | np.ndarray, num_qubits: i
                 f"the bit string {state!r} must be {num_qubits} characters 0 or 1, one a qubit to prepare"
             )
         return InitializeGate(num_qubits, int(state or "0", 2))
-    if isinstance(state, numbers.Integral):
+    if isinstance(state, int | np.integer):
         if not 0 <= state < 1 << num_qubits:
             raise CircuitError(
-                f"basis state {state} is out of range: {num_qubits} qubits have states 0 to {(1 << num_qubits) - 1}"
+                f"basis state {state} is out of range: {num_qubits} qubits have states 0 to "
+                f"{(1 << num_qubits) - 1}"
             )
         return InitializeGate(num_qubits, int(state))
     given, amplitudes = np.asarray(state), _complex(state, "an initial state")
     if amplitudes.shape not in ((num_qubits, 2), (1 << num_qubits,)):
         raise CircuitError(
-            f"the state of {num_qubits} qubits is given by {1 << num_qubits} amplitudes or by {num_qubits} pairs of "
+            f"the state of {num_qubits} qubits is {1 << num_qubits} amplitudes, or {num_qubits} pairs of "
             f"amplitudes; got shape {amplitudes.shape}"
         )
-    norms = np.linalg.norm(amplitudes, axis=-1)
-    if np.any(np.abs(norms - 1) > _tolerance(given)):
-        raise CircuitError(
-            f"the initial state is not normalised: its norm is {np.ravel(norms)[np.argmax(np.abs(norms - 1))]:.8g}; "
-            "divide by it"
-        )
+    for norm in np.atleast_1d(np.linalg.norm(amplitudes, axis=-1)):
+        if abs(norm - 1) > _tolerance(given):
+            raise CircuitError(f"the initial state is not normalised: its norm is {norm:.8g}; divide by it")
     return InitializeGate(num_qubits, amplitudes)
 
 
@@ -269,6 +274,10 @@ def initialize_gate(state: int | str | Sequence[Any] | np.ndarray, num_qubits: i
 def barrier_gate(num_qubits: int) -> Gate:
     """The barrier over `num_qubits` qubits."""
     return BarrierGate("barrier", num_qubits, kind="barrier", symbol="░")
+
+
+def _kron(factors: Iterable[np.ndarray]) -> np.ndarray:
+    return reduce(lambda high, low: np.kron(high, low), factors)
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

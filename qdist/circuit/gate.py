@@ -19,21 +19,21 @@ class Gate:
     """What an instruction does, without the qubits and angles it does it to.
 
     Attributes:
-        name: the OpenQASM or Qiskit name; for controlled gates without a name of their own, one made from the base.
+        name: the OpenQASM or Qiskit name; controlled gates without one get a name made from the base's.
         kind: "gate" for everything unitary, else "measure", "reset", "barrier" or "initialize".
         num_qubits: controls and targets together. The first `num_controls` qubits are the controls.
         num_params, num_clbits: how many angles and classical bits it takes.
         ctrl_state: bit i is the value that control i must have.
         base: the gate without its controls (itself, when it has none).
         is_diagonal: the matrix is diagonal, whatever the angles.
-        diagonal_qubits: the positions on which it acts diagonally, controls included: it commutes with Z there.
+        diagonal_qubits: the positions, controls included, on which it is diagonal: it commutes with Z there.
         is_permutation: the matrix holds only zeros and ones.
         is_real: the matrix is real, whatever the angles.
         qasm2_name, qasm3_name: its name in qelib1.inc and in stdgates.inc, None where those lack it.
         symbol: what a drawing shows on the targets.
-        data: what a gate carries besides angles (matrix, diagonal, permutation, Pauli label, initial state), or None.
+        data: what it carries besides angles (matrix, diagonal, permutation, Pauli label, state), or None.
 
-    Matrices are complex128 over all the gate's qubits, and the first qubit is the least significant bit of the index.
+    Matrices are complex128 over all the gate's qubits, the first of which is the index's lowest bit.
     """
 
     __slots__ = (
@@ -137,15 +137,15 @@ class Gate:
         """G, where the gate is exp(-i t/2 G) of its one angle t; None for gates of another form."""
         return None
 
-    def matrix(self, *params: float) -> Matrix:
-        """The matrix at these angles. Raises CircuitError for unbound angles, or for gates that have no matrix."""
+    def matrix(self, *params: Angle) -> Matrix:
+        """The matrix at these angles. Raises CircuitError for unbound angles, and where there is none."""
         raise self._no_matrix()
 
-    def derivative(self, k: int, *params: float) -> Matrix:
+    def derivative(self, k: int, *params: Angle) -> Matrix:
         """The derivative of the matrix with respect to angle `k`, at these angles."""
         raise self._no_matrix()
 
-    def diagonal(self, *params: float) -> np.ndarray:
+    def diagonal(self, *params: Angle) -> np.ndarray:
         """The diagonal of a diagonal gate, without its matrix."""
         if not self.is_diagonal:
             raise CircuitError(f"{self.name} is not diagonal; use matrix()")
@@ -158,8 +158,8 @@ class Gate:
     def controlled(self, num_controls: int = 1, ctrl_state: int | str | None = None) -> Gate:
         """The gate under `num_controls` more controls, which come before its own qubits.
 
-        Bit i of `ctrl_state` (an int, or a bit string with the highest control first) is the value that new control i
-        must have; None means all ones. Gates of the table come back as the table's own rows: `x.controlled(2)` is ccx.
+        Bit i of `ctrl_state` (an int, or a bit string with the highest control first) is the value that new
+        control i must have; None means all ones. `x.controlled(2)` is the table's own ccx.
         """
         if not self.is_unitary:
             raise CircuitError(f"{self.name} is not unitary and cannot be controlled")
@@ -167,7 +167,7 @@ class Gate:
         state = self.ctrl_state << num_controls | new_state
         return _control(self.base, num_controls + self.num_controls, state)
 
-    def _floats(self, params: Sequence[float]) -> list[float]:
+    def _floats(self, params: Sequence[Angle]) -> list[float]:
         if len(params) != self.num_params:
             raise CircuitError(f"{self.name} takes {self.num_params} parameters; got {len(params)}")
         return [float(param) for param in params]
@@ -237,22 +237,23 @@ class StandardGate(Gate):
     def generator(self) -> Matrix | None:
         return self._generator
 
-    def matrix(self, *params: float) -> Matrix:
+    def matrix(self, *params: Angle) -> Matrix:
         return self._formula(*self._floats(params))
 
-    def derivative(self, k: int, *params: float) -> Matrix:
+    def derivative(self, k: int, *params: Angle) -> Matrix:
         self._check_index(k)
         angles = self._floats(params)
-        if self._derivative is not None:
-            return self._derivative(k, *angles)
-        return -0.5j * (self._generator @ self._formula(*angles))
+        if self._generator is not None:
+            return -0.5j * (self._generator @ self._formula(*angles))
+        assert self._derivative is not None  # a row with angles has one or the other
+        return self._derivative(k, *angles)
 
     def inverse(self, params: Params = ()) -> tuple[Gate, Params]:
         return self._inverse(self, params)
 
 
 class ControlledGate(Gate):
-    """A gate under controls: the base's matrix where the controls have their values, the identity elsewhere."""
+    """A gate under controls: the base where the controls have their values, the identity elsewhere."""
 
     __slots__ = ()
 
@@ -277,13 +278,13 @@ class ControlledGate(Gate):
         generator = self.base.generator
         return None if generator is None else self._embed(generator, 0.0)
 
-    def matrix(self, *params: float) -> Matrix:
+    def matrix(self, *params: Angle) -> Matrix:
         return self._embed(self.base.matrix(*params), 1.0)
 
-    def derivative(self, k: int, *params: float) -> Matrix:
+    def derivative(self, k: int, *params: Angle) -> Matrix:
         return self._embed(self.base.derivative(k, *params), 0.0)
 
-    def diagonal(self, *params: float) -> np.ndarray:
+    def diagonal(self, *params: Angle) -> np.ndarray:
         diagonal = np.ones(1 << self.num_qubits, dtype=np.complex128)
         diagonal[self._selected()] = self.base.diagonal(*params)
         return diagonal
@@ -308,7 +309,7 @@ class ControlledGate(Gate):
 
 
 def structure(matrix: Matrix) -> dict[str, Any]:
-    """The facts that a matrix shows: diagonal_qubits, is_permutation, is_real. Zeros count only when exact."""
+    """What a matrix shows: diagonal_qubits, is_permutation, is_real. Zeros count only when exact."""
     rows, columns = np.nonzero(matrix)
     mixed = int(np.bitwise_or.reduce(rows ^ columns))
     num_qubits = matrix.shape[0].bit_length() - 1
@@ -328,7 +329,7 @@ def check_ctrl_state(num_controls: int, ctrl_state: int | str | None) -> int:
     if isinstance(ctrl_state, str):
         if len(ctrl_state) != num_controls or set(ctrl_state) - {"0", "1"}:
             raise CircuitError(
-                f"ctrl_state {ctrl_state!r} must be a string of {num_controls} characters 0 or 1, one a control"
+                f"ctrl_state {ctrl_state!r} must be a string of {num_controls} characters 0 or 1"
             )
         return int(ctrl_state or "0", 2)
     if not isinstance(ctrl_state, int | np.integer) or not 0 <= ctrl_state < 1 << num_controls:

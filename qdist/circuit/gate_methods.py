@@ -1,7 +1,7 @@
 """The gate methods of Circuit, written out so that editors and type checkers see each of them.
 
-Angles come first, then qubits. Where one qubit is meant, a sequence applies the gate to each: `c.h(range(4))`,
-`c.cx(0, [1, 2])`, `c.cx([0, 1], [2, 3])`. Every method returns the circuit.
+Angles come first, then qubits. Where one qubit is meant, a sequence applies the gate to each:
+`c.h(range(4))`, `c.cx(0, [1, 2])`, `c.cx([0, 1], [2, 3])`. Every method returns the circuit.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class GateMethods:
     # Any number of qubits.
 
     def mcx(self, controls: Sequence[int], target: Qubits, ctrl_state: int | str | None = None) -> Self:
-        """X under any number of controls; bit i of `ctrl_state` is the value controls[i] must have (default 1)."""
+        """X under any number of controls; bit i of `ctrl_state` is the value controls[i] must have."""
         return self._add(GATES["x"].controlled(len(controls), ctrl_state), (*controls, target))
 
     def mcp(
@@ -269,7 +269,7 @@ class GateMethods:
         return self._on_all(diagonal_gate(diagonal), qubits)
 
     def permutation(self, permutation: ArrayLike, qubits: int | Sequence[int]) -> Self:
-        """Basis state |i> of the qubits becomes |permutation[i]>; qubits[0] is the least significant bit of i."""
+        """Basis state |i> of the qubits becomes |permutation[i]>; qubits[0] is the lowest bit of i."""
         return self._on_all(permutation_gate(permutation), qubits)
 
     def pauli_rotation(self, theta: Angle, label: str, qubits: int | Sequence[int]) -> Self:

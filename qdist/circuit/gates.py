@@ -1,6 +1,6 @@
 """THE gate table: every gate that has a name, and the makers of those that carry data.
 
-Matrices and their conventions are Qiskit's; names are those of OpenQASM's qelib1.inc and stdgates.inc, then Qiskit's.
+Conventions are Qiskit's; names are those of OpenQASM's qelib1.inc and stdgates.inc, then Qiskit's.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ _phased_u_inverse = _with(lambda theta, phi, lam, gamma: (-theta, -lam, -phi, -g
 
 # fmt: off
 _STANDARD = [
-    # name, matrix, parameters, inverse                    (names in qelib1.inc and stdgates.inc where they have it)
     StandardGate("id", m.I, 0, _itself, qasm2_name="id", qasm3_name="id", symbol="I"),
     StandardGate("x", m.X, 0, _itself, qasm2_name="x", qasm3_name="x", symbol="X"),
     StandardGate("y", m.Y, 0, _itself, qasm2_name="y", qasm3_name="y", symbol="Y"),
@@ -81,7 +80,8 @@ _STANDARD = [
     StandardGate("p", m.p, 1, _negated, generator=m.constant(-2 * m.ONE),
                  qasm2_name="u1", qasm3_name="p", symbol="P"),
     StandardGate("gphase", m.gphase, 1, _negated, generator=m.constant([[-2]]), qasm3_name="gphase"),
-    StandardGate("u", m.u, 3, _u_inverse, derivative=m.u_derivative, qasm2_name="u3", qasm3_name="u3", symbol="U"),
+    StandardGate("u", m.u, 3, _u_inverse, derivative=m.u_derivative,
+                 qasm2_name="u3", qasm3_name="u3", symbol="U"),
     StandardGate("u2", m.u2, 2, _u2_inverse, derivative=m.u2_derivative,
                  qasm2_name="u2", qasm3_name="u2", symbol="U2"),
     StandardGate("u0", m.u0, 1, _itself, derivative=m.u0_derivative, qasm2_name="u0", symbol="U0"),
@@ -97,7 +97,8 @@ _STANDARD = [
     StandardGate("ryy", m.ryy, 1, _negated, generator=m.YY, symbol="Ryy"),
     StandardGate("rzz", m.rzz, 1, _negated, generator=m.ZZ, qasm2_name="rzz", symbol="Rzz"),
     StandardGate("rzx", m.rzx, 1, _negated, generator=m.XZ, symbol="Rzx"),
-    StandardGate("xx_plus_yy", m.xx_plus_yy, 2, _first_negated, derivative=m.xx_plus_yy_derivative, symbol="XX+YY"),
+    StandardGate("xx_plus_yy", m.xx_plus_yy, 2, _first_negated, derivative=m.xx_plus_yy_derivative,
+                 symbol="XX+YY"),
     StandardGate("fsim", m.fsim, 2, _negated, derivative=m.fsim_derivative, symbol="fSim"),
     StandardGate("rccx", m.RCCX, 0, _itself, qasm2_name="rccx", symbol="RCCX"),
     StandardGate("rc3x", m.RC3X, 0, _by("rc3xdg"), qasm2_name="rc3x", symbol="RC3X"),

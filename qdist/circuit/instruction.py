@@ -1,4 +1,4 @@
-"""What a circuit is made of: Instruction, the Condition it may be under, and the blocks that set conditions."""
+"""What a circuit is made of: Instruction, the Condition it may be under, and blocks that set conditions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Condition(NamedTuple):
-    """A test of classical bits: they hold `value` (or, with `equal` False, do not). clbits[0] is bit 0 of value."""
+    """A test of classical bits: they hold `value`, or with `equal` False do not; clbits[0] is its bit 0."""
 
     clbits: tuple[int, ...]
     value: int
@@ -37,7 +37,7 @@ class Instruction(NamedTuple):
 
 
 class ConditionalBlock:
-    """What `circuit.if_` returns: a `with` block whose instructions run under a condition. It yields its else."""
+    """What `circuit.if_` returns: a `with` block of instructions under a condition, which yields its else."""
 
     __slots__ = ("_circuit", "_condition", "_else_of", "_end", "_tested_bit_written")
 
@@ -72,9 +72,9 @@ class ConditionalBlock:
                 self._tested_bit_written = clbit
 
     def _refuse_if_written(self, what: str) -> None:
-        # Every instruction carries its condition and tests it when it runs, so the tested bits must keep their values.
+        # An instruction tests its own condition when it runs, so the tested bits must keep their values.
         if self._tested_bit_written is not None:
             raise CircuitError(
-                f"{what} depends on classical bit {self._tested_bit_written}, which the if block has measured into since "
-                "it was tested; measure into another bit, or make that measurement the last thing in the block"
+                f"{what} depends on classical bit {self._tested_bit_written}, which the if block has "
+                "measured into since it was tested; measure into another bit, or make it the last thing in the block"
             )

@@ -1,21 +1,22 @@
 """The formulas of the standard gates: matrices, and derivatives where they do not follow from a generator.
 
-Matrices are complex128, over the gate's qubits with the first qubit as the least significant bit of the index. That is
-the order in which `np.kron(high, low)` puts them.
+Matrices are complex128, over the gate's qubits with the first qubit as the least significant bit of the
+index. That is the order in which `np.kron(high, low)` puts them.
 """
 
 from __future__ import annotations
 
 import cmath
 import math
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 Matrix = NDArray[np.complex128]
 
 
-def constant(rows: ArrayLike) -> Matrix:
+def constant(rows: Any) -> Matrix:
     """`rows` as a read-only complex128 matrix."""
     matrix = np.array(rows, dtype=np.complex128)
     matrix.flags.writeable = False
@@ -55,7 +56,8 @@ def _relative_phase(size: int, entries: dict[tuple[int, int], complex]) -> Matri
     return constant(matrix)
 
 
-# Margolus' simplified Toffoli gates: right up to relative phases, with fewer CX. The last qubit is the target.
+# Margolus' simplified Toffoli gates: right up to relative phases, with fewer CX. The last qubit is the
+# target.
 RCCX = _relative_phase(8, {(3, 7): -1j, (7, 3): 1j, (5, 5): -1})
 RC3X = _relative_phase(16, {(3, 3): 1j, (7, 15): 1, (11, 11): -1j, (15, 7): -1})
 RC3XDG = constant(RC3X.conj().T)
@@ -92,7 +94,8 @@ def u(theta: float, phi: float, lam: float) -> Matrix:
 
 def u_derivative(k: int, theta: float, phi: float, lam: float) -> Matrix:
     if k == 0:
-        # Every entry holds theta as cos(theta/2) or sin(theta/2): half a turn further is twice the derivative.
+        # Every entry holds theta as cos(theta/2) or sin(theta/2): half a turn further is twice the
+        # derivative.
         return 0.5 * u(theta + math.pi, phi, lam)
     if k == 1:
         return 1j * ONE @ u(theta, phi, lam)

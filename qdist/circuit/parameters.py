@@ -1,8 +1,8 @@
 """Symbolic angles: Parameter, ParameterVector, and affine expressions of them.
 
-An angle is affine, `sum_k a_k theta_k + b`, and nothing else: an executor can then compute all the angles of a circuit
-in one product `A @ theta + b`, and the chain rule of a gradient is the transposed product. Products and functions of
-parameters belong to the classical side, in front of the circuit.
+An angle is affine, `sum_k a_k theta_k + b`, and nothing else: an executor can then compute all the angles of
+a circuit in one product `A @ theta + b`, and the chain rule of a gradient is the transposed product. Products
+and functions of parameters belong to the classical side, in front of the circuit.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ import math
 import numbers
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
+
+import numpy as np
 
 from .errors import CircuitError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class Expression:
     """An affine form: {Parameter: coefficient} plus a constant.
 
     Made by arithmetic on Parameters: `2 * t[0] - t[1] / 3 + 0.3`. Immutable and hashable. A parameter whose
-    coefficients cancel stays in the expression with coefficient 0, so that the parameters of a circuit do not depend
-    on the values of its coefficients.
+    coefficients cancel stays in the expression with coefficient 0, so that the parameters of a circuit do not
+    depend on the values of its coefficients.
     """
 
     __slots__ = ("_constant", "_terms")
@@ -114,7 +113,8 @@ class Expression:
             return NotImplemented
         if number == 0.0:
             raise CircuitError(f"({self}) / 0: an angle cannot be divided by zero")
-        # Each number is divided, not multiplied by a rounded reciprocal, so that t / 3 has the coefficient 1 / 3.
+        # Each number is divided, not multiplied by a rounded reciprocal, so that t / 3 has the coefficient 1
+        # / 3.
         return _expression({p: a / number for p, a in self.terms.items()}, self.constant / number)
 
     def __rtruediv__(self, other: Any) -> Expression:
@@ -163,8 +163,8 @@ class Expression:
 class Parameter(Expression):
     """A named symbol for an angle.
 
-    Two Parameters are equal only when one is the other or a copy of it (by copying or pickling): the same name alone
-    does not make them the same parameter.
+    Two Parameters are equal only when one is the other or a copy of it (by copying or pickling): the same
+    name alone does not make them the same parameter.
     """
 
     __slots__ = ("_hash", "_key", "_name")
@@ -287,6 +287,27 @@ class ParameterVector:
         return f"ParameterVector({self._name!r}, {len(self)})"
 
 
+class AffineMap(NamedTuple):
+    """All angles of a circuit at once: angles = A @ theta + constants, with A in coordinate form.
+
+    Angles are numbered in the order of the instructions, then of each one's params; theta is in the order of
+    `circuit.parameters`.
+    """
+
+    slots: np.ndarray  # int64: the angle of each entry of A
+    parameters: np.ndarray  # int64: its parameter
+    coefficients: np.ndarray  # float64: its value
+    constants: np.ndarray  # float64, one an angle
+
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        """The angles for these parameter values."""
+        angles = self.constants.copy()
+        np.add.at(
+            angles, self.slots, self.coefficients * np.asarray(theta, dtype=np.float64)[self.parameters]
+        )
+        return angles
+
+
 # What a gate takes as a parameter, and what `params` may be wherever values are given.
 Angle: TypeAlias = "float | Expression"
 ParameterValues: TypeAlias = (
@@ -323,11 +344,11 @@ def resolve_values(
 ) -> dict[Parameter, float | Expression]:
     """One value for each of `parameters`, from a mapping or from a flat array in their order.
 
-    With `partial` a mapping may leave some out. Raises CircuitError that names what is missing, unknown, given twice,
-    of the wrong length, or not a finite number.
+    With `partial` a mapping may leave some out. Raises CircuitError that names what is missing, unknown,
+    given twice, of the wrong length, or not a finite number.
     """
     if not isinstance(given, Mapping):
-        values = list(given)
+        values = _list(given, "params")
         if len(values) != len(parameters):
             raise CircuitError(
                 f"{len(parameters)} parameters take as many values; got {len(values)} (the parameters are "
@@ -338,13 +359,7 @@ def resolve_values(
     found: dict[Parameter, float | Expression] = {}
     unknown: list[Parameter | ParameterVector] = []
     for key, value in given.items():
-        if isinstance(key, ParameterVector):
-            elements = list(value)
-            if len(elements) != len(key):
-                raise CircuitError(f"{key.name} has {len(key)} elements; got {len(elements)} values for it")
-            pairs = [(element, v) for element, v in zip(key, elements) if element in wanted]
-        else:
-            pairs = [(key, value)] if key in wanted else []
+        pairs = [(parameter, v) for parameter, v in _pairs(key, value) if parameter in wanted]
         if not pairs:
             unknown.append(key)
         for parameter, v in pairs:
@@ -353,12 +368,28 @@ def resolve_values(
             found[parameter] = _checked_value(parameter, v)
     if unknown:
         raise CircuitError(
-            f"the circuit has no parameter {_some_names(unknown)}; its parameters are {_some_names(parameters)}"
+            f"the circuit has no parameter {_some_names(unknown)}; it has {_some_names(parameters)}"
         )
     if not partial and len(found) < len(parameters):
         missing = [parameter for parameter in parameters if parameter not in found]
         raise CircuitError(f"no value is given for parameter {_some_names(missing)}")
     return found
+
+
+def _pairs(key: Parameter | ParameterVector, value: Any) -> list[tuple[Parameter, Any]]:
+    if not isinstance(key, ParameterVector):
+        return [(key, value)]
+    values = _list(value, f"the value of {key.name}")
+    if len(values) != len(key):
+        raise CircuitError(f"{key.name} has {len(key)} elements; got {len(values)} values for it")
+    return list(zip(key, values))
+
+
+def _list(values: Any, what: str) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise CircuitError(f"{what} must be a sequence of numbers; got {values!r}") from None
 
 
 def _checked_value(parameter: Parameter, value: Any) -> float | Expression:

@@ -1,15 +1,16 @@
 """The reference simulator: dense NumPy in complex128, the definition that every executor is tested against.
 
-It is meant to be obviously right, and fast enough for about 14 qubits. A state is a tensor with one axis of length 2
-a qubit. Qubit 0 is the least significant bit of an amplitude's index, so qubit q is axis -1 - q; axes in front of the
-qubits' carry several states along. Differentiation is forward mode, by the product rule with the gates' derivative
-matrices: it shares nothing with the adjoint method.
+It is meant to be obviously right, and fast enough for about 14 qubits. A state is a tensor with one axis of
+length 2 a qubit. Qubit 0 is the least significant bit of an amplitude's index, so qubit q is axis -1 - q;
+axes in front of the qubits' carry several states along. Differentiation is forward mode, by the product rule
+with the gates' derivative matrices: it shares nothing with the adjoint method.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,14 +45,15 @@ class Run(NamedTuple):
 def state(circuit: Circuit, params: ParameterValues | None = None, initial: ArrayLike | None = None) -> State:
     """The 2**n amplitudes after the circuit, started in |0...0> or in the amplitudes `initial`.
 
-    Raises CircuitError where the outcome is random: measurements and resets are allowed only of qubits whose value is
-    certain. `branches` and `run` are for the others; `circuit.remove_final_measurements()` drops those at the end.
+    Raises CircuitError where the outcome is random: measurements and resets are allowed only of qubits whose
+    value is certain. `branches` and `run` are for the others; `circuit.remove_final_measurements()` drops
+    those at the end.
     """
     outcomes = branches(circuit, params, initial)
     if len(outcomes) > 1:
         raise CircuitError(
-            f"the circuit measures or resets at random and can end in {len(outcomes)} ways; use run() for one of them, "
-            "branches() for all, or remove_final_measurements() for the state before the last measurements"
+            f"the circuit measures or resets at random and can end in {len(outcomes)} ways; use run() for "
+            "one of them, branches() for all, or remove_final_measurements() for the state before the last ones"
         )
     return outcomes[0].state
 
@@ -61,7 +63,8 @@ def branches(
 ) -> list[Branch]:
     """All the ways a circuit with measurements and resets can go, with their exact probabilities.
 
-    Ways that differ in nothing that can be observed (equal classical bits, states equal up to a phase) may appear as one.
+    Ways that differ in nothing that can be observed (equal classical bits, states equal up to a phase) may
+    appear as one.
     """
     bound = _bound(circuit, params)
     tree = [Branch(1.0, (0,) * bound.num_clbits, _start(bound.num_qubits, initial))]
@@ -126,8 +129,8 @@ def expectation(
 ) -> float:
     """The expectation value of a Hermitian observable, in a state or after a circuit.
 
-    `observable` is a 2**n by 2**n matrix, or an object with `to_matrix(num_qubits)`. After a circuit that measures, it
-    is the average over all outcomes.
+    `observable` is a 2**n by 2**n matrix, or an object with `to_matrix(num_qubits)`. After a circuit that
+    measures, it is the average over all outcomes.
     """
     if isinstance(circuit_or_state, Circuit):
         outcomes = branches(circuit_or_state, params)
@@ -138,9 +141,11 @@ def expectation(
 def state_jacobian(
     circuit: Circuit, params: ParameterValues | None = None, initial: ArrayLike | None = None
 ) -> State:
-    """The derivatives of the amplitudes: shape (2**n, number of parameters), in the order of `circuit.parameters`.
+    """The derivatives of the amplitudes: shape (2**n, number of parameters), in the order of
+    `circuit.parameters`.
 
-    Raises CircuitError for circuits that measure or reset, or that initialize qubits after a parameter was used.
+    Raises CircuitError for circuits that measure or reset, or that initialize qubits after a parameter was
+    used.
     """
     return _state_and_jacobian(circuit, params, initial)[1]
 
@@ -151,7 +156,9 @@ def gradient(
     params: ParameterValues | None = None,
     initial: ArrayLike | None = None,
 ) -> NDArray[np.float64]:
-    """The derivatives of the expectation value of a Hermitian observable, in the order of `circuit.parameters`."""
+    """The derivatives of the expectation value of a Hermitian observable, in the order of
+    `circuit.parameters`.
+    """
     ket, jacobian = _state_and_jacobian(circuit, params, initial)
     return 2 * (_observed(observable, ket).conj() @ jacobian).real
 
@@ -184,7 +191,9 @@ def _state_and_jacobian(
 
 
 def _unconditional(circuit: Circuit) -> Iterator[Instruction]:
-    """The instructions that run while no measurement has changed a classical bit from 0, without their conditions."""
+    """The instructions that run while no measurement has changed a classical bit from 0, without their
+    conditions.
+    """
     bits = (0,) * circuit.num_clbits
     for instruction in circuit:
         if not instruction.gate.is_directive and all(test.holds(bits) for test in instruction.condition):
@@ -288,15 +297,18 @@ def _apply_base(
         # |i> becomes |data[i]>, so the amplitude found at data[i] is the one that was at i.
         return _on(tensor, targets, lambda amplitudes: amplitudes[..., np.argsort(gate.data)])
     matrix = gate.matrix(*params) if derivative is None else gate.derivative(derivative, *params)
-    return _on(tensor, targets, lambda amplitudes: amplitudes @ matrix.T)
+    return _on(tensor, targets, partial(_multiplied, matrix=matrix))
+
+
+def _multiplied(amplitudes: State, matrix: State) -> State:
+    return amplitudes @ matrix.T
 
 
 def _apply_pauli(tensor: State, letters: Mapping[int, str]) -> State:
     """A Pauli string, given by the letter on each of its qubits."""
     for qubit, letter in letters.items():
         if letter != "I":
-            matrix = GATES[letter.lower()].matrix()
-            tensor = _on(tensor, (qubit,), lambda amplitudes, matrix=matrix: amplitudes @ matrix.T)
+            tensor = _on(tensor, (qubit,), partial(_multiplied, matrix=GATES[letter.lower()].matrix()))
     return tensor
 
 
@@ -312,7 +324,8 @@ def _on(tensor: State, qubits: Sequence[int], function: Callable[[State], State]
 def _observed(observable: Any, ket: State) -> State:
     """The observable applied to a state vector."""
     num_qubits = _num_qubits(ket)
-    if isinstance(observable, np.ndarray):
+    if not hasattr(observable, "to_matrix"):
+        observable = np.asarray(observable)
         if observable.shape != (ket.size, ket.size):
             raise CircuitError(
                 f"the matrix of an observable of {num_qubits} qubits has shape ({ket.size}, {ket.size}); "
@@ -334,7 +347,7 @@ def _observed(observable: Any, ket: State) -> State:
 
 def _mean(observable: Any, ket: State) -> float:
     value = np.vdot(ket, _observed(observable, ket))
-    if abs(value.imag) > 1e-9 * max(1.0, abs(value)):
+    if abs(value.imag) > 1e-9 * (1 + abs(value)):
         raise CircuitError(f"the observable is not Hermitian: its expectation value is {value:.6g}")
     return float(value.real)
 
