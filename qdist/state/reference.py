@@ -53,7 +53,7 @@ def state(circuit: Circuit, params: ParameterValues | None = None, initial: Arra
     if len(outcomes) > 1:
         raise CircuitError(
             f"the circuit measures or resets at random and can end in {len(outcomes)} ways; use run() for "
-            "one of them, branches() for all, or remove_final_measurements() for the state before the last ones"
+            "one, branches() for all, or remove_final_measurements() for the state before the last ones"
         )
     return outcomes[0].state
 
