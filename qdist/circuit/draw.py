@@ -1,11 +1,13 @@
 """Circuits as text: one line a qubit, gates in columns, wrapped into blocks that fit a terminal.
 
-    q0: ─H──●────────────M→c0─
-            │
-    q1: ────X──Rzz(0.3)────── ...
+    q0: ─H─●───M→c0─────────────
+           │
+    q1: ───X─Rzz(0.3)───────────
+                │
+    q2: ───────Rzz────X if c0=1─
 
-● and ○ are controls that must be 1 and 0. A gate on several targets carries its name on each; where their order
-matters a subscript gives each target's place in the gate's list of qubits.
+● and ○ are controls that must be 1 and 0. A gate on several targets carries its name on each; where their
+order matters, a subscript gives each target's place in the gate's list of qubits.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def _columns(circuit: Circuit) -> Iterator[list[Instruction]]:
             continue
         # The wires in between are taken too: the vertical line crosses them.
         span = range(min(instruction.qubits), max(instruction.qubits) + 1)
-        # So are the classical bits, which have no line: what tests a bit stands to the right of its measurement.
+        # Classical bits have no line, but what tests one stands to the right of its measurement.
         clbits = (*instruction.clbits, *(clbit for test in instruction.condition for clbit in test.clbits))
         place = max((*(free[q] for q in span), *(free_clbit[clbit] for clbit in clbits)))
         if place == len(columns):

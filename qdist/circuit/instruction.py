@@ -76,5 +76,5 @@ class ConditionalBlock:
         if self._tested_bit_written is not None:
             raise CircuitError(
                 f"{what} depends on classical bit {self._tested_bit_written}, which the if block has "
-                "measured into since it was tested; measure into another bit, or as the last thing in the block"
+                "measured into since it was tested; measure into another bit, or as the block's last thing"
             )
