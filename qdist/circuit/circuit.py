@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -66,10 +66,12 @@ class Circuit(GateMethods):
 
         `condition` is one Condition, or several that must all hold. Returns the circuit.
         """
+        if not isinstance(gate, Gate):
+            raise CircuitError(f'append takes a Gate, such as GATES["h"]; got {gate!r}')
         chosen = self._check_qubits(gate, as_tuple(qubits))
-        angles = self._check_params(gate, tuple(params))
         bits = self._check_clbits(gate, as_tuple(clbits))
         tests = self._condition + (() if condition is None else self._check_condition(condition))
+        angles = self._check_params(gate, tuple(params))  # last, because it notes the parameters
         self._store(Instruction(gate, chosen, angles, bits, tests))
         return self
 
@@ -94,9 +96,10 @@ class Circuit(GateMethods):
 
     def _add_each(self, gate: Gate, qubits: tuple[Any, ...], params: tuple[Any, ...]) -> Self:
         """Add the gate once, or once for each element where some of `qubits` are sequences."""
+        places = [self._check_qubits(gate, chosen) for chosen in broadcast(gate, qubits)]
         angles = self._check_params(gate, params)
-        for chosen in broadcast(gate, qubits):
-            self._store(Instruction(gate, self._check_qubits(gate, chosen), angles, (), self._condition))
+        for chosen in places:
+            self._store(Instruction(gate, chosen, angles, (), self._condition))
         return self
 
     def _store(self, instruction: Instruction) -> None:
@@ -259,23 +262,20 @@ class Circuit(GateMethods):
         values = resolve_values(self.parameters, params, partial)
         bound = []
         for instruction in self:
-            if any(isinstance(param, Expression) for param in instruction.params):
-                angles = tuple(p.bind(values) if isinstance(p, Expression) else p for p in instruction.params)
-                instruction = instruction._replace(params=angles)
-            bound.append(instruction)
+            gate, qubits, params, clbits, condition = instruction
+            angles = tuple([p.bind(values) if isinstance(p, Expression) else p for p in params])
+            bound.append(Instruction(gate, qubits, angles, clbits, condition) if params else instruction)
         return self._with(bound)
 
     def inverse(self) -> Circuit:
         """The circuit that undoes this one. Raises CircuitError where it measures, resets or initializes."""
         inverted = []
-        for index, instruction in enumerate(self):
-            if instruction.gate.is_directive:
-                inverted.append(instruction)
-                continue
-            if not instruction.gate.is_unitary:
-                raise CircuitError(f"instruction {index} is {instruction.gate.name}, which has no inverse")
-            gate, params = instruction.gate.inverse(instruction.params)
-            inverted.append(instruction._replace(gate=gate, params=params))
+        for index, (gate, qubits, params, clbits, condition) in enumerate(self):
+            if not gate.is_directive:
+                if not gate.is_unitary:
+                    raise CircuitError(f"instruction {index} is {gate.name}, which has no inverse")
+                gate, params = gate.inverse(params)
+            inverted.append(Instruction(gate, qubits, params, clbits, condition))
         return self._with(inverted[::-1])
 
     def compose(
@@ -294,8 +294,7 @@ class Circuit(GateMethods):
         result = self if inplace else self.copy()
         # A list first: `other` may be this very circuit.
         moved = [_moved(instruction, qubit_map, clbit_map) for instruction in other]
-        for parameter in other._named.values():
-            result._use(parameter)
+        result._use(other._named.values())
         if result._open:
             for instruction in moved:
                 result._store(instruction._replace(condition=result._condition + instruction.condition))
@@ -335,13 +334,13 @@ class Circuit(GateMethods):
         state = check_ctrl_state(num_controls, ctrl_state)
         result = Circuit(num_controls + self.num_qubits, self.num_clbits)
         result._named = dict(self._named)
-        for index, instruction in enumerate(self):
-            gate, qubits = instruction.gate, tuple(q + num_controls for q in instruction.qubits)
+        for index, (gate, qubits, params, clbits, condition) in enumerate(self):
+            qubits = tuple([q + num_controls for q in qubits])
             if not gate.is_directive:
                 if not gate.is_unitary:
                     raise CircuitError(f"instruction {index} is {gate.name}, which cannot be controlled")
                 gate, qubits = gate.controlled(num_controls, state), controls + qubits
-            result._instructions.append(instruction._replace(gate=gate, qubits=qubits))
+            result._instructions.append(Instruction(gate, qubits, params, clbits, condition))
         return result
 
     def remove_final_measurements(self) -> Circuit:
@@ -372,12 +371,10 @@ class Circuit(GateMethods):
         """A circuit on the same bits with other instructions."""
         result = Circuit(self.num_qubits, self.num_clbits, self.name)
         result._instructions = instructions
-        if self._named:
-            for instruction in instructions:
-                for param in instruction.params:
-                    if isinstance(param, Expression):
-                        for parameter in param.terms:
-                            result._use(parameter)
+        for instruction in instructions:
+            for param in instruction.params:
+                if isinstance(param, Expression):
+                    result._use(param.terms)
         return result
 
     # Text.
@@ -452,10 +449,10 @@ class Circuit(GateMethods):
                 f"{gate.name} takes {gate.num_params} parameters; got {len(params)}: {list(params)}"
             )
         angles: list[Angle] = []
+        symbols: list[Parameter] = []
         for param in params:
             if isinstance(param, Expression):
-                for parameter in param.terms:
-                    self._use(parameter)
+                symbols += param.parameters
                 angles.append(param)
                 continue
             number = as_number(param)
@@ -465,6 +462,7 @@ class Circuit(GateMethods):
                     f"got {param!r}"
                 )
             angles.append(number)
+        self._use(symbols)
         return tuple(angles)
 
     def _check_condition(self, condition: Condition | Sequence[Condition]) -> tuple[Condition, ...]:
@@ -480,13 +478,18 @@ class Circuit(GateMethods):
             checked.append(Condition(clbits, int(test.value), bool(test.equal)))
         return tuple(checked)
 
-    def _use(self, parameter: Parameter) -> None:
-        known = self._named.setdefault(parameter.name, parameter)
-        if known is not parameter and known != parameter:
-            raise CircuitError(
-                f"the circuit has another Parameter named {parameter.name!r}; give them different names, or "
-                "use one object in both places"
-            )
+    def _use(self, parameters: Iterable[Parameter]) -> None:
+        """Note parameters in the order of first use. Raises CircuitError where two have the same name."""
+        noted, named = len(self._named), self._named
+        for parameter in parameters:
+            known = named.setdefault(parameter.name, parameter)
+            if known is not parameter and known != parameter:
+                while len(named) > noted:  # a call that raises leaves no trace
+                    named.popitem()
+                raise CircuitError(
+                    f"the circuit has another Parameter named {known.name!r}; give them different names, or use "
+                    "one object in both places"
+                )
 
     def _open_block(self, block: ConditionalBlock, condition: Condition) -> None:
         self._open.append(block)

@@ -172,9 +172,9 @@ class Parameter(Expression):
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name:
             raise CircuitError(f"a Parameter needs a name, a non-empty str; got {name!r}")
-        self._set(name, uuid.uuid4())
+        self._set(name, uuid.uuid4().int)
 
-    def _set(self, name: str, key: Any) -> None:
+    def _set(self, name: str, key: int | tuple[int, int]) -> None:
         self._name = name
         self._key = key
         self._hash = hash(key)
@@ -190,6 +190,10 @@ class Parameter(Expression):
     @property
     def constant(self) -> float:
         return 0.0
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return (self,)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -243,9 +247,9 @@ class ParameterVector:
             raise CircuitError(f"a ParameterVector needs a name, a non-empty str; got {name!r}")
         if not isinstance(length, numbers.Integral) or length < 0:
             raise CircuitError(f"the length of ParameterVector {name!r} must be an int >= 0; got {length!r}")
-        self._set(name, uuid.uuid4(), int(length))
+        self._set(name, uuid.uuid4().int, int(length))
 
-    def _set(self, name: str, key: uuid.UUID, length: int) -> None:
+    def _set(self, name: str, key: int, length: int) -> None:
         self._name = name
         self._key = key
         self._elements = tuple(ParameterVectorElement(self, index) for index in range(length))
@@ -331,7 +335,7 @@ def _expression(terms: Mapping[Parameter, float], constant: float) -> Expression
 
 def as_number(value: Any) -> float | None:
     """`value` as a float, or None where it is not a real number."""
-    if isinstance(value, numbers.Real):
+    if type(value) in (float, int) or isinstance(value, numbers.Real):
         return float(value)
     # Zero-dimensional arrays (of NumPy, CuPy, torch) are numbers too.
     if getattr(value, "shape", None) == () and not isinstance(value, numbers.Complex):
@@ -408,13 +412,13 @@ def _some_names(parameters: Sequence[Any]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def _restore_parameter(name: str, key: uuid.UUID) -> Parameter:
+def _restore_parameter(name: str, key: int) -> Parameter:
     parameter = Parameter.__new__(Parameter)
     parameter._set(name, key)
     return parameter
 
 
-def _restore_vector(name: str, key: uuid.UUID, length: int) -> ParameterVector:
+def _restore_vector(name: str, key: int, length: int) -> ParameterVector:
     vector = ParameterVector.__new__(ParameterVector)
     vector._set(name, key, length)
     return vector
