@@ -1,10 +1,11 @@
-"""What to compute: gates, circuits and their parameters."""
+"""What to compute: gates, circuits, their parameters, and observables."""
 
 from .circuit import Circuit
 from .errors import CircuitError
 from .gates import GATES, Gate, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
 from .instruction import Condition, Instruction
 from .parameters import AffineMap, Expression, Parameter, ParameterVector
+from .pauli import Hermitian, PauliString, PauliSum
 
 __all__ = [
     "GATES",
@@ -14,9 +15,12 @@ __all__ = [
     "Condition",
     "Expression",
     "Gate",
+    "Hermitian",
     "Instruction",
     "Parameter",
     "ParameterVector",
+    "PauliString",
+    "PauliSum",
     "diagonal_gate",
     "pauli_rotation_gate",
     "permutation_gate",

@@ -335,6 +335,11 @@ class PauliSum(_Operator):
         merged = self.simplify(0).coefficients
         return bool((np.abs(merged.imag) <= tolerance * np.abs(merged).max(initial=0)).all())
 
+    def is_commuting(self) -> bool:
+        """Whether every two of its strings commute."""
+        x, z = self._x, self._z
+        return not any(masks.anticommute(x[k:], z[k:], x[k], z[k]).any() for k in range(len(self)))
+
     def relabel(self, qubits: Sequence[int]) -> PauliSum:
         """The same sum with qubit i moved to qubits[i].
 
