@@ -68,10 +68,14 @@ class Circuit(GateMethods):
         """
         if not isinstance(gate, Gate):
             raise CircuitError(f'append takes a Gate, such as GATES["h"]; got {gate!r}')
-        chosen = self._check_qubits(gate, as_tuple(qubits))
+        wires, params = as_tuple(qubits), tuple(params)
+        plain = clbits == () and condition is None and gate.num_clbits == 0
+        if plain and len(wires) == gate.num_qubits and len(params) == gate.num_params:
+            return self._add(gate, wires, params)
+        chosen = self._check_qubits(gate, wires)
         bits = self._check_clbits(gate, as_tuple(clbits))
         tests = self._condition + (() if condition is None else self._check_condition(condition))
-        angles = self._check_params(gate, tuple(params))  # last, because it notes the parameters
+        angles = self._check_params(gate, params)  # last, because it notes the parameters
         self._store(Instruction(gate, chosen, angles, bits, tests))
         return self
 
@@ -109,8 +113,12 @@ class Circuit(GateMethods):
 
     def measure(self, qubit: Qubits, clbit: Qubits) -> Self:
         """Measure a qubit in the computational basis into a classical bit, or several into as many."""
-        for q, c in broadcast(MEASURE, (qubit, clbit)):
-            self.append(MEASURE, q, (), c)
+        pairs = [
+            (self._check_qubits(MEASURE, (q,)), self._check_clbits(MEASURE, (c,)))
+            for q, c in broadcast(MEASURE, (qubit, clbit))
+        ]
+        for qubits, clbits in pairs:
+            self._store(Instruction(MEASURE, qubits, (), clbits, self._condition))
         return self
 
     def measure_all(self) -> Self:
@@ -262,9 +270,11 @@ class Circuit(GateMethods):
         values = resolve_values(self.parameters, params, partial)
         bound = []
         for instruction in self:
-            gate, qubits, params, clbits, condition = instruction
-            angles = tuple([p.bind(values) if isinstance(p, Expression) else p for p in params])
-            bound.append(Instruction(gate, qubits, angles, clbits, condition) if params else instruction)
+            gate, qubits, angles, clbits, condition = instruction
+            if angles:
+                angles = tuple([p.bind(values) if isinstance(p, Expression) else p for p in angles])
+                instruction = Instruction(gate, qubits, angles, clbits, condition)
+            bound.append(instruction)
         return self._with(bound)
 
     def inverse(self) -> Circuit:
@@ -487,8 +497,8 @@ class Circuit(GateMethods):
                 while len(named) > noted:  # a call that raises leaves no trace
                     named.popitem()
                 raise CircuitError(
-                    f"the circuit has another Parameter named {known.name!r}; give them different names, or use "
-                    "one object in both places"
+                    f"the circuit has another Parameter named {known.name!r}; give them different names, or "
+                    "use one object in both places"
                 )
 
     def _open_block(self, block: ConditionalBlock, condition: Condition) -> None:

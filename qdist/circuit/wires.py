@@ -21,6 +21,8 @@ def check_count(number: Any, what: str) -> int:
 
 
 def as_tuple(wires: Any) -> tuple[Any, ...]:
+    if type(wires) is tuple:
+        return wires
     return tuple(wires) if isinstance(wires, Iterable) else (wires,)
 
 

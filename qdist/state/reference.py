@@ -187,7 +187,7 @@ def _state_and_jacobian(
                 for parameter, coefficient in param.terms.items():
                     tangents[column[parameter]] += coefficient * change
         ket = _apply(ket, instruction)
-    return ket.reshape(-1), tangents.reshape(len(column), -1).T
+    return ket.reshape(-1), tangents.reshape(len(column), ket.size).T
 
 
 def _unconditional(circuit: Circuit) -> Iterator[Instruction]:
@@ -317,7 +317,7 @@ def _on(tensor: State, qubits: Sequence[int], function: Callable[[State], State]
     axes = [-1 - q for q in reversed(qubits)]
     last = range(-len(axes), 0)
     moved = np.moveaxis(tensor, axes, last)
-    changed = function(moved.reshape(moved.shape[: moved.ndim - len(axes)] + (-1,)))
+    changed = function(moved.reshape(moved.shape[: moved.ndim - len(axes)] + (1 << len(axes),)))
     return np.moveaxis(changed.reshape(moved.shape), last, axes)
 
 
@@ -359,7 +359,8 @@ def _bound(circuit: Circuit, params: ParameterValues | None) -> Circuit:
         )
     bound = circuit.bind({} if params is None else params)
     if bound.num_parameters:
-        raise CircuitError(f"parameters are bound to expressions of {bound.parameters}; bind them to numbers")
+        names = ", ".join(parameter.name for parameter in bound.parameters)
+        raise CircuitError(f"parameters are bound to expressions of {names}; bind them to numbers")
     return bound
 
 

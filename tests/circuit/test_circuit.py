@@ -117,6 +117,10 @@ circuit_errors = [
         "classical bit 2 of measure is out of range: the circuit has classical bits 0 to 1",
     ),
     (lambda c: c.measure([0, 1], [0]), "equally long"),
+    (lambda c: c.measure([0, 5], [0, 1]), "qubit 5 of measure"),
+    (lambda c: c.u(Parameter("t"), 0.1, math.nan, 0), "angle of u"),
+    (lambda c: c.rx(Parameter("t"), 7), "qubit 7 of rx"),
+    (lambda c: c.u(Parameter("t"), Parameter("t"), 0.1, 0), "another Parameter named 't'"),
     (lambda c: c.if_(5, 1), "classical bit 5 of a condition"),
     (lambda c: c.if_([0, 1], 4), "2 classical bits can be compared with 0 to 3; got 4"),
     (lambda c: c.append(GATES["x"], [0], condition=Condition((7,), 1)), "classical bit 7"),
@@ -420,9 +424,9 @@ def test_barriers_survive_inverse_and_control() -> None:
 def test_circuits_that_are_not_unitary_have_no_inverse_nor_control(spoil: object) -> None:
     circuit = Circuit(1, 1).h(0)
     spoil(circuit)  # type: ignore[operator]
-    with pytest.raises(CircuitError, match="instruction 1 is .* no inverse"):
+    with pytest.raises(CircuitError, match=r"instruction 1 is .* no inverse"):
         circuit.inverse()
-    with pytest.raises(CircuitError, match="instruction 1 is .* cannot be controlled"):
+    with pytest.raises(CircuitError, match=r"instruction 1 is .* cannot be controlled"):
         circuit.controlled()
 
 
