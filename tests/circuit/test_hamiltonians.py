@@ -31,7 +31,8 @@ from qdist.state import reference
 
 
 def ground_energy(hamiltonian, num_qubits=None):
-    return np.linalg.eigvalsh(hamiltonian.to_matrix(num_qubits))[0]
+    matrix = hamiltonian.to_matrix(num_qubits)
+    return np.linalg.eigvalsh(matrix if matrix.imag.any() else matrix.real)[0]
 
 
 def exponential(hamiltonian, time, num_qubits):
@@ -139,10 +140,13 @@ class TestMaxCut:
     def test_pairs_have_weight_one(self):
         assert maxcut([(0, 1), (1, 2)]) == maxcut([[0, 1, 1.0], [1, 2, 1]])
 
-    def test_graph_objects(self):
+    def test_networkx_graphs(self):
         networkx = pytest.importorskip("networkx")
         graph = networkx.Graph([(0, 1, {"weight": 2.5}), (1, 3)])
         assert maxcut(graph) == maxcut([(0, 1, 2.5), (1, 3)])
+
+    def test_arrays_and_objects_with_edges(self):
+        assert maxcut(np.array([[0, 1], [1, 3]])) == maxcut([(0, 1), (1, 3)])
 
         class WithEdges:
             edges = ((0, 1, 2.5), (1, 3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -29,9 +30,9 @@ def weighted_edges(graph: Any) -> tuple[int, list[tuple[int, int, float]]]:
         edges = edges(data="weight", default=1.0)
     found: dict[frozenset[int], tuple[int, int, float]] = {}
     for edge in edges:
-        if not isinstance(edge, Sequence) or len(edge) not in (2, 3):
+        if not isinstance(edge, Iterable) or len(ends := tuple(edge)) not in (2, 3):
             raise CircuitError(f"an edge is a pair (a, b) or a triple (a, b, weight); got {edge!r}")
-        a, b, weight = edge if len(edge) == 3 else (*edge, 1.0)
+        a, b, weight = ends if len(ends) == 3 else (*ends, 1.0)
         _check_vertices((a, b), "edge", edge)
         if frozenset((a, b)) in found:
             raise CircuitError(f"the edge between {a} and {b} is given twice; add up the weights")
@@ -69,14 +70,10 @@ def lattice_edges(shape: int | Sequence[int], periodic: bool = False) -> list[Ed
     >>> lattice_edges((2, 2))
     [(0, 2), (1, 3), (0, 1), (2, 3)]
     """
-    sizes = [shape] if isinstance(shape, int) else list(shape)
-    if not sizes or any(not isinstance(size, int) or size < 1 for size in sizes):
-        raise CircuitError(f"a lattice has one or more positive sizes, got {shape!r}")
+    sizes = _sizes(shape)
     edges = []
     for axis, size in enumerate(sizes):
-        stride = 1
-        for inner in sizes[axis + 1 :]:
-            stride *= inner
+        stride = math.prod(sizes[axis + 1 :])
         for site in itertools.product(*map(range, sizes)):
             index = 0
             for coordinate, length in zip(site, sizes):
@@ -90,7 +87,17 @@ def lattice_edges(shape: int | Sequence[int], periodic: bool = False) -> list[Ed
 
 def num_sites(shape: int | Sequence[int]) -> int:
     """The number of sites of a lattice."""
-    return shape if isinstance(shape, int) else math.prod(shape)
+    return math.prod(_sizes(shape))
+
+
+def _sizes(shape: int | Sequence[int]) -> list[int]:
+    try:
+        sizes = [operator.index(size) for size in (shape if isinstance(shape, Iterable) else [shape])]
+    except TypeError:
+        sizes = []
+    if not sizes or min(sizes) < 1:
+        raise CircuitError(f"a lattice has one or more positive sizes, got {shape!r}")
+    return sizes
 
 
 def disjoint_layers(edges: Iterable[Edge]) -> list[list[Edge]]:

@@ -26,6 +26,7 @@ from .fermions import electronic_hamiltonian
 class Molecule:
     """Electrons in molecular orbitals: all that a Hamiltonian and an ansatz need to know of a molecule.
 
+    >>> from qdist.circuit.library import uccsd
     >>> molecule = h2()
     >>> hamiltonian = molecule.hamiltonian()
     >>> ansatz = uccsd(molecule.num_electrons, molecule.num_qubits)

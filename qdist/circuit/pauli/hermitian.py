@@ -24,7 +24,7 @@ class Hermitian:
         CircuitError: if the matrix is not Hermitian, not finite, or does not fit the qubits.
 
     >>> Hermitian([[0, 1], [1, 0]], [3]).to_pauli_sum()
-    PauliSum({"X3": 1})
+    PauliSum({"X3": 1.0})
     """
 
     __slots__ = ("_matrix", "_qubits")
@@ -66,9 +66,8 @@ class Hermitian:
         return max(self._qubits, default=-1) + 1
 
     def to_pauli_sum(self) -> PauliSum:
-        """The same observable as a sum of Pauli strings, with exactly real coefficients."""
-        decomposed = PauliSum.from_matrix(self._matrix, self._qubits)
-        return PauliSum.from_masks(decomposed.x, decomposed.z, decomposed.coefficients.real)
+        """The same observable as a sum of Pauli strings with real coefficients."""
+        return PauliSum.from_matrix((self._matrix + self._matrix.conj().T) / 2, self._qubits)
 
     def to_matrix(self, num_qubits: int | None = None) -> NDArray[np.complex128]:
         """The dense matrix on qubits 0 to num_qubits - 1."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, overload
 
@@ -101,10 +102,10 @@ class PauliString(_Operator):
     @classmethod
     def from_masks(cls, x: int, z: int) -> PauliString:
         """The string with X or Y on the set bits of `x`, and Z or Y on the set bits of `z`."""
-        if not 0 <= x | z < 1 << masks.MAX_QUBITS:
-            raise CircuitError(f"masks must be integers of 0 to {masks.MAX_QUBITS} bits, got x={x}, z={z}")
         string = cls.__new__(cls)
-        string._x, string._z = x, z
+        string._x, string._z = operator.index(x), operator.index(z)
+        if not 0 <= string._x | string._z < 1 << masks.MAX_QUBITS:
+            raise CircuitError(f"masks must be integers of 0 to {masks.MAX_QUBITS} bits, got x={x}, z={z}")
         return string
 
     @property
@@ -253,7 +254,7 @@ class PauliSum(_Operator):
         """The Pauli decomposition of a 2^n by 2^n matrix: coefficients Tr(P M) / 2^n, zeros left out.
 
         Args:
-            matrix: any matrix; the coefficients of a Hermitian one are real (up to rounding).
+            matrix: any matrix; the coefficients of a Hermitian one are real.
             qubits: the qubits it acts on, the first for the lowest bit of its index; 0 to n - 1 when not
                 given.
         """
@@ -264,26 +265,29 @@ class PauliSum(_Operator):
             )
         if not np.isfinite(values).all():
             raise CircuitError("the matrix has elements that are not finite")
-        result = cls._of(*dense.from_matrix(values)).simplify()
+        x, z, coefficients = dense.from_matrix(values)
+        if np.array_equal(values, values.conj().T):
+            coefficients = coefficients.real.astype(np.complex128)
+        result = cls._of(x, z, coefficients).simplify()
         return result if qubits is None else result.relabel(qubits)
 
     @classmethod
-    def from_openfermion(cls, operator: Any) -> PauliSum:
+    def from_openfermion(cls, qubit_operator: Any) -> PauliSum:
         """The sum of an OpenFermion QubitOperator, or of anything with its dict of `terms`."""
-        return cls((" ".join(f"{p}{q}" for q, p in term), c) for term, c in operator.terms.items())
+        return cls((" ".join(f"{p}{q}" for q, p in term), c) for term, c in qubit_operator.terms.items())
 
     def to_openfermion(self, cls: Any) -> Any:
         """The sum as an instance of `cls`, which is openfermion.QubitOperator."""
-        operator = cls()
+        result = cls()
         for string, coefficient in self:
-            operator += cls(tuple((q, string.letter(q)) for q in string.qubits), coefficient)
-        return operator
+            result += cls(tuple((q, string.letter(q)) for q in string.qubits), coefficient)
+        return result
 
     @classmethod
-    def from_qiskit(cls, operator: Any) -> PauliSum:
+    def from_qiskit(cls, sparse_pauli_op: Any) -> PauliSum:
         """The sum of a Qiskit SparsePauliOp, or anything with its `paulis.x`, `paulis.z` and `coeffs`."""
-        x, z = masks.from_bits(operator.paulis.x), masks.from_bits(operator.paulis.z)
-        return cls.from_masks(x, z, operator.coeffs)
+        paulis = sparse_pauli_op.paulis
+        return cls.from_masks(masks.from_bits(paulis.x), masks.from_bits(paulis.z), sparse_pauli_op.coeffs)
 
     def to_qiskit(self, cls: Any, num_qubits: int | None = None) -> Any:
         """The sum as an instance of `cls`, which is qiskit.quantum_info.SparsePauliOp."""
@@ -447,7 +451,7 @@ class PauliSum(_Operator):
     def __repr__(self) -> str:
         if len(self) > 8:
             return f"<PauliSum of {len(self)} terms on {self.num_qubits} qubits>"
-        pairs = [(f'"{string}"', text.coefficient(c)) for string, c in self]
+        pairs = [(f'"{string}"', repr(c if c.imag else c.real)) for string, c in self]
         if len(dict(pairs)) < len(pairs):
             return "PauliSum([" + ", ".join(f"({string}, {c})" for string, c in pairs) + "])"
         return "PauliSum({" + ", ".join(f"{string}: {c}" for string, c in pairs) + "})"
@@ -496,9 +500,9 @@ def _product(left: PauliSum, right: PauliSum, commutator: bool = False) -> Pauli
     return PauliSum._of(x, z, coefficients)
 
 
-def _checked_width(operator: PauliString | PauliSum, num_qubits: int | None) -> int:
+def _checked_width(terms: PauliString | PauliSum, num_qubits: int | None) -> int:
     """The number of qubits to write an operator on."""
-    needed = operator.num_qubits
+    needed = terms.num_qubits
     if num_qubits is None:
         return needed
     if num_qubits < needed:
