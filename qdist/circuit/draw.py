@@ -41,7 +41,8 @@ def draw(circuit: Circuit, width: int = 80) -> str:
     labels = [label.rjust(margin) for label in labels]
     columns = [_Column(circuit.num_qubits, cells) for cells in _columns(circuit)]
     blocks = [_block(labels, block) for block in _wrapped(columns, width - margin - 1)]
-    return "\n\n".join(_phases(circuit) + blocks)
+    # Wires that nothing links have one empty line between them, so blocks have two.
+    return "\n\n\n".join(_phases(circuit) + blocks)
 
 
 class _Column:

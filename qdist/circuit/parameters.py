@@ -314,9 +314,10 @@ class AffineMap(NamedTuple):
 
 # What a gate takes as a parameter, and what `params` may be wherever values are given.
 Angle: TypeAlias = "float | Expression"
-ParameterValues: TypeAlias = (
-    "Mapping[Parameter | ParameterVector, Any] | np.ndarray | list[float] | tuple[float, ...]"
-)
+ParameterValues: TypeAlias = """(
+    Mapping[Parameter, Any] | Mapping[ParameterVector, Any] | Mapping[Parameter | ParameterVector, Any]
+    | Sequence[float] | np.ndarray
+)"""
 
 
 def _expression(terms: Mapping[Parameter, float], constant: float) -> Expression:
