@@ -369,6 +369,9 @@ class TestMolecules:
             ("&FCI NORB=1,NELEC=2 &END\n1.0 1 1 0\n", "line 2"),
             ("&FCI NORB=1,NELEC=2,\n &END\n1.0 1 1 0 0\nx 1 1 1 1\n", "line 4"),
             ("&FCI NORB=1,NELEC=2 &END\n\n1.0 2 1 0 0\n", "line 3"),
+            ("&FCI NORB=1,NELEC=2 &END\n1.0 1 1 1 0\n", "line 2"),
+            ("&FCI NORB=1,NELEC=2 &END\n1.0 0 1 0 0\n", "line 2"),
+            ("&FCI NORB=1,NELEC=2,IUHF=1 &END\n1.0 1 1 0 0\n", "unrestricted"),
         ],
     )
     def test_bad_fcidumps_are_refused_with_the_line(self, tmp_path, text, message):

@@ -88,6 +88,7 @@ class TestFourier:
     def test_gate_counts(self):
         assert qft(20, swaps=False).count_ops() == {"cp": 190, "h": 20}
         assert qft(20).count_ops()["swap"] == 10
+        assert qft(1100, swaps=False)[-1].gate.name == "h"  # the smallest angles underflow to 0
 
 
 class TestStates:
@@ -177,7 +178,7 @@ class TestAlgorithms:
         assert reference.probabilities(reference.state(circuit), range(4))[numerator] == pytest.approx(1)
 
     def test_phase_estimation_distribution(self):
-        """The closed form |sin(pi 2^t d) / (2^t sin(pi d))|^2 with d the outcome's distance from the phase."""
+        """|sin(pi 2^t d) / (2^t sin(pi d))|^2, where d is the distance of an outcome from the phase."""
         phase, size = 0.3, 32
         circuit = phase_estimation(Circuit(1).p(2 * math.pi * phase, 0), 5, Circuit(1).x(0))
         distance = phase - np.arange(size) / size
@@ -197,6 +198,10 @@ class TestAlgorithms:
         preparation = Circuit(2).h(0).cry(2 * math.pi * y / 2**t, 0, 1).x(0).cry(2 * math.pi * y / 2**t, 0, 1)
         outcome = reference.probabilities(reference.state(amplitude_estimation(preparation, 1, t)), range(t))
         assert outcome[y] + (outcome[-y] if 0 < y < 4 else 0) == pytest.approx(1)
+
+    def test_amplitude_estimation_needs_a_qubit_of_the_preparation(self):
+        with pytest.raises(CircuitError, match="objective 2"):
+            amplitude_estimation(Circuit(2).h(0), 2, 3)
 
     def test_amplitude_estimation_peaks_at_the_probability(self):
         preparation = hardware_efficient(3, 1)
@@ -282,6 +287,9 @@ class TestAnsatz:
     def test_other_rotations_and_entanglers(self):
         circuit = hardware_efficient(3, 2, rotations=["rx"], entangler="cz", entanglement="circular")
         assert circuit.count_ops() == {"rx": 6, "cz": 6}
+        for options in ({"rotations": ["measure"]}, {"rotations": ["h"]}, {"entangler": "rzz"}):
+            with pytest.raises(CircuitError, match="is not a gate on"):
+                hardware_efficient(3, 1, **options)
 
     @pytest.mark.parametrize("entanglement", ENTANGLEMENTS)
     @pytest.mark.parametrize("num_qubits", [2, 4])
@@ -359,6 +367,7 @@ class TestQaoa:
         circuit = qaoa_maxcut([(0, 1), (1, 2)], 2)
         assert [p.name for p in circuit.parameters] == ["gamma[0]", "gamma[1]", "beta[0]", "beta[1]"]
         assert circuit.count_ops() == {"rx": 6, "rzz": 4, "h": 3}
+        assert qaoa_maxcut(iter([(0, 1), (1, 2)]), 2).count_ops() == circuit.count_ops()
 
     @pytest.mark.parametrize(("gamma", "beta"), [(0.3, 0.2), (-math.pi / 4, math.pi / 8), (1.1, -0.7)])
     def test_one_layer_on_a_ring(self, gamma, beta):

@@ -20,7 +20,7 @@ def qft(num_qubits: int, inverse: bool = False, swaps: bool = True) -> Circuit:
     for target in reversed(range(num_qubits)):
         circuit.h(target)
         for control in reversed(range(target)):
-            circuit.cp(math.pi / 2 ** (target - control), control, target)
+            circuit.cp(math.ldexp(math.pi, control - target), control, target)
     if swaps:
         for qubit in range(num_qubits // 2):
             circuit.swap(qubit, num_qubits - 1 - qubit)
@@ -36,8 +36,9 @@ def constant_oracle(num_qubits: int, value: int) -> Circuit:
 
 
 def parity_oracle(mask: str) -> Circuit:
-    """The oracle |x>|y> -> |x>|y ^ (mask . x)>, with the inner product modulo 2; balanced unless the mask is
-    0.
+    """The oracle |x>|y> -> |x>|y ^ (mask . x)>, a balanced function unless the mask is 0.
+
+    The inner product is modulo 2.
 
     Args:
         mask: a bit string, highest qubit first. x is on qubits 0 to n - 1, y on qubit n = len(mask).
@@ -111,8 +112,7 @@ def grover(marked: Iterable[str], iterations: int | None = None) -> Circuit:
 def phase_estimation(unitary: Circuit, num_evaluation: int, preparation: Circuit | None = None) -> Circuit:
     """Phase estimation (Kitaev, quant-ph/9511026; in the form of Cleve et al., quant-ph/9708016).
 
-    For an eigenstate with eigenvalue exp(2 pi i phi), qubits 0 to t - 1, read as an integer, end up near 2^t
-    phi.
+    For an eigenstate with eigenvalue exp(2 pi i phi), qubits 0 to t - 1 end up as an integer near 2^t phi.
 
     Args:
         unitary: the circuit whose phase is estimated; it moves to qubits t to t + n - 1.
@@ -144,6 +144,10 @@ def amplitude_estimation(preparation: Circuit, objective: int, num_evaluation: i
         objective: the qubit of A that is 1 in good states.
         num_evaluation: the number t of evaluation qubits. A and its inverse are used 2^t - 1 times each.
     """
+    if not 0 <= objective < preparation.num_qubits:
+        raise CircuitError(
+            f"objective {objective} is not a qubit of a preparation on {preparation.num_qubits}"
+        )
     num_qubits = num_evaluation + preparation.num_qubits
     system = range(num_evaluation, num_qubits)
     # Only the reflections are controlled: where they do not act, A and its inverse cancel.

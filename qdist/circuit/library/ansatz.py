@@ -5,7 +5,8 @@ from typing import Any
 
 from ..circuit import Circuit
 from ..errors import CircuitError
-from ..parameters import Parameter, ParameterVector
+from ..gates import GATES, Gate
+from ..parameters import ParameterVector
 from ..pauli import PauliSum
 from .evolution import add_rotation
 from .graphs import Entanglement, entangling_pairs, weighted_edges
@@ -37,20 +38,26 @@ def hardware_efficient(
     320
     """
     pairs = entangling_pairs(num_qubits, entanglement)
+    turns = [_gate(name, num_qubits=1, num_params=1) for name in rotations]
+    entangle = _gate(entangler, num_qubits=2, num_params=0)
     rounds = layers + final_rotations
-    theta = ParameterVector("theta", rounds * len(rotations) * num_qubits)
-    angles = iter(theta)
+    theta = iter(ParameterVector("theta", rounds * len(turns) * num_qubits))
     circuit = Circuit(num_qubits)
     for layer in range(rounds):
-        for rotation in rotations:
-            add = getattr(circuit, rotation)
+        for turn in turns:
             for qubit in range(num_qubits):
-                add(next(angles), qubit)
+                circuit.append(turn, (qubit,), (next(theta),))
         if layer < layers:
-            add = getattr(circuit, entangler)
-            for a, b in pairs:
-                add(a, b)
+            for pair in pairs:
+                circuit.append(entangle, pair)
     return circuit
+
+
+def _gate(name: str, num_qubits: int, num_params: int) -> Gate:
+    gate = GATES.get(name)
+    if gate is None or (gate.num_qubits, gate.num_params) != (num_qubits, num_params):
+        raise CircuitError(f"{name!r} is not a gate on {num_qubits} qubits with {num_params} parameters")
+    return gate
 
 
 def real_amplitudes(num_qubits: int, reps: int = 3, entanglement: Entanglement = "reverse_linear") -> Circuit:
@@ -76,8 +83,7 @@ def efficient_su2(
 
 
 def strongly_entangling_layers(num_qubits: int, layers: int, ranges: Sequence[int] | None = None) -> Circuit:
-    """PennyLane's StronglyEntanglingLayers (circuit-centric classifiers, Schuld et al., PRA 101, 032308
-    (2020)).
+    """PennyLane's StronglyEntanglingLayers (Schuld et al., PRA 101, 032308 (2020)).
 
     A layer is Rot(phi, theta, omega) = RZ(omega) RY(theta) RZ(phi) on every qubit, then CX from each qubit i
     to qubit (i + r) mod n.
@@ -87,8 +93,7 @@ def strongly_entangling_layers(num_qubits: int, layers: int, ranges: Sequence[in
         layers: the number of layers.
         ranges: the range r of each layer; 1, 2, ..., n - 1 and over again when not given.
 
-    The 3 n layers parameters are the vector "theta" in the order of PennyLane's weights of shape (layers, n,
-    3).
+    The parameters are the vector "theta", in the order of PennyLane's weights of shape (layers, n, 3).
     """
     if ranges is None:
         ranges = [1 + layer % max(1, num_qubits - 1) for layer in range(layers)]
@@ -128,17 +133,16 @@ def qaoa(cost: PauliSum, layers: int, num_qubits: int | None = None) -> Circuit:
     for layer in range(layers):
         for string, coefficient in terms:
             add_rotation(circuit, 2 * coefficient * gamma[layer], string)
-        mixer: Parameter = beta[layer]
-        circuit.rx(2 * mixer, range(circuit.num_qubits))
+        circuit.rx(2 * beta[layer], range(circuit.num_qubits))
     return circuit
 
 
 def qaoa_maxcut(graph: Any, layers: int) -> Circuit:
-    """`qaoa` for `maxcut(graph)`: gamma turns every edge by RZZ(gamma weight), beta every qubit by RX(2
-    beta).
+    """`qaoa` for `maxcut(graph)`: RZZ(gamma weight) on every edge, then RX(2 beta) on every qubit.
 
     Args:
         graph: pairs, triples with a weight, or an object with `edges` such as a networkx Graph.
         layers: the number of layers.
     """
-    return qaoa(maxcut(graph), layers, weighted_edges(graph)[0])
+    num_qubits, edges = weighted_edges(graph)
+    return qaoa(maxcut(edges), layers, num_qubits)

@@ -19,9 +19,7 @@ def add_rotation(circuit: Circuit, angle: Angle, string: PauliString) -> None:
     match letters:
         case "":
             circuit.gphase(-0.5 * angle)
-        case "X" | "Y" | "Z":
-            getattr(circuit, "r" + letters.lower())(angle, *qubits)
-        case "XX" | "YY" | "ZZ":
+        case "X" | "Y" | "Z" | "XX" | "YY" | "ZZ":
             getattr(circuit, "r" + letters.lower())(angle, *qubits)
         case _:
             circuit.pauli_rotation(angle, letters, qubits)

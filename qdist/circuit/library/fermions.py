@@ -37,7 +37,7 @@ def electronic_hamiltonian(
     """constant + sum_pq h_pq E_pq + 1/2 sum_pqrs (pq|rs) (E_pq E_rs - delta_qr E_ps), on 2 n qubits.
 
     E_pq moves an electron from spatial orbital q to p, summed over its spin (Helgaker, Jørgensen and Olsen,
-    Molecular Electronic-Structure Theory, eq. 2.2.18).
+    Molecular Electronic-Structure Theory, section 2.2).
 
     Args:
         constant: the energy of the nuclei and of frozen orbitals.
@@ -73,7 +73,8 @@ def excitations(num_electrons: int, num_modes: int) -> list[Excitation]:
     """The single, then the double excitations of the Hartree-Fock state that conserve the spin."""
     if not 0 <= num_electrons <= num_modes or num_electrons % 2 or num_modes % 2:
         raise CircuitError(
-            f"{num_electrons} electrons in {num_modes} spin orbitals: even numbers, and enough orbitals"
+            f"{num_electrons} electrons in {num_modes} spin orbitals: both numbers must be even, and the "
+            "orbitals enough"
         )
     occupied, virtual = range(num_electrons), range(num_electrons, num_modes)
     return [
@@ -93,13 +94,12 @@ def hartree_fock(num_electrons: int, num_modes: int) -> Circuit:
 
 
 def uccsd(num_electrons: int, num_modes: int, reps: int = 1) -> Circuit:
-    """Unitary coupled cluster with singles and doubles, one Trotter step a repetition, from the Hartree-Fock
-    state.
+    """Unitary coupled cluster with singles and doubles, from the Hartree-Fock state.
 
-    Each excitation is exp(theta (T - T^dagger)) with T = a+_a a_i or a+_a a+_b a_j a_i. Its 2 or 8 Pauli
-    strings commute, so it is exactly a product of Pauli rotations that share one parameter (Peruzzo et al.,
-    Nat. Commun. 5, 4213 (2014); Romero et al., arXiv 1701.02691). The number of electrons of each spin is
-    conserved.
+    A repetition is one Trotter step. Each excitation is exp(theta (T - T^dagger)) with T = a+_a a_i or a+_a
+    a+_b a_j a_i. Its 2 or 8 Pauli strings commute, so it is exactly a product of Pauli rotations that share
+    one parameter (Peruzzo et al., Nat. Commun. 5, 4213 (2014); Romero et al., arXiv 1701.02691). The number
+    of electrons of each spin is conserved.
 
     Args:
         num_electrons: an even number; they fill the lowest spin orbitals.

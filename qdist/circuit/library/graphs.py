@@ -126,10 +126,8 @@ def entangling_pairs(num_qubits: int, entanglement: Entanglement) -> list[Edge]:
     Args:
         num_qubits: the number of qubits.
         entanglement: "linear" (a chain: (0, 1), (1, 2), ...), "reverse_linear" (the chain from its end),
-            "circular" (a
-            ring: (n - 1, 0), then the chain), "full" (every i < j), "pairwise" (even bonds, then odd bonds),
-                or the
-            pairs themselves. The names and orders are Qiskit's.
+            "circular" (a ring: (n - 1, 0), then the chain), "full" (every i < j), "pairwise" (even bonds,
+            then odd bonds), or the pairs themselves. The names and orders are Qiskit's.
     """
     chain = [(q, q + 1) for q in range(num_qubits - 1)]
     if not isinstance(entanglement, str):

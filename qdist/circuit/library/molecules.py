@@ -52,11 +52,10 @@ class Molecule:
 
     @classmethod
     def from_fcidump(cls, path: str | Path) -> Molecule:
-        """Read an FCIDUMP file (Knowles and Handy, Comput. Phys. Commun. 54, 75 (1989)) of restricted
-        orbitals.
+        """Read an FCIDUMP file (Knowles and Handy, Comput. Phys. Commun. 54, 75 (1989)).
 
         Raises:
-            CircuitError: with the line number, where the file is malformed.
+            CircuitError: with the line number, where the file is malformed; for unrestricted orbitals.
         """
         return cls._parse(Path(path).read_text())
 
@@ -67,30 +66,25 @@ class Molecule:
         orbitals, electrons = (re.search(rf"\b{key}\s*=\s*(\d+)", header, re.I) for key in ("NORB", "NELEC"))
         if not orbitals or not electrons:
             raise CircuitError("an FCIDUMP starts with a header like &FCI NORB=2, NELEC=2, MS2=0 &END")
-        n, num_electrons = int(orbitals[1]), int(electrons[1])
+        if re.search(r"\bI?UHF\s*=\s*(1|\.T)", header, re.I):
+            raise CircuitError("the FCIDUMP is of unrestricted orbitals; restricted ones are needed")
+        n = int(orbitals[1])
         constant, one_body, two_body = 0.0, np.zeros((n, n)), np.zeros((n, n, n, n))
         for number, line in enumerate(body.split("\n"), header.count("\n") + 1):
             if not line.strip():
                 continue
-            try:
-                value, *indices = line.split()
-                p, q, r, s = (int(index) - 1 for index in indices)
-                integral = float(value.upper().replace("D", "E"))
-                if not -1 <= min(p, q, r, s) <= max(p, q, r, s) < n:
-                    raise ValueError
-            except ValueError:
-                raise CircuitError(
-                    f"line {number}: expected a number and four indices from 0 to {n}, got {line.strip()!r}"
-                ) from None
-            if r >= 0:
-                for (a, b), (c, d) in itertools.permutations([(p, q), (r, s)]):
-                    two_body[a, b, c, d] = two_body[b, a, c, d] = integral
-                    two_body[a, b, d, c] = two_body[b, a, d, c] = integral
-            elif q >= 0:
-                one_body[p, q] = one_body[q, p] = integral
-            elif p < 0:
-                constant = integral
-        return cls(num_electrons, constant, one_body, two_body)
+            integral, indices = _integral(number, line, n)
+            match indices:
+                case [p, q, r, s]:
+                    for (a, b), (c, d) in itertools.permutations([(p, q), (r, s)]):
+                        two_body[a, b, c, d] = two_body[b, a, c, d] = integral
+                        two_body[a, b, d, c] = two_body[b, a, d, c] = integral
+                case [p, q]:
+                    one_body[p, q] = one_body[q, p] = integral
+                case []:
+                    constant = integral
+                # One index is the energy of an orbital, which the Hamiltonian does not need.
+        return cls(int(electrons[1]), constant, one_body, two_body)
 
     def active_space(self, active: Iterable[int], frozen: Iterable[int] = ()) -> Molecule:
         """The molecule with some orbitals frozen (doubly occupied), some active, and the others left empty.
@@ -101,9 +95,8 @@ class Molecule:
                 integrals.
         """
         kept, core = list(active), list(frozen)
-        if len({*kept, *core}) != len(kept) + len(core) or not {*kept, *core} <= set(
-            range(self.num_orbitals)
-        ):
+        chosen = {*kept, *core}
+        if len(chosen) != len(kept) + len(core) or not chosen <= set(range(self.num_orbitals)):
             raise CircuitError(
                 f"active {kept} and frozen {core} orbitals must be different and below {self.num_orbitals}"
             )
@@ -129,6 +122,22 @@ class Molecule:
         Orbital p is on the qubits 2p (spin up) and 2p + 1 (spin down).
         """
         return electronic_hamiltonian(self.constant, self.one_body, self.two_body)
+
+
+def _integral(number: int, line: str, num_orbitals: int) -> tuple[float, list[int]]:
+    """The value of a line of an FCIDUMP, and its 4, 2, 1 or 0 orbitals counted from 0."""
+    try:
+        value, *columns = line.split()
+        indices = [int(column) for column in columns]
+        used = [index - 1 for index in indices if index]
+        trailing_zeros = indices[: len(used)] == [index + 1 for index in used]
+        if len(indices) == 4 and len(used) != 3 and trailing_zeros and set(used) <= set(range(num_orbitals)):
+            return float(value.upper().replace("D", "E")), used
+    except ValueError:
+        pass
+    raise CircuitError(
+        f"line {number}: expected a number and four indices from 0 to {num_orbitals}, got {line.strip()!r}"
+    )
 
 
 def h2() -> Molecule:
