@@ -1,10 +1,11 @@
 """What to compute: gates, circuits, their parameters, and observables."""
 
+from .binding import AffineMap
 from .circuit import Circuit
 from .errors import CircuitError
 from .gates import GATES, Gate, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
 from .instruction import Condition, Instruction
-from .parameters import AffineMap, Expression, Parameter, ParameterVector
+from .parameters import Expression, Parameter, ParameterVector
 from .pauli import Hermitian, PauliString, PauliSum
 
 __all__ = [

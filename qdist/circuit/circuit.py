@@ -11,21 +11,19 @@ from typing import Any, Self, overload
 
 import numpy as np
 
+from .binding import AffineMap, ParameterValues, flat_values, resolve_values
 from .errors import CircuitError
 from .gate import check_ctrl_state
 from .gate_methods import GateMethods, Qubits
 from .gates import MEASURE, RESET, Gate, barrier_gate, initialize_gate
 from .instruction import Condition, ConditionalBlock, Instruction
 from .parameters import (
-    AffineMap,
     Angle,
     Expression,
     Parameter,
-    ParameterValues,
     ParameterVector,
     ParameterVectorElement,
     as_number,
-    resolve_values,
 )
 from .wires import as_tuple, broadcast, check_count, check_wires, wire_map
 
@@ -258,6 +256,10 @@ class Circuit(GateMethods):
             np.array(constants, dtype=np.float64),
         )
 
+    def parameter_values(self, params: ParameterValues) -> np.ndarray:
+        """`params`, as `bind` takes them, as one float64 array in the order of `parameters`."""
+        return flat_values(self.parameters, params)
+
     # Making other circuits of it.
 
     def bind(self, params: ParameterValues, partial: bool = False) -> Circuit:
@@ -340,8 +342,8 @@ class Circuit(GateMethods):
 
         Bit i of `ctrl_state` is the value that control i must have (default: all ones).
         """
-        controls = tuple(range(num_controls))
         state = check_ctrl_state(num_controls, ctrl_state)
+        controls = tuple(range(num_controls))
         result = Circuit(num_controls + self.num_qubits, self.num_clbits)
         result._named = dict(self._named)
         for index, (gate, qubits, params, clbits, condition) in enumerate(self):

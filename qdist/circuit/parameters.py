@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 import numbers
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, overload
-
-import numpy as np
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias, overload
 
 from .errors import CircuitError
 
@@ -291,33 +289,8 @@ class ParameterVector:
         return f"ParameterVector({self._name!r}, {len(self)})"
 
 
-class AffineMap(NamedTuple):
-    """All angles of a circuit at once: angles = A @ theta + constants, with A in coordinate form.
-
-    Angles are numbered in the order of the instructions, then of each one's params; theta is in the order of
-    `circuit.parameters`.
-    """
-
-    slots: np.ndarray  # int64: the angle of each entry of A
-    parameters: np.ndarray  # int64: its parameter
-    coefficients: np.ndarray  # float64: its value
-    constants: np.ndarray  # float64, one an angle
-
-    def __call__(self, theta: np.ndarray) -> np.ndarray:
-        """The angles for these parameter values."""
-        angles = self.constants.copy()
-        np.add.at(
-            angles, self.slots, self.coefficients * np.asarray(theta, dtype=np.float64)[self.parameters]
-        )
-        return angles
-
-
-# What a gate takes as a parameter, and what `params` may be wherever values are given.
-Angle: TypeAlias = "float | Expression"
-ParameterValues: TypeAlias = """(
-    Mapping[Parameter, Any] | Mapping[ParameterVector, Any] | Mapping[Parameter | ParameterVector, Any]
-    | Sequence[float] | np.ndarray
-)"""
+# What a gate takes as a parameter.
+Angle: TypeAlias = float | Expression
 
 
 def _expression(terms: Mapping[Parameter, float], constant: float) -> Expression:
@@ -342,75 +315,6 @@ def as_number(value: Any) -> float | None:
     if getattr(value, "shape", None) == () and not isinstance(value, numbers.Complex):
         return float(value)
     return None
-
-
-def resolve_values(
-    parameters: Sequence[Parameter], given: ParameterValues, partial: bool = False
-) -> dict[Parameter, float | Expression]:
-    """One value for each of `parameters`, from a mapping or from a flat array in their order.
-
-    With `partial` a mapping may leave some out. Raises CircuitError that names what is missing, unknown,
-    given twice, of the wrong length, or not a finite number.
-    """
-    if not isinstance(given, Mapping):
-        values = _list(given, "params")
-        if len(values) != len(parameters):
-            raise CircuitError(
-                f"{len(parameters)} parameters take as many values; got {len(values)} (the parameters are "
-                f"{_some_names(parameters)})"
-            )
-        return {parameter: _checked_value(parameter, value) for parameter, value in zip(parameters, values)}
-    wanted = set(parameters)
-    found: dict[Parameter, float | Expression] = {}
-    unknown: list[Parameter | ParameterVector] = []
-    for key, value in given.items():
-        pairs = [(parameter, v) for parameter, v in _pairs(key, value) if parameter in wanted]
-        if not pairs:
-            unknown.append(key)
-        for parameter, v in pairs:
-            if parameter in found:
-                raise CircuitError(f"parameter {parameter.name} is given twice, by itself and in its vector")
-            found[parameter] = _checked_value(parameter, v)
-    if unknown:
-        raise CircuitError(
-            f"the circuit has no parameter {_some_names(unknown)}; it has {_some_names(parameters)}"
-        )
-    if not partial and len(found) < len(parameters):
-        missing = [parameter for parameter in parameters if parameter not in found]
-        raise CircuitError(f"no value is given for parameter {_some_names(missing)}")
-    return found
-
-
-def _pairs(key: Parameter | ParameterVector, value: Any) -> list[tuple[Parameter, Any]]:
-    if not isinstance(key, ParameterVector):
-        return [(key, value)]
-    values = _list(value, f"the value of {key.name}")
-    if len(values) != len(key):
-        raise CircuitError(f"{key.name} has {len(key)} elements; got {len(values)} values for it")
-    return list(zip(key, values))
-
-
-def _list(values: Any, what: str) -> list[Any]:
-    try:
-        return list(values)
-    except TypeError:
-        raise CircuitError(f"{what} must be a sequence of numbers; got {values!r}") from None
-
-
-def _checked_value(parameter: Parameter, value: Any) -> float | Expression:
-    if isinstance(value, Expression):
-        return value
-    number = as_number(value)
-    if number is None or not math.isfinite(number):
-        raise CircuitError(f"the value of parameter {parameter.name} must be a finite number; got {value!r}")
-    return number
-
-
-def _some_names(parameters: Sequence[Any]) -> str:
-    names = [str(getattr(parameter, "name", repr(parameter))) for parameter in parameters]
-    if not names:
-        return "none"
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _restore_parameter(name: str, key: int) -> Parameter:

@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..circuit import GATES, Circuit, CircuitError, Expression, Gate, Instruction
-from ..circuit.parameters import ParameterValues
+from ..circuit.binding import ParameterValues
 
 State = NDArray[np.complex128]
 
+# Larger ones are refused before they take gigabytes.
 _MAX_QUBITS = 20
+_MAX_UNITARY_QUBITS = 12
 
 # Outcomes less likely than this are taken as rounding errors of impossible ones.
 _IMPOSSIBLE = 1e-14
@@ -84,19 +86,17 @@ def run(
     bound = _bound(circuit, params)
     branch = Branch(1.0, (0,) * bound.num_clbits, _start(bound.num_qubits, initial))
     for instruction in bound:
-        outcomes = _step(branch._replace(probability=1.0), instruction)
-        threshold, branch = rng.random() if len(outcomes) > 1 else 0.0, outcomes[-1]
-        for outcome in outcomes[:-1]:
-            threshold -= outcome.probability
-            if threshold < 0:
-                branch = outcome
-                break
+        outcomes = _step(branch, instruction)
+        if len(outcomes) > 1:
+            weights = np.array([outcome.probability for outcome in outcomes])
+            outcomes = [outcomes[rng.choice(len(outcomes), p=weights / weights.sum())]]
+        branch = outcomes[0]
     return Run(branch.state.reshape(-1), branch.clbits)
 
 
 def unitary(circuit: Circuit, params: ParameterValues | None = None) -> State:
     """The 2**n by 2**n matrix of a circuit without measurement, reset or initialisation."""
-    bound = _bound(circuit, params)
+    bound = _bound(circuit, params, limit=_MAX_UNITARY_QUBITS)
     size = 1 << bound.num_qubits
     columns = np.eye(size, dtype=np.complex128).reshape((size,) + (2,) * bound.num_qubits)
     for instruction in _unconditional(bound):
@@ -129,8 +129,8 @@ def expectation(
 ) -> float:
     """The expectation value of a Hermitian observable, in a state or after a circuit.
 
-    `observable` is a 2**n by 2**n matrix, or an object with `to_matrix(num_qubits)`. After a circuit that
-    measures, it is the average over all outcomes.
+    `observable` is a 2**n by 2**n matrix, a PauliSum, or an object with `to_matrix(num_qubits)`. After a
+    circuit that measures, the value is the average over all outcomes.
     """
     if isinstance(circuit_or_state, Circuit):
         outcomes = branches(circuit_or_state, params)
@@ -141,11 +141,10 @@ def expectation(
 def state_jacobian(
     circuit: Circuit, params: ParameterValues | None = None, initial: ArrayLike | None = None
 ) -> State:
-    """The derivatives of the amplitudes: shape (2**n, number of parameters), in the order of
-    `circuit.parameters`.
+    """The derivatives of the amplitudes, of shape (2**n, number of parameters).
 
-    Raises CircuitError for circuits that measure or reset, or that initialize qubits after a parameter was
-    used.
+    The columns are in the order of `circuit.parameters`. Raises CircuitError for circuits that measure or
+    reset, or that initialize qubits after a parameter was used.
     """
     return _state_and_jacobian(circuit, params, initial)[1]
 
@@ -156,8 +155,9 @@ def gradient(
     params: ParameterValues | None = None,
     initial: ArrayLike | None = None,
 ) -> NDArray[np.float64]:
-    """The derivatives of the expectation value of a Hermitian observable, in the order of
-    `circuit.parameters`.
+    """The derivatives of an observable's expectation value, in the order of `circuit.parameters`.
+
+    Raises CircuitError as `state_jacobian` does.
     """
     ket, jacobian = _state_and_jacobian(circuit, params, initial)
     return 2 * (_observed(observable, ket).conj() @ jacobian).real
@@ -191,9 +191,7 @@ def _state_and_jacobian(
 
 
 def _unconditional(circuit: Circuit) -> Iterator[Instruction]:
-    """The instructions that run while no measurement has changed a classical bit from 0, without their
-    conditions.
-    """
+    """The instructions that run where all classical bits are still 0, without their conditions."""
     bits = (0,) * circuit.num_clbits
     for instruction in circuit:
         if not instruction.gate.is_directive and all(test.holds(bits) for test in instruction.condition):
@@ -207,12 +205,9 @@ def _step(branch: Branch, instruction: Instruction) -> list[Branch]:
         return [branch]
     if gate.kind == "measure":
         (clbit,) = instruction.clbits
+        before, after = branch.clbits[:clbit], branch.clbits[clbit + 1 :]
         return [
-            Branch(
-                outcome.probability,
-                (*outcome.clbits[:clbit], value, *outcome.clbits[clbit + 1 :]),
-                outcome.state,
-            )
+            outcome._replace(clbits=(*before, value, *after))
             for value, outcome in _measured(branch, instruction.qubits[0])
         ]
     if gate.kind in ("reset", "initialize"):
@@ -352,16 +347,12 @@ def _mean(observable: Any, ket: State) -> float:
     return float(value.real)
 
 
-def _bound(circuit: Circuit, params: ParameterValues | None) -> Circuit:
-    if circuit.num_qubits > _MAX_QUBITS:
+def _bound(circuit: Circuit, params: ParameterValues | None, limit: int = _MAX_QUBITS) -> Circuit:
+    if circuit.num_qubits > limit:
         raise CircuitError(
-            f"the reference simulator takes up to {_MAX_QUBITS} qubits; the circuit has {circuit.num_qubits}"
+            f"the reference simulator takes up to {limit} qubits here; the circuit has {circuit.num_qubits}"
         )
-    bound = circuit.bind({} if params is None else params)
-    if bound.num_parameters:
-        names = ", ".join(parameter.name for parameter in bound.parameters)
-        raise CircuitError(f"parameters are bound to expressions of {names}; bind them to numbers")
-    return bound
+    return circuit.bind(circuit.parameter_values({} if params is None else params))
 
 
 def _start(num_qubits: int, initial: ArrayLike | None) -> State:

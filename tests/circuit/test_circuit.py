@@ -313,6 +313,12 @@ def test_binding_leaves_the_circuit_alone() -> None:
     assert circuit.parameters == (a,)
 
 
+def test_parameter_values_are_flat_and_in_order() -> None:
+    a, v = Parameter("a"), ParameterVector("v", 3)
+    circuit = Circuit(1).rx(v[2], 0).ry(a, 0).rz(v[0], 0)
+    np.testing.assert_array_equal(circuit.parameter_values({a: 5, v: [1, 2, 3]}), [1, 3, 5])
+
+
 def test_missing_and_unknown_parameters_are_named() -> None:
     a, b = Parameter("a"), Parameter("b")
     circuit = Circuit(1).rx(a + b, 0)

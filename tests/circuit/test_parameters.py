@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdist.circuit import CircuitError, Expression, Parameter, ParameterVector
-from qdist.circuit.parameters import resolve_values
+from qdist.circuit.binding import flat_values, resolve_values
 
 a, b = Parameter("a"), Parameter("b")
 numbers = st.floats(-100, 100, allow_nan=False)
@@ -158,6 +158,26 @@ def test_values_come_from_mappings_and_arrays() -> None:
     assert resolve_values(wanted, {v[1]: 3}, partial=True) == {v[1]: 3.0}
     # Elements of a vector that the circuit does not use may be given along with the others.
     assert resolve_values((v[1],), {v: [2, 3]}) == {v[1]: 3.0}
+
+
+def test_flat_values_are_float64_in_the_order_asked_for() -> None:
+    v = ParameterVector("v", 2)
+    for given_values in (
+        {v: [2, 3], a: 1},
+        [1, 2, 3],
+        np.array([1, 2, 3]),
+        np.array([1, 2, 3], dtype=np.float32),
+    ):
+        values = flat_values((a, *v), given_values)
+        assert values.dtype == np.float64
+        np.testing.assert_array_equal(values, [1.0, 2.0, 3.0])
+    source = np.zeros(1)
+    flat_values((a,), source)[0] = 1.0
+    assert source[0] == 0.0
+    with pytest.raises(CircuitError, match="value of parameter a must be a finite number; got nan"):
+        flat_values((a,), np.array([math.nan]))
+    with pytest.raises(CircuitError, match="value of parameter a must be a number; got b"):
+        flat_values((a,), {a: b})
 
 
 @pytest.mark.parametrize(

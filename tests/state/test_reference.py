@@ -362,9 +362,11 @@ def test_wrong_arguments_are_refused_with_the_reason() -> None:
         reference.expectation([1, 0], PauliSum({"X2": 1.0}))
     with pytest.raises(CircuitError, match=r"shape \(2\*\*n,\); got \(3,\)"):
         reference.probabilities(np.ones(3))
-    with pytest.raises(CircuitError, match="up to 20 qubits; the circuit has 30"):
+    with pytest.raises(CircuitError, match="up to 20 qubits here; the circuit has 30"):
         reference.state(Circuit(30))
-    with pytest.raises(CircuitError, match="expressions of s"):
+    with pytest.raises(CircuitError, match="up to 12 qubits here; the circuit has 13"):
+        reference.unitary(Circuit(13))
+    with pytest.raises(CircuitError, match="parameter t must be a number; got s"):
         reference.state(Circuit(1).rx(t, 0), {t: Parameter("s")})
 
 
