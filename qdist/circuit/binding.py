@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .errors import CircuitError
 from .parameters import Expression, Parameter, ParameterVector, as_number
@@ -32,14 +33,17 @@ class AffineMap(NamedTuple):
     parameters: np.ndarray  # int64: its parameter
     coefficients: np.ndarray  # float64: its value
     constants: np.ndarray  # float64, one an angle
+    num_parameters: int
 
-    def __call__(self, theta: np.ndarray) -> np.ndarray:
-        """The angles for these parameter values."""
-        angles = self.constants.copy()
-        np.add.at(
-            angles, self.slots, self.coefficients * np.asarray(theta, dtype=np.float64)[self.parameters]
-        )
-        return angles
+    def __call__(self, theta: ArrayLike) -> np.ndarray:
+        """The angles for these parameter values: A @ theta + constants."""
+        products = self.coefficients * np.asarray(theta, dtype=np.float64)[self.parameters]
+        return self.constants + np.bincount(self.slots, products, minlength=len(self.constants))
+
+    def transposed(self, cotangents: ArrayLike) -> np.ndarray:
+        """The derivatives by the parameters, given those by the angles: A.T @ cotangents."""
+        products = self.coefficients * np.asarray(cotangents, dtype=np.float64)[self.slots]
+        return np.bincount(self.parameters, products, minlength=self.num_parameters)
 
 
 def flat_values(parameters: Sequence[Parameter], given: ParameterValues) -> np.ndarray:
@@ -113,15 +117,9 @@ def _checked_value(parameter: Parameter, value: Any) -> float | Expression:
         return value
     number = as_number(value)
     if number is None or not math.isfinite(number):
-        raise CircuitError(
-            f"the value of parameter {parameter.name} must be a finite number; got {_shown(value)}"
-        )
+        shown = value if number is None else number
+        raise CircuitError(f"the value of parameter {parameter.name} must be a finite number; got {shown!r}")
     return number
-
-
-def _shown(value: Any) -> str:
-    number = as_number(value)
-    return repr(value if number is None else number)
 
 
 def _some_names(parameters: Sequence[Any]) -> str:

@@ -67,7 +67,7 @@ class Circuit(GateMethods):
         if not isinstance(gate, Gate):
             raise CircuitError(f'append takes a Gate, such as GATES["h"]; got {gate!r}')
         wires, params = as_tuple(qubits), tuple(params)
-        plain = clbits == () and condition is None and gate.num_clbits == 0
+        plain = type(clbits) is tuple and not clbits and condition is None and gate.num_clbits == 0
         if plain and len(wires) == gate.num_qubits and len(params) == gate.num_params:
             return self._add(gate, wires, params)
         chosen = self._check_qubits(gate, wires)
@@ -86,7 +86,7 @@ class Circuit(GateMethods):
         if len(qubits) > 1 and len(set(qubits)) != len(qubits):
             return self._add_each(gate, qubits, params)
         for param in params:
-            if type(param) is not float or param - param != 0.0:  # nan and infinity differ from themselves so
+            if type(param) is not float or param - param != 0.0:  # the latter for nan and infinity
                 params = self._check_params(gate, params)
                 break
         instruction = tuple.__new__(Instruction, (gate, qubits, params, (), self._condition))
@@ -254,6 +254,7 @@ class Circuit(GateMethods):
             np.array(parameters, dtype=np.int64),
             np.array(coefficients, dtype=np.float64),
             np.array(constants, dtype=np.float64),
+            len(column),
         )
 
     def parameter_values(self, params: ParameterValues) -> np.ndarray:
@@ -471,7 +472,7 @@ class Circuit(GateMethods):
             if number is None or not math.isfinite(number):
                 raise CircuitError(
                     f"an angle of {gate.name} must be a finite real number or an expression of Parameters; "
-                    f"got {param!r}"
+                    f"got {param if number is None else number!r}"
                 )
             angles.append(number)
         self._use(symbols)
@@ -482,7 +483,7 @@ class Circuit(GateMethods):
         checked = []
         for test in tests:
             clbits = check_wires(test.clbits, self.num_clbits, "classical bit", "a condition")
-            if not 0 <= test.value < 1 << len(clbits):
+            if not isinstance(test.value, int | np.integer) or not 0 <= test.value < 1 << len(clbits):
                 raise CircuitError(
                     f"{len(clbits)} classical bits can be compared with 0 to {(1 << len(clbits)) - 1}; "
                     f"got {test.value!r}"

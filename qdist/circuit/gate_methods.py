@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Self, TypeAlias
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from .errors import CircuitError
 from .gates import GATES, Gate, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
 from .parameters import Angle
+from .wires import as_tuple
 
 Qubits: TypeAlias = int | Iterable[int]
 
@@ -250,15 +250,17 @@ class GateMethods:
 
     # Any number of qubits.
 
-    def mcx(self, controls: Sequence[int], target: Qubits, ctrl_state: int | str | None = None) -> Self:
+    def mcx(self, controls: int | Sequence[int], target: Qubits, ctrl_state: int | str | None = None) -> Self:
         """X under any number of controls; bit i of `ctrl_state` is the value controls[i] must have."""
-        return self._add(GATES["x"].controlled(len(controls), ctrl_state), (*controls, target))
+        chosen = as_tuple(controls)
+        return self._add(GATES["x"].controlled(len(chosen), ctrl_state), (*chosen, target))
 
     def mcp(
-        self, lam: Angle, controls: Sequence[int], target: Qubits, ctrl_state: int | str | None = None
+        self, lam: Angle, controls: int | Sequence[int], target: Qubits, ctrl_state: int | str | None = None
     ) -> Self:
         """The phase e^{iλ} where all controls have their values and the target is 1."""
-        return self._add(GATES["p"].controlled(len(controls), ctrl_state), (*controls, target), (lam,))
+        chosen = as_tuple(controls)
+        return self._add(GATES["p"].controlled(len(chosen), ctrl_state), (*chosen, target), (lam,))
 
     def unitary(self, matrix: ArrayLike, qubits: int | Sequence[int]) -> Self:
         """Any unitary matrix; qubits[0] is the least significant bit of its index."""
@@ -281,7 +283,7 @@ class GateMethods:
         return self._add(GATES["gphase"], (), (angle,))
 
     def _on_all(self, gate: Gate, qubits: int | Sequence[int], params: tuple[Angle, ...] = ()) -> Self:
-        chosen = (qubits,) if isinstance(qubits, int | np.integer) else tuple(qubits)
+        chosen = as_tuple(qubits)
         if len(chosen) != gate.num_qubits:
             raise CircuitError(
                 f"this {gate.name} acts on {gate.num_qubits} qubits; got {len(chosen)}: {list(chosen)}"

@@ -67,6 +67,7 @@ def test_gates_with_data_and_many_controls() -> None:
     assert circuit[3].gate.data == "XZY"
     assert circuit[4].gate is GATES["c3x"]
     assert circuit[5].gate is GATES["x"].controlled(2, 1)
+    assert Circuit(2).mcx(0, 1) == Circuit(2).cx(0, 1)
     assert circuit[6] == Instruction(GATES["p"].controlled(2, 2), (3, 1, 0), (0.2,))
 
 
@@ -122,6 +123,7 @@ circuit_errors = [
     (lambda c: c.rx(Parameter("t"), 7), "qubit 7 of rx"),
     (lambda c: c.u(Parameter("t"), Parameter("t"), 0.1, 0), "another Parameter named 't'"),
     (lambda c: c.if_(5, 1), "classical bit 5 of a condition"),
+    (lambda c: c.if_(0, "1"), "compared with 0 to 1; got '1'"),
     (lambda c: c.if_([0, 1], 4), "2 classical bits can be compared with 0 to 3; got 4"),
     (lambda c: c.append(GATES["x"], [0], condition=Condition((7,), 1)), "classical bit 7"),
     (lambda c: c.initialize(8), "basis state 8 is out of range"),
@@ -274,7 +276,11 @@ def test_affine_map_gives_every_angle() -> None:
     dense = np.zeros((5, 3))
     dense[affine.slots, affine.parameters] = affine.coefficients
     np.testing.assert_allclose(dense @ theta + affine.constants, expected)
-    assert Circuit(1).h(0).affine()(np.zeros(0)).shape == (0,)
+    cotangents = np.array([1.0, -2.0, 0.5, 3.0, 0.25])
+    np.testing.assert_allclose(affine.transposed(cotangents), dense.T @ cotangents)
+    empty = Circuit(1).h(0).affine()
+    assert empty(np.zeros(0)).shape == (0,)
+    assert empty.transposed(np.zeros(0)).shape == (0,)
 
 
 @few
