@@ -20,7 +20,7 @@ from .definitions import (
 )
 from .errors import QasmError
 from .evaluate import describe, is_number
-from .frame import Budget, Frame
+from .frame import MAX_COUNT, Budget, Frame
 from .names import Names, Qubits
 from .registers import Registers
 from .standard import GENERIC_ANGLES, Builtin
@@ -28,6 +28,8 @@ from .syntax import GateCall, GateDefinition, Modifier, Node, Statement
 from .unitary import Unitary
 
 _CONTROLS = ("ctrl", "negctrl")
+# How many definitions, each at given parameters, are kept expanded.
+MAX_REMEMBERED = 4096
 # With definitions as deep as they may be, the controls of one gate still fit an integer that can be printed.
 MAX_CONTROLS = 100
 
@@ -108,6 +110,8 @@ class GateCalls:
         value = frame.evaluate(node)
         if not is_number(value) or isinstance(value, Expression):
             raise node.error(f"the power of a gate must be a number; got {describe(value)}")
+        if abs(value) > MAX_COUNT:
+            raise node.error(f"the power of a gate must be from -{MAX_COUNT:,} to {MAX_COUNT:,}; got {value}")
         return int(value) if value == int(value) else value
 
     def _modified(self, unitary: Unitary, modifier: Modifier, value: Any) -> Unitary:
@@ -118,10 +122,13 @@ class GateCalls:
             if modifier.kind in _CONTROLS:
                 return unitary.controlled(value, 1 if modifier.kind == "ctrl" else 0)
             if isinstance(value, float):
+                self._budget.spend(4**unitary.circuit.num_qubits // 64, modifier)
                 return unitary.root(value)
-            if len(unitary.circuit) != 1:
-                self._budget.spend(abs(value) * len(unitary.circuit), modifier)
-            return unitary.repeated(value)
+            turned = unitary.turned(value)
+            if turned is None:
+                self._budget.spend(abs(value) * max(1, len(unitary.circuit)), modifier)
+                turned = unitary.repeated(value)
+            return turned
         except QasmError:
             raise
         except CircuitError as error:
@@ -152,5 +159,7 @@ class GateCalls:
             for statement in definition.body:
                 self._budget.spend(1 + (statement.end - statement.start) // 64, statement)
                 self._run(statement, frame)
+            if len(self._expanded) >= MAX_REMEMBERED:
+                self._expanded.clear()
             self._expanded[key] = Unitary.split(frame.circuit, frame.total_phase())
         return self._expanded[key]

@@ -31,9 +31,10 @@ from .syntax import (
 from .unitary import Unitary
 
 # Definitions that call definitions; expanding them takes as many Python frames.
-MAX_DEFINITION_DEPTH = 100
-# A definition on so many qubits is compared with the gate of the table that has its name.
+MAX_DEFINITION_DEPTH = 50
+# A definition up to this size is compared with the gate of the table that has its name.
 _MAX_COMPARED_QUBITS = 5
+_MAX_COMPARED_STEPS = 1000
 
 
 class Opaque(NamedTuple):
@@ -93,6 +94,8 @@ def namesake(node: GateDefinition) -> Gate | None:
 
 def is_gate(unitary: Unitary, gate: Gate) -> bool:
     """Whether a definition, expanded at GENERIC_ANGLES, has the matrix of a gate."""
+    if len(unitary.circuit) > _MAX_COMPARED_STEPS:
+        return False
     expected = gate.matrix(*GENERIC_ANGLES[: gate.num_params])
     return np.allclose(unitary.matrix(), expected, rtol=0, atol=1e-12)
 
@@ -123,6 +126,7 @@ class _Checker:
         self.node = node
         self.gates = gates
         self.constants = constants
+        self.qubits = frozenset(node.qubits)
         self.called: dict[str, Target] = {}
         self.depth = 1
 
@@ -161,7 +165,7 @@ class _Checker:
     def _operands(self, operands: tuple[Operand, ...]) -> None:
         seen = set()
         for operand in operands:
-            if operand.name not in self.node.qubits:
+            if operand.name not in self.qubits:
                 hint = suggestion(operand.name, list(self.node.qubits))
                 raise operand.error(f"'{operand.name}' is not a qubit of gate '{self.node.name}'{hint}")
             if operand.selector is not None:

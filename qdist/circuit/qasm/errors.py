@@ -63,7 +63,7 @@ class Source:
             message,
             line=text.count("\n", 0, start) + 1,
             column=start - line_start + 1,
-            text=text[start:end],
+            text=text[start : min(end, line_end)],
             filename=self.filename,
             excerpt=f"\n    {shown}\n    {pad}^" if shown.strip() else "",
         )

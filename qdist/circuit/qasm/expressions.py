@@ -14,7 +14,7 @@ from .syntax import Binary, Call, Constant, Expr, Index, Name, Range, Selector, 
 
 # Deep enough for any program written by a person or a tool, shallow enough for Python's stack.
 MAX_NESTING = 64
-MAX_DEPTH = 256
+MAX_DEPTH = 128
 
 
 class ExpressionParser:

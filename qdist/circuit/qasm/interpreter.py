@@ -37,6 +37,9 @@ from .syntax import (
     Statement,
 )
 
+# Blocks in definitions in blocks: each takes a few frames of Python's stack.
+MAX_DEPTH = 60
+
 
 class Interpreter:
     """One program being read. `gates` are those that it may call; includes and definitions add to them."""
@@ -48,6 +51,7 @@ class Interpreter:
         self.registers = Registers(self.circuit, self.budget)
         self.conditions = Conditions(self.registers)
         self.calls = GateCalls(self.registers, self.budget, self.execute)
+        self._depth = 0
         # Gates of an include that the program may still define itself.
         self.replaceable: set[str] = set()
 
@@ -60,12 +64,17 @@ class Interpreter:
 
     def execute(self, statement: Statement, frame: Frame) -> None:
         """Run one statement. Raises QasmError."""
+        if self._depth == MAX_DEPTH:
+            raise statement.error(f"blocks and definitions nested over {MAX_DEPTH} deep are not supported")
+        self._depth += 1
         try:
             self._execute(statement, frame)
         except QasmError:
             raise
         except CircuitError as error:
             raise statement.error(str(error)) from None
+        finally:
+            self._depth -= 1
 
     def _execute(self, statement: Statement, frame: Frame) -> None:
         match statement:
@@ -169,7 +178,7 @@ class Interpreter:
             values = self._range(statement.values, frame)
         else:
             values = [self._typed(statement.type, node, frame) for node in statement.values]
-        cost = 1 + (statement.end - statement.start) // 64
+        cost = (statement.end - statement.start) // 64
         for value in values:
             self.budget.spend(cost, statement)
             self._block(statement.body, frame.nested({statement.variable: value}))
@@ -180,4 +189,7 @@ class Interpreter:
         first = frame.integer(node.first, "the start of a range")
         last = frame.integer(node.last, "the end of a range")
         step = frame.step(node.step)
-        return range(first, last + (1 if step > 0 else -1), step)
+        values = range(first, last + (1 if step > 0 else -1), step)
+        # Refuses a huge range before it runs.
+        self.budget.spend(max(0, (last - first) // step), node)
+        return values

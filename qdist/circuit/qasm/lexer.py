@@ -67,11 +67,11 @@ class Cursor:
         if match is None:
             if start == len(text):
                 return Token("end", "", start, start)
-            if text.startswith("/*", start):
-                raise self.source.error("this comment is never closed: '*/' is missing", start, start + 2)
             if text[start] in "\"'":
                 raise self.source.error("this string is never closed on its line", start, start + 1)
             raise self.source.error(f"unexpected character {text[start]!r}", start, start + 1)
+        if text.startswith("/*", start):
+            raise self.source.error("this comment is never closed: '*/' is missing", start, start + 2)
         kind = match.lastgroup
         assert kind is not None
         end = match.end()

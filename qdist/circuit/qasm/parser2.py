@@ -55,6 +55,8 @@ class Parser2:
         """The statement at the cursor, which moves past it."""
         token = self.cursor.token
         if token.kind == "name":
+            if token.text == "OPENQASM":
+                self.cursor.fail("the version must be the first statement of a program")
             handler = self.keywords.get(token.text)
             return handler() if handler else self._gate_call()
         self.cursor.fail(f"expected a statement, found {token}")
@@ -71,12 +73,12 @@ class Parser2:
         return token
 
     def _names(self, what: str) -> tuple[str, ...]:
-        names: list[str] = []
+        names: dict[str, None] = {}
         while True:
             token = self._new_name(what)
             if token.text in names:
                 self.cursor.fail(f"'{token.text}' appears twice", token)
-            names.append(token.text)
+            names[token.text] = None
             if not self.cursor.accept(","):
                 return tuple(names)
 

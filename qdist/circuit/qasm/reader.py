@@ -15,6 +15,7 @@ from typing import Any
 from ..circuit import Circuit
 from .definitions import Opaque
 from .errors import QasmError, Source
+from .expressions import ExpressionParser
 from .interpreter import Interpreter
 from .lexer import Cursor, Token
 from .names import Qubits
@@ -25,9 +26,15 @@ from .syntax import Include, Node
 
 # Possessive quantifiers (`*+`) throughout: the time is linear in the text, whatever the text.
 _SIMPLE_CALL = re.compile(
-    r"\s*+([A-Za-z]\w*+)\s*+(?:\(([^;{}\[\]\"']*)\))?+\s*+"
-    r"((?:[A-Za-z]\w*+\[[0-9]{1,7}\]\s*+,\s*+)*+[A-Za-z]\w*+\[[0-9]{1,7}\])\s*+;"
+    r"""
+    [ \t\r\n\f]*+(?://[^\n]*+[ \t\r\n\f]*+)*+      # space and comments
+    ([A-Za-z]\w*+)[ ]*+                            # the gate
+    (?:\(([^;{}\[\]"']*)\)[ ]*+)?+                 # its parameters
+    ([A-Za-z][^;(){}"'/\n]*+);                     # its operands
+    """,
+    re.VERBOSE,
 )
+_ELEMENTS = re.compile(r"[A-Za-z]\w*+\[[0-9]{1,7}\](?: *+, *+[A-Za-z]\w*+\[[0-9]{1,7}\])*+")
 _ELEMENT = re.compile(r"(\w+)\[([0-9]+)\]")
 _PLAIN_NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 
@@ -115,10 +122,10 @@ class Reader:
             return params if abs(params[0]) < float("inf") else None
         try:
             cursor = Cursor(source, start)
-            parser = self._parser_class(cursor)
-            values = [parser.expressions.parse()]
+            parser = ExpressionParser(cursor, self._parser_class.language)
+            values = [parser.parse()]
             while cursor.accept(","):
-                values.append(parser.expressions.parse())
+                values.append(parser.parse())
             if cursor.token.start != start + len(arguments) or not cursor.at(")"):
                 return None
             params = tuple(self._interpreter.frame.angle(value) for value in values)
@@ -129,6 +136,8 @@ class Reader:
 
     def _read_operands(self, operands: str) -> tuple[int, ...] | None:
         """The qubits of a list of elements of registers; None where it is anything else."""
+        if not _ELEMENTS.fullmatch(operands):
+            return None
         qubits = []
         for name, index in _ELEMENT.findall(operands):
             register = self._interpreter.frame.names.get(name)

@@ -86,8 +86,12 @@ class Registers:
         for place in range(count):
             chosen = tuple(qubits.wires[0 if qubits.scalar else place] for qubits in found)
             if len(set(chosen)) != len(chosen):
-                repeated = next(operand for k, operand in enumerate(operands) if chosen[k] in chosen[:k])
-                raise repeated.error("the qubits of one operation must be different; this one is repeated")
+                first: dict[int, int] = {}
+                for k, qubit in enumerate(chosen):
+                    if first.setdefault(qubit, k) != k:
+                        raise operands[k].error(
+                            "the qubits of one operation must differ; this one repeats"
+                        )
             yield chosen
 
     def _physical_qubit(self, operand: Operand, kind: type[Kind]) -> Kind:

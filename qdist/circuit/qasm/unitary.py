@@ -11,8 +11,9 @@ from ..errors import CircuitError
 from ..gates import GATES, Gate, unitary_gate
 from ..parameters import Angle, Expression
 
-# Wider matrices than this are not built for a fractional power: 2**8 by 2**8 takes milliseconds.
+# Larger matrices are not built for a fractional power; what is built takes milliseconds.
 MAX_MATRIX_QUBITS = 8
+MAX_MATRIX_WORK = 1 << 22
 _TOLERANCE = 1e-12
 
 
@@ -57,14 +58,19 @@ class Unitary(NamedTuple):
             circuit.append(gate, range(num_controls), (self.phase,))
         return Unitary(circuit)
 
+    def turned(self, times: int) -> Unitary | None:
+        """The integer power of a single rotation, which turns further; None for anything else."""
+        if len(self.circuit) != 1:
+            return None
+        gate, qubits, params, *_ = self.circuit[0]
+        if len(params) != 1 or gate.base.generator is None:
+            return None
+        circuit = Circuit(self.circuit.num_qubits)
+        circuit.append(gate, qubits, (times * params[0],))
+        return Unitary(circuit, times * self.phase)
+
     def repeated(self, times: int) -> Unitary:
-        """The integer power. A single rotation turns further; anything else is repeated."""
-        if len(self.circuit) == 1:
-            gate, qubits, params, *_ = self.circuit[0]
-            if len(params) == 1 and gate.base.generator is not None:
-                circuit = Circuit(self.circuit.num_qubits)
-                circuit.append(gate, qubits, (times * params[0],))
-                return Unitary(circuit, times * self.phase)
+        """The integer power."""
         return Unitary(self.circuit.power(times), times * self.phase)
 
     def root(self, exponent: float) -> Unitary:
@@ -91,10 +97,9 @@ class Unitary(NamedTuple):
         if isinstance(self.phase, Expression) or self.circuit.num_parameters:
             raise CircuitError("the power of a gate with unbound parameters must be an integer")
         width = self.circuit.num_qubits
-        if width > MAX_MATRIX_QUBITS:
+        if width > MAX_MATRIX_QUBITS or len(self.circuit) << 2 * width > MAX_MATRIX_WORK:
             raise CircuitError(
-                f"the power of a gate on more than {MAX_MATRIX_QUBITS} qubits must be an integer; "
-                f"this one has {width}"
+                f"a fractional power of {len(self.circuit)} gates on {width} qubits is too large to compute"
             )
         size = 1 << width
         tensor = np.eye(size, dtype=np.complex128).reshape((2,) * width + (size,))

@@ -15,10 +15,10 @@ from ..errors import CircuitError
 from ..gates import GATES, Gate
 from ..instruction import Instruction
 from ..parameters import Angle, Parameter
+from .angles import angle_text
 from .decompose import Step, decompose
 from .dense import state_steps
 from .errors import QasmError
-from .numbers import angle_text
 
 
 class Writer:
