@@ -26,7 +26,7 @@ from qdist.circuit import (
 from qdist.circuit.gate_methods import GateMethods
 from qdist.state import reference
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40, deadline=None, derandomize=True)
 PARAMETERS = (Parameter("a"), *ParameterVector("v", 3))
 
 

@@ -29,6 +29,15 @@ def test_a_small_circuit_looks_like_this() -> None:
     ]
 
 
+def test_what_tests_a_bit_stands_to_the_right_of_its_measurement() -> None:
+    circuit = Circuit(2, 1).h(0).measure(0, 0)
+    with circuit.if_(0, 1):
+        circuit.x(1)
+    circuit.h(0).measure(0, 0)
+    top, _, bottom = drawn(circuit)
+    assert top.index("M→c0") < bottom.index("X if c0=1") < top.rindex("M→c0")
+
+
 def test_controls_show_the_value_they_need_and_lines_cross_wires() -> None:
     assert drawn(Circuit(4).mcx([0, 3], 1, "01").cz(3, 0)) == [
         "q0: ─●─Z─",
@@ -98,7 +107,7 @@ def test_empty_circuits_show_their_wires() -> None:
     assert Circuit(0).draw() == ""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(circuits(max_qubits=4, max_gates=30, num_clbits=2))
 def test_every_block_fits_the_width_and_is_aligned(circuit: Circuit) -> None:
     for block in circuit.draw(width=80).split("\n\n\n"):

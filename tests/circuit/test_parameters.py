@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qdist.circuit import CircuitError, Expression, Parameter, ParameterVector
@@ -18,6 +18,7 @@ a, b = Parameter("a"), Parameter("b")
 numbers = st.floats(-100, 100, allow_nan=False)
 
 
+@settings(deadline=None, derandomize=True)
 @given(numbers, numbers, numbers, numbers, numbers)
 def test_arithmetic_agrees_with_numbers(p: float, q: float, r: float, x: float, y: float) -> None:
     divisor = r if abs(r) > 1e-3 else 1.0

@@ -14,7 +14,7 @@ from strategies import circuits, random_unitary
 from qdist.circuit import GATES, Circuit, CircuitError, Parameter, ParameterVector, PauliSum
 from qdist.state import reference
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40, deadline=None, derandomize=True)
 ROOT = math.sqrt(0.5)
 
 
