@@ -1,0 +1,29 @@
+"""What to compute: gates, circuits, their parameters, and observables."""
+
+from .binding import AffineMap
+from .circuit import Circuit
+from .errors import CircuitError
+from .gates import GATES, Gate, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
+from .instruction import Condition, Instruction
+from .parameters import Expression, Parameter, ParameterVector
+from .pauli import Hermitian, PauliString, PauliSum
+
+__all__ = [
+    "GATES",
+    "AffineMap",
+    "Circuit",
+    "CircuitError",
+    "Condition",
+    "Expression",
+    "Gate",
+    "Hermitian",
+    "Instruction",
+    "Parameter",
+    "ParameterVector",
+    "PauliString",
+    "PauliSum",
+    "diagonal_gate",
+    "pauli_rotation_gate",
+    "permutation_gate",
+    "unitary_gate",
+]

@@ -1,0 +1,129 @@
+"""The values that parameters are given, and the map from them to the angles of a circuit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .errors import CircuitError
+from .parameters import Expression, Parameter, ParameterVector, as_number
+
+# What `params` may be wherever values are given: a mapping, or a flat array in the order of the parameters.
+ParameterValues: TypeAlias = (
+    Mapping[Parameter, Any]
+    | Mapping[ParameterVector, Any]
+    | Mapping[Parameter | ParameterVector, Any]
+    | Sequence[float]
+    | np.ndarray
+)
+
+
+class AffineMap(NamedTuple):
+    """All angles of a circuit at once: angles = A @ theta + constants, with A in coordinate form.
+
+    Angles are numbered in the order of the instructions, then of each one's params; theta is in the order of
+    `circuit.parameters`.
+    """
+
+    slots: np.ndarray  # int64: the angle of each entry of A
+    parameters: np.ndarray  # int64: its parameter
+    coefficients: np.ndarray  # float64: its value
+    constants: np.ndarray  # float64, one an angle
+    num_parameters: int
+
+    def __call__(self, theta: ArrayLike) -> np.ndarray:
+        """The angles for these parameter values: A @ theta + constants."""
+        products = self.coefficients * np.asarray(theta, dtype=np.float64)[self.parameters]
+        return self.constants + np.bincount(self.slots, products, minlength=len(self.constants))
+
+    def transposed(self, cotangents: ArrayLike) -> np.ndarray:
+        """The derivatives by the parameters, given those by the angles: A.T @ cotangents."""
+        products = self.coefficients * np.asarray(cotangents, dtype=np.float64)[self.slots]
+        return np.bincount(self.parameters, products, minlength=self.num_parameters)
+
+
+def flat_values(parameters: Sequence[Parameter], given: ParameterValues) -> np.ndarray:
+    """One float64 for each of `parameters`, in their order; `given` and errors are as in `resolve_values`."""
+    if isinstance(given, np.ndarray) and given.shape == (len(parameters),) and given.dtype.kind in "fiu":
+        values = given.astype(np.float64)
+        if np.isfinite(values).all():
+            return values
+    resolved = resolve_values(parameters, given)
+    for parameter, value in resolved.items():
+        if isinstance(value, Expression):
+            raise CircuitError(f"the value of parameter {parameter.name} must be a number; got {value}")
+    return np.array([resolved[parameter] for parameter in parameters], dtype=np.float64)
+
+
+def resolve_values(
+    parameters: Sequence[Parameter], given: ParameterValues, partial: bool = False
+) -> dict[Parameter, float | Expression]:
+    """One value for each of `parameters`, from a mapping or from a flat array in their order.
+
+    With `partial` a mapping may leave some out. Raises CircuitError that names what is missing, unknown,
+    given twice, of the wrong length, or not a finite number.
+    """
+    if not isinstance(given, Mapping):
+        values = _list(given, "params")
+        if len(values) != len(parameters):
+            raise CircuitError(
+                f"{len(parameters)} parameters take as many values; got {len(values)} (the parameters are "
+                f"{_some_names(parameters)})"
+            )
+        return {parameter: _checked_value(parameter, value) for parameter, value in zip(parameters, values)}
+    wanted = set(parameters)
+    found: dict[Parameter, float | Expression] = {}
+    unknown: list[Parameter | ParameterVector] = []
+    for key, value in given.items():
+        pairs = [(parameter, v) for parameter, v in _pairs(key, value) if parameter in wanted]
+        if not pairs:
+            unknown.append(key)
+        for parameter, v in pairs:
+            if parameter in found:
+                raise CircuitError(f"parameter {parameter.name} is given twice, by itself and in its vector")
+            found[parameter] = _checked_value(parameter, v)
+    if unknown:
+        raise CircuitError(
+            f"the circuit has no parameter {_some_names(unknown)}; it has {_some_names(parameters)}"
+        )
+    if not partial and len(found) < len(parameters):
+        missing = [parameter for parameter in parameters if parameter not in found]
+        raise CircuitError(f"no value is given for parameter {_some_names(missing)}")
+    return found
+
+
+def _pairs(key: Parameter | ParameterVector, value: Any) -> list[tuple[Parameter, Any]]:
+    if not isinstance(key, ParameterVector):
+        return [(key, value)]
+    values = _list(value, f"the value of {key.name}")
+    if len(values) != len(key):
+        raise CircuitError(f"{key.name} has {len(key)} elements; got {len(values)} values for it")
+    return list(zip(key, values))
+
+
+def _list(values: Any, what: str) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise CircuitError(f"{what} must be a sequence of numbers; got {values!r}") from None
+
+
+def _checked_value(parameter: Parameter, value: Any) -> float | Expression:
+    if isinstance(value, Expression):
+        return value
+    number = as_number(value)
+    if number is None or not math.isfinite(number):
+        shown = value if number is None else number
+        raise CircuitError(f"the value of parameter {parameter.name} must be a finite number; got {shown!r}")
+    return number
+
+
+def _some_names(parameters: Sequence[Any]) -> str:
+    names = [str(getattr(parameter, "name", repr(parameter))) for parameter in parameters]
+    if not names:
+        return "none"
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

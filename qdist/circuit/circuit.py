@@ -1,0 +1,524 @@
+"""Circuit: a list of instructions on numbered qubits and classical bits."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self, overload
+
+import numpy as np
+
+from .binding import AffineMap, ParameterValues, flat_values, resolve_values
+from .errors import CircuitError
+from .gate import check_ctrl_state
+from .gate_methods import GateMethods, Qubits
+from .gates import MEASURE, RESET, Gate, barrier_gate, initialize_gate
+from .instruction import Condition, ConditionalBlock, Instruction
+from .parameters import (
+    Angle,
+    Expression,
+    Parameter,
+    ParameterVector,
+    ParameterVectorElement,
+    as_number,
+)
+from .wires import as_tuple, broadcast, check_count, check_wires, wire_map
+
+
+class Circuit(GateMethods):
+    """A quantum circuit.
+
+        c = Circuit(3)
+        theta = ParameterVector("theta", 2)
+        c.h(0); c.cx(0, 1); c.rzz(2 * theta[0] + theta[1], 1, 2)
+
+    Qubit 0 is the least significant bit of a basis state's index. Iterating yields Instructions; `c[i]` is
+    one of them and `c[i:j]` a Circuit. Raises CircuitError at the call that is wrong.
+    """
+
+    __slots__ = ("_condition", "_instructions", "_named", "_open", "name", "num_clbits", "num_qubits")
+
+    def __init__(self, num_qubits: int, num_clbits: int = 0, name: str | None = None) -> None:
+        self.num_qubits = check_count(num_qubits, "qubits")
+        self.num_clbits = check_count(num_clbits, "classical bits")
+        self.name = name
+        self._instructions: list[Instruction] = []
+        self._named: dict[str, Parameter] = {}  # parameters by name, in the order of first use
+        self._open: list[ConditionalBlock] = []  # the if-blocks we are in
+        self._condition: tuple[Condition, ...] = ()  # and their conditions
+
+    # Building.
+
+    def append(
+        self,
+        gate: Gate,
+        qubits: int | Sequence[int],
+        params: Sequence[Angle] = (),
+        clbits: int | Sequence[int] = (),
+        condition: Condition | Sequence[Condition] | None = None,
+    ) -> Self:
+        """Add one instruction: `gate` on `qubits` (its controls first) with its angles and classical bits.
+
+        `condition` is one Condition, or several that must all hold. Returns the circuit.
+        """
+        if not isinstance(gate, Gate):
+            raise CircuitError(f'append takes a Gate, such as GATES["h"]; got {gate!r}')
+        wires, params = as_tuple(qubits), tuple(params)
+        plain = type(clbits) is tuple and not clbits and condition is None and gate.num_clbits == 0
+        if plain and len(wires) == gate.num_qubits and len(params) == gate.num_params:
+            return self._add(gate, wires, params)
+        chosen = self._check_qubits(gate, wires)
+        bits = self._check_clbits(gate, as_tuple(clbits))
+        tests = self._condition + (() if condition is None else self._check_condition(condition))
+        angles = self._check_params(gate, params)  # last, because it notes the parameters
+        self._store(Instruction(gate, chosen, angles, bits, tests))
+        return self
+
+    def _add(self, gate: Gate, qubits: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Self:
+        # The common case, plain ints and floats, must cost about a microsecond; the rest may take longer.
+        limit = self.num_qubits
+        for qubit in qubits:
+            if type(qubit) is not int or not 0 <= qubit < limit:
+                return self._add_each(gate, qubits, params)
+        if len(qubits) > 1 and len(set(qubits)) != len(qubits):
+            return self._add_each(gate, qubits, params)
+        for param in params:
+            if type(param) is not float or param - param != 0.0:  # the latter for nan and infinity
+                params = self._check_params(gate, params)
+                break
+        instruction = tuple.__new__(Instruction, (gate, qubits, params, (), self._condition))
+        if self._open:
+            self._store(instruction)
+        else:
+            self._instructions.append(instruction)
+        return self
+
+    def _add_each(self, gate: Gate, qubits: tuple[Any, ...], params: tuple[Any, ...]) -> Self:
+        """Add the gate once, or once for each element where some of `qubits` are sequences."""
+        places = [self._check_qubits(gate, chosen) for chosen in broadcast(gate, qubits)]
+        angles = self._check_params(gate, params)
+        for chosen in places:
+            self._store(Instruction(gate, chosen, angles, (), self._condition))
+        return self
+
+    def _store(self, instruction: Instruction) -> None:
+        for block in self._open:
+            block.allow(instruction)
+        self._instructions.append(instruction)
+
+    def measure(self, qubit: Qubits, clbit: Qubits) -> Self:
+        """Measure a qubit in the computational basis into a classical bit, or several into as many."""
+        pairs = [
+            (self._check_qubits(MEASURE, (q,)), self._check_clbits(MEASURE, (c,)))
+            for q, c in broadcast(MEASURE, (qubit, clbit))
+        ]
+        for qubits, clbits in pairs:
+            self._store(Instruction(MEASURE, qubits, (), clbits, self._condition))
+        return self
+
+    def measure_all(self) -> Self:
+        """Measure every qubit, qubit i into classical bit i, adding classical bits where there are too few.
+
+        In a circuit that has measured before, the results go to new classical bits, which keeps the old ones.
+        """
+        measured = any(instruction.clbits for instruction in self._instructions)
+        first = self.num_clbits if measured else 0
+        self.num_clbits = max(self.num_clbits, first + self.num_qubits)
+        return self.measure(range(self.num_qubits), range(first, first + self.num_qubits))
+
+    def reset(self, qubit: Qubits) -> Self:
+        """Put a qubit back into |0>, whatever it was entangled with."""
+        return self._add(RESET, (qubit,))
+
+    def barrier(self, *qubits: Qubits) -> Self:
+        """Keep what is before it before what is after it, on these qubits (default: all)."""
+        chosen = [q for given in qubits for q in as_tuple(given)] if qubits else range(self.num_qubits)
+        return self.append(barrier_gate(len(chosen)), chosen)
+
+    def initialize(
+        self, state: int | str | Sequence[Any] | np.ndarray, qubits: int | Sequence[int] | None = None
+    ) -> Self:
+        """Put qubits (default: all) into a given state, whatever they were in.
+
+        `state` is a basis state (an int, or a bit string with the highest qubit first), a product state (a
+        pair of amplitudes for each of the qubits in turn), or all 2**n amplitudes, indexed with qubits[0] as
+        bit 0.
+        """
+        chosen = range(self.num_qubits) if qubits is None else as_tuple(qubits)
+        return self.append(initialize_gate(state, len(chosen)), chosen)
+
+    def if_(self, clbits: int | Sequence[int], value: int) -> ConditionalBlock:
+        """A block that runs when `clbits` hold `value` (clbits[0] is its bit 0), with an optional else:
+
+            with c.if_(0, 1) as else_:
+                c.x(2)
+            with else_:
+                c.z(2)
+
+        The test is made once, at the top: after a measurement inside the block into one of the tested bits,
+        nothing more can be added to the block.
+        """
+        (condition,) = self._check_condition(Condition(as_tuple(clbits), value))
+        return ConditionalBlock(self, condition)
+
+    # Reading.
+
+    @property
+    def instructions(self) -> Sequence[Instruction]:
+        """The instructions in program order; to be read, not changed."""
+        return self._instructions
+
+    def __len__(self) -> int:
+        return len(self._instructions)
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self._instructions)
+
+    @overload
+    def __getitem__(self, index: int) -> Instruction: ...
+    @overload
+    def __getitem__(self, index: slice) -> Circuit: ...
+    def __getitem__(self, index: int | slice) -> Instruction | Circuit:
+        if isinstance(index, slice):
+            return self._with(self._instructions[index])
+        return self._instructions[index]
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters the circuit uses, in the order of first use.
+
+        The elements of a ParameterVector stand together, by index, in the place of the one used first.
+        """
+        groups: dict[Any, list[Any]] = {}
+        for parameter in self._named.values():
+            key = parameter.vector if isinstance(parameter, ParameterVectorElement) else parameter
+            groups.setdefault(key, []).append(parameter)
+        for key, group in groups.items():
+            if isinstance(key, ParameterVector):
+                group.sort(key=operator.attrgetter("index"))
+        return tuple(parameter for group in groups.values() for parameter in group)
+
+    @property
+    def num_parameters(self) -> int:
+        return len(self._named)
+
+    @property
+    def global_phase(self) -> Angle:
+        """The sum of the angles of the unconditional gphase instructions."""
+        return sum((i.params[0] for i in self if i.gate.name == "gphase" and not i.condition), 0.0)
+
+    @property
+    def size(self) -> int:
+        """The number of instructions other than barriers."""
+        return sum(not instruction.gate.is_directive for instruction in self)
+
+    def count_ops(self) -> dict[str, int]:
+        """How many instructions of each name there are, most frequent first."""
+        return dict(Counter(instruction.gate.name for instruction in self).most_common())
+
+    def depth(self) -> int:
+        """The length of the longest chain of instructions that share qubits or classical bits.
+
+        Barriers and global phases take no time, but a barrier makes its qubits wait for each other.
+        """
+        qubits, clbits = [0] * self.num_qubits, [0] * self.num_clbits
+        for gate, targets, _, written, condition in self:
+            bits = (*written, *(clbit for test in condition for clbit in test.clbits))
+            ready = max((*(qubits[q] for q in targets), *(clbits[b] for b in bits)), default=0)
+            ready += bool(targets) and not gate.is_directive
+            for q in targets:
+                qubits[q] = ready
+            for b in bits:
+                clbits[b] = ready
+        return max(qubits + clbits, default=0)
+
+    def affine(self) -> AffineMap:
+        """All angles as one affine map of the parameters, for executors that bind many times."""
+        column = {parameter: k for k, parameter in enumerate(self.parameters)}
+        constants: list[float] = []
+        entries: list[tuple[int, int, float]] = []
+        for instruction in self:
+            for param in instruction.params:
+                if isinstance(param, Expression):
+                    slot = len(constants)
+                    entries += [(slot, column[parameter], a) for parameter, a in param.terms.items()]
+                    constants.append(param.constant)
+                else:
+                    constants.append(param)
+        slots, parameters, coefficients = zip(*entries) if entries else ((), (), ())
+        return AffineMap(
+            np.array(slots, dtype=np.int64),
+            np.array(parameters, dtype=np.int64),
+            np.array(coefficients, dtype=np.float64),
+            np.array(constants, dtype=np.float64),
+            len(column),
+        )
+
+    def parameter_values(self, params: ParameterValues) -> np.ndarray:
+        """`params`, as `bind` takes them, as one float64 array in the order of `parameters`."""
+        return flat_values(self.parameters, params)
+
+    # Making other circuits of it.
+
+    def bind(self, params: ParameterValues, partial: bool = False) -> Circuit:
+        """A copy with values in the place of parameters.
+
+        `params` is a mapping {Parameter: value, ParameterVector: values}, or one flat array in the order of
+        `parameters`. With `partial` a mapping may leave parameters out. Raises CircuitError that names
+        parameters that are missing, or that the circuit does not have.
+        """
+        values = resolve_values(self.parameters, params, partial)
+        bound = []
+        for instruction in self:
+            gate, qubits, angles, clbits, condition = instruction
+            if angles:
+                angles = tuple([p.bind(values) if isinstance(p, Expression) else p for p in angles])
+                instruction = Instruction(gate, qubits, angles, clbits, condition)
+            bound.append(instruction)
+        return self._with(bound)
+
+    def inverse(self) -> Circuit:
+        """The circuit that undoes this one. Raises CircuitError where it measures, resets or initializes."""
+        inverted = []
+        for index, (gate, qubits, params, clbits, condition) in enumerate(self):
+            if not gate.is_directive:
+                if not gate.is_unitary:
+                    raise CircuitError(f"instruction {index} is {gate.name}, which has no inverse")
+                gate, params = gate.inverse(params)
+            inverted.append(Instruction(gate, qubits, params, clbits, condition))
+        return self._with(inverted[::-1])
+
+    def compose(
+        self,
+        other: Circuit,
+        qubits: Sequence[int] | None = None,
+        clbits: Sequence[int] | None = None,
+        inplace: bool = False,
+    ) -> Circuit:
+        """This circuit followed by `other`, whose qubit i goes on qubits[i], and clbit i on clbits[i].
+
+        Both default to the same numbers. Returns a new circuit, or with `inplace` this one, changed.
+        """
+        qubit_map = wire_map(qubits, other.num_qubits, self.num_qubits, "qubit")
+        clbit_map = wire_map(clbits, other.num_clbits, self.num_clbits, "classical bit")
+        result = self if inplace else self.copy()
+        # A list first: `other` may be this very circuit.
+        moved = [_moved(instruction, qubit_map, clbit_map) for instruction in other]
+        result._use(other._named.values())
+        if result._open:
+            for instruction in moved:
+                result._store(instruction._replace(condition=result._condition + instruction.condition))
+        else:
+            result._instructions += moved
+        return result
+
+    def tensor(self, other: Circuit) -> Circuit:
+        """Both side by side, `other` on the low qubits, so that the unitary is kron(U(self), U(other))."""
+        result = Circuit(self.num_qubits + other.num_qubits, self.num_clbits + other.num_clbits)
+        result.compose(other, inplace=True)
+        return result.compose(
+            self,
+            range(other.num_qubits, result.num_qubits),
+            range(other.num_clbits, result.num_clbits),
+            inplace=True,
+        )
+
+    def repeat(self, times: int) -> Circuit:
+        """The circuit `times` times in a row."""
+        if not isinstance(times, int | np.integer) or times < 0:
+            raise CircuitError(f"a circuit can be repeated an int >= 0 times; got {times!r}")
+        return self._with(self._instructions * int(times))
+
+    def power(self, exponent: int) -> Circuit:
+        """The circuit raised to an integer power; a negative one repeats the inverse."""
+        if not isinstance(exponent, int | np.integer):
+            raise CircuitError(f"a circuit can be raised to an int power; got {exponent!r}")
+        return self.repeat(exponent) if exponent >= 0 else self.inverse().repeat(-exponent)
+
+    def controlled(self, num_controls: int = 1, ctrl_state: int | str | None = None) -> Circuit:
+        """The circuit under controls, which become qubits 0 .. num_controls - 1; its own move up past them.
+
+        Bit i of `ctrl_state` is the value that control i must have (default: all ones).
+        """
+        state = check_ctrl_state(num_controls, ctrl_state)
+        controls = tuple(range(num_controls))
+        result = Circuit(num_controls + self.num_qubits, self.num_clbits)
+        result._named = dict(self._named)
+        for index, (gate, qubits, params, clbits, condition) in enumerate(self):
+            qubits = tuple([q + num_controls for q in qubits])
+            if not gate.is_directive:
+                if not gate.is_unitary:
+                    raise CircuitError(f"instruction {index} is {gate.name}, which cannot be controlled")
+                gate, qubits = gate.controlled(num_controls, state), controls + qubits
+            result._instructions.append(Instruction(gate, qubits, params, clbits, condition))
+        return result
+
+    def remove_final_measurements(self) -> Circuit:
+        """A copy without the measurements (and barriers) after which nothing else happens to their qubits.
+
+        A measurement whose bit is tested later stays.
+        """
+        kept: list[Instruction] = []
+        busy: set[int] = set()
+        tested: set[int] = set()
+        for instruction in reversed(self._instructions):
+            gate, qubits, _, clbits, condition = instruction
+            final = busy.isdisjoint(qubits) and tested.isdisjoint(clbits)
+            if gate.kind in ("measure", "barrier") and final and not condition:
+                continue
+            kept.append(instruction)
+            busy.update(qubits)
+            tested.update(clbit for test in condition for clbit in test.clbits)
+        return self._with(kept[::-1])
+
+    def copy(self) -> Circuit:
+        """A copy that can be changed without changing this one."""
+        return self._with(list(self._instructions))
+
+    __copy__ = copy
+
+    def _with(self, instructions: list[Instruction]) -> Circuit:
+        """A circuit on the same bits with other instructions."""
+        result = Circuit(self.num_qubits, self.num_clbits, self.name)
+        result._instructions = instructions
+        for instruction in instructions:
+            for param in instruction.params:
+                if isinstance(param, Expression):
+                    result._use(param.terms)
+        return result
+
+    # Text.
+
+    @classmethod
+    def from_qasm(cls, text: str) -> Circuit:
+        """The circuit that an OpenQASM 2 or 3 program describes. Raises QasmError with line and column."""
+        from . import qasm
+
+        return qasm.loads(text)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Circuit:
+        """The circuit in an OpenQASM file."""
+        from . import qasm
+
+        return qasm.load(path)
+
+    def to_qasm(self, version: int = 3) -> str:
+        """The circuit as an OpenQASM program, version 2 or 3."""
+        from . import qasm
+
+        return qasm.dumps(self, version=version)
+
+    def draw(self, width: int = 80) -> str:
+        """The circuit as text, in blocks that are at most `width` columns wide."""
+        from .draw import draw
+
+        return draw(self, width)
+
+    def __str__(self) -> str:
+        return self.draw()
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        return (
+            f"<Circuit{name}: {self.num_qubits} qubits, {self.num_clbits} classical bits, "
+            f"{len(self)} instructions, {self.num_parameters} parameters>"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have as many bits and the same instructions in the same order; names do not matter."""
+        if not isinstance(other, Circuit):
+            return NotImplemented
+        return (
+            self.num_qubits == other.num_qubits
+            and self.num_clbits == other.num_clbits
+            and self._instructions == other._instructions
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # circuits can be changed
+
+    # Checks.
+
+    def _check_qubits(self, gate: Gate, qubits: Sequence[Any]) -> tuple[int, ...]:
+        if len(qubits) != gate.num_qubits:
+            raise CircuitError(
+                f"{gate.name} acts on {gate.num_qubits} qubits; got {len(qubits)}: {list(qubits)}"
+            )
+        return check_wires(qubits, self.num_qubits, "qubit", gate.name)
+
+    def _check_clbits(self, gate: Gate, clbits: Sequence[Any]) -> tuple[int, ...]:
+        if len(clbits) != gate.num_clbits:
+            raise CircuitError(
+                f"{gate.name} takes {gate.num_clbits} classical bits; got {len(clbits)}: {list(clbits)}"
+            )
+        return check_wires(clbits, self.num_clbits, "classical bit", gate.name)
+
+    def _check_params(self, gate: Gate, params: tuple[Any, ...]) -> tuple[Angle, ...]:
+        if len(params) != gate.num_params:
+            raise CircuitError(
+                f"{gate.name} takes {gate.num_params} parameters; got {len(params)}: {list(params)}"
+            )
+        angles: list[Angle] = []
+        symbols: list[Parameter] = []
+        for param in params:
+            if isinstance(param, Expression):
+                symbols += param.parameters
+                angles.append(param)
+                continue
+            number = as_number(param)
+            if number is None or not math.isfinite(number):
+                raise CircuitError(
+                    f"an angle of {gate.name} must be a finite real number or an expression of Parameters; "
+                    f"got {param if number is None else number!r}"
+                )
+            angles.append(number)
+        self._use(symbols)
+        return tuple(angles)
+
+    def _check_condition(self, condition: Condition | Sequence[Condition]) -> tuple[Condition, ...]:
+        tests = (condition,) if isinstance(condition, Condition) else tuple(condition)
+        checked = []
+        for test in tests:
+            clbits = check_wires(test.clbits, self.num_clbits, "classical bit", "a condition")
+            if not isinstance(test.value, int | np.integer) or not 0 <= test.value < 1 << len(clbits):
+                raise CircuitError(
+                    f"{len(clbits)} classical bits can be compared with 0 to {(1 << len(clbits)) - 1}; "
+                    f"got {test.value!r}"
+                )
+            checked.append(Condition(clbits, int(test.value), bool(test.equal)))
+        return tuple(checked)
+
+    def _use(self, parameters: Iterable[Parameter]) -> None:
+        """Note parameters in the order of first use. Raises CircuitError where two have the same name."""
+        noted, named = len(self._named), self._named
+        for parameter in parameters:
+            known = named.setdefault(parameter.name, parameter)
+            if known is not parameter and known != parameter:
+                while len(named) > noted:  # a call that raises leaves no trace
+                    named.popitem()
+                raise CircuitError(
+                    f"the circuit has another Parameter named {known.name!r}; give them different names, or "
+                    "use one object in both places"
+                )
+
+    def _open_block(self, block: ConditionalBlock, condition: Condition) -> None:
+        self._open.append(block)
+        self._condition += (condition,)
+
+    def _close_block(self) -> None:
+        self._open.pop()
+        self._condition = self._condition[:-1]
+
+
+def _moved(instruction: Instruction, qubits: tuple[int, ...], clbits: tuple[int, ...]) -> Instruction:
+    gate, old_qubits, params, old_clbits, condition = instruction
+    return Instruction(
+        gate,
+        tuple([qubits[q] for q in old_qubits]),
+        params,
+        tuple([clbits[c] for c in old_clbits]),
+        tuple([test._replace(clbits=tuple(clbits[c] for c in test.clbits)) for test in condition]),
+    )

@@ -1,0 +1,131 @@
+"""Fermions on qubits by the Jordan-Wigner transformation: mode p is qubit p, occupied is 1.
+
+a_p = Z_0 ... Z_(p-1) (X_p + i Y_p) / 2 (Jordan and Wigner, Z. Phys. 47, 631 (1928)). Spin orbitals are
+interleaved: spatial orbital p has its spin-up mode on qubit 2p and its spin-down mode on qubit 2p + 1.
+"""
+
+import functools
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..circuit import Circuit
+from ..errors import CircuitError
+from ..parameters import ParameterVector
+from ..pauli import PauliString, PauliSum
+from .evolution import add_rotation
+
+
+@functools.lru_cache(maxsize=1024)
+def annihilation(mode: int) -> PauliSum:
+    """The operator a_p that empties a mode."""
+    below, bit = (1 << mode) - 1, 1 << mode
+    x, y = PauliString.from_masks(bit, below), PauliString.from_masks(bit, below | bit)
+    return PauliSum([(x, 0.5), (y, 0.5j)])
+
+
+def creation(mode: int) -> PauliSum:
+    """The operator that fills a mode: the adjoint of `annihilation`."""
+    return annihilation(mode).adjoint()
+
+
+def electronic_hamiltonian(
+    constant: float, one_body: NDArray[np.float64], two_body: NDArray[np.float64]
+) -> PauliSum:
+    """constant + sum_pq h_pq E_pq + 1/2 sum_pqrs (pq|rs) (E_pq E_rs - delta_qr E_ps), on 2 n qubits.
+
+    E_pq moves an electron from spatial orbital q to p, summed over its spin (Helgaker, Jørgensen and Olsen,
+    Molecular Electronic-Structure Theory, section 2.2).
+
+    Args:
+        constant: the energy of the nuclei and of frozen orbitals.
+        one_body: h, of shape (n, n).
+        two_body: (pq|rs) in the chemists' order, of shape (n, n, n, n).
+    """
+    orbitals = range(len(one_body))
+    moves = {
+        (p, q): sum((creation(2 * p + s) @ annihilation(2 * q + s) for s in (0, 1)), PauliSum())
+        for p, q in itertools.product(orbitals, repeat=2)
+    }
+    single = one_body - 0.5 * np.einsum("pqqs->ps", two_body)
+    total = PauliSum([("", constant)]) + _weighted(moves, single)
+    for pq, move in moves.items():
+        total += 0.5 * (move @ _weighted(moves, two_body[pq]))
+    simple = total.simplify(1e-14)
+    return PauliSum.from_masks(simple.x, simple.z, simple.coefficients.real)
+
+
+def _weighted(moves: dict[tuple[int, int], PauliSum], weights: NDArray[np.float64]) -> PauliSum:
+    """sum_pq weights[p, q] E_pq."""
+    return sum((float(weights[pq]) * move for pq, move in moves.items() if weights[pq]), PauliSum())
+
+
+class Excitation(NamedTuple):
+    """Electrons that leave the `occupied` modes for the `virtual` ones."""
+
+    occupied: tuple[int, ...]
+    virtual: tuple[int, ...]
+
+
+def excitations(num_electrons: int, num_modes: int) -> list[Excitation]:
+    """The single, then the double excitations of the Hartree-Fock state that conserve the spin."""
+    if not 0 <= num_electrons <= num_modes or num_electrons % 2 or num_modes % 2:
+        raise CircuitError(
+            f"{num_electrons} electrons in {num_modes} spin orbitals: both numbers must be even, and the "
+            "orbitals enough"
+        )
+    occupied, virtual = range(num_electrons), range(num_electrons, num_modes)
+    return [
+        Excitation(leave, enter)
+        for count in (1, 2)
+        for leave in itertools.combinations(occupied, count)
+        for enter in itertools.combinations(virtual, count)
+        if sum(mode % 2 for mode in leave) == sum(mode % 2 for mode in enter)
+    ]
+
+
+def hartree_fock(num_electrons: int, num_modes: int) -> Circuit:
+    """The Hartree-Fock state: the lowest modes occupied, by X gates."""
+    circuit = Circuit(num_modes)
+    circuit.x(range(num_electrons))
+    return circuit
+
+
+def uccsd(num_electrons: int, num_modes: int, reps: int = 1) -> Circuit:
+    """Unitary coupled cluster with singles and doubles, from the Hartree-Fock state.
+
+    A repetition is one Trotter step. Each excitation is exp(theta (T - T^dagger)) with T = a+_a a_i or a+_a
+    a+_b a_j a_i. Its 2 or 8 Pauli strings commute, so it is exactly a product of Pauli rotations that share
+    one parameter (Peruzzo et al., Nat. Commun. 5, 4213 (2014); Romero et al., arXiv 1701.02691). The number
+    of electrons of each spin is conserved.
+
+    Args:
+        num_electrons: an even number; they fill the lowest spin orbitals.
+        num_modes: the number of spin orbitals, which is that of qubits.
+        reps: how many rounds of all excitations, each with parameters of its own.
+
+    The parameters are the vector "theta", a value an excitation in the order of `excitations`, round by
+    round. At 0 the state is Hartree-Fock's.
+
+    >>> uccsd(2, 4).num_parameters
+    3
+    """
+    chosen = excitations(num_electrons, num_modes)
+    theta = ParameterVector("theta", reps * len(chosen))
+    circuit = hartree_fock(num_electrons, num_modes)
+    generators = [_generator(excitation) for excitation in chosen]
+    for angle, generator in zip(theta, generators * reps):
+        for string, coefficient in generator:
+            # T - T^dagger is i times a real sum; exp(theta i c P) is the rotation by -2 c theta.
+            add_rotation(circuit, -2 * coefficient.imag * angle, string)
+    return circuit
+
+
+def _generator(excitation: Excitation) -> PauliSum:
+    """T - T^dagger, the sum that an excitation's parameter multiplies."""
+    factors = [creation(mode) for mode in excitation.virtual]
+    factors += [annihilation(mode) for mode in reversed(excitation.occupied)]
+    move = functools.reduce(lambda left, right: left @ right, factors)
+    return (move - move.adjoint()).simplify()

@@ -1,0 +1,97 @@
+"""The conditions of `if`: tests of classical bits, and constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..instruction import Condition
+from .frame import Frame
+from .names import Bits
+from .registers import Registers
+from .syntax import Binary, Expr, Index, Name, Operand, Unary
+
+
+class Conditions:
+    """Evaluates conditions in a program with these registers."""
+
+    def __init__(self, registers: Registers) -> None:
+        self._registers = registers
+
+    def evaluate(self, node: Expr, frame: Frame) -> bool | Condition:
+        """What an `if` tests: a constant, or one Condition on classical bits.
+
+        Bits can be tested alone (`c[0]`, `!c[0]`), compared with an integer or a bit string (`c == 3`,
+        `c[0:2] != "011"`), and such tests for equality joined by `&&`.
+        """
+        match node:
+            case Unary(op="!", operand=operand):
+                inner = self.evaluate(operand, frame)
+                return inner._replace(equal=not inner.equal) if isinstance(inner, Condition) else not inner
+            case Binary(op="&&" | "||", left=left, right=right):
+                return _join(node, self.evaluate(left, frame), self.evaluate(right, frame))
+            case Binary(op="==" | "!=", left=left, right=right):
+                sides = self._side(left, frame), self._side(right, frame)
+                if isinstance(sides[0], Bits) or isinstance(sides[1], Bits):
+                    return _compare(node, *sides)
+        value = self._side(node, frame)
+        if isinstance(value, Bits) and len(value.wires) == 1:
+            return Condition(value.wires, 1)
+        if isinstance(value, Bits):
+            raise node.error(f"{value} is not a condition; compare it with an integer")
+        if not isinstance(value, bool):
+            raise node.error("expected a condition: a test of classical bits, or a constant comparison")
+        return value
+
+    def _side(self, node: Expr, frame: Frame) -> Any:
+        """The bits that a node names, or else its value."""
+        if isinstance(node, Name | Index) and isinstance(frame.names.get(node.name), Bits):
+            selector = node.selector if isinstance(node, Index) else None
+            operand = Operand(node.source, node.start, node.end, node.name, selector)
+            return self._registers.select(operand, Bits, frame)
+        return frame.evaluate(node)
+
+
+def _compare(node: Binary, left: object, right: object) -> bool | Condition:
+    """Bits against an integer, a boolean or a bit string."""
+    bits, value = (left, right) if isinstance(left, Bits) else (right, left)
+    assert isinstance(bits, Bits)
+    size = len(bits.wires)
+    if isinstance(value, str):
+        if len(value) != size:
+            raise node.error(f'the bit string "{value}" has {len(value)} bits, and {bits} has {size}')
+        value = int(value, 2)
+    if not isinstance(value, int):
+        raise node.error(f"{bits} can be compared only with an integer or a bit string")
+    equal = node.op == "=="
+    if not 0 <= value < 1 << size:
+        return not equal  # so few bits never hold such a number
+    return Condition(bits.wires, int(value), equal)
+
+
+def _join(node: Binary, left: bool | Condition, right: bool | Condition) -> bool | Condition:
+    """Both of two tests, as one test of all their bits."""
+    if isinstance(left, bool) and isinstance(right, bool):
+        return (left and right) if node.op == "&&" else (left or right)
+    for constant, other in ((left, right), (right, left)):
+        if isinstance(constant, bool):
+            decides = constant is (node.op == "||")
+            return constant if decides else other
+    assert isinstance(left, Condition)
+    assert isinstance(right, Condition)
+    if node.op == "||":
+        raise node.error(
+            "'||' between tests of bits is not supported; write two 'if' statements, or nest them"
+        )
+    bits: dict[int, int] = {}
+    for test in (left, right):
+        values = {clbit: test.value >> place & 1 for place, clbit in enumerate(test.clbits)}
+        if not test.equal:
+            # One bit that is not 0 is 1; several that are not a value are no test for equality of a larger
+            # group.
+            if len(values) > 1:
+                raise node.error("'&&' can join only tests for equality; nest the 'if' statements instead")
+            values = {clbit: 1 - bit for clbit, bit in values.items()}
+        if any(bits.get(clbit, bit) != bit for clbit, bit in values.items()):
+            return False
+        bits |= values
+    return Condition(tuple(bits), sum(bit << place for place, bit in enumerate(bits.values())))

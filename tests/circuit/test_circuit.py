@@ -1,0 +1,540 @@
+"""Circuit: building, reading and transforming, checked against the algebra of unitaries."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import TABLE_GATES, circuits, random_unitary
+
+from qdist.circuit import (
+    GATES,
+    Circuit,
+    CircuitError,
+    Condition,
+    Instruction,
+    Parameter,
+    ParameterVector,
+    diagonal_gate,
+)
+from qdist.circuit.gate_methods import GateMethods
+from qdist.state import reference
+
+few = settings(max_examples=40, deadline=None, derandomize=True)
+PARAMETERS = (Parameter("a"), *ParameterVector("v", 3))
+
+
+def values_of(circuit: Circuit, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-3, 3, circuit.num_parameters)
+
+
+# Building.
+
+
+@pytest.mark.parametrize("gate", TABLE_GATES, ids=lambda gate: gate.name)
+def test_every_gate_has_a_method_with_parameters_first(gate: object) -> None:
+    qubits = [4, 2, 0, 1, 3][: gate.num_qubits]
+    angles = [0.1 * (k + 1) for k in range(gate.num_params)]
+    circuit = Circuit(5)
+    assert getattr(circuit, gate.name)(*angles, *qubits) is circuit
+    assert circuit[0] == Instruction(gate, tuple(qubits), tuple(angles))
+    assert len(circuit) == 1
+
+
+def test_no_gate_method_is_left_untested() -> None:
+    methods = {name for name, _ in inspect.getmembers(GateMethods, inspect.isfunction) if name[0] != "_"}
+    others = {"mcx", "mcp", "unitary", "diagonal", "permutation", "pauli_rotation"}
+    assert methods == {gate.name for gate in TABLE_GATES} | others
+
+
+def test_gates_with_data_and_many_controls() -> None:
+    unitary, diagonal = random_unitary(4, 1), np.exp(1j * np.arange(4))
+    circuit = Circuit(4)
+    circuit.unitary(unitary, [2, 0]).diagonal(diagonal, [1, 3]).permutation([1, 0], 2)
+    circuit.pauli_rotation(0.3, "XZY", [3, 1, 0]).mcx([0, 1, 2], 3).mcx([0, 1], 2, "01").mcp(
+        0.2, [3, 1], 0, 2
+    )
+    assert np.array_equal(circuit[0].gate.matrix(), unitary)
+    assert circuit[0].qubits == (2, 0)
+    assert circuit[1].gate == diagonal_gate(diagonal)
+    assert circuit[2].gate.is_permutation
+    assert circuit[3].gate.data == "XZY"
+    assert circuit[4].gate is GATES["c3x"]
+    assert circuit[5].gate is GATES["x"].controlled(2, 1)
+    assert Circuit(2).mcx(0, 1) == Circuit(2).cx(0, 1)
+    assert circuit[6] == Instruction(GATES["p"].controlled(2, 2), (3, 1, 0), (0.2,))
+
+
+def test_sequences_of_qubits_apply_the_gate_to_each() -> None:
+    assert Circuit(3).h(range(3)) == Circuit(3).h(0).h(1).h(2)
+    assert Circuit(3).h([2, 0]) == Circuit(3).h(2).h(0)
+    assert Circuit(3).cx(0, [1, 2]) == Circuit(3).cx(0, 1).cx(0, 2)
+    assert Circuit(4).cx([0, 1], [2, 3]) == Circuit(4).cx(0, 2).cx(1, 3)
+    assert Circuit(3).rx(0.1, (0, 2)) == Circuit(3).rx(0.1, 0).rx(0.1, 2)
+    assert Circuit(3).h(np.arange(2)) == Circuit(3).h(0).h(1)
+    assert Circuit(3).h([]) == Circuit(3)
+    assert Circuit(3, 3).measure(range(2), range(1, 3)) == Circuit(3, 3).measure(0, 1).measure(1, 2)
+
+
+def test_numpy_numbers_become_plain_ones() -> None:
+    circuit = Circuit(2).rx(np.float32(0.5), np.int64(1)).rz(1, 0).ry(np.array(0.5), 0)
+    assert circuit[0] == Instruction(GATES["rx"], (1,), (0.5,))
+    assert {type(i.params[0]) for i in circuit} == {float}
+    assert {type(i.qubits[0]) for i in circuit} == {int}
+
+
+circuit_errors = [
+    (lambda c: c.h(3), "qubit 3 of h is out of range: the circuit has qubits 0 to 2"),
+    (lambda c: c.h(-1), "qubit -1 of h is out of range"),
+    (lambda c: c.h([0, 5]), "qubit 5 of h"),
+    (lambda c: c.cx(1, 1), r"qubits of cx must be different; got \[1, 1\]"),
+    (lambda c: c.cx([0, 1], [1, 1]), r"must be different; got \[1, 1\]"),
+    (lambda c: c.cx([0, 1], [0, 1, 2]), r"equally long; got lengths \[2, 3\]"),
+    (lambda c: c.h("0"), "must be an int; got '0'"),
+    (lambda c: c.h(1.0), "must be an int; got 1.0"),
+    (lambda c: c.h(None), "must be an int; got None"),
+    (lambda c: c.rx(math.nan, 0), "angle of rx must be a finite real number .* got nan"),
+    (lambda c: c.rx(math.inf, 0), "got inf"),
+    (lambda c: c.rx("t", 0), "got 't'"),
+    (lambda c: c.rx(1j, 0), "got 1j"),
+    (lambda c: c.unitary([[1, 1], [0, 1]], 0), "not unitary"),
+    (lambda c: c.unitary(np.eye(4), [0]), r"acts on 2 qubits; got 1: \[0\]"),
+    (lambda c: c.unitary(np.eye(4), [0, 0]), "must be different"),
+    (lambda c: c.pauli_rotation(0.1, "XX", [0, 1, 2]), "acts on 2 qubits; got 3"),
+    (lambda c: c.mcx([0, 1], 1), "must be different"),
+    (lambda c: c.mcx([0, 1], 2, 4), "ctrl_state 4 must be an int from 0 to 3"),
+    (lambda c: c.append(GATES["rx"], [0]), "rx takes 1 parameters; got 0"),
+    (lambda c: c.append(GATES["cx"], [0]), "cx acts on 2 qubits; got 1"),
+    (lambda c: c.append(GATES["x"], [0], clbits=[0]), "x takes 0 classical bits; got 1"),
+    (lambda c: c.append("x", [0]), "append takes a Gate, such as GATES"),
+    (
+        lambda c: c.measure(0, 2),
+        "classical bit 2 of measure is out of range: the circuit has classical bits 0 to 1",
+    ),
+    (lambda c: c.measure([0, 1], [0]), "equally long"),
+    (lambda c: c.measure([0, 5], [0, 1]), "qubit 5 of measure"),
+    (lambda c: c.u(Parameter("t"), 0.1, math.nan, 0), "angle of u"),
+    (lambda c: c.rx(Parameter("t"), 7), "qubit 7 of rx"),
+    (lambda c: c.u(Parameter("t"), Parameter("t"), 0.1, 0), "another Parameter named 't'"),
+    (lambda c: c.if_(5, 1), "classical bit 5 of a condition"),
+    (lambda c: c.if_(0, "1"), "compared with 0 to 1; got '1'"),
+    (lambda c: c.if_([0, 1], 4), "2 classical bits can be compared with 0 to 3; got 4"),
+    (lambda c: c.append(GATES["x"], [0], condition=Condition((7,), 1)), "classical bit 7"),
+    (lambda c: c.initialize(8), "basis state 8 is out of range"),
+    (lambda c: c.barrier(0, 0), "must be different"),
+    (lambda c: c.compose(Circuit(4)), "has 4 qubits, more than the 3"),
+    (lambda c: c.compose(Circuit(2), [0]), "has 2 qubits; 1 were given"),
+    (lambda c: c.compose(Circuit(2), [0, 3]), "qubit 3 of compose is out of range"),
+    (lambda c: c.compose(Circuit(1, 3)), "3 classical bits, more than the 2"),
+    (lambda c: c.repeat(-1), "int >= 0 times; got -1"),
+    (lambda c: c.power(0.5), "int power; got 0.5"),
+    (lambda c: c.controlled(-1), "number of controls"),
+    (lambda c: Circuit(-1), "number of qubits must be an int >= 0; got -1"),
+    (lambda c: Circuit(2.0), "got 2.0"),
+    (lambda c: Circuit(1, "1"), "number of classical bits"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), circuit_errors)
+def test_wrong_calls_raise_at_once_and_add_nothing(call: object, message: str) -> None:
+    circuit = Circuit(3, 2).h(0)
+    with pytest.raises(CircuitError, match=message):
+        call(circuit)  # type: ignore[operator]
+    assert circuit == Circuit(3, 2).h(0)
+    assert circuit.num_parameters == 0
+
+
+def test_errors_of_empty_circuits_say_so() -> None:
+    with pytest.raises(CircuitError, match="the circuit has no qubits"):
+        Circuit(0).h(0)
+    with pytest.raises(CircuitError, match="the circuit has no classical bits"):
+        Circuit(1).measure(0, 0)
+
+
+def test_two_parameters_of_one_name_are_refused() -> None:
+    circuit = Circuit(1).rx(Parameter("t"), 0)
+    with pytest.raises(CircuitError, match="another Parameter named 't'"):
+        circuit.rx(Parameter("t"), 0)
+    with pytest.raises(CircuitError, match="another Parameter named 't'"):
+        circuit.compose(Circuit(1).ry(2 * Parameter("t"), 0))
+    assert len(circuit) == 1
+
+
+def test_measure_all_uses_equal_numbers_and_overwrites_nothing() -> None:
+    assert Circuit(2).measure_all() == Circuit(2, 2).measure(0, 0).measure(1, 1)
+    assert Circuit(2, 3).measure_all() == Circuit(2, 3).measure(0, 0).measure(1, 1)
+    mid = Circuit(2, 1).measure(0, 0).measure_all()
+    assert mid.num_clbits == 3
+    assert [instruction.clbits for instruction in mid] == [(0,), (1,), (2,)]
+
+
+def test_barriers_cover_all_qubits_by_default() -> None:
+    assert Circuit(3).barrier()[0].qubits == (0, 1, 2)
+    assert Circuit(3).barrier(2, 0)[0].qubits == (2, 0)
+    assert Circuit(3).barrier(range(2))[0].qubits == (0, 1)
+
+
+def test_initialize_takes_basis_product_and_amplitudes() -> None:
+    plus = np.array([1, 1]) / math.sqrt(2)
+    circuit = Circuit(2).initialize("10").initialize(2).initialize([plus, [0, 1]]).initialize(plus, 1)
+    assert circuit[0] == circuit[1]
+    assert circuit[2].gate.data.shape == (2, 2)
+    assert circuit[3].qubits == (1,)
+
+
+# Conditions.
+
+
+def test_if_and_else_blocks_set_conditions() -> None:
+    circuit = Circuit(2, 2)
+    with circuit.if_([1, 0], 2) as else_:
+        circuit.x(0).rx(0.1, [0, 1])
+        with circuit.if_(0, 1):
+            circuit.z(1)
+    with else_:
+        circuit.h(0)
+    circuit.h(1)
+    outer, inner = Condition((1, 0), 2), Condition((0,), 1)
+    conditions = [instruction.condition for instruction in circuit]
+    assert conditions == [(outer,)] * 3 + [(outer, inner), (outer._replace(equal=False),), ()]
+
+
+def test_append_takes_one_or_more_conditions() -> None:
+    first, second = Condition((0,), 1), Condition((1,), 0, equal=False)
+    circuit = Circuit(1, 2).append(GATES["x"], 0, condition=first)
+    circuit.append(GATES["x"], 0, condition=[first, second])
+    assert circuit[0].condition == (first,)
+    assert circuit[1].condition == (first, second)
+
+
+def test_condition_reads_its_first_bit_as_the_lowest() -> None:
+    condition = Condition((2, 0), 1)
+    assert condition.holds((0, 1, 1))
+    assert not condition.holds((1, 1, 0))
+    assert condition._replace(equal=False).holds((1, 1, 0))
+
+
+def test_a_block_cannot_change_its_own_test() -> None:
+    circuit = Circuit(2, 2)
+    with circuit.if_(0, 1) as else_:
+        circuit.measure(0, 1).measure(0, 0)
+        with pytest.raises(CircuitError, match="x depends on classical bit 0"):
+            circuit.x(0)
+    with pytest.raises(CircuitError, match="the else block depends on classical bit 0"), else_:
+        pass
+    circuit.x(0)
+    assert [len(instruction.condition) for instruction in circuit] == [1, 1, 0]
+
+
+def test_else_must_follow_its_if() -> None:
+    circuit = Circuit(1, 1)
+    with circuit.if_(0, 1) as else_:
+        circuit.x(0)
+    circuit.h(0)
+    with pytest.raises(CircuitError, match="right after its if"), else_:
+        pass
+
+
+def test_an_exception_in_a_block_closes_it() -> None:
+    circuit = Circuit(1, 1)
+    with pytest.raises(RuntimeError), circuit.if_(0, 1):
+        raise RuntimeError
+    assert circuit.x(0)[0].condition == ()
+
+
+def test_composing_inside_a_block_adds_its_condition() -> None:
+    circuit, part = Circuit(2, 1), Circuit(1).h(0).x(0)
+    with circuit.if_(0, 1):
+        circuit.compose(part, [1], inplace=True)
+    assert [i.condition for i in circuit] == [(Condition((0,), 1),)] * 2
+    assert [i.qubits for i in circuit] == [(1,), (1,)]
+
+
+# Parameters.
+
+
+def test_parameters_in_order_of_first_use_with_vectors_together() -> None:
+    a, b, v = Parameter("a"), Parameter("b"), ParameterVector("v", 4)
+    circuit = Circuit(1).rx(b, 0).ry(v[2] + a, 0).rz(v[0] - b, 0).rx(v[3], 0)
+    assert circuit.parameters == (b, v[0], v[2], v[3], a)
+    assert circuit.num_parameters == 5
+
+
+def test_affine_map_gives_every_angle() -> None:
+    a, v = Parameter("a"), ParameterVector("v", 2)
+    circuit = Circuit(2).h(0).rx(2 * a - v[1] + 0.3, 0).u(0.1, v[0], a, 1).cx(0, 1).rzz(a + a, 0, 1)
+    theta = np.array([0.5, -1.0, 2.0])  # a, v[0], v[1]
+    expected = [2 * 0.5 - 2.0 + 0.3, 0.1, -1.0, 0.5, 1.0]
+    affine = circuit.affine()
+    np.testing.assert_allclose(affine(theta), expected)
+    dense = np.zeros((5, 3))
+    dense[affine.slots, affine.parameters] = affine.coefficients
+    np.testing.assert_allclose(dense @ theta + affine.constants, expected)
+    cotangents = np.array([1.0, -2.0, 0.5, 3.0, 0.25])
+    np.testing.assert_allclose(affine.transposed(cotangents), dense.T @ cotangents)
+    empty = Circuit(1).h(0).affine()
+    assert empty(np.zeros(0)).shape == (0,)
+    assert empty.transposed(np.zeros(0)).shape == (0,)
+
+
+@few
+@given(circuits(parameters=PARAMETERS))
+def test_affine_map_equals_binding(circuit: Circuit) -> None:
+    theta = values_of(circuit)
+    bound = circuit.bind(theta)
+    expected = [param for instruction in bound for param in instruction.params]
+    np.testing.assert_allclose(circuit.affine()(theta), expected, atol=1e-12)
+
+
+@few
+@given(circuits(parameters=PARAMETERS), st.data())
+def test_binding_in_two_steps_equals_binding_at_once(circuit: Circuit, data: st.DataObject) -> None:
+    theta = dict(zip(circuit.parameters, values_of(circuit)))
+    first = data.draw(st.sets(st.sampled_from(sorted(theta, key=str)))) if theta else set()
+    partly = circuit.bind({p: theta[p] for p in first}, partial=True)
+    assert set(partly.parameters) == set(theta) - first
+    bound = partly.bind({p: value for p, value in theta.items() if p not in first})
+    assert bound.num_parameters == 0
+    np.testing.assert_allclose(
+        [p for i in bound for p in i.params], [p for i in circuit.bind(theta) for p in i.params], atol=1e-12
+    )
+
+
+def test_binding_to_other_parameters_substitutes() -> None:
+    a, b = Parameter("a"), Parameter("b")
+    circuit = Circuit(1).rx(2 * a, 0)
+    assert circuit.bind({a: b + 1}) == Circuit(1).rx(2 * b + 2, 0)
+
+
+def test_binding_leaves_the_circuit_alone() -> None:
+    a = Parameter("a")
+    circuit = Circuit(1).rx(a, 0)
+    circuit.bind([1.0])
+    assert circuit.parameters == (a,)
+
+
+def test_parameter_values_are_flat_and_in_order() -> None:
+    a, v = Parameter("a"), ParameterVector("v", 3)
+    circuit = Circuit(1).rx(v[2], 0).ry(a, 0).rz(v[0], 0)
+    np.testing.assert_array_equal(circuit.parameter_values({a: 5, v: [1, 2, 3]}), [1, 3, 5])
+
+
+def test_missing_and_unknown_parameters_are_named() -> None:
+    a, b = Parameter("a"), Parameter("b")
+    circuit = Circuit(1).rx(a + b, 0)
+    with pytest.raises(CircuitError, match="no value is given for parameter b"):
+        circuit.bind({a: 1.0})
+    with pytest.raises(CircuitError, match="no parameter c; it has a, b"):
+        circuit.bind({Parameter("c"): 1.0}, partial=True)
+
+
+# Transformations.
+
+
+@few
+@given(circuits(parameters=PARAMETERS))
+def test_inverse_composes_to_the_identity(circuit: Circuit) -> None:
+    both = circuit.compose(circuit.inverse())
+    np.testing.assert_allclose(
+        reference.unitary(both, values_of(both)), np.eye(1 << circuit.num_qubits), atol=1e-12
+    )
+
+
+@few
+@given(circuits(max_qubits=3), circuits(max_qubits=3), st.data())
+def test_compose_multiplies_unitaries(first: Circuit, second: Circuit, data: st.DataObject) -> None:
+    if second.num_qubits > first.num_qubits:
+        first, second = second, first
+    qubits = data.draw(st.permutations(range(first.num_qubits)))[: second.num_qubits]
+    embedded = np.zeros((1 << first.num_qubits,) * 2, dtype=complex)
+    small = reference.unitary(second)
+    for row in range(len(embedded)):
+        for column in range(len(embedded)):
+            others = [q for q in range(first.num_qubits) if q not in qubits]
+            if all((row ^ column) >> q & 1 == 0 for q in others):
+                i = sum((row >> q & 1) << k for k, q in enumerate(qubits))
+                j = sum((column >> q & 1) << k for k, q in enumerate(qubits))
+                embedded[row, column] = small[i, j]
+    found = reference.unitary(first.compose(second, qubits))
+    np.testing.assert_allclose(found, embedded @ reference.unitary(first), atol=1e-12)
+
+
+def test_compose_in_place_and_with_itself() -> None:
+    circuit = Circuit(2).h(0).cx(0, 1)
+    result = circuit.compose(circuit, [1, 0], inplace=True)
+    assert result is circuit
+    assert circuit == Circuit(2).h(0).cx(0, 1).h(1).cx(1, 0)
+
+
+def test_compose_moves_classical_bits_and_conditions() -> None:
+    part = Circuit(1, 2).measure(0, 1)
+    with part.if_([0, 1], 2):
+        part.x(0)
+    whole = Circuit(2, 3).compose(part, [1], [2, 0])
+    assert whole[0].clbits == (0,)
+    assert whole[1].condition == (Condition((2, 0), 2),)
+
+
+@few
+@given(circuits(max_qubits=2), circuits(max_qubits=3))
+def test_tensor_is_the_kronecker_product(high: Circuit, low: Circuit) -> None:
+    expected = np.kron(reference.unitary(high), reference.unitary(low))
+    np.testing.assert_allclose(reference.unitary(high.tensor(low)), expected, atol=1e-12)
+
+
+def test_tensor_puts_classical_bits_side_by_side_too() -> None:
+    both = Circuit(1, 2).measure(0, 1).tensor(Circuit(2, 1).measure(1, 0))
+    assert (both.num_qubits, both.num_clbits) == (3, 3)
+    assert [(i.qubits, i.clbits) for i in both] == [((1,), (0,)), ((2,), (2,))]
+
+
+@few
+@given(circuits(max_qubits=3, max_gates=6), st.integers(-3, 3))
+def test_power_is_the_matrix_power(circuit: Circuit, exponent: int) -> None:
+    expected = np.linalg.matrix_power(reference.unitary(circuit), exponent)
+    np.testing.assert_allclose(reference.unitary(circuit.power(exponent)), expected, atol=1e-11)
+
+
+def test_repeat_takes_circuits_that_measure() -> None:
+    circuit = Circuit(1, 1).h(0).measure(0, 0)
+    assert circuit.repeat(2) == Circuit(1, 1).h(0).measure(0, 0).h(0).measure(0, 0)
+    assert circuit.repeat(0) == Circuit(1, 1)
+
+
+@few
+@given(circuits(max_qubits=2, max_gates=6), st.integers(1, 2), st.data())
+def test_controlled_is_the_block_matrix(circuit: Circuit, num_controls: int, data: st.DataObject) -> None:
+    state = data.draw(st.integers(0, (1 << num_controls) - 1))
+    inner = reference.unitary(circuit)
+    expected = np.eye(inner.shape[0] << num_controls, dtype=complex)
+    places = np.flatnonzero(np.arange(len(expected)) % (1 << num_controls) == state)
+    expected[np.ix_(places, places)] = inner
+    found = reference.unitary(circuit.controlled(num_controls, state))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_a_controlled_global_phase_is_no_longer_global() -> None:
+    circuit = Circuit(1).gphase(0.3).x(0).controlled()
+    assert circuit == Circuit(2).p(0.3, 0).cx(0, 1)
+
+
+def test_barriers_survive_inverse_and_control() -> None:
+    circuit = Circuit(2).h(0).barrier().s(1)
+    assert circuit.inverse() == Circuit(2).sdg(1).barrier().h(0)
+    assert circuit.controlled() == Circuit(3).ch(0, 1).barrier(1, 2).cs(0, 2)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda c: c.measure(0, 0), lambda c: c.reset(0), lambda c: c.initialize(0)]
+)
+def test_circuits_that_are_not_unitary_have_no_inverse_nor_control(spoil: object) -> None:
+    circuit = Circuit(1, 1).h(0)
+    spoil(circuit)  # type: ignore[operator]
+    with pytest.raises(CircuitError, match=r"instruction 1 is .* no inverse"):
+        circuit.inverse()
+    with pytest.raises(CircuitError, match=r"instruction 1 is .* cannot be controlled"):
+        circuit.controlled()
+
+
+def test_final_measurements_can_be_removed() -> None:
+    circuit = Circuit(2, 3).h(0).measure(0, 0).cx(0, 1).barrier().measure(0, 1).measure(1, 2)
+    assert circuit.remove_final_measurements() == Circuit(2, 3).h(0).measure(0, 0).cx(0, 1)
+    tested = Circuit(2, 1).measure(0, 0)
+    with tested.if_(0, 1):
+        tested.x(1)
+    assert tested.remove_final_measurements() == tested
+
+
+# Reading.
+
+
+@few
+@given(circuits(parameters=PARAMETERS, num_clbits=2), st.integers(0, 12), st.integers(0, 12))
+def test_slices_are_circuits_that_join_to_the_whole(circuit: Circuit, i: int, j: int) -> None:
+    i, j = sorted((i, j))
+    parts = circuit[:i], circuit[i:j], circuit[j:]
+    assert parts[0].compose(parts[1]).compose(parts[2]) == circuit
+    assert list(parts[1]) == list(circuit)[i:j]
+    used = {p for k in parts[1] for q in k.params if not isinstance(q, float) for p in q.terms}
+    assert set(parts[1].parameters) == used
+    assert circuit[::-1][::-1] == circuit
+
+
+def test_indexing_gives_instructions() -> None:
+    circuit = Circuit(2).h(0).cx(0, 1)
+    assert circuit[-1] == Instruction(GATES["cx"], (0, 1))
+    assert list(circuit.instructions) == [circuit[0], circuit[1]]
+    with pytest.raises(IndexError):
+        circuit[2]
+
+
+@few
+@given(circuits(parameters=PARAMETERS, num_clbits=2))
+def test_pickling_and_copying_give_equal_circuits(circuit: Circuit) -> None:
+    for again in (pickle.loads(pickle.dumps(circuit)), circuit.copy(), copy.deepcopy(circuit)):
+        assert again == circuit
+        assert again.parameters == circuit.parameters
+        again.h(0)
+        assert again != circuit
+
+
+def test_equality_sees_every_difference() -> None:
+    circuit = Circuit(2, 1).rx(0.1, 0)
+    assert circuit == Circuit(2, 1, name="other").rx(0.1, 0)
+    for other in (
+        Circuit(3, 1).rx(0.1, 0),
+        Circuit(2, 2).rx(0.1, 0),
+        Circuit(2, 1).rx(0.2, 0),
+        Circuit(2, 1).rx(0.1, 1),
+        Circuit(2, 1).ry(0.1, 0),
+        Circuit(2, 1),
+    ):
+        assert circuit != other
+    assert circuit != "circuit"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(circuit)
+
+
+def test_depth_counts_the_longest_chain() -> None:
+    assert Circuit(3).depth() == 0
+    assert Circuit(3).h(range(3)).depth() == 1
+    assert Circuit(3).h(0).cx(0, 1).cx(1, 2).depth() == 3
+    assert Circuit(3).h(0).barrier().h(1).depth() == 2
+    assert Circuit(3).h(0).h(1).gphase(0.3).depth() == 1
+    assert Circuit(2, 1).measure(0, 0).append(GATES["x"], 1, condition=Condition((0,), 1)).depth() == 2
+
+
+def test_depth_equals_qiskits_on_unitary_circuits() -> None:
+    qiskit = pytest.importorskip("qiskit")
+    rng = np.random.default_rng(5)
+    circuit, theirs = Circuit(5), qiskit.QuantumCircuit(5)
+    for _ in range(60):
+        first, second = map(int, rng.permutation(5)[:2])
+        for target in (circuit, theirs):
+            target.cx(first, second)
+            target.h(first)
+    assert circuit.depth() == theirs.depth()
+
+
+def test_counts_and_size() -> None:
+    circuit = Circuit(2).h(0).h(1).barrier().cx(0, 1)
+    assert circuit.count_ops() == {"h": 2, "barrier": 1, "cx": 1}
+    assert circuit.size == 3
+    assert len(circuit) == 4
+
+
+def test_global_phase_adds_up() -> None:
+    a = Parameter("a")
+    assert Circuit(1).gphase(0.1).h(0).gphase(a).global_phase == a + 0.1
+    assert Circuit(1).global_phase == 0.0
+
+
+def test_repr_says_how_big() -> None:
+    circuit = Circuit(2, 1, name="bell").h(0).rx(Parameter("a"), 1)
+    assert repr(circuit) == "<Circuit 'bell': 2 qubits, 1 classical bits, 2 instructions, 1 parameters>"
