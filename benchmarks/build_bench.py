@@ -67,9 +67,7 @@ def main() -> None:
         theta = vector_class("theta", gates)
         cases = {
             "fixed angles": lambda make=circuit_class: fixed_angles(make(NUM_QUBITS), gates),
-            "symbolic angles": lambda make=circuit_class, t=theta: symbolic_angles(
-                make(NUM_QUBITS), gates, t
-            ),
+            "symbolic angles": lambda make=circuit_class, t=theta: symbolic_angles(make(NUM_QUBITS), gates, t),
         }
         for case, build in cases.items():
             seconds = median_seconds(build, arguments.repeats)

@@ -3,6 +3,28 @@
 __version__ = "0.1.0"
 
 from qdist import comm
+from qdist.circuit import (
+    Circuit,
+    CircuitError,
+    Hermitian,
+    Parameter,
+    ParameterVector,
+    PauliString,
+    PauliSum,
+    library,
+)
 from qdist.comm.launch import spawn
 
-__all__ = ["__version__", "comm", "spawn"]
+__all__ = [
+    "Circuit",
+    "CircuitError",
+    "Hermitian",
+    "Parameter",
+    "ParameterVector",
+    "PauliString",
+    "PauliSum",
+    "__version__",
+    "comm",
+    "library",
+    "spawn",
+]

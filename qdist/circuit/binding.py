@@ -87,9 +87,7 @@ def resolve_values(
                 raise CircuitError(f"parameter {parameter.name} is given twice, by itself and in its vector")
             found[parameter] = _checked_value(parameter, v)
     if unknown:
-        raise CircuitError(
-            f"the circuit has no parameter {_some_names(unknown)}; it has {_some_names(parameters)}"
-        )
+        raise CircuitError(f"the circuit has no parameter {_some_names(unknown)}; it has {_some_names(parameters)}")
     if not partial and len(found) < len(parameters):
         missing = [parameter for parameter in parameters if parameter not in found]
         raise CircuitError(f"no value is given for parameter {_some_names(missing)}")

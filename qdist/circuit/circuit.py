@@ -444,23 +444,17 @@ class Circuit(GateMethods):
 
     def _check_qubits(self, gate: Gate, qubits: Sequence[Any]) -> tuple[int, ...]:
         if len(qubits) != gate.num_qubits:
-            raise CircuitError(
-                f"{gate.name} acts on {gate.num_qubits} qubits; got {len(qubits)}: {list(qubits)}"
-            )
+            raise CircuitError(f"{gate.name} acts on {gate.num_qubits} qubits; got {len(qubits)}: {list(qubits)}")
         return check_wires(qubits, self.num_qubits, "qubit", gate.name)
 
     def _check_clbits(self, gate: Gate, clbits: Sequence[Any]) -> tuple[int, ...]:
         if len(clbits) != gate.num_clbits:
-            raise CircuitError(
-                f"{gate.name} takes {gate.num_clbits} classical bits; got {len(clbits)}: {list(clbits)}"
-            )
+            raise CircuitError(f"{gate.name} takes {gate.num_clbits} classical bits; got {len(clbits)}: {list(clbits)}")
         return check_wires(clbits, self.num_clbits, "classical bit", gate.name)
 
     def _check_params(self, gate: Gate, params: tuple[Any, ...]) -> tuple[Angle, ...]:
         if len(params) != gate.num_params:
-            raise CircuitError(
-                f"{gate.name} takes {gate.num_params} parameters; got {len(params)}: {list(params)}"
-            )
+            raise CircuitError(f"{gate.name} takes {gate.num_params} parameters; got {len(params)}: {list(params)}")
         angles: list[Angle] = []
         symbols: list[Parameter] = []
         for param in params:

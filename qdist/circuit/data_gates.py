@@ -216,9 +216,7 @@ def permutation_gate(permutation: ArrayLike) -> Gate:
     """
     given = np.asarray(permutation)
     if given.ndim != 1 or not _is_power_of_two(len(given)) or given.dtype.kind not in "iu":
-        raise CircuitError(
-            f"a permutation gate on n qubits takes 2**n ints; got shape {given.shape} of {given.dtype}"
-        )
+        raise CircuitError(f"a permutation gate on n qubits takes 2**n ints; got shape {given.shape} of {given.dtype}")
     if not np.array_equal(np.sort(given), np.arange(len(given))):
         raise CircuitError(
             f"a permutation of {len(given)} basis states holds each of 0 .. {len(given) - 1} once; "
@@ -254,8 +252,7 @@ def initialize_gate(state: int | str | Sequence[Any] | np.ndarray, num_qubits: i
     if isinstance(state, int | np.integer):
         if not 0 <= state < 1 << num_qubits:
             raise CircuitError(
-                f"basis state {state} is out of range: {num_qubits} qubits have states 0 to "
-                f"{(1 << num_qubits) - 1}"
+                f"basis state {state} is out of range: {num_qubits} qubits have states 0 to {(1 << num_qubits) - 1}"
             )
         return InitializeGate(num_qubits, int(state))
     given, amplitudes = np.asarray(state), _complex(state, "an initial state")

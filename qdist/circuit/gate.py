@@ -328,14 +328,11 @@ def check_ctrl_state(num_controls: int, ctrl_state: int | str | None) -> int:
         return (1 << num_controls) - 1
     if isinstance(ctrl_state, str):
         if len(ctrl_state) != num_controls or set(ctrl_state) - {"0", "1"}:
-            raise CircuitError(
-                f"ctrl_state {ctrl_state!r} must be a string of {num_controls} characters 0 or 1"
-            )
+            raise CircuitError(f"ctrl_state {ctrl_state!r} must be a string of {num_controls} characters 0 or 1")
         return int(ctrl_state or "0", 2)
     if not isinstance(ctrl_state, int | np.integer) or not 0 <= ctrl_state < 1 << num_controls:
         raise CircuitError(
-            f"ctrl_state {ctrl_state!r} must be an int from 0 to {(1 << num_controls) - 1} "
-            f"for {num_controls} controls"
+            f"ctrl_state {ctrl_state!r} must be an int from 0 to {(1 << num_controls) - 1} for {num_controls} controls"
         )
     return int(ctrl_state)
 

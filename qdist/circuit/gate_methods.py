@@ -242,9 +242,7 @@ class GateMethods:
         """The square root of X under three controls."""
         return self._add(GATES["c3sqrtx"], (control1, control2, control3, target))
 
-    def c4x(
-        self, control1: Qubits, control2: Qubits, control3: Qubits, control4: Qubits, target: Qubits
-    ) -> Self:
+    def c4x(self, control1: Qubits, control2: Qubits, control3: Qubits, control4: Qubits, target: Qubits) -> Self:
         """X under four controls."""
         return self._add(GATES["c4x"], (control1, control2, control3, control4, target))
 
@@ -285,7 +283,5 @@ class GateMethods:
     def _on_all(self, gate: Gate, qubits: int | Sequence[int], params: tuple[Angle, ...] = ()) -> Self:
         chosen = as_tuple(qubits)
         if len(chosen) != gate.num_qubits:
-            raise CircuitError(
-                f"this {gate.name} acts on {gate.num_qubits} qubits; got {len(chosen)}: {list(chosen)}"
-            )
+            raise CircuitError(f"this {gate.name} acts on {gate.num_qubits} qubits; got {len(chosen)}: {list(chosen)}")
         return self._add(gate, chosen, params)

@@ -108,9 +108,7 @@ _STANDARD = [
 GATES.update({gate.name: gate for gate in _STANDARD})
 
 # u with the phase that matters once it is controlled: the base of cu.
-_PHASED_U = StandardGate(
-    "phased_u", m.phased_u, 4, _phased_u_inverse, derivative=m.phased_u_derivative, symbol="U"
-)
+_PHASED_U = StandardGate("phased_u", m.phased_u, 4, _phased_u_inverse, derivative=m.phased_u_derivative, symbol="U")
 
 # fmt: off
 _CONTROLLED = [

@@ -41,9 +41,7 @@ class ConditionalBlock:
 
     __slots__ = ("_circuit", "_condition", "_else_of", "_end", "_tested_bit_written")
 
-    def __init__(
-        self, circuit: Circuit, condition: Condition, else_of: ConditionalBlock | None = None
-    ) -> None:
+    def __init__(self, circuit: Circuit, condition: Condition, else_of: ConditionalBlock | None = None) -> None:
         self._circuit = circuit
         self._condition = condition
         self._else_of = else_of
@@ -56,9 +54,7 @@ class ConditionalBlock:
                 raise CircuitError("an else block must come right after its if block")
             self._else_of._refuse_if_written("the else block")
         self._circuit._open_block(self, self._condition)
-        return ConditionalBlock(
-            self._circuit, self._condition._replace(equal=not self._condition.equal), self
-        )
+        return ConditionalBlock(self._circuit, self._condition._replace(equal=not self._condition.equal), self)
 
     def __exit__(self, *error: object) -> None:
         self._end = len(self._circuit)

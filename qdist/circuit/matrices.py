@@ -87,9 +87,7 @@ def p(lam: float) -> Matrix:
 
 def u(theta: float, phi: float, lam: float) -> Matrix:
     c, s = math.cos(theta / 2), math.sin(theta / 2)
-    return np.array(
-        [[c, -s * cmath.exp(1j * lam)], [s * cmath.exp(1j * phi), c * cmath.exp(1j * (phi + lam))]]
-    )
+    return np.array([[c, -s * cmath.exp(1j * lam)], [s * cmath.exp(1j * phi), c * cmath.exp(1j * (phi + lam))]])
 
 
 def u_derivative(k: int, theta: float, phi: float, lam: float) -> Matrix:

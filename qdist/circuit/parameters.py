@@ -270,9 +270,7 @@ class ParameterVector:
         try:
             return self._elements[index]
         except IndexError:
-            raise IndexError(
-                f"{self._name}[{index}] is out of range: the vector has {len(self)} elements"
-            ) from None
+            raise IndexError(f"{self._name}[{index}] is out of range: the vector has {len(self)} elements") from None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ParameterVector):

@@ -50,9 +50,7 @@ def broadcast(gate: Gate, wires: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     if not lengths:
         return iter((wires,))
     if len(lengths) > 1:
-        raise CircuitError(
-            f"sequences of wires of {gate.name} must be equally long; got lengths {sorted(lengths)}"
-        )
+        raise CircuitError(f"sequences of wires of {gate.name} must be equally long; got lengths {sorted(lengths)}")
     (length,) = lengths
     return zip(*((wire,) * length if column is None else column for wire, column in zip(wires, columns)))
 

@@ -60,9 +60,7 @@ def state(circuit: Circuit, params: ParameterValues | None = None, initial: Arra
     return outcomes[0].state
 
 
-def branches(
-    circuit: Circuit, params: ParameterValues | None = None, initial: ArrayLike | None = None
-) -> list[Branch]:
+def branches(circuit: Circuit, params: ParameterValues | None = None, initial: ArrayLike | None = None) -> list[Branch]:
     """All the ways a circuit with measurements and resets can go, with their exact probabilities.
 
     Ways that differ in nothing that can be observed (equal classical bits, states equal up to a phase) may
@@ -124,9 +122,7 @@ def sample(state: ArrayLike, shots: int, seed: int | np.random.Generator | None 
     return np.random.default_rng(seed).choice(len(weights), size=shots, p=weights / weights.sum())
 
 
-def expectation(
-    circuit_or_state: Circuit | ArrayLike, observable: Any, params: ParameterValues | None = None
-) -> float:
+def expectation(circuit_or_state: Circuit | ArrayLike, observable: Any, params: ParameterValues | None = None) -> float:
     """The expectation value of a Hermitian observable, in a state or after a circuit.
 
     `observable` is a 2**n by 2**n matrix, a PauliSum, or an object with `to_matrix(num_qubits)`. After a
@@ -138,9 +134,7 @@ def expectation(
     return _mean(observable, np.asarray(circuit_or_state, dtype=np.complex128))
 
 
-def state_jacobian(
-    circuit: Circuit, params: ParameterValues | None = None, initial: ArrayLike | None = None
-) -> State:
+def state_jacobian(circuit: Circuit, params: ParameterValues | None = None, initial: ArrayLike | None = None) -> State:
     """The derivatives of the amplitudes, of shape (2**n, number of parameters).
 
     The columns are in the order of `circuit.parameters`. Raises CircuitError for circuits that measure or
@@ -332,9 +326,7 @@ def _observed(observable: Any, ket: State) -> State:
     tensor, total = ket.reshape((2,) * num_qubits), np.zeros_like(ket)
     for string, coefficient in observable:
         if string.num_qubits > num_qubits:
-            raise CircuitError(
-                f"the observable acts on {string.num_qubits} qubits; the state has {num_qubits}"
-            )
+            raise CircuitError(f"the observable acts on {string.num_qubits} qubits; the state has {num_qubits}")
         letters = {qubit: string.letter(qubit) for qubit in string.qubits}
         total += coefficient * _apply_pauli(tensor, letters).reshape(-1)
     return total
@@ -362,9 +354,7 @@ def _start(num_qubits: int, initial: ArrayLike | None) -> State:
     else:
         given = np.asarray(initial, dtype=np.complex128)
         if given.shape != ket.shape:
-            raise CircuitError(
-                f"the initial state of {num_qubits} qubits has shape {ket.shape}; got {given.shape}"
-            )
+            raise CircuitError(f"the initial state of {num_qubits} qubits has shape {ket.shape}; got {given.shape}")
         ket[:] = given
     return ket.reshape((2,) * num_qubits)
 

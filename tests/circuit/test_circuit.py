@@ -57,9 +57,7 @@ def test_gates_with_data_and_many_controls() -> None:
     unitary, diagonal = random_unitary(4, 1), np.exp(1j * np.arange(4))
     circuit = Circuit(4)
     circuit.unitary(unitary, [2, 0]).diagonal(diagonal, [1, 3]).permutation([1, 0], 2)
-    circuit.pauli_rotation(0.3, "XZY", [3, 1, 0]).mcx([0, 1, 2], 3).mcx([0, 1], 2, "01").mcp(
-        0.2, [3, 1], 0, 2
-    )
+    circuit.pauli_rotation(0.3, "XZY", [3, 1, 0]).mcx([0, 1, 2], 3).mcx([0, 1], 2, "01").mcp(0.2, [3, 1], 0, 2)
     assert np.array_equal(circuit[0].gate.matrix(), unitary)
     assert circuit[0].qubits == (2, 0)
     assert circuit[1].gate == diagonal_gate(diagonal)
@@ -341,9 +339,7 @@ def test_missing_and_unknown_parameters_are_named() -> None:
 @given(circuits(parameters=PARAMETERS))
 def test_inverse_composes_to_the_identity(circuit: Circuit) -> None:
     both = circuit.compose(circuit.inverse())
-    np.testing.assert_allclose(
-        reference.unitary(both, values_of(both)), np.eye(1 << circuit.num_qubits), atol=1e-12
-    )
+    np.testing.assert_allclose(reference.unitary(both, values_of(both)), np.eye(1 << circuit.num_qubits), atol=1e-12)
 
 
 @few
@@ -430,9 +426,7 @@ def test_barriers_survive_inverse_and_control() -> None:
     assert circuit.controlled() == Circuit(3).ch(0, 1).barrier(1, 2).cs(0, 2)
 
 
-@pytest.mark.parametrize(
-    "spoil", [lambda c: c.measure(0, 0), lambda c: c.reset(0), lambda c: c.initialize(0)]
-)
+@pytest.mark.parametrize("spoil", [lambda c: c.measure(0, 0), lambda c: c.reset(0), lambda c: c.initialize(0)])
 def test_circuits_that_are_not_unitary_have_no_inverse_nor_control(spoil: object) -> None:
     circuit = Circuit(1, 1).h(0)
     spoil(circuit)  # type: ignore[operator]

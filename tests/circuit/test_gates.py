@@ -43,8 +43,7 @@ QELIB1 = words(
     "cu3 csx cu rxx rzz rccx rc3x c3x c3sqrtx c4x"
 )
 STDGATES = words(
-    "p x y z h s sdg t tdg sx rx ry rz cx cy cz cp crx cry crz ch swap ccx cswap cu CX phase cphase id u1 u2 "
-    "u3"
+    "p x y z h s sdg t tdg sx rx ry rz cx cy cz cp crx cry crz ch swap ccx cswap cu CX phase cphase id u1 u2 u3"
 )
 
 
@@ -130,9 +129,7 @@ def test_one_angle_rotations_have_generators() -> None:
 
 @every_gate
 @pytest.mark.parametrize(("num_controls", "ctrl_state"), [(1, None), (1, 0), (2, 1), (2, 2), (2, "11")])
-def test_controlled_matches_the_definition(
-    gate: Gate, num_controls: int, ctrl_state: int | str | None
-) -> None:
+def test_controlled_matches_the_definition(gate: Gate, num_controls: int, ctrl_state: int | str | None) -> None:
     controlled = gate.controlled(num_controls, ctrl_state)
     state = {None: (1 << num_controls) - 1, "11": 3}.get(ctrl_state, ctrl_state)
     params = angles_of(gate, 13)
@@ -168,9 +165,7 @@ def test_structure_flags_are_true_to_the_matrix(gate: Gate) -> None:
         )
         assert target.diagonal_qubits == commuting
         if target.is_diagonal:
-            np.testing.assert_allclose(
-                target.diagonal(*angles_of(gate, 0)), np.diagonal(matrices[0]), atol=1e-15
-            )
+            np.testing.assert_allclose(target.diagonal(*angles_of(gate, 0)), np.diagonal(matrices[0]), atol=1e-15)
 
 
 def test_known_structure_of_well_known_gates() -> None:
@@ -226,9 +221,7 @@ def test_matrices_equal_qiskits() -> None:
     for name, their_class in theirs.items():
         params = angles_of(GATES[name], 17)
         their_gate = getattr(library, their_class)(*params)
-        np.testing.assert_allclose(
-            GATES[name].matrix(*params), their_gate.to_matrix(), atol=1e-14, err_msg=name
-        )
+        np.testing.assert_allclose(GATES[name].matrix(*params), their_gate.to_matrix(), atol=1e-14, err_msg=name)
 
 
 def test_negative_controls_equal_qiskits() -> None:

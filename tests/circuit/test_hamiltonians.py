@@ -125,11 +125,7 @@ class TestSpinModels:
 
 class TestMaxCut:
     @settings(deadline=None)
-    @given(
-        st.dictionaries(
-            st.sampled_from(list(itertools.combinations(range(5), 2))), st.floats(-3, 3), min_size=1
-        )
-    )
+    @given(st.dictionaries(st.sampled_from(list(itertools.combinations(range(5), 2))), st.floats(-3, 3), min_size=1))
     def test_energies_are_minus_the_cut(self, weights):
         cut = np.zeros(32)
         for index, ((a, b), weight) in itertools.product(range(32), weights.items()):
@@ -187,9 +183,7 @@ class TestEvolution:
     def test_converges_at_its_order(self, model, order):
         hamiltonian, evolve = self.MODELS[model]
         exact = exponential(hamiltonian, 1.0, hamiltonian.num_qubits)
-        errors = [
-            np.linalg.norm(reference.unitary(evolve(1.0, steps, order)) - exact, ord=2) for steps in (4, 8)
-        ]
+        errors = [np.linalg.norm(reference.unitary(evolve(1.0, steps, order)) - exact, ord=2) for steps in (4, 8)]
         assert errors[0] < 0.5
         assert math.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.35)
 
@@ -336,9 +330,7 @@ class TestMolecules:
         energy = linalg.eigsh(matrix, k=1, which="SA", v0=np.ones(4096))[0][0]
         assert energy == pytest.approx(-7.882403410335, abs=1e-9)
 
-    @pytest.mark.parametrize(
-        ("active", "energy"), [([1, 2, 5], -7.881146468513), ([1, 2, 3, 4, 5], -7.882175990799)]
-    )
+    @pytest.mark.parametrize(("active", "energy"), [([1, 2, 5], -7.881146468513), ([1, 2, 3, 4, 5], -7.882175990799)])
     def test_lih_active_spaces(self, active, energy):
         """PySCF's complete-active-space energies with the core frozen."""
         molecule = lih().active_space(active, frozen=[0])

@@ -440,9 +440,7 @@ class TestEmbeddings:
         Operator = pytest.importorskip("qiskit.quantum_info").Operator
         x = np.random.default_rng(num_qubits).uniform(-1, 1, size=num_qubits)
         theirs = library.zz_feature_map(num_qubits, reps=reps, entanglement=entanglement)
-        ours = reference.unitary(
-            zz_feature_map(num_qubits, reps, entanglement), zz_feature_angles(x, entanglement)
-        )
+        ours = reference.unitary(zz_feature_map(num_qubits, reps, entanglement), zz_feature_angles(x, entanglement))
         assert_equal_up_to_phase(Operator(theirs.assign_parameters(x)).data, ours)
 
     def test_zz_feature_angles_of_a_batch(self):

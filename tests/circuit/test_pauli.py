@@ -38,9 +38,7 @@ def dense_sum(pairs):
 
 def random_sum(rng, num_terms, num_qubits):
     letters = rng.integers(0, 4, size=(num_terms, num_qubits))
-    return PauliSum(
-        ("".join("IXYZ"[k] for k in row), c) for row, c in zip(letters, rng.normal(size=num_terms))
-    )
+    return PauliSum(("".join("IXYZ"[k] for k in row), c) for row, c in zip(letters, rng.normal(size=num_terms)))
 
 
 class TestText:

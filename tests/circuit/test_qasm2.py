@@ -48,9 +48,7 @@ def test_broadcast_of_two_registers_in_step():
 
 
 def test_broadcast_of_a_qubit_against_a_register():
-    assert read("qreg a[1]; qreg b[2]; cx a[0], b; cx b, a[0];") == (
-        Circuit(3).cx(0, 1).cx(0, 2).cx(1, 0).cx(2, 0)
-    )
+    assert read("qreg a[1]; qreg b[2]; cx a[0], b; cx b, a[0];") == (Circuit(3).cx(0, 1).cx(0, 2).cx(1, 0).cx(2, 0))
 
 
 def test_measure_and_reset_of_elements_and_registers():
@@ -162,7 +160,7 @@ def test_a_definition_that_is_a_table_gate_under_its_name_becomes_that_gate():
 
 
 def test_a_definition_that_differs_from_its_namesake_means_itself():
-    text = 'OPENQASM 2.0; gate h a { U(0.1, 0, pi) a; } qreg q[1]; h q[0];'
+    text = "OPENQASM 2.0; gate h a { U(0.1, 0, pi) a; } qreg q[1]; h q[0];"
     assert qasm.loads(text) == Circuit(1).u(0.1, 0, math.pi, 0)
 
 

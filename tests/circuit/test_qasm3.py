@@ -37,9 +37,7 @@ def test_qubits_and_bits():
 
 
 def test_declarations_in_the_style_of_version_2():
-    assert read("qreg q[2]; creg c[2]; h q[0]; measure q -> c;") == (
-        Circuit(2, 2).h(0).measure(0, 0).measure(1, 1)
-    )
+    assert read("qreg q[2]; creg c[2]; h q[0]; measure q -> c;") == (Circuit(2, 2).h(0).measure(0, 0).measure(1, 1))
 
 
 def test_a_bit_register_may_be_declared_with_its_measurement():
@@ -148,9 +146,7 @@ def test_measurement_of_slices():
 
 
 def test_barriers():
-    assert read("qubit[3] q; barrier q[2], q[0]; barrier; barrier q;") == (
-        Circuit(3).barrier(2, 0).barrier().barrier()
-    )
+    assert read("qubit[3] q; barrier q[2], q[0]; barrier; barrier q;") == (Circuit(3).barrier(2, 0).barrier().barrier())
 
 
 def test_reset():
@@ -340,9 +336,7 @@ def test_modifiers(call: str, gate, params: tuple[float, ...]):
 
 
 def test_powers_repeat_and_invert():
-    assert read("qubit q; pow(3) @ x q; pow(0) @ h q; pow(-2) @ t q;") == (
-        Circuit(1).x(0).x(0).x(0).tdg(0).tdg(0)
-    )
+    assert read("qubit q; pow(3) @ x q; pow(0) @ h q; pow(-2) @ t q;") == (Circuit(1).x(0).x(0).x(0).tdg(0).tdg(0))
 
 
 def test_modifiers_of_definitions():
@@ -520,7 +514,7 @@ def test_comments():
         ("{ }", 3, 1, "not supported: blocks"),
         ("input int n;", 3, 7, "expected one of the types float, angle"),
         ("bit[2] c;\nc[0] = 1;", 4, 8, "only 'measure' can be assigned to bits"),
-        ("bit[2] c = \"01\";", 3, 12, "bits can be initialised only by 'measure'"),
+        ('bit[2] c = "01";', 3, 12, "bits can be initialised only by 'measure'"),
         ("const int n = 3;\nn += 1;", 4, 3, "not supported: assignment with '+='"),
         ("qubit q;\nmeasure q;", 4, 10, "not supported: a measurement without a bit"),
         ("qubit q;\nf(3);", 4, 1, "subroutines are not supported"),
@@ -536,7 +530,7 @@ def test_comments():
         ("qubit[2] q; bit[2] c;\nif (c) x q[0];", 4, 5, "is not a condition; compare it with an integer"),
         ("qubit[2] q; bit[2] c;\nif (c[0] || c[1]) x q[0];", 4, 5, "'||' between tests"),
         ("qubit[2] q; bit[2] c;\nif (c < 2) x q[0];", 4, 5, "'<' cannot be applied to a register"),
-        ("qubit[2] q; bit[2] c;\nif (c == \"011\") x q[0];", 4, 5, "has 3 bits"),
+        ('qubit[2] q; bit[2] c;\nif (c == "011") x q[0];', 4, 5, "has 3 bits"),
         ("qubit[2] q; bit[2] c;\nif (c == 0.5) x q[0];", 4, 5, "only with an integer or a bit string"),
         ("qubit[2] q;\nif (1) x q[0];", 4, 5, "expected a condition"),
         ("qubit[2] q;\nh q[0][0];", 4, 7, "expected ';'"),

@@ -145,9 +145,7 @@ def amplitude_estimation(preparation: Circuit, objective: int, num_evaluation: i
         num_evaluation: the number t of evaluation qubits. A and its inverse are used 2^t - 1 times each.
     """
     if not 0 <= objective < preparation.num_qubits:
-        raise CircuitError(
-            f"objective {objective} is not a qubit of a preparation on {preparation.num_qubits}"
-        )
+        raise CircuitError(f"objective {objective} is not a qubit of a preparation on {preparation.num_qubits}")
     num_qubits = num_evaluation + preparation.num_qubits
     system = range(num_evaluation, num_qubits)
     # Only the reflections are controlled: where they do not act, A and its inverse cancel.

@@ -98,9 +98,7 @@ def strongly_entangling_layers(num_qubits: int, layers: int, ranges: Sequence[in
     if ranges is None:
         ranges = [1 + layer % max(1, num_qubits - 1) for layer in range(layers)]
     if len(ranges) != layers or (num_qubits > 1 and any(r % num_qubits == 0 for r in ranges)):
-        raise CircuitError(
-            f"{layers} ranges that are no multiple of {num_qubits} are needed, got {list(ranges)}"
-        )
+        raise CircuitError(f"{layers} ranges that are no multiple of {num_qubits} are needed, got {list(ranges)}")
     theta = iter(ParameterVector("theta", 3 * num_qubits * layers))
     circuit = Circuit(num_qubits)
     for r in ranges:

@@ -27,9 +27,7 @@ def angle_embedding(features: Sequence[Angle], rotation: str = "rx") -> Circuit:
     return circuit
 
 
-def amplitude_embedding(
-    features: ArrayLike, normalize: bool = False, pad_with: complex | None = None
-) -> Circuit:
+def amplitude_embedding(features: ArrayLike, normalize: bool = False, pad_with: complex | None = None) -> Circuit:
     """The features as the amplitudes of a state of ceil(log2(length)) qubits.
 
     Args:
@@ -50,9 +48,7 @@ def amplitude_embedding(
     if normalize and norm > 0:
         amplitudes = amplitudes / norm
     elif not math.isclose(norm, 1, abs_tol=1e-6):
-        raise CircuitError(
-            f"the norm of the features is {norm:.6g}; it must be 1, or with normalize=True not 0"
-        )
+        raise CircuitError(f"the norm of the features is {norm:.6g}; it must be 1, or with normalize=True not 0")
     return Circuit(num_qubits).initialize(amplitudes)
 
 

@@ -31,9 +31,7 @@ def creation(mode: int) -> PauliSum:
     return annihilation(mode).adjoint()
 
 
-def electronic_hamiltonian(
-    constant: float, one_body: NDArray[np.float64], two_body: NDArray[np.float64]
-) -> PauliSum:
+def electronic_hamiltonian(constant: float, one_body: NDArray[np.float64], two_body: NDArray[np.float64]) -> PauliSum:
     """constant + sum_pq h_pq E_pq + 1/2 sum_pqrs (pq|rs) (E_pq E_rs - delta_qr E_ps), on 2 n qubits.
 
     E_pq moves an electron from spatial orbital q to p, summed over its spin (Helgaker, Jørgensen and Olsen,

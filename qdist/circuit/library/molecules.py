@@ -101,9 +101,7 @@ class Molecule:
                 f"active {kept} and frozen {core} orbitals must be different and below {self.num_orbitals}"
             )
         if 2 * len(core) > self.num_electrons:
-            raise CircuitError(
-                f"{len(core)} frozen orbitals hold more than the {self.num_electrons} electrons"
-            )
+            raise CircuitError(f"{len(core)} frozen orbitals hold more than the {self.num_electrons} electrons")
         repulsion = self.two_body
         coulomb = 2 * np.einsum("pqcc->pqc", repulsion)[:, :, core].sum(axis=2)
         exchange = np.einsum("pccq->pqc", repulsion)[:, :, core].sum(axis=2)

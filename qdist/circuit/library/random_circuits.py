@@ -53,9 +53,7 @@ def random_su(size: int, seed: Seed = None) -> NDArray[np.complex128]:
     return unitary * np.exp(-1j * np.angle(np.linalg.det(unitary)) / size)
 
 
-def random_circuit(
-    num_qubits: int, depth: int, seed: Seed = None, gates: Sequence[str] = RANDOM_GATES
-) -> Circuit:
+def random_circuit(num_qubits: int, depth: int, seed: Seed = None, gates: Sequence[str] = RANDOM_GATES) -> Circuit:
     """Layers of random gates with random angles, in which every qubit takes part in at most one gate.
 
     Args:

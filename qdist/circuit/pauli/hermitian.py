@@ -34,9 +34,7 @@ class Hermitian:
         places = tuple(int(q) for q in qubits)
         size = 1 << len(places)
         if values.shape != (size, size):
-            raise CircuitError(
-                f"{len(places)} qubits need a {size} by {size} matrix, got one of shape {values.shape}"
-            )
+            raise CircuitError(f"{len(places)} qubits need a {size} by {size} matrix, got one of shape {values.shape}")
         if len(set(places)) != len(places) or any(q < 0 for q in places):
             raise CircuitError(f"qubits must be different and not negative, got {places}")
         if not np.isfinite(values).all():

@@ -260,9 +260,7 @@ class PauliSum(_Operator):
         """
         values = np.asarray(matrix, dtype=np.complex128)
         if values.ndim != 2 or values.shape[0] != values.shape[1] or values.shape[0].bit_count() != 1:
-            raise CircuitError(
-                f"the matrix must be square with a power of two of rows, got shape {values.shape}"
-            )
+            raise CircuitError(f"the matrix must be square with a power of two of rows, got shape {values.shape}")
         if not np.isfinite(values).all():
             raise CircuitError("the matrix has elements that are not finite")
         x, z, coefficients = dense.from_matrix(values)
@@ -352,9 +350,7 @@ class PauliSum(_Operator):
         """
         places = [int(q) for q in qubits]
         if len(set(places)) != len(places) or any(not 0 <= q < masks.MAX_QUBITS for q in places):
-            raise CircuitError(
-                f"qubits must be different and between 0 and {masks.MAX_QUBITS - 1}, got {places}"
-            )
+            raise CircuitError(f"qubits must be different and between 0 and {masks.MAX_QUBITS - 1}, got {places}")
         if len(places) < self.num_qubits:
             raise CircuitError(f"{len(places)} qubits were given for a sum on {self.num_qubits}")
         moved = []

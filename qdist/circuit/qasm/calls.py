@@ -91,9 +91,7 @@ class GateCalls:
             if target.phase is not None:
                 frame.add_phase(target.phase(*params))
 
-    def _add(
-        self, unitary: Unitary, applications: Iterable[tuple[int, ...]], node: Node, frame: Frame
-    ) -> None:
+    def _add(self, unitary: Unitary, applications: Iterable[tuple[int, ...]], node: Node, frame: Frame) -> None:
         for qubits in applications:
             self._budget.spend(1 + len(unitary.circuit), node)
             frame.circuit.compose(unitary.circuit, qubits, inplace=True)

@@ -79,9 +79,7 @@ def _join(node: Binary, left: bool | Condition, right: bool | Condition) -> bool
     assert isinstance(left, Condition)
     assert isinstance(right, Condition)
     if node.op == "||":
-        raise node.error(
-            "'||' between tests of bits is not supported; write two 'if' statements, or nest them"
-        )
+        raise node.error("'||' between tests of bits is not supported; write two 'if' statements, or nest them")
     bits: dict[int, int] = {}
     for test in (left, right):
         values = {clbit: test.value >> place & 1 for place, clbit in enumerate(test.clbits)}

@@ -92,8 +92,7 @@ def _xx_plus_yy(theta: Angle, beta: Angle) -> list[Step]:
 
 
 _RC3X = _steps(
-    "h 3, t 3, cx 2 3, tdg 3, h 3, cx 0 3, t 3, cx 1 3, tdg 3, cx 0 3, t 3, cx 1 3, tdg 3, "
-    "h 3, t 3, cx 2 3, tdg 3, h 3"
+    "h 3, t 3, cx 2 3, tdg 3, h 3, cx 0 3, t 3, cx 1 3, tdg 3, cx 0 3, t 3, cx 1 3, tdg 3, h 3, t 3, cx 2 3, tdg 3, h 3"
 )
 _ISWAP = _steps("s 0, s 1, h 0, cx 0 1, cx 1 0, h 1")
 _DCX = _steps("cx 0 1, cx 1 0")

@@ -113,9 +113,7 @@ def find_gate(name: str, gates: Mapping[str, Target], call: GateCall) -> Target:
 
 def _remedy(name: str, gates: Mapping[str, Target]) -> str:
     if name in GATES and "h" not in gates:
-        return (
-            '; the standard gates need an include: "qelib1.inc" in OpenQASM 2, "stdgates.inc" in OpenQASM 3'
-        )
+        return '; the standard gates need an include: "qelib1.inc" in OpenQASM 2, "stdgates.inc" in OpenQASM 3'
     return suggestion(name, list(gates))
 
 

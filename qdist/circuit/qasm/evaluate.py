@@ -146,9 +146,7 @@ def evaluate(node: Expr, scope: Scope, language: Language) -> Any:
             values = evaluate(left, scope, language), evaluate(right, scope, language)
             return _binary(node, op, *values, language)
         case Call(function=function, arguments=arguments):
-            return _call(
-                node, function, [evaluate(argument, scope, language) for argument in arguments], language
-            )
+            return _call(node, function, [evaluate(argument, scope, language) for argument in arguments], language)
     raise AssertionError(node)
 
 
@@ -213,9 +211,7 @@ def _arithmetic(node: Binary, op: str, left: Any, right: Any, language: Language
 def _call(node: Call, function: str, values: list[Any], language: Language) -> Any:
     for value in values:
         if isinstance(value, Expression):
-            raise node.error(
-                f"'{function}' of an input parameter is not affine; compute it first and pass the result"
-            )
+            raise node.error(f"'{function}' of an input parameter is not affine; compute it first and pass the result")
         if not _is_plain(value) and not (isinstance(value, bool) and function in language.casts):
             raise node.error(f"'{function}' cannot be applied to {describe(value)}")
     if function in language.functions:

@@ -43,9 +43,7 @@ class ExpressionParser:
             if op == "^" and self.language.power == "^":
                 op = "**"
             left = self._fold(
-                Binary(
-                    cursor.source, left.start, right.end, 1 + max(left.depth, right.depth), op, left, right
-                )
+                Binary(cursor.source, left.start, right.end, 1 + max(left.depth, right.depth), op, left, right)
             )
         self._nesting -= 1
         return left

@@ -98,9 +98,7 @@ class Interpreter:
                 frame.names.define(name, self.registers.join(operands, frame, statement), statement)
             case _:
                 if not frame.top_level:
-                    raise statement.error(
-                        "declarations and definitions must stand at the top level of a program"
-                    )
+                    raise statement.error("declarations and definitions must stand at the top level of a program")
                 self._declare(statement, frame)
 
     def _declare(self, statement: Statement, frame: Frame) -> None:

@@ -77,8 +77,7 @@ class Cursor:
         end = match.end()
         if kind in ("int", "float") and (word := _WORD.match(text, end)):
             raise self.source.error(
-                f"'{text[start : word.end()]}' is not a number"
-                "; durations and imaginary numbers are not supported",
+                f"'{text[start : word.end()]}' is not a number; durations and imaginary numbers are not supported",
                 start,
                 word.end(),
             )
@@ -127,9 +126,7 @@ class Cursor:
         """The value of an int token."""
         digits = token.text
         if len(digits) > _MAX_INT_DIGITS:
-            self.fail(
-                f"an integer of {len(digits)} digits is too long; the limit is {_MAX_INT_DIGITS}", token
-            )
+            self.fail(f"an integer of {len(digits)} digits is too long; the limit is {_MAX_INT_DIGITS}", token)
         try:
             # int(_, 0) takes the prefixes 0x, 0b and 0o, but refuses the leading zeros that OpenQASM allows.
             return int(digits, 0 if digits[1:2].isalpha() else 10)

@@ -64,9 +64,7 @@ class Parser3(Parser2):
     """Reads one statement of OpenQASM 3 at a time."""
 
     language: ClassVar[Language] = VERSION_3
-    reserved: ClassVar[frozenset[str]] = frozenset(
-        {*_WORDS.split(), *_REFUSED, *_NUMBER_TYPES, *VERSION_3.constants}
-    )
+    reserved: ClassVar[frozenset[str]] = frozenset({*_WORDS.split(), *_REFUSED, *_NUMBER_TYPES, *VERSION_3.constants})
 
     def __init__(self, cursor: Cursor) -> None:
         super().__init__(cursor)
@@ -232,9 +230,7 @@ class Parser3(Parser2):
         else:
             cursor.fail(f"expected a range [first:last] or a set {{...}} of constants, found {cursor.token}")
         if isinstance(values, Expr) or (isinstance(values, Range) and None in (values.first, values.last)):
-            raise cursor.error(
-                "a loop's range needs both ends: [first:last]", opening.start, cursor.previous_end
-            )
+            raise cursor.error("a loop's range needs both ends: [first:last]", opening.start, cursor.previous_end)
         body = self._block("for")
         return For(cursor.source, start, cursor.previous_end, variable.text, type_name, values, body)
 

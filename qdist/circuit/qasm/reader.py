@@ -101,12 +101,7 @@ class Reader:
             qubits = known_operands.get(operands)
             if qubits is None:
                 qubits = self._read_operands(operands)
-            if (
-                params is None
-                or qubits is None
-                or len(params) != target.num_params
-                or len(qubits) != target.num_qubits
-            ):
+            if params is None or qubits is None or len(params) != target.num_params or len(qubits) != target.num_qubits:
                 break
             if isinstance(target, Builtin) and target.phase is None:
                 add(target.gate, qubits, params)
@@ -174,9 +169,7 @@ class Reader:
 
     def _include_file(self, node: Include) -> None:
         if self._folder is None:
-            raise node.error(
-                f'"{node.path}" cannot be included: a program given as text has no folder; use load(path)'
-            )
+            raise node.error(f'"{node.path}" cannot be included: a program given as text has no folder; use load(path)')
         try:
             path = (self._folder / node.path).resolve()
             if not path.is_relative_to(self._folder):

@@ -72,9 +72,7 @@ class Registers:
             raise node.error("an alias cannot hold the same qubit or bit twice")
         return kind(wires, scalar=len(parts) == 1 and parts[0].scalar)
 
-    def applications(
-        self, operands: tuple[Operand, ...], frame: Frame, node: Node
-    ) -> Iterator[tuple[int, ...]]:
+    def applications(self, operands: tuple[Operand, ...], frame: Frame, node: Node) -> Iterator[tuple[int, ...]]:
         """The qubits of each application of a gate: registers in step, single qubits the same in all."""
         found = [self.select(operand, Qubits, frame) for operand in operands]
         sizes = {len(qubits.wires) for qubits in found if not qubits.scalar}
@@ -89,9 +87,7 @@ class Registers:
                 first: dict[int, int] = {}
                 for k, qubit in enumerate(chosen):
                     if first.setdefault(qubit, k) != k:
-                        raise operands[k].error(
-                            "the qubits of one operation must differ; this one repeats"
-                        )
+                        raise operands[k].error("the qubits of one operation must differ; this one repeats")
             yield chosen
 
     def _physical_qubit(self, operand: Operand, kind: type[Kind]) -> Kind:

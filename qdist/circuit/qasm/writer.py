@@ -142,9 +142,7 @@ def _preparation(gate: Gate) -> Iterable[Step]:
         return [(GATES["x"], (), (k,)) for k in range(gate.num_qubits) if data >> k & 1]
     if data.ndim == 2:
         pairs = [state_steps(pair) for pair in data]
-        return [
-            (g, params, (k,) if wires else ()) for k, steps in enumerate(pairs) for g, params, wires in steps
-        ]
+        return [(g, params, (k,) if wires else ()) for k, steps in enumerate(pairs) for g, params, wires in steps]
     return state_steps(data)
 
 

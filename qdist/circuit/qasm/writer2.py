@@ -47,9 +47,7 @@ class Writer2(Writer):
                 whole = list(instruction.qubits) == list(range(self.circuit.num_qubits))
                 statements = [f"barrier {self.qubit_register if whole else ', '.join(operands)};"]
                 if instruction.condition or not operands:
-                    raise QasmError(
-                        "OpenQASM 2 has no barrier under a condition or without qubits; use version=3"
-                    )
+                    raise QasmError("OpenQASM 2 has no barrier under a condition or without qubits; use version=3")
             lines += [self._conditional(instruction.condition, statement) for statement in statements]
         return lines
 
@@ -79,8 +77,7 @@ class Writer2(Writer):
         test = condition[0]
         if len(condition) > 1 or not (test.equal or len(test.clbits) == 1):
             raise QasmError(
-                "OpenQASM 2 can test only that one register equals a value; "
-                "nested conditions and 'else' need version=3"
+                "OpenQASM 2 can test only that one register equals a value; nested conditions and 'else' need version=3"
             )
         value = test.value if test.equal else 1 - test.value
         register = self._clbits[test.clbits[0]].partition("[")[0]
