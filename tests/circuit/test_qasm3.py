@@ -452,9 +452,8 @@ def test_if_and_else():
 def test_nested_if_and_else_if():
     circuit = read("qubit q; bit[2] c; if (c[0]) { if (c[1]) x q; } else if (c[1]) y q; else z q;")
     expected = Circuit(1, 2)
-    with expected.if_(0, 1) as else_:
-        with expected.if_(1, 1):
-            expected.x(0)
+    with expected.if_(0, 1) as else_, expected.if_(1, 1):
+        expected.x(0)
     with else_:
         with expected.if_(1, 1) as inner_else:
             expected.y(0)

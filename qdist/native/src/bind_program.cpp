@@ -1,3 +1,103 @@
+// The Python face of the scheduler and of compiled programs.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/complex.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
-void bind_program(nanobind::module_&) {}
+#include "program.hpp"
+#include "schedule.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using namespace qdist;
+
+using Slots = std::vector<std::pair<int, double>>;
+using FactorData = std::tuple<int, std::vector<int>, std::vector<int>, std::vector<Complex>>;
+using TermData = std::tuple<int, int, double, Slots>;
+using WideData = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, bool, double, Slots>;
+using FlipData = std::tuple<std::size_t, std::size_t, std::size_t>;
+using Masks = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class Real>
+void bind_program_of(nb::module_& m, const char* name) {
+    using P = Program<Real>;
+    using Shard = nb::ndarray<std::complex<Real>, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+    nb::class_<P>(m, name)
+        .def(nb::init<int>(), "num_bits"_a)
+        .def_prop_ro("num_bits", &P::num_bits)
+        .def_prop_ro("num_stages", &P::num_stages)
+        .def("begin_stage", &P::begin_stage, "positions"_a)
+        .def_prop_ro("tile_bits", &P::tile_bits)
+        .def("dense",
+             [](P& p, std::vector<int> targets, std::size_t mask, std::size_t value, std::size_t far_mask,
+                std::size_t far_value, const std::vector<FactorData>& factors) {
+                 const int k = int(targets.size());
+                 DenseBlock<Real> block{Dense<Real>(p.tile_bits(), std::move(targets), mask, value), k, {far_mask, far_value}, {}};
+                 for (const auto& [formula, slots, bits, matrix] : factors)
+                     block.factors.push_back({{Formula(formula), slots, matrix}, bits});
+                 p.add(std::move(block));
+             },
+             "targets"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "factors"_a)
+        .def("diagonal",
+             [](P& p, const std::vector<TermData>& terms, const std::vector<WideData>& wides) {
+                 std::vector<typename Diagonal<Real>::Term> t;
+                 std::vector<typename Diagonal<Real>::Wide> w;
+                 for (const auto& [first, second, constant, slots] : terms) t.push_back({first, second, {constant, slots}});
+                 for (const auto& [mask, value, far_mask, far_value, parity, constant, slots] : wides)
+                     w.push_back({mask, value, far_mask, far_value, parity, {constant, slots}});
+                 p.add(Diagonal<Real>(p.tile_bits(), std::move(t), std::move(w)));
+             },
+             "terms"_a, "wide"_a)
+        .def("permutation",
+             [](P& p, std::vector<std::uint32_t> source, const std::vector<FlipData>& flips) {
+                 std::vector<typename Permutation<Real>::Flip> f;
+                 for (const auto& [mask, value, bits] : flips) f.push_back({{mask, value}, bits});
+                 p.add(Permutation<Real>(std::move(source), std::move(f)));
+             },
+             "source"_a, "flips"_a)
+        .def("pauli_rotation",
+             [](P& p, std::size_t x, std::size_t z, std::size_t far_z, int num_y, double constant, Slots slots) {
+                 p.add(RotationBlock<Real>{PauliRotation<Real>(p.tile_bits(), x, z, far_z, num_y), {constant, std::move(slots)}});
+             },
+             "x"_a, "z"_a, "far_z"_a, "num_y"_a, "constant"_a, "slots"_a)
+        .def("table",
+             [](P& p, std::vector<std::pair<int, int>> inside, std::vector<std::pair<int, int>> outside, std::size_t mask,
+                std::size_t value, std::size_t far_mask, std::size_t far_value, const std::vector<Complex>& table) {
+                 p.add(TableDiagonal<Real>(p.tile_bits(), std::move(inside), std::move(outside), {mask, value}, {far_mask, far_value}, table));
+             },
+             "inside"_a, "outside"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "table"_a)
+        .def("bind", [](P& p, Doubles angles) { p.bind(angles.data()); }, "angles"_a)
+        .def("run",
+             [](const P& p, Shard shard, std::size_t start, std::size_t live) {
+                 if (shard.size() != std::size_t(1) << p.num_bits()) throw nb::value_error("the shard has another size");
+                 auto* x = shard.data();
+                 nb::gil_scoped_release release;
+                 p.run(x, start, live);
+             },
+             "shard"_a, "start"_a, "live"_a);
+}
+
+std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Doubles weight, int num_qubits, int close, Mask forced) {
+    std::vector<Action> gates(mixes.size());
+    for (std::size_t g = 0; g < gates.size(); ++g) gates[g] = {mixes.data()[g], x_like.data()[g], z_like.data()[g], weight.data()[g]};
+    std::vector<std::pair<Mask, std::vector<int>>> stages;
+    nb::gil_scoped_release release;
+    for (auto& stage : Scheduler(gates, num_qubits, close, forced).run()) stages.emplace_back(stage.close, std::move(stage.gates));
+    return stages;
+}
+
+}  // namespace
+
+void bind_program(nb::module_& m) {
+    bind_program_of<float>(m, "Program64");
+    bind_program_of<double>(m, "Program128");
+    m.attr("lane_bits") = nb::make_tuple(Simd<float>::lane_bits, Simd<double>::lane_bits);
+    m.def("schedule", &schedule, "mixes"_a, "x_like"_a, "z_like"_a, "weight"_a, "num_qubits"_a, "close"_a, "forced"_a,
+          "Stages of gates for a level at which `close` qubits can be mixed: (close qubits as a mask, gates in order).");
+}

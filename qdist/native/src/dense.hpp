@@ -1,0 +1,352 @@
+// Dense blocks on a tile: small matrices on a few of its bits, under controls.
+//
+// A tile is re[0..2^t) and im[0..2^t), aligned. Bits below `lane_bits` are inside a vector: there a block is a sum over
+// lane permutations with one coefficient a lane. The same coefficients carry controls inside a vector for free; controls
+// above it are bits that the loops do not run over.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "matrices.hpp"
+#include "simd.hpp"
+
+namespace qdist {
+
+// The indices at which a block works: all fixed bits removed and put back with given values.
+class Runs {
+public:
+    // fixed: the bits (at or above `floor`) that the loop must not run over; value: what they are set to.
+    Runs(int t, std::vector<int> fixed, std::size_t value, int floor) : fixed_(std::move(fixed)), value_(value) {
+        std::sort(fixed_.begin(), fixed_.end());
+        length_ = std::size_t(1) << (fixed_.empty() ? t : std::max(fixed_.front(), floor));
+        count_ = std::size_t(1) << t >> fixed_.size();
+    }
+    // f(first, length): elements first .. first + length of the tile, `length` a multiple of the vector.
+    template <class F>
+    void each(F&& f) const {
+        for (std::size_t r = 0; r < count_; r += length_) {
+            std::size_t i = r;
+            for (int b : fixed_) i = insert_zero(i, b);
+            f(i | value_, std::min(length_, count_));
+        }
+    }
+
+private:
+    std::vector<int> fixed_;
+    std::size_t value_, length_, count_;
+};
+
+// One dense block: the matrix of `targets` where the bits of `control_mask` have the values `control_value`.
+template <class Real>
+class Dense {
+public:
+    static constexpr int lane_bits = Simd<Real>::lane_bits;
+    static constexpr int lanes = Simd<Real>::lanes;
+
+    Dense(int t, std::vector<int> targets, std::size_t control_mask, std::size_t control_value)
+        : t_(t), targets_(std::move(targets)), control_mask_(control_mask), control_value_(control_value) {
+        std::vector<int> fixed;
+        const std::size_t in_lane = lanes - 1;
+        for (int b = lane_bits; b < t; ++b)
+            if (control_mask >> b & 1) fixed.push_back(b);
+        for (std::size_t j = 0; j < targets_.size(); ++j) {
+            if (targets_[j] < lane_bits)
+                lane_targets_.push_back(int(j));
+            else {
+                fixed.push_back(targets_[j]);
+                row_targets_.push_back(int(j));
+            }
+        }
+        rows_ = 1 << row_targets_.size();
+        offset_.resize(rows_);
+        for (int p = 0; p < rows_; ++p)
+            for (std::size_t j = 0; j < row_targets_.size(); ++j)
+                if (p >> j & 1) offset_[p] |= std::size_t(1) << targets_[row_targets_[j]];
+        // Lane permutations: one for every set of targets inside the vector.
+        for (int q = 0; q < 1 << lane_targets_.size(); ++q) {
+            int x = 0;
+            for (std::size_t j = 0; j < lane_targets_.size(); ++j)
+                if (q >> j & 1) x |= 1 << targets_[lane_targets_[j]];
+            permutations_.push_back(x);
+        }
+        plain_ = lane_targets_.empty() && !(control_mask & in_lane);
+        runs_ = Runs(t, fixed, control_value & ~in_lane, lane_bits);
+    }
+
+    // Sets the matrix, 2^k x 2^k, bit j of its index being target j.
+    void set(const Matrix& m) {
+        const std::size_t size = std::size_t(1) << targets_.size();
+        real_ = std::all_of(m.begin(), m.end(), [](Complex z) { return z.imag() == 0; });
+        matrix_re_.assign(size * size, 0);
+        matrix_im_.assign(size * size, 0);
+        for (std::size_t k = 0; k < size * size; ++k) {
+            matrix_re_[k] = Real(m[k].real());
+            matrix_im_[k] = Real(m[k].imag());
+        }
+        if (plain_) return;
+        const std::size_t n = permutations_.size();
+        re_.assign(rows_ * rows_ * n * lanes, 0);
+        im_.assign(rows_ * rows_ * n * lanes, 0);
+        for (int p = 0; p < rows_; ++p)
+            for (int q = 0; q < rows_; ++q)
+                for (std::size_t x = 0; x < n; ++x)
+                    for (int lane = 0; lane < lanes; ++lane) {
+                        const std::size_t at = ((p * rows_ + q) * n + x) * lanes + lane;
+                        const std::size_t mask = control_mask_ & (lanes - 1);
+                        if ((lane & mask) != (control_value_ & mask)) {
+                            re_[at] = p == q && x == 0 ? 1 : 0;
+                            continue;
+                        }
+                        const Complex c = m[index(p, lane) * size + index(q, lane ^ permutations_[x])];
+                        re_[at] = Real(c.real());
+                        im_[at] = Real(c.imag());
+                    }
+    }
+
+    void apply(Real* re, Real* im) const {
+        if (plain_)
+            switch (targets_.size()) {
+                case 1: return real_ ? real1(re), real1(im) : complex1(re, im);
+                case 2: return real_ ? real2(re), real2(im) : complex2(re, im);
+                default: return wide(re, im);
+            }
+        if (targets_.size() > 2) return wide_in_lanes(re, im);
+        if (rows_ == 1) return permutations_.size() == 1 ? in_lanes<1, 1>(re, im) : permutations_.size() == 2 ? in_lanes<1, 2>(re, im) : in_lanes<1, 4>(re, im);
+        if (rows_ == 2) return permutations_.size() == 1 ? in_lanes<2, 1>(re, im) : in_lanes<2, 2>(re, im);
+        return in_lanes<4, 1>(re, im);
+    }
+
+    // Two real one-bit blocks above the lanes, without controls, in one pass: half the loads and stores of two.
+    static bool pairs(const Dense& a, const Dense& b) {
+        return a.plain_ && b.plain_ && a.real_ && b.real_ && a.targets_.size() == 1 && b.targets_.size() == 1 &&
+               !a.control_mask_ && !b.control_mask_ && a.targets_[0] != b.targets_[0];
+    }
+    static void apply_pair(const Dense& a, const Dense& b, Real* re, Real* im) {
+        pair(a, b, re);
+        pair(a, b, im);
+    }
+
+private:
+    using V = Vec<Real>;
+
+    // The matrix index that row p and a lane stand for.
+    std::size_t index(int p, int lane) const {
+        std::size_t k = 0;
+        for (std::size_t j = 0; j < row_targets_.size(); ++j)
+            if (p >> j & 1) k |= std::size_t(1) << row_targets_[j];
+        for (int j : lane_targets_)
+            if (lane >> targets_[j] & 1) k |= std::size_t(1) << j;
+        return k;
+    }
+
+    void real1(Real* x) const {
+        const V a = splat(matrix_re_[0]), b = splat(matrix_re_[1]), c = splat(matrix_re_[2]), d = splat(matrix_re_[3]);
+        const std::size_t s = offset_[1];
+        runs_.each([=](std::size_t first, std::size_t length) {
+            for (std::size_t i = first; i < first + length; i += lanes) {
+                const V x0 = load(x + i), x1 = load(x + i + s);
+                store<Real>(x + i, a * x0 + b * x1);
+                store<Real>(x + i + s, c * x0 + d * x1);
+            }
+        });
+    }
+
+    static void pair(const Dense& a, const Dense& b, Real* x) {
+        const Real *m = a.matrix_re_.data(), *n = b.matrix_re_.data();
+        const V a00 = splat(m[0]), a01 = splat(m[1]), a10 = splat(m[2]), a11 = splat(m[3]);
+        const V b00 = splat(n[0]), b01 = splat(n[1]), b10 = splat(n[2]), b11 = splat(n[3]);
+        const std::size_t s = a.offset_[1], u = b.offset_[1];
+        const Runs runs(a.t_, {a.targets_[0], b.targets_[0]}, 0, lane_bits);
+        runs.each([=](std::size_t first, std::size_t length) {
+            for (std::size_t i = first; i < first + length; i += lanes) {
+                const V x0 = load(x + i), x1 = load(x + i + s), x2 = load(x + i + u), x3 = load(x + i + s + u);
+                const V y0 = a00 * x0 + a01 * x1, y1 = a10 * x0 + a11 * x1;
+                const V y2 = a00 * x2 + a01 * x3, y3 = a10 * x2 + a11 * x3;
+                store<Real>(x + i, b00 * y0 + b01 * y2);
+                store<Real>(x + i + s, b00 * y1 + b01 * y3);
+                store<Real>(x + i + u, b10 * y0 + b11 * y2);
+                store<Real>(x + i + s + u, b10 * y1 + b11 * y3);
+            }
+        });
+    }
+
+    void complex1(Real* re, Real* im) const {
+        const Real *m = matrix_re_.data(), *n = matrix_im_.data();
+        const V ar = splat(m[0]), br = splat(m[1]), cr = splat(m[2]), dr = splat(m[3]);
+        const V ai = splat(n[0]), bi = splat(n[1]), ci = splat(n[2]), di = splat(n[3]);
+        const std::size_t s = offset_[1];
+        runs_.each([=](std::size_t first, std::size_t length) {
+            for (std::size_t i = first; i < first + length; i += lanes) {
+                const V r0 = load(re + i), i0 = load(im + i), r1 = load(re + i + s), i1 = load(im + i + s);
+                store<Real>(re + i, ar * r0 - ai * i0 + br * r1 - bi * i1);
+                store<Real>(im + i, ar * i0 + ai * r0 + br * i1 + bi * r1);
+                store<Real>(re + i + s, cr * r0 - ci * i0 + dr * r1 - di * i1);
+                store<Real>(im + i + s, cr * i0 + ci * r0 + dr * i1 + di * r1);
+            }
+        });
+    }
+
+    void real2(Real* x) const {
+        const Real* m = matrix_re_.data();
+        const std::size_t o1 = offset_[1], o2 = offset_[2], o3 = offset_[3];
+        runs_.each([=](std::size_t first, std::size_t length) {
+            for (std::size_t i = first; i < first + length; i += lanes) {
+                const V x0 = load(x + i), x1 = load(x + i + o1), x2 = load(x + i + o2), x3 = load(x + i + o3);
+                store<Real>(x + i, m[0] * x0 + m[1] * x1 + m[2] * x2 + m[3] * x3);
+                store<Real>(x + i + o1, m[4] * x0 + m[5] * x1 + m[6] * x2 + m[7] * x3);
+                store<Real>(x + i + o2, m[8] * x0 + m[9] * x1 + m[10] * x2 + m[11] * x3);
+                store<Real>(x + i + o3, m[12] * x0 + m[13] * x1 + m[14] * x2 + m[15] * x3);
+            }
+        });
+    }
+
+    void complex2(Real* re, Real* im) const {
+        Real m[16], n[16];
+        std::copy_n(matrix_re_.data(), 16, m);
+        std::copy_n(matrix_im_.data(), 16, n);
+        const std::size_t o[4] = {0, offset_[1], offset_[2], offset_[3]};
+        runs_.each([&](std::size_t first, std::size_t length) {
+            for (std::size_t i = first; i < first + length; i += lanes) {
+                V r[4], s[4];
+                for (int q = 0; q < 4; ++q) {
+                    r[q] = load(re + i + o[q]);
+                    s[q] = load(im + i + o[q]);
+                }
+                for (int p = 0; p < 4; ++p) {
+                    V a = m[4 * p] * r[0], b = m[4 * p] * s[0];
+                    a -= n[4 * p] * s[0];
+                    b += n[4 * p] * r[0];
+                    for (int q = 1; q < 4; ++q) {
+                        a += m[4 * p + q] * r[q];
+                        b += m[4 * p + q] * s[q];
+                        a -= n[4 * p + q] * s[q];
+                        b += n[4 * p + q] * r[q];
+                    }
+                    store<Real>(re + i + o[p], a);
+                    store<Real>(im + i + o[p], b);
+                }
+            }
+        });
+    }
+
+    // Rows vectors and Perms lane permutations; every coefficient is a vector of its own.
+    template <int Rows, int Perms>
+    void in_lanes(Real* re, Real* im) const {
+        const Real *cr = re_.data(), *ci = im_.data();
+        const int x1 = Perms > 1 ? permutations_[1] : 0, x2 = Perms > 2 ? permutations_[2] : 0;
+        with_constant<lanes>(x1, [&](auto X1) {
+            with_constant<Perms == 4 ? lanes : 1>(x2, [&](auto X2) {
+                lanes_loop<Rows, Perms, decltype(X1)::value, decltype(X2)::value>(re, im, cr, ci);
+            });
+        });
+    }
+
+    template <int Rows, int Perms, int X1, int X2>
+    void lanes_loop(Real* re, Real* im, const Real* cr, const Real* ci) const {
+        const bool real = real_;
+        std::size_t o[Rows];
+        std::copy_n(offset_.data(), Rows, o);
+        runs_.each([&](std::size_t first, std::size_t length) {
+            for (std::size_t i = first; i < first + length; i += lanes) {
+                V r[Rows * Perms], s[Rows * Perms];
+                for (int q = 0; q < Rows; ++q) {
+                    const V a = load(re + i + o[q]), b = load(im + i + o[q]);
+                    r[q * Perms] = a;
+                    s[q * Perms] = b;
+                    if constexpr (Perms > 1) {
+                        r[q * Perms + 1] = lane_xor<X1, Real>(a);
+                        s[q * Perms + 1] = lane_xor<X1, Real>(b);
+                    }
+                    if constexpr (Perms > 2) {
+                        r[q * Perms + 2] = lane_xor<X2, Real>(a);
+                        s[q * Perms + 2] = lane_xor<X2, Real>(b);
+                        r[q * Perms + 3] = lane_xor<(X1 ^ X2), Real>(a);
+                        s[q * Perms + 3] = lane_xor<(X1 ^ X2), Real>(b);
+                    }
+                }
+                for (int p = 0; p < Rows; ++p) {
+                    V a{}, b{};
+                    for (int k = 0; k < Rows * Perms; ++k) {
+                        const V c = load(cr + (p * Rows * Perms + k) * lanes);
+                        a += c * r[k];
+                        b += c * s[k];
+                        if (!real) {
+                            const V d = load(ci + (p * Rows * Perms + k) * lanes);
+                            a -= d * s[k];
+                            b += d * r[k];
+                        }
+                    }
+                    store<Real>(re + i + o[p], a);
+                    store<Real>(im + i + o[p], b);
+                }
+            }
+        });
+    }
+
+    // More than two targets, all above the lanes: gather the vectors, multiply, put them back.
+    void wide(Real* re, Real* im) const {
+        const std::size_t size = std::size_t(1) << targets_.size();
+        AlignedVector<Real> old(2 * size * lanes);
+        runs_.each([&](std::size_t first, std::size_t length) {
+            for (std::size_t i = first; i < first + length; i += lanes) {
+                for (std::size_t q = 0; q < size; ++q) {
+                    store<Real>(&old[2 * q * lanes], load(re + i + offset_[q]));
+                    store<Real>(&old[(2 * q + 1) * lanes], load(im + i + offset_[q]));
+                }
+                for (std::size_t p = 0; p < size; ++p) {
+                    V a{}, b{};
+                    const Real *m = &matrix_re_[p * size], *n = &matrix_im_[p * size];
+                    for (std::size_t q = 0; q < size; ++q) {
+                        const V r = load(&old[2 * q * lanes]), s = load(&old[(2 * q + 1) * lanes]);
+                        a += m[q] * r - n[q] * s;
+                        b += m[q] * s + n[q] * r;
+                    }
+                    store<Real>(re + i + offset_[p], a);
+                    store<Real>(im + i + offset_[p], b);
+                }
+            }
+        });
+    }
+
+    // More than two targets, some of them lanes: one index at a time.
+    void wide_in_lanes(Real* re, Real* im) const {
+        const std::size_t size = std::size_t(1) << targets_.size(), all = std::size_t(1) << t_;
+        std::vector<std::size_t> at(size);
+        std::size_t mask = 0;
+        for (int b : targets_) mask |= std::size_t(1) << b;
+        std::vector<Real> r(size), s(size);
+        for (std::size_t k = 0; k < size; ++k)
+            for (std::size_t j = 0; j < targets_.size(); ++j)
+                if (k >> j & 1) at[k] |= std::size_t(1) << targets_[j];
+        for (std::size_t i = 0; i < all; ++i) {
+            if ((i & mask) || (i & control_mask_) != control_value_) continue;
+            for (std::size_t q = 0; q < size; ++q) {
+                r[q] = re[i | at[q]];
+                s[q] = im[i | at[q]];
+            }
+            for (std::size_t p = 0; p < size; ++p) {
+                Real a = 0, b = 0;
+                for (std::size_t q = 0; q < size; ++q) {
+                    a += matrix_re_[p * size + q] * r[q] - matrix_im_[p * size + q] * s[q];
+                    b += matrix_re_[p * size + q] * s[q] + matrix_im_[p * size + q] * r[q];
+                }
+                re[i | at[p]] = a;
+                im[i | at[p]] = b;
+            }
+        }
+    }
+
+    int t_;
+    std::vector<int> targets_;
+    std::size_t control_mask_, control_value_;
+    std::vector<int> row_targets_, lane_targets_;  // positions in targets_
+    std::vector<int> permutations_;
+    int rows_ = 1;
+    std::vector<std::size_t> offset_;
+    bool plain_ = true, real_ = false;
+    Runs runs_{0, {}, 0, 0};
+    std::vector<Real> matrix_re_, matrix_im_;
+    AlignedVector<Real> re_, im_;
+};
+
+}  // namespace qdist

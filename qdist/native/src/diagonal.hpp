@@ -1,0 +1,271 @@
+// Diagonal blocks on a tile: every diagonal gate that commutes its way to one place, merged.
+//
+// Gates on one or two bits make the phase a quadratic polynomial of the bits,
+//     phase = c + sum_a alpha_a b_a + sum_ab beta_ab b_a b_b,
+// whose coefficients are affine in the program's angles. Bits outside the tile are constant on it, so there the polynomial
+// is again one of the tile's bits. The tile is rows of 2^low elements: the phase is A[row] * T[class of row][column], where
+// a class is a setting of the row bits that have a product with a column bit. Wider diagonals are terms of their own.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "matrices.hpp"
+#include "simd.hpp"
+
+namespace qdist {
+
+// A condition on bits of an index.
+struct Bits {
+    std::size_t mask = 0, value = 0;
+    bool holds(std::size_t index) const { return (index & mask) == value; }
+};
+
+// value = constant + sum of coefficient * angle
+struct Affine {
+    double constant = 0;
+    std::vector<std::pair<int, double>> terms;
+
+    double at(const double* angles) const {
+        double sum = constant;
+        for (const auto& [slot, coefficient] : terms) sum += coefficient * angles[slot];
+        return sum;
+    }
+};
+
+template <class Real>
+class Diagonal {
+public:
+    // A product of one or two bits (their product with itself is the bit); first <= second. Bits < t are the tile's, others
+    // are t + a position of the shard's index. The constant has first = -1.
+    struct Term {
+        int first, second;
+        Affine angle;
+    };
+    // A phase where all bits of `mask` (tile) and `far_mask` have their values, or with `parity` half a sign of their parity.
+    struct Wide {
+        std::size_t mask, value, far_mask, far_value;
+        bool parity;
+        Affine angle;
+    };
+
+    Diagonal(int t, std::vector<Term> terms, std::vector<Wide> wide) : t_(t), terms_(std::move(terms)), wide_(std::move(wide)) {
+        columns_ = std::min(t, std::max(t / 2, Simd<Real>::lane_bits));
+        for (const Term& term : terms_) {
+            const bool far = term.first >= t || term.second >= t;
+            far_ = far_ || far;
+            if (!far && term.first >= 0 && term.first < columns_ && term.second >= columns_) cross_ |= std::size_t(1) << term.second;
+        }
+        for (int b = columns_; b < t; ++b)
+            if (cross_ >> b & 1) class_bits_.push_back(b - columns_);
+    }
+
+    void set(const double* angles) {
+        value_.resize(terms_.size());
+        for (std::size_t k = 0; k < terms_.size(); ++k) value_[k] = terms_[k].angle.at(angles);
+        wide_value_.resize(wide_.size());
+        for (std::size_t k = 0; k < wide_.size(); ++k) wide_value_[k] = wide_[k].angle.at(angles);
+        if (!far_) fixed_ = tables(0);
+    }
+
+    // base: the shard's index of the tile's first element.
+    void apply(Real* re, Real* im, std::size_t base) const {
+        if (!terms_.empty()) {
+            if (far_) {
+                const Tables own = tables(base);
+                multiply(re, im, own);
+            } else
+                multiply(re, im, fixed_);
+        }
+        for (std::size_t k = 0; k < wide_.size(); ++k) apply_wide(re, im, base, wide_[k], wide_value_[k]);
+    }
+
+private:
+    struct Tables {
+        std::vector<Complex> row;         // A
+        std::vector<int> class_of;        // of each row
+        AlignedVector<Real> re, im;       // T, class by class
+        std::vector<char> identity;       // whether a class's T is one everywhere
+    };
+
+    // The phases of all settings of n bits, given those of single bits and of pairs: by doubling.
+    static std::vector<Complex> phases(int n, const std::vector<double>& single, const std::vector<double>& pair) {
+        std::vector<Complex> all{1};
+        all.reserve(std::size_t(1) << n);
+        std::vector<Complex> step;
+        for (int b = 0; b < n; ++b) {
+            // The factor that bit b brings, for all settings of the bits below it.
+            step.assign(1, cis(single[b]));
+            bool constant = true;
+            for (int a = 0; a < b; ++a) constant = constant && pair[a * n + b] == 0;
+            const std::size_t size = all.size();
+            if (constant) {
+                for (std::size_t k = 0; k < size; ++k) all.push_back(all[k] * step[0]);
+                continue;
+            }
+            for (int a = 0; a < b; ++a) {
+                const Complex z = cis(pair[a * n + b]);
+                const std::size_t have = step.size();
+                for (std::size_t k = 0; k < have; ++k) step.push_back(step[k] * z);
+            }
+            for (std::size_t k = 0; k < size; ++k) all.push_back(all[k] * step[k]);
+        }
+        return all;
+    }
+
+    Tables tables(std::size_t base) const {
+        const int columns = columns_, rows = t_ - columns_;
+        std::vector<double> single(t_), row_pair(rows * rows), column_pair(columns * columns), cross(columns * rows);
+        double constant = 0;
+        for (std::size_t k = 0; k < terms_.size(); ++k) {
+            int a = terms_[k].first, b = terms_[k].second;
+            const double v = value_[k];
+            if (a < 0) {
+                constant += v;
+                continue;
+            }
+            if (b >= t_) {
+                if (!(base >> (b - t_) & 1)) continue;
+                b = a;
+            }
+            if (a >= t_) {
+                if (!(base >> (a - t_) & 1)) continue;
+                if (b == a) {
+                    constant += v;
+                    continue;
+                }
+                a = b;
+            }
+            if (a == b)
+                single[a] += v;
+            else if (b < columns)
+                column_pair[a * columns + b] += v;
+            else if (a >= columns)
+                row_pair[(a - columns) * rows + b - columns] += v;
+            else
+                cross[a * rows + b - columns] += v;
+        }
+        Tables out;
+        out.row = phases(rows, {single.begin() + columns, single.end()}, row_pair);
+        const Complex c = cis(constant);
+        if (constant != 0)
+            for (Complex& z : out.row) z *= c;
+        const std::size_t width = std::size_t(1) << columns, classes = std::size_t(1) << class_bits_.size();
+        out.class_of.assign(out.row.size(), 0);
+        for (std::size_t r = 0; r < out.row.size(); ++r)
+            for (std::size_t j = 0; j < class_bits_.size(); ++j)
+                if (r >> class_bits_[j] & 1) out.class_of[r] |= 1 << j;
+        out.re.resize(classes * width);
+        out.im.resize(classes * width);
+        out.identity.resize(classes);
+        std::vector<double> own(columns);
+        for (std::size_t k = 0; k < classes; ++k) {
+            bool identity = true;
+            for (int a = 0; a < columns; ++a) {
+                own[a] = single[a];
+                for (std::size_t j = 0; j < class_bits_.size(); ++j)
+                    if (k >> j & 1) own[a] += cross[a * rows + class_bits_[j]];
+                identity = identity && own[a] == 0;
+            }
+            for (double p : column_pair) identity = identity && p == 0;
+            const std::vector<Complex> t = phases(columns, own, column_pair);
+            for (std::size_t i = 0; i < width; ++i) {
+                out.re[k * width + i] = Real(t[i].real());
+                out.im[k * width + i] = Real(t[i].imag());
+            }
+            out.identity[k] = identity;
+        }
+        return out;
+    }
+
+    void multiply(Real* re, Real* im, const Tables& tables) const {
+        using V = Vec<Real>;
+        constexpr std::size_t lanes = Simd<Real>::lanes;
+        const std::size_t width = std::size_t(1) << columns_;
+        for (std::size_t r = 0; r < tables.row.size(); ++r) {
+            const std::size_t k = tables.class_of[r];
+            const Complex a = tables.row[r];
+            if (tables.identity[k] && a == 1.0) continue;
+            const Real *tr = &tables.re[k * width], *ti = &tables.im[k * width];
+            Real *x = re + r * width, *y = im + r * width;
+            const V ar = splat(Real(a.real())), ai = splat(Real(a.imag()));
+            if (tables.identity[k]) {
+                for (std::size_t i = 0; i < width; i += lanes) {
+                    const V p = load(x + i), q = load(y + i);
+                    store<Real>(x + i, ar * p - ai * q);
+                    store<Real>(y + i, ar * q + ai * p);
+                }
+                continue;
+            }
+            for (std::size_t i = 0; i < width; i += lanes) {
+                const V u = load(tr + i), v = load(ti + i), p = load(x + i), q = load(y + i);
+                const V c = ar * u - ai * v, s = ar * v + ai * u;
+                store<Real>(x + i, c * p - s * q);
+                store<Real>(y + i, c * q + s * p);
+            }
+        }
+    }
+
+    void apply_wide(Real* re, Real* im, std::size_t base, const Wide& w, double angle) const {
+        Complex even = cis(angle), odd = 1;
+        if (w.parity) {
+            even = cis(-angle / 2);
+            odd = cis(angle / 2);
+            if (__builtin_parityll(base & w.far_mask)) std::swap(even, odd);
+        } else if ((base & w.far_mask) != w.far_value)
+            return;
+        const Real er = Real(even.real()), ei = Real(even.imag()), orr = Real(odd.real()), oi = Real(odd.imag());
+        const std::size_t size = std::size_t(1) << t_;
+        for (std::size_t i = 0; i < size; ++i) {
+            const bool first = w.parity ? !__builtin_parityll(i & w.mask) : (i & w.mask) == w.value;
+            if (!first && !w.parity) continue;
+            const Real c = first ? er : orr, s = first ? ei : oi, x = re[i], y = im[i];
+            re[i] = c * x - s * y;
+            im[i] = c * y + s * x;
+        }
+    }
+
+    int t_, columns_;
+    std::vector<Term> terms_;
+    std::vector<Wide> wide_;
+    std::vector<double> value_, wide_value_;
+    bool far_ = false;
+    std::size_t cross_ = 0;
+    std::vector<int> class_bits_;
+    Tables fixed_;
+};
+
+// A diagonal given entry by entry, on bits inside and outside the tile, under controls.
+template <class Real>
+class TableDiagonal {
+public:
+    // inside, outside: (bit of the tile or of the shard's index, bit of the table's index)
+    TableDiagonal(int t, std::vector<std::pair<int, int>> inside, std::vector<std::pair<int, int>> outside, Bits near, Bits far, const std::vector<Complex>& table)
+        : t_(t), inside_(std::move(inside)), outside_(std::move(outside)), near_(near), far_(far) {
+        for (Complex z : table) {
+            re_.push_back(Real(z.real()));
+            im_.push_back(Real(z.imag()));
+        }
+    }
+
+    void apply(Real* re, Real* im, std::size_t base) const {
+        if (!far_.holds(base)) return;
+        std::size_t fixed = 0;
+        for (const auto& [bit, k] : outside_) fixed |= (base >> bit & 1) << k;
+        for (std::size_t i = 0; i < std::size_t(1) << t_; ++i) {
+            if (!near_.holds(i)) continue;
+            std::size_t at = fixed;
+            for (const auto& [bit, k] : inside_) at |= (i >> bit & 1) << k;
+            const Real x = re[i], y = im[i];
+            re[i] = re_[at] * x - im_[at] * y;
+            im[i] = re_[at] * y + im_[at] * x;
+        }
+    }
+
+private:
+    int t_;
+    std::vector<std::pair<int, int>> inside_, outside_;
+    Bits near_, far_;
+    std::vector<Real> re_, im_;
+};
+
+}  // namespace qdist

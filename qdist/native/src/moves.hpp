@@ -1,0 +1,94 @@
+// Blocks that move amplitudes of a tile about: permutations (X, CX, SWAP and all they make), and Pauli rotations.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "diagonal.hpp"
+#include "simd.hpp"
+
+namespace qdist {
+
+template <class Real>
+class Permutation {
+public:
+    struct Flip {
+        Bits when;
+        std::size_t bits;
+    };
+
+    // Element i of the result is element source[i] ^ (the bits of all flips that hold) of the tile.
+    Permutation(std::vector<std::uint32_t> source, std::vector<Flip> flips) : source_(std::move(source)), flips_(std::move(flips)) {
+        constexpr std::size_t lanes = Simd<Real>::lanes;
+        whole_vectors_ = source_.size() >= lanes;
+        for (std::size_t i = 0; i < source_.size(); ++i) whole_vectors_ = whole_vectors_ && source_[i] == source_[i - i % lanes] + i % lanes;
+        for (const Flip& f : flips_) whole_vectors_ = whole_vectors_ && f.bits % lanes == 0;
+    }
+
+    void apply(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
+        constexpr std::size_t lanes = Simd<Real>::lanes;
+        std::size_t flip = 0;
+        for (const Flip& f : flips_)
+            if (f.when.holds(base)) flip ^= f.bits;
+        const std::size_t size = source_.size();
+        if (whole_vectors_) {
+            for (std::size_t i = 0; i < size; i += lanes) {
+                const std::size_t j = source_[i] ^ flip;
+                store<Real>(to_re + i, load(re + j));
+                store<Real>(to_im + i, load(im + j));
+            }
+            return;
+        }
+        for (std::size_t i = 0; i < size; ++i) {
+            const std::size_t j = source_[i] ^ flip;
+            to_re[i] = re[j];
+            to_im[i] = im[j];
+        }
+    }
+
+private:
+    std::vector<std::uint32_t> source_;
+    std::vector<Flip> flips_;
+    bool whole_vectors_;
+};
+
+// exp(-i angle/2 P) for a Pauli string P that flips the tile's bits x and has the sign of the parity of z.
+template <class Real>
+class PauliRotation {
+public:
+    PauliRotation(int t, std::size_t x, std::size_t z, std::size_t far_z, int num_y) : t_(t), x_(x), z_(z), far_z_(far_z), num_y_(num_y) {}
+
+    void set(double angle) {
+        cosine_ = Real(std::cos(angle / 2));
+        // (P psi)_i = i^num_y (-1)^parity((i ^ x) & z) psi_(i ^ x)
+        static constexpr Complex powers[4] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}};
+        const Complex f = Complex(0, -std::sin(angle / 2)) * powers[num_y_ & 3];
+        factor_re_ = Real(f.real());
+        factor_im_ = Real(f.imag());
+    }
+
+    void apply(Real* re, Real* im, std::size_t base) const {
+        const bool odd = __builtin_parityll(base & far_z_);
+        const std::size_t size = std::size_t(1) << t_, top = std::size_t(1) << (63 - __builtin_clzll(x_));
+        const bool odd_x = __builtin_parityll(x_ & z_);
+        for (std::size_t i = 0; i < size; ++i) {
+            if (i & top) continue;
+            const std::size_t j = i ^ x_;
+            const bool sign_i = odd ^ odd_x ^ bool(__builtin_parityll(i & z_)), sign_j = sign_i ^ odd_x;
+            const Real fr = sign_i ? -factor_re_ : factor_re_, fi = sign_i ? -factor_im_ : factor_im_;
+            const Real gr = sign_j ? -factor_re_ : factor_re_, gi = sign_j ? -factor_im_ : factor_im_;
+            const Real a = re[i], b = im[i], c = re[j], d = im[j];
+            re[i] = cosine_ * a + fr * c - fi * d;
+            im[i] = cosine_ * b + fr * d + fi * c;
+            re[j] = cosine_ * c + gr * a - gi * b;
+            im[j] = cosine_ * d + gr * b + gi * a;
+        }
+    }
+
+private:
+    int t_;
+    std::size_t x_, z_, far_z_;
+    int num_y_;
+    Real cosine_ = 1, factor_re_ = 0, factor_im_ = 0;
+};
+
+}  // namespace qdist

@@ -1,0 +1,199 @@
+"""Gates as the planner sees them: dense, diagonal, index-changing or Pauli rotation, on numbered qubits.
+
+A gate's row says what kind it is once and for all (``template``); an Operation is that on given qubits, with the numbers of
+the circuit's angles that it reads.
+"""
+
+from __future__ import annotations
+
+import cmath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from qdist.circuit import Circuit, CircuitError
+from qdist.circuit.gate import Gate
+
+__all__ = ["FORMULAS", "Affine", "Operation", "operations"]
+
+FORMULAS = {
+    name: code
+    for code, name in enumerate(
+        "constant rx ry rz p u u2 r rxx ryy rzz rzx xx_plus_yy fsim phased_u gphase".split()  # noqa: SIM905
+    )
+}
+"""Codes of the formulas that the kernels know; native/src/matrices.hpp has the same list."""
+
+# A coefficient list over angle slots, and a constant: constant + sum(coefficient * angle[slot]).
+Affine = tuple[float, tuple[tuple[int, float], ...]]
+
+
+@dataclass(slots=True)
+class Operation:
+    """One gate on its qubits."""
+
+    kind: str
+    """dense, diagonal, flip, swap, rotation, table (a wide diagonal) or permute (a wide permutation)."""
+    mixes: int
+    """Mask of the qubits that must be close for it to run."""
+    x_like: int
+    """Mask of those among them on which it commutes with X."""
+    z_like: int
+    """Mask of the qubits on which it is diagonal: controls, and the qubits of diagonal gates."""
+    targets: tuple[int, ...] = ()
+    controls: tuple[tuple[int, int], ...] = ()
+    """(qubit, value it must have)"""
+    formula: int = 0
+    slots: tuple[int, ...] = ()
+    matrix: Any = None
+    terms: list[tuple[tuple[int, ...], Affine]] = field(default_factory=list)
+    """Diagonal: products of at most two qubits, and the phase that each brings."""
+    wide: list[tuple[tuple[tuple[int, int], ...], Affine]] = field(default_factory=list)
+    """Diagonal: conditions on more than two qubits, and the phase where all hold."""
+    parity: list[tuple[tuple[int, ...], Affine]] = field(default_factory=list)
+    """Diagonal: exp(-i angle/2 Z...Z) on more than two qubits."""
+    letters: str = ""
+    """Rotation: the Pauli letter of each target."""
+
+    @property
+    def all(self) -> int:
+        return self.mixes | self.z_like
+
+
+def operations(circuit: Circuit) -> Iterator[Operation]:
+    """The circuit's gates as operations, in order; barriers and identities are left out.
+
+    Raises CircuitError for what is not unitary.
+    """
+    slot = 0
+    for gate, qubits, params, _, condition in circuit:
+        if not gate.is_unitary and not gate.is_directive:
+            raise CircuitError(f"{gate.name} is not unitary and cannot be planned as a gate")
+        if condition:
+            raise CircuitError(f"{gate.name} is classically controlled and cannot be planned as a gate")
+        if gate.is_unitary and gate.base.name not in ("id", "u0"):
+            yield _operation(gate, qubits, range(slot, slot + len(params)))
+        slot += len(params)
+
+
+def _operation(gate: Gate, qubits: Sequence[int], slots: range) -> Operation:
+    base = gate.base
+    count = gate.num_controls
+    controls = tuple((q, gate.ctrl_state >> k & 1) for k, q in enumerate(qubits[:count]))
+    targets = tuple(qubits[count:])
+    control_mask, target_mask = _mask(qubits[:count]), _mask(targets)
+    if base.is_diagonal:
+        return _diagonal(base, targets, controls, slots, control_mask | target_mask)
+    if base.name == "x" and count <= 1:
+        return Operation("flip", target_mask, target_mask, control_mask, targets, controls)
+    if base.name == "swap" and count == 0:
+        return Operation("swap", target_mask, 0, 0, targets)
+    if base.name in _ROTATIONS or (isinstance(base.data, str) and base.num_params == 1):
+        letters = _ROTATIONS.get(base.name) or base.data[::-1]
+        if count == 0 and (len(letters) > 2 or "Z" in letters):
+            return _rotation(letters, targets, slots[0])
+    if base.is_permutation and base.num_qubits > 2 and count == 0:
+        source = np.argmax(np.abs(base.matrix()), axis=1)
+        return Operation("permute", target_mask, 0, 0, targets, matrix=source)
+    x_like = _mask(q for k, q in enumerate(targets) if _commutes_with_x(base, k))
+    operation = Operation("dense", target_mask, x_like, control_mask, targets, controls)
+    if base.num_params == 0:
+        operation.matrix = base.matrix()
+    elif base.name in FORMULAS:
+        operation.formula, operation.slots = FORMULAS[base.name], tuple(slots)
+    else:
+        raise CircuitError(f"the kernels have no formula for {base.name}")
+    return operation
+
+
+_ROTATIONS = {"rzx": "ZX"}
+
+
+def _rotation(letters: str, targets: tuple[int, ...], slot: int) -> Operation:
+    mixes = _mask(q for q, p in zip(targets, letters) if p in "XY")
+    x_like = _mask(q for q, p in zip(targets, letters) if p == "X")
+    z_like = _mask(q for q, p in zip(targets, letters) if p == "Z")
+    return Operation("rotation", mixes, x_like, z_like, targets, slots=(slot,), letters=letters)
+
+
+def _diagonal(base: Gate, targets: tuple[int, ...], controls: Any, slots: range, mask: int) -> Operation:
+    operation = Operation("diagonal", 0, 0, mask)
+    if isinstance(base.data, str):
+        if len(targets) + len(controls) > 2 and not controls:
+            operation.parity.append((targets, (0.0, ((slots[0], 1.0),))))
+            return operation
+        polynomial = _PAULI_Z[len(targets)] if len(targets) in _PAULI_Z else None
+        if polynomial is None:
+            raise CircuitError("a controlled Pauli rotation of more than two Z cannot be planned")
+    elif base.name in _POLYNOMIALS:
+        polynomial = _POLYNOMIALS[base.name]
+    else:
+        diagonal = base.diagonal()
+        if len(targets) > 3:
+            return Operation("table", 0, 0, mask, targets, controls, matrix=diagonal)
+        polynomial = _fixed_polynomial(diagonal)
+    for monomial, constant, per_angle in polynomial:
+        affine: Affine = (constant, tuple((slots[k], c) for k, c in enumerate(per_angle) if c != 0))
+        bits = tuple(targets[k] for k in monomial)
+        if len(bits) + len(controls) > 2:
+            operation.wide.append((tuple((q, 1) for q in bits) + controls, affine))
+        else:
+            operation.terms += _expand(bits, controls, affine)
+    return operation
+
+
+def _expand(bits: tuple[int, ...], controls: Any, affine: Affine) -> list[tuple[tuple[int, ...], Affine]]:
+    """The product of bits and of controls, each b or 1 - b, as products of bits alone."""
+    products: list[tuple[tuple[int, ...], float]] = [(bits, 1.0)]
+    for qubit, value in controls:
+        with_bit = [((*b, qubit), sign if value else -sign) for b, sign in products]
+        products = with_bit if value else products + with_bit
+    return [(tuple(sorted(b)), (sign * affine[0], tuple((s, sign * c) for s, c in affine[1]))) for b, sign in products]
+
+
+# Phases as polynomials: (product of which targets, constant, coefficient of each angle).
+_POLYNOMIALS: dict[str, list[tuple[tuple[int, ...], float, tuple[float, ...]]]] = {
+    "rz": [((), 0.0, (-0.5,)), ((0,), 0.0, (1.0,))],
+    "p": [((0,), 0.0, (1.0,))],
+    "gphase": [((), 0.0, (1.0,))],
+    "rzz": [((), 0.0, (-0.5,)), ((0,), 0.0, (1.0,)), ((1,), 0.0, (1.0,)), ((0, 1), 0.0, (-2.0,))],
+}
+_PAULI_Z = {1: _POLYNOMIALS["rz"], 2: _POLYNOMIALS["rzz"]}
+
+
+def _fixed_polynomial(diagonal: np.ndarray) -> list[tuple[tuple[int, ...], float, tuple[float, ...]]]:
+    """The polynomial whose value at each setting of the bits is the phase of that entry."""
+    phases = [cmath.phase(z) for z in diagonal]
+    size = len(phases).bit_length() - 1
+    # Moebius transform: subtract, bit by bit, what the settings without the bit already have.
+    for bit in range(size):
+        for index in range(len(phases)):
+            if index >> bit & 1:
+                phases[index] -= phases[index ^ 1 << bit]
+    return [
+        (tuple(b for b in range(size) if index >> b & 1), phase, ()) for index, phase in enumerate(phases) if phase != 0
+    ]
+
+
+_X_LIKE: dict[tuple[str, int], bool] = {}
+
+
+def _commutes_with_x(base: Gate, k: int) -> bool:
+    """Whether the gate commutes with X on its qubit ``k``, whatever its angles. Gates with data are not looked into."""
+    if base.data is not None:
+        return False
+    key = (base.name, k)
+    if key not in _X_LIKE:
+        matrix = base.matrix(*(0.6180339887 + 0.7320508075 * j for j in range(base.num_params)))
+        flipped = np.arange(len(matrix)) ^ 1 << k
+        _X_LIKE[key] = bool(np.allclose(matrix[flipped][:, flipped], matrix, atol=1e-14))
+    return _X_LIKE[key]
+
+
+def _mask(qubits: Any) -> int:
+    mask = 0
+    for q in qubits:
+        mask |= 1 << q
+    return mask

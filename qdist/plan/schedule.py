@@ -1,0 +1,61 @@
+"""Lazy qubit reordering: which operations run in which stage, at one level after another.
+
+At each level only some qubits can be mixed at a time. Everything that the close qubits permit runs, out of program order
+where gates commute; only then others are brought close (Teranishi et al., arXiv 2410.04252, applied at every level).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qdist.native import kernels
+from qdist.plan.levels import Level
+from qdist.plan.operations import Operation
+
+__all__ = ["Stage", "schedule"]
+
+
+@dataclass(slots=True)
+class Stage:
+    """Operations that run while ``close`` qubits can be mixed; at levels above the last, made of further stages."""
+
+    level: Level
+    close: tuple[int, ...]
+    operations: list[Operation]
+    stages: list[Stage]
+
+
+def schedule(operations: Sequence[Operation], num_qubits: int, levels: Sequence[Level]) -> list[Stage]:
+    """The stages of the first level, each with its own stages at the levels after it.
+
+    Position p holds qubit p. Deterministic: the same operations give the same stages, on every rank.
+    """
+    if not levels or not operations:
+        return []
+    level, *inner = levels
+    forced = (1 << min(level.contiguous, num_qubits)) - 1
+    found = kernels.schedule(
+        np.array([o.mixes for o in operations], np.uint64),
+        np.array([o.x_like for o in operations], np.uint64),
+        np.array([o.z_like for o in operations], np.uint64),
+        np.array([_weight(o) for o in operations]),
+        num_qubits,
+        min(level.close, num_qubits),
+        forced,
+    )
+    stages = []
+    for mask, chosen in found:
+        own = [operations[g] for g in chosen]
+        close = tuple(q for q in range(num_qubits) if mask >> q & 1)
+        stages.append(Stage(level, close, own, schedule(own, num_qubits, inner)))
+    return stages
+
+
+def _weight(operation: Operation) -> float:
+    """What running it is worth when qubits are chosen: about what it costs, a little for what could run anywhere."""
+    if not operation.mixes:
+        return 0.01
+    return float(4 ** operation.mixes.bit_count())
