@@ -201,29 +201,40 @@ private:
     }
 
     void complex2(Real* re, Real* im) const {
-        Real m[16], n[16];
-        std::copy_n(matrix_re_.data(), 16, m);
-        std::copy_n(matrix_im_.data(), 16, n);
+        // The matrix column by column, held in vectors: AArch64 multiplies by a lane, others by a broadcast of it.
+        constexpr int count = 16 / lanes > 0 ? 16 / lanes : 1;
+        alignas(64) Real columns[2][16 > lanes ? 16 : lanes] = {};
+        for (int p = 0; p < 4; ++p)
+            for (int q = 0; q < 4; ++q) {
+                columns[0][4 * q + p] = matrix_re_[4 * p + q];
+                columns[1][4 * q + p] = matrix_im_[4 * p + q];
+            }
+        V m[count], n[count];
+        for (int k = 0; k < count; ++k) {
+            m[k] = load(columns[0] + k * lanes);
+            n[k] = load(columns[1] + k * lanes);
+        }
         const std::size_t o[4] = {0, offset_[1], offset_[2], offset_[3]};
         runs_.each([&](std::size_t first, std::size_t length) {
             for (std::size_t i = first; i < first + length; i += lanes) {
-                V r[4], s[4];
+                V a[4] = {}, b[4] = {};
+#pragma GCC unroll 4
                 for (int q = 0; q < 4; ++q) {
-                    r[q] = load(re + i + o[q]);
-                    s[q] = load(im + i + o[q]);
-                }
-                for (int p = 0; p < 4; ++p) {
-                    V a = m[4 * p] * r[0], b = m[4 * p] * s[0];
-                    a -= n[4 * p] * s[0];
-                    b += n[4 * p] * r[0];
-                    for (int q = 1; q < 4; ++q) {
-                        a += m[4 * p + q] * r[q];
-                        b += m[4 * p + q] * s[q];
-                        a -= n[4 * p + q] * s[q];
-                        b += n[4 * p + q] * r[q];
+                    const V r = load(re + i + o[q]), s = load(im + i + o[q]);
+#pragma GCC unroll 4
+                    for (int p = 0; p < 4; ++p) {
+                        const int k = 4 * q + p;
+                        const Real c = m[k / lanes][k % lanes], d = n[k / lanes][k % lanes];
+                        a[p] = q ? a[p] + c * r : c * r;
+                        b[p] = q ? b[p] + c * s : c * s;
+                        a[p] -= d * s;
+                        b[p] += d * r;
                     }
-                    store<Real>(re + i + o[p], a);
-                    store<Real>(im + i + o[p], b);
+                }
+#pragma GCC unroll 4
+                for (int p = 0; p < 4; ++p) {
+                    store<Real>(re + i + o[p], a[p]);
+                    store<Real>(im + i + o[p], b[p]);
                 }
             }
         });
@@ -249,6 +260,7 @@ private:
         runs_.each([&](std::size_t first, std::size_t length) {
             for (std::size_t i = first; i < first + length; i += lanes) {
                 V r[Rows * Perms], s[Rows * Perms];
+#pragma GCC unroll 16
                 for (int q = 0; q < Rows; ++q) {
                     const V a = load(re + i + o[q]), b = load(im + i + o[q]);
                     r[q * Perms] = a;
@@ -264,8 +276,10 @@ private:
                         s[q * Perms + 3] = lane_xor<(X1 ^ X2), Real>(b);
                     }
                 }
+#pragma GCC unroll 16
                 for (int p = 0; p < Rows; ++p) {
                     V a{}, b{};
+#pragma GCC unroll 16
                     for (int k = 0; k < Rows * Perms; ++k) {
                         const V c = load(cr + (p * Rows * Perms + k) * lanes);
                         a += c * r[k];

@@ -64,17 +64,16 @@ public:
         for (std::size_t k = 0; k < terms_.size(); ++k) value_[k] = terms_[k].angle.at(angles);
         wide_value_.resize(wide_.size());
         for (std::size_t k = 0; k < wide_.size(); ++k) wide_value_[k] = wide_[k].angle.at(angles);
-        if (!far_) fixed_ = tables(0);
+        if (!far_) whole_ = expanded(tables(0));
     }
 
     // base: the shard's index of the tile's first element.
     void apply(Real* re, Real* im, std::size_t base) const {
         if (!terms_.empty()) {
-            if (far_) {
-                const Tables own = tables(base);
-                multiply(re, im, own);
-            } else
-                multiply(re, im, fixed_);
+            if (far_)
+                multiply(re, im, tables(base));
+            else
+                multiply(re, im, whole_);
         }
         for (std::size_t k = 0; k < wide_.size(); ++k) apply_wide(re, im, base, wide_[k], wide_value_[k]);
     }
@@ -85,6 +84,11 @@ private:
         std::vector<int> class_of;        // of each row
         AlignedVector<Real> re, im;       // T, class by class
         std::vector<char> identity;       // whether a class's T is one everywhere
+    };
+
+    struct Whole {
+        AlignedVector<Real> re, im;
+        std::vector<char> identity;  // of each row
     };
 
     // The phases of all settings of n bits, given those of single bits and of pairs: by doubling.
@@ -177,6 +181,37 @@ private:
         return out;
     }
 
+    // One factor an element: the same for all tiles, so worth its memory.
+    Whole expanded(const Tables& tables) const {
+        const std::size_t width = std::size_t(1) << columns_, rows = tables.row.size();
+        Whole out{AlignedVector<Real>(rows * width), AlignedVector<Real>(rows * width), std::vector<char>(rows)};
+        for (std::size_t r = 0; r < rows; ++r) {
+            const std::size_t k = tables.class_of[r];
+            const Real a = Real(tables.row[r].real()), b = Real(tables.row[r].imag());
+            out.identity[r] = tables.identity[k] && tables.row[r] == 1.0;
+            const Real *u = &tables.re[k * width], *v = &tables.im[k * width];
+            for (std::size_t i = 0; i < width; ++i) {
+                out.re[r * width + i] = a * u[i] - b * v[i];
+                out.im[r * width + i] = a * v[i] + b * u[i];
+            }
+        }
+        return out;
+    }
+
+    void multiply(Real* re, Real* im, const Whole& whole) const {
+        using V = Vec<Real>;
+        constexpr std::size_t lanes = Simd<Real>::lanes;
+        const std::size_t width = std::size_t(1) << columns_;
+        for (std::size_t r = 0; r < whole.identity.size(); ++r) {
+            if (whole.identity[r]) continue;
+            for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) {
+                const V c = load(&whole.re[i]), s = load(&whole.im[i]), p = load(re + i), q = load(im + i);
+                store<Real>(re + i, c * p - s * q);
+                store<Real>(im + i, c * q + s * p);
+            }
+        }
+    }
+
     void multiply(Real* re, Real* im, const Tables& tables) const {
         using V = Vec<Real>;
         constexpr std::size_t lanes = Simd<Real>::lanes;
@@ -231,7 +266,7 @@ private:
     bool far_ = false;
     std::size_t cross_ = 0;
     std::vector<int> class_bits_;
-    Tables fixed_;
+    Whole whole_;
 };
 
 // A diagonal given entry by entry, on bits inside and outside the tile, under controls.
