@@ -2,9 +2,10 @@
 
     python benchmarks/train_bench.py [--repeats 15] [--threads N] [--only mlp,cnn,transformer] [--json FILE]
 
-The libraries take turns of a few steps, so that a busy machine slows both; before a turn there is a pause and an
-untimed step, because each library's idle worker threads spin for a while and would steal the other's cores. The ratio
-is of medians (above 1: faster than torch). Also printed: the Python time that one small operation costs, recorded and differentiated.
+The libraries take turns of a few steps, so that a busy machine slows both; before a turn there is a pause and
+an untimed step, because each library's idle worker threads spin for a while and would steal the other's
+cores. The ratio is of medians (above 1: faster than torch). Also printed: the Python time that one small
+operation costs, recorded and differentiated.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=15, help="timed steps of each library (default 15)")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="for both (default: all cores)")
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="for both (default: all cores)"
+    )
     parser.add_argument("--only", default="", help="comma-separated part of: mlp, cnn, transformer, overhead")
     parser.add_argument("--json", help="write the results to this file")
     return parser.parse_args()
@@ -38,7 +44,7 @@ import torch.nn.functional as tf  # noqa: E402
 
 from qdist import nn, optim  # noqa: E402
 from qdist import tensor as qt  # noqa: E402
-from qdist.tensor import functional as F  # noqa: E402
+from qdist.tensor import functional  # noqa: E402
 
 torch.set_num_threads(args.threads)
 qt.set_num_threads(args.threads)
@@ -53,7 +59,7 @@ def ours(model: nn.Module, x: np.ndarray, y: np.ndarray) -> Callable[[], float]:
 
     def step() -> float:
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(inputs), targets)
+        loss = functional.cross_entropy(model(inputs), targets)
         loss.backward()
         optimizer.step()
         return loss.item()
@@ -81,7 +87,7 @@ def mlp(library: object) -> object:
     """784-512-256-128-64-10 with ReLU between."""
     module = nn if library is qt else torch.nn
     layers: list = []
-    for a, b in zip(WIDTHS, WIDTHS[1:]):
+    for a, b in pairwise(WIDTHS):
         layers += [module.Linear(a, b), module.ReLU()]
     return module.Sequential(*layers[:-1])
 
@@ -109,7 +115,10 @@ class TorchBlock(torch.nn.Module):
         self.heads = heads
         self.norm1, self.norm2 = torch.nn.LayerNorm(features), torch.nn.LayerNorm(features)
         self.qkv, self.out = torch.nn.Linear(features, 3 * features), torch.nn.Linear(features, features)
-        self.expand, self.shrink = torch.nn.Linear(features, 4 * features), torch.nn.Linear(4 * features, features)
+        self.expand, self.shrink = (
+            torch.nn.Linear(features, 4 * features),
+            torch.nn.Linear(4 * features, features),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         b, s, d = x.shape
@@ -167,15 +176,19 @@ def overhead() -> dict[str, float | str]:
 
     mine = per_op(lambda z, b: z * b, lambda g: qt.Tensor(1.0, requires_grad=g))
     other = per_op(lambda z, b: z * b, lambda g: torch.tensor(1.0, requires_grad=g))
-    print(f"\nPython overhead per operation: forward {mine[0]:.1f} us (torch {other[0]:.1f}), "
-          f"forward and backward {mine[1]:.1f} us (torch {other[1]:.1f})")
+    print(
+        f"\nPython overhead per operation: forward {mine[0]:.1f} us (torch {other[0]:.1f}), "
+        f"forward and backward {mine[1]:.1f} us (torch {other[1]:.1f})"
+    )
     return {"case": "overhead", "qdist_us": mine[1], "torch_us": other[1], "ratio": other[1] / mine[1]}
 
 
 def main() -> None:
     chosen = set(args.only.split(",")) if args.only else {"mlp", "cnn", "transformer", "overhead"}
-    print(f"{platform.processor() or platform.machine()}, {args.threads} thread(s), Python {sys.version.split()[0]}, "
-          f"NumPy {np.__version__}, torch {torch.__version__}, median of {args.repeats}\n")
+    print(
+        f"{platform.processor() or platform.machine()}, {args.threads} thread(s), "
+        f"Python {sys.version.split()[0]}, NumPy {np.__version__}, torch {torch.__version__}, median of {args.repeats}\n"
+    )
     print(f"{'training step':28s} {'qdist ms':>10s} {'torch ms':>10s} {'ratio':>8s}")
     rng = np.random.default_rng(0)
     results = []
@@ -193,7 +206,9 @@ def main() -> None:
         results.append(overhead())
     if args.json:
         with open(args.json, "w") as file:
-            json.dump({"machine": platform.machine(), "threads": args.threads, "results": results}, file, indent=1)
+            json.dump(
+                {"machine": platform.machine(), "threads": args.threads, "results": results}, file, indent=1
+            )
 
 
 if __name__ == "__main__":

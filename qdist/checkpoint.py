@@ -1,8 +1,8 @@
 """Checkpoints: nested state dicts in one safetensors file, written atomically and verified when read.
 
-The file is plain safetensors (8 bytes of header length, a JSON header, raw little-endian data), so any reader of that
-format can take the tensors out; writing it takes no dependency. The header's metadata also holds the nesting with all
-numbers and strings, and a SHA-256 of everything. Nothing is ever unpickled.
+The file is plain safetensors (8 bytes of header length, a JSON header, raw little-endian data), so any reader
+of that format can take the tensors out; writing it takes no dependency. The header's metadata also holds the
+nesting with all numbers and strings, and a SHA-256 of everything. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def save(path: str | Path, state: Any) -> None:
 
     Args:
         path: the file; an existing one is replaced only when the new one is complete and on disk.
-        state: nested dicts (with string keys), lists and tuples of Tensors, arrays, numbers, strings, bools and None.
+        state: nested dicts (with string keys), lists and tuples of Tensors, arrays, numbers, strings, bools
+            and None.
 
     Raises:
         TypeError: naming the entry that cannot be stored.
@@ -73,7 +74,7 @@ def save(path: str | Path, state: Any) -> None:
 
 
 def load(path: str | Path) -> Any:
-    """Read a state back: the nesting that was saved, with Tensors on the CPU in the places of tensors and arrays.
+    """Read a state back: the nesting that was saved, with Tensors on the CPU for tensors and arrays.
 
     Raises:
         CheckpointError: when the file is cut off, changed, or not a checkpoint.
@@ -100,7 +101,9 @@ def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
         bad = [key for key in value if not isinstance(key, str)]
         if bad:
-            raise TypeError(f"checkpoint entry {path or 'state'!r} has a key that is not a string: {bad[0]!r}")
+            raise TypeError(
+                f"checkpoint entry {path or 'state'!r} has a key that is not a string: {bad[0]!r}"
+            )
         return {"dict": {k: _encode(v, f"{path}.{k}" if path else k, arrays) for k, v in value.items()}}
     if isinstance(value, (list, tuple)):
         kind = "list" if isinstance(value, list) else "tuple"
@@ -113,15 +116,17 @@ def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
         if array.dtype.name in _PAIRS:
             array = np.stack([array.real, array.imag], axis=-1)
         if array.dtype.name not in _NAMES:
-            raise TypeError(f"checkpoint entry {path or 'state'!r} has dtype {array.dtype}, which is not stored")
+            raise TypeError(
+                f"checkpoint entry {path or 'state'!r} has dtype {array.dtype}, which is not stored"
+            )
         name = path or "state"
         while name in arrays or name == "__metadata__":
             name += "_"
-        arrays[name] = np.ascontiguousarray(array)
+        arrays[name] = np.asarray(array, order="C")
         return {"tensor": name, **note}
     raise TypeError(
-        f"checkpoint entry {path or 'state'!r} is a {type(value).__name__}; only dicts, lists, tensors, arrays, numbers "
-        "and strings are stored"
+        f"checkpoint entry {path or 'state'!r} is a {type(value).__name__}; only dicts, lists, tensors, "
+        "arrays, numbers and strings are stored"
     )
 
 
@@ -143,7 +148,7 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
 
 def _bytes(array: np.ndarray) -> memoryview:
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return memoryview(little.reshape(-1).view(np.uint8))
+    return little.reshape(-1).view(np.uint8).data
 
 
 def _header_bytes(header: dict[str, Any], metadata: dict[str, str]) -> bytes:
@@ -157,7 +162,9 @@ def _read(path: Path) -> tuple[dict[str, Any], memoryview]:
     raw = memoryview(bytearray(path.read_bytes()))  # writable, so that loaded tensors can be updated in place
     length = int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or length > min(len(raw) - 8, _MAX_HEADER):
-        raise CheckpointError(f"{path} is cut off or not a checkpoint: its header does not fit its {len(raw)} bytes")
+        raise CheckpointError(
+            f"{path} is cut off or not a checkpoint: its header does not fit its {len(raw)} bytes"
+        )
     try:
         header = json.loads(bytes(raw[8 : 8 + length]))
     except ValueError as error:
@@ -171,12 +178,14 @@ def _tensor(path: Path, name: str, entry: Any, data: memoryview) -> np.ndarray:
     dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
     start, stop = entry["data_offsets"]
     if not 0 <= start <= stop <= len(data) or stop - start != math.prod(shape) * dtype.itemsize:
-        raise CheckpointError(f"{path}: {name} claims bytes {start} to {stop} of {len(data)} for shape {shape}")
+        raise CheckpointError(
+            f"{path}: {name} claims bytes {start} to {stop} of {len(data)} for shape {shape}"
+        )
     return np.frombuffer(data[start:stop], dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
 def _write_atomically(path: Path, parts: list[Any]) -> None:
-    """Write beside the target, sync, rename over it, and sync the folder: readers see the old file or the new one."""
+    """Write beside the target, sync, rename over it, sync the folder: readers see the old file or the new."""
     handle, temporary = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,8 @@ class DataPartitioner:
 
     Args:
         data: anything with a length and items.
-        sizes: fractions, one a part, adding up to at most 1. Part i holds the items between the rounded sums before
-            and after it, so fractions that add up to 1 leave no item out.
+        sizes: fractions, one a part, adding up to at most 1. Part i holds the items between the rounded sums
+            before and after it, so fractions that add up to 1 leave no item out.
         seed: of the shuffle.
 
     Example:
@@ -83,7 +84,7 @@ class DataPartitioner:
         self.data = data
         order = Generator(seed).permutation(len(data))
         bounds = [round(len(data) * float(s)) for s in np.concatenate(([0.0], np.cumsum(sizes)))]
-        self.partitions = [order[a:b] for a, b in zip(bounds, bounds[1:])]
+        self.partitions = [order[a:b] for a, b in pairwise(bounds)]
 
     def use(self, partition: int) -> Subset:
         """The part with this number."""
@@ -93,7 +94,13 @@ class DataPartitioner:
 
 
 def split_data(
-    x_train: Any, y_train: Any, shuffle: bool = False, *, rank: Any = 0, size: int | None = None, seed: int = 0
+    x_train: Any,
+    y_train: Any,
+    shuffle: bool = False,
+    *,
+    rank: Any = 0,
+    size: int | None = None,
+    seed: int = 0,
 ) -> tuple[Any, Any]:
     """This rank's contiguous share of samples and labels.
 

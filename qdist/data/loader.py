@@ -42,14 +42,15 @@ class DataLoader:
         dataset: length and items by number; with `fetch` batches are taken in one go.
         batch_size: items a batch.
         shuffle: a new order each pass, reproducible by `seed`.
-        sampler: an order of one's own (indices() or iteration), instead of shuffle; a DistributedSampler for ranks.
+        sampler: an order of one's own (indices() or iteration), instead of shuffle; a DistributedSampler for
+            ranks.
         drop_last: leave out a last batch that is not full.
         prefetch: batches prepared ahead by a background thread; 0 prepares each when it is asked for.
         seed: of the shuffle.
         collate_fn: makes a batch of a list of items; stacks arrays by default.
 
-    A batch has the structure of an item, with Tensors in the places of its numbers and arrays; arrays keep their
-    dtype.
+    A batch has the structure of an item, with Tensors in the places of its numbers and arrays; arrays keep
+    their dtype.
     """
 
     def __init__(

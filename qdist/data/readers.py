@@ -1,4 +1,4 @@
-"""Readers of image datasets from local files: IDX (MNIST and its kin), CIFAR-10 binary, scikit-learn's digits."""
+"""Readers of image datasets: IDX (MNIST and its kin), CIFAR-10 binary, scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def digits(test_fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any, Any, An
     """scikit-learn's 1,797 handwritten digits, which need no network.
 
     Returns:
-        x_train, y_train, x_test, y_test: images (n, 8, 8) float32 in [0, 1], labels (n,) int64, shuffled by `seed`.
+        x_train, y_train, x_test, y_test: images (n, 8, 8) float32 in [0, 1], labels (n,) int64, shuffled by
+        `seed`.
 
     Raises:
         ImportError: when scikit-learn is not installed.

@@ -1,7 +1,7 @@
 """Initial values of parameters, from the default generator.
 
-Every function overwrites a tensor in place and returns it. Values are drawn on the CPU, so that they are equal on
-every device.
+Every function overwrites a tensor in place and returns it. Values are drawn on the CPU, so that they are
+equal on every device.
 """
 
 from __future__ import annotations

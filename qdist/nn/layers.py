@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import Tensor, no_grad
-from ..tensor import functional as F
+from ..tensor import Tensor, functional, no_grad
 from . import init
 from .module import Module, Parameter
 
@@ -29,7 +28,9 @@ class Linear(Module):
     weight (out, in) and bias (out,) start uniform within 1 / sqrt(in_features).
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: Any = np.float32) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, dtype: Any = np.float32
+    ) -> None:
         super().__init__()
         _positive("Linear", in_features=in_features, out_features=out_features)
         self.in_features, self.out_features = in_features, out_features
@@ -43,7 +44,7 @@ class Linear(Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-1] != self.in_features:
             raise ValueError(f"Linear takes (..., {self.in_features}), got shape {x.shape}")
-        return F.linear(x, self.weight, self.bias)
+        return functional.linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}" + ("" if self.bias is not None else ", bias=False")
@@ -59,10 +60,10 @@ class Conv2d(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: F.Size,
-        stride: F.Size = 1,
-        padding: F.Size = 0,
-        dilation: F.Size = 1,
+        kernel_size: functional.Size,
+        stride: functional.Size = 1,
+        padding: functional.Size = 0,
+        dilation: functional.Size = 1,
         groups: int = 1,
         bias: bool = True,
         dtype: Any = np.float32,
@@ -70,10 +71,12 @@ class Conv2d(Module):
         super().__init__()
         _positive("Conv2d", in_channels=in_channels, out_channels=out_channels, groups=groups)
         if in_channels % groups or out_channels % groups:
-            raise ValueError(f"Conv2d: {groups} groups do not divide {in_channels} and {out_channels} channels")
+            raise ValueError(
+                f"Conv2d: {groups} groups do not divide {in_channels} and {out_channels} channels"
+            )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size, self.stride = F.pair(kernel_size), F.pair(stride)
-        self.padding, self.dilation = F.pair(padding), F.pair(dilation)
+        self.kernel_size, self.stride = functional.pair(kernel_size), functional.pair(stride)
+        self.padding, self.dilation = functional.pair(padding), functional.pair(dilation)
         self.weight = _empty(out_channels, in_channels // groups, *self.kernel_size, dtype=dtype)
         bound = 1 / math.sqrt(init.fans(self.weight.shape)[0])
         init.uniform_(self.weight, -bound, bound)
@@ -82,7 +85,9 @@ class Conv2d(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return functional.conv2d(
+            x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+        )
 
     def extra_repr(self) -> str:
         return (
@@ -92,11 +97,16 @@ class Conv2d(Module):
 
 
 class _Pool(Module):
-    def __init__(self, kernel_size: F.Size, stride: F.Size | None = None, padding: F.Size = 0) -> None:
+    def __init__(
+        self,
+        kernel_size: functional.Size,
+        stride: functional.Size | None = None,
+        padding: functional.Size = 0,
+    ) -> None:
         super().__init__()
-        self.kernel_size = F.pair(kernel_size)
-        self.stride = self.kernel_size if stride is None else F.pair(stride)
-        self.padding = F.pair(padding)
+        self.kernel_size = functional.pair(kernel_size)
+        self.stride = self.kernel_size if stride is None else functional.pair(stride)
+        self.padding = functional.pair(padding)
 
     def extra_repr(self) -> str:
         return f"{self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -106,14 +116,14 @@ class MaxPool2d(_Pool):
     """The largest element of each window of (n, c, h, w)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.max_pool2d(x, self.kernel_size, self.stride, self.padding)
+        return functional.max_pool2d(x, self.kernel_size, self.stride, self.padding)
 
 
 class AvgPool2d(_Pool):
     """The mean of each window of (n, c, h, w), padding counted as zeros."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.avg_pool2d(x, self.kernel_size, self.stride, self.padding)
+        return functional.avg_pool2d(x, self.kernel_size, self.stride, self.padding)
 
 
 class Embedding(Module):
@@ -127,7 +137,7 @@ class Embedding(Module):
         init.normal_(self.weight)
 
     def forward(self, indices: Any) -> Tensor:
-        return F.embedding(self.weight, indices)
+        return functional.embedding(self.weight, indices)
 
     def extra_repr(self) -> str:
         return f"{self.count}, {self.features}"
@@ -144,19 +154,21 @@ class LayerNorm(Module):
         self.bias = Parameter(np.zeros(self.shape, dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
+        return functional.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.shape}, eps={self.eps}"
 
 
 class BatchNorm2d(Module):
-    """Normalise every channel of (n, channels, h, w) by the batch's statistics, or by running ones in eval mode."""
+    """Normalise each channel of (n, channels, h, w) by the batch's statistics, or running ones in eval mode."""
 
     running_mean: Tensor
     running_var: Tensor
 
-    def __init__(self, channels: int, eps: float = 1e-5, momentum: float = 0.1, dtype: Any = np.float32) -> None:
+    def __init__(
+        self, channels: int, eps: float = 1e-5, momentum: float = 0.1, dtype: Any = np.float32
+    ) -> None:
         super().__init__()
         _positive("BatchNorm2d", channels=channels)
         self.channels, self.eps, self.momentum = channels, eps, momentum
@@ -175,7 +187,7 @@ class BatchNorm2d(Module):
         count = x.size // self.channels
         if count < 2:
             raise ValueError("BatchNorm2d needs more than one value per channel in training mode")
-        out, mean, variance = F.batch_norm(x, self.weight, self.bias, self.eps)
+        out, mean, variance = functional.batch_norm(x, self.weight, self.bias, self.eps)
         with no_grad():
             keep, take = 1 - self.momentum, self.momentum
             self.running_mean.assign(keep * self.running_mean + take * mean)
@@ -197,7 +209,7 @@ class Dropout(Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.p, self.training)
+        return functional.dropout(x, self.p, self.training)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -221,7 +233,7 @@ class ReLU(Module):
     """max(x, 0)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu(x)
+        return functional.relu(x)
 
 
 class GELU(Module):
@@ -232,14 +244,14 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.gelu(x, self.approximate)
+        return functional.gelu(x, self.approximate)
 
 
 class Sigmoid(Module):
     """1 / (1 + exp(-x))."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.sigmoid(x)
+        return functional.sigmoid(x)
 
 
 class Tanh(Module):
@@ -257,7 +269,7 @@ class Softmax(Module):
         self.axis = axis
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.softmax(x, self.axis)
+        return functional.softmax(x, self.axis)
 
     def extra_repr(self) -> str:
         return f"axis={self.axis}"

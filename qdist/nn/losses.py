@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor
-from ..tensor import functional as F
+from ..tensor import Tensor, functional
 from .module import Module
 
 
@@ -24,32 +23,32 @@ class MSELoss(_Loss):
     """|prediction - target|^2."""
 
     def forward(self, prediction: Any, target: Any) -> Tensor:
-        return F.mse_loss(prediction, target, self.reduction)
+        return functional.mse_loss(prediction, target, self.reduction)
 
 
 class BCELoss(_Loss):
     """Binary cross-entropy of probabilities."""
 
     def forward(self, probabilities: Any, targets: Any) -> Tensor:
-        return F.binary_cross_entropy(probabilities, targets, self.reduction)
+        return functional.binary_cross_entropy(probabilities, targets, self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
     """Binary cross-entropy of sigmoid(logits), stable for large logits."""
 
     def forward(self, logits: Any, targets: Any) -> Tensor:
-        return F.binary_cross_entropy_with_logits(logits, targets, self.reduction)
+        return functional.binary_cross_entropy_with_logits(logits, targets, self.reduction)
 
 
 class CrossEntropyLoss(_Loss):
     """Cross-entropy of softmax(logits) (..., classes) with integer targets (...)."""
 
     def forward(self, logits: Any, targets: Any) -> Tensor:
-        return F.cross_entropy(logits, targets, self.reduction)
+        return functional.cross_entropy(logits, targets, self.reduction)
 
 
 class NLLLoss(_Loss):
     """Negative log-likelihood of log-probabilities (..., classes) with integer targets (...)."""
 
     def forward(self, logp: Any, targets: Any) -> Tensor:
-        return F.nll_loss(logp, targets, self.reduction)
+        return functional.nll_loss(logp, targets, self.reduction)

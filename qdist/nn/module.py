@@ -41,7 +41,11 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, (Parameter, Module)) and "_modules" not in self.__dict__:
             raise RuntimeError(f"call super().__init__() before assigning {name!r} in {type(self).__name__}")
-        for table in (self.__dict__.get("_parameters"), self.__dict__.get("_modules"), self.__dict__.get("_buffers")):
+        for table in (
+            self.__dict__.get("_parameters"),
+            self.__dict__.get("_modules"),
+            self.__dict__.get("_buffers"),
+        ):
             if table is not None:
                 table.pop(name, None)
         if isinstance(value, Parameter):
@@ -159,7 +163,8 @@ class Module:
 
         Args:
             state: what state_dict() gave; arrays are accepted as well as Tensors.
-            strict: refuse missing and unknown names. Wrong shapes are always refused, before anything is changed.
+            strict: refuse missing and unknown names. Wrong shapes are always refused, before anything is
+                changed.
 
         Raises:
             ValueError: listing every name that is missing, unknown or of the wrong shape.

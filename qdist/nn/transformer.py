@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import Tensor
-from ..tensor import functional as F
+from ..tensor import Tensor, functional
 from .layers import GELU, Dropout, LayerNorm, Linear
 from .module import Module
 
@@ -35,14 +34,14 @@ class MultiHeadAttention(Module):
         self.out = Linear(features, features, bias, dtype)
 
     def forward(self, x: Tensor, mask: Any = None, causal: bool = False) -> Tensor:
-        """mask: broadcasts to (batch, heads, sequence, sequence); bool (True may be seen) or added to the scores."""
+        """mask: broadcasts to (batch, heads, sequence, sequence); bool (True is seen) or added to scores."""
         if x.ndim != 3:
             raise ValueError(f"MultiHeadAttention takes (batch, sequence, features), got shape {x.shape}")
         batch, length, _ = x.shape
         qkv = self.qkv(x).reshape(batch, length, 3, self.heads, self.features // self.heads)
         q, k, v = (part.squeeze(2).swapaxes(1, 2) for part in qkv.split(1, axis=2))
         dropout = self.dropout if self.training else 0.0
-        joined = F.attention(q, k, v, mask, causal=causal, dropout=dropout)
+        joined = functional.attention(q, k, v, mask, causal=causal, dropout=dropout)
         return self.out(joined.swapaxes(1, 2).reshape(batch, length, self.features))
 
     def extra_repr(self) -> str:

@@ -1,8 +1,9 @@
 """Optimizer: what all update rules share.
 
-The parameters of a group are seen as one long vector for each dtype and device: the state (momenta, averages) lives in
-flat buffers, gradients are gathered into one, and the update rule runs over all parameters at once, block by block in
-cache. Complex parameters count as pairs of real ones. A rule is then one method on flat arrays, `_direction`.
+The parameters of a group are seen as one long vector for each dtype and device: the state (momenta, averages)
+lives in flat buffers, gradients are gathered into one, and the update rule runs over all parameters at once,
+block by block in cache. Complex parameters count as pairs of real ones. A rule is then one method on flat
+arrays, `_direction`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Optimizer:
     """The base of all optimisers.
 
     Args:
-        parameters: Tensors, or dicts {"params": Tensors, option: value ...} for groups with options of their own.
+        parameters: Tensors, or dicts {"params": Tensors, option: value ...} for groups with options of their
+            own.
         defaults: options of the groups that do not set them; "lr" is always one.
 
     Sub-classes name their state in `slots` and implement `_direction`.
@@ -140,8 +142,10 @@ class Optimizer:
                 p.data *= 1 - group["lr"] * decay
             p.data -= bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p.shape)
 
-    def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
-        """Turn the flat gradient g, in place, into what is subtracted from the parameters; `step` counts from 1."""
+    def _direction(
+        self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
+    ) -> None:
+        """Turn the flat gradient g, in place, into what is subtracted from the parameters at a step (from 1)."""
         raise NotImplementedError
 
     # State
@@ -158,7 +162,10 @@ class Optimizer:
                     entry[slot] = Tensor(piece.reshape(p.shape).copy())
                 state[str(numbers[id(p)])] = entry
         groups = [
-            {**{k: v for k, v in group.items() if k != "params"}, "params": [numbers[id(p)] for p in group["params"]]}
+            {
+                **{k: v for k, v in group.items() if k != "params"},
+                "params": [numbers[id(p)] for p in group["params"]],
+            }
             for group in self.param_groups
         ]
         return {"state": state, "param_groups": groups}

@@ -13,11 +13,11 @@ from .optimizer import Optimizer
 class SGD(Optimizer):
     """Stochastic gradient descent.
 
-    With momentum m: v <- m v + (1 - dampening) g (v <- g at the first step), then p <- p - lr v; Nesterov uses
-    g + m v in place of v. weight_decay adds weight_decay * p to g.
+    With momentum m: v <- m v + (1 - dampening) g (v <- g at the first step), then p <- p - lr v; Nesterov
+    uses g + m v in place of v. weight_decay adds weight_decay * p to g.
     """
 
-    slots = ("momentum_buffer",)
+    slots: tuple[str, ...] = ("momentum_buffer",)
 
     def __init__(
         self,
@@ -48,7 +48,9 @@ class SGD(Optimizer):
         if group["momentum"] and not self.slots:
             raise ValueError("SGD: give the optimiser itself a momentum before giving one to a group")
 
-    def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
+    def _direction(
+        self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
+    ) -> None:
         momentum = group["momentum"]
         if momentum:
             v = state["momentum_buffer"]
@@ -65,7 +67,7 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam (Kingma and Ba): averages of g and g^2 with bias correction; weight_decay adds weight_decay * p to g."""
+    """Adam (Kingma and Ba): bias-corrected averages of g and g^2; weight_decay adds weight_decay * p to g."""
 
     slots = ("exp_avg", "exp_avg_sq")
     decoupled = False
@@ -86,7 +88,9 @@ class Adam(Optimizer):
         if not all(0 <= beta < 1 for beta in group["betas"]):
             raise ValueError(f"{type(self).__name__}: betas must be in [0, 1), got {group['betas']}")
 
-    def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
+    def _direction(
+        self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
+    ) -> None:
         beta1, beta2 = group["betas"]
         m, v = state["exp_avg"], state["exp_avg_sq"]
         scratch = g * (1 - beta1)
@@ -104,7 +108,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov and Hutter): p <- p (1 - lr weight_decay) before the step."""
+    """Adam with decoupled decay (Loshchilov and Hutter): p <- p (1 - lr weight_decay) before the step."""
 
     decoupled = True
 
@@ -136,7 +140,9 @@ class RMSprop(Optimizer):
         defaults = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
         super().__init__(parameters, defaults)
 
-    def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
+    def _direction(
+        self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
+    ) -> None:
         average = state["square_avg"]
         average *= group["alpha"]
         average += (1 - group["alpha"]) * g * g
@@ -159,7 +165,9 @@ class Adagrad(Optimizer):
     ) -> None:
         super().__init__(parameters, {"lr": lr, "eps": eps, "weight_decay": weight_decay})
 
-    def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
+    def _direction(
+        self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
+    ) -> None:
         total = state["sum"]
         total += g * g
         g /= xp.sqrt(total) + group["eps"]

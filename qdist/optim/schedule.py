@@ -1,4 +1,4 @@
-"""Learning-rate schedules: call step() once after every optimiser step (or epoch, if that is what they count)."""
+"""Learning-rate schedules: call step() after every optimiser step (or epoch, if they count those)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .optimizer import Optimizer
 
 
 class Scheduler:
-    """Sets every group's learning rate to its initial one times factor(t), t the number of step() calls so far."""
+    """Sets every group's learning rate to its initial one times factor(t), t counting step() calls."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
@@ -37,7 +37,9 @@ class Scheduler:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved count."""
         if len(state["base_lrs"]) != len(self.base_lrs):
-            raise ValueError(f"{len(state['base_lrs'])} learning rates saved, {len(self.base_lrs)} groups here")
+            raise ValueError(
+                f"{len(state['base_lrs'])} learning rates saved, {len(self.base_lrs)} groups here"
+            )
         self.count = int(state["count"])
         self.base_lrs = [float(lr) for lr in state["base_lrs"]]
         self._set()
@@ -57,7 +59,7 @@ class StepLR(Scheduler):
 
 
 class CosineLR(Scheduler):
-    """From the initial rate to `final` times it along half a cosine, in `total` steps; constant afterwards."""
+    """From the initial rate to `final` times it along half a cosine, in `total` steps; constant after."""
 
     def __init__(self, optimizer: Optimizer, total: int, final: float = 0.0) -> None:
         if total < 1:
@@ -72,12 +74,14 @@ class CosineLR(Scheduler):
 class WarmupLR(Scheduler):
     """Linear scaling with a gradual warm-up (Goyal et al., arXiv 1706.02677).
 
-    The optimiser's rate is the one for a single worker. It grows linearly from there to `scale` times it (scale = how
-    many times larger the batch is, usually the number of ranks) over `warmup` steps; after that it follows `after`,
-    whose clock starts when the warm-up ends, or stays.
+    The optimiser's rate is the one for a single worker. It grows linearly from there to `scale` times it
+    (scale = how many times larger the batch is, usually the number of ranks) over `warmup` steps; after that
+    it follows `after`, whose clock starts when the warm-up ends, or stays.
     """
 
-    def __init__(self, optimizer: Optimizer, warmup: int, scale: float = 1.0, after: Scheduler | None = None) -> None:
+    def __init__(
+        self, optimizer: Optimizer, warmup: int, scale: float = 1.0, after: Scheduler | None = None
+    ) -> None:
         if warmup < 0:
             raise ValueError(f"warmup must not be negative, got {warmup}")
         self.warmup, self.scale, self.after = warmup, scale, after

@@ -1,7 +1,7 @@
 """Arrays: which module an array belongs to, which dtype a value takes, where it lives.
 
-Everything above this file is written once against `xp`, the array module of its operands: NumPy, or CuPy when the
-data is on a GPU. CuPy is imported only when something asks for a GPU or hands over a CuPy array.
+Everything above this file is written once against `xp`, the array module of its operands: NumPy, or CuPy when
+the data is on a GPU. CuPy is imported only when something asks for a GPU or hands over a CuPy array.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ COMPLEX64 = np.dtype(np.complex64)
 COMPLEX128 = np.dtype(np.complex128)
 
 _SINGLE = {np.dtype(np.float16), FLOAT32, COMPLEX64}
-_COMPLEX_OF = {FLOAT32: COMPLEX64, FLOAT64: COMPLEX128, COMPLEX64: COMPLEX64, COMPLEX128: COMPLEX128}
+_COMPLEX_OF: dict[np.dtype, np.dtype] = {
+    FLOAT32: COMPLEX64,
+    FLOAT64: COMPLEX128,
+    COMPLEX64: COMPLEX64,
+    COMPLEX128: COMPLEX128,
+}
 
 
 def module_of(array: Array) -> ModuleType:
@@ -50,8 +55,8 @@ def is_inexact(dtype: np.dtype) -> bool:
 def as_array(value: object, dtype: Any = None) -> Array:
     """Turn a value into an array without copying one that already fits.
 
-    Arrays and NumPy scalars keep their dtype. Python numbers and (nested) lists take the house defaults: float32,
-    complex64, int64, bool. `dtype` overrides both.
+    Arrays and NumPy scalars keep their dtype. Python numbers and (nested) lists take the house defaults:
+    float32, complex64, int64, bool. `dtype` overrides both.
     """
     if is_array(value):
         array: Any = value
@@ -79,8 +84,8 @@ def complex_of(dtype: np.dtype) -> np.dtype:
 def common_dtype(name: str, dtypes: list[np.dtype], scalars: list[Scalar]) -> np.dtype:
     """The dtype in which an operation on tensors of `dtypes` and Python `scalars` runs.
 
-    Integers give way to the floats they meet, real to complex, and a scalar never raises the precision. Single and
-    double precision do not mix.
+    Integers give way to the floats they meet, real to complex, and a scalar never raises the precision.
+    Single and double precision do not mix.
 
     Raises:
         TypeError: when both single- and double-precision tensors are given.
@@ -157,7 +162,7 @@ def add_at(xp: ModuleType, target: Array, key: Any, values: Array) -> None:
 
 
 def add_rows_at(xp: ModuleType, target: Array, rows: Array, values: Array) -> None:
-    """target[rows[i]] += values[i] for a 1-D `rows`: one segmented sum, much faster than add_at on whole rows."""
+    """target[rows[i]] += values[i] for a 1-D `rows`: one segmented sum, much faster than add_at."""
     if xp is not np:
         add_at(xp, target, rows, values)
     elif rows.size:

@@ -1,8 +1,8 @@
 """Reverse-mode differentiation: the graph that operations leave behind, and the walk back through it.
 
-A Node remembers one application of a rule: (rule, inputs, attributes) and what the vjp saved. Its inputs are edges,
-not tensors: the Node that made the input, the input itself when it is a leaf that wants a gradient, or None. So the
-graph keeps alive what the vjps saved and nothing more.
+A Node remembers one application of a rule: (rule, inputs, attributes) and what the vjp saved. Its inputs are
+edges, not tensors: the Node that made the input, the input itself when it is a leaf that wants a gradient, or
+None. So the graph keeps alive what the vjps saved and nothing more.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Node:
         # Of the output; None for an operation with several, whose outputs each get a Node of the rule PICK.
         self.shape = shape
         self.dtype = dtype
-        # An output is made after its inputs, so descending sequence is an order in which cotangents are complete.
+        # An output is made after its inputs, so descending sequence is an order in which cotangents are
+        # complete.
         self.sequence = _sequence()
         self.hooks: list[Hook] | None = None
         self.freed = False
@@ -135,7 +136,7 @@ def tracing(callback: Callable[[Rule, tuple[Any, ...], dict[str, Any], Any], Non
 
 
 def fit(xp: ModuleType, g: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """Bring a cotangent to its input's shape and dtype: sum over broadcast axes, drop the imaginary part of a real."""
+    """A cotangent in its input's shape and dtype: broadcast axes summed, a real input's imaginary part cut."""
     if g.shape != shape:
         extra = g.ndim - len(shape)
         axes = tuple(range(extra)) + tuple(
@@ -156,7 +157,7 @@ def _add(a: Any, b: Any) -> Any:
 
 
 def _survey(roots: list[Any], barrier: set[Any]) -> tuple[list[Node], dict[Any, int]]:
-    """All nodes reachable from the roots without passing the barrier, and how often each leaf is used by them."""
+    """All nodes reachable from the roots without passing the barrier, and how often they use each leaf."""
     seen: set[Any] = set()
     uses: dict[Any, int] = {}
     stack = [edge for edge in roots if isinstance(edge, Node)]
@@ -197,8 +198,8 @@ def _check(node: Node) -> None:
         for version, before in node.guards:
             if version[0] != before:
                 raise RuntimeError(
-                    f"a tensor that {node.rule.name} needs for its derivative was changed in place after it was "
-                    f"used (version {version[0]}, saved at version {before}); change a copy instead, or update "
+                    f"a tensor that {node.rule.name} needs for its derivative was changed in place after use "
+                    f"(version {version[0]}, saved at version {before}); change a copy instead, or update "
                     "parameters only after backward()"
                 )
 
@@ -214,8 +215,8 @@ def walk(
     Args:
         roots: (edge, cotangent) pairs.
         retain_graph: keep what the vjps saved, for another walk.
-        targets: edges (Nodes or leaves) whose cotangents are returned; leaves' own .grad stays as it is. None means
-            accumulate into the .grad of every leaf reached.
+        targets: edges (Nodes or leaves) whose cotangents are returned; leaves' own .grad stays as it is. None
+            means accumulate into the .grad of every leaf reached.
         barrier: do not look past the targets, even when one depends on another.
 
     Returns:
@@ -274,7 +275,8 @@ def walk(
             if c is not None and edge.shape is not None:
                 if c.shape != edge.shape or c.dtype != edge.dtype:
                     c = fit(xp, c, edge.shape, edge.dtype)
-                # A vjp hands out fresh arrays, the cotangent it was given, or views; only the first may be kept.
+                # A vjp hands out fresh arrays, the cotangent it was given, or views; only the first may be
+                # kept.
                 owned = c is not g and c.base is None
             deliver(edge, c, owned)
     return result

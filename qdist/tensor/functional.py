@@ -160,9 +160,9 @@ def log_softmax(x: Any, axis: int = -1) -> Tensor:
 
 
 def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
-    """Zero each element with probability p and scale the rest so that the expectation stays; a no-op when not training.
+    """Zero each element with probability p and scale the rest so that the expectation stays.
 
-    The mask comes from the default generator, p in steps of 1/65536.
+    Nothing happens when not training.     The mask comes from the default generator, p in steps of 1/65536.
     """
     if not 0 <= p < 1:
         raise ValueError(f"dropout probability {p} is not in [0, 1)")
@@ -188,7 +188,7 @@ def embedding(table: Any, indices: Any) -> Tensor:
 def layer_norm(
     x: Any, shape: tuple[int, ...], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
-    """Normalise over the last len(shape) axes, which must be `shape`; weight and bias come together or not at all."""
+    """Normalise over the last axes, which must have `shape`; weight and bias come together or not at all."""
     x = as_tensor(x)
     if tuple(x.shape[x.ndim - len(shape) :]) != tuple(shape):
         raise ValueError(f"layer_norm over {tuple(shape)} does not fit an input of shape {x.shape}")
@@ -228,7 +228,7 @@ def attention(
     q, k, v = as_tensor(q), as_tensor(k), as_tensor(v)
     if q.shape[:-2] != k.shape[:-2] or k.shape[:-1] != v.shape[:-1] or q.shape[-1] != k.shape[-1]:
         raise ValueError(f"attention: shapes {q.shape}, {k.shape}, {v.shape} do not fit together")
-    extra = ()
+    extra: tuple[Tensor, ...] = ()
     if mask is not None:
         mask = as_tensor(mask)
         extra = (mask if mask.dtype == bool else mask.to(q.dtype),)
@@ -270,8 +270,8 @@ def conv2d(
         raise ValueError(f"conv2d takes 4-dimensional input and weight, got {x.shape} and {weight.shape}")
     if groups < 1 or x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
         raise ValueError(
-            f"conv2d: {x.shape[1]} channels and {weight.shape[0]} filters in {groups} group(s) do not fit a weight of "
-            f"shape {weight.shape}"
+            f"conv2d: {x.shape[1]} channels and {weight.shape[0]} filters in {groups} group(s) do not fit "
+            f"a weight of shape {weight.shape}"
         )
     for i in (0, 1):
         output_size(x.shape[2 + i], weight.shape[2 + i], stride[i], padding[i], dilation[i])
@@ -282,7 +282,7 @@ def conv2d(
 
 
 def max_pool2d(x: Any, kernel: Size, stride: Size | None = None, padding: Size = 0) -> Tensor:
-    """The largest element of each window of x (n, c, h, w); the stride is the kernel's size when not given."""
+    """The largest element of each window of x (n, c, h, w); the stride is the kernel when not given."""
     return _pool("max_pool2d", x, kernel, stride, padding)
 
 
@@ -345,7 +345,8 @@ def nll_loss(logp: Any, targets: Any, reduction: str = "mean") -> Tensor:
 def _check_targets(name: str, scores: Tensor, targets: Tensor) -> None:
     if targets.dtype.kind not in "iu" or targets.shape != scores.shape[:-1]:
         raise ValueError(
-            f"{name} takes integer targets of shape {scores.shape[:-1]}, got {targets.dtype} of shape {targets.shape}"
+            f"{name} takes integer targets of shape {scores.shape[:-1]}, "
+            f"got {targets.dtype} of shape {targets.shape}"
         )
     if targets.size:
         low, high = int(targets.data.min()), int(targets.data.max())
@@ -362,14 +363,14 @@ def binary_cross_entropy_with_logits(logits: Any, targets: Any, reduction: str =
         raise ValueError(
             f"binary cross-entropy: logits {logits.shape} and targets {targets.shape} differ in shape"
         )
-    return reduce_loss(apply("binary_cross_entropy", logits, targets), reduction)
+    return reduce_loss(apply("binary_cross_entropy_logits", logits, targets), reduction)
 
 
 def binary_cross_entropy(probabilities: Any, targets: Any, reduction: str = "mean") -> Tensor:
-    """-(t log p + (1 - t) log(1 - p)); logarithms are held above -100 so that p = 0 and 1 stay finite."""
+    """-(t log p + (1 - t) log(1 - p)); logarithms are held above -100, so p = 0 and 1 stay finite."""
     p, t = as_tensor(probabilities), as_tensor(targets)
     if p.shape != t.shape:
         raise ValueError(
             f"binary cross-entropy: probabilities {p.shape} and targets {t.shape} differ in shape"
         )
-    return reduce_loss(-(t * p.log().clip(-100) + (1 - t) * (1 - p).log().clip(-100)), reduction)
+    return reduce_loss(apply("binary_cross_entropy", p, t), reduction)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import random
-from .arrays import module_of
 from .autograd import enable_grad, mode, no_grad, tracing, walk
 from .rules import Rule
 from .tensor import Tensor, apply, refuse_second_order
@@ -55,13 +54,15 @@ def custom_function(
 
     Args:
         name: what errors and traces call it.
-        forward: forward(*arrays, **attributes) -> (output, saved); arrays are NumPy or CuPy arrays, `saved` a tuple of
-            anything that vjp needs. A list as output means several outputs.
-        vjp: vjp(saved, cotangent, **attributes) -> the cotangent of the input, or a tuple of one for each input, None
-            where there is none. With several outputs the cotangent is a list, None where nothing depends on one.
+        forward: forward(*arrays, **attributes) -> (output, saved); arrays are NumPy or CuPy arrays, `saved` a
+            tuple of anything that vjp needs. A list as output means several outputs.
+        vjp: vjp(saved, cotangent, **attributes) -> the cotangent of the input, or a tuple of one for each
+            input, None where there is none. With several outputs the cotangent is a list, None where nothing
+            depends on one.
 
     Returns:
-        A function of Tensors (and attributes by keyword) that gives a Tensor, or a tuple with several outputs.
+        A function of Tensors (and attributes by keyword) that gives a Tensor, or a tuple with several
+            outputs.
 
     Example:
         cube = custom_function("cube", lambda x: (x**3, (x,)), lambda saved, g: 3 * saved[0] ** 2 * g)
@@ -94,9 +95,9 @@ def custom_function(
 def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """fn(*args, **kwargs), keeping no intermediate values: they are computed again during the backward pass.
 
-    The random state at the call is restored for the second run, so dropout masks are equal. Gradients reach the
-    arguments and everything else that fn uses (parameters of a module). fn must return a Tensor or a tuple of
-    Tensors and must do the same the second time.
+    The random state at the call is restored for the second run, so dropout masks are equal. Gradients reach
+    the arguments and everything else that fn uses (parameters of a module). fn must return a Tensor or a
+    tuple of Tensors and must do the same the second time.
     """
     if not mode.grad:
         return fn(*args, **kwargs)

@@ -39,10 +39,16 @@ class Methods:
     """Mixed into Tensor, which gives shape, ndim, dtype, data and `_apply`."""
 
     __slots__ = ()
-    shape: tuple[int, ...]
-    ndim: int
-    dtype: np.dtype
-    data: Any
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def dtype(self) -> np.dtype: ...
+        @property
+        def data(self) -> Any: ...
 
     def _apply(self, op: str, *inputs: Any, **attributes: Any) -> Any:
         raise NotImplementedError
@@ -214,7 +220,7 @@ class Methods:
         return self.reshape(*(n for i, n in enumerate(self.shape) if i not in chosen or n != 1))
 
     def split(self, sizes: int | tuple[int, ...] | list[int], axis: int = 0) -> tuple[Tensor, ...]:
-        """Cut along an axis into pieces of the given sizes; an int cuts into pieces of that size, the last shorter."""
+        """Cut along an axis into pieces of the given sizes; an int is the size of all but the last."""
         axis = normal_axis(axis, self.ndim)
         length = self.shape[axis]
         if isinstance(sizes, int):

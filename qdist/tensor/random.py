@@ -1,8 +1,9 @@
 """Random numbers that can be drawn again.
 
-A Generator hands out tickets: (key, number of the draw). Philox is counter-based, so a ticket alone determines every
-number drawn with it: a dropout mask can be made a second time during recomputation, and the whole state of a
-generator is three integers. Different ranks fold their rank into the key and get independent streams.
+A Generator hands out tickets: (key, number of the draw). Philox is counter-based, so a ticket alone
+determines every number drawn with it: a dropout mask can be made a second time during recomputation, and the
+whole state of a generator is three integers. Different ranks fold their rank into the key and get independent
+streams.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ def _numpy(ticket: Ticket) -> np.random.Generator:
 def keep_mask(xp: Any, ticket: Ticket, shape: tuple[int, ...], p: float) -> tuple[Array, float]:
     """A dropout mask and the factor for what is kept.
 
-    p is rounded to a multiple of 1/65536 and the factor is the reciprocal of the probability then in force, so the
-    expectation is exact. Returns a bool array of `shape`, False with probability p, and the factor.
+    p is rounded to a multiple of 1/65536 and the factor is the reciprocal of the probability then in force,
+    so the expectation is exact. Returns a bool array of `shape`, False with probability p, and the factor.
     """
     dropped = min(round(p * _LEVELS), _LEVELS - 1)
     count = math.prod(shape)

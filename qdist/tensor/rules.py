@@ -1,15 +1,15 @@
 """THE table of derivative rules: every operation a Tensor knows, its forward function and its vjp.
 
-- forward(xp, *arrays, **attributes) -> (output, saved): pure; `saved` is a tuple of whatever the vjp needs. A list as
-  output means several outputs.
-- vjp(xp, g, saved, needs, **attributes) -> one cotangent for each input. Entries whose `needs` is False may be None.
-  For several outputs g is a list, with None for outputs that nothing depends on.
+- forward(xp, *arrays, **attributes) -> (output, saved): pure; `saved` is a tuple of whatever the vjp needs. A
+  list as output means several outputs.
+- vjp(xp, g, saved, needs, **attributes) -> one cotangent for each input. Entries whose `needs` is False may
+  be None. For several outputs g is a list, with None for outputs that nothing depends on.
+- vjp None: the output (a comparison, a position, a rounded value) has no derivative and never wants a
+  gradient.
 
-- vjp None: the output (a comparison, a position, a rounded value) has no derivative and never wants a gradient.
-
-Undoing broadcasts, projecting onto real inputs and summing contributions happen in `autograd`, once for all rules.
-Nothing else in the package knows a derivative, so whatever else has to be known about an operation (how it shards,
-what it costs) can be keyed by the same names.
+Undoing broadcasts, projecting onto real inputs and summing contributions happen in `autograd`, once for all
+rules. Nothing else in the package knows a derivative, so whatever else has to be known about an operation
+(how it shards, what it costs) can be keyed by the same names.
 """
 
 from __future__ import annotations
@@ -121,6 +121,12 @@ RULES: dict[str, Rule] = {
         Rule("log_softmax", act.log_softmax, act.log_softmax_vjp, floating=True),
         Rule("cross_entropy", act.cross_entropy, act.cross_entropy_vjp, floating=True, apart=(1,)),
         Rule("binary_cross_entropy", act.binary_cross_entropy, act.binary_cross_entropy_vjp, floating=True),
+        Rule(
+            "binary_cross_entropy_logits",
+            act.binary_cross_entropy_logits,
+            act.binary_cross_entropy_logits_vjp,
+            floating=True,
+        ),
         Rule("dropout", act.dropout, act.dropout_vjp),
         # Reductions
         Rule("sum", rd.sum_, rd.sum_vjp),

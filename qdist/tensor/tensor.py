@@ -32,7 +32,7 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
     Raises:
         TypeError: for tensors of different precision or on different devices.
     """
-    rule = RULES[op] if op.__class__ is str else op
+    rule = op if isinstance(op, Rule) else RULES[op]
     values = []
     dtype = None
     mixed = wants = False
@@ -75,7 +75,7 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
 
 def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any, xp: Any, made: Any) -> None:
     """Give the outputs of an operation the Node that made them."""
-    edges = []
+    edges: list[Any] = []
     guards = None
     for x, a in zip(inputs, values):
         if not isinstance(x, Tensor):
@@ -160,8 +160,8 @@ class Tensor(Methods):
     """An n-dimensional array with gradients.
 
     Args:
-        data: an array (NumPy or CuPy, taken as it is, not copied), a number, or nested lists. Python floats and lists
-            become float32, complex numbers complex64, ints int64.
+        data: an array (NumPy or CuPy, taken as it is, not copied), a number, or nested lists. Python floats
+            and lists become float32, complex numbers complex64, ints int64.
         requires_grad: gather a gradient in `.grad` when backward() reaches this tensor.
         dtype: convert to this dtype.
         device: "cpu", "cuda" or "cuda:<index>"; None leaves the data where it is.
@@ -198,7 +198,7 @@ class Tensor(Methods):
 
     @property
     def data(self) -> Array:
-        """The array itself. Assigning (also `t.data -= step`) replaces it outside the graph and counts as a change."""
+        """The array itself. Assigning (also `t.data -= step`) bypasses the graph and counts as a change."""
         return self._data
 
     @data.setter
@@ -274,7 +274,7 @@ class Tensor(Methods):
     # Out of the library and back
 
     def numpy(self) -> np.ndarray:
-        """The values as a NumPy array: the same memory on the CPU, a copy from a GPU; gradients do not follow."""
+        """The values as a NumPy array, outside the graph: the same memory on the CPU, a copy from a GPU."""
         return arrays.to_device(self._data, "cpu")
 
     def item(self) -> Any:
@@ -376,7 +376,7 @@ class Tensor(Methods):
         return _enlist(self._hooks, hook)
 
     def register_post_accumulate_hook(self, hook: Callable[[Tensor], None]) -> Callable[[], None]:
-        """Call hook(tensor) each time a backward pass has completed this leaf's .grad, while the pass goes on.
+        """Call hook(tensor) when a backward pass has completed this leaf's .grad, while the pass goes on.
 
         It fires once a pass, after the last contribution. Returns a function that removes the hook.
         """
@@ -519,6 +519,6 @@ def refuse_second_order(create_graph: bool) -> None:
     """Raise when gradients of gradients are asked for."""
     if create_graph:
         raise NotImplementedError(
-            "create_graph=True: gradients of gradients are not provided; write the first derivative with tensor "
-            "operations, or take finite differences of grad()"
+            "create_graph=True: gradients of gradients are not provided; write the first derivative with "
+            "tensor operations, or take finite differences of grad()"
         )

@@ -1,7 +1,7 @@
 """Elementwise work on several cores.
 
-NumPy runs an elementwise loop on one core but lets go of the interpreter while it does, so plain threads over blocks
-of rows use the others. Blocks are small enough to stay in a core's cache from one pass to the next.
+NumPy runs an elementwise loop on one core but lets go of the interpreter while it does, so plain threads over
+blocks of rows use the others. Blocks are small enough to stay in a core's cache from one pass to the next.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _threads: int | None = None
 
 
 def num_threads() -> int:
-    """How many threads elementwise kernels use: set_num_threads, else OMP_NUM_THREADS, else the usable cores."""
+    """Threads of elementwise kernels: set_num_threads, else OMP_NUM_THREADS, else the usable cores."""
     global _threads
     if _threads is None:
         setting = os.environ.get("OMP_NUM_THREADS", "")

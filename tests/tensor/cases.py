@@ -1,7 +1,7 @@
 """One or more cases for every operation of the table: inputs, the call, and torch's counterpart.
 
-`make(rng)` gives float64, complex128 or integer arrays; `call` takes Tensors; `torch` takes the module and torch tensors,
-None where torch has no counterpart. Integer and bool inputs are not differentiated.
+`make(rng)` gives float64, complex128 or integer arrays; `call` takes Tensors; `torch` takes the module and
+torch tensors, None where torch has no counterpart. Integer and bool inputs are not differentiated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qdist import tensor as qt
-from qdist.tensor import functional as F
+from qdist.tensor import functional
 from qdist.tensor.random import Ticket
 
 
@@ -82,7 +82,9 @@ for op, f in {
     case(op, args(cplx(3, 4), cplx(4)), f, ignore(f), "complex")
     case(op, args(normal(3, 4), cplx(4)), f, ignore(f), "real-complex")
     case(op, args(cplx(3, 4)), lambda a, f=f: f(a, 1.5), lambda t, a, f=f: f(a, 1.5), "scalar")
-    case(op, args(between(0.5, 2, 3, 4)), lambda a, f=f: f(2.5, a), lambda t, a, f=f: f(2.5, a), "scalar-left")
+    case(
+        op, args(between(0.5, 2, 3, 4)), lambda a, f=f: f(2.5, a), lambda t, a, f=f: f(2.5, a), "scalar-left"
+    )
 
 power = lambda a, b: a**b  # noqa: E731
 case("pow", args(between(0.5, 2, 3, 4), normal(4)), power, ignore(power))
@@ -92,7 +94,9 @@ case("pow", args(cplx(3, 4)), lambda a: a**2, ignore(lambda a: a**2), "complex")
 case("pow", args(normal(4)), lambda b: 2.0**b, ignore(lambda b: 2.0**b), "exponent")
 case("maximum", args(distinct(3, 4), normal(4)), qt.maximum, lambda t, a, b: t.maximum(a, b))
 case("minimum", args(distinct(3, 4), normal(4)), qt.minimum, lambda t, a, b: t.minimum(a, b))
-case("arctan2", args(normal(3, 4), between(0.5, 2, 4)), qt.arctan2, lambda t, a, b: t.atan2(a, b.expand(3, 4)))
+case(
+    "arctan2", args(normal(3, 4), between(0.5, 2, 4)), qt.arctan2, lambda t, a, b: t.atan2(a, b.expand(3, 4))
+)
 case("where", args(bools(3, 4), normal(3, 4), normal(4)), qt.where, lambda t, c, a, b: t.where(c, a, b))
 case("complex", args(normal(3, 4), normal(3, 4)), qt.complex, lambda t, a, b: t.complex(a, b))
 case("neg", args(normal(3, 4)), lambda a: -a, ignore(lambda a: -a))
@@ -101,14 +105,14 @@ case("abs", args(cplx(3, 4)), abs, lambda t, a: t.abs(a), "complex")
 case("abs2", args(cplx(3, 4)), lambda a: a.abs2(), lambda t, a: (a * a.conj()).real)
 case("abs2", args(normal(3, 4)), lambda a: a.abs2(), lambda t, a: a * a, "real")
 
-for op in "exp expm1 sin cos tan arctan sinh cosh tanh".split():
+for op in ["exp", "expm1", "sin", "cos", "tan", "arctan", "sinh", "cosh", "tanh"]:
     maker = between(-1.2, 1.2, 3, 4)
     name = {"arctan": "atan"}.get(op, op)
     case(op, args(maker), lambda a, op=op: getattr(a, op)(), lambda t, a, n=name: getattr(t, n)(a))
-for op in "exp sin cos tanh sinh cosh".split():
+for op in ["exp", "sin", "cos", "tanh", "sinh", "cosh"]:
     small = lambda rng: 0.5 * cplx(3, 4)(rng)  # noqa: E731
     case(op, args(small), lambda a, op=op: getattr(a, op)(), lambda t, a, op=op: getattr(t, op)(a), "complex")
-for op in "log log1p sqrt".split():
+for op in ["log", "log1p", "sqrt"]:
     maker = between(0.3, 3, 3, 4)
     case(op, args(maker), lambda a, op=op: getattr(a, op)(), lambda t, a, op=op: getattr(t, op)(a))
 for op, name in (("arcsin", "asin"), ("arccos", "acos")):
@@ -123,38 +127,51 @@ case("clip", args(distinct(3, 4)), lambda a: a.clip(low=0.1), lambda t, a: a.cla
 case("cast", args(normal(3, 4)), lambda a: a.to(np.complex128), lambda t, a: a.to(t.complex128))
 case("move", args(normal(3, 4)), lambda a: qt.apply("move", a, device=a.device), ignore(lambda a: a * 1))
 
-case("relu", args(distinct(3, 4)), F.relu, lambda t, a: t.relu(a))
-case("gelu", args(normal(3, 4)), F.gelu, lambda t, a: t.nn.functional.gelu(a))
-case("gelu_tanh", args(normal(3, 4)), lambda a: F.gelu(a, True), lambda t, a: t.nn.functional.gelu(a, approximate="tanh"))
-case("silu", args(normal(3, 4)), F.silu, lambda t, a: t.nn.functional.silu(a))
-case("sigmoid", args(normal(3, 4)), F.sigmoid, lambda t, a: t.sigmoid(a))
-case("softplus", args(normal(3, 4)), F.softplus, lambda t, a: t.nn.functional.softplus(a))
-case("erf", args(normal(3, 4)), F.erf, lambda t, a: t.erf(a))
-case("softmax", args(normal(3, 4, 2)), lambda a: F.softmax(a, 1), lambda t, a: t.softmax(a, 1))
-case("log_softmax", args(normal(3, 4)), F.log_softmax, lambda t, a: t.log_softmax(a, -1))
+case("relu", args(distinct(3, 4)), functional.relu, lambda t, a: t.relu(a))
+case("gelu", args(normal(3, 4)), functional.gelu, lambda t, a: t.nn.functional.gelu(a))
+case(
+    "gelu_tanh",
+    args(normal(3, 4)),
+    lambda a: functional.gelu(a, True),
+    lambda t, a: t.nn.functional.gelu(a, approximate="tanh"),
+)
+case("silu", args(normal(3, 4)), functional.silu, lambda t, a: t.nn.functional.silu(a))
+case("sigmoid", args(normal(3, 4)), functional.sigmoid, lambda t, a: t.sigmoid(a))
+case("softplus", args(normal(3, 4)), functional.softplus, lambda t, a: t.nn.functional.softplus(a))
+case("erf", args(normal(3, 4)), functional.erf, lambda t, a: t.erf(a))
+case("softmax", args(normal(3, 4, 2)), lambda a: functional.softmax(a, 1), lambda t, a: t.softmax(a, 1))
+case("log_softmax", args(normal(3, 4)), functional.log_softmax, lambda t, a: t.log_softmax(a, -1))
 case(
     "cross_entropy",
     args(normal(5, 4), ints(4, 5)),
-    F.cross_entropy,
+    functional.cross_entropy,
     lambda t, a, y: t.nn.functional.cross_entropy(a, y),
 )
 case(
     "cross_entropy",
     args(normal(2, 5, 4), ints(4, 2, 5)),
-    lambda a, y: F.cross_entropy(a, y, "none"),
-    lambda t, a, y: t.nn.functional.cross_entropy(a.reshape(-1, 4), y.reshape(-1), reduction="none").reshape(2, 5),
+    lambda a, y: functional.cross_entropy(a, y, "none"),
+    lambda t, a, y: t.nn.functional.cross_entropy(a.reshape(-1, 4), y.reshape(-1), reduction="none").reshape(
+        2, 5
+    ),
     "sequence",
 )
 case(
     "binary_cross_entropy",
+    args(between(0.1, 0.9, 5, 4), between(0.1, 0.9, 5, 4)),
+    functional.binary_cross_entropy,
+    None,
+)
+case(
+    "binary_cross_entropy_logits",
     args(normal(5, 4), between(0.1, 0.9, 5, 4)),
-    F.binary_cross_entropy_with_logits,
+    functional.binary_cross_entropy_with_logits,
     lambda t, a, y: t.nn.functional.binary_cross_entropy_with_logits(a, y),
 )
 TICKET = Ticket((7, 9), 3)
 case("dropout", args(normal(6, 5)), lambda a: qt.apply("dropout", a, p=0.4, ticket=TICKET))
 
-for op in "sum mean max min logsumexp prod".split():
+for op in ["sum", "mean", "max", "min", "logsumexp", "prod"]:
     maker = distinct(3, 4, 2) if op in ("max", "min") else normal(3, 4, 2)
     torch_name = {"max": "amax", "min": "amin"}.get(op, op)
     case(op, args(maker), lambda a, op=op: getattr(a, op)(1), lambda t, a, n=torch_name: getattr(t, n)(a, 1))
@@ -189,8 +206,19 @@ for label, shapes in {
     case("matmul", args(*(normal(*s) for s in shapes)), product, ignore(product), label)
 case("matmul", args(cplx(3, 4), cplx(4, 2)), product, ignore(product), "complex")
 case("matmul", args(cplx(5, 3, 4), cplx(4, 2)), product, ignore(product), "complex-batch")
-case("linear", args(normal(5, 4), normal(3, 4), normal(3)), F.linear, lambda t, *a: t.nn.functional.linear(*a))
-case("linear", args(normal(2, 5, 4), normal(3, 4)), F.linear, lambda t, *a: t.nn.functional.linear(*a), "no-bias")
+case(
+    "linear",
+    args(normal(5, 4), normal(3, 4), normal(3)),
+    functional.linear,
+    lambda t, *a: t.nn.functional.linear(*a),
+)
+case(
+    "linear",
+    args(normal(2, 5, 4), normal(3, 4)),
+    functional.linear,
+    lambda t, *a: t.nn.functional.linear(*a),
+    "no-bias",
+)
 for i, (subscripts, shapes) in enumerate(
     [
         ("ij,jk->ik", ((3, 4), (4, 2))),
@@ -222,7 +250,12 @@ case(
     lambda a, b: qt.concatenate([a, b], -1),
     lambda t, a, b: t.cat([a, b], -1),
 )
-case("stack", args(normal(3, 4), normal(3, 4)), lambda a, b: qt.stack([a, b], 1), lambda t, a, b: t.stack([a, b], 1))
+case(
+    "stack",
+    args(normal(3, 4), normal(3, 4)),
+    lambda a, b: qt.stack([a, b], 1),
+    lambda t, a, b: t.stack([a, b], 1),
+)
 case(
     "split",
     args(normal(5, 4)),
@@ -242,18 +275,40 @@ for label, key in {
     "ellipsis": (..., 2),
 }.items():
     positive = label != "slice"
-    case("index", args(normal(3, 4)), lambda a, k=key: a[k], ignore(lambda a, k=key: a[k]) if positive else None, label)
+    case(
+        "index",
+        args(normal(3, 4)),
+        lambda a, k=key: a[k],
+        ignore(lambda a, k=key: a[k]) if positive else None,
+        label,
+    )
 case("index", args(normal(5, 4), ints(5, 7)), lambda a, i: a[i], ignore(lambda a, i: a[i]), "repeated")
-case("index", args(normal(5, 4), ints(5, 7), ints(4, 7)), lambda a, i, j: a[i, j], ignore(lambda a, i, j: a[i, j]), "two")
+case(
+    "index",
+    args(normal(5, 4), ints(5, 7), ints(4, 7)),
+    lambda a, i, j: a[i, j],
+    ignore(lambda a, i, j: a[i, j]),
+    "two",
+)
 case("index", args(normal(3, 4), bools(3, 4)), lambda a, m: a[m], ignore(lambda a, m: a[m]), "mask")
-case("gather", args(normal(5, 4), ints(5, 7, 4)), lambda a, i: a.gather(i, 0), lambda t, a, i: t.gather(a, 0, i))
+case(
+    "gather",
+    args(normal(5, 4), ints(5, 7, 4)),
+    lambda a, i: a.gather(i, 0),
+    lambda t, a, i: t.gather(a, 0, i),
+)
 case(
     "scatter_add",
     args(normal(5, 4), ints(4, 5, 6), normal(5, 6)),
     lambda a, i, s: a.scatter_add(i, s, 1),
     lambda t, a, i, s: a.scatter_add(1, i, s),
 )
-case("embedding", args(normal(6, 3), ints(6, 2, 5)), F.embedding, lambda t, w, i: t.nn.functional.embedding(i, w))
+case(
+    "embedding",
+    args(normal(6, 3), ints(6, 2, 5)),
+    functional.embedding,
+    lambda t, w, i: t.nn.functional.embedding(i, w),
+)
 
 for label, (x, w, options) in {
     "": ((2, 3, 5, 6), (4, 3, 3, 2), {}),
@@ -265,7 +320,7 @@ for label, (x, w, options) in {
     case(
         "conv2d",
         args(normal(*x), normal(*w), normal(w[0])),
-        lambda x, w, b, o=options: F.conv2d(x, w, b, **o),
+        lambda x, w, b, o=options: functional.conv2d(x, w, b, **o),
         lambda t, x, w, b, o=options: t.nn.functional.conv2d(x, w, b, **o),
         label,
     )
@@ -274,33 +329,33 @@ for op, maker in (("max_pool2d", distinct), ("avg_pool2d", normal)):
         case(
             op,
             args(maker(2, 3, 5, 6)),
-            lambda x, op=op, o=options: getattr(F, op)(x, 2, **o),
+            lambda x, op=op, o=options: getattr(functional, op)(x, 2, **o),
             lambda t, x, op=op, o=options: getattr(t.nn.functional, op)(x, 2, **o),
             label,
         )
 case(
     "layer_norm",
     args(normal(2, 3, 4), normal(3, 4), normal(3, 4)),
-    lambda x, w, b: F.layer_norm(x, (3, 4), w, b),
+    lambda x, w, b: functional.layer_norm(x, (3, 4), w, b),
     lambda t, x, w, b: t.nn.functional.layer_norm(x, (3, 4), w, b),
 )
 case(
     "layer_norm",
     args(normal(5, 4)),
-    lambda x: F.layer_norm(x, (4,)),
+    lambda x: functional.layer_norm(x, (4,)),
     lambda t, x: t.nn.functional.layer_norm(x, (4,)),
     "plain",
 )
 case(
     "batch_norm",
     args(normal(4, 3, 2, 2), normal(3), normal(3)),
-    lambda x, w, b: F.batch_norm(x, w, b)[0],
+    lambda x, w, b: functional.batch_norm(x, w, b)[0],
     lambda t, x, w, b: t.nn.functional.batch_norm(x, None, None, w, b, training=True),
 )
 
 
 def _all_of_batch_norm(x, w, b):
-    y, mean, variance = F.batch_norm(x, w, b)
+    y, mean, variance = functional.batch_norm(x, w, b)
     return y * mean.reshape(1, -1, 1, 1) + variance.reshape(1, -1, 1, 1)
 
 
@@ -310,7 +365,13 @@ def _all_of_batch_norm_torch(torch, x, w, b):
     return y * mean + x.var((0, 2, 3), correction=0, keepdim=True)
 
 
-case("batch_norm", args(normal(4, 3, 2, 2), normal(3), normal(3)), _all_of_batch_norm, _all_of_batch_norm_torch, "stats")
+case(
+    "batch_norm",
+    args(normal(4, 3, 2, 2), normal(3), normal(3)),
+    _all_of_batch_norm,
+    _all_of_batch_norm_torch,
+    "stats",
+)
 
 for label, (makers, options) in {
     "": ((normal(2, 3, 5, 4), normal(2, 3, 6, 4), normal(2, 3, 6, 2)), {}),
@@ -323,7 +384,7 @@ for label, (makers, options) in {
     case(
         "attention",
         args(*makers),
-        lambda *a, o=options: F.attention(*a, **o),
+        lambda *a, o=options: functional.attention(*a, **o),
         lambda t, *a, o=torch_options: t.nn.functional.scaled_dot_product_attention(*a, **o).nan_to_num(),
         label,
     )
@@ -347,8 +408,15 @@ for op, f in {
 case("and", args(bools(4, 5), bools(5)), lambda a, b: a & b, ignore(lambda a, b: a & b))
 case("or", args(bools(4, 5), bools(5)), lambda a, b: a | b, ignore(lambda a, b: a | b))
 case("not", args(bools(4, 5)), lambda a: ~a, ignore(lambda a: ~a))
-case("isfinite", args(lambda rng: np.array([1.0, np.inf, np.nan])), lambda a: a.isfinite(), lambda t, a: t.isfinite(a))
-for op in "sign floor ceil round".split():
+case(
+    "isfinite",
+    args(lambda rng: np.array([1.0, np.inf, np.nan])),
+    lambda a: a.isfinite(),
+    lambda t, a: t.isfinite(a),
+)
+for op in ["sign", "floor", "ceil", "round"]:
     case(op, args(normal(4, 5)), lambda a, op=op: getattr(a, op)(), lambda t, a, op=op: getattr(t, op)(a))
-for op in "argmax argmin".split():
-    case(op, args(distinct(4, 5)), lambda a, op=op: getattr(a, op)(1), lambda t, a, op=op: getattr(t, op)(a, 1))
+for op in ["argmax", "argmin"]:
+    case(
+        op, args(distinct(4, 5)), lambda a, op=op: getattr(a, op)(1), lambda t, a, op=op: getattr(t, op)(a, 1)
+    )

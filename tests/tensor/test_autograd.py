@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from qdist import tensor as qt
-from qdist.tensor import Tensor
-from qdist.tensor import functional as F
+from qdist.tensor import Tensor, functional
 
 
 def leaf(*values):
@@ -223,10 +222,8 @@ def test_writing_into_the_graph_is_refused():
     x = leaf(1.0, 2.0)
     with pytest.raises(RuntimeError, match="falsify"):
         x[0] = 5.0
+    y = x * 2
     with pytest.raises(RuntimeError, match="falsify"), qt.no_grad():
-        y = None
-        with qt.enable_grad():
-            y = x * 2
         y[0] = 5.0
 
 
@@ -279,7 +276,7 @@ def test_checkpoint_gives_the_same_gradients_and_dropout_masks():
     x = Tensor(np.random.default_rng(1).standard_normal((4, 6)), requires_grad=True)
 
     def block(v):
-        return F.dropout((v @ w).tanh(), 0.5), v * 2
+        return functional.dropout((v @ w).tanh(), 0.5), v * 2
 
     results = []
     for run in (block, lambda v: qt.checkpoint(block, v)):

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdist import tensor as qt
-from qdist.tensor import Tensor
-from qdist.tensor import functional as F
+from qdist.tensor import Tensor, functional
 
 torch = pytest.importorskip("torch")
 tf = torch.nn.functional
@@ -15,6 +14,10 @@ tf = torch.nn.functional
 size = st.integers(1, 5)
 seeds = st.integers(0, 2**32 - 1)
 shapes = st.lists(size, min_size=1, max_size=4).map(tuple)
+
+
+def pairs(low, high):
+    return st.tuples(st.integers(low, high), st.integers(low, high))
 
 
 def compare(mine, theirs, *arrays):
@@ -44,7 +47,9 @@ def test_broadcasting(shape, drop, ones, seed):
 
 @given(shape=shapes, data=st.data(), keep=st.booleans(), seed=seeds)
 def test_reductions(shape, data, keep, seed):
-    axes = data.draw(st.lists(st.integers(-len(shape), len(shape) - 1), unique_by=lambda a: a % len(shape), min_size=1))
+    axes = data.draw(
+        st.lists(st.integers(-len(shape), len(shape) - 1), unique_by=lambda a: a % len(shape), min_size=1)
+    )
     axes = tuple(axes)
     x = rand(seed, *shape)
     compare(lambda a: a.sum(axes, keep), lambda a: a.sum(axes, keep), x)
@@ -53,8 +58,14 @@ def test_reductions(shape, data, keep, seed):
     compare(lambda a: a.logsumexp(axes, keep), lambda a: a.logsumexp(axes, keep), x)
 
 
-@given(batch=st.lists(size, max_size=2), ones=st.lists(st.booleans(), min_size=2, max_size=2), m=size, k=size, n=size,
-       seed=seeds)  # fmt: skip
+@given(
+    batch=st.lists(size, max_size=2),
+    ones=st.lists(st.booleans(), min_size=2, max_size=2),
+    m=size,
+    k=size,
+    n=size,
+    seed=seeds,
+)
 def test_matmul(batch, ones, m, k, n, seed):
     other = [1 if one else b for b, one in zip(batch, ones)]
     f = lambda a, b: a @ b  # noqa: E731
@@ -65,7 +76,11 @@ def test_matmul(batch, ones, m, k, n, seed):
 @given(shape=shapes, data=st.data(), seed=seeds)
 def test_slices(shape, data, seed):
     key = tuple(
-        data.draw(st.one_of(st.integers(-n, n - 1), st.builds(slice, st.integers(0, n - 1), st.just(n), st.integers(1, 3))))
+        data.draw(
+            st.one_of(
+                st.integers(-n, n - 1), st.builds(slice, st.integers(0, n - 1), st.just(n), st.integers(1, 3))
+            )
+        )
         for n in shape
     )
     compare(lambda a: a[key], lambda a: a[key], rand(seed, *shape))
@@ -76,21 +91,35 @@ def test_transposed_softmax(shape, data, seed):
     order = data.draw(st.permutations(range(len(shape))))
     axis = data.draw(st.integers(0, len(shape) - 1))
     x = rand(seed, *shape)
-    compare(lambda a: F.softmax(a.transpose(*order), axis), lambda a: torch.softmax(a.permute(*order), axis), x)
-    compare(lambda a: F.log_softmax(a.transpose(*order), axis), lambda a: torch.log_softmax(a.permute(*order), axis), x)
+    compare(
+        lambda a: functional.softmax(a.transpose(*order), axis),
+        lambda a: torch.softmax(a.permute(*order), axis),
+        x,
+    )
+    compare(
+        lambda a: functional.log_softmax(a.transpose(*order), axis),
+        lambda a: torch.log_softmax(a.permute(*order), axis),
+        x,
+    )
 
 
 @given(
-    n=st.integers(1, 3), groups=st.integers(1, 2), c=st.integers(1, 3), f=st.integers(1, 3),
-    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)), extra=st.tuples(st.integers(0, 4), st.integers(0, 4)),
-    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)), padding=st.tuples(st.integers(0, 2), st.integers(0, 2)),
-    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)), seed=seeds,
-)  # fmt: skip
+    n=st.integers(1, 3),
+    groups=st.integers(1, 2),
+    c=st.integers(1, 3),
+    f=st.integers(1, 3),
+    kernel=pairs(1, 3),
+    extra=pairs(0, 4),
+    stride=pairs(1, 3),
+    padding=pairs(0, 2),
+    dilation=pairs(1, 2),
+    seed=seeds,
+)
 def test_conv2d(n, groups, c, f, kernel, extra, stride, padding, dilation, seed):
     h, w = (d * (k - 1) + 1 + e for k, e, d in zip(kernel, extra, dilation))
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     compare(
-        lambda x, k, b: F.conv2d(x, k, b, **options),
+        lambda x, k, b: functional.conv2d(x, k, b, **options),
         lambda x, k, b: tf.conv2d(x, k, b, **options),
         rand(seed, n, c * groups, h, w),
         rand(seed + 1, f * groups, c, *kernel),
@@ -99,22 +128,34 @@ def test_conv2d(n, groups, c, f, kernel, extra, stride, padding, dilation, seed)
 
 
 @given(
-    n=st.integers(1, 3), c=st.integers(1, 3), kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    extra=st.tuples(st.integers(0, 4), st.integers(0, 4)), stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    pad=st.booleans(), seed=seeds,
-)  # fmt: skip
+    n=st.integers(1, 3),
+    c=st.integers(1, 3),
+    kernel=pairs(1, 3),
+    extra=pairs(0, 4),
+    stride=pairs(1, 3),
+    pad=st.booleans(),
+    seed=seeds,
+)
 def test_pooling(n, c, kernel, extra, stride, pad, seed):
     padding = tuple(k // 2 if pad else 0 for k in kernel)
     x = rand(seed, n, c, kernel[0] + extra[0], kernel[1] + extra[1])
     for name in ("max_pool2d", "avg_pool2d"):
         compare(
-            lambda a, name=name: getattr(F, name)(a, kernel, stride, padding),
+            lambda a, name=name: getattr(functional, name)(a, kernel, stride, padding),
             lambda a, name=name: getattr(tf, name)(a, kernel, stride, padding),
             x,
         )
 
 
-@given(batch=st.lists(size, max_size=2), m=size, n=size, d=size, causal=st.booleans(), masked=st.booleans(), seed=seeds)
+@given(
+    batch=st.lists(size, max_size=2),
+    m=size,
+    n=size,
+    d=size,
+    causal=st.booleans(),
+    masked=st.booleans(),
+    seed=seeds,
+)
 def test_attention(batch, m, n, d, causal, masked, seed):
     m = n if causal else m
     arrays = [rand(seed, *batch, m, d), rand(seed + 1, *batch, n, d), rand(seed + 2, *batch, n, d)]
@@ -123,7 +164,7 @@ def test_attention(batch, m, n, d, causal, masked, seed):
         visible[:, 0] = True
         arrays.append(visible)
     compare(
-        lambda *a: F.attention(*a, causal=causal),
+        lambda *a: functional.attention(*a, causal=causal),
         lambda *a: tf.scaled_dot_product_attention(*a, is_causal=causal),
         *arrays,
     )
@@ -132,7 +173,7 @@ def test_attention(batch, m, n, d, causal, masked, seed):
 @given(shape=shapes, width=st.integers(2, 6), seed=seeds)
 def test_layer_norm(shape, width, seed):
     compare(
-        lambda x, w, b: F.layer_norm(x, (width,), w, b),
+        lambda x, w, b: functional.layer_norm(x, (width,), w, b),
         lambda x, w, b: tf.layer_norm(x, (width,), w, b),
         rand(seed, *shape, width),
         rand(seed + 1, width),
@@ -146,8 +187,10 @@ def test_gather_scatter_and_embedding(rows, columns, count, seed):
     table, source = rand(seed, rows, columns), rand(seed + 1, count, columns)
     index = rng.integers(0, rows, (count, columns))
     compare(lambda a, i: a.gather(i, 0), lambda a, i: a.gather(0, i), table, index)
-    compare(lambda a, i, s: a.scatter_add(i, s, 0), lambda a, i, s: a.scatter_add(0, i, s), table, index, source)
-    compare(F.embedding, lambda w, i: tf.embedding(i, w), table, index)
+    compare(
+        lambda a, i, s: a.scatter_add(i, s, 0), lambda a, i, s: a.scatter_add(0, i, s), table, index, source
+    )
+    compare(functional.embedding, lambda w, i: tf.embedding(i, w), table, index)
 
 
 @given(a=size, b=size, c=size, seed=seeds)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from qdist import tensor as qt
-from qdist.tensor import Generator, random
-from qdist.tensor import functional as F
+from qdist.tensor import Generator, functional, random
 
 
 def test_equal_seeds_give_equal_numbers_and_ranks_differ():
@@ -48,11 +47,11 @@ def test_a_ticket_draws_the_same_mask_again():
 def test_dropout_keeps_the_expectation(p):
     qt.manual_seed(0)
     x = qt.ones(1_000_000)
-    y = F.dropout(x, p).numpy()
+    y = functional.dropout(x, p).numpy()
     kept = (y != 0).mean()
     assert abs(kept - (1 - p)) < 4 * np.sqrt(p * (1 - p) / x.size)
     assert abs(y[y != 0][0] * (1 - p) - 1) < 0.02
-    assert F.dropout(x, p, training=False) is x
+    assert functional.dropout(x, p, training=False) is x
 
 
 def test_distributions():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from qdist import tensor as qt
-from qdist.tensor import Tensor
-from qdist.tensor import functional as F
+from qdist.tensor import Tensor, functional
 
 OPERATORS = {
     "add": lambda a, b: a + b,
@@ -154,14 +153,17 @@ def test_gradients_cross_devices():
         (lambda x: x.split([1, 1], 1), "do not add up"),
         (lambda x: x.pad([(1, 1)]), "each of 2 axes"),
         (lambda x: x.var(ddof=6), "more than 6"),
-        (lambda x: F.softmax(x, 2), "out of range"),
-        (lambda x: F.dropout(x, 1.0), "not in"),
-        (lambda x: F.mse_loss(x, x.sum()), "differ in shape"),
-        (lambda x: F.cross_entropy(x, Tensor([0, 1, 2])), "integer targets"),
-        (lambda x: F.layer_norm(x, (2,)), "does not fit"),
-        (lambda x: F.conv2d(x, x), "4-dimensional"),
-        (lambda x: F.conv2d(x.reshape(1, 1, 2, 3), Tensor(np.ones((1, 1, 3, 3), np.float32))), "does not fit"),
-        (lambda x: F.attention(x, x, x.T), "do not fit together"),
+        (lambda x: functional.softmax(x, 2), "out of range"),
+        (lambda x: functional.dropout(x, 1.0), "not in"),
+        (lambda x: functional.mse_loss(x, x.sum()), "differ in shape"),
+        (lambda x: functional.cross_entropy(x, Tensor([0, 1, 2])), "integer targets"),
+        (lambda x: functional.layer_norm(x, (2,)), "does not fit"),
+        (lambda x: functional.conv2d(x, x), "4-dimensional"),
+        (
+            lambda x: functional.conv2d(x.reshape(1, 1, 2, 3), Tensor(np.ones((1, 1, 3, 3), np.float32))),
+            "does not fit",
+        ),
+        (lambda x: functional.attention(x, x, x.T), "do not fit together"),
         (lambda x: qt.einsum("ij,jk->ik", x), "names 2 operand"),
         (lambda x: qt.einsum("ijk->i", x), "does not fit"),
         (lambda x: qt.concatenate([]), "at least one"),
@@ -174,7 +176,7 @@ def test_wrong_arguments_are_explained(call, message):
 
 def test_targets_outside_the_classes_are_refused():
     with pytest.raises(IndexError, match="3 classes"):
-        F.cross_entropy(Tensor(np.ones((2, 3), np.float32)), Tensor([0, 3]))
+        functional.cross_entropy(Tensor(np.ones((2, 3), np.float32)), Tensor([0, 3]))
 
 
 def test_float_indices_are_refused():
@@ -184,7 +186,7 @@ def test_float_indices_are_refused():
 
 def test_attention_that_may_see_nothing_gives_zeros_and_finite_gradients():
     q = qt.randn(1, 2, 4).requires_grad_()
-    out = F.attention(q, q, q, Tensor([[True, True], [False, False]]))
+    out = functional.attention(q, q, q, Tensor([[True, True], [False, False]]))
     assert out.numpy()[0, 1].tolist() == [0.0] * 4
     out.sum().backward()
     assert np.isfinite(q.grad.numpy()).all()
@@ -197,7 +199,7 @@ def test_single_precision_gelu_is_exact_to_rounding():
     y = torch.nn.functional.gelu(exact)
     y.sum().backward()
     mine = Tensor(x.astype(np.float32), requires_grad=True)
-    out = F.gelu(mine)
+    out = functional.gelu(mine)
     out.sum().backward()
     np.testing.assert_allclose(out.numpy(), y.detach().numpy(), atol=1e-6, rtol=3e-7)
     np.testing.assert_allclose(mine.grad.numpy(), exact.grad.numpy(), atol=5e-7)
@@ -209,7 +211,7 @@ def test_large_arrays_take_the_threaded_path_with_equal_results():
     for threads in (1, 3):
         qt.set_num_threads(threads)
         t = Tensor(x, requires_grad=True)
-        out = F.softmax(F.gelu(F.layer_norm(t, (400,))))
+        out = functional.softmax(functional.gelu(functional.layer_norm(t, (400,))))
         out.backward(x)
         results.append((out.numpy(), t.grad.numpy()))
     qt.set_num_threads(2)

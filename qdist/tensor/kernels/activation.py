@@ -27,7 +27,7 @@ _exact_erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def _rational(x: Array, fit: Any, out: Array, times: Array) -> None:
-    """out = times * (1/2 + x P(x^2) / Q(x^2)), with x kept within the fit's limit; block by block in cache."""
+    """out = times * (1/2 + x P(x^2) / Q(x^2)), with x kept within the fit's limit."""
     limit, p, q = fit
     flat_x, flat_out, flat_times = x.reshape(-1), out.reshape(-1), times.reshape(-1)
 
@@ -73,7 +73,7 @@ def erf_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
 def gelu(xp: Any, a: Array) -> Any:
     """a Phi(a), with Phi the normal distribution function."""
     if xp is np and a.dtype == FLOAT32:
-        a = np.ascontiguousarray(a)
+        a = np.asarray(a, order="C")
         y = np.empty_like(a)
         _rational(a, _CDF, y, a)
         return y, (a,)
@@ -84,7 +84,7 @@ def gelu_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     (a,) = saved
     if xp is np and a.dtype == FLOAT32:
         out = np.empty_like(a)
-        _rational(a, _GELU_SLOPE, out, np.ascontiguousarray(g))
+        _rational(a, _GELU_SLOPE, out, np.asarray(g, order="C"))
         return (out,)
     cdf = 0.5 + 0.5 * erf(xp, a * math.sqrt(0.5))[0]
     return (g * (cdf + a * xp.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)),)
@@ -204,16 +204,37 @@ def cross_entropy_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     return grad, None
 
 
-def binary_cross_entropy(xp: Any, logits: Array, targets: Array) -> Any:
+def binary_cross_entropy_logits(xp: Any, logits: Array, targets: Array) -> Any:
     """-(t log s + (1 - t) log(1 - s)) with s = sigmoid(logits), elementwise, for targets in [0, 1]."""
     loss = xp.maximum(logits, 0) - logits * targets + xp.log1p(xp.exp(-xp.abs(logits)))
     return loss, (logits, targets)
 
 
-def binary_cross_entropy_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
+def binary_cross_entropy_logits_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     logits, targets = saved
     gx = g * (sigmoid(xp, logits)[0] - targets) if needs[0] else None
     return gx, (-g * logits if needs[1] else None)
+
+
+def _held_logs(xp: Any, p: Array) -> tuple[Array, Array]:
+    """log p and log(1 - p), held above -100 so that certainty stays finite."""
+    with np.errstate(divide="ignore"):
+        return xp.maximum(xp.log(p), -100), xp.maximum(xp.log1p(-p), -100)
+
+
+def binary_cross_entropy(xp: Any, p: Array, targets: Array) -> Any:
+    """-(t log p + (1 - t) log(1 - p)), elementwise, for p and t in [0, 1]."""
+    yes, no = _held_logs(xp, p)
+    return -(targets * yes + (1 - targets) * no), (p, targets)
+
+
+def binary_cross_entropy_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
+    p, targets = saved
+    gp = g * (p - targets) / xp.maximum(p * (1 - p), 1e-12)
+    if not needs[1]:
+        return gp, None
+    yes, no = _held_logs(xp, p)
+    return gp, g * (no - yes)
 
 
 def dropout(xp: Any, a: Array, p: float, ticket: random.Ticket) -> Any:

@@ -1,8 +1,9 @@
 """Elementwise operations and their derivatives.
 
 Every forward is `f(xp, *arrays, **attributes) -> (output, saved)`, every vjp is
-`f(xp, g, saved, needs, **attributes) -> cotangents`, one for each input. Broadcasting is undone by the caller, and so
-is the projection of a complex cotangent onto a real input, so a rule may return either too large.
+`f(xp, g, saved, needs, **attributes) -> cotangents`, one for each input. Broadcasting is undone by the
+caller, and so is the projection of a complex cotangent onto a real input, so a rule may return either too
+large.
 
 The cotangent g of a complex z is dL/dRe(z) + i dL/dIm(z); through a holomorphic f it becomes conj(f'(z)) g.
 """

@@ -14,9 +14,9 @@ def attention(
 ) -> Any:
     """softmax(q k^T scale + mask) v over the last two axes.
 
-    q is (..., m, d), k (..., n, d), v (..., n, e); the mask broadcasts to (..., m, n) and is either bool (True may be
-    seen) or added to the scores. With `causal`, query i sees keys up to i + n - m. A query that may see nothing
-    gives zeros. Weights are dropped with probability p.
+    q is (..., m, d), k (..., n, d), v (..., n, e); the mask broadcasts to (..., m, n) and is either bool
+    (True may be seen) or added to the scores. With `causal`, query i sees keys up to i + n - m. A query that
+    may see nothing gives zeros. Weights are dropped with probability p.
     """
     weights = xp.matmul(q, k.swapaxes(-1, -2))
     weights *= scale

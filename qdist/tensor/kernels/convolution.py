@@ -1,8 +1,9 @@
 """2-D convolution and pooling over (n, channels, height, width), and their derivatives.
 
-Convolution copies every kernel window into one matrix ("im2col") and multiplies once for each group. The matrix is
-laid out (channels, window, n, out height, out width), so its product is (filters, n, ...) in memory and is handed on
-as a transposed view: the next layer reads it just as well and no pass is spent on reordering.
+Convolution copies every kernel window into one matrix ("im2col") and multiplies once for each group. The
+matrix is laid out (channels, window, n, out height, out width), so its product is (filters, n, ...) in memory
+and is handed on as a transposed view: the next layer reads it just as well and no pass is spent on
+reordering.
 """
 
 from __future__ import annotations

@@ -95,6 +95,6 @@ def einsum_vjp(xp: Any, g: Array, saved: Any, needs: Any, subscripts: str) -> An
 
 
 def _diagonal_index(xp: Any, term: str, unique: str, sizes: dict[str, int]) -> tuple:
-    """Index arrays that pick, from an array labelled `term`, the entries where equal letters have equal values."""
+    """Index arrays for the entries of an array labelled `term` where equal letters have equal values."""
     grids = dict(zip(unique, xp.ix_(*(xp.arange(sizes[c]) for c in unique))))
     return tuple(grids[c] for c in term)

@@ -14,7 +14,7 @@ def _rows(a: Array, width: int) -> Array:
 
 
 def layer_norm(xp: Any, x: Array, *affine: Array, dims: int, eps: float) -> Any:
-    """Normalise the last `dims` axes to mean 0 and variance 1, then scale and shift by `affine` (weight, bias)."""
+    """Normalise the last `dims` axes to mean 0 and variance 1, then apply `affine` (weight, bias)."""
     width = math.prod(x.shape[-dims:])
     source = _rows(x, width)
     hat = xp.empty_like(source)
