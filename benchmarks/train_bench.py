@@ -186,8 +186,8 @@ def overhead() -> dict[str, float | str]:
 def main() -> None:
     chosen = set(args.only.split(",")) if args.only else {"mlp", "cnn", "transformer", "overhead"}
     print(
-        f"{platform.processor() or platform.machine()}, {args.threads} thread(s), "
-        f"Python {sys.version.split()[0]}, NumPy {np.__version__}, torch {torch.__version__}, median of {args.repeats}\n"
+        f"{platform.machine()}, {args.threads} thread(s), Python {sys.version.split()[0]}, "
+        f"NumPy {np.__version__}, torch {torch.__version__}, median of {args.repeats}\n"
     )
     print(f"{'training step':28s} {'qdist ms':>10s} {'torch ms':>10s} {'ratio':>8s}")
     rng = np.random.default_rng(0)

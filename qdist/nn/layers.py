@@ -161,7 +161,7 @@ class LayerNorm(Module):
 
 
 class BatchNorm2d(Module):
-    """Normalise each channel of (n, channels, h, w) by the batch's statistics, or running ones in eval mode."""
+    """Normalise each channel of (n, channels, h, w) by the batch's statistics; running ones in eval mode."""
 
     running_mean: Tensor
     running_var: Tensor

@@ -13,8 +13,6 @@ from ..tensor import Tensor, no_grad
 class Parameter(Tensor):
     """A leaf Tensor that a Module lists among its parameters."""
 
-    __slots__ = ()
-
     def __init__(self, data: Any, requires_grad: bool = True, *, dtype: Any = None) -> None:
         super().__init__(data, requires_grad, dtype=dtype)
 

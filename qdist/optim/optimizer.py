@@ -145,7 +145,7 @@ class Optimizer:
     def _direction(
         self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
     ) -> None:
-        """Turn the flat gradient g, in place, into what is subtracted from the parameters at a step (from 1)."""
+        """Turn the flat gradient g, in place, into what is subtracted from parameters; step is 1, 2 ..."""
         raise NotImplementedError
 
     # State

@@ -37,48 +37,31 @@ mode = Mode()
 class Node:
     """One recorded operation; also the place where the cotangent of its output is gathered."""
 
-    __slots__ = (
-        "attributes",
-        "dtype",
-        "freed",
-        "guards",
-        "hooks",
-        "inputs",
-        "needs",
-        "rule",
-        "saved",
-        "sequence",
-        "shape",
-        "xp",
-    )
+    hooks: list[Hook] | None = None
+    freed = False
 
     def __init__(
         self,
         rule: Rule,
         inputs: tuple[Any, ...],
-        needs: tuple[bool, ...],
         attributes: dict[str, Any],
         saved: Any,
-        guards: list[tuple[list[int], int]] | None,
+        guards: Sequence[tuple[list[int], int]],
         xp: ModuleType,
-        shape: tuple[int, ...] | None,
-        dtype: np.dtype | None,
+        output: Array | None,
     ) -> None:
         self.rule = rule
         self.inputs = inputs
-        self.needs = needs
         self.attributes = attributes
         self.saved = saved
+        # (version counter, its value when saved) of each saved tensor.
         self.guards = guards
         self.xp = xp
-        # Of the output; None for an operation with several, whose outputs each get a Node of the rule PICK.
-        self.shape = shape
-        self.dtype = dtype
-        # An output is made after its inputs, so descending sequence is an order in which cotangents are
-        # complete.
+        # None for an operation with several outputs, each of which gets a Node of the rule PICK.
+        self.shape = None if output is None else output.shape
+        self.dtype = None if output is None else output.dtype
+        # An output is made after its inputs, so in descending sequence cotangents are complete.
         self.sequence = _sequence()
-        self.hooks: list[Hook] | None = None
-        self.freed = False
 
     def __repr__(self) -> str:
         return f"<Node {self.rule.name} {self.shape}>"
@@ -136,7 +119,7 @@ def tracing(callback: Callable[[Rule, tuple[Any, ...], dict[str, Any], Any], Non
 
 
 def fit(xp: ModuleType, g: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """A cotangent in its input's shape and dtype: broadcast axes summed, a real input's imaginary part cut."""
+    """A cotangent in its input's shape and dtype: broadcast axes summed, the real part of a real one."""
     if g.shape != shape:
         extra = g.ndim - len(shape)
         axes = tuple(range(extra)) + tuple(
@@ -194,14 +177,13 @@ def _check(node: Node) -> None:
             f"the graph was freed by an earlier backward pass (at {node.rule.name}); "
             "pass retain_graph=True to the earlier one to go through it again"
         )
-    if node.guards:
-        for version, before in node.guards:
-            if version[0] != before:
-                raise RuntimeError(
-                    f"a tensor that {node.rule.name} needs for its derivative was changed in place after use "
-                    f"(version {version[0]}, saved at version {before}); change a copy instead, or update "
-                    "parameters only after backward()"
-                )
+    for version, before in node.guards:
+        if version[0] != before:
+            raise RuntimeError(
+                f"a tensor that {node.rule.name} needs for its derivative was changed in place after use "
+                f"(version {version[0]}, saved at version {before}); change a copy instead, or update "
+                "parameters only after backward()"
+            )
 
 
 def walk(
@@ -262,11 +244,11 @@ def walk(
         _check(node)
         xp, inputs = node.xp, node.inputs
         assert node.rule.vjp is not None
+        needs = [edge is not None for edge in inputs]
         with _NOWHERE if xp is np else _place(g):
-            cotangents = node.rule.vjp(xp, g, node.saved, node.needs, **node.attributes)
+            cotangents = node.rule.vjp(xp, g, node.saved, needs, **node.attributes)
         if not retain_graph:
-            node.saved = node.guards = None
-            node.inputs = ()
+            node.saved = node.guards = node.inputs = ()
             node.freed = True
         for edge, c in zip(inputs, cotangents):
             if edge is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from .methods import Methods
 from .rules import RULES, Rule
 
 _SCALARS = (float, int, bool, complex)
+_ndarray = np.ndarray
 
 
 def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
@@ -32,41 +34,44 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
     Raises:
         TypeError: for tensors of different precision or on different devices.
     """
-    rule = op if isinstance(op, Rule) else RULES[op]
-    values = []
+    rule: Rule = op if op.__class__ is Rule else RULES[op]  # type: ignore[index, assignment]
+    values: list[Any] = []
     dtype = None
-    mixed = wants = False
+    mixed = wants = elsewhere = False
     for x in inputs:
-        if not isinstance(x, Tensor):
-            if x.__class__ not in _SCALARS:
-                return apply(rule, *map(_operand, inputs), **attributes)
+        if isinstance(x, Tensor):
+            a = x._data
+            if a.dtype is not dtype:
+                mixed = mixed or dtype is not None
+                dtype = a.dtype
+            if x.requires_grad:
+                wants = True
+            if a.__class__ is not _ndarray:
+                elsewhere = True
+            values.append(a)
+        elif x.__class__ in _SCALARS:
             mixed = mixed or dtype is None or dtype.kind not in "fc" or x.__class__ is complex
             values.append(x)
-            continue
-        a = x._data
-        if a.dtype is not dtype:
-            mixed = mixed or dtype is not None
-            dtype = a.dtype
-        wants = wants or x.requires_grad
-        values.append(a)
-    if mixed or (rule.floating and dtype is not None and dtype.kind not in "fc"):
+        else:
+            return apply(rule, *map(_operand, inputs), **attributes)
+    if dtype is None:
+        return apply(rule, *map(Tensor, inputs), **attributes)
+    if mixed or (rule.floating and dtype.kind not in "fc"):
         values = _promote(rule, values)
-    xp = np
-    for a in values:
-        if a.__class__ is not np.ndarray and a.__class__ not in _SCALARS:
-            xp = _shared_module(rule, values)
-            break
-    if xp is np:
-        output, saved = rule.forward(np, *values, **attributes)
-    else:
-        with next(a for a in values if arrays.is_array(a)).device:
+    if elsewhere:
+        xp = _shared_module(rule, values)
+        with nullcontext() if xp is np else next(a for a in values if arrays.is_array(a)).device:
             output, saved = rule.forward(xp, *values, **attributes)
+    else:
+        xp = np
+        output, saved = rule.forward(np, *values, **attributes)
 
-    record = wants and mode.grad and rule.vjp is not None
-    several = output.__class__ is list
-    versions = inputs[0]._version if rule.view and isinstance(inputs[0], Tensor) else None
-    made = tuple(_wrap(xp, o, versions) for o in output) if several else _wrap(xp, output, versions)
-    if record:
+    version = inputs[0]._version if rule.view else None
+    if output.__class__ is list:
+        made: Any = tuple(_wrap(xp, o, version) for o in output)
+    else:
+        made = _wrap(xp, output, version)
+    if wants and mode.grad and rule.vjp is not None:
         _record(rule, inputs, values, attributes, saved, xp, made)
     if mode.tracer is not None:
         mode.tracer(rule, inputs, attributes, made)
@@ -75,45 +80,38 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
 
 def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any, xp: Any, made: Any) -> None:
     """Give the outputs of an operation the Node that made them."""
-    edges: list[Any] = []
-    guards = None
-    for x, a in zip(inputs, values):
-        if not isinstance(x, Tensor):
-            edges.append(None)
-            continue
-        edges.append(x._node or x if x.requires_grad else None)
-        for s in saved:
-            if s is a:
-                guards = guards or []
-                guards.append((x._version, x._version[0]))
-                break
     several = made.__class__ is tuple
-    for out in made if several else (made,):
-        for s in saved:
-            if s is out._data:
-                guards = guards or []
-                guards.append((out._version, out._version[0]))
-                break
-    needs = tuple(edge is not None for edge in edges)
-    if not several:
-        a = made._data
-        if a.dtype.kind in "fc":
-            made._node = Node(rule, tuple(edges), needs, attributes, saved, guards, xp, a.shape, a.dtype)
-            made.requires_grad = True
+    if not several and made._data.dtype.kind not in "fc":
         return
-    node = Node(rule, tuple(edges), needs, attributes, saved, guards, xp, None, None)
+    edges: list[Any] = []
+    for x in inputs:
+        if isinstance(x, Tensor) and x.requires_grad:
+            edges.append(x if x._node is None else x._node)
+        else:
+            edges.append(None)
+    guards = []
+    for s in saved:
+        if s.__class__ is int:
+            continue
+        for x, a in zip(inputs, values):
+            if s is a and isinstance(x, Tensor):
+                guards.append((x._version, x._version[0]))
+        if not several and s is made._data:
+            guards.append((made._version, made._version[0]))
+    if not several:
+        made._node = Node(rule, tuple(edges), attributes, saved, guards, xp, made._data)
+        made.requires_grad = True
+        return
+    node = Node(rule, tuple(edges), attributes, saved, guards, xp, None)
     for i, out in enumerate(made):
-        a = out._data
-        pick = {"index": i, "total": len(made)}
-        out._node = Node(PICK, (node,), (True,), pick, (), None, xp, a.shape, a.dtype)
+        out._node = Node(PICK, (node,), {"index": i, "total": len(made)}, (), (), xp, out._data)
         out.requires_grad = True
 
 
 def _wrap(xp: Any, array: Array, version: list[int] | None) -> Tensor:
+    """A Tensor around the result of an operation, which NumPy may have made a scalar."""
     tensor = Tensor.__new__(Tensor)
-    tensor._data = array if isinstance(array, xp.ndarray) or arrays.is_array(array) else xp.asarray(array)
-    tensor.requires_grad = False
-    tensor.grad = tensor._node = tensor._hooks = tensor._complete = None
+    tensor._data = array if array.__class__ is _ndarray or arrays.is_array(array) else xp.asarray(array)
     tensor._version = [0] if version is None else version
     return tensor
 
@@ -170,16 +168,16 @@ class Tensor(Methods):
         TypeError: for data that is not numbers, or requires_grad on integers.
     """
 
-    __slots__ = ("__weakref__", "_complete", "_data", "_hooks", "_node", "_version", "grad", "requires_grad")
     __array_ufunc__ = None  # array + Tensor asks the Tensor
 
     _data: Array
-    requires_grad: bool
-    grad: Tensor | None
-    _node: Node | None
     _version: list[int]
-    _hooks: list[Hook] | None
-    _complete: list[Callable[[Tensor], None]] | None
+    # Class-level defaults keep the making of a tensor cheap: most never set these.
+    requires_grad: bool = False
+    grad: Tensor | None = None
+    _node: Node | None = None
+    _hooks: list[Hook] | None = None
+    _complete: list[Callable[[Tensor], None]] | None = None
 
     def __init__(
         self, data: Any, requires_grad: bool = False, *, dtype: Any = None, device: str | None = None
@@ -188,8 +186,6 @@ class Tensor(Methods):
             data = data._data
         array = arrays.as_array(data, None if dtype is None else np.dtype(dtype))
         self._data = array if device is None else arrays.to_device(array, device)
-        self.requires_grad = False
-        self.grad = self._node = self._hooks = self._complete = None
         self._version = [0]
         if requires_grad:
             self.requires_grad_()

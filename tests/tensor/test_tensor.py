@@ -81,6 +81,11 @@ def test_single_and_double_precision_do_not_mix(mine, other):
         Tensor(np.ones((2, 2), mine)) @ np.ones((2, 2), other)
 
 
+def test_functions_of_plain_numbers_give_tensors():
+    assert functional.relu(-2.0).item() == 0.0
+    assert qt.maximum(1.0, 2.0).dtype == np.float32
+
+
 def test_arrays_on_the_left_defer_to_the_tensor():
     assert isinstance(np.ones(2, np.float32) + Tensor([1.0, 2.0]), Tensor)
     assert isinstance(np.ones((2, 2), np.float32) @ Tensor([1.0, 2.0]), Tensor)

@@ -106,10 +106,13 @@ def conv2d_vjp(
 def max_pool2d(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> Any:
     windows = _windows(xp, _pad(xp, x, padding, -float("inf")), kernel, stride, (1, 1))
     best = windows[:, :, 0, 0].copy(order="K")
-    winner = xp.zeros_like(best, dtype=xp.int32)
-    for index in range(1, kernel[0] * kernel[1]):
+    positions = kernel[0] * kernel[1]
+    small = xp.uint8 if positions <= 256 else xp.int32
+    winner = xp.zeros_like(best, dtype=small)
+    for index in range(1, positions):
         candidate = windows[:, :, index // kernel[1], index % kernel[1]]
-        winner[candidate > best] = index
+        # Positions only grow, so the larger one is the later winner; much faster than a masked assignment.
+        xp.maximum(winner, (candidate > best) * small(index), out=winner)
         xp.maximum(best, candidate, out=best)
     return best, (x.shape, winner)
 
@@ -120,11 +123,14 @@ def max_pool2d_vjp(
     (n, c, h, w), winner = saved
     padded = xp.zeros((c, n, h + 2 * padding[0], w + 2 * padding[1]), g.dtype).transpose(1, 0, 2, 3)
     oh, ow = g.shape[2:]
+    apart = stride[0] >= kernel[0] and stride[1] >= kernel[1]
     for index in range(kernel[0] * kernel[1]):
         i, j = divmod(index, kernel[1])
-        padded[:, :, i : i + stride[0] * oh : stride[0], j : j + stride[1] * ow : stride[1]] += g * (
-            winner == index
-        )
+        place = padded[:, :, i : i + stride[0] * oh : stride[0], j : j + stride[1] * ow : stride[1]]
+        if apart:
+            xp.multiply(g, winner == index, out=place)
+        else:
+            place += g * (winner == index)
     return (_crop(padded, padding),)
 
 
