@@ -16,10 +16,10 @@ from pathlib import Path
 # Nets this small only lose by sharing each product among cores. BLAS reads this when NumPy is loaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from qdist import checkpoint, data, nn, optim, tensor  # noqa: E402
-from qdist.tensor import functional  # noqa: E402
+from qdist import checkpoint, data, nn, optim, tensor
+from qdist.tensor import functional
 
 EPOCHS = {"mlp": 60, "cnn": 15}
 

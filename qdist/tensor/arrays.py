@@ -153,18 +153,10 @@ def from_dlpack(source: Any) -> Array:
     return _cupy("cuda").from_dlpack(source)
 
 
-def add_at(xp: ModuleType, target: Array, key: Any, values: Array) -> None:
-    """target[key] += values, counting every repetition of an index."""
-    if xp is np:
-        np.add.at(target, key, values)
-    else:
-        sys.modules["cupyx"].scatter_add(target, key, values)
-
-
 def add_rows_at(xp: ModuleType, target: Array, rows: Array, values: Array) -> None:
-    """target[rows[i]] += values[i] for a 1-D `rows`: one segmented sum, much faster than add_at."""
+    """target[rows[i]] += values[i] for a 1-D `rows`: one segmented sum, much faster than add.at."""
     if xp is not np:
-        add_at(xp, target, rows, values)
+        xp.add.at(target, rows, values)
     elif rows.size:
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, add_at, add_rows_at, device_of, to_device
+from ..arrays import Array, add_rows_at, device_of, to_device
 
 
 class Place:
@@ -136,7 +136,7 @@ def index_vjp(xp: Any, g: Array, saved: Any, needs: Any, key: tuple) -> Any:
     shape, arrays = saved
     out = xp.zeros(shape, g.dtype)
     if arrays:
-        add_at(xp, out, _key(key, arrays), g)
+        xp.add.at(out, _key(key, arrays), g)
     else:
         out[key] = g
     return (out, *(None for _ in arrays))
@@ -150,14 +150,14 @@ def gather(xp: Any, a: Array, indices: Array, axis: int) -> Any:
 def gather_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
     shape, indices = saved
     out = xp.zeros(shape, g.dtype)
-    add_at(xp, out, _along(xp, indices, axis), g)
+    xp.add.at(out, _along(xp, indices, axis), g)
     return out, None
 
 
 def scatter_add(xp: Any, a: Array, indices: Array, source: Array, axis: int) -> Any:
     """A copy of a with source[i, j, k] added to [i, indices[i, j, k], k] for axis = 1, and so on."""
     out = a.copy()
-    add_at(xp, out, _along(xp, indices, axis), source)
+    xp.add.at(out, _along(xp, indices, axis), source)
     return out, (indices,)
 
 
