@@ -153,10 +153,20 @@ def from_dlpack(source: Any) -> Array:
     return _cupy("cuda").from_dlpack(source)
 
 
+def add_at(xp: ModuleType, target: Array, key: Any, values: Array) -> None:
+    """target[key] += values, counting every repetition of an index."""
+    if xp is not np and target.dtype.kind == "c":
+        # CuPy's add.at knows no complex numbers; the parts are views.
+        xp.add.at(target.real, key, values.real)
+        xp.add.at(target.imag, key, values.imag)
+    else:
+        xp.add.at(target, key, values)
+
+
 def add_rows_at(xp: ModuleType, target: Array, rows: Array, values: Array) -> None:
-    """target[rows[i]] += values[i] for a 1-D `rows`: one segmented sum, much faster than add.at."""
+    """target[rows[i]] += values[i] for a 1-D `rows`: one segmented sum, much faster than add_at."""
     if xp is not np:
-        xp.add.at(target, rows, values)
+        add_at(xp, target, rows, values)
     elif rows.size:
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]

@@ -182,6 +182,14 @@ def embedding(table: Any, indices: Any) -> Tensor:
     Raises:
         IndexError: for an index outside the table.
     """
+    table, indices = as_tensor(table), as_tensor(indices)
+    if indices.size:
+        # A GPU would wrap such an index around in silence.
+        low, high = int(indices.data.min()), int(indices.data.max())
+        if low < -len(table) or high >= len(table):
+            raise IndexError(
+                f"embedding: indices go from {low} to {high}, but the table has {len(table)} rows"
+            )
     return apply("embedding", table, indices)
 
 

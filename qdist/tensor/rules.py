@@ -39,6 +39,7 @@ class Rule:
         apart: positions of inputs that keep their own dtype: indices and masks.
         all_apart_from: every input from this position on is `apart` as well.
         view: the output may share memory with the first input.
+        mixes: real inputs stay real beside complex ones, which halves the work.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Rule:
     apart: tuple[int, ...] = ()
     all_apart_from: int | None = None
     view: bool = False
+    mixes: bool = False
 
     def keeps_dtype(self, position: int) -> bool:
         """Whether the input at `position` stays out of dtype promotion."""
@@ -58,10 +60,10 @@ RULES: dict[str, Rule] = {
     rule.name: rule
     for rule in (
         # Elementwise, two or three inputs
-        Rule("add", ar.add, ar.add_vjp),
-        Rule("sub", ar.sub, ar.sub_vjp),
-        Rule("mul", ar.mul, ar.mul_vjp),
-        Rule("div", ar.div, ar.div_vjp, floating=True),
+        Rule("add", ar.add, ar.add_vjp, mixes=True),
+        Rule("sub", ar.sub, ar.sub_vjp, mixes=True),
+        Rule("mul", ar.mul, ar.mul_vjp, mixes=True),
+        Rule("div", ar.div, ar.div_vjp, floating=True, mixes=True),
         Rule("pow", ar.power, ar.power_vjp),
         Rule("maximum", ar.maximum, ar.choice_vjp),
         Rule("minimum", ar.minimum, ar.choice_vjp),
@@ -137,9 +139,9 @@ RULES: dict[str, Rule] = {
         Rule("logsumexp", rd.logsumexp, rd.logsumexp_vjp, floating=True),
         Rule("cumsum", rd.cumsum, rd.cumsum_vjp),
         # Products
-        Rule("matmul", la.matmul, la.matmul_vjp),
+        Rule("matmul", la.matmul, la.matmul_vjp, mixes=True),
         Rule("linear", la.linear, la.linear_vjp),
-        Rule("einsum", la.einsum, la.einsum_vjp),
+        Rule("einsum", la.einsum, la.einsum_vjp, mixes=True),
         # Shape, selection, joining
         Rule("reshape", sh.reshape, sh.reshape_vjp, view=True),
         Rule("transpose", sh.transpose, sh.transpose_vjp, view=True),

@@ -138,8 +138,7 @@ def _promote(rule: Rule, values: list) -> list:
         a = values[i]
         if not arrays.is_array(a):
             values[i] = a if dtype.kind in "fc" else np.asarray(a, dtype)[()].item()
-        elif a.dtype != dtype and not (dtype.kind == "c" and a.dtype.kind == "f"):
-            # A real operand of a complex operation stays real: the product costs half.
+        elif a.dtype != dtype and not (rule.mixes and dtype.kind == "c" and a.dtype.kind == "f"):
             values[i] = a.astype(dtype)
     return values
 

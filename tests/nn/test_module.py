@@ -1,5 +1,7 @@
 """Module: names, state, modes, text."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -142,3 +144,12 @@ def test_equal_seeds_give_equal_models():
     tensor.manual_seed(3)
     b = model()
     assert all(np.array_equal(p.numpy(), q.numpy()) for p, q in zip(a.parameters(), b.parameters()))
+
+
+def test_a_deep_copy_is_independent():
+    a = model()
+    b = copy.deepcopy(a)
+    b[0].bias.data += 1
+    assert not np.array_equal(a[0].bias.numpy(), b[0].bias.numpy())
+    assert [name for name, _ in b.named_parameters()] == [name for name, _ in a.named_parameters()]
+    assert b[0].bias is b[0]._parameters["bias"]

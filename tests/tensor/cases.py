@@ -283,6 +283,7 @@ for label, key in {
         label,
     )
 case("index", args(normal(5, 4), ints(5, 7)), lambda a, i: a[i], ignore(lambda a, i: a[i]), "repeated")
+case("index", args(cplx(5, 4), ints(5, 7)), lambda a, i: a[i], ignore(lambda a, i: a[i]), "complex")
 case(
     "index",
     args(normal(5, 4), ints(5, 7), ints(4, 7)),

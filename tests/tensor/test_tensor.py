@@ -184,6 +184,31 @@ def test_targets_outside_the_classes_are_refused():
         functional.cross_entropy(Tensor(np.ones((2, 3), np.float32)), Tensor([0, 3]))
 
 
+def test_indices_outside_an_embedding_are_refused():
+    with pytest.raises(IndexError, match="3 rows"):
+        functional.embedding(Tensor(np.ones((3, 2), np.float32)), Tensor([0, 3]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda r, c: functional.linear(r, r, c[0]),
+        lambda r, c: r.scatter_add(Tensor([[0, 1]] * 2), c, 1),
+        lambda r, c: qt.concatenate([r, c]),
+        lambda r, c: qt.where(Tensor([True, False]), r, c),
+        lambda r, c: r @ c,
+    ],
+    ids=["linear", "scatter_add", "concatenate", "where", "matmul"],
+)
+def test_real_and_complex_tensors_work_together(call):
+    r = Tensor(np.ones((2, 2), np.float32), requires_grad=True)
+    c = Tensor(np.ones((2, 2), np.complex64), requires_grad=True)
+    out = call(r, c)
+    assert out.dtype == np.complex64
+    out.abs2().sum().backward()
+    assert (r.grad.dtype, c.grad.dtype) == (np.float32, np.complex64)
+
+
 def test_float_indices_are_refused():
     with pytest.raises(TypeError, match="integers or a mask"):
         Tensor([1.0, 2.0])[Tensor([0.0])]

@@ -32,7 +32,8 @@ def _rational(x: Array, fit: Any, out: Array, times: Array) -> None:
     flat_x, flat_out, flat_times = x.reshape(-1), out.reshape(-1), times.reshape(-1)
 
     def work(start: int, stop: int) -> None:
-        z = np.clip(flat_x[start:stop], -limit, limit)
+        z = np.minimum(flat_x[start:stop], limit)  # two passes of these cost a fifth of np.clip
+        np.maximum(z, -limit, out=z)
         t = z * z
         top = t * p[-1]
         for c in p[-2:0:-1]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, add_rows_at, device_of, to_device
+from ..arrays import Array, add_at, add_rows_at, device_of, to_device
 
 
 class Place:
@@ -136,7 +135,7 @@ def index_vjp(xp: Any, g: Array, saved: Any, needs: Any, key: tuple) -> Any:
     shape, arrays = saved
     out = xp.zeros(shape, g.dtype)
     if arrays:
-        xp.add.at(out, _key(key, arrays), g)
+        add_at(xp, out, _key(key, arrays), g)
     else:
         out[key] = g
     return (out, *(None for _ in arrays))
@@ -150,14 +149,14 @@ def gather(xp: Any, a: Array, indices: Array, axis: int) -> Any:
 def gather_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
     shape, indices = saved
     out = xp.zeros(shape, g.dtype)
-    xp.add.at(out, _along(xp, indices, axis), g)
+    add_at(xp, out, _along(xp, indices, axis), g)
     return out, None
 
 
 def scatter_add(xp: Any, a: Array, indices: Array, source: Array, axis: int) -> Any:
     """A copy of a with source[i, j, k] added to [i, indices[i, j, k], k] for axis = 1, and so on."""
     out = a.copy()
-    xp.add.at(out, _along(xp, indices, axis), source)
+    add_at(xp, out, _along(xp, indices, axis), source)
     return out, (indices,)
 
 
@@ -186,5 +185,5 @@ def embedding_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     out = xp.zeros(shape, g.dtype)
     rows = indices.reshape(-1)
     rows = xp.where(rows < 0, rows + shape[0], rows)
-    add_rows_at(xp, out, rows, g.reshape(rows.size, math.prod(shape[1:])).reshape(rows.size, *shape[1:]))
+    add_rows_at(xp, out, rows, g.reshape(rows.size, *shape[1:]))
     return out, None
