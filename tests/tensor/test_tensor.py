@@ -238,13 +238,14 @@ def test_single_precision_gelu_is_exact_to_rounding():
 def test_large_arrays_take_the_threaded_path_with_equal_results():
     x = np.random.default_rng(0).standard_normal((300, 400)).astype(np.float32)
     results = []
+    before = qt.num_threads()
     for threads in (1, 3):
         qt.set_num_threads(threads)
         t = Tensor(x, requires_grad=True)
         out = functional.softmax(functional.gelu(functional.layer_norm(t, (400,))))
         out.backward(x)
         results.append((out.numpy(), t.grad.numpy()))
-    qt.set_num_threads(2)
+    qt.set_num_threads(before)
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_array_equal(results[0][1], results[1][1])
     with pytest.raises(ValueError, match="at least 1"):
