@@ -9,6 +9,13 @@ pytest.importorskip("sklearn")
 SCRIPT = Path(__file__).parents[1] / "circuits" / "train_digits.py"
 
 
+@pytest.fixture(autouse=True)
+def one_blas_thread():
+    """As the script sets for itself, but here NumPy is loaded already; scikit-learn brings threadpoolctl."""
+    with pytest.importorskip("threadpoolctl").threadpool_limits(1):
+        yield
+
+
 @pytest.fixture(scope="module")
 def example():
     spec = importlib.util.spec_from_file_location("train_digits", SCRIPT)

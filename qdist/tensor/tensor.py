@@ -359,7 +359,8 @@ class Tensor(Methods):
     def register_hook(self, hook: Hook) -> Callable[[], None]:
         """Call hook(gradient) with this tensor's gradient in every backward pass, before it goes further.
 
-        The hook may return a replacement. Returns a function that removes the hook.
+        The hook may return a replacement; it must not change the gradient in place, which others may share.
+        Returns a function that removes the hook.
         """
         if not self.requires_grad:
             raise RuntimeError("a hook needs a tensor with requires_grad=True")
