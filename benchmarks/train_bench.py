@@ -209,9 +209,10 @@ def main() -> None:
         results.append(overhead())
     if args.json:
         with open(args.json, "w") as file:
-            json.dump(
-                {"machine": platform.machine(), "threads": args.threads, "results": results}, file, indent=1
-            )
+            setting = {"machine": platform.machine(), "cores": os.cpu_count(), "threads": args.threads}
+            versions = {"numpy": np.__version__, "torch": torch.__version__, "repeats": args.repeats}
+            json.dump({**setting, **versions, "results": results}, file, indent=1)
+            file.write("\n")
 
 
 if __name__ == "__main__":
