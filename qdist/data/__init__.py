@@ -1,0 +1,23 @@
+"""Data: datasets, samplers, loaders and readers."""
+
+from .dataset import ArrayDataset, DataPartitioner, Dataset, Subset, split_data
+from .loader import DataLoader, collate
+from .readers import cifar10, digits, mnist, read_idx
+from .sampler import DistributedSampler, RandomSampler, SequentialSampler
+
+__all__ = [
+    "ArrayDataset",
+    "DataLoader",
+    "DataPartitioner",
+    "Dataset",
+    "DistributedSampler",
+    "RandomSampler",
+    "SequentialSampler",
+    "Subset",
+    "cifar10",
+    "collate",
+    "digits",
+    "mnist",
+    "read_idx",
+    "split_data",
+]

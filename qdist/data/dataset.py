@@ -1,0 +1,132 @@
+"""Datasets: anything with a length and items by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Generator
+
+
+class Dataset:
+    """The base of datasets: implement __len__ and __getitem__(i).
+
+    A dataset that can fetch many items faster than one by one also implements fetch(indices), which gives the
+    collated batch for an int64 array of indices.
+    """
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> Any:
+        raise NotImplementedError
+
+
+class ArrayDataset(Dataset):
+    """Arrays of equal length side by side; item i is the tuple of their i-th entries.
+
+    Raises:
+        ValueError: when the lengths differ.
+    """
+
+    def __init__(self, *arrays: Any) -> None:
+        if not arrays:
+            raise ValueError("ArrayDataset needs at least one array")
+        self.arrays = tuple(np.asarray(a) for a in arrays)
+        lengths = {len(a) for a in self.arrays}
+        if len(lengths) > 1:
+            raise ValueError(f"the arrays have different lengths: {[len(a) for a in self.arrays]}")
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return tuple(a[index] for a in self.arrays)
+
+    def fetch(self, indices: np.ndarray) -> tuple[np.ndarray, ...]:
+        """All chosen entries, one indexing operation an array."""
+        return tuple(a[indices] for a in self.arrays)
+
+
+class Subset(Dataset):
+    """The items of a dataset at the given indices."""
+
+    def __init__(self, data: Any, indices: Any) -> None:
+        self.data = data
+        self.indices = np.asarray(indices, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.data[int(self.indices[index])]
+
+
+class DataPartitioner:
+    """Cut a dataset at random into parts, the same on every rank for the same seed.
+
+    Args:
+        data: anything with a length and items.
+        sizes: fractions, one a part, adding up to at most 1. Part i holds the items between the rounded sums
+            before and after it, so fractions that add up to 1 leave no item out.
+        seed: of the shuffle.
+
+    Example:
+        mine = DataPartitioner(dataset, [1 / comm.size] * comm.size).use(comm.rank)
+    """
+
+    def __init__(self, data: Any, sizes: Sequence[float] = (0.7, 0.2, 0.1), seed: int = 1234) -> None:
+        if not sizes or min(sizes) < 0 or sum(sizes) > 1 + 1e-9:
+            raise ValueError(f"sizes must be fractions that add up to at most 1, got {list(sizes)}")
+        self.data = data
+        order = Generator(seed).permutation(len(data))
+        bounds = [round(len(data) * float(s)) for s in np.concatenate(([0.0], np.cumsum(sizes)))]
+        self.partitions = [order[a:b] for a, b in pairwise(bounds)]
+
+    def use(self, partition: int) -> Subset:
+        """The part with this number."""
+        if not 0 <= partition < len(self.partitions):
+            raise IndexError(f"partition {partition} does not exist; there are {len(self.partitions)}")
+        return Subset(self.data, self.partitions[partition])
+
+
+def split_data(
+    x_train: Any,
+    y_train: Any,
+    shuffle: bool = False,
+    *,
+    rank: Any = 0,
+    size: int | None = None,
+    seed: int = 0,
+) -> tuple[Any, Any]:
+    """This rank's contiguous share of samples and labels.
+
+    Args:
+        x_train, y_train: arrays of equal length.
+        shuffle: shuffle (equally on all ranks, by `seed`) before cutting.
+        rank: this rank, or a communicator with .rank and .size.
+        size: number of ranks; taken from the communicator when not given, 1 without one.
+
+    Returns:
+        x and y of this rank. Shares differ by at most one sample and together hold each sample once.
+    """
+    rank, size = ranks(rank, size)
+    x, y = np.asarray(x_train), np.asarray(y_train)
+    if len(x) != len(y):
+        raise ValueError(f"{len(x)} samples but {len(y)} labels")
+    order = Generator(seed).permutation(len(x)) if shuffle else np.arange(len(x))
+    mine = order[len(x) * rank // size : len(x) * (rank + 1) // size]
+    return x[mine], y[mine]
+
+
+def ranks(rank: Any, size: int | None) -> tuple[int, int]:
+    """(rank, size) from two ints or from an object with .rank and .size."""
+    if hasattr(rank, "rank") and hasattr(rank, "size"):
+        rank, size = rank.rank, rank.size if size is None else size
+    size = 1 if size is None else size
+    if not 0 <= rank < size:
+        raise ValueError(f"rank {rank} is not among {size} rank(s)")
+    return int(rank), int(size)

@@ -1,0 +1,134 @@
+"""DataLoader: batches of a dataset as Tensors."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Tensor
+from ..tensor.arrays import is_array
+from .sampler import RandomSampler, SequentialSampler
+
+
+def collate(items: list[Any]) -> Any:
+    """Stack a list of items: numbers and arrays into one array, tuples and dicts entry by entry."""
+    first = items[0]
+    if isinstance(first, tuple):
+        return tuple(collate([item[i] for item in items]) for i in range(len(first)))
+    if isinstance(first, dict):
+        return {key: collate([item[key] for item in items]) for key in first}
+    if isinstance(first, Tensor):
+        return np.stack([item.numpy() for item in items])
+    return np.stack(items) if is_array(first) else np.asarray(items)
+
+
+def _tensors(batch: Any) -> Any:
+    """Arrays of a batch as Tensors; floats that came as Python numbers or float64 become float32."""
+    if isinstance(batch, tuple):
+        return tuple(_tensors(part) for part in batch)
+    if isinstance(batch, dict):
+        return {key: _tensors(part) for key, part in batch.items()}
+    return Tensor(batch)
+
+
+class DataLoader:
+    """Iterate over a dataset in batches.
+
+    Args:
+        dataset: length and items by number; with `fetch` batches are taken in one go.
+        batch_size: items a batch.
+        shuffle: a new order each pass, reproducible by `seed`.
+        sampler: an order of one's own (indices() or iteration), instead of shuffle; a DistributedSampler for
+            ranks.
+        drop_last: leave out a last batch that is not full.
+        prefetch: batches prepared ahead by a background thread; 0 prepares each when it is asked for.
+        seed: of the shuffle.
+        collate_fn: makes a batch of a list of items; stacks arrays by default.
+
+    A batch has the structure of an item, with Tensors in the places of its numbers and arrays; arrays keep
+    their dtype.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        *,
+        sampler: Any = None,
+        drop_last: bool = False,
+        prefetch: int = 0,
+        seed: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        if prefetch < 0:
+            raise ValueError(f"prefetch must not be negative, got {prefetch}")
+        if sampler is not None and shuffle:
+            raise ValueError("a sampler decides the order itself: leave shuffle off")
+        if sampler is None:
+            sampler = RandomSampler(len(dataset), seed) if shuffle else SequentialSampler(len(dataset))
+        self.dataset, self.batch_size, self.sampler = dataset, batch_size, sampler
+        self.drop_last, self.prefetch, self.collate_fn = drop_last, prefetch, collate_fn
+
+    def __len__(self) -> int:
+        n = len(self.sampler)
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        # The order is drawn here, in the caller's thread, so that prefetching changes nothing but time.
+        has_array = hasattr(self.sampler, "indices")
+        order = self.sampler.indices() if has_array else np.fromiter(self.sampler, dtype=np.int64)
+        batches = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self))]
+        if self.prefetch == 0:
+            return (self._fetch(indices) for indices in batches)
+        return _ahead(self._fetch, batches, self.prefetch)
+
+    def _fetch(self, indices: np.ndarray) -> Any:
+        if self.collate_fn is None and hasattr(self.dataset, "fetch"):
+            return _tensors(self.dataset.fetch(indices))
+        return _tensors((self.collate_fn or collate)([self.dataset[int(i)] for i in indices]))
+
+
+def _ahead(fetch: Callable[[Any], Any], batches: list[Any], depth: int) -> Iterator[Any]:
+    """Yield fetch(b) for each b, up to `depth` of them prepared ahead in a thread.
+
+    An exception in the thread is raised here; leaving the loop early ends the thread.
+    """
+    ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=depth)
+    stop = threading.Event()
+
+    def put(entry: tuple[Any, BaseException | None]) -> bool:
+        while not stop.is_set():
+            try:
+                ready.put(entry, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def produce() -> None:
+        for indices in batches:
+            try:
+                entry: tuple[Any, BaseException | None] = (fetch(indices), None)
+            except BaseException as error:  # handed to the consumer, whatever it is
+                entry = (None, error)
+            if not put(entry) or entry[1] is not None:
+                return
+
+    thread = threading.Thread(target=produce, name="qdist-prefetch", daemon=True)
+    thread.start()
+    try:
+        for _ in batches:
+            batch, error = ready.get()
+            if error is not None:
+                raise error
+            yield batch
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,116 @@
+"""Readers of image datasets: IDX (MNIST and its kin), CIFAR-10 binary, scikit-learn's digits."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_CIFAR_RECORD = 1 + 3 * 32 * 32
+
+
+def read_idx(path: str | Path) -> np.ndarray:
+    """The array in an IDX file, plain or gzip-compressed (by its first bytes), in native byte order.
+
+    Raises:
+        ValueError: when the file is not IDX, or its length is not what its header says.
+    """
+    path = Path(path)
+    raw = path.read_bytes()
+    if raw[:2] == b"\x1f\x8b":
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError) as error:
+            raise ValueError(f"{path}: the gzip data is damaged: {error}") from error
+    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in _IDX_TYPES or raw[3] == 0:
+        raise ValueError(f"{path}: not an IDX file (it starts with {raw[:4].hex(' ') or 'nothing'})")
+    dtype, ndim = np.dtype(_IDX_TYPES[raw[2]]), raw[3]
+    start = 4 + 4 * ndim
+    if len(raw) < start:
+        raise ValueError(f"{path}: the header is cut off after {len(raw)} bytes")
+    shape = struct.unpack(f">{ndim}I", raw[4:start])
+    expected = start + math.prod(shape) * dtype.itemsize
+    if len(raw) != expected:
+        raise ValueError(f"{path}: shape {shape} needs {expected} bytes, the file has {len(raw)}")
+    return np.frombuffer(raw, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def mnist(folder: str | Path, train: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, 28, 28) uint8 and labels (n,) int64 from MNIST's IDX files in a folder, compressed or not.
+
+    Raises:
+        FileNotFoundError: naming the files that were looked for.
+        ValueError: for damaged files, or images and labels that do not belong together.
+    """
+    prefix = "train" if train else "t10k"
+    images = read_idx(_find(Path(folder), f"{prefix}-images", 3))
+    labels = read_idx(_find(Path(folder), f"{prefix}-labels", 1))
+    if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
+        raise ValueError(f"{folder}: images {images.shape} and labels {labels.shape} do not belong together")
+    return images, labels.astype(np.int64)
+
+
+def _find(folder: Path, stem: str, ndim: int) -> Path:
+    names = [f"{stem}{mark}idx{ndim}-ubyte{end}" for mark in "-." for end in ("", ".gz")]
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(f"none of {', '.join(names)} is in {folder}")
+
+
+def cifar10(folder: str | Path, train: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, 3, 32, 32) uint8 and labels (n,) int64 from CIFAR-10's binary batches in a folder.
+
+    Raises:
+        FileNotFoundError: naming the files that are missing.
+        ValueError: when a file is not a whole number of records or holds a label above 9.
+    """
+    names = [f"data_batch_{i}.bin" for i in range(1, 6)] if train else ["test_batch.bin"]
+    paths = [Path(folder) / name for name in names]
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        raise FileNotFoundError(f"{', '.join(missing)} not found in {folder}")
+    records = np.concatenate([_cifar_records(path) for path in paths])
+    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
+
+
+def _cifar_records(path: Path) -> np.ndarray:
+    raw = np.fromfile(path, np.uint8)
+    if raw.size == 0 or raw.size % _CIFAR_RECORD:
+        raise ValueError(f"{path}: {raw.size} bytes are not a whole number of {_CIFAR_RECORD}-byte records")
+    records = raw.reshape(-1, _CIFAR_RECORD)
+    if records[:, 0].max() > 9:
+        raise ValueError(f"{path}: label {records[:, 0].max()} is above 9; this is not a CIFAR-10 file")
+    return records
+
+
+def digits(test_fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any, Any, Any]:
+    """scikit-learn's 1,797 handwritten digits, which need no network.
+
+    Returns:
+        x_train, y_train, x_test, y_test: images (n, 8, 8) float32 in [0, 1], labels (n,) int64, shuffled by
+        `seed`.
+
+    Raises:
+        ImportError: when scikit-learn is not installed.
+    """
+    if not 0 < test_fraction < 1:
+        raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError("the digits come with scikit-learn: pip install scikit-learn") from error
+    from ..tensor import Generator
+
+    bunch = load_digits()
+    images = (bunch.images / 16).astype(np.float32)
+    labels = bunch.target.astype(np.int64)
+    order = Generator(seed).permutation(len(images))
+    held = round(len(images) * test_fraction)
+    test, train = order[:held], order[held:]
+    return images[train], labels[train], images[test], labels[test]

@@ -1,0 +1,98 @@
+"""Samplers: in which order, and on which rank, items are visited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Generator
+from .dataset import ranks
+
+
+class SequentialSampler:
+    """0, 1, 2 ..."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def indices(self) -> np.ndarray:
+        """All indices of one pass, int64."""
+        return np.arange(self.length)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.indices().tolist())
+
+    def __len__(self) -> int:
+        return self.length
+
+
+class RandomSampler(SequentialSampler):
+    """A new random order each pass, reproducible by seed and epoch.
+
+    The epoch counts passes by itself; set_epoch resumes at a given one.
+    """
+
+    def __init__(self, length: int, seed: int = 0) -> None:
+        super().__init__(length)
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next pass is the one of this epoch."""
+        self.epoch = epoch
+
+    def indices(self) -> np.ndarray:
+        order = Generator(self.seed, self.epoch).permutation(self.length)
+        self.epoch += 1
+        return order
+
+
+class DistributedSampler:
+    """Each rank's share of a dataset, of equal length on every rank.
+
+    Args:
+        dataset: anything with a length (or the length).
+        rank: this rank, or a communicator with .rank and .size.
+        size: number of ranks.
+        shuffle: a new order each epoch, equal on all ranks; call set_epoch at the start of every epoch.
+        seed: of the shuffle, equal on all ranks.
+        drop_last: leave out the tail that does not fill all ranks, instead of repeating the first items.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        rank: Any = 0,
+        size: int | None = None,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        self.rank, self.size = ranks(rank, size)
+        self.length = dataset if isinstance(dataset, int) else len(dataset)
+        if self.length == 0:
+            raise ValueError("an empty dataset cannot be shared out")
+        self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order the next pass takes."""
+        self.epoch = epoch
+
+    def indices(self) -> np.ndarray:
+        """This rank's indices of one pass, int64: every size-th of the common order."""
+        order = (
+            Generator(self.seed, self.epoch).permutation(self.length)
+            if self.shuffle
+            else np.arange(self.length)
+        )
+        return np.resize(order, len(self) * self.size)[self.rank :: self.size]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.indices().tolist())
+
+    def __len__(self) -> int:
+        return self.length // self.size if self.drop_last else -(-self.length // self.size)

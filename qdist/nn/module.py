@@ -1,0 +1,243 @@
+"""Module: parameters, buffers and sub-modules under dotted names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from ..tensor import Tensor, no_grad
+
+
+class Parameter(Tensor):
+    """A leaf Tensor that a Module lists among its parameters."""
+
+    def __init__(self, data: Any, requires_grad: bool = True, *, dtype: Any = None) -> None:
+        super().__init__(data, requires_grad, dtype=dtype)
+
+
+class Module:
+    """The base of all layers: write forward(), assign Parameters and Modules as attributes.
+
+    A tensor that belongs to the state but is not trained (running averages) is a buffer: `register_buffer`.
+    """
+
+    def __init__(self) -> None:
+        self.training = True
+        self._parameters: dict[str, Parameter] = {}
+        self._buffers: dict[str, Tensor] = {}
+        self._modules: dict[str, Module] = {}
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward()")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, (Parameter, Module)) and "_modules" not in self.__dict__:
+            raise RuntimeError(f"call super().__init__() before assigning {name!r} in {type(self).__name__}")
+        for table in (
+            self.__dict__.get("_parameters"),
+            self.__dict__.get("_modules"),
+            self.__dict__.get("_buffers"),
+        ):
+            if table is not None:
+                table.pop(name, None)
+        if isinstance(value, Parameter):
+            self._parameters[name] = value
+        elif isinstance(value, Module):
+            self._modules[name] = value
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        for table in (self._parameters, self._modules, self._buffers):
+            table.pop(name, None)
+        object.__delattr__(self, name)
+
+    def register_buffer(self, name: str, value: Any) -> None:
+        """Add a tensor to the state that is saved and moved but not trained."""
+        tensor = value if isinstance(value, Tensor) else Tensor(value)
+        setattr(self, name, tensor)
+        self._buffers[name] = tensor
+
+    # Walking the tree
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This module and all below it, each once, under dotted names ("" for itself)."""
+        yield from self._walk(prefix, set())
+
+    def _walk(self, prefix: str, seen: set[int]) -> Iterator[tuple[str, Module]]:
+        if id(self) in seen:
+            return
+        seen.add(id(self))
+        yield prefix, self
+        for name, child in self._modules.items():
+            yield from child._walk(f"{prefix}.{name}" if prefix else name, seen)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it."""
+        return (module for _, module in self.named_modules())
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly below."""
+        return iter(self._modules.values())
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """All parameters under dotted names; a shared one appears once, under its first name."""
+        seen: set[int] = set()
+        for name, parameter in self._named("_parameters"):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield name, parameter
+
+    def parameters(self) -> Iterator[Parameter]:
+        """All parameters, each once."""
+        return (parameter for _, parameter in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """All buffers under dotted names."""
+        return self._named("_buffers")
+
+    def buffers(self) -> Iterator[Tensor]:
+        """All buffers."""
+        return (buffer for _, buffer in self.named_buffers())
+
+    def _named(self, table: str) -> Iterator[tuple[str, Any]]:
+        for prefix, module in self.named_modules():
+            for name, value in getattr(module, table).items():
+                yield (f"{prefix}.{name}" if prefix else name), value
+
+    def apply(self, fn: Callable[[Module], Any]) -> Self:
+        """Call fn on this module and all below it; returns itself."""
+        for module in list(self.modules()):
+            fn(module)
+        return self
+
+    # State
+
+    def train(self, flag: bool = True) -> Self:
+        """Training mode (dropout, batch statistics) on or off, everywhere below; returns itself."""
+        for module in self.modules():
+            module.training = flag
+        return self
+
+    def eval(self) -> Self:
+        """train(False)."""
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for parameter in self.parameters():
+            parameter.grad = None
+
+    def requires_grad_(self, flag: bool = True) -> Self:
+        """Freeze or thaw all parameters; returns itself."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(flag)
+        return self
+
+    def to(self, target: Any) -> Self:
+        """Move parameters and buffers to a device, or their floating values to a dtype; returns itself.
+
+        Gradients are dropped. An optimiser keeps its state where it was, so move the model first.
+        """
+        for tensor in [*self.parameters(), *self.buffers()]:
+            device = isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda")
+            if device or (tensor.dtype.kind in "fc" and np.dtype(target).kind == tensor.dtype.kind):
+                tensor.data = tensor.detach().to(target).data
+                tensor.grad = None
+        return self
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All parameters and buffers by name; they share memory with the module."""
+        tensors = [*self._named("_parameters"), *self._named("_buffers")]
+        return {name: tensor.detach() for name, tensor in tensors}
+
+    def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
+        """Copy values into parameters and buffers by name.
+
+        Args:
+            state: what state_dict() gave; arrays are accepted as well as Tensors.
+            strict: refuse missing and unknown names. Wrong shapes are always refused, before anything is
+                changed.
+
+        Raises:
+            ValueError: listing every name that is missing, unknown or of the wrong shape.
+        """
+        own = dict([*self._named("_parameters"), *self._named("_buffers")])
+        problems = []
+        if strict:
+            problems += [f"missing: {name} {own[name].shape}" for name in own if name not in state]
+            problems += [f"unknown: {name}" for name in state if name not in own]
+        given = {name: Tensor(state[name]) for name in own if name in state}
+        problems += [
+            f"shape of {name}: {value.shape} given, {own[name].shape} needed"
+            for name, value in given.items()
+            if value.shape != own[name].shape
+        ]
+        if problems:
+            raise ValueError(f"this state does not fit {type(self).__name__}:\n  " + "\n  ".join(problems))
+        with no_grad():
+            for name, value in given.items():
+                own[name].assign(value.to(own[name].dtype).to(own[name].device))
+
+    # Text
+
+    def extra_repr(self) -> str:
+        """What stands between the parentheses of a layer's repr."""
+        return ""
+
+    def __repr__(self) -> str:
+        if not self._modules:
+            return f"{type(self).__name__}({self.extra_repr()})"
+        lines = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._modules.items()]
+        return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
+
+
+class Sequential(Module):
+    """Modules applied one after the other."""
+
+    def __init__(self, *modules: Module) -> None:
+        super().__init__()
+        for i, module in enumerate(modules):
+            setattr(self, str(i), module)
+
+    def forward(self, x: Any) -> Any:
+        for module in self._modules.values():
+            x = module(x)
+        return x
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def __getitem__(self, key: int | slice) -> Any:
+        chosen = list(self._modules.values())[key]
+        return Sequential(*chosen) if isinstance(chosen, list) else chosen
+
+
+class ModuleList(Module):
+    """A list of modules whose parameters are found."""
+
+    def __init__(self, modules: Any = ()) -> None:
+        super().__init__()
+        for module in modules:
+            self.append(module)
+
+    def append(self, module: Module) -> None:
+        """Add a module at the end."""
+        setattr(self, str(len(self)), module)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def __getitem__(self, index: int) -> Module:
+        return list(self._modules.values())[index]

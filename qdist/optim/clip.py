@@ -1,0 +1,35 @@
+"""Gradient clipping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from ..tensor import Tensor
+
+
+def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> float:
+    """Scale all gradients together so that their joint 2-norm is at most max_norm; returns the norm before.
+
+    Raises:
+        RuntimeError: when the norm is not finite; gradients are left as they are.
+    """
+    if max_norm <= 0:
+        raise ValueError(f"max_norm must be positive, got {max_norm}")
+    grads = [p.grad for p in parameters if p.grad is not None]
+    norm = math.sqrt(sum(float(abs((g.data.reshape(-1).conj() @ g.data.reshape(-1)).real)) for g in grads))
+    if not math.isfinite(norm):
+        raise RuntimeError(f"the gradient norm is {norm}; look for NaN or infinity in the loss or the data")
+    if norm > max_norm:
+        for g in grads:
+            g.data *= max_norm / norm
+    return norm
+
+
+def clip_grad_value_(parameters: Iterable[Tensor], limit: float) -> None:
+    """Keep every component of every (real) gradient within [-limit, limit]."""
+    if limit <= 0:
+        raise ValueError(f"limit must be positive, got {limit}")
+    for p in parameters:
+        if p.grad is not None:
+            p.grad.data = p.grad.data.clip(-limit, limit)

@@ -1,0 +1,207 @@
+"""Optimizer: what all update rules share.
+
+The parameters of a group are seen as one long vector for each dtype and device: the state (momenta, averages)
+lives in flat buffers, gradients are gathered into one, and the update rule runs over all parameters at once,
+block by block in cache. Complex parameters count as pairs of real ones. A rule is then one method on flat
+arrays, `_direction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Tensor
+from ..tensor.arrays import Array, device_of, module_of
+from ..tensor.threads import over_rows
+
+
+class _Bucket:
+    """Parameters of one group, dtype and device, laid end to end."""
+
+    def __init__(self, parameters: list[Tensor], slots: tuple[str, ...]) -> None:
+        self.parameters = parameters
+        self.xp = module_of(parameters[0].data)
+        self.sizes = [_flat(p.data).size for p in parameters]
+        self.offsets = np.concatenate(([0], np.cumsum(self.sizes))).tolist()
+        self.steps = [0] * len(parameters)
+        real = _flat(parameters[0].data).dtype
+        self.update = self.xp.empty(self.offsets[-1], real)
+        self.state = {slot: self.xp.zeros(self.offsets[-1], real) for slot in slots}
+
+    def runs(self) -> Iterable[tuple[int, int]]:
+        """Longest ranges of neighbours that all have a gradient and have taken equally many steps."""
+        first = 0
+        for i in range(1, len(self.parameters) + 1):
+            if i == len(self.parameters) or self._kind(i) != self._kind(first):
+                if self.parameters[first].grad is not None:
+                    yield first, i
+                first = i
+
+    def _kind(self, i: int) -> tuple[bool, int]:
+        return self.parameters[i].grad is None, self.steps[i]
+
+
+def _flat(array: Array) -> Array:
+    """A 1-D real view of a contiguous array (a copy of another)."""
+    flat = array.reshape(-1)
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+class Optimizer:
+    """The base of all optimisers.
+
+    Args:
+        parameters: Tensors, or dicts {"params": Tensors, option: value ...} for groups with options of their
+            own.
+        defaults: options of the groups that do not set them; "lr" is always one.
+
+    Sub-classes name their state in `slots` and implement `_direction`.
+    """
+
+    slots: tuple[str, ...] = ()
+
+    def __init__(self, parameters: Iterable[Any], defaults: dict[str, Any]) -> None:
+        given = list(parameters)
+        if not given:
+            raise ValueError("an optimiser needs at least one parameter")
+        self.defaults = defaults
+        self.param_groups: list[dict[str, Any]] = []
+        self._buckets: list[list[_Bucket]] = []
+        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+            self.add_param_group(group)
+
+    def add_param_group(self, group: dict[str, Any]) -> None:
+        """Add parameters with options of their own."""
+        unknown = set(group) - set(self.defaults) - {"params"}
+        if unknown:
+            raise ValueError(f"{type(self).__name__} has no option {', '.join(sorted(unknown))}")
+        params = list(group["params"])
+        known = {id(p) for g in self.param_groups for p in g["params"]}
+        for p in params:
+            if not isinstance(p, Tensor) or not p.is_leaf:
+                raise TypeError("an optimiser updates leaf Tensors (parameters)")
+            if id(p) in known:
+                raise ValueError("a parameter is listed twice")
+            known.add(id(p))
+        full = {**self.defaults, **group, "params": params}
+        self._check(full)
+        self.param_groups.append(full)
+        kinds: dict[Any, list[Tensor]] = {}
+        for p in params:
+            kinds.setdefault((p.dtype, device_of(p.data)), []).append(p)
+        self._buckets.append([_Bucket(ps, self.slots) for ps in kinds.values()])
+
+    def _check(self, group: dict[str, Any]) -> None:
+        for name in ("lr", "weight_decay", "eps"):
+            if group.get(name, 0.0) < 0:
+                raise ValueError(f"{type(self).__name__}: {name} must not be negative, got {group[name]}")
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad = None
+
+    def step(self) -> None:
+        """Update every parameter that has a gradient."""
+        for group, buckets in zip(self.param_groups, self._buckets):
+            for bucket in buckets:
+                for first, last in list(bucket.runs()):
+                    self._step_run(group, bucket, first, last)
+
+    def _step_run(self, group: dict[str, Any], bucket: _Bucket, first: int, last: int) -> None:
+        offsets = bucket.offsets
+        step = bucket.steps[first] + 1
+        decay = group.get("weight_decay", 0.0)
+        decoupled = group.get("decoupled", False)
+        for i in range(first, last):
+            p = bucket.parameters[i]
+            assert p.grad is not None
+            target = bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p.shape)
+            if decay and not decoupled:
+                bucket.xp.multiply(p.data, decay, out=target)
+                target += p.grad.data
+            else:
+                target[...] = p.grad.data
+            bucket.steps[i] = step
+        start, stop = offsets[first], offsets[last]
+
+        def work(a: int, b: int) -> None:
+            block = slice(start + a, start + b)
+            self._direction(
+                bucket.xp, bucket.update[block], {k: v[block] for k, v in bucket.state.items()}, step, group
+            )
+
+        over_rows(bucket.xp, work, stop - start, 1)
+        for i in range(first, last):
+            p = bucket.parameters[i]
+            if decay and decoupled:
+                p.data *= 1 - group["lr"] * decay
+            p.data -= bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p.shape)
+
+    def _direction(
+        self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
+    ) -> None:
+        """Turn the flat gradient g, in place, into what is subtracted from parameters; step is 1, 2 ..."""
+        raise NotImplementedError
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """Options and, for every parameter, its step count and state arrays in the parameter's shape."""
+        numbers = self._numbers()
+        state: dict[str, Any] = {}
+        for bucket in (b for buckets in self._buckets for b in buckets):
+            for i, p in enumerate(bucket.parameters):
+                entry: dict[str, Any] = {"step": bucket.steps[i]}
+                for slot, flat in bucket.state.items():
+                    piece = flat[bucket.offsets[i] : bucket.offsets[i + 1]].view(p.dtype)
+                    entry[slot] = Tensor(piece.reshape(p.shape).copy())
+                state[str(numbers[id(p)])] = entry
+        groups = [
+            {
+                **{k: v for k, v in group.items() if k != "params"},
+                "params": [numbers[id(p)] for p in group["params"]],
+            }
+            for group in self.param_groups
+        ]
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Take over options and state; the parameters must be the same, in the same order.
+
+        Raises:
+            ValueError: when groups, parameter counts or shapes differ. Nothing is changed then.
+        """
+        numbers = self._numbers()
+        mine = [[numbers[id(p)] for p in group["params"]] for group in self.param_groups]
+        theirs = [list(group["params"]) for group in saved["param_groups"]]
+        if mine != theirs:
+            raise ValueError(
+                f"the saved optimiser has groups of {[len(g) for g in theirs]} parameters, this one of "
+                f"{[len(g) for g in mine]}"
+            )
+        everything = [(b, i, p) for bs in self._buckets for b in bs for i, p in enumerate(b.parameters)]
+        for _, _, p in everything:
+            entry = saved["state"][str(numbers[id(p)])]
+            for slot in self.slots:
+                shape = Tensor(entry[slot]).shape if slot in entry else None
+                if shape != p.shape:
+                    raise ValueError(
+                        f"parameter {numbers[id(p)]}: {slot} has shape {shape}, the parameter has {p.shape}"
+                    )
+        for bucket, i, p in everything:
+            entry = saved["state"][str(numbers[id(p)])]
+            bucket.steps[i] = int(entry["step"])
+            for slot in self.slots:
+                value = Tensor(entry[slot]).to(p.dtype).to(p.device).data
+                bucket.state[slot][bucket.offsets[i] : bucket.offsets[i + 1]] = _flat(value)
+        for group, other in zip(self.param_groups, saved["param_groups"]):
+            group.update({k: v for k, v in other.items() if k != "params"})
+
+    def _numbers(self) -> dict[int, int]:
+        """Parameters counted through all groups."""
+        return {id(p): i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}

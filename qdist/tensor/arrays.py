@@ -1,0 +1,174 @@
+"""Arrays: which module an array belongs to, which dtype a value takes, where it lives.
+
+Everything above this file is written once against `xp`, the array module of its operands: NumPy, or CuPy when
+the data is on a GPU. CuPy is imported only when something asks for a GPU or hands over a CuPy array.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+Array = Any  # numpy.ndarray or cupy.ndarray
+Scalar = bool | int | float | complex
+
+FLOAT32 = np.dtype(np.float32)
+FLOAT64 = np.dtype(np.float64)
+COMPLEX64 = np.dtype(np.complex64)
+COMPLEX128 = np.dtype(np.complex128)
+
+_SINGLE = {np.dtype(np.float16), FLOAT32, COMPLEX64}
+_COMPLEX_OF: dict[np.dtype, np.dtype] = {
+    FLOAT32: COMPLEX64,
+    FLOAT64: COMPLEX128,
+    COMPLEX64: COMPLEX64,
+    COMPLEX128: COMPLEX128,
+}
+
+
+def module_of(array: Array) -> ModuleType:
+    """The array module, numpy or cupy, of one array."""
+    if isinstance(array, np.ndarray):
+        return np
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(array, cupy.ndarray):
+        return cupy
+    raise TypeError(f"expected a NumPy or CuPy array, got {type(array).__name__}")
+
+
+def is_array(value: object) -> bool:
+    """True for NumPy and CuPy arrays."""
+    if isinstance(value, np.ndarray):
+        return True
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(value, cupy.ndarray)
+
+
+def is_inexact(dtype: np.dtype) -> bool:
+    """True for real and complex floating dtypes, the ones that can have gradients."""
+    return dtype.kind in "fc"
+
+
+def as_array(value: object, dtype: Any = None) -> Array:
+    """Turn a value into an array without copying one that already fits.
+
+    Arrays and NumPy scalars keep their dtype. Python numbers and (nested) lists take the house defaults:
+    float32, complex64, int64, bool. `dtype` overrides both.
+    """
+    if is_array(value):
+        array: Any = value
+        return array if dtype is None or array.dtype == dtype else array.astype(dtype)
+    if isinstance(value, np.generic):
+        return np.asarray(value, dtype=dtype)
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"a tensor holds numbers; {type(value).__name__} gave dtype {array.dtype}")
+    if dtype is None:
+        if array.dtype == FLOAT64:
+            dtype = FLOAT32
+        elif array.dtype == COMPLEX128:
+            dtype = COMPLEX64
+        else:
+            return array
+    return array.astype(dtype)
+
+
+def complex_of(dtype: np.dtype) -> np.dtype:
+    """The complex dtype of the same precision; complex64 for integers."""
+    return _COMPLEX_OF.get(dtype, COMPLEX64)
+
+
+def common_dtype(name: str, dtypes: list[np.dtype], scalars: list[Scalar]) -> np.dtype:
+    """The dtype in which an operation on tensors of `dtypes` and Python `scalars` runs.
+
+    Integers give way to the floats they meet, real to complex, and a scalar never raises the precision.
+    Single and double precision do not mix.
+
+    Raises:
+        TypeError: when both single- and double-precision tensors are given.
+    """
+    inexact = [d for d in dtypes if d.kind in "fc"]
+    single = [d for d in inexact if d in _SINGLE]
+    if single and len(single) < len(inexact):
+        names = " and ".join(sorted({str(d) for d in inexact}))
+        raise TypeError(
+            f"{name}: {names} do not mix, since that would change precision silently; "
+            "convert one side with .to(dtype)"
+        )
+    result = np.result_type(*(inexact or dtypes))
+    kinds = {type(s) for s in scalars}
+    if complex in kinds:
+        return complex_of(result)
+    if float in kinds and result.kind in "biu":
+        return FLOAT32
+    if int in kinds and result.kind == "b":
+        return np.dtype(np.int64)
+    return result
+
+
+def device_of(array: Array) -> str:
+    """ "cpu" or "cuda:<index>"."""
+    return "cpu" if isinstance(array, np.ndarray) else f"cuda:{array.device.id}"
+
+
+def to_device(array: Array, device: str) -> Array:
+    """Copy an array to "cpu", "cuda" (the current GPU) or "cuda:<index>"; itself when it is there already.
+
+    Raises:
+        ValueError: for any other device name.
+        RuntimeError: when CuPy or the GPU is missing.
+    """
+    if device == "cpu":
+        return array if isinstance(array, np.ndarray) else array.get()
+    kind, _, index = device.partition(":")
+    if kind != "cuda" or (index and not index.isdigit()):
+        raise ValueError(f'unknown device {device!r}: use "cpu", "cuda" or "cuda:<index>"')
+    cupy = _cupy(device)
+    count = cupy.cuda.runtime.getDeviceCount()
+    number = int(index) if index else cupy.cuda.runtime.getDevice()
+    if number >= count:
+        raise RuntimeError(f"device {device!r} asked for, but this machine has {count} GPU(s)")
+    with cupy.cuda.Device(number):
+        return cupy.asarray(array)
+
+
+def _cupy(device: str) -> ModuleType:
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # CuPy raises its own error types when the driver is missing
+        raise RuntimeError(f"device {device!r} needs CuPy and a CUDA driver: {error}") from error
+    return cupy
+
+
+def from_dlpack(source: Any) -> Array:
+    """The array that shares memory with any object that speaks DLPack (torch, CuPy, JAX ...)."""
+    kind, _ = source.__dlpack_device__()
+    if int(kind) in (1, 3):  # kDLCPU, kDLCUDAHost
+        return np.from_dlpack(source)
+    return _cupy("cuda").from_dlpack(source)
+
+
+def add_at(xp: ModuleType, target: Array, key: Any, values: Array) -> None:
+    """target[key] += values, counting every repetition of an index."""
+    if xp is not np and target.dtype.kind == "c":
+        # CuPy's add.at knows no complex numbers; the parts are views.
+        xp.add.at(target.real, key, values.real)
+        xp.add.at(target.imag, key, values.imag)
+    else:
+        xp.add.at(target, key, values)
+
+
+def add_rows_at(xp: ModuleType, target: Array, rows: Array, values: Array) -> None:
+    """target[rows[i]] += values[i] for a 1-D `rows`: one segmented sum, much faster than add_at."""
+    if xp is not np:
+        add_at(xp, target, rows, values)
+    elif rows.size:
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        target[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)

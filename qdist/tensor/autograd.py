@@ -1,0 +1,290 @@
+"""Reverse-mode differentiation: the graph that operations leave behind, and the walk back through it.
+
+A Node remembers one application of a rule: (rule, inputs, attributes) and what the vjp saved. Its inputs are
+edges, not tensors: the Node that made the input, the input itself when it is a leaf that wants a gradient, or
+None. So the graph keeps alive what the vjps saved and nothing more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from heapq import heappop, heappush
+from itertools import count
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array
+from .rules import Rule
+
+Hook = Callable[[Any], Any]
+_sequence = count().__next__
+
+
+class Mode(threading.local):
+    """Per-thread switches: whether operations are recorded, and who watches them."""
+
+    grad = True
+    tracer: Callable[..., None] | None = None
+
+
+mode = Mode()
+
+
+class Node:
+    """One recorded operation; also the place where the cotangent of its output is gathered."""
+
+    hooks: list[Hook] | None = None
+    freed = False
+
+    def __init__(
+        self,
+        rule: Rule,
+        inputs: tuple[Any, ...],
+        attributes: dict[str, Any],
+        saved: Any,
+        guards: Sequence[tuple[list[int], int]],
+        xp: ModuleType,
+        output: Array | None,
+    ) -> None:
+        self.rule = rule
+        self.inputs = inputs
+        self.attributes = attributes
+        self.saved = saved
+        # (version counter, its value when saved) of each saved tensor.
+        self.guards = guards
+        self.xp = xp
+        # None for an operation with several outputs, each of which gets a Node of the rule PICK.
+        self.shape = None if output is None else output.shape
+        self.dtype = None if output is None else output.dtype
+        # An output is made after its inputs, so in descending sequence cotangents are complete.
+        self.sequence = _sequence()
+
+    def __repr__(self) -> str:
+        return f"<Node {self.rule.name} {self.shape}>"
+
+
+def _pick_vjp(xp: Any, g: Array, saved: Any, needs: Any, index: int, total: int) -> Any:
+    parts: list[Array | None] = [None] * total
+    parts[index] = g
+    return (parts,)
+
+
+# One output of an operation that has several. Its vjp gives a list, which `_add` merges entry by entry.
+PICK = Rule("pick", lambda xp, *a, **k: (a, ()), _pick_vjp)
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Inside the block operations are not recorded."""
+    previous, mode.grad = mode.grad, False
+    try:
+        yield
+    finally:
+        mode.grad = previous
+
+
+@contextmanager
+def enable_grad() -> Iterator[None]:
+    """Inside the block operations are recorded, also within no_grad()."""
+    previous, mode.grad = mode.grad, True
+    try:
+        yield
+    finally:
+        mode.grad = previous
+
+
+@contextmanager
+def tracing(callback: Callable[[Rule, tuple[Any, ...], dict[str, Any], Any], None]) -> Iterator[None]:
+    """Call callback(rule, inputs, attributes, output) after every operation of this thread inside the block.
+
+    `inputs` holds Tensors and Python scalars, `output` a Tensor or a tuple of them. Blocks may be nested: all
+    callbacks are called, the outermost first.
+    """
+    previous = mode.tracer
+
+    def both(*event: Any) -> None:
+        if previous is not None:
+            previous(*event)
+        callback(*event)
+
+    mode.tracer = both
+    try:
+        yield
+    finally:
+        mode.tracer = previous
+
+
+def fit(xp: ModuleType, g: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """A cotangent in its input's shape and dtype: broadcast axes summed, the real part of a real one."""
+    if g.shape != shape:
+        extra = g.ndim - len(shape)
+        axes = tuple(range(extra)) + tuple(
+            extra + i for i, n in enumerate(shape) if n == 1 and g.shape[extra + i] != 1
+        )
+        if axes:
+            g = g.sum(axis=axes, keepdims=True)
+        g = g.reshape(shape)
+    if g.dtype != dtype:
+        g = (g.real if g.dtype.kind == "c" and dtype.kind != "c" else g).astype(dtype, copy=False)
+    return g
+
+
+def _add(a: Any, b: Any) -> Any:
+    if isinstance(a, list):
+        return [x if y is None else y if x is None else x + y for x, y in zip(a, b)]
+    return a + b
+
+
+def _survey(roots: list[Any], barrier: set[Any]) -> tuple[list[Node], dict[Any, int]]:
+    """All nodes reachable from the roots without passing the barrier, and how often they use each leaf."""
+    seen: set[Any] = set()
+    uses: dict[Any, int] = {}
+    stack = [edge for edge in roots if isinstance(edge, Node)]
+    nodes = []
+    while stack:
+        node = stack.pop()
+        if node in seen or node in barrier:
+            continue
+        seen.add(node)
+        nodes.append(node)
+        for edge in node.inputs:
+            if edge.__class__ is Node:
+                stack.append(edge)
+            elif edge is not None:
+                uses[edge] = uses.get(edge, 0) + 1
+    for edge in roots:
+        if not isinstance(edge, Node):
+            uses[edge] = uses.get(edge, 0) + 1
+    return nodes, uses
+
+
+def _leads_to(nodes: list[Node], targets: set[Any]) -> set[Any]:
+    """The nodes on a path to one of the targets, and the targets."""
+    useful = set(targets)
+    for node in sorted(nodes, key=lambda n: n.sequence):
+        if any(edge in useful for edge in node.inputs if edge is not None):
+            useful.add(node)
+    return useful
+
+
+def _check(node: Node) -> None:
+    if node.freed:
+        raise RuntimeError(
+            f"the graph was freed by an earlier backward pass (at {node.rule.name}); "
+            "pass retain_graph=True to the earlier one to go through it again"
+        )
+    for version, before in node.guards:
+        if version[0] != before:
+            raise RuntimeError(
+                f"a tensor that {node.rule.name} needs for its derivative was changed in place after use "
+                f"(version {version[0]}, saved at version {before}); change a copy instead, or update "
+                "parameters only after backward()"
+            )
+
+
+def walk(
+    roots: Sequence[tuple[Any, Array]],
+    retain_graph: bool,
+    targets: Sequence[Any] | None = None,
+    barrier: bool = False,
+) -> dict[Any, Array]:
+    """Carry cotangents from the roots back through the graph.
+
+    Args:
+        roots: (edge, cotangent) pairs.
+        retain_graph: keep what the vjps saved, for another walk.
+        targets: edges (Nodes or leaves) whose cotangents are returned; leaves' own .grad stays as it is. None
+            means accumulate into the .grad of every leaf reached.
+        barrier: do not look past the targets, even when one depends on another.
+
+    Returns:
+        {edge: cotangent} for the targets that were reached.
+    """
+    wanted = set(targets or ())
+    nodes, uses = _survey([edge for edge, _ in roots], wanted if barrier else set())
+    useful = None if targets is None else _leads_to(nodes, wanted)
+    result: dict[Any, Array] = {}
+    gathered: dict[Any, Any] = {}
+    heap: list[tuple[int, Node]] = []
+
+    def deliver(edge: Any, g: Any, owned: bool) -> None:
+        """One contribution to the cotangent of an edge; g None still counts as a use of a leaf."""
+        if g is not None and (useful is None or edge in useful):
+            if edge in gathered:
+                gathered[edge] = (_add(gathered[edge][0], g), True)
+            else:
+                gathered[edge] = (g, owned)
+                if edge.__class__ is Node:
+                    heappush(heap, (-edge.sequence, edge))
+        if edge.__class__ is not Node:
+            uses[edge] -= 1
+            if uses[edge] == 0 and edge in gathered:
+                value, own = gathered.pop(edge)
+                value = run_hooks(edge._hooks, value)
+                if targets is None:
+                    edge._accumulate(value, own)
+                else:
+                    result[edge] = value
+
+    for edge, g in roots:
+        deliver(edge, g, False)
+    while heap:
+        node = heappop(heap)[1]
+        g, _ = gathered.pop(node)
+        if node.hooks is not None:
+            g = run_hooks(node.hooks, g)
+        if node in wanted:
+            result[node] = g
+            if barrier or (useful is not None and not any(e in useful for e in node.inputs if e is not None)):
+                continue
+        _check(node)
+        xp, inputs = node.xp, node.inputs
+        assert node.rule.vjp is not None
+        needs = [edge is not None for edge in inputs]
+        with _NOWHERE if xp is np else _place(g):
+            cotangents = node.rule.vjp(xp, g, node.saved, needs, **node.attributes)
+        if not retain_graph:
+            node.saved = node.guards = node.inputs = ()
+            node.freed = True
+        for edge, c in zip(inputs, cotangents):
+            if edge is None:
+                continue
+            owned = False
+            if c is not None and edge.shape is not None:
+                if c.shape != edge.shape or c.dtype != edge.dtype:
+                    c = fit(xp, c, edge.shape, edge.dtype)
+                # A vjp hands out fresh arrays, the cotangent it was given, or views; only the first may be
+                # kept.
+                owned = c is not g and c.base is None
+            deliver(edge, c, owned)
+    return result
+
+
+_NOWHERE = nullcontext()
+
+
+def _place(g: Any) -> Any:
+    """The GPU that a cotangent is on, as a context: new arrays are made there."""
+    return next(part for part in g if part is not None).device if isinstance(g, list) else g.device
+
+
+def run_hooks(hooks: list[Hook] | None, g: Array) -> Array:
+    """Pass a cotangent through hooks; each gets a Tensor and may return a replacement."""
+    if not hooks:
+        return g
+    from .tensor import Tensor
+
+    for hook in tuple(hooks):
+        changed = hook(Tensor(g))
+        if changed is not None:
+            replacement = changed.data if isinstance(changed, Tensor) else changed
+            if replacement.shape != g.shape:
+                raise ValueError(
+                    f"a gradient hook returned shape {replacement.shape} for a gradient of {g.shape}"
+                )
+            g = replacement
+    return g

@@ -1,0 +1,384 @@
+"""Functions of several tensors, and those that networks are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import arrays, random
+from .kernels.convolution import output_size
+from .methods import normal_axis
+from .tensor import Tensor, apply
+
+Size = int | tuple[int, int]
+
+
+def as_tensor(value: Any) -> Tensor:
+    """The value itself when it is a Tensor, else a new one."""
+    return value if isinstance(value, Tensor) else Tensor(value)
+
+
+def from_dlpack(source: Any) -> Tensor:
+    """A Tensor that shares memory with any object that speaks DLPack (torch, CuPy, JAX ...)."""
+    return Tensor(arrays.from_dlpack(source))
+
+
+def zeros(*shape: int, dtype: Any = np.float32) -> Tensor:
+    return Tensor(np.zeros(shape, dtype))
+
+
+def ones(*shape: int, dtype: Any = np.float32) -> Tensor:
+    return Tensor(np.ones(shape, dtype))
+
+
+def randn(*shape: int, dtype: Any = np.float32) -> Tensor:
+    """Normally distributed numbers from the default generator."""
+    return Tensor(random.default_generator().normal(shape, dtype=dtype))
+
+
+def rand(*shape: int, dtype: Any = np.float32) -> Tensor:
+    """Numbers in [0, 1) from the default generator."""
+    return Tensor(random.default_generator().uniform(shape, dtype=dtype))
+
+
+def concatenate(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+    """Join tensors along an existing axis."""
+    tensors = [as_tensor(t) for t in tensors]
+    if not tensors:
+        raise ValueError("concatenate needs at least one tensor")
+    return apply("concatenate", *tensors, axis=normal_axis(axis, tensors[0].ndim))
+
+
+def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+    """Join tensors of equal shape along a new axis."""
+    tensors = [as_tensor(t) for t in tensors]
+    if not tensors:
+        raise ValueError("stack needs at least one tensor")
+    return apply("stack", *tensors, axis=normal_axis(axis, tensors[0].ndim + 1))
+
+
+def where(condition: Any, a: Any, b: Any) -> Tensor:
+    """a where the condition holds, b elsewhere."""
+    return apply("where", condition, a, b)
+
+
+def maximum(a: Any, b: Any) -> Tensor:
+    return apply("maximum", a, b)
+
+
+def minimum(a: Any, b: Any) -> Tensor:
+    return apply("minimum", a, b)
+
+
+def arctan2(y: Any, x: Any) -> Tensor:
+    return apply("arctan2", y, x)
+
+
+def complex(real: Any, imag: Any) -> Tensor:
+    """real + i imag."""
+    return apply("complex", real, imag)
+
+
+def matmul(a: Any, b: Any) -> Tensor:
+    """The matrix product over the last two axes; the others broadcast."""
+    return apply("matmul", a, b)
+
+
+def einsum(subscripts: str, *operands: Any) -> Tensor:
+    """Sums of products in Einstein's notation, as numpy.einsum: with or without "->", with "..."."""
+    tensors = [as_tensor(t) for t in operands]
+    return apply("einsum", *tensors, subscripts=_explicit(subscripts, [t.ndim for t in tensors]))
+
+
+def _explicit(subscripts: str, ndims: list[int]) -> str:
+    """Write out the ellipsis and the output of an einsum expression."""
+    left, arrow, output = subscripts.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ndims):
+        raise ValueError(f"einsum {subscripts!r} names {len(terms)} operand(s), {len(ndims)} given")
+    free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in subscripts]
+    longest = 0
+    written = []
+    for term, ndim in zip(terms, ndims):
+        named = term.replace("...", "")
+        extra = ndim - len(named)
+        if extra < 0 or (extra > 0 and "..." not in term):
+            raise ValueError(
+                f"einsum {subscripts!r}: {term!r} does not fit an operand of {ndim} dimension(s)"
+            )
+        longest = max(longest, extra)
+        # Ellipses align at their last axis.
+        written.append((term, extra))
+    batch = free[:longest]
+    expanded = [term.replace("...", "".join(batch[longest - extra :])) for term, extra in written]
+    if arrow:
+        result = output.replace("...", "".join(batch))
+    else:
+        letters = "".join(terms).replace("...", "")
+        result = "".join(batch) + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    return ",".join(expanded) + "->" + result
+
+
+def relu(x: Any) -> Tensor:
+    return apply("relu", x)
+
+
+def gelu(x: Any, approximate: bool = False) -> Tensor:
+    """x Phi(x), with Phi the normal distribution function; `approximate` takes the tanh form."""
+    return apply("gelu_tanh" if approximate else "gelu", x)
+
+
+def silu(x: Any) -> Tensor:
+    """x sigmoid(x)."""
+    return apply("silu", x)
+
+
+def sigmoid(x: Any) -> Tensor:
+    return apply("sigmoid", x)
+
+
+def softplus(x: Any) -> Tensor:
+    """log(1 + exp(x))."""
+    return apply("softplus", x)
+
+
+def erf(x: Any) -> Tensor:
+    return apply("erf", x)
+
+
+def softmax(x: Any, axis: int = -1) -> Tensor:
+    x = as_tensor(x)
+    return apply("softmax", x, axis=normal_axis(axis, x.ndim))
+
+
+def log_softmax(x: Any, axis: int = -1) -> Tensor:
+    x = as_tensor(x)
+    return apply("log_softmax", x, axis=normal_axis(axis, x.ndim))
+
+
+def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
+    """Zero each element with probability p and scale the rest so that the expectation stays.
+
+    Nothing happens when not training.     The mask comes from the default generator, p in steps of 1/65536.
+    """
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout probability {p} is not in [0, 1)")
+    if not training or p == 0:
+        return as_tensor(x)
+    return apply("dropout", x, p=p, ticket=random.default_generator().ticket())
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+    """x @ weight.T + bias for x (..., in), weight (out, in), bias (out,)."""
+    return apply("linear", x, weight) if bias is None else apply("linear", x, weight, bias)
+
+
+def embedding(table: Any, indices: Any) -> Tensor:
+    """Rows of a (vocabulary, ...) table for integer indices of any shape.
+
+    Raises:
+        IndexError: for an index outside the table.
+    """
+    table, indices = as_tensor(table), as_tensor(indices)
+    if indices.size:
+        # A GPU would wrap such an index around in silence.
+        low, high = int(indices.data.min()), int(indices.data.max())
+        if low < -len(table) or high >= len(table):
+            raise IndexError(
+                f"embedding: indices go from {low} to {high}, but the table has {len(table)} rows"
+            )
+    return apply("embedding", table, indices)
+
+
+def layer_norm(
+    x: Any, shape: tuple[int, ...], weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
+    """Normalise over the last axes, which must have `shape`; weight and bias come together or not at all."""
+    x = as_tensor(x)
+    if tuple(x.shape[x.ndim - len(shape) :]) != tuple(shape):
+        raise ValueError(f"layer_norm over {tuple(shape)} does not fit an input of shape {x.shape}")
+    if (weight is None) != (bias is None):
+        raise ValueError("layer_norm takes both weight and bias or neither")
+    affine = () if weight is None else (weight, bias)
+    return apply("layer_norm", x, *affine, dims=len(shape), eps=eps)
+
+
+def batch_norm(x: Any, weight: Any, bias: Any, eps: float = 1e-5) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalise each channel (axis 1) over the batch; gives the output and the batch's mean and variance."""
+    return apply("batch_norm", x, weight, bias, eps=eps)
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Scaled dot-product attention, softmax(q k^T scale + mask) v.
+
+    Args:
+        q, k, v: (..., queries, d), (..., keys, d), (..., keys, e), with equal leading axes.
+        mask: broadcasts to (..., queries, keys); bool (True may be seen) or numbers added to the scores.
+        causal: each query sees only keys up to its own position, counted from the end.
+        scale: 1 / sqrt(d) when not given.
+        dropout: probability of dropping a weight.
+
+    Returns:
+        (..., queries, e). A query that may see nothing gives zeros.
+    """
+    q, k, v = as_tensor(q), as_tensor(k), as_tensor(v)
+    if q.shape[:-2] != k.shape[:-2] or k.shape[:-1] != v.shape[:-1] or q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"attention: shapes {q.shape}, {k.shape}, {v.shape} do not fit together")
+    extra: tuple[Tensor, ...] = ()
+    if mask is not None:
+        mask = as_tensor(mask)
+        extra = (mask if mask.dtype == bool else mask.to(q.dtype),)
+    return apply(
+        "attention",
+        q,
+        k,
+        v,
+        *extra,
+        scale=1 / math.sqrt(q.shape[-1]) if scale is None else scale,
+        causal=causal,
+        p=dropout,
+        ticket=random.default_generator().ticket() if dropout > 0 else None,
+    )
+
+
+def pair(value: Size) -> tuple[int, int]:
+    """(value, value) for an int."""
+    return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
+
+
+def conv2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Cross-correlate x (n, c, h, w) with weight (filters, c / groups, kh, kw); bias is (filters,).
+
+    Returns:
+        (n, filters, (h + 2 padding - dilation (kh - 1) - 1) // stride + 1, ...).
+    """
+    x, weight = as_tensor(x), as_tensor(weight)
+    stride, padding, dilation = pair(stride), pair(padding), pair(dilation)
+    if x.ndim != 4 or weight.ndim != 4:
+        raise ValueError(f"conv2d takes 4-dimensional input and weight, got {x.shape} and {weight.shape}")
+    if groups < 1 or x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
+        raise ValueError(
+            f"conv2d: {x.shape[1]} channels and {weight.shape[0]} filters in {groups} group(s) do not fit "
+            f"a weight of shape {weight.shape}"
+        )
+    for i in (0, 1):
+        output_size(x.shape[2 + i], weight.shape[2 + i], stride[i], padding[i], dilation[i])
+    extra = () if bias is None else (bias,)
+    return apply(
+        "conv2d", x, weight, *extra, stride=stride, padding=padding, dilation=dilation, groups=groups
+    )
+
+
+def max_pool2d(x: Any, kernel: Size, stride: Size | None = None, padding: Size = 0) -> Tensor:
+    """The largest element of each window of x (n, c, h, w); the stride is the kernel when not given."""
+    return _pool("max_pool2d", x, kernel, stride, padding)
+
+
+def avg_pool2d(x: Any, kernel: Size, stride: Size | None = None, padding: Size = 0) -> Tensor:
+    """The mean of each window of x (n, c, h, w), padding counted as zeros."""
+    return _pool("avg_pool2d", x, kernel, stride, padding)
+
+
+def _pool(op: str, x: Any, kernel: Size, stride: Size | None, padding: Size) -> Tensor:
+    x = as_tensor(x)
+    size, edge = pair(kernel), pair(padding)
+    step = size if stride is None else pair(stride)
+    if x.ndim != 4:
+        raise ValueError(f"{op} takes a 4-dimensional input, got shape {x.shape}")
+    if any(2 * e > s for e, s in zip(edge, size)):
+        raise ValueError(f"{op}: padding {edge} is more than half of the window {size}")
+    for i in (0, 1):
+        output_size(x.shape[2 + i], size[i], step[i], edge[i])
+    return apply(op, x, kernel=size, stride=step, padding=edge)
+
+
+def reduce_loss(values: Tensor, reduction: str) -> Tensor:
+    """mean, sum, or none of it."""
+    if reduction == "mean":
+        return values.mean()
+    if reduction == "sum":
+        return values.sum()
+    if reduction == "none":
+        return values
+    raise ValueError(f'unknown reduction {reduction!r}: use "mean", "sum" or "none"')
+
+
+def mse_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """|prediction - target|^2, elementwise; the shapes must be equal."""
+    prediction, target = as_tensor(prediction), as_tensor(target)
+    if prediction.shape != target.shape:
+        raise ValueError(f"mse_loss: prediction {prediction.shape} and target {target.shape} differ in shape")
+    return reduce_loss((prediction - target).abs2(), reduction)
+
+
+def cross_entropy(logits: Any, targets: Any, reduction: str = "mean") -> Tensor:
+    """-log softmax(logits)[target] for logits (..., classes) and integer targets (...).
+
+    Raises:
+        IndexError: for a target outside 0 ... classes - 1.
+    """
+    logits, targets = as_tensor(logits), as_tensor(targets)
+    _check_targets("cross_entropy", logits, targets)
+    flat = apply("cross_entropy", logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
+    return reduce_loss(flat if logits.ndim == 2 else flat.reshape(targets.shape), reduction)
+
+
+def nll_loss(logp: Any, targets: Any, reduction: str = "mean") -> Tensor:
+    """-logp[target] for log-probabilities (..., classes) and integer targets (...)."""
+    logp, targets = as_tensor(logp), as_tensor(targets)
+    _check_targets("nll_loss", logp, targets)
+    return reduce_loss(-logp.gather(targets.unsqueeze(-1), -1).squeeze(-1), reduction)
+
+
+def _check_targets(name: str, scores: Tensor, targets: Tensor) -> None:
+    if targets.dtype.kind not in "iu" or targets.shape != scores.shape[:-1]:
+        raise ValueError(
+            f"{name} takes integer targets of shape {scores.shape[:-1]}, "
+            f"got {targets.dtype} of shape {targets.shape}"
+        )
+    if targets.size:
+        low, high = int(targets.data.min()), int(targets.data.max())
+        if low < 0 or high >= scores.shape[-1]:
+            raise IndexError(
+                f"{name}: targets go from {low} to {high}, but there are {scores.shape[-1]} classes"
+            )
+
+
+def binary_cross_entropy_with_logits(logits: Any, targets: Any, reduction: str = "mean") -> Tensor:
+    """-(t log s + (1 - t) log(1 - s)), s = sigmoid(logits), stable for large logits."""
+    logits, targets = as_tensor(logits), as_tensor(targets)
+    if logits.shape != targets.shape:
+        raise ValueError(
+            f"binary cross-entropy: logits {logits.shape} and targets {targets.shape} differ in shape"
+        )
+    return reduce_loss(apply("binary_cross_entropy_logits", logits, targets), reduction)
+
+
+def binary_cross_entropy(probabilities: Any, targets: Any, reduction: str = "mean") -> Tensor:
+    """-(t log p + (1 - t) log(1 - p)); logarithms are held above -100, so p = 0 and 1 stay finite."""
+    p, t = as_tensor(probabilities), as_tensor(targets)
+    if p.shape != t.shape:
+        raise ValueError(
+            f"binary cross-entropy: probabilities {p.shape} and targets {t.shape} differ in shape"
+        )
+    return reduce_loss(apply("binary_cross_entropy", p, t), reduction)

@@ -1,0 +1,59 @@
+"""Scaled dot-product attention and its derivative."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import random
+from ..arrays import Array
+from .activation import softmax_rows
+
+
+def attention(
+    xp: Any, q: Array, k: Array, v: Array, *mask: Array, scale: float, causal: bool, p: float, ticket: Any
+) -> Any:
+    """softmax(q k^T scale + mask) v over the last two axes.
+
+    q is (..., m, d), k (..., n, d), v (..., n, e); the mask broadcasts to (..., m, n) and is either bool
+    (True may be seen) or added to the scores. With `causal`, query i sees keys up to i + n - m. A query that
+    may see nothing gives zeros. Weights are dropped with probability p.
+    """
+    weights = xp.matmul(q, k.swapaxes(-1, -2))
+    weights *= scale
+    hidden = weights.dtype.type(-float("inf"))
+    if mask:
+        if mask[0].dtype == bool:
+            weights = xp.where(mask[0], weights, hidden)
+        else:
+            weights = weights + mask[0]
+    if causal:
+        m, n = weights.shape[-2:]
+        weights += xp.triu(xp.full((m, n), hidden, weights.dtype), n - m + 1)
+    softmax_rows(xp, weights, weights)
+    keep, factor = random.keep_mask(xp, ticket, weights.shape, p) if p > 0 else (None, 1.0)
+    dropped = weights if keep is None else weights * keep * factor
+    # The heads' outputs lie side by side in memory, as the joining reshape after attention wants them.
+    shape = (*dropped.shape[:-1], v.shape[-1])
+    if dropped.ndim == 4 and v.shape[:2] == dropped.shape[:2]:
+        out = xp.empty((shape[0], shape[2], shape[1], shape[3]), dropped.dtype).transpose(0, 2, 1, 3)
+        xp.matmul(dropped, v, out=out)
+    else:
+        out = xp.matmul(dropped, v)
+    return out, (q, k, v, weights, None if keep is None else dropped, keep, factor, out)
+
+
+def attention_vjp(
+    xp: Any, g: Array, saved: Any, needs: Any, scale: float, causal: bool, p: float, ticket: Any
+) -> Any:
+    q, k, v, weights, dropped, keep, factor, out = saved
+    gv = xp.matmul((weights if dropped is None else dropped).swapaxes(-1, -2), g)
+    scores = xp.matmul(g, v.swapaxes(-1, -2))
+    if keep is not None:
+        scores *= keep
+        scores *= factor
+    # Each row's mean slope, sum_n w dw, equals g . out, which is shorter.
+    scores -= xp.einsum("...d,...d->...", g, out)[..., None]
+    scores *= weights
+    gq = xp.matmul(scores, k) * scale if needs[0] else None
+    gk = xp.matmul(scores.swapaxes(-1, -2), q) * scale if needs[1] else None
+    return (gq, gk, gv, scores)[: len(needs)]

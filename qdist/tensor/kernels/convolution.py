@@ -1,0 +1,154 @@
+"""2-D convolution and pooling over (n, channels, height, width), and their derivatives.
+
+Convolution copies every kernel window into one matrix ("im2col") and multiplies once for each group. The
+matrix is laid out (channels, window, n, out height, out width), so its product is (filters, n, ...) in memory
+and is handed on as a transposed view: the next layer reads it just as well and no pass is spent on
+reordering.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..arrays import Array
+
+Pair = tuple[int, int]
+
+
+def output_size(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
+    """Positions of a kernel along one axis.
+
+    Raises:
+        ValueError: when the kernel is larger than the padded input.
+    """
+    span = dilation * (kernel - 1) + 1
+    if size + 2 * padding < span:
+        raise ValueError(f"a kernel that spans {span} does not fit an input of {size} with padding {padding}")
+    return (size + 2 * padding - span) // stride + 1
+
+
+def _pad(xp: Any, x: Array, padding: Pair, value: float = 0.0) -> Array:
+    if padding == (0, 0):
+        return x
+    n, c, h, w = x.shape
+    # Channels outermost in memory, as the products come out.
+    out = xp.full((c, n, h + 2 * padding[0], w + 2 * padding[1]), value, x.dtype).transpose(1, 0, 2, 3)
+    out[:, :, padding[0] : padding[0] + h, padding[1] : padding[1] + w] = x
+    return out
+
+
+def _windows(xp: Any, x: Array, kernel: Pair, stride: Pair, dilation: Pair) -> Array:
+    """A view (n, c, kernel height, kernel width, out height, out width) of all windows of a padded x."""
+    n, c, h, w = x.shape
+    oh = output_size(h, kernel[0], stride[0], 0, dilation[0])
+    ow = output_size(w, kernel[1], stride[1], 0, dilation[1])
+    sn, sc, sh, sw = x.strides
+    return xp.lib.stride_tricks.as_strided(
+        x,
+        (n, c, *kernel, oh, ow),
+        (sn, sc, sh * dilation[0], sw * dilation[1], sh * stride[0], sw * stride[1]),
+    )
+
+
+def _add_windows(grad: Array, parts: Array, stride: Pair, dilation: Pair) -> None:
+    """Add window cotangents (n, c, kh, kw, oh, ow) back onto the padded input's, the reverse of _windows."""
+    kh, kw, oh, ow = parts.shape[2:]
+    for i in range(kh):
+        top = i * dilation[0]
+        for j in range(kw):
+            left = j * dilation[1]
+            grad[:, :, top : top + stride[0] * oh : stride[0], left : left + stride[1] * ow : stride[1]] += (
+                parts[:, :, i, j]
+            )
+
+
+def _crop(grad: Array, padding: Pair) -> Array:
+    h, w = grad.shape[2:]
+    return grad[:, :, padding[0] : h - padding[0], padding[1] : w - padding[1]]
+
+
+def conv2d(
+    xp: Any, x: Array, weight: Array, *bias: Array, stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> Any:
+    """x (n, c, h, w) with weight (filters, c / groups, kh, kw) gives (n, filters, oh, ow)."""
+    windows = _windows(xp, _pad(xp, x, padding), weight.shape[2:], stride, dilation)
+    n, c, kh, kw, oh, ow = windows.shape
+    columns = xp.ascontiguousarray(windows.transpose(1, 2, 3, 0, 4, 5))
+    columns = columns.reshape(groups, c // groups * kh * kw, n * oh * ow)
+    y = xp.matmul(weight.reshape(groups, weight.shape[0] // groups, -1), columns)
+    y = y.reshape(weight.shape[0], n, oh, ow)
+    if bias:
+        y += bias[0][:, None, None, None]
+    return y.transpose(1, 0, 2, 3), (x.shape, weight, columns)
+
+
+def conv2d_vjp(
+    xp: Any, g: Array, saved: Any, needs: Any, stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> Any:
+    (n, c, h, w), weight, columns = saved
+    filters, _, kh, kw = weight.shape
+    oh, ow = g.shape[2:]
+    rows = xp.ascontiguousarray(g.transpose(1, 0, 2, 3)).reshape(groups, filters // groups, n * oh * ow)
+    gx = gw = None
+    if needs[0]:
+        parts = xp.matmul(weight.reshape(groups, filters // groups, -1).conj().swapaxes(1, 2), rows)
+        parts = parts.reshape(c, kh, kw, n, oh, ow).transpose(3, 0, 1, 2, 4, 5)
+        padded = xp.zeros((c, n, h + 2 * padding[0], w + 2 * padding[1]), g.dtype).transpose(1, 0, 2, 3)
+        _add_windows(padded, parts, stride, dilation)
+        gx = _crop(padded, padding)
+    if needs[1]:
+        gw = xp.matmul(rows, columns.conj().swapaxes(1, 2)).reshape(weight.shape)
+    if len(needs) == 2:
+        return gx, gw
+    return gx, gw, (rows.sum(axis=-1).reshape(filters) if needs[2] else None)
+
+
+def max_pool2d(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> Any:
+    windows = _windows(xp, _pad(xp, x, padding, -float("inf")), kernel, stride, (1, 1))
+    best = windows[:, :, 0, 0].copy(order="K")
+    positions = kernel[0] * kernel[1]
+    small = xp.uint8 if positions <= 256 else xp.int32
+    winner = xp.zeros_like(best, dtype=small)
+    for index in range(1, positions):
+        candidate = windows[:, :, index // kernel[1], index % kernel[1]]
+        # Positions only grow, so the larger one is the later winner; much faster than a masked assignment.
+        xp.maximum(winner, (candidate > best) * small(index), out=winner)
+        xp.maximum(best, candidate, out=best)
+    return best, (x.shape, winner)
+
+
+def max_pool2d_vjp(
+    xp: Any, g: Array, saved: Any, needs: Any, kernel: Pair, stride: Pair, padding: Pair
+) -> Any:
+    (n, c, h, w), winner = saved
+    padded = xp.zeros((c, n, h + 2 * padding[0], w + 2 * padding[1]), g.dtype).transpose(1, 0, 2, 3)
+    oh, ow = g.shape[2:]
+    apart = stride[0] >= kernel[0] and stride[1] >= kernel[1]
+    for index in range(kernel[0] * kernel[1]):
+        i, j = divmod(index, kernel[1])
+        place = padded[:, :, i : i + stride[0] * oh : stride[0], j : j + stride[1] * ow : stride[1]]
+        if apart:
+            xp.multiply(g, winner == index, out=place)
+        else:
+            place += g * (winner == index)
+    return (_crop(padded, padding),)
+
+
+def avg_pool2d(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> Any:
+    windows = _windows(xp, _pad(xp, x, padding), kernel, stride, (1, 1))
+    total = windows[:, :, 0, 0].copy(order="K")
+    for index in range(1, kernel[0] * kernel[1]):
+        total += windows[:, :, index // kernel[1], index % kernel[1]]
+    total *= 1 / (kernel[0] * kernel[1])
+    return total, x.shape
+
+
+def avg_pool2d_vjp(
+    xp: Any, g: Array, saved: Any, needs: Any, kernel: Pair, stride: Pair, padding: Pair
+) -> Any:
+    n, c, h, w = saved
+    padded = xp.zeros((c, n, h + 2 * padding[0], w + 2 * padding[1]), g.dtype).transpose(1, 0, 2, 3)
+    share = g * (1 / (kernel[0] * kernel[1]))
+    parts = xp.broadcast_to(share[:, :, None, None], (n, c, *kernel, *g.shape[2:]))
+    _add_windows(padded, parts, stride, (1, 1))
+    return (_crop(padded, padding),)

@@ -1,0 +1,111 @@
+"""Layer norm and batch norm, and their derivatives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..arrays import Array
+from ..threads import over_rows
+
+
+def _rows(a: Array, width: int) -> Array:
+    return a.reshape(-1, width)
+
+
+def layer_norm(xp: Any, x: Array, *affine: Array, dims: int, eps: float) -> Any:
+    """Normalise the last `dims` axes to mean 0 and variance 1, then apply `affine` (weight, bias)."""
+    width = math.prod(x.shape[-dims:])
+    source = _rows(x, width)
+    hat = xp.empty_like(source)
+    out = xp.empty_like(source)
+    rstd = xp.empty((source.shape[0], 1), x.dtype)
+    weight, bias = (a.reshape(width) for a in affine) if affine else (None, None)
+
+    def work(start: int, stop: int) -> None:
+        h = hat[start:stop]
+        xp.subtract(source[start:stop], source[start:stop].mean(axis=1, keepdims=True), out=h)
+        r = 1 / xp.sqrt(xp.einsum("ij,ij->i", h, h) / width + eps)
+        rstd[start:stop, 0] = r
+        h *= rstd[start:stop]
+        if weight is None:
+            out[start:stop] = h
+        else:
+            xp.multiply(h, weight, out=out[start:stop])
+            out[start:stop] += bias
+
+    over_rows(xp, work, source.shape[0], width)
+    return out.reshape(x.shape), (hat, rstd, weight, tuple(a.shape for a in affine))
+
+
+def layer_norm_vjp(xp: Any, g: Array, saved: Any, needs: Any, dims: int, eps: float) -> Any:
+    hat, rstd, weight, shapes = saved
+    width = hat.shape[1]
+    rows = _rows(g, width)
+    out = xp.empty_like(hat)
+
+    def work(start: int, stop: int) -> None:
+        h, o = hat[start:stop], out[start:stop]
+        if weight is None:
+            o[...] = rows[start:stop]
+        else:
+            xp.multiply(rows[start:stop], weight, out=o)
+        along = xp.einsum("ij,ij->i", o, h)[:, None] / width
+        o -= o.mean(axis=1, keepdims=True)
+        o -= h * along
+        o *= rstd[start:stop]
+
+    if needs[0]:
+        over_rows(xp, work, hat.shape[0], width)
+    gx = out.reshape(g.shape) if needs[0] else None
+    if not shapes:
+        return (gx,)
+    gw = xp.einsum("ij,ij->j", rows, hat).reshape(shapes[0]) if needs[1] else None
+    gb = rows.sum(axis=0).reshape(shapes[1]) if needs[2] else None
+    return gx, gw, gb
+
+
+def _channels(a: Array, ndim: int) -> Array:
+    """(channels,) shaped to broadcast along axis 1 of an ndim-dimensional array."""
+    return a.reshape(1, -1, *(1,) * (ndim - 2))
+
+
+def batch_norm(xp: Any, x: Array, weight: Array, bias: Array, eps: float) -> Any:
+    """Normalise every channel (axis 1) over all other axes.
+
+    Gives [output, mean, variance]: the statistics, each (channels,), feed running averages.
+    """
+    axes = (0, *range(2, x.ndim))
+    mean = x.mean(axis=axes)
+    centred = x - _channels(mean, x.ndim)
+    variance = (centred * centred).mean(axis=axes)
+    rstd = 1 / xp.sqrt(variance + eps)
+    out = centred * _channels(rstd * weight, x.ndim) + _channels(bias, x.ndim)
+    return [out, mean, variance], (centred, rstd, weight)
+
+
+def batch_norm_vjp(xp: Any, g: Any, saved: Any, needs: Any, eps: float) -> Any:
+    centred, rstd, weight = saved
+    ndim = centred.ndim
+    axes = (0, *range(2, ndim))
+    count = centred.size // centred.shape[1]
+    g_out, g_mean, g_variance = g
+    gx = gw = gb = None
+    along = xp.zeros_like(rstd)
+    total = xp.zeros_like(rstd)
+    if g_out is not None:
+        along = (g_out * centred).sum(axis=axes)
+        gb = total = g_out.sum(axis=axes)
+        gw = along * rstd
+    if needs[0]:
+        # d/dx of the output through the variance and the mean, and of the two statistics themselves.
+        slope = -along * weight * rstd**3 / count
+        shift = -total * weight * rstd / count
+        if g_variance is not None:
+            slope = slope + 2 * g_variance / count
+        if g_mean is not None:
+            shift = shift + g_mean / count
+        gx = centred * _channels(slope, ndim) + _channels(shift, ndim)
+        if g_out is not None:
+            gx += g_out * _channels(rstd * weight, ndim)
+    return gx, gw, gb

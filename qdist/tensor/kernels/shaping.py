@@ -1,0 +1,189 @@
+"""Operations that move, pick, join or cut elements, and their derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, add_at, add_rows_at, device_of, to_device
+
+
+class Place:
+    """Marks, inside an index key, the place of the next array input."""
+
+    def __repr__(self) -> str:
+        return "<array>"
+
+
+PLACE = Place()
+
+
+def move(xp: Any, a: Array, device: str) -> Any:
+    return to_device(a, device), (device_of(a),)
+
+
+def move_vjp(xp: Any, g: Array, saved: Any, needs: Any, device: str) -> Any:
+    return (to_device(g, saved[0]),)
+
+
+def reshape(xp: Any, a: Array, shape: tuple[int, ...]) -> Any:
+    return a.reshape(shape), a.shape
+
+
+def reshape_vjp(xp: Any, g: Array, saved: Any, needs: Any, shape: tuple[int, ...]) -> Any:
+    return (g.reshape(saved),)
+
+
+def transpose(xp: Any, a: Array, axes: tuple[int, ...]) -> Any:
+    return a.transpose(axes), ()
+
+
+def transpose_vjp(xp: Any, g: Array, saved: Any, needs: Any, axes: tuple[int, ...]) -> Any:
+    inverse = [0] * len(axes)
+    for position, axis in enumerate(axes):
+        inverse[axis] = position
+    return (g.transpose(inverse),)
+
+
+def expand(xp: Any, a: Array, shape: tuple[int, ...]) -> Any:
+    return xp.broadcast_to(a, shape), ()
+
+
+def expand_vjp(xp: Any, g: Array, saved: Any, needs: Any, shape: tuple[int, ...]) -> Any:
+    return (g,)
+
+
+def concatenate(xp: Any, *arrays: Array, axis: int) -> Any:
+    return xp.concatenate(arrays, axis=axis), tuple(a.shape[axis] for a in arrays)
+
+
+def concatenate_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
+    return tuple(xp.split(g, np.cumsum(saved)[:-1].tolist(), axis=axis))
+
+
+def stack(xp: Any, *arrays: Array, axis: int) -> Any:
+    return xp.stack(arrays, axis=axis), ()
+
+
+def stack_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
+    return tuple(xp.moveaxis(g, axis, 0))
+
+
+def split(xp: Any, a: Array, sizes: tuple[int, ...], axis: int) -> Any:
+    parts = xp.split(a, np.cumsum(sizes)[:-1].tolist(), axis=axis)
+    return list(parts), tuple(part.shape for part in parts)
+
+
+def split_vjp(xp: Any, g: Any, saved: Any, needs: Any, sizes: tuple[int, ...], axis: int) -> Any:
+    dtype = next(part.dtype for part in g if part is not None)
+    parts = [xp.zeros(shape, dtype) if part is None else part for part, shape in zip(g, saved)]
+    return (xp.concatenate(parts, axis=axis),)
+
+
+def pad(xp: Any, a: Array, widths: tuple[tuple[int, int], ...], value: float) -> Any:
+    return xp.pad(a, widths, constant_values=value), a.shape
+
+
+def pad_vjp(xp: Any, g: Array, saved: Any, needs: Any, widths: Any, value: float) -> Any:
+    return (g[tuple(slice(before, before + n) for (before, _), n in zip(widths, saved))],)
+
+
+def flip(xp: Any, a: Array, axes: tuple[int, ...]) -> Any:
+    return xp.flip(a, axes), ()
+
+
+def flip_vjp(xp: Any, g: Array, saved: Any, needs: Any, axes: tuple[int, ...]) -> Any:
+    return (xp.flip(g, axes),)
+
+
+def roll(xp: Any, a: Array, shift: int, axis: int) -> Any:
+    return xp.roll(a, shift, axis), ()
+
+
+def roll_vjp(xp: Any, g: Array, saved: Any, needs: Any, shift: int, axis: int) -> Any:
+    return (xp.roll(g, -shift, axis),)
+
+
+def tril(xp: Any, a: Array, k: int) -> Any:
+    return xp.tril(a, k), ()
+
+
+def tril_vjp(xp: Any, g: Array, saved: Any, needs: Any, k: int) -> Any:
+    return (xp.tril(g, k),)
+
+
+def triu(xp: Any, a: Array, k: int) -> Any:
+    return xp.triu(a, k), ()
+
+
+def triu_vjp(xp: Any, g: Array, saved: Any, needs: Any, k: int) -> Any:
+    return (xp.triu(g, k),)
+
+
+def _key(key: tuple, arrays: tuple[Array, ...]) -> tuple:
+    following = iter(arrays)
+    return tuple(next(following) if part is PLACE else part for part in key)
+
+
+def index(xp: Any, a: Array, *arrays: Array, key: tuple) -> Any:
+    """a[key], where each PLACE in `key` stands for the next of `arrays` (integers or masks)."""
+    return a[_key(key, arrays)], (a.shape, arrays)
+
+
+def index_vjp(xp: Any, g: Array, saved: Any, needs: Any, key: tuple) -> Any:
+    shape, arrays = saved
+    out = xp.zeros(shape, g.dtype)
+    if arrays:
+        add_at(xp, out, _key(key, arrays), g)
+    else:
+        out[key] = g
+    return (out, *(None for _ in arrays))
+
+
+def gather(xp: Any, a: Array, indices: Array, axis: int) -> Any:
+    """out[i, j, k] = a[i, indices[i, j, k], k] for axis = 1, and so on."""
+    return xp.take_along_axis(a, indices, axis), (a.shape, indices)
+
+
+def gather_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
+    shape, indices = saved
+    out = xp.zeros(shape, g.dtype)
+    add_at(xp, out, _along(xp, indices, axis), g)
+    return out, None
+
+
+def scatter_add(xp: Any, a: Array, indices: Array, source: Array, axis: int) -> Any:
+    """A copy of a with source[i, j, k] added to [i, indices[i, j, k], k] for axis = 1, and so on."""
+    out = a.copy()
+    add_at(xp, out, _along(xp, indices, axis), source)
+    return out, (indices,)
+
+
+def scatter_add_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
+    (indices,) = saved
+    return g, None, xp.take_along_axis(g, indices, axis) if needs[2] else None
+
+
+def _along(xp: Any, indices: Array, axis: int) -> tuple:
+    """The full index tuple of take_along_axis."""
+    ranges = []
+    for position, n in enumerate(indices.shape):
+        shape = [1] * indices.ndim
+        shape[position] = n
+        ranges.append(indices if position == axis else xp.arange(n).reshape(shape))
+    return tuple(ranges)
+
+
+def embedding(xp: Any, table: Array, indices: Array) -> Any:
+    """Rows of `table` (vocabulary, ...) for integer indices of any shape."""
+    return table[indices], (table.shape, indices)
+
+
+def embedding_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
+    shape, indices = saved
+    out = xp.zeros(shape, g.dtype)
+    rows = indices.reshape(-1)
+    rows = xp.where(rows < 0, rows + shape[0], rows)
+    add_rows_at(xp, out, rows, g.reshape(rows.size, *shape[1:]))
+    return out, None

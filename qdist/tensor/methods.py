@@ -1,0 +1,277 @@
+"""The named operations of a Tensor: elementwise functions, reductions, changes of shape.
+
+They only normalise their arguments; each is one entry (or a line or two of entries) of the table of rules.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .arrays import device_of
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+Axis = int | tuple[int, ...] | None
+
+
+def normal_axis(axis: int, ndim: int) -> int:
+    """A non-negative axis; ValueError names what would be accepted."""
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis {axis} is out of range for {ndim} dimension(s): use {-ndim} to {ndim - 1}")
+    return axis % ndim
+
+
+def normal_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
+    """A tuple of different non-negative axes; None means all."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = tuple(normal_axis(a, ndim) for a in (axis if isinstance(axis, tuple) else (axis,)))
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"axis {axis} names a dimension twice")
+    return axes
+
+
+class Methods:
+    """Mixed into Tensor, which gives shape, ndim, dtype, data and `_apply`."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def dtype(self) -> np.dtype: ...
+        @property
+        def data(self) -> Any: ...
+
+    def _apply(self, op: str, *inputs: Any, **attributes: Any) -> Any:
+        raise NotImplementedError
+
+    # Elementwise
+
+    def exp(self) -> Tensor:
+        return self._apply("exp")
+
+    def expm1(self) -> Tensor:
+        return self._apply("expm1")
+
+    def log(self) -> Tensor:
+        return self._apply("log")
+
+    def log1p(self) -> Tensor:
+        return self._apply("log1p")
+
+    def sqrt(self) -> Tensor:
+        return self._apply("sqrt")
+
+    def sin(self) -> Tensor:
+        return self._apply("sin")
+
+    def cos(self) -> Tensor:
+        return self._apply("cos")
+
+    def tan(self) -> Tensor:
+        return self._apply("tan")
+
+    def arcsin(self) -> Tensor:
+        return self._apply("arcsin")
+
+    def arccos(self) -> Tensor:
+        return self._apply("arccos")
+
+    def arctan(self) -> Tensor:
+        return self._apply("arctan")
+
+    def sinh(self) -> Tensor:
+        return self._apply("sinh")
+
+    def cosh(self) -> Tensor:
+        return self._apply("cosh")
+
+    def tanh(self) -> Tensor:
+        return self._apply("tanh")
+
+    def abs(self) -> Tensor:
+        """The absolute value; real for complex tensors."""
+        return self._apply("abs")
+
+    def abs2(self) -> Tensor:
+        """The squared absolute value, real: the probability of an amplitude."""
+        return self._apply("abs2")
+
+    def conj(self) -> Tensor:
+        return self._apply("conj")
+
+    @property
+    def real(self) -> Tensor:
+        return self._apply("real")
+
+    @property
+    def imag(self) -> Tensor:
+        return self._apply("imag")
+
+    def clip(self, low: float | None = None, high: float | None = None) -> Tensor:
+        """Keep every element within [low, high]; None leaves that side open."""
+        return self._apply("clip", low=low, high=high)
+
+    def sign(self) -> Tensor:
+        return self._apply("sign")
+
+    def floor(self) -> Tensor:
+        return self._apply("floor")
+
+    def ceil(self) -> Tensor:
+        return self._apply("ceil")
+
+    def round(self) -> Tensor:
+        """To the nearest integer, halves to the even one."""
+        return self._apply("round")
+
+    def isfinite(self) -> Tensor:
+        return self._apply("isfinite")
+
+    # Reductions
+
+    def sum(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        return self._apply("sum", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
+
+    def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        return self._apply("mean", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
+
+    def var(self, axis: Axis = None, keepdims: bool = False, ddof: int = 0) -> Tensor:
+        """The variance; ddof=1 divides by n - 1."""
+        count = math.prod(self.shape[a] for a in normal_axes(axis, self.ndim))
+        if count <= ddof:
+            raise ValueError(f"a variance with ddof={ddof} needs more than {ddof} element(s), got {count}")
+        deviation: Any = self - self.mean(axis, keepdims=True)  # type: ignore[operator]
+        return deviation.abs2().sum(axis, keepdims) / (count - ddof)
+
+    def prod(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        return self._apply("prod", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
+
+    def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        return self._apply("max", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
+
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        return self._apply("min", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
+
+    def logsumexp(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        return self._apply("logsumexp", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
+
+    def cumsum(self, axis: int) -> Tensor:
+        return self._apply("cumsum", axis=normal_axis(axis, self.ndim))
+
+    def argmax(self, axis: int | None = None) -> Tensor:
+        """Positions of the largest elements, int64; of the flattened tensor when axis is None."""
+        return self._apply("argmax", axis=axis)
+
+    def argmin(self, axis: int | None = None) -> Tensor:
+        return self._apply("argmin", axis=axis)
+
+    # Shape
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """Same elements, new shape; one entry may be -1."""
+        return self._apply("reshape", shape=_shape(shape))
+
+    def flatten(self, start: int = 0) -> Tensor:
+        """Join all axes from `start` on."""
+        start = normal_axis(start, max(self.ndim, 1))
+        return self.reshape(*self.shape[:start], math.prod(self.shape[start:]))
+
+    def transpose(self, *axes: Any) -> Tensor:
+        """Reorder the axes; reversed when none are given."""
+        order = _shape(axes) if axes else tuple(range(self.ndim))[::-1]
+        order = normal_axes(order, self.ndim)
+        if len(order) != self.ndim:
+            raise ValueError(f"transpose needs all {self.ndim} axes, got {order}")
+        return self._apply("transpose", axes=order)
+
+    @property
+    def T(self) -> Tensor:
+        return self.transpose()
+
+    def swapaxes(self, a: int, b: int) -> Tensor:
+        order = list(range(self.ndim))
+        a, b = normal_axis(a, self.ndim), normal_axis(b, self.ndim)
+        order[a], order[b] = order[b], order[a]
+        return self._apply("transpose", axes=tuple(order))
+
+    def expand(self, *shape: Any) -> Tensor:
+        """Repeat axes of length one, without a copy."""
+        return self._apply("expand", shape=_shape(shape))
+
+    def unsqueeze(self, axis: int) -> Tensor:
+        """Insert an axis of length one."""
+        axis = normal_axis(axis, self.ndim + 1)
+        return self.reshape(*self.shape[:axis], 1, *self.shape[axis:])
+
+    def squeeze(self, axis: Axis = None) -> Tensor:
+        """Drop axes of length one: the given ones, or all."""
+        chosen = normal_axes(axis, self.ndim)
+        if axis is not None and any(self.shape[a] != 1 for a in chosen):
+            raise ValueError(f"squeeze({axis}): shape {self.shape} is not 1 there")
+        return self.reshape(*(n for i, n in enumerate(self.shape) if i not in chosen or n != 1))
+
+    def split(self, sizes: int | tuple[int, ...] | list[int], axis: int = 0) -> tuple[Tensor, ...]:
+        """Cut along an axis into pieces of the given sizes; an int is the size of all but the last."""
+        axis = normal_axis(axis, self.ndim)
+        length = self.shape[axis]
+        if isinstance(sizes, int):
+            if sizes < 1:
+                raise ValueError(f"split({sizes}): pieces need at least one element")
+            sizes = [min(sizes, length - start) for start in range(0, length, sizes)]
+        if sum(sizes) != length or min(sizes, default=0) < 0:
+            raise ValueError(f"sizes {tuple(sizes)} do not add up to {length} along axis {axis}")
+        return self._apply("split", sizes=tuple(sizes), axis=axis)
+
+    def pad(self, widths: Any, value: float = 0.0) -> Tensor:
+        """Add `widths[i] = (before, after)` elements of `value` around axis i."""
+        widths = tuple((int(before), int(after)) for before, after in widths)
+        if len(widths) != self.ndim:
+            raise ValueError(
+                f"pad needs a (before, after) pair for each of {self.ndim} axes, got {len(widths)}"
+            )
+        return self._apply("pad", widths=widths, value=value)
+
+    def flip(self, axis: Axis = None) -> Tensor:
+        return self._apply("flip", axes=normal_axes(axis, self.ndim))
+
+    def roll(self, shift: int, axis: int) -> Tensor:
+        return self._apply("roll", shift=shift, axis=normal_axis(axis, self.ndim))
+
+    def tril(self, k: int = 0) -> Tensor:
+        """Zero above the k-th diagonal of the last two axes."""
+        return self._apply("tril", k=k)
+
+    def triu(self, k: int = 0) -> Tensor:
+        """Zero below the k-th diagonal of the last two axes."""
+        return self._apply("triu", k=k)
+
+    def gather(self, indices: Any, axis: int) -> Tensor:
+        """Pick along one axis: out[i, j] = self[i, indices[i, j]] for axis 1 of two."""
+        return self._apply("gather", indices, axis=normal_axis(axis, self.ndim))
+
+    def scatter_add(self, indices: Any, source: Any, axis: int) -> Tensor:
+        """A copy with source[i, j] added at [i, indices[i, j]] for axis 1 of two; repeated places add up."""
+        return self._apply("scatter_add", indices, source, axis=normal_axis(axis, self.ndim))
+
+    def to(self, target: Any) -> Tensor:
+        """To a device ("cpu", "cuda:1") or a dtype; itself when nothing changes. Gradients flow back."""
+        if isinstance(target, str) and (target == "cpu" or target.partition(":")[0] == "cuda"):
+            return self if device_of(self.data) == target else self._apply("move", device=target)  # type: ignore
+        dtype = np.dtype(target)
+        return self if dtype == self.dtype else self._apply("cast", dtype=dtype)  # type: ignore[return-value]
+
+
+def _shape(given: tuple[Any, ...]) -> tuple[int, ...]:
+    """Accept both f(2, 3) and f((2, 3))."""
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = tuple(given[0])
+    return tuple(int(n) for n in given)

@@ -1,0 +1,520 @@
+"""Tensor: an array that remembers how it was made."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from . import arrays
+from .arrays import Array
+from .autograd import PICK, Hook, Node, mode, walk
+from .kernels.shaping import PLACE
+from .methods import Methods
+from .rules import RULES, Rule
+
+_SCALARS = (float, int, bool, complex)
+_ndarray = np.ndarray
+
+
+def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
+    """Run one operation: the only way from tensors to tensors.
+
+    Args:
+        op: a name in the table of rules, or a Rule of one's own.
+        inputs: Tensors, Python or NumPy scalars; anything else is made a Tensor first.
+        attributes: passed to the rule's forward and vjp.
+
+    Returns:
+        A Tensor, or a tuple of them when the rule has several outputs.
+
+    Raises:
+        TypeError: for tensors of different precision or on different devices.
+    """
+    rule: Rule = op if op.__class__ is Rule else RULES[op]  # type: ignore[index, assignment]
+    values: list[Any] = []
+    dtype = None
+    mixed = wants = elsewhere = False
+    for x in inputs:
+        if isinstance(x, Tensor):
+            a = x._data
+            if a.dtype is not dtype:
+                mixed = mixed or dtype is not None
+                dtype = a.dtype
+            if x.requires_grad:
+                wants = True
+            if a.__class__ is not _ndarray:
+                elsewhere = True
+            values.append(a)
+        elif x.__class__ in _SCALARS:
+            mixed = mixed or dtype is None or dtype.kind not in "fc" or x.__class__ is complex
+            values.append(x)
+        else:
+            return apply(rule, *map(_operand, inputs), **attributes)
+    if dtype is None:
+        return apply(rule, *map(Tensor, inputs), **attributes)
+    if mixed or (rule.floating and dtype.kind not in "fc"):
+        values = _promote(rule, values)
+    if elsewhere:
+        xp = _shared_module(rule, values)
+        with nullcontext() if xp is np else next(a for a in values if arrays.is_array(a)).device:
+            output, saved = rule.forward(xp, *values, **attributes)
+    else:
+        xp = np
+        output, saved = rule.forward(np, *values, **attributes)
+
+    version = inputs[0]._version if rule.view else None
+    if output.__class__ is list:
+        made: Any = tuple(_wrap(xp, o, version) for o in output)
+    else:
+        made = _wrap(xp, output, version)
+    if wants and mode.grad and rule.vjp is not None:
+        _record(rule, inputs, values, attributes, saved, xp, made)
+    if mode.tracer is not None:
+        mode.tracer(rule, inputs, attributes, made)
+    return made
+
+
+def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any, xp: Any, made: Any) -> None:
+    """Give the outputs of an operation the Node that made them."""
+    several = made.__class__ is tuple
+    if not several and made._data.dtype.kind not in "fc":
+        return
+    edges: list[Any] = []
+    for x in inputs:
+        if isinstance(x, Tensor) and x.requires_grad:
+            edges.append(x if x._node is None else x._node)
+        else:
+            edges.append(None)
+    guards = []
+    for s in saved:
+        if s.__class__ is int:
+            continue
+        for x, a in zip(inputs, values):
+            if s is a and isinstance(x, Tensor):
+                guards.append((x._version, x._version[0]))
+        if not several and s is made._data:
+            guards.append((made._version, made._version[0]))
+    if not several:
+        made._node = Node(rule, tuple(edges), attributes, saved, guards, xp, made._data)
+        made.requires_grad = True
+        return
+    node = Node(rule, tuple(edges), attributes, saved, guards, xp, None)
+    for i, out in enumerate(made):
+        out._node = Node(PICK, (node,), {"index": i, "total": len(made)}, (), (), xp, out._data)
+        out.requires_grad = True
+
+
+def _wrap(xp: Any, array: Array, version: list[int] | None) -> Tensor:
+    """A Tensor around the result of an operation, which NumPy may have made a scalar."""
+    tensor = Tensor.__new__(Tensor)
+    tensor._data = array if array.__class__ is _ndarray or arrays.is_array(array) else xp.asarray(array)
+    tensor._version = [0] if version is None else version
+    return tensor
+
+
+def _operand(x: Any) -> Any:
+    """A NumPy scalar counts as the Python scalar it stands for: it does not change an array's precision."""
+    if isinstance(x, Tensor) or x.__class__ in _SCALARS:
+        return x
+    if isinstance(x, (np.generic, numbers.Number)):
+        return x.item() if isinstance(x, np.generic) else complex(x)  # type: ignore[call-overload]
+    return Tensor(x)
+
+
+def _promote(rule: Rule, values: list) -> list:
+    """Bring an operation's inputs to their common dtype, all but indices and masks."""
+    joint = [i for i in range(len(values)) if not rule.keeps_dtype(i)]
+    tensors = [values[i].dtype for i in joint if arrays.is_array(values[i])]
+    scalars = [values[i] for i in joint if not arrays.is_array(values[i])]
+    dtype = arrays.common_dtype(rule.name, tensors, scalars)
+    if rule.floating and dtype.kind in "biu":
+        dtype = arrays.FLOAT32
+    values = list(values)
+    for i in joint:
+        a = values[i]
+        if not arrays.is_array(a):
+            values[i] = a if dtype.kind in "fc" else np.asarray(a, dtype)[()].item()
+        elif a.dtype != dtype and not (rule.mixes and dtype.kind == "c" and a.dtype.kind == "f"):
+            values[i] = a.astype(dtype)
+    return values
+
+
+def _shared_module(rule: Rule, values: list) -> Any:
+    """The array module of the inputs, which must all be in one place."""
+    places = {arrays.device_of(a) for a in values if arrays.is_array(a)}
+    if len(places) > 1:
+        raise TypeError(
+            f"{rule.name}: inputs are on {' and '.join(sorted(places))}; move them with .to(device)"
+        )
+    return arrays.module_of(next(a for a in values if arrays.is_array(a)))
+
+
+class Tensor(Methods):
+    """An n-dimensional array with gradients.
+
+    Args:
+        data: an array (NumPy or CuPy, taken as it is, not copied), a number, or nested lists. Python floats
+            and lists become float32, complex numbers complex64, ints int64.
+        requires_grad: gather a gradient in `.grad` when backward() reaches this tensor.
+        dtype: convert to this dtype.
+        device: "cpu", "cuda" or "cuda:<index>"; None leaves the data where it is.
+
+    Raises:
+        TypeError: for data that is not numbers, or requires_grad on integers.
+    """
+
+    __array_ufunc__ = None  # array + Tensor asks the Tensor
+
+    _data: Array
+    _version: list[int]
+    # Class-level defaults keep the making of a tensor cheap: most never set these.
+    requires_grad: bool = False
+    grad: Tensor | None = None
+    _node: Node | None = None
+    _hooks: list[Hook] | None = None
+    _complete: list[Callable[[Tensor], None]] | None = None
+
+    def __init__(
+        self, data: Any, requires_grad: bool = False, *, dtype: Any = None, device: str | None = None
+    ) -> None:
+        if isinstance(data, Tensor):
+            data = data._data
+        array = arrays.as_array(data, None if dtype is None else np.dtype(dtype))
+        self._data = array if device is None else arrays.to_device(array, device)
+        self._version = [0]
+        if requires_grad:
+            self.requires_grad_()
+
+    # What it is
+
+    @property
+    def data(self) -> Array:
+        """The array itself. Assigning (also `t.data -= step`) bypasses the graph and counts as a change."""
+        return self._data
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self._data = value._data if isinstance(value, Tensor) else arrays.as_array(value)
+        self._version[0] += 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._data.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._data.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._data.ndim
+
+    @property
+    def size(self) -> int:
+        return self._data.size
+
+    @property
+    def nbytes(self) -> int:
+        return self._data.nbytes
+
+    @property
+    def device(self) -> str:
+        """ "cpu" or "cuda:<index>"."""
+        return arrays.device_of(self._data)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether this tensor was given, not computed from others that want gradients."""
+        return self._node is None
+
+    @property
+    def node(self) -> Node | None:
+        """The operation that made it: rule, inputs and attributes; None for a leaf."""
+        return self._node
+
+    @property
+    def version(self) -> int:
+        """How many times the data has been changed in place."""
+        return self._version[0]
+
+    def __repr__(self) -> str:
+        body = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=100)
+        notes = "" if self.dtype == arrays.FLOAT32 else f", dtype={self.dtype}"
+        notes += "" if self.device == "cpu" else f", device={self.device!r}"
+        return f"Tensor({body}{notes}{', requires_grad=True' if self.requires_grad else ''})"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a 0-dimensional tensor has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    # Out of the library and back
+
+    def numpy(self) -> np.ndarray:
+        """The values as a NumPy array, outside the graph: the same memory on the CPU, a copy from a GPU."""
+        return arrays.to_device(self._data, "cpu")
+
+    def item(self) -> Any:
+        """The only element, as a Python number."""
+        if self.size != 1:
+            raise ValueError(f"item() needs exactly one element; this tensor has shape {self.shape}")
+        return self._data.item()
+
+    def tolist(self) -> Any:
+        """The values as (nested) Python numbers."""
+        return self._data.tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        converted = array if dtype is None else array.astype(dtype, copy=False)
+        return converted.copy() if copy and converted is array else converted
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.requires_grad:
+            raise BufferError("a tensor that wants gradients is not exported; export t.detach()")
+        return self._data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._data.__dlpack_device__()
+
+    # Gradients
+
+    def requires_grad_(self, flag: bool = True) -> Tensor:
+        """Switch gradients of a leaf on or off; returns itself."""
+        if self._node is not None:
+            raise RuntimeError(
+                "only a leaf can change requires_grad; use detach() to cut a computed tensor off"
+            )
+        if flag and not arrays.is_inexact(self.dtype):
+            raise TypeError(f"only real and complex floating tensors have gradients, not {self.dtype}")
+        self.requires_grad = flag
+        return self
+
+    def detach(self) -> Tensor:
+        """The same data, outside the graph."""
+        return _wrap(arrays.module_of(self._data), self._data, self._version)
+
+    def backward(
+        self, gradient: Any = None, *, retain_graph: bool = False, create_graph: bool = False
+    ) -> None:
+        """Add the derivative of this tensor to the .grad of every leaf it depends on.
+
+        Args:
+            gradient: the cotangent of this tensor, same shape; 1 for a single element when not given.
+            retain_graph: keep the graph for another backward(); it is freed otherwise.
+            create_graph: gradients of gradients are not provided; True raises NotImplementedError.
+
+        The gradient of a complex tensor z is dL/dRe(z) + i dL/dIm(z), so -grad is the direction of descent.
+        """
+        refuse_second_order(create_graph)
+        walk([(self._edge(), self._cotangent(gradient))], retain_graph)
+
+    def _edge(self) -> Any:
+        if not self.requires_grad:
+            raise RuntimeError("this tensor does not depend on any tensor with requires_grad=True")
+        return self if self._node is None else self._node
+
+    def _cotangent(self, gradient: Any) -> Array:
+        xp = arrays.module_of(self._data)
+        if gradient is None:
+            if self.size != 1:
+                raise ValueError(
+                    f"backward() of a tensor of shape {self.shape} needs a gradient of that shape"
+                )
+            return xp.ones(self.shape, self.dtype)
+        array = arrays.as_array(gradient._data if isinstance(gradient, Tensor) else gradient, self.dtype)
+        if array.shape != self.shape:
+            raise ValueError(f"the gradient has shape {array.shape}, the tensor {self.shape}")
+        return array
+
+    def _accumulate(self, g: Array, owned: bool) -> None:
+        """Take a leaf's complete gradient of one backward pass."""
+        if self.grad is None:
+            # What other edges may hold too is copied, so that changing one .grad never changes another.
+            self.grad = Tensor(g if owned else g.copy())
+        else:
+            self.grad._data += g
+            self.grad._version[0] += 1
+        for hook in tuple(self._complete or ()):
+            hook(self)
+
+    def register_hook(self, hook: Hook) -> Callable[[], None]:
+        """Call hook(gradient) with this tensor's gradient in every backward pass, before it goes further.
+
+        The hook may return a replacement; it must not change the gradient in place, which others may share.
+        Returns a function that removes the hook.
+        """
+        if not self.requires_grad:
+            raise RuntimeError("a hook needs a tensor with requires_grad=True")
+        owner: Any = self._node
+        if owner is not None:
+            owner.hooks = owner.hooks or []
+            return _enlist(owner.hooks, hook)
+        self._hooks = self._hooks or []
+        return _enlist(self._hooks, hook)
+
+    def register_post_accumulate_hook(self, hook: Callable[[Tensor], None]) -> Callable[[], None]:
+        """Call hook(tensor) when a backward pass has completed this leaf's .grad, while the pass goes on.
+
+        It fires once a pass, after the last contribution. Returns a function that removes the hook.
+        """
+        if not self.requires_grad or self._node is not None:
+            raise RuntimeError("a post-accumulate hook needs a leaf with requires_grad=True")
+        self._complete = self._complete or []
+        return _enlist(self._complete, hook)
+
+    def retain_grad(self) -> Tensor:
+        """Keep the gradient of a computed tensor in .grad as well; returns itself."""
+        if self._node is not None:
+            self.register_hook(lambda g: self._accumulate(g._data, False))
+        return self
+
+    # Changes in place
+
+    def assign(self, value: Any) -> Tensor:
+        """Overwrite the values in place (same shape), outside the graph; returns itself."""
+        array = value._data if isinstance(value, Tensor) else arrays.as_array(value)
+        if array.shape != self.shape:
+            raise ValueError(f"cannot assign shape {array.shape} to a tensor of shape {self.shape}")
+        self[...] = array
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if self._node is not None or (self.requires_grad and mode.grad):
+            raise RuntimeError(
+                "writing into a tensor that takes part in differentiation would falsify its gradient; "
+                "use where() or scatter_add(), or write to a leaf inside no_grad()"
+            )
+        self._data[_plain_key(key)] = value._data if isinstance(value, Tensor) else value
+        self._version[0] += 1
+
+    # Operators; the named operations are in methods.py
+
+    def _apply(self, op: str, *inputs: Any, **attributes: Any) -> Any:
+        return apply(op, self, *inputs, **attributes)
+
+    def __add__(self, other: Any) -> Tensor:
+        return apply("add", self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return apply("add", other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return apply("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return apply("sub", other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return apply("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return apply("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return apply("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return apply("div", other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return apply("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return apply("pow", other, self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return apply("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return apply("matmul", other, self)
+
+    def __neg__(self) -> Tensor:
+        return apply("neg", self)
+
+    def __abs__(self) -> Tensor:
+        return apply("abs", self)
+
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return apply("equal", self, other)
+
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return apply("not_equal", self, other)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return apply("less", self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return apply("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return apply("greater", self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return apply("greater_equal", self, other)
+
+    def __and__(self, other: Any) -> Tensor:
+        return apply("and", self, other)
+
+    def __or__(self, other: Any) -> Tensor:
+        return apply("or", self, other)
+
+    def __invert__(self) -> Tensor:
+        return apply("not", self)
+
+    def __getitem__(self, key: Any) -> Tensor:
+        parts = key if isinstance(key, tuple) else (key,)
+        template, inputs = [], []
+        for part in parts:
+            if isinstance(part, (Tensor, list)) or arrays.is_array(part):
+                tensor = part if isinstance(part, Tensor) else Tensor(part)
+                if tensor.dtype.kind not in "biu":
+                    raise TypeError(f"an index must be integers or a mask, not {tensor.dtype}")
+                template.append(PLACE)
+                inputs.append(tensor)
+            else:
+                template.append(part)
+        return apply("index", self, *inputs, key=tuple(template))
+
+
+def _plain_key(key: Any) -> Any:
+    if isinstance(key, tuple):
+        return tuple(_plain_key(part) for part in key)
+    return key._data if isinstance(key, Tensor) else key
+
+
+def _enlist(hooks: list, hook: Any) -> Callable[[], None]:
+    hooks.append(hook)
+
+    def remove() -> None:
+        if hook in hooks:
+            hooks.remove(hook)
+
+    return remove
+
+
+def refuse_second_order(create_graph: bool) -> None:
+    """Raise when gradients of gradients are asked for."""
+    if create_graph:
+        raise NotImplementedError(
+            "create_graph=True: gradients of gradients are not provided; write the first derivative with "
+            "tensor operations, or take finite differences of grad()"
+        )

@@ -1,0 +1,246 @@
+"""Datasets, samplers, loaders and readers."""
+
+import gzip
+import struct
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from qdist import data
+from qdist.data import ArrayDataset, DataLoader, DistributedSampler
+
+
+def numbers(n):
+    return ArrayDataset(np.arange(n), np.arange(n, dtype=np.float32) * 2)
+
+
+def flat(lists):
+    return [item for part in lists for item in part]
+
+
+def seen(loader):
+    return [batch[0].tolist() for batch in loader]
+
+
+@pytest.mark.parametrize("prefetch", [0, 3])
+def test_batches_in_order_with_and_without_the_last(prefetch):
+    loader = DataLoader(numbers(7), 3, prefetch=prefetch)
+    assert seen(loader) == [[0, 1, 2], [3, 4, 5], [6]]
+    assert len(loader) == 3
+    assert seen(DataLoader(numbers(7), 3, drop_last=True, prefetch=prefetch)) == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_shuffling_is_reproducible_and_new_each_pass(prefetch):
+    def passes():
+        loader = DataLoader(numbers(20), 6, shuffle=True, seed=3, prefetch=prefetch)
+        return [seen(loader) for _ in range(2)]
+
+    first, again = passes(), passes()
+    assert first == again
+    assert first[0] != first[1]
+    assert sorted(flat(first[0])) == list(range(20))
+
+
+def test_items_of_any_structure_are_stacked():
+    class Pairs(data.Dataset):
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, i):
+            return {"x": np.full(2, i, np.float32), "y": i}
+
+    batch = next(iter(DataLoader(Pairs(), 3)))
+    assert batch["x"].shape == (3, 2)
+    assert batch["x"].dtype == np.float32
+    assert batch["y"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_an_error_in_the_dataset_reaches_the_caller(prefetch):
+    class Broken(data.Dataset):
+        def __len__(self):
+            return 10
+
+        def __getitem__(self, i):
+            if i == 5:
+                raise KeyError("item five")
+            return i
+
+    with pytest.raises(KeyError, match="item five"):
+        list(DataLoader(Broken(), 2, prefetch=prefetch))
+
+
+def test_leaving_early_ends_the_prefetching_thread():
+    before = threading.active_count()
+    for _ in DataLoader(numbers(1000), 1, prefetch=2):
+        break
+    assert threading.active_count() == before
+
+
+def test_wrong_loader_arguments_are_explained():
+    with pytest.raises(ValueError, match="batch_size"):
+        DataLoader(numbers(3), 0)
+    with pytest.raises(ValueError, match="shuffle off"):
+        DataLoader(numbers(3), 1, shuffle=True, sampler=DistributedSampler(3))
+    with pytest.raises(ValueError, match="different lengths"):
+        ArrayDataset(np.ones(2), np.ones(3))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("n", "size"), [(12, 4), (10, 4), (3, 4), (1, 3)])
+def test_ranks_together_see_everything_and_equally_much(n, size, shuffle):
+    shares = [list(DistributedSampler(n, r, size, shuffle=shuffle, seed=1)) for r in range(size)]
+    assert len({len(s) for s in shares}) == 1
+    assert set(flat(shares)) == set(range(n))
+
+
+def test_drop_last_never_repeats_an_item():
+    shares = [list(DistributedSampler(10, r, 4, drop_last=True)) for r in range(4)]
+    items = flat(shares)
+    assert [len(s) for s in shares] == [2] * 4
+    assert len(set(items)) == 8
+
+
+def test_set_epoch_changes_the_order_the_same_way_on_every_rank():
+    def order(epoch):
+        shares = []
+        for rank in range(2):
+            sampler = DistributedSampler(numbers(8), SimpleNamespace(rank=rank, size=2), seed=5)
+            sampler.set_epoch(epoch)
+            shares.append(list(sampler))
+        return shares
+
+    assert order(0) == order(0)
+    assert order(0) != order(1)
+    assert sorted(flat(order(1))) == list(range(8))
+    loader = DataLoader(numbers(8), 2, sampler=DistributedSampler(8, 1, 2, shuffle=False))
+    assert seen(loader) == [[1, 3], [5, 7]]
+
+
+def test_bad_ranks_are_refused():
+    with pytest.raises(ValueError, match="rank 2 is not among 2"):
+        DistributedSampler(8, 2, 2)
+    with pytest.raises(ValueError, match="empty"):
+        DistributedSampler(0, 0, 2)
+
+
+def test_partitioner_shares_out_every_item_once():
+    parts = data.DataPartitioner(np.arange(10), [1 / 3] * 3)
+    shares = [[int(v) for v in (parts.use(i)[j] for j in range(len(parts.use(i))))] for i in range(3)]
+    assert sorted(flat(shares)) == list(range(10))
+    assert [len(s) for s in shares] == [3, 4, 3]
+    same = data.DataPartitioner(np.arange(10), [1 / 3] * 3)
+    assert [same.use(0)[i] for i in range(3)] == shares[0]
+    with pytest.raises(IndexError, match="there are 3"):
+        parts.use(3)
+    with pytest.raises(ValueError, match="at most 1"):
+        data.DataPartitioner(np.arange(10), [0.7, 0.7])
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_split_data_shares_out_every_sample_once(shuffle):
+    x, y = np.arange(20).reshape(10, 2), np.arange(10)
+    shares = [data.split_data(x, y, shuffle, rank=r, size=3) for r in range(3)]
+    assert sorted(np.concatenate([s[1] for s in shares])) == list(range(10))
+    for sx, sy in shares:
+        np.testing.assert_array_equal(sx[:, 0], 2 * sy)
+    assert (np.concatenate([s[1] for s in shares]) == np.arange(10)).all() != shuffle
+    alone = data.split_data(x, y)
+    np.testing.assert_array_equal(alone[0], x)
+    with pytest.raises(ValueError, match="labels"):
+        data.split_data(x, y[:3])
+
+
+def idx(array, code):
+    return (
+        struct.pack(">BBBB", 0, 0, code, array.ndim)
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.tobytes()
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "dtype"),
+    [(0x08, "u1"), (0x09, "i1"), (0x0B, ">i2"), (0x0C, ">i4"), (0x0D, ">f4"), (0x0E, ">f8")],
+)
+@pytest.mark.parametrize("compress", [False, True])
+def test_idx_files_of_every_type(tmp_path, code, dtype, compress):
+    array = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    raw = idx(array, code)
+    path = tmp_path / "file"
+    path.write_bytes(gzip.compress(raw) if compress else raw)
+    read = data.read_idx(path)
+    np.testing.assert_array_equal(read, array)
+    assert read.dtype.isnative
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda raw: b"\x01" + raw[1:], "not an IDX file"),
+        (lambda raw: raw[:2] + b"\x07" + raw[3:], "not an IDX file"),
+        (lambda raw: raw[:-1], "needs 40 bytes, the file has 39"),
+        (lambda raw: raw + b"x", "the file has 41"),
+        (lambda raw: raw[:9], "cut off after 9"),
+        (lambda raw: b"", "nothing"),
+        (lambda raw: gzip.compress(raw)[:-5], "gzip"),
+    ],
+)
+def test_bad_idx_files_are_explained(tmp_path, change, message):
+    path = tmp_path / "bad"
+    path.write_bytes(change(idx(np.zeros((2, 3, 4), np.uint8), 8)))
+    with pytest.raises(ValueError, match=message):
+        data.read_idx(path)
+
+
+def test_mnist_folder(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (5, 28, 28)).astype(np.uint8)
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images, 8)))
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(np.arange(5, dtype=np.uint8), 8))
+    x, y = data.mnist(tmp_path)
+    np.testing.assert_array_equal(x, images)
+    assert y.dtype == np.int64
+    with pytest.raises(FileNotFoundError, match="t10k-images-idx3-ubyte"):
+        data.mnist(tmp_path, train=False)
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(np.arange(4, dtype=np.uint8), 8))
+    with pytest.raises(ValueError, match="do not belong together"):
+        data.mnist(tmp_path)
+
+
+def test_cifar10_folder(tmp_path):
+    rng = np.random.default_rng(0)
+    expected = []
+    for i in range(1, 6):
+        labels = rng.integers(0, 10, (2, 1)).astype(np.uint8)
+        pixels = rng.integers(0, 256, (2, 3072)).astype(np.uint8)
+        expected.append(labels[:, 0])
+        (tmp_path / f"data_batch_{i}.bin").write_bytes(np.hstack([labels, pixels]).tobytes())
+    x, y = data.cifar10(tmp_path)
+    assert x.shape == (10, 3, 32, 32)
+    np.testing.assert_array_equal(y, np.concatenate(expected))
+    np.testing.assert_array_equal(x[-1].reshape(-1), pixels[-1])
+    with pytest.raises(FileNotFoundError, match=r"test_batch\.bin"):
+        data.cifar10(tmp_path, train=False)
+    (tmp_path / "test_batch.bin").write_bytes(b"\x0a" + bytes(3072))
+    with pytest.raises(ValueError, match="label 10"):
+        data.cifar10(tmp_path, train=False)
+    (tmp_path / "test_batch.bin").write_bytes(bytes(3000))
+    with pytest.raises(ValueError, match="whole number"):
+        data.cifar10(tmp_path, train=False)
+
+
+def test_digits_are_split_reproducibly():
+    pytest.importorskip("sklearn")
+    x, _, xt, yt = data.digits(seed=1)
+    again = data.digits(seed=1)
+    assert x.shape == (1438, 8, 8)
+    assert xt.shape == (359, 8, 8)
+    assert x.dtype == np.float32
+    assert (x.min(), x.max()) == (0.0, 1.0)
+    np.testing.assert_array_equal(xt, again[2])
+    assert set(yt) == set(range(10))
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        data.digits(1.5)

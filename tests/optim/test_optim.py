@@ -1,0 +1,195 @@
+"""Optimisers, clipping and schedules against torch and their formulas."""
+
+import numpy as np
+import pytest
+
+from qdist import nn, optim
+from qdist.tensor import Tensor
+
+SETTINGS = {
+    "sgd": ("SGD", {"lr": 0.1}),
+    "sgd-decay": ("SGD", {"lr": 0.1, "weight_decay": 0.05}),
+    "momentum": ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.2}),
+    "nesterov": ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+    "adam": ("Adam", {"lr": 0.02}),
+    "adam-decay": ("Adam", {"lr": 0.02, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}),
+    "adamw": ("AdamW", {"lr": 0.02, "weight_decay": 0.1}),
+    "rmsprop": ("RMSprop", {"lr": 0.02}),
+    "rmsprop-momentum": ("RMSprop", {"lr": 0.02, "momentum": 0.9, "alpha": 0.9, "weight_decay": 0.01}),
+    "adagrad": ("Adagrad", {"lr": 0.1, "weight_decay": 0.01}),
+}
+SHAPES = [(3, 4), (4,), (2, 2, 2), (40_000,)]
+
+
+def parameters(dtype=np.float64):
+    rng = np.random.default_rng(0)
+    return [nn.Parameter(rng.standard_normal(s).astype(dtype)) for s in SHAPES]
+
+
+def set_gradients(params, seed, missing=()):
+    rng = np.random.default_rng(seed)
+    for i, p in enumerate(params):
+        g = rng.standard_normal(tuple(p.shape))
+        p.grad = None if i in missing else g
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_ten_steps_equal_torch(setting):
+    torch = pytest.importorskip("torch")
+    name, options = SETTINGS[setting]
+    mine = parameters()
+    theirs = [torch.tensor(p.numpy().copy(), requires_grad=True) for p in mine]
+    a, b = getattr(optim, name)(mine, **options), getattr(torch.optim, name)(theirs, **options)
+    for step in range(10):
+        # A parameter without a gradient in some steps keeps its own step count.
+        missing = {1} if step in (0, 3) else set()
+        set_gradients(mine, step, missing)
+        for p, q in zip(mine, theirs):
+            q.grad = None if p.grad is None else torch.tensor(p.grad)
+            p.grad = None if p.grad is None else Tensor(p.grad)
+        a.step()
+        b.step()
+    for p, q in zip(mine, theirs):
+        np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+def test_complex_parameters_equal_torch(name):
+    torch = pytest.importorskip("torch")
+    z = np.array([1 + 2j, -0.5j])
+    mine, theirs = nn.Parameter(z.copy()), torch.tensor(z.copy(), requires_grad=True)
+    a, b = getattr(optim, name)([mine], lr=0.1), getattr(torch.optim, name)([theirs], lr=0.1)
+    for step in range(4):
+        g = z * (step + 1) + 0.3j
+        mine.grad, theirs.grad = Tensor(g.copy()), torch.tensor(g.copy())
+        a.step()
+        b.step()
+    np.testing.assert_allclose(mine.numpy(), theirs.detach().numpy(), rtol=1e-11)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_state_dict_continues_exactly(setting):
+    name, options = SETTINGS[setting]
+    runs = []
+    for interrupted in (False, True):
+        params = parameters(np.float32)
+        optimizer = getattr(optim, name)(params, **options)
+        for step in range(6):
+            if step == 3 and interrupted:
+                state = optimizer.state_dict()
+                optimizer = getattr(optim, name)(params, **{**options, "lr": 99.0})
+                optimizer.load_state_dict(state)
+            set_gradients(params, step)
+            for p in params:
+                p.grad = Tensor(p.grad, dtype=np.float32)
+            optimizer.step()
+        runs.append([p.numpy() for p in params])
+    for plain, resumed in zip(*runs):
+        np.testing.assert_array_equal(plain, resumed)
+
+
+def test_a_state_of_another_shape_is_refused():
+    a = optim.Adam([nn.Parameter(np.ones(3))])
+    with pytest.raises(ValueError, match="exp_avg has shape"):
+        a.load_state_dict(optim.Adam([nn.Parameter(np.ones(4))]).state_dict())
+    with pytest.raises(ValueError, match="groups of"):
+        a.load_state_dict(optim.Adam([nn.Parameter(np.ones(3)), nn.Parameter(np.ones(3))]).state_dict())
+
+
+def test_groups_have_options_of_their_own():
+    a, b = nn.Parameter(np.ones(1)), nn.Parameter(np.ones(1, np.float32))
+    optimizer = optim.SGD([{"params": [a], "lr": 1.0}, {"params": [b]}], lr=0.5)
+    a.grad, b.grad = Tensor(np.ones(1)), Tensor(np.ones(1, np.float32))
+    optimizer.step()
+    assert (a.item(), b.item()) == (0.0, 0.5)
+    optimizer.zero_grad()
+    assert a.grad is None
+
+
+def test_the_update_is_in_place_and_counts_as_a_change():
+    p = nn.Parameter(np.ones(2))
+    memory = p.data
+    loss = (p * p).sum()
+    p.grad = Tensor(np.ones(2))
+    optim.SGD([p], lr=0.1).step()
+    assert p.data is memory
+    with pytest.raises(RuntimeError, match="changed in place"):
+        (loss + 0).backward()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: optim.SGD([]), "at least one"),
+        (lambda p: optim.SGD([p], lr=-1), "negative"),
+        (lambda p: optim.SGD([p], nesterov=True), "nesterov needs"),
+        (lambda p: optim.Adam([p], betas=(1.0, 0.9)), r"\[0, 1\)"),
+        (lambda p: optim.SGD([p, p]), "twice"),
+        (lambda p: optim.SGD([{"params": [p], "speed": 3}]), "no option speed"),
+        (lambda p: optim.StepLR(optim.SGD([p]), 0), "at least 1"),
+        (lambda p: optim.clip_grad_norm_([p], 0.0), "positive"),
+    ],
+)
+def test_wrong_arguments_are_explained(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(nn.Parameter(np.ones(1)))
+
+
+def test_clipping_scales_all_gradients_together():
+    a, b = nn.Parameter(np.zeros(2)), nn.Parameter(np.zeros(1, np.complex128))
+    a.grad, b.grad = Tensor(np.array([3.0, 0.0])), Tensor(np.array([4j]))
+    assert optim.clip_grad_norm_([a, b], 1.0) == 5.0
+    np.testing.assert_allclose(a.grad.numpy(), [0.6, 0.0])
+    np.testing.assert_allclose(b.grad.numpy(), [0.8j])
+    assert optim.clip_grad_norm_([a, b], 2.0) == pytest.approx(1.0)
+    optim.clip_grad_value_([a], 0.5)
+    np.testing.assert_allclose(a.grad.numpy(), [0.5, 0.0])
+
+
+def test_clipping_refuses_what_is_not_finite():
+    p = nn.Parameter(np.zeros(1))
+    p.grad = Tensor(np.array([np.nan]))
+    with pytest.raises(RuntimeError, match="nan"):
+        optim.clip_grad_norm_([p], 1.0)
+
+
+def rates(make, steps, lr=0.5):
+    optimizer = optim.SGD([nn.Parameter(np.ones(1))], lr=lr)
+    scheduler = make(optimizer)
+    seen = []
+    for _ in range(steps):
+        seen.append(optimizer.param_groups[0]["lr"])
+        scheduler.step()
+    return seen
+
+
+def test_step_schedule():
+    assert rates(lambda o: optim.StepLR(o, 2, 0.1), 5) == pytest.approx([0.5, 0.5, 0.05, 0.05, 0.005])
+
+
+def test_cosine_schedule():
+    seen = rates(lambda o: optim.CosineLR(o, 4, final=0.1), 6)
+    assert seen == pytest.approx(
+        [0.5, 0.5 * (0.1 + 0.9 * 0.8535534), 0.275, 0.5 * (0.1 + 0.9 * 0.1464466), 0.05, 0.05]
+    )
+
+
+def test_warm_up_grows_linearly_to_the_scaled_rate_and_then_follows_the_schedule():
+    seen = rates(lambda o: optim.WarmupLR(o, 4, scale=8, after=optim.StepLR(o, 2, 0.1)), 8, lr=0.1)
+    assert seen == pytest.approx([0.1, 0.275, 0.45, 0.625, 0.8, 0.8, 0.08, 0.08])
+
+
+def test_warm_up_without_scaling_starts_low():
+    assert rates(lambda o: optim.WarmupLR(o, 4), 6, lr=1.0) == pytest.approx(
+        [0.25, 0.4375, 0.625, 0.8125, 1, 1]
+    )
+
+
+def test_a_schedule_continues_from_its_state():
+    optimizer = optim.SGD([nn.Parameter(np.ones(1))], lr=0.5)
+    scheduler = optim.StepLR(optimizer, 1, 0.5)
+    scheduler.step()
+    other = optim.SGD([nn.Parameter(np.ones(1))], lr=7.0)
+    resumed = optim.StepLR(other, 1, 0.5)
+    resumed.load_state_dict(scheduler.state_dict())
+    assert other.param_groups[0]["lr"] == 0.25

@@ -1,0 +1,339 @@
+"""The graph: backward, grad, hooks, versions, custom functions, recomputation, tracing."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from qdist import tensor as qt
+from qdist.tensor import Tensor, functional
+
+
+def leaf(*values):
+    return Tensor(np.array(values, np.float64), requires_grad=True)
+
+
+def test_gradients_of_a_tensor_used_twice_add_up():
+    x = leaf(2.0, 3.0)
+    (x * x + x).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [5.0, 7.0])
+
+
+def test_a_second_backward_pass_accumulates():
+    x = leaf(2.0)
+    for _ in range(2):
+        (3 * x).sum().backward()
+    assert x.grad.item() == 6.0
+
+
+def test_gradients_of_different_leaves_never_share_memory():
+    a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    (a + b).sum().backward()
+    a.grad.data *= 10
+    np.testing.assert_array_equal(b.grad.numpy(), [1.0, 1.0])
+
+
+def test_a_long_chain_needs_no_recursion():
+    x = leaf(1.0)
+    y = x
+    for _ in range(20_000):
+        y = y + 0.001
+    y.sum().backward()
+    assert x.grad.item() == 1.0
+    del y
+
+
+def test_backward_frees_the_graph_and_says_so():
+    x = leaf(2.0)
+    y = (x * x).sum()
+    y.backward()
+    with pytest.raises(RuntimeError, match="retain_graph=True"):
+        y.backward()
+
+
+def test_retain_graph_allows_a_second_pass():
+    x = leaf(2.0)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad.item() == 8.0
+
+
+def test_what_no_vjp_needs_is_not_kept_alive():
+    x = leaf(2.0)
+    middle = x + 1
+    kept = weakref.ref(middle.data)
+    out = middle + 2
+    del middle
+    gc.collect()
+    assert kept() is None
+    out.sum().backward()
+    assert x.grad.item() == 1.0
+
+
+def test_second_derivatives_are_refused_clearly():
+    x = leaf(2.0)
+    y = (x * x).sum()
+    with pytest.raises(NotImplementedError, match="gradients of gradients"):
+        y.backward(create_graph=True)
+    with pytest.raises(NotImplementedError, match="gradients of gradients"):
+        qt.grad(y, [x], create_graph=True)
+
+
+def test_backward_needs_a_graph_and_a_fitting_gradient():
+    with pytest.raises(RuntimeError, match="requires_grad=True"):
+        Tensor([1.0]).sum().backward()
+    x = leaf(1.0, 2.0)
+    with pytest.raises(ValueError, match="needs a gradient"):
+        (x * 2).backward()
+    with pytest.raises(ValueError, match="shape"):
+        (x * 2).backward(np.ones(3))
+
+
+def test_integers_have_no_gradients():
+    with pytest.raises(TypeError, match="int64"):
+        Tensor([1, 2], requires_grad=True)
+
+
+def test_no_grad_records_nothing_and_enable_grad_switches_back():
+    x = leaf(2.0)
+    with qt.no_grad():
+        assert not (x * x).requires_grad
+        with qt.enable_grad():
+            assert (x * x).requires_grad
+    assert (x * x).requires_grad
+
+
+def test_detach_cuts_the_graph_but_shares_data():
+    x = leaf(2.0)
+    d = x.detach()
+    assert d.data is x.data
+    assert not d.requires_grad
+    (x * d).sum().backward()
+    assert x.grad.item() == 2.0
+
+
+def test_grad_gives_total_derivatives_and_touches_nothing():
+    a = leaf(2.0)
+    b = a * 3
+    c = b * b
+    da, db = qt.grad(c.sum(), [a, b])
+    assert (da.item(), db.item()) == (36.0, 12.0)
+    assert a.grad is None
+
+
+def test_grad_names_unused_inputs():
+    a, b = leaf(2.0), leaf(3.0)
+    with pytest.raises(RuntimeError, match=r"\[1\]"):
+        qt.grad((a * 2).sum(), [a, b])
+    assert qt.grad((a * 2).sum(), [a, b], allow_unused=True)[1] is None
+
+
+def test_a_hook_sees_and_replaces_the_gradient():
+    x = leaf(2.0)
+    seen = []
+    y = x * 3
+    remove = y.register_hook(lambda g: seen.append(g.item()))
+    y.register_hook(lambda g: g * 10)
+    x.register_hook(lambda g: -g)
+    (y * 2).sum().backward()
+    assert seen == [2.0]
+    assert x.grad.item() == -60.0
+    remove()
+
+
+def test_a_leaf_hook_runs_once_on_the_complete_gradient():
+    x = leaf(1.0)
+    seen = []
+    x.register_hook(lambda g: seen.append(g.item()))
+    (x * 2 + x * 3 + x).sum().backward()
+    assert seen == [6.0]
+
+
+def test_post_accumulate_hooks_fire_as_soon_as_each_gradient_is_complete():
+    first, second, tied = leaf(1.0), leaf(2.0), leaf(3.0)
+    order = []
+    for name, p in (("first", first), ("second", second), ("tied", tied)):
+        p.register_post_accumulate_hook(lambda p, name=name: order.append((name, p.grad.item())))
+    x = tied * first
+    y = (x * second) * tied
+    y.sum().backward()
+    # d/dtied of tied^2 first second is 2 tied first second; it completes only at the start of the chain.
+    assert order[0] == ("second", 9.0)
+    assert dict(order) == {"second": 9.0, "first": 18.0, "tied": 12.0}
+    assert len(order) == 3
+
+
+def test_post_accumulate_hooks_work_with_recomputation_of_tied_weights():
+    w = leaf(2.0)
+    fired = []
+    w.register_post_accumulate_hook(lambda p: fired.append(p.grad.item()))
+    x = leaf(3.0)
+    y = qt.checkpoint(lambda v: v * w, x)
+    (qt.checkpoint(lambda v: v * w, y) * w).sum().backward()
+    assert fired == [3.0 * 3 * 4]  # d/dw of x w^3
+
+
+def test_retain_grad_keeps_the_gradient_of_a_computed_tensor():
+    x = leaf(2.0)
+    y = (x * 3).retain_grad()
+    (y * y).sum().backward()
+    assert y.grad.item() == 12.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.assign(np.array([9.0])),
+        lambda t: setattr(t, "data", np.array([9.0])),
+        lambda t: t.__setitem__(0, 9.0),
+        lambda t: t.detach().assign(np.array([9.0])),
+        lambda t: t.reshape(1, 1).detach().assign(np.array([[9.0]])),
+    ],
+    ids=["assign", "data", "setitem", "through-detach", "through-view"],
+)
+def test_changing_a_saved_tensor_before_backward_raises(change):
+    x, w = leaf(2.0), leaf(3.0)
+    y = (x * w).sum()
+    with qt.no_grad():
+        change(w)
+    with pytest.raises(RuntimeError, match=r"mul .*changed in place"):
+        y.backward()
+
+
+def test_changing_what_no_vjp_saved_is_allowed():
+    x, b = leaf(2.0), leaf(3.0)
+    y = (x + b).sum()
+    b.data -= 1.0
+    y.backward()
+    assert b.grad.item() == 1.0
+
+
+def test_data_minus_equals_updates_the_same_memory():
+    w = leaf(3.0)
+    memory = w.data
+    w.data -= 1.0
+    assert w.data is memory
+    assert w.version == 1
+
+
+def test_writing_into_the_graph_is_refused():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="falsify"):
+        x[0] = 5.0
+    y = x * 2
+    with pytest.raises(RuntimeError, match="falsify"), qt.no_grad():
+        y[0] = 5.0
+
+
+def test_in_place_operators_make_new_tensors():
+    x = leaf(1.0)
+    y = x
+    y += 1
+    assert y is not x
+    assert x.item() == 1.0
+
+
+def test_custom_function_with_saved_values_and_attributes():
+    cube = qt.custom_function(
+        "cube", lambda x, scale: (scale * x**3, (x,)), lambda saved, g, scale: 3 * scale * saved[0] ** 2 * g
+    )
+    x = leaf(2.0)
+    y = cube(x, scale=2.0)
+    y.sum().backward()
+    assert (y.item(), x.grad.item()) == (16.0, 24.0)
+
+
+def test_custom_function_with_several_inputs_and_outputs():
+    def forward(a, b):
+        return [a * b, a + b], (a, b)
+
+    def vjp(saved, g):
+        a, b = saved
+        product = 0 if g[0] is None else g[0]
+        total = 0 if g[1] is None else g[1]
+        return product * b + total, product * a + total
+
+    both = qt.custom_function("both", forward, vjp)
+    a, b = leaf(2.0), leaf(5.0)
+    product, total = both(a, b)
+    (product * total).sum().backward()
+    assert (a.grad.item(), b.grad.item()) == (5 * 7 + 10, 2 * 7 + 10)
+    a.grad = b.grad = None
+    both(a, b)[1].sum().backward()
+    assert (a.grad.item(), b.grad.item()) == (1.0, 1.0)
+
+
+def test_custom_function_with_the_wrong_number_of_cotangents_is_named():
+    bad = qt.custom_function("bad", lambda a, b: (a + b, ()), lambda saved, g: g)
+    with pytest.raises(ValueError, match="vjp of bad gave 1"):
+        bad(leaf(1.0), leaf(2.0)).sum().backward()
+
+
+def test_checkpoint_gives_the_same_gradients_and_dropout_masks():
+    w = Tensor(np.random.default_rng(0).standard_normal((6, 6)), requires_grad=True)
+    x = Tensor(np.random.default_rng(1).standard_normal((4, 6)), requires_grad=True)
+
+    def block(v):
+        return functional.dropout((v @ w).tanh(), 0.5), v * 2
+
+    results = []
+    for run in (block, lambda v: qt.checkpoint(block, v)):
+        w.grad = x.grad = None
+        qt.manual_seed(3)
+        a, b = run(x * 1.0)
+        after = qt.rand(2).numpy()
+        (a.sum() + (a * b).sum()).backward()
+        results.append((a.numpy(), after, w.grad.numpy(), x.grad.numpy(), qt.rand(2).numpy()))
+    for plain, recomputed in zip(*results):
+        np.testing.assert_array_equal(plain, recomputed)
+
+
+def test_checkpoint_keeps_no_intermediate_values():
+    x = Tensor(np.ones(1000), requires_grad=True)
+    held = []
+
+    def block(v):
+        middle = v.exp()
+        held.append(weakref.ref(middle.data))
+        return middle.sum()
+
+    out = qt.checkpoint(block, x)
+    gc.collect()
+    assert held[0]() is None
+    out.backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.e)
+    assert len(held) == 2
+
+
+def test_checkpoints_nest():
+    x = leaf(0.5)
+    y = qt.checkpoint(lambda v: qt.checkpoint(lambda u: u.sin(), v).exp(), x)
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.item(), np.exp(np.sin(0.5)) * np.cos(0.5))
+
+
+def test_a_node_knows_its_operation_inputs_and_attributes():
+    x = leaf(1.0, 2.0)
+    y = x.exp().sum(0, keepdims=True)
+    assert y.node.rule.name == "sum"
+    assert y.node.attributes == {"axis": (0,), "keepdims": True}
+    assert y.node.inputs[0].rule.name == "exp"
+    assert y.node.inputs[0].inputs == (x,)
+
+
+def test_tracing_sees_every_operation_in_order_also_without_gradients():
+    seen = []
+    with qt.tracing(lambda rule, inputs, attributes, output: seen.append((rule.name, output.shape))):
+        x = Tensor([[1.0, 2.0]])
+        (x.T @ x > 1.0).argmax(0)
+    assert seen == [("transpose", (2, 1)), ("matmul", (2, 2)), ("greater", (2, 2)), ("argmax", (2,))]
+
+
+def test_descent_along_minus_grad_lowers_a_real_loss_of_a_complex_tensor():
+    z = Tensor(np.array([1 + 2j, -0.5j]), requires_grad=True)
+    loss = (z * z + 1).abs2().sum()
+    loss.backward()
+    lower = (((z.detach() - 1e-4 * z.grad) ** 2) + 1).abs2().sum()
+    assert lower.item() < loss.item()

@@ -1,0 +1,252 @@
+"""Tensor itself: dtypes, devices, indexing, conversions, errors."""
+
+import numpy as np
+import pytest
+
+from qdist import tensor as qt
+from qdist.tensor import Tensor, functional
+
+OPERATORS = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "pow": lambda a, b: a**b,
+    "radd": lambda a, b: b + a,
+    "rsub": lambda a, b: b - a,
+    "rmul": lambda a, b: b * a,
+    "rdiv": lambda a, b: b / a,
+    "rpow": lambda a, b: b**a,
+    "maximum": qt.maximum,
+    "where": lambda a, b: qt.where(Tensor([True, False]), a, b),
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (1.5, np.float32),
+        ([1.5, 2.0], np.float32),
+        (1, np.int64),
+        (True, np.bool_),
+        (1j, np.complex64),
+        (np.ones(2), np.float64),
+        (np.ones(2, np.complex128), np.complex128),
+        (np.float64(2), np.float64),
+    ],
+)
+def test_default_dtypes(value, dtype):
+    assert Tensor(value).dtype == dtype
+
+
+@pytest.mark.parametrize("scalar", [2, 2.0, True, np.float64(2), np.float32(2), np.int64(2)], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_scalar_never_changes_precision(name, dtype, scalar):
+    if name == "maximum" and np.dtype(dtype).kind == "c":
+        pytest.skip("complex numbers have no order")
+    x = Tensor(np.array([1.5, 2.5], dtype), requires_grad=True)
+    y = OPERATORS[name](x, scalar)
+    assert y.dtype == dtype
+    y.backward(np.ones(2, dtype))
+    assert x.grad.dtype == dtype
+
+
+@pytest.mark.parametrize("scalar", [2j, np.complex128(2j)], ids=repr)
+def test_a_complex_scalar_gives_the_complex_dtype_of_the_same_precision(scalar):
+    assert (Tensor(np.ones(2, np.float32)) * scalar).dtype == np.complex64
+    assert (Tensor(np.ones(2, np.float64)) * scalar).dtype == np.complex128
+    x = Tensor(np.ones(2, np.float32), requires_grad=True)
+    (x * scalar).abs2().sum().backward()
+    assert x.grad.dtype == np.float32
+
+
+def test_integers_give_way_to_the_floats_they_meet():
+    i = Tensor([1, 2])
+    assert (i * 1.5).dtype == np.float32
+    assert (i / 2).dtype == np.float32
+    assert i.exp().dtype == i.mean().dtype == np.float32
+    assert (i * Tensor(np.ones(2, np.float32))).dtype == np.float32
+    assert (i * Tensor(np.ones(2, np.float64))).dtype == np.float64
+    assert (i + 1).dtype == np.int64
+    assert (Tensor([True]) + 1).dtype == np.int64
+
+
+@pytest.mark.parametrize("other", [np.float64, np.complex128])
+@pytest.mark.parametrize("mine", [np.float32, np.complex64])
+def test_single_and_double_precision_do_not_mix(mine, other):
+    with pytest.raises(TypeError, match="do not mix"):
+        Tensor(np.ones(2, mine)) + Tensor(np.ones(2, other))
+    with pytest.raises(TypeError, match="do not mix"):
+        Tensor(np.ones((2, 2), mine)) @ np.ones((2, 2), other)
+
+
+def test_functions_of_plain_numbers_give_tensors():
+    assert functional.relu(-2.0).item() == 0.0
+    assert qt.maximum(1.0, 2.0).dtype == np.float32
+
+
+def test_arrays_on_the_left_defer_to_the_tensor():
+    assert isinstance(np.ones(2, np.float32) + Tensor([1.0, 2.0]), Tensor)
+    assert isinstance(np.ones((2, 2), np.float32) @ Tensor([1.0, 2.0]), Tensor)
+
+
+def test_zero_dimensional_results_are_arrays():
+    x = Tensor(2.0)
+    assert isinstance((x + x).data, np.ndarray)
+    assert isinstance(x.exp().data, np.ndarray)
+
+
+def test_conversions():
+    x = Tensor([[1.0, 2.0]])
+    assert x.tolist() == [[1.0, 2.0]]
+    assert x[0, 1].item() == 2.0
+    assert float(x[0, 0]) == 1.0
+    assert np.asarray(x).dtype == np.float32
+    assert np.shares_memory(x.numpy(), x.data)
+    assert len(x) == 1
+    assert [row.shape for row in x] == [(2,)]
+    with pytest.raises(ValueError, match="exactly one"):
+        x.item()
+    with pytest.raises(TypeError, match="numbers"):
+        Tensor(["a"])
+    assert repr(Tensor([1.0, 2.0], requires_grad=True)) == "Tensor([1., 2.], requires_grad=True)"
+
+
+def test_dlpack_shares_memory_both_ways():
+    torch = pytest.importorskip("torch")
+    x = Tensor([1.0, 2.0])
+    t = torch.from_dlpack(x)
+    t[0] = 5.0
+    assert x[0].item() == 5.0
+    back = qt.from_dlpack(torch.arange(3.0))
+    assert back.dtype == np.float32
+    assert back.tolist() == [0.0, 1.0, 2.0]
+    with pytest.raises(BufferError, match="detach"):
+        torch.from_dlpack(Tensor([1.0], requires_grad=True))
+
+
+def test_devices():
+    x = Tensor([1.0])
+    assert x.device == "cpu"
+    assert x.to("cpu") is x
+    assert x.to(np.float32) is x
+    with pytest.raises(ValueError, match="unknown device"):
+        Tensor([1.0], device="tpu")
+
+
+@pytest.mark.gpu
+def test_gradients_cross_devices():
+    pytest.importorskip("cupy")
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x.to("cuda:0")
+    assert y.device == "cuda:0"
+    with pytest.raises(TypeError, match="cpu and cuda"):
+        x + y
+    (y * y).sum().backward()
+    assert x.grad.device == "cpu"
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: x.sum(3), "out of range"),
+        (lambda x: x.sum((0, -2)), "twice"),
+        (lambda x: x.transpose(0), "all 2 axes"),
+        (lambda x: x.squeeze(0), "not 1"),
+        (lambda x: x.split([1, 1], 1), "do not add up"),
+        (lambda x: x.pad([(1, 1)]), "each of 2 axes"),
+        (lambda x: x.var(ddof=6), "more than 6"),
+        (lambda x: functional.softmax(x, 2), "out of range"),
+        (lambda x: functional.dropout(x, 1.0), "not in"),
+        (lambda x: functional.mse_loss(x, x.sum()), "differ in shape"),
+        (lambda x: functional.cross_entropy(x, Tensor([0, 1, 2])), "integer targets"),
+        (lambda x: functional.layer_norm(x, (2,)), "does not fit"),
+        (lambda x: functional.conv2d(x, x), "4-dimensional"),
+        (
+            lambda x: functional.conv2d(x.reshape(1, 1, 2, 3), Tensor(np.ones((1, 1, 3, 3), np.float32))),
+            "does not fit",
+        ),
+        (lambda x: functional.attention(x, x, x.T), "do not fit together"),
+        (lambda x: qt.einsum("ij,jk->ik", x), "names 2 operand"),
+        (lambda x: qt.einsum("ijk->i", x), "does not fit"),
+        (lambda x: qt.concatenate([]), "at least one"),
+    ],
+)
+def test_wrong_arguments_are_explained(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(Tensor(np.ones((2, 3), np.float32)))
+
+
+def test_targets_outside_the_classes_are_refused():
+    with pytest.raises(IndexError, match="3 classes"):
+        functional.cross_entropy(Tensor(np.ones((2, 3), np.float32)), Tensor([0, 3]))
+
+
+def test_indices_outside_an_embedding_are_refused():
+    with pytest.raises(IndexError, match="3 rows"):
+        functional.embedding(Tensor(np.ones((3, 2), np.float32)), Tensor([0, 3]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda r, c: functional.linear(r, r, c[0]),
+        lambda r, c: r.scatter_add(Tensor([[0, 1]] * 2), c, 1),
+        lambda r, c: qt.concatenate([r, c]),
+        lambda r, c: qt.where(Tensor([True, False]), r, c),
+        lambda r, c: r @ c,
+    ],
+    ids=["linear", "scatter_add", "concatenate", "where", "matmul"],
+)
+def test_real_and_complex_tensors_work_together(call):
+    r = Tensor(np.ones((2, 2), np.float32), requires_grad=True)
+    c = Tensor(np.ones((2, 2), np.complex64), requires_grad=True)
+    out = call(r, c)
+    assert out.dtype == np.complex64
+    out.abs2().sum().backward()
+    assert (r.grad.dtype, c.grad.dtype) == (np.float32, np.complex64)
+
+
+def test_float_indices_are_refused():
+    with pytest.raises(TypeError, match="integers or a mask"):
+        Tensor([1.0, 2.0])[Tensor([0.0])]
+
+
+def test_attention_that_may_see_nothing_gives_zeros_and_finite_gradients():
+    q = qt.randn(1, 2, 4).requires_grad_()
+    out = functional.attention(q, q, q, Tensor([[True, True], [False, False]]))
+    assert out.numpy()[0, 1].tolist() == [0.0] * 4
+    out.sum().backward()
+    assert np.isfinite(q.grad.numpy()).all()
+
+
+def test_single_precision_gelu_is_exact_to_rounding():
+    x = np.linspace(-8, 8, 4001)
+    torch = pytest.importorskip("torch")
+    exact = torch.tensor(x, requires_grad=True)
+    y = torch.nn.functional.gelu(exact)
+    y.sum().backward()
+    mine = Tensor(x.astype(np.float32), requires_grad=True)
+    out = functional.gelu(mine)
+    out.sum().backward()
+    np.testing.assert_allclose(out.numpy(), y.detach().numpy(), atol=1e-6, rtol=3e-7)
+    np.testing.assert_allclose(mine.grad.numpy(), exact.grad.numpy(), atol=5e-7)
+
+
+def test_large_arrays_take_the_threaded_path_with_equal_results():
+    x = np.random.default_rng(0).standard_normal((300, 400)).astype(np.float32)
+    results = []
+    before = qt.num_threads()
+    for threads in (1, 3):
+        qt.set_num_threads(threads)
+        t = Tensor(x, requires_grad=True)
+        out = functional.softmax(functional.gelu(functional.layer_norm(t, (400,))))
+        out.backward(x)
+        results.append((out.numpy(), t.grad.numpy()))
+    qt.set_num_threads(before)
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+    with pytest.raises(ValueError, match="at least 1"):
+        qt.set_num_threads(0)

@@ -1,0 +1,62 @@
+"""The digits example: it learns, repeats itself, and resumes."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sklearn")
+SCRIPT = Path(__file__).parents[1] / "circuits" / "train_digits.py"
+
+
+@pytest.fixture(autouse=True)
+def one_blas_thread():
+    """As the script sets for itself, but here NumPy is loaded already; scikit-learn brings threadpoolctl."""
+    with pytest.importorskip("threadpoolctl").threadpool_limits(1):
+        yield
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location("train_digits", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+def test_reaches_97_percent_on_held_out_digits(example, model):
+    _, accuracy = example.train(model, example.EPOCHS[model], seed=0)
+    assert accuracy >= 0.97
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+def test_the_same_seed_gives_the_same_numbers(example, model):
+    assert example.train(model, 2, seed=3) == example.train(model, 2, seed=3)
+
+
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(example, tmp_path, monkeypatch):
+    whole = example.train("mlp", 4, seed=1)
+    save = example.checkpoint.save
+
+    def killed(path, state):
+        save(path, state)
+        if len(state["losses"]) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(example.checkpoint, "save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        example.train("mlp", 4, seed=1, save=tmp_path / "c")
+    assert example.train("mlp", 4, seed=1, resume=tmp_path / "c") == whole
+
+
+def test_command_line(example, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    example.main(["--model", "mlp", "--epochs", "1", "--plot", str(tmp_path / "loss.png"), "--progress"])
+    out, err = capsys.readouterr()
+    assert out.startswith("mlp: loss")
+    assert "1/1" in err
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit):
+        example.main(["--save", "x"])
+    assert "--model mlp" in capsys.readouterr().err
