@@ -32,7 +32,9 @@ def unitary(circuit: Circuit) -> np.ndarray:
 
 
 def test_qubits_and_bits():
-    circuit = read("qubit a; qubit[2] q; bit b; bit[3] c; h a; cx a, q[1]; b = measure a; c[2] = measure q[0];")
+    circuit = read(
+        "qubit a; qubit[2] q; bit b; bit[3] c; h a; cx a, q[1]; b = measure a; c[2] = measure q[0];"
+    )
     assert circuit == Circuit(3, 4).h(0).cx(0, 2).measure(0, 0).measure(1, 3)
 
 
@@ -67,7 +69,9 @@ def test_constants():
 
 
 def test_input_parameters_become_parameters():
-    circuit = read("input float[64] theta; input angle phi; qubit q; rx(theta) q; rz(2*phi - theta/4 + pi) q;")
+    circuit = read(
+        "input float[64] theta; input angle phi; qubit q; rx(theta) q; rz(2*phi - theta/4 + pi) q;"
+    )
     theta, phi = circuit.parameters
     assert (theta.name, phi.name) == ("theta", "phi")
     assert circuit == Circuit(1).rx(theta, 0).rz(2 * phi - theta / 4 + math.pi, 0)
@@ -222,7 +226,9 @@ def test_integers_are_not_divided_inexactly_in_silence():
 
 
 def test_every_gate_of_stdgates_that_shares_its_phase_is_the_gate_of_the_table():
-    names = "p x y z h s sdg t tdg sx rx ry rz cx cy cz cp crx cry crz ch swap ccx cswap cu CX phase cphase id u1"
+    names = (
+        "p x y z h s sdg t tdg sx rx ry rz cx cy cz cp crx cry crz ch swap ccx cswap cu CX phase cphase id u1"
+    )
     for name in names.split():
         gate = GATES[name]
         angles = [0.1 * (k + 1) for k in range(gate.num_params)]
@@ -458,9 +464,8 @@ def test_if_and_else():
 def test_nested_if_and_else_if():
     circuit = read("qubit q; bit[2] c; if (c[0]) { if (c[1]) x q; } else if (c[1]) y q; else z q;")
     expected = Circuit(1, 2)
-    with expected.if_(0, 1) as else_:
-        with expected.if_(1, 1):
-            expected.x(0)
+    with expected.if_(0, 1) as else_, expected.if_(1, 1):
+        expected.x(0)
     with else_:
         with expected.if_(1, 1) as inner_else:
             expected.y(0)
@@ -520,7 +525,7 @@ def test_comments():
         ("{ }", 3, 1, "not supported: blocks"),
         ("input int n;", 3, 7, "expected one of the types float, angle"),
         ("bit[2] c;\nc[0] = 1;", 4, 8, "only 'measure' can be assigned to bits"),
-        ("bit[2] c = \"01\";", 3, 12, "bits can be initialised only by 'measure'"),
+        ('bit[2] c = "01";', 3, 12, "bits can be initialised only by 'measure'"),
         ("const int n = 3;\nn += 1;", 4, 3, "not supported: assignment with '+='"),
         ("qubit q;\nmeasure q;", 4, 10, "not supported: a measurement without a bit"),
         ("qubit q;\nf(3);", 4, 1, "subroutines are not supported"),
@@ -536,7 +541,7 @@ def test_comments():
         ("qubit[2] q; bit[2] c;\nif (c) x q[0];", 4, 5, "is not a condition; compare it with an integer"),
         ("qubit[2] q; bit[2] c;\nif (c[0] || c[1]) x q[0];", 4, 5, "'||' between tests"),
         ("qubit[2] q; bit[2] c;\nif (c < 2) x q[0];", 4, 5, "'<' cannot be applied to a register"),
-        ("qubit[2] q; bit[2] c;\nif (c == \"011\") x q[0];", 4, 5, "has 3 bits"),
+        ('qubit[2] q; bit[2] c;\nif (c == "011") x q[0];', 4, 5, "has 3 bits"),
         ("qubit[2] q; bit[2] c;\nif (c == 0.5) x q[0];", 4, 5, "only with an integer or a bit string"),
         ("qubit[2] q;\nif (1) x q[0];", 4, 5, "expected a condition"),
         ("qubit[2] q;\nh q[0][0];", 4, 7, "expected ';'"),
