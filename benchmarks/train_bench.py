@@ -24,9 +24,7 @@ from itertools import pairwise
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=15, help="timed steps of each library (default 15)")
     parser.add_argument(
         "--threads", type=int, default=len(os.sched_getaffinity(0)), help="for both (default: all cores)"

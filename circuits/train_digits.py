@@ -123,9 +123,7 @@ def plot(curves: dict[str, list[float]], path: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=["mlp", "cnn", "both"], default="both")
     parser.add_argument("--epochs", type=int, help="default: 60 for the mlp, 15 for the cnn")
     parser.add_argument("--seed", type=int, default=0)

@@ -2,7 +2,7 @@
 
 __version__ = "0.1.0"
 
-from qdist import comm
+from qdist import comm, data, nn, optim
 from qdist.circuit import (
     Circuit,
     CircuitError,
@@ -14,6 +14,7 @@ from qdist.circuit import (
     library,
 )
 from qdist.comm.launch import spawn
+from qdist.tensor import Tensor
 
 __all__ = [
     "Circuit",
@@ -23,8 +24,12 @@ __all__ = [
     "ParameterVector",
     "PauliString",
     "PauliSum",
+    "Tensor",
     "__version__",
     "comm",
+    "data",
     "library",
+    "nn",
+    "optim",
     "spawn",
 ]

@@ -101,9 +101,7 @@ def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
         bad = [key for key in value if not isinstance(key, str)]
         if bad:
-            raise TypeError(
-                f"checkpoint entry {path or 'state'!r} has a key that is not a string: {bad[0]!r}"
-            )
+            raise TypeError(f"checkpoint entry {path or 'state'!r} has a key that is not a string: {bad[0]!r}")
         return {"dict": {k: _encode(v, f"{path}.{k}" if path else k, arrays) for k, v in value.items()}}
     if isinstance(value, (list, tuple)):
         kind = "list" if isinstance(value, list) else "tuple"
@@ -116,9 +114,7 @@ def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
         if array.dtype.name in _PAIRS:
             array = np.stack([array.real, array.imag], axis=-1)
         if array.dtype.name not in _NAMES:
-            raise TypeError(
-                f"checkpoint entry {path or 'state'!r} has dtype {array.dtype}, which is not stored"
-            )
+            raise TypeError(f"checkpoint entry {path or 'state'!r} has dtype {array.dtype}, which is not stored")
         name = path or "state"
         while name in arrays or name == "__metadata__":
             name += "_"
@@ -162,9 +158,7 @@ def _read(path: Path) -> tuple[dict[str, Any], memoryview]:
     raw = memoryview(bytearray(path.read_bytes()))  # writable, so that loaded tensors can be updated in place
     length = int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or length > min(len(raw) - 8, _MAX_HEADER):
-        raise CheckpointError(
-            f"{path} is cut off or not a checkpoint: its header does not fit its {len(raw)} bytes"
-        )
+        raise CheckpointError(f"{path} is cut off or not a checkpoint: its header does not fit its {len(raw)} bytes")
     try:
         header = json.loads(bytes(raw[8 : 8 + length]))
     except ValueError as error:
@@ -178,9 +172,7 @@ def _tensor(path: Path, name: str, entry: Any, data: memoryview) -> np.ndarray:
     dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
     start, stop = entry["data_offsets"]
     if not 0 <= start <= stop <= len(data) or stop - start != math.prod(shape) * dtype.itemsize:
-        raise CheckpointError(
-            f"{path}: {name} claims bytes {start} to {stop} of {len(data)} for shape {shape}"
-        )
+        raise CheckpointError(f"{path}: {name} claims bytes {start} to {stop} of {len(data)} for shape {shape}")
     return np.frombuffer(data[start:stop], dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 

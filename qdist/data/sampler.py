@@ -84,11 +84,7 @@ class DistributedSampler:
 
     def indices(self) -> np.ndarray:
         """This rank's indices of one pass, int64: every size-th of the common order."""
-        order = (
-            Generator(self.seed, self.epoch).permutation(self.length)
-            if self.shuffle
-            else np.arange(self.length)
-        )
+        order = Generator(self.seed, self.epoch).permutation(self.length) if self.shuffle else np.arange(self.length)
         return np.resize(order, len(self) * self.size)[self.rank :: self.size]
 
     def __iter__(self) -> Iterator[int]:

@@ -28,9 +28,7 @@ class Linear(Module):
     weight (out, in) and bias (out,) start uniform within 1 / sqrt(in_features).
     """
 
-    def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, dtype: Any = np.float32
-    ) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: Any = np.float32) -> None:
         super().__init__()
         _positive("Linear", in_features=in_features, out_features=out_features)
         self.in_features, self.out_features = in_features, out_features
@@ -71,9 +69,7 @@ class Conv2d(Module):
         super().__init__()
         _positive("Conv2d", in_channels=in_channels, out_channels=out_channels, groups=groups)
         if in_channels % groups or out_channels % groups:
-            raise ValueError(
-                f"Conv2d: {groups} groups do not divide {in_channels} and {out_channels} channels"
-            )
+            raise ValueError(f"Conv2d: {groups} groups do not divide {in_channels} and {out_channels} channels")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size, self.stride = functional.pair(kernel_size), functional.pair(stride)
         self.padding, self.dilation = functional.pair(padding), functional.pair(dilation)
@@ -85,9 +81,7 @@ class Conv2d(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        return functional.conv2d(
-            x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
-        )
+        return functional.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
         return (
@@ -166,9 +160,7 @@ class BatchNorm2d(Module):
     running_mean: Tensor
     running_var: Tensor
 
-    def __init__(
-        self, channels: int, eps: float = 1e-5, momentum: float = 0.1, dtype: Any = np.float32
-    ) -> None:
+    def __init__(self, channels: int, eps: float = 1e-5, momentum: float = 0.1, dtype: Any = np.float32) -> None:
         super().__init__()
         _positive("BatchNorm2d", channels=channels)
         self.channels, self.eps, self.momentum = channels, eps, momentum

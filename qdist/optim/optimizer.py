@@ -142,9 +142,7 @@ class Optimizer:
                 p.data *= 1 - group["lr"] * decay
             p.data -= bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p.shape)
 
-    def _direction(
-        self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
-    ) -> None:
+    def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
         """Turn the flat gradient g, in place, into what is subtracted from parameters; step is 1, 2 ..."""
         raise NotImplementedError
 

@@ -48,9 +48,7 @@ class SGD(Optimizer):
         if group["momentum"] and not self.slots:
             raise ValueError("SGD: give the optimiser itself a momentum before giving one to a group")
 
-    def _direction(
-        self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
-    ) -> None:
+    def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
         momentum = group["momentum"]
         if momentum:
             v = state["momentum_buffer"]
@@ -88,9 +86,7 @@ class Adam(Optimizer):
         if not all(0 <= beta < 1 for beta in group["betas"]):
             raise ValueError(f"{type(self).__name__}: betas must be in [0, 1), got {group['betas']}")
 
-    def _direction(
-        self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
-    ) -> None:
+    def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
         m, v = state["exp_avg"], state["exp_avg_sq"]
         scratch = g * (1 - beta1)
@@ -140,9 +136,7 @@ class RMSprop(Optimizer):
         defaults = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
         super().__init__(parameters, defaults)
 
-    def _direction(
-        self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
-    ) -> None:
+    def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
         average = state["square_avg"]
         average *= group["alpha"]
         average += (1 - group["alpha"]) * g * g
@@ -165,9 +159,7 @@ class Adagrad(Optimizer):
     ) -> None:
         super().__init__(parameters, {"lr": lr, "eps": eps, "weight_decay": weight_decay})
 
-    def _direction(
-        self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]
-    ) -> None:
+    def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
         total = state["sum"]
         total += g * g
         g /= xp.sqrt(total) + group["eps"]

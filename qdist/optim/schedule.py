@@ -37,9 +37,7 @@ class Scheduler:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved count."""
         if len(state["base_lrs"]) != len(self.base_lrs):
-            raise ValueError(
-                f"{len(state['base_lrs'])} learning rates saved, {len(self.base_lrs)} groups here"
-            )
+            raise ValueError(f"{len(state['base_lrs'])} learning rates saved, {len(self.base_lrs)} groups here")
         self.count = int(state["count"])
         self.base_lrs = [float(lr) for lr in state["base_lrs"]]
         self._set()
@@ -79,9 +77,7 @@ class WarmupLR(Scheduler):
     it follows `after`, whose clock starts when the warm-up ends, or stays.
     """
 
-    def __init__(
-        self, optimizer: Optimizer, warmup: int, scale: float = 1.0, after: Scheduler | None = None
-    ) -> None:
+    def __init__(self, optimizer: Optimizer, warmup: int, scale: float = 1.0, after: Scheduler | None = None) -> None:
         if warmup < 0:
             raise ValueError(f"warmup must not be negative, got {warmup}")
         self.warmup, self.scale, self.after = warmup, scale, after

@@ -1,7 +1,7 @@
 """The gates of a stage as few blocks: dense products, merged diagonals, merged index changes.
 
-Gates are placed as early as what they do not commute with allows, beside others of their kind: all diagonals between two
-mixings become one block, all CX one change of index, one-qubit gates on a qubit one matrix.
+Gates are placed as early as what they do not commute with allows, beside others of their kind: all diagonals between
+two mixings become one block, all CX one change of index, one-qubit gates on a qubit one matrix.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Gates as the planner sees them: dense, diagonal, index-changing or Pauli rotation, on numbered qubits.
 
-A gate's row says what kind it is once and for all (``template``); an Operation is that on given qubits, with the numbers of
-the circuit's angles that it reads.
+An Operation is a gate on given qubits, with the numbers of the circuit's angles that it reads.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ def _diagonal(base: Gate, targets: tuple[int, ...], controls: Any, slots: range,
         if len(targets) + len(controls) > 2 and not controls:
             operation.parity.append((targets, (0.0, ((slots[0], 1.0),))))
             return operation
-        polynomial = _PAULI_Z[len(targets)] if len(targets) in _PAULI_Z else None
+        polynomial = _PAULI_Z.get(len(targets))
         if polynomial is None:
             raise CircuitError("a controlled Pauli rotation of more than two Z cannot be planned")
     elif base.name in _POLYNOMIALS:

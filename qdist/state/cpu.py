@@ -108,8 +108,8 @@ def _linear(native: Any, tile: _Tile, block: Block) -> None:
             native.dense([tile.bit[operation.targets[0]]], *tile.masks(operation.controls), [x])
         return
     size = native.tile_bits
-    # The index change as a linear map of bits: the result's index i comes from source(i) = XOR of columns[k] over the bits
-    # k of i, and of the flips' masks that hold. Going through the gates in order composes their inverses from the left.
+    # The index change as a linear map of bits: the result's index i comes from source(i) = XOR of columns[k] over the
+    # bits k of i, and of the flips' masks that hold. Going through the gates in order composes their inverses from the left.
     columns = [1 << k for k in range(size)]
     constant = 0
     far: list[list[int]] = []

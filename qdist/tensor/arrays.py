@@ -95,8 +95,7 @@ def common_dtype(name: str, dtypes: list[np.dtype], scalars: list[Scalar]) -> np
     if single and len(single) < len(inexact):
         names = " and ".join(sorted({str(d) for d in inexact}))
         raise TypeError(
-            f"{name}: {names} do not mix, since that would change precision silently; "
-            "convert one side with .to(dtype)"
+            f"{name}: {names} do not mix, since that would change precision silently; convert one side with .to(dtype)"
         )
     result = np.result_type(*(inexact or dtypes))
     kinds = {type(s) for s in scalars}

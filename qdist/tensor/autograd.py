@@ -122,9 +122,7 @@ def fit(xp: ModuleType, g: Array, shape: tuple[int, ...], dtype: np.dtype) -> Ar
     """A cotangent in its input's shape and dtype: broadcast axes summed, the real part of a real one."""
     if g.shape != shape:
         extra = g.ndim - len(shape)
-        axes = tuple(range(extra)) + tuple(
-            extra + i for i, n in enumerate(shape) if n == 1 and g.shape[extra + i] != 1
-        )
+        axes = tuple(range(extra)) + tuple(extra + i for i, n in enumerate(shape) if n == 1 and g.shape[extra + i] != 1)
         if axes:
             g = g.sum(axis=axes, keepdims=True)
         g = g.reshape(shape)
@@ -283,8 +281,6 @@ def run_hooks(hooks: list[Hook] | None, g: Array) -> Array:
         if changed is not None:
             replacement = changed.data if isinstance(changed, Tensor) else changed
             if replacement.shape != g.shape:
-                raise ValueError(
-                    f"a gradient hook returned shape {replacement.shape} for a gradient of {g.shape}"
-                )
+                raise ValueError(f"a gradient hook returned shape {replacement.shape} for a gradient of {g.shape}")
             g = replacement
     return g

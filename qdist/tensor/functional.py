@@ -106,9 +106,7 @@ def _explicit(subscripts: str, ndims: list[int]) -> str:
         named = term.replace("...", "")
         extra = ndim - len(named)
         if extra < 0 or (extra > 0 and "..." not in term):
-            raise ValueError(
-                f"einsum {subscripts!r}: {term!r} does not fit an operand of {ndim} dimension(s)"
-            )
+            raise ValueError(f"einsum {subscripts!r}: {term!r} does not fit an operand of {ndim} dimension(s)")
         longest = max(longest, extra)
         # Ellipses align at their last axis.
         written.append((term, extra))
@@ -187,15 +185,11 @@ def embedding(table: Any, indices: Any) -> Tensor:
         # A GPU would wrap such an index around in silence.
         low, high = int(indices.data.min()), int(indices.data.max())
         if low < -len(table) or high >= len(table):
-            raise IndexError(
-                f"embedding: indices go from {low} to {high}, but the table has {len(table)} rows"
-            )
+            raise IndexError(f"embedding: indices go from {low} to {high}, but the table has {len(table)} rows")
     return apply("embedding", table, indices)
 
 
-def layer_norm(
-    x: Any, shape: tuple[int, ...], weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Tensor:
+def layer_norm(x: Any, shape: tuple[int, ...], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Normalise over the last axes, which must have `shape`; weight and bias come together or not at all."""
     x = as_tensor(x)
     if tuple(x.shape[x.ndim - len(shape) :]) != tuple(shape):
@@ -284,9 +278,7 @@ def conv2d(
     for i in (0, 1):
         output_size(x.shape[2 + i], weight.shape[2 + i], stride[i], padding[i], dilation[i])
     extra = () if bias is None else (bias,)
-    return apply(
-        "conv2d", x, weight, *extra, stride=stride, padding=padding, dilation=dilation, groups=groups
-    )
+    return apply("conv2d", x, weight, *extra, stride=stride, padding=padding, dilation=dilation, groups=groups)
 
 
 def max_pool2d(x: Any, kernel: Size, stride: Size | None = None, padding: Size = 0) -> Tensor:
@@ -353,24 +345,19 @@ def nll_loss(logp: Any, targets: Any, reduction: str = "mean") -> Tensor:
 def _check_targets(name: str, scores: Tensor, targets: Tensor) -> None:
     if targets.dtype.kind not in "iu" or targets.shape != scores.shape[:-1]:
         raise ValueError(
-            f"{name} takes integer targets of shape {scores.shape[:-1]}, "
-            f"got {targets.dtype} of shape {targets.shape}"
+            f"{name} takes integer targets of shape {scores.shape[:-1]}, got {targets.dtype} of shape {targets.shape}"
         )
     if targets.size:
         low, high = int(targets.data.min()), int(targets.data.max())
         if low < 0 or high >= scores.shape[-1]:
-            raise IndexError(
-                f"{name}: targets go from {low} to {high}, but there are {scores.shape[-1]} classes"
-            )
+            raise IndexError(f"{name}: targets go from {low} to {high}, but there are {scores.shape[-1]} classes")
 
 
 def binary_cross_entropy_with_logits(logits: Any, targets: Any, reduction: str = "mean") -> Tensor:
     """-(t log s + (1 - t) log(1 - s)), s = sigmoid(logits), stable for large logits."""
     logits, targets = as_tensor(logits), as_tensor(targets)
     if logits.shape != targets.shape:
-        raise ValueError(
-            f"binary cross-entropy: logits {logits.shape} and targets {targets.shape} differ in shape"
-        )
+        raise ValueError(f"binary cross-entropy: logits {logits.shape} and targets {targets.shape} differ in shape")
     return reduce_loss(apply("binary_cross_entropy_logits", logits, targets), reduction)
 
 
@@ -378,7 +365,5 @@ def binary_cross_entropy(probabilities: Any, targets: Any, reduction: str = "mea
     """-(t log p + (1 - t) log(1 - p)); logarithms are held above -100, so p = 0 and 1 stay finite."""
     p, t = as_tensor(probabilities), as_tensor(targets)
     if p.shape != t.shape:
-        raise ValueError(
-            f"binary cross-entropy: probabilities {p.shape} and targets {t.shape} differ in shape"
-        )
+        raise ValueError(f"binary cross-entropy: probabilities {p.shape} and targets {t.shape} differ in shape")
     return reduce_loss(apply("binary_cross_entropy", p, t), reduction)

@@ -41,15 +41,11 @@ def grad(
     found = walk(roots, retain_graph, edges)
     missing = [i for i, edge in enumerate(edges) if edge not in found]
     if missing and not allow_unused:
-        raise RuntimeError(
-            f"no output depends on input(s) {missing}; pass allow_unused=True to get None for them"
-        )
+        raise RuntimeError(f"no output depends on input(s) {missing}; pass allow_unused=True to get None for them")
     return tuple(Tensor(found[edge]) if edge in found else None for edge in edges)
 
 
-def custom_function(
-    name: str, forward: Callable[..., tuple[Any, Any]], vjp: Callable[..., Any]
-) -> Callable[..., Any]:
+def custom_function(name: str, forward: Callable[..., tuple[Any, Any]], vjp: Callable[..., Any]) -> Callable[..., Any]:
     """An operation of one's own, used like any other.
 
     Args:
@@ -77,9 +73,7 @@ def custom_function(
         if not isinstance(cotangents, tuple):
             cotangents = (cotangents,)
         if len(cotangents) != len(needs):
-            raise ValueError(
-                f"the vjp of {name} gave {len(cotangents)} cotangent(s) for {len(needs)} input(s)"
-            )
+            raise ValueError(f"the vjp of {name} gave {len(cotangents)} cotangent(s) for {len(needs)} input(s)")
         # A caller may keep what it returned, so the walk must not take it as its own: hand out views.
         return tuple(None if c is None else xp.asarray(c)[...] for c in cotangents)
 
@@ -128,9 +122,7 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         finally:
             random.set_state(after)
         outputs = [again] if isinstance(again, Tensor) else list(again)
-        roots = [
-            (out._edge(), c) for out, c in zip(outputs, g, strict=True) if c is not None and out.requires_grad
-        ]
+        roots = [(out._edge(), c) for out, c in zip(outputs, g, strict=True) if c is not None and out.requires_grad]
         found = walk(roots, False, edges, barrier=True)
         return tuple(found[edge][...] if edge in found else None for edge in edges)
 

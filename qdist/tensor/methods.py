@@ -235,9 +235,7 @@ class Methods:
         """Add `widths[i] = (before, after)` elements of `value` around axis i."""
         widths = tuple((int(before), int(after)) for before, after in widths)
         if len(widths) != self.ndim:
-            raise ValueError(
-                f"pad needs a (before, after) pair for each of {self.ndim} axes, got {len(widths)}"
-            )
+            raise ValueError(f"pad needs a (before, after) pair for each of {self.ndim} axes, got {len(widths)}")
         return self._apply("pad", widths=widths, value=value)
 
     def flip(self, axis: Axis = None) -> Tensor:

@@ -57,17 +57,13 @@ class Generator:
         self._key = (int(first), int(second))
         self._draw = int(state["draw"])
 
-    def uniform(
-        self, shape: tuple[int, ...], low: float = 0.0, high: float = 1.0, dtype: Any = FLOAT32
-    ) -> Array:
+    def uniform(self, shape: tuple[int, ...], low: float = 0.0, high: float = 1.0, dtype: Any = FLOAT32) -> Array:
         """Numbers in [low, high)."""
         dtype = np.dtype(dtype)
         values = _numpy(self.ticket()).random(shape, dtype=dtype)
         return values * dtype.type(high - low) + dtype.type(low)
 
-    def normal(
-        self, shape: tuple[int, ...], mean: float = 0.0, std: float = 1.0, dtype: Any = FLOAT32
-    ) -> Array:
+    def normal(self, shape: tuple[int, ...], mean: float = 0.0, std: float = 1.0, dtype: Any = FLOAT32) -> Array:
         """Normally distributed numbers."""
         dtype = np.dtype(dtype)
         values = _numpy(self.ticket()).standard_normal(shape, dtype=dtype)

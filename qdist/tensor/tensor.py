@@ -147,9 +147,7 @@ def _shared_module(rule: Rule, values: list) -> Any:
     """The array module of the inputs, which must all be in one place."""
     places = {arrays.device_of(a) for a in values if arrays.is_array(a)}
     if len(places) > 1:
-        raise TypeError(
-            f"{rule.name}: inputs are on {' and '.join(sorted(places))}; move them with .to(device)"
-        )
+        raise TypeError(f"{rule.name}: inputs are on {' and '.join(sorted(places))}; move them with .to(device)")
     return arrays.module_of(next(a for a in values if arrays.is_array(a)))
 
 
@@ -178,9 +176,7 @@ class Tensor(Methods):
     _hooks: list[Hook] | None = None
     _complete: list[Callable[[Tensor], None]] | None = None
 
-    def __init__(
-        self, data: Any, requires_grad: bool = False, *, dtype: Any = None, device: str | None = None
-    ) -> None:
+    def __init__(self, data: Any, requires_grad: bool = False, *, dtype: Any = None, device: str | None = None) -> None:
         if isinstance(data, Tensor):
             data = data._data
         array = arrays.as_array(data, None if dtype is None else np.dtype(dtype))
@@ -300,9 +296,7 @@ class Tensor(Methods):
     def requires_grad_(self, flag: bool = True) -> Tensor:
         """Switch gradients of a leaf on or off; returns itself."""
         if self._node is not None:
-            raise RuntimeError(
-                "only a leaf can change requires_grad; use detach() to cut a computed tensor off"
-            )
+            raise RuntimeError("only a leaf can change requires_grad; use detach() to cut a computed tensor off")
         if flag and not arrays.is_inexact(self.dtype):
             raise TypeError(f"only real and complex floating tensors have gradients, not {self.dtype}")
         self.requires_grad = flag
@@ -312,9 +306,7 @@ class Tensor(Methods):
         """The same data, outside the graph."""
         return _wrap(arrays.module_of(self._data), self._data, self._version)
 
-    def backward(
-        self, gradient: Any = None, *, retain_graph: bool = False, create_graph: bool = False
-    ) -> None:
+    def backward(self, gradient: Any = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
         """Add the derivative of this tensor to the .grad of every leaf it depends on.
 
         Args:
@@ -336,9 +328,7 @@ class Tensor(Methods):
         xp = arrays.module_of(self._data)
         if gradient is None:
             if self.size != 1:
-                raise ValueError(
-                    f"backward() of a tensor of shape {self.shape} needs a gradient of that shape"
-                )
+                raise ValueError(f"backward() of a tensor of shape {self.shape} needs a gradient of that shape")
             return xp.ones(self.shape, self.dtype)
         array = arrays.as_array(gradient._data if isinstance(gradient, Tensor) else gradient, self.dtype)
         if array.shape != self.shape:

@@ -1,4 +1,4 @@
-"""OpenQASM 2: each feature of the language, read into exactly the expected circuit; errors at exact places."""
+"""OpenQASM 2: each feature, read into exactly the expected circuit; errors at exact places."""
 
 from __future__ import annotations
 
@@ -100,7 +100,10 @@ def test_every_gate_of_qelib1_is_the_gate_of_the_table(name: str):
         ("exp(1)", math.e),
         ("ln(2)", math.log(2)),
         ("sqrt(2)", math.sqrt(2)),
-        ("sqrt(sin(pi/3)^2 + cos(pi/3)^2)", math.sqrt(math.sin(math.pi / 3) ** 2 + math.cos(math.pi / 3) ** 2)),
+        (
+            "sqrt(sin(pi/3)^2 + cos(pi/3)^2)",
+            math.sqrt(math.sin(math.pi / 3) ** 2 + math.cos(math.pi / 3) ** 2),
+        ),
         (".5", 0.5),
         ("5.", 5.0),
         ("1e-3", 0.001),
@@ -280,7 +283,12 @@ def test_the_phase_of_a_definition_is_kept():
         ('OPENQASM 2.0;\ninclude "other.inc";', 2, 1, "use load(path)"),
         ('OPENQASM 2.0;\ninclude "stdgates.inc";', 2, 1, 'has "qelib1.inc"'),
         ("OPENQASM 2.0;\ninclude qelib1;", 2, 9, "expected the name of a file in quotes"),
-        (HEADER + "qreg q[2]; creg c[2];\nif (c == 1) barrier q;", 4, 13, "expected a gate, a measurement or a reset"),
+        (
+            HEADER + "qreg q[2]; creg c[2];\nif (c == 1) barrier q;",
+            4,
+            13,
+            "expected a gate, a measurement or a reset",
+        ),
         (HEADER + "qreg q[2]; creg c[2];\nif (c = 1) x q[0];", 4, 7, "expected '=='"),
         (HEADER + "qreg q[2]; creg c[2];\nif (c[0] == 1) x q[0];", 4, 6, "expected '=='"),
         (HEADER + "qreg q[2]; creg c[2];\nif (d == 1) x q[0];", 4, 5, "'d' is not declared"),

@@ -155,11 +155,7 @@ def test_split_data_shares_out_every_sample_once(shuffle):
 
 
 def idx(array, code):
-    return (
-        struct.pack(">BBBB", 0, 0, code, array.ndim)
-        + struct.pack(f">{array.ndim}I", *array.shape)
-        + array.tobytes()
-    )
+    return struct.pack(">BBBB", 0, 0, code, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
 @pytest.mark.parametrize(

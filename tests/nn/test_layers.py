@@ -91,9 +91,7 @@ def test_transformer_block_equals_torchs_encoder_layer():
         state[name] = torch.tensor(value.numpy())
     theirs.load_state_dict(state)
     x = images(2, 5, 8)
-    np.testing.assert_allclose(
-        mine(Tensor(x)).numpy(), theirs(torch.tensor(x)).detach().numpy(), rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(mine(Tensor(x)).numpy(), theirs(torch.tensor(x)).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_causal_block_does_not_look_ahead():

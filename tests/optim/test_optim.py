@@ -169,9 +169,7 @@ def test_step_schedule():
 
 def test_cosine_schedule():
     seen = rates(lambda o: optim.CosineLR(o, 4, final=0.1), 6)
-    assert seen == pytest.approx(
-        [0.5, 0.5 * (0.1 + 0.9 * 0.8535534), 0.275, 0.5 * (0.1 + 0.9 * 0.1464466), 0.05, 0.05]
-    )
+    assert seen == pytest.approx([0.5, 0.5 * (0.1 + 0.9 * 0.8535534), 0.275, 0.5 * (0.1 + 0.9 * 0.1464466), 0.05, 0.05])
 
 
 def test_warm_up_grows_linearly_to_the_scaled_rate_and_then_follows_the_schedule():
@@ -180,9 +178,7 @@ def test_warm_up_grows_linearly_to_the_scaled_rate_and_then_follows_the_schedule
 
 
 def test_warm_up_without_scaling_starts_low():
-    assert rates(lambda o: optim.WarmupLR(o, 4), 6, lr=1.0) == pytest.approx(
-        [0.25, 0.4375, 0.625, 0.8125, 1, 1]
-    )
+    assert rates(lambda o: optim.WarmupLR(o, 4), 6, lr=1.0) == pytest.approx([0.25, 0.4375, 0.625, 0.8125, 1, 1])
 
 
 def test_a_schedule_continues_from_its_state():

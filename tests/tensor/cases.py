@@ -82,9 +82,7 @@ for op, f in {
     case(op, args(cplx(3, 4), cplx(4)), f, ignore(f), "complex")
     case(op, args(normal(3, 4), cplx(4)), f, ignore(f), "real-complex")
     case(op, args(cplx(3, 4)), lambda a, f=f: f(a, 1.5), lambda t, a, f=f: f(a, 1.5), "scalar")
-    case(
-        op, args(between(0.5, 2, 3, 4)), lambda a, f=f: f(2.5, a), lambda t, a, f=f: f(2.5, a), "scalar-left"
-    )
+    case(op, args(between(0.5, 2, 3, 4)), lambda a, f=f: f(2.5, a), lambda t, a, f=f: f(2.5, a), "scalar-left")
 
 power = lambda a, b: a**b  # noqa: E731
 case("pow", args(between(0.5, 2, 3, 4), normal(4)), power, ignore(power))
@@ -94,9 +92,7 @@ case("pow", args(cplx(3, 4)), lambda a: a**2, ignore(lambda a: a**2), "complex")
 case("pow", args(normal(4)), lambda b: 2.0**b, ignore(lambda b: 2.0**b), "exponent")
 case("maximum", args(distinct(3, 4), normal(4)), qt.maximum, lambda t, a, b: t.maximum(a, b))
 case("minimum", args(distinct(3, 4), normal(4)), qt.minimum, lambda t, a, b: t.minimum(a, b))
-case(
-    "arctan2", args(normal(3, 4), between(0.5, 2, 4)), qt.arctan2, lambda t, a, b: t.atan2(a, b.expand(3, 4))
-)
+case("arctan2", args(normal(3, 4), between(0.5, 2, 4)), qt.arctan2, lambda t, a, b: t.atan2(a, b.expand(3, 4)))
 case("where", args(bools(3, 4), normal(3, 4), normal(4)), qt.where, lambda t, c, a, b: t.where(c, a, b))
 case("complex", args(normal(3, 4), normal(3, 4)), qt.complex, lambda t, a, b: t.complex(a, b))
 case("neg", args(normal(3, 4)), lambda a: -a, ignore(lambda a: -a))
@@ -151,9 +147,7 @@ case(
     "cross_entropy",
     args(normal(2, 5, 4), ints(4, 2, 5)),
     lambda a, y: functional.cross_entropy(a, y, "none"),
-    lambda t, a, y: t.nn.functional.cross_entropy(a.reshape(-1, 4), y.reshape(-1), reduction="none").reshape(
-        2, 5
-    ),
+    lambda t, a, y: t.nn.functional.cross_entropy(a.reshape(-1, 4), y.reshape(-1), reduction="none").reshape(2, 5),
     "sequence",
 )
 case(
@@ -418,6 +412,4 @@ case(
 for op in ["sign", "floor", "ceil", "round"]:
     case(op, args(normal(4, 5)), lambda a, op=op: getattr(a, op)(), lambda t, a, op=op: getattr(t, op)(a))
 for op in ["argmax", "argmin"]:
-    case(
-        op, args(distinct(4, 5)), lambda a, op=op: getattr(a, op)(1), lambda t, a, op=op: getattr(t, op)(a, 1)
-    )
+    case(op, args(distinct(4, 5)), lambda a, op=op: getattr(a, op)(1), lambda t, a, op=op: getattr(t, op)(a, 1))

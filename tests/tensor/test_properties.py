@@ -47,9 +47,7 @@ def test_broadcasting(shape, drop, ones, seed):
 
 @given(shape=shapes, data=st.data(), keep=st.booleans(), seed=seeds)
 def test_reductions(shape, data, keep, seed):
-    axes = data.draw(
-        st.lists(st.integers(-len(shape), len(shape) - 1), unique_by=lambda a: a % len(shape), min_size=1)
-    )
+    axes = data.draw(st.lists(st.integers(-len(shape), len(shape) - 1), unique_by=lambda a: a % len(shape), min_size=1))
     axes = tuple(axes)
     x = rand(seed, *shape)
     compare(lambda a: a.sum(axes, keep), lambda a: a.sum(axes, keep), x)
@@ -77,9 +75,7 @@ def test_matmul(batch, ones, m, k, n, seed):
 def test_slices(shape, data, seed):
     key = tuple(
         data.draw(
-            st.one_of(
-                st.integers(-n, n - 1), st.builds(slice, st.integers(0, n - 1), st.just(n), st.integers(1, 3))
-            )
+            st.one_of(st.integers(-n, n - 1), st.builds(slice, st.integers(0, n - 1), st.just(n), st.integers(1, 3)))
         )
         for n in shape
     )
@@ -187,9 +183,7 @@ def test_gather_scatter_and_embedding(rows, columns, count, seed):
     table, source = rand(seed, rows, columns), rand(seed + 1, count, columns)
     index = rng.integers(0, rows, (count, columns))
     compare(lambda a, i: a.gather(i, 0), lambda a, i: a.gather(0, i), table, index)
-    compare(
-        lambda a, i, s: a.scatter_add(i, s, 0), lambda a, i, s: a.scatter_add(0, i, s), table, index, source
-    )
+    compare(lambda a, i, s: a.scatter_add(i, s, 0), lambda a, i, s: a.scatter_add(0, i, s), table, index, source)
     compare(functional.embedding, lambda w, i: tf.embedding(i, w), table, index)
 
 

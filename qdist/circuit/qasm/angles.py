@@ -16,9 +16,9 @@ def number_text(value: float) -> str:
     """A number: a fraction of pi where it is exactly one, else the fewest digits that identify it."""
     if value == 0:
         return "0"
-    for denominator in _DENOMINATORS:
+    for denominator in _DENOMINATORS if abs(value) <= _MAX_NUMERATOR * math.pi else ():
         numerator = round(value / math.pi * denominator)
-        if numerator and abs(numerator) <= _MAX_NUMERATOR and numerator * math.pi / denominator == value:
+        if 0 < abs(numerator) <= _MAX_NUMERATOR and numerator * math.pi / denominator == value:
             product = {1: "pi", -1: "-pi"}.get(numerator, f"{numerator}*pi")
             return product if denominator == 1 else f"{product}/{denominator}"
     return repr(float(value))

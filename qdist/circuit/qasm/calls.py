@@ -20,7 +20,7 @@ from .definitions import (
 )
 from .errors import QasmError
 from .evaluate import describe, is_number
-from .frame import MAX_COUNT, Budget, Frame
+from .frame import INSTRUCTION, MAX_COUNT, STATEMENT, Budget, Frame
 from .names import Names, Qubits
 from .registers import Registers
 from .standard import GENERIC_ANGLES, Builtin
@@ -28,6 +28,8 @@ from .syntax import GateCall, GateDefinition, Modifier, Node, Statement
 from .unitary import Unitary
 
 _CONTROLS = ("ctrl", "negctrl")
+# The work of a fractional power, besides that of its matrix.
+_ROOT = 500
 # How many definitions, each at given parameters, are kept expanded.
 MAX_REMEMBERED = 4096
 # With definitions as deep as they may be, the controls of one gate still fit an integer that can be printed.
@@ -93,7 +95,7 @@ class GateCalls:
 
     def _add(self, unitary: Unitary, applications: Iterable[tuple[int, ...]], node: Node, frame: Frame) -> None:
         for qubits in applications:
-            self._budget.spend(1 + len(unitary.circuit), node)
+            self._budget.spend(INSTRUCTION * len(unitary.circuit), node)
             frame.circuit.compose(unitary.circuit, qubits, inplace=True)
             if isinstance(unitary.phase, Expression) or unitary.phase != 0.0:
                 frame.add_phase(unitary.phase)
@@ -113,18 +115,18 @@ class GateCalls:
         return int(value) if value == int(value) else value
 
     def _modified(self, unitary: Unitary, modifier: Modifier, value: Any) -> Unitary:
-        self._budget.spend(1 + len(unitary.circuit), modifier)
+        self._budget.spend(STATEMENT + INSTRUCTION * len(unitary.circuit), modifier)
         try:
             if modifier.kind == "inv":
                 return unitary.inverse()
             if modifier.kind in _CONTROLS:
                 return unitary.controlled(value, 1 if modifier.kind == "ctrl" else 0)
             if isinstance(value, float):
-                self._budget.spend(4**unitary.circuit.num_qubits // 64, modifier)
+                self._budget.spend(_ROOT + 4**unitary.circuit.num_qubits, modifier)
                 return unitary.root(value)
             turned = unitary.turned(value)
             if turned is None:
-                self._budget.spend(abs(value) * max(1, len(unitary.circuit)), modifier)
+                self._budget.spend(INSTRUCTION * abs(value) * max(1, len(unitary.circuit)), modifier)
                 turned = unitary.repeated(value)
             return turned
         except QasmError:
@@ -155,7 +157,6 @@ class GateCalls:
                 top_level=False,
             )
             for statement in definition.body:
-                self._budget.spend(1 + (statement.end - statement.start) // 64, statement)
                 self._run(statement, frame)
             if len(self._expanded) >= MAX_REMEMBERED:
                 self._expanded.clear()

@@ -13,15 +13,18 @@ from .evaluate import Language, describe, evaluate, is_number
 from .names import Names
 from .syntax import Expr, Node
 
-# What loops, definitions, powers and broadcasts may add up to: far beyond what a simulator can run, small
-# enough to be refused within seconds. What a program spells out statement by statement is not limited.
-MAX_EXPANDED = 2_000_000
+# What loops, definitions, powers and broadcasts may add up to, in units of about a microsecond: a program
+# that asks for too much is refused within seconds. What it spells out statement by statement is not limited.
+MAX_WORK = 10_000_000
+# An instruction costs more than its time, because it stays in memory; a statement is the work of running it.
+INSTRUCTION = 4
+STATEMENT = 8
 # Qubits, and classical bits, and the largest number of anything that is counted.
 MAX_COUNT = 1_000_000
 
 
 class Budget:
-    """Counts the work that a program asks for without spelling it out."""
+    """Counts the work that a program asks for without spelling it out, in units of about a microsecond."""
 
     def __init__(self) -> None:
         self._spent = 0
@@ -29,8 +32,11 @@ class Budget:
     def spend(self, amount: int, node: Node) -> None:
         """Raise QasmError at `node` once the program has asked for too much."""
         self._spent += amount
-        if self._spent > MAX_EXPANDED:
-            raise node.error(f"the program expands to more than {MAX_EXPANDED:,} operations")
+        if self._spent > MAX_WORK:
+            raise node.error(
+                f"the program expands too far: here it has reached {MAX_WORK // INSTRUCTION:,} "
+                "instructions, or as much other work"
+            )
 
 
 @dataclass(slots=True)

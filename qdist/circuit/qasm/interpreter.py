@@ -15,7 +15,7 @@ from .conditions import Conditions
 from .definitions import Target
 from .errors import QasmError
 from .evaluate import Language, describe
-from .frame import Budget, Frame
+from .frame import STATEMENT, Budget, Frame
 from .names import Bits, Names, Qubits
 from .registers import Registers
 from .syntax import (
@@ -77,6 +77,8 @@ class Interpreter:
             self._depth -= 1
 
     def _execute(self, statement: Statement, frame: Frame) -> None:
+        if not frame.top_level:
+            self.budget.spend(STATEMENT + (statement.end - statement.start) // 16, statement)
         match statement:
             case GateCall():
                 self.calls.call(statement, frame)
@@ -146,7 +148,7 @@ class Interpreter:
         if statement.operands:
             found = [self.registers.select(operand, Qubits, frame) for operand in statement.operands]
             wires = list(dict.fromkeys(wire for qubits in found for wire in qubits.wires))
-        self.budget.spend(len(wires) // 64, statement)
+        self.budget.spend(len(wires) // 8, statement)
         frame.circuit.append(barrier_gate(len(wires)), wires)
 
     def _measure(self, node: Node, qubits: Qubits, bits: Bits, frame: Frame) -> None:
@@ -176,9 +178,7 @@ class Interpreter:
             values = self._range(statement.values, frame)
         else:
             values = [self._typed(statement.type, node, frame) for node in statement.values]
-        cost = (statement.end - statement.start) // 64
         for value in values:
-            self.budget.spend(cost, statement)
             self._block(statement.body, frame.nested({statement.variable: value}))
 
     def _range(self, node: Range, frame: Frame) -> range:
@@ -189,5 +189,5 @@ class Interpreter:
         step = frame.step(node.step)
         values = range(first, last + (1 if step > 0 else -1), step)
         # Refuses a huge range before it runs.
-        self.budget.spend(max(0, (last - first) // step), node)
+        self.budget.spend(STATEMENT * max(0, (last - first) // step), node)
         return values

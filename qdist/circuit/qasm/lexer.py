@@ -12,20 +12,23 @@ from typing import NamedTuple, NoReturn
 
 from .errors import QasmError, Source
 
-# Each comment is matched whole and without giving back (the possessive `*+`), so no text makes this slow.
-_SKIP = re.compile(r"(?:[ \t\r\n\f]+|//[^\n]*|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
-
+# Possessive quantifiers (`*+`) throughout: the time is linear in the text, whatever the text.
 _TOKEN = re.compile(
     r"""
-    (?P<name>[^\W\d]\w*)
-  | (?P<float>(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9_]+)?|[0-9][0-9_]*[eE][-+]?[0-9_]+)
-  | (?P<int>0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|[0-9][0-9_]*)
-  | (?P<string>"[^"\r\n]*"|'[^'\r\n]*')
-  | (?P<hardware>\$[0-9]+)
-  | (?P<symbol>->|==|!=|<=|>=|&&|\|\||\+\+|(?:\*\*|<<|>>|[-+*/%&|^~])=|\*\*|<<|>>
-              |[-+*/%^=<>!&|~@;,:(){}\[\]\#.])
+    (?:[ \t\r\n\f]++|//[^\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+     # space and comments
+    (?:
+        (?P<name>[^\W\d]\w*)
+      | (?P<float>(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9_]+)?|[0-9][0-9_]*[eE][-+]?[0-9_]+)
+      | (?P<int>0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|[0-9][0-9_]*)
+      | (?P<string>"[^"\r\n]*"|'[^'\r\n]*')
+      | (?P<hardware>\$[0-9]+)
+      | (?P<symbol>->|==|!=|<=|>=|&&|\|\||\+\+|(?:\*\*|<<|>>|[-+*%&|^~]|/(?!\*))=|\*\*|<<|>>
+                  |[-+*%^=<>!&|~@;,:(){}\[\]\#.]|/(?!\*))
+      | (?P<end>\Z)
+      | (?P<wrong>.)
+    )
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
 _WORD = re.compile(r"\w+")
 
@@ -61,27 +64,30 @@ class Cursor:
         self.token = self._scan(offset)
 
     def _scan(self, offset: int) -> Token:
-        text = self.text
-        start = _SKIP.match(text, offset).end()  # type: ignore[union-attr]  # it matches the empty string
-        match = _TOKEN.match(text, start)
-        if match is None:
-            if start == len(text):
-                return Token("end", "", start, start)
-            if text[start] in "\"'":
-                raise self.source.error("this string is never closed on its line", start, start + 1)
-            raise self.source.error(f"unexpected character {text[start]!r}", start, start + 1)
-        if text.startswith("/*", start):
-            raise self.source.error("this comment is never closed: '*/' is missing", start, start + 2)
+        match = _TOKEN.match(self.text, offset)
+        assert match is not None
         kind = match.lastgroup
         assert kind is not None
-        end = match.end()
-        if kind in ("int", "float") and (word := _WORD.match(text, end)):
+        start, end = match.span(kind)
+        if kind == "wrong":
+            self._fail_at(start)
+        if kind in ("int", "float") and (word := _WORD.match(self.text, end)):
             raise self.source.error(
-                f"'{text[start : word.end()]}' is not a number; durations and imaginary numbers are not supported",
+                f"'{self.text[start : word.end()]}' is not a number; durations and imaginary numbers are not supported",
                 start,
                 word.end(),
             )
-        return Token(kind, match.group(), start, end)
+        return Token(kind, match.group(kind), start, end)
+
+    def _fail_at(self, start: int) -> NoReturn:
+        character = self.text[start]
+        if character == "/":
+            message = "this comment is never closed: '*/' is missing"
+        elif character in "\"'":
+            message = "this string is never closed on its line"
+        else:
+            message = f"unexpected character {character!r}"
+        raise self.source.error(message, start, start + 1)
 
     def advance(self) -> Token:
         """The current token; the cursor moves on to the next."""

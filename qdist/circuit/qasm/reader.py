@@ -183,7 +183,7 @@ class Reader:
             if isinstance(error, QasmError):
                 raise
             raise node.error(f'"{node.path}" cannot be read: {error}') from None
-        self._interpreter.budget.spend(len(text) // 16, node)
+        self._interpreter.budget.spend(len(text), node)
         self._open_files.append(str(path))
         cursor = Cursor(Source(text, str(path)))
         if cursor.at("OPENQASM") and _read_version(cursor) != self._version:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ..circuit import Circuit
 from .evaluate import describe
-from .frame import MAX_COUNT, Budget, Frame
+from .frame import INSTRUCTION, MAX_COUNT, Budget, Frame
 from .names import Bits, Qubits
 from .syntax import Expr, Node, Operand, Range
 
@@ -67,7 +67,7 @@ class Registers:
         kind: type = Bits if isinstance(frame.names.get(operands[0].name), Bits) else Qubits
         parts = [self.select(operand, kind, frame) for operand in operands]
         wires = tuple(wire for part in parts for wire in part.wires)
-        self._budget.spend(1 + len(wires) // 64, node)
+        self._budget.spend(len(wires) // 8, node)
         if len(set(wires)) != len(wires):
             raise node.error("an alias cannot hold the same qubit or bit twice")
         return kind(wires, scalar=len(parts) == 1 and parts[0].scalar)
@@ -80,7 +80,7 @@ class Registers:
             raise node.error(f"registers of different sizes cannot be combined: {sorted(sizes)}")
         count = sizes.pop() if sizes else 1
         if count > 1:
-            self._budget.spend(count, node)
+            self._budget.spend(INSTRUCTION * count, node)
         for place in range(count):
             chosen = tuple(qubits.wires[0 if qubits.scalar else place] for qubits in found)
             if len(set(chosen)) != len(chosen):

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from .errors import QasmError, Source
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Node:
     """A piece of a program, `source.text[start:end]`."""
 
@@ -25,22 +25,22 @@ class Node:
 # the stack.
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Expr(Node):
     depth: int
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Constant(Expr):
     value: Any  # int, float, bool, or the str of a bit-string literal
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Name(Expr):
     name: str
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Index(Expr):
     """`name[selector]`."""
 
@@ -48,20 +48,20 @@ class Index(Expr):
     selector: Selector
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Unary(Expr):
     op: str
     operand: Expr
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Binary(Expr):
     op: str
     left: Expr
     right: Expr
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Call(Expr):
     """A function of the language, or a cast to a type."""
 
@@ -72,7 +72,7 @@ class Call(Expr):
 # What selects qubits and bits.
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Range(Node):
     """`first : step : last`, the last included; None where the program leaves one out."""
 
@@ -81,7 +81,7 @@ class Range(Node):
     last: Expr | None
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Operand(Node):
     """A register, or a selection from it. Physical qubits are named `$n`."""
 
@@ -96,7 +96,7 @@ Selector: TypeAlias = Expr | Range | tuple[Expr, ...]
 # Statements.
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Modifier(Node):
     """`inv`, `pow(argument)`, `ctrl(argument)` or `negctrl(argument)`; no argument is one control."""
 
@@ -104,7 +104,7 @@ class Modifier(Node):
     argument: Expr | None
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class GateCall(Node):
     name: str
     modifiers: tuple[Modifier, ...]
@@ -112,30 +112,30 @@ class GateCall(Node):
     operands: tuple[Operand, ...]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Barrier(Node):
     operands: tuple[Operand, ...]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Reset(Node):
     operand: Operand
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Measure(Node):
     operand: Operand
     target: Operand
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class If(Node):
     condition: Expr
     then: tuple[Statement, ...]
     otherwise: tuple[Statement, ...]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class For(Node):
     variable: str
     type: str
@@ -143,7 +143,7 @@ class For(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class GateDefinition(Node):
     """A gate and its body; None for the body of an opaque gate."""
 
@@ -153,13 +153,13 @@ class GateDefinition(Node):
     body: tuple[Statement, ...] | None
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class QubitDeclaration(Node):
     name: str
     size: Expr | None
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class BitDeclaration(Node):
     """Classical bits, perhaps with the measurement that they first hold."""
 
@@ -168,14 +168,14 @@ class BitDeclaration(Node):
     measured: Operand | None = None
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class ConstDeclaration(Node):
     name: str
     type: str
     value: Expr
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class InputDeclaration(Node):
     """An input angle, or (with a length) an array of them."""
 
@@ -183,7 +183,7 @@ class InputDeclaration(Node):
     length: Expr | None
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Alias(Node):
     """`let name = a ++ b ++ ...;`"""
 
@@ -191,7 +191,7 @@ class Alias(Node):
     operands: tuple[Operand, ...]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class Include(Node):
     path: str
 

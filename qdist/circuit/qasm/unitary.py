@@ -29,8 +29,6 @@ class Unitary(NamedTuple):
 
     @classmethod
     def of(cls, gate: Gate, params: tuple[Angle, ...], phase: Angle = 0.0) -> Unitary:
-        if gate is GATES["gphase"]:
-            return cls(Circuit(0), params[0] + phase)
         circuit = Circuit(gate.num_qubits)
         circuit.append(gate, range(gate.num_qubits), params)
         return cls(circuit, phase)
@@ -38,6 +36,8 @@ class Unitary(NamedTuple):
     @classmethod
     def split(cls, circuit: Circuit, phase: Angle) -> Unitary:
         """A circuit, with the phase of its gphase instructions taken out, times a further phase."""
+        if all(instruction.gate is not GATES["gphase"] for instruction in circuit):
+            return cls(circuit, phase)
         rest = Circuit(circuit.num_qubits)
         for instruction in circuit:
             if instruction.gate is GATES["gphase"]:

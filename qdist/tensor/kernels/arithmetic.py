@@ -73,9 +73,7 @@ def power_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
             slope = b * a ** (b - 1) if b != 0 else xp.zeros_like(y)
         else:
             # At b == 0 the slope is 0 even where a == 0 makes a**(b-1) infinite.
-            slope = xp.where(
-                b == 0, b.dtype.type(0), b * xp.power(a, xp.where(b == 0, b.dtype.type(1), b) - 1)
-            )
+            slope = xp.where(b == 0, b.dtype.type(0), b * xp.power(a, xp.where(b == 0, b.dtype.type(1), b) - 1))
         ga = g * conj(slope)
     if needs[1]:
         # 0**b is flat in b > 0; log(0) must not turn that into a NaN.

@@ -42,9 +42,7 @@ def attention(
     return out, (q, k, v, weights, None if keep is None else dropped, keep, factor, out)
 
 
-def attention_vjp(
-    xp: Any, g: Array, saved: Any, needs: Any, scale: float, causal: bool, p: float, ticket: Any
-) -> Any:
+def attention_vjp(xp: Any, g: Array, saved: Any, needs: Any, scale: float, causal: bool, p: float, ticket: Any) -> Any:
     q, k, v, weights, dropped, keep, factor, out = saved
     gv = xp.matmul((weights if dropped is None else dropped).swapaxes(-1, -2), g)
     scores = xp.matmul(g, v.swapaxes(-1, -2))

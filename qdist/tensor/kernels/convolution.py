@@ -57,9 +57,9 @@ def _add_windows(grad: Array, parts: Array, stride: Pair, dilation: Pair) -> Non
         top = i * dilation[0]
         for j in range(kw):
             left = j * dilation[1]
-            grad[:, :, top : top + stride[0] * oh : stride[0], left : left + stride[1] * ow : stride[1]] += (
-                parts[:, :, i, j]
-            )
+            grad[:, :, top : top + stride[0] * oh : stride[0], left : left + stride[1] * ow : stride[1]] += parts[
+                :, :, i, j
+            ]
 
 
 def _crop(grad: Array, padding: Pair) -> Array:
@@ -117,9 +117,7 @@ def max_pool2d(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> 
     return best, (x.shape, winner)
 
 
-def max_pool2d_vjp(
-    xp: Any, g: Array, saved: Any, needs: Any, kernel: Pair, stride: Pair, padding: Pair
-) -> Any:
+def max_pool2d_vjp(xp: Any, g: Array, saved: Any, needs: Any, kernel: Pair, stride: Pair, padding: Pair) -> Any:
     (n, c, h, w), winner = saved
     padded = xp.zeros((c, n, h + 2 * padding[0], w + 2 * padding[1]), g.dtype).transpose(1, 0, 2, 3)
     oh, ow = g.shape[2:]
@@ -143,9 +141,7 @@ def avg_pool2d(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> 
     return total, x.shape
 
 
-def avg_pool2d_vjp(
-    xp: Any, g: Array, saved: Any, needs: Any, kernel: Pair, stride: Pair, padding: Pair
-) -> Any:
+def avg_pool2d_vjp(xp: Any, g: Array, saved: Any, needs: Any, kernel: Pair, stride: Pair, padding: Pair) -> Any:
     n, c, h, w = saved
     padded = xp.zeros((c, n, h + 2 * padding[0], w + 2 * padding[1]), g.dtype).transpose(1, 0, 2, 3)
     share = g * (1 / (kernel[0] * kernel[1]))
