@@ -1,7 +1,7 @@
 """Lazy qubit reordering: which operations run in which stage, at one level after another.
 
 At each level only some qubits can be mixed at a time. Everything that the close qubits permit runs, out of program
-order where gates commute; only then others are brought close (Teranishi et al., arXiv 2410.04252, applied at every level).
+order where gates commute; only then others are brought close (Teranishi et al., arXiv 2410.04252, at every level).
 """
 
 from __future__ import annotations

@@ -104,12 +104,12 @@ def _linear(native: Any, tile: _Tile, block: Block) -> None:
     flips = [o for o in block.operations if o.kind == "flip"]
     if len(flips) == len(block.operations) <= _EAGER_FLIPS:
         for operation in flips:
-            x = (0, [], [0], [0, 1, 1, 0])
+            x: tuple[int, list[int], list[int], list[complex]] = (0, [], [0], [0, 1, 1, 0])
             native.dense([tile.bit[operation.targets[0]]], *tile.masks(operation.controls), [x])
         return
     size = native.tile_bits
     # The index change as a linear map of bits: the result's index i comes from source(i) = XOR of columns[k] over the
-    # bits k of i, and of the flips' masks that hold. Going through the gates in order composes their inverses from the left.
+    # bits k of i, and of the flips' masks that hold. Going through the gates in order composes their inverses.
     columns = [1 << k for k in range(size)]
     constant = 0
     far: list[list[int]] = []
@@ -167,7 +167,8 @@ def _permute(native: Any, tile: _Tile, block: Block) -> None:
 
 def _table(native: Any, tile: _Tile, block: Block) -> None:
     for operation in block.operations:
-        inside, outside = [], []
+        inside: list[tuple[int, int]] = []
+        outside: list[tuple[int, int]] = []
         for k, qubit in enumerate(operation.targets):
             (inside if qubit in tile.bit else outside).append((tile.bit.get(qubit, qubit), k))
         native.table(inside, outside, *tile.masks(operation.controls), np.asarray(operation.matrix).tolist())
