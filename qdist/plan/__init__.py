@@ -1,1 +1,5 @@
-"""When, and where: the order in which gates run, and the blocks they become."""
+"""When, and where: which qubit stands at which bit, the order in which gates run, and the blocks they become."""
+
+from .layout import Layout
+
+__all__ = ["Layout"]

@@ -1,3 +1,178 @@
+// Kernels that read or collapse a state. A shard has 2^bits amplitudes, and `first` is the index of its first one, by
+// bit position, in the whole state. What is summed is added to `out`, so that several shards can share a result.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/complex.h>
+#include <nanobind/stl/vector.h>
 
-void bind_measure(nanobind::module_&) {}
+#include <complex>
+
+#include "apply_pauli.hpp"
+#include "expectation.hpp"
+#include "pauli_plan.hpp"
+#include "permute.hpp"
+#include "probabilities.hpp"
+#include "project.hpp"
+#include "sampling.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using qdist::Index;
+
+namespace {
+
+template <class T>
+using Array = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class Real>
+using Shard = Array<const std::complex<Real>>;
+template <class Real>
+using MutableShard = Array<std::complex<Real>>;
+using Positions = std::vector<int>;
+
+template <class T>
+std::span<const T> span_of(const Array<const T>& array) {
+    return {array.data(), array.size()};
+}
+
+int bits_of(std::size_t size) { return std::countr_zero(size); }
+
+// A shard's numbers, padded with zeros to a whole row of lanes where it is shorter.
+template <class Real>
+class Rows {
+public:
+    explicit Rows(const Shard<Real>& shard) : data_(reinterpret_cast<const Real*>(shard.data())) {
+        if (shard.size() >= qdist::lanes) return;
+        std::copy(data_, data_ + 2 * shard.size(), padded_);
+        data_ = padded_;
+    }
+    Rows(const Rows&) = delete;
+    const Real* data() const { return data_; }
+
+private:
+    const Real* data_;
+    Real padded_[2 * qdist::lanes] = {};
+};
+
+template <class Real>
+void add_probabilities(Shard<Real> shard, Index first, const Positions& positions, Array<double> out) {
+    const Rows<Real> rows(shard);
+    const int bits = std::max(bits_of(shard.size()), qdist::lane_bits);
+    nb::gil_scoped_release release;
+    qdist::add_probabilities(rows.data(), bits, first, qdist::KeptBits(positions), out.data());
+}
+
+template <class Real>
+void add_leaves(Shard<Real> shard, Index first, Array<const std::int64_t> bases, const Positions& positions,
+                Array<double> trees) {
+    nb::gil_scoped_release release;
+    qdist::add_leaves(reinterpret_cast<const Real*>(shard.data()), bits_of(shard.size()), first, span_of(bases),
+                      positions, trees.data());
+}
+
+void descend(Array<double> trees, int depth, Array<const std::int64_t> row, Array<const std::int64_t> shot, Index key,
+             int level, Array<std::int64_t> out) {
+    nb::gil_scoped_release release;
+    qdist::sum_trees(trees.data(), trees.size() >> (depth + 1), depth);
+    qdist::descend(trees.data(), depth, span_of(row), span_of(shot), key, level, out.data());
+}
+
+template <class Real>
+void permuted_copy(Shard<Real> source, const Positions& positions, MutableShard<Real> out) {
+    nb::gil_scoped_release release;
+    qdist::permuted_copy(source.data(), positions, out.data());
+}
+
+template <class Real>
+std::complex<double> inner(Shard<Real> bra, Shard<Real> ket) {
+    nb::gil_scoped_release release;
+    return qdist::inner(reinterpret_cast<const Real*>(bra.data()), reinterpret_cast<const Real*>(ket.data()),
+                        bra.size());
+}
+
+template <class Real>
+std::complex<double> permuted_inner(Shard<Real> bra, Shard<Real> ket, const Positions& positions) {
+    nb::gil_scoped_release release;
+    return qdist::permuted_inner(reinterpret_cast<const Real*>(bra.data()), reinterpret_cast<const Real*>(ket.data()),
+                                 positions);
+}
+
+template <class Real>
+void project(MutableShard<Real> shard, Index first, Index mask, Index value, double scale) {
+    nb::gil_scoped_release release;
+    qdist::project(reinterpret_cast<Real*>(shard.data()), bits_of(shard.size()), first, mask, value, Real(scale));
+}
+
+template <class Real>
+void reset_bit(MutableShard<Real> shard, int position, int outcome, double scale) {
+    nb::gil_scoped_release release;
+    qdist::reset_bit(reinterpret_cast<Real*>(shard.data()), bits_of(shard.size()), position, outcome, Real(scale));
+}
+
+template <class Real>
+void add_expectations(const qdist::PauliPlan& plan, Shard<Real> shard, Index first, Array<double> out) {
+    const Rows<Real> rows(shard);
+    nb::gil_scoped_release release;
+    qdist::add_expectations(plan, rows.data(), first, out.data());
+}
+
+template <class Real>
+void apply(const qdist::PauliPlan& plan, Shard<Real> shard, Index first, MutableShard<Real> out) {
+    const Rows<Real> rows(shard);
+    nb::gil_scoped_release release;
+    auto* result = reinterpret_cast<Real*>(out.data());
+    if (out.size() >= qdist::lanes) {
+        qdist::apply_pauli_sum(plan, rows.data(), first, result);
+    } else {
+        Real padded[2 * qdist::lanes];
+        qdist::apply_pauli_sum(plan, rows.data(), first, padded);
+        std::copy(padded, padded + 2 * out.size(), result);
+    }
+}
+
+template <class Real>
+void bind(nb::module_& m, nb::class_<qdist::PauliPlan>& plan) {
+    m.def("add_probabilities", &add_probabilities<Real>, nb::arg("shard").noconvert(), "first"_a, "positions"_a,
+          nb::arg("out").noconvert(),
+          "Adds |amplitude|^2 to out, indexed with the bit at positions[0] as bit 0. out: float64, 2**len(positions).");
+    m.def("add_leaves", &add_leaves<Real>, nb::arg("shard").noconvert(), "first"_a, nb::arg("bases").noconvert(),
+          "positions"_a, nb::arg("trees").noconvert(),
+          "Adds |amplitude|^2 of the indices base | bits at positions to the leaves of each base's tree.");
+    m.def("permuted_copy", &permuted_copy<Real>, nb::arg("source").noconvert(), "positions"_a,
+          nb::arg("out").noconvert(), "out[i] = source[j], where bit k of i is the bit at positions[k] of j.");
+    m.def("inner", &inner<Real>, nb::arg("bra").noconvert(), nb::arg("ket").noconvert(),
+          "sum of conj(bra[i]) ket[i], accumulated in double.");
+    m.def("permuted_inner", &permuted_inner<Real>, nb::arg("bra").noconvert(), nb::arg("ket").noconvert(),
+          "positions"_a, "sum of conj(bra[i]) ket[j], where bit k of i is the bit at positions[k] of j.");
+    m.def("project", &project<Real>, nb::arg("shard").noconvert(), "first"_a, "mask"_a, "value"_a, "scale"_a,
+          "Scales the amplitudes whose index has the bits `value` under `mask`; the others become 0.");
+    m.def("reset_bit", &reset_bit<Real>, nb::arg("shard").noconvert(), "position"_a, "outcome"_a, "scale"_a,
+          "Moves the amplitudes whose bit at `position` is `outcome` to where it is 0, scaled; the others become 0.");
+    plan.def("add_expectations", &add_expectations<Real>, nb::arg("shard").noconvert(), "first"_a,
+             nb::arg("out").noconvert(), "Adds the observables' values in a shard to out (float64).");
+    plan.def("apply", &apply<Real>, nb::arg("shard").noconvert(), "first"_a, nb::arg("out").noconvert(),
+             "out = the sum of all terms, applied to the shard. out is another array of the same size.");
+}
+
+}  // namespace
+
+void bind_measure(nb::module_& m) {
+    nb::class_<qdist::PauliPlan> plan(m, "PauliPlan",
+                                      "Pauli strings, by masks of bit positions, arranged in passes over a shard of "
+                                      "2**bits amplitudes; no x mask reaches beyond it.");
+    plan.def(
+            "__init__",
+            [](qdist::PauliPlan* self, int bits, Array<const Index> x, Array<const Index> z,
+               Array<const std::complex<double>> coefficients, Array<const std::int64_t> observable, int observables) {
+                new (self) qdist::PauliPlan(bits, span_of(x), span_of(z), span_of(coefficients), span_of(observable),
+                                            observables);
+            },
+            "bits"_a, nb::arg("x").noconvert(), nb::arg("z").noconvert(), nb::arg("coefficients").noconvert(),
+            nb::arg("observable").noconvert(), "observables"_a)
+        .def_prop_ro("passes", [](const qdist::PauliPlan& self) { return self.passes.size(); },
+                     "How often the plan reads the shard.");
+    bind<float>(m, plan);
+    bind<double>(m, plan);
+    m.def("descend", &descend, nb::arg("trees").noconvert(), "depth"_a, nb::arg("row").noconvert(),
+          nb::arg("shot").noconvert(), "key"_a, "level"_a, nb::arg("out").noconvert(),
+          "Sums the trees, then walks each shot down the tree of its row; out is the leaf where it ends.");
+}

@@ -1,0 +1,205 @@
+// Sums of Pauli strings, arranged so that few passes over a shard serve all of them.
+//
+// A string with masks (x, z) maps |i> to i^|x & z| (-1)^|z & i| |i ^ x>. Strings with the same x pair the same
+// amplitudes and differ in signs alone: they form a job (two, where some have an odd number of Y and some an even one).
+// A pass reads tiles, sets of amplitudes that differ in the tile's bits only; every job whose x lies within those bits
+// is done while the tile is in cache.
+//
+// The signs of a job's strings at index i are parities of i with their z masks. A basis of those masks over GF(2) sorts
+// the rows of a tile into 2^rank slots of equal signs. For an expectation value, products of amplitudes are summed a
+// slot and a lane, and a Walsh-Hadamard transform of the slots' sums gives all strings at once; for the product with a
+// state, the transform of the coefficients gives every slot's factor.
+#pragma once
+#include <algorithm>
+#include <complex>
+#include <span>
+#include <vector>
+
+#include "bits.hpp"
+
+namespace qdist {
+
+struct PauliTerm {
+    Index z;
+    double coefficient;  // of the real or the imaginary phase, as the job says
+    int observable;
+    std::uint32_t slot = 0;  // the coordinates of z's rows in the job's basis
+};
+
+struct PauliJob {
+    Index x;
+    bool imaginary;  // the phases of all terms are i times a real number
+    std::vector<PauliTerm> terms;
+    // Masks of whole indices above the lanes, so that slots can be summed over tiles; or, where those would be too many
+    // slots, masks of the tile's rows, and the terms' signs outside the tile are applied to each tile.
+    std::vector<Index> basis;
+    bool by_tile = false;
+    std::vector<std::uint32_t> row_slot;  // of every row of a tile, times the lanes
+
+    std::size_t slots() const { return std::size_t(1) << basis.size(); }
+
+    // What a tile at `base` adds (by xor) to its rows' slots.
+    std::uint32_t base_slot(Index base) const {
+        if (by_tile) return 0;
+        std::uint32_t slot = 0;
+        for (std::size_t j = 0; j < basis.size(); ++j) slot |= std::uint32_t(parity(basis[j] & base)) << j;
+        return slot * std::uint32_t(lanes);
+    }
+};
+
+struct PauliPass {
+    Index tile;     // the tile's bits
+    Index far = 0;  // the part of every job's x outside of them: tiles are read in pairs where it is not zero
+    std::vector<PauliJob> jobs;
+};
+
+// A basis of masks over GF(2), found by elimination.
+class ParityBasis {
+public:
+    // The vectors whose sum is the mask, a bit each; extends the basis where it must.
+    Index coordinates(Index mask) {
+        Index result = 0;
+        for (std::size_t j = 0; j < vectors.size(); ++j)
+            if (mask & vectors[j] & -vectors[j]) {
+                mask ^= vectors[j];
+                result |= Index(1) << j;
+            }
+        if (mask == 0) return result;
+        vectors.push_back(mask);
+        return result | Index(1) << (vectors.size() - 1);
+    }
+
+    // The lowest bit of each is in none of the later ones.
+    std::vector<Index> vectors;
+};
+
+class PauliPlan {
+public:
+    static constexpr int tile_bits = 12;
+    static constexpr int run_bits = 5;  // a tile is made of runs of at least 2^run_bits neighbours
+    static constexpr int max_rank = tile_bits - lane_bits;
+    static constexpr std::size_t slot_budget = std::size_t(1) << 15;  // numbers of slots kept over tiles, per pass
+
+    // Strings with masks of bit positions on shards of 2^bits amplitudes (x must lie within them), each with a complex
+    // coefficient and the number of the observable it belongs to.
+    PauliPlan(int bits, std::span<const Index> x, std::span<const Index> z, std::span<const std::complex<double>> c,
+              std::span<const std::int64_t> observable, int observables)
+        : bits(std::max(bits, lane_bits)), observables(observables) {
+        std::vector<PauliJob> jobs = grouped(x, z, c, observable);
+        if (this->bits <= tile_bits) {
+            if (!jobs.empty()) add_pass(low_bits(this->bits), 0, jobs, [](const PauliJob&) { return true; });
+        } else {
+            cover(jobs);
+        }
+    }
+
+    int bits, observables;
+    std::vector<PauliPass> passes;
+
+private:
+    static std::vector<PauliJob> grouped(std::span<const Index> x, std::span<const Index> z,
+                                         std::span<const std::complex<double>> c,
+                                         std::span<const std::int64_t> observable) {
+        std::vector<std::size_t> order(x.size());
+        for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
+        std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return x[a] < x[b]; });
+        std::vector<PauliJob> jobs;
+        for (std::size_t start = 0, end; start < order.size(); start = end) {
+            for (end = start; end < order.size() && x[order[end]] == x[order[start]]; ++end) {
+            }
+            for (bool imaginary : {false, true}) {
+                PauliJob job{x[order[start]], imaginary, {}, {}, false, {}};
+                for (std::size_t k = start; k < end; ++k) {
+                    const std::size_t term = order[k];
+                    const std::complex<double> phases[] = {1, {0, 1}, -1, {0, -1}};
+                    const auto phase = c[term] * phases[std::popcount(x[term] & z[term]) & 3];
+                    const double coefficient = imaginary ? phase.imag() : phase.real();
+                    if (coefficient != 0) job.terms.push_back({z[term], coefficient, int(observable[term])});
+                }
+                if (!job.terms.empty()) jobs.push_back(std::move(job));
+            }
+        }
+        return jobs;
+    }
+
+    // Passes for more bits than a tile has: first the tile of the lowest bits; then, greedily, tiles of a few lowest
+    // bits and the high bits that serve most jobs, or pairs of low tiles for strings that flip more than that.
+    void cover(std::vector<PauliJob>& jobs) {
+        const Index low = low_bits(tile_bits), run = low_bits(run_bits);
+        add_pass(low, 0, jobs, [&](const PauliJob& job) { return (job.x & ~low) == 0; });
+        while (!jobs.empty()) {
+            const Index far = jobs.front().x & ~low;
+            Index tile = run | jobs.front().x;
+            if (std::popcount(tile) <= tile_bits) grow(tile, jobs);
+            const auto within = [&](const PauliJob& job) { return (job.x & ~tile) == 0; };
+            const auto paired = [&](const PauliJob& job) { return (job.x & ~low) == far; };
+            if (std::popcount(tile) == tile_bits &&
+                std::ranges::count_if(jobs, within) >= std::ranges::count_if(jobs, paired))
+                add_pass(tile, 0, jobs, within);
+            else
+                add_pass(low, far, jobs, paired);
+        }
+    }
+
+    // Adds to the tile the bits of the jobs that need fewest more, then the lowest ones that are left.
+    void grow(Index& tile, const std::vector<PauliJob>& jobs) const {
+        for (;;) {
+            Index best = 0;
+            int fewest = tile_bits - std::popcount(tile) + 1;
+            for (const PauliJob& job : jobs) {
+                const int more = std::popcount(job.x & ~tile);
+                if (more > 0 && more < fewest) {
+                    fewest = more;
+                    best = job.x;
+                }
+                if (fewest == 1) break;
+            }
+            if (best == 0) break;
+            tile |= best;
+        }
+        for (Index bit = 1; std::popcount(tile) < tile_bits; bit <<= 1) tile |= bit;
+    }
+
+    template <class Chosen>
+    void add_pass(Index tile, Index far, std::vector<PauliJob>& jobs, Chosen chosen) {
+        PauliPass pass{tile, far, {}};
+        const auto rest = std::stable_partition(jobs.begin(), jobs.end(), chosen);
+        pass.jobs.assign(std::make_move_iterator(jobs.begin()), std::make_move_iterator(rest));
+        jobs.erase(jobs.begin(), rest);
+        if (pass.jobs.empty()) return;
+        std::size_t kept_slots = 0;
+        for (PauliJob& job : pass.jobs) arrange(job, tile, kept_slots);
+        passes.push_back(std::move(pass));
+    }
+
+    static void arrange(PauliJob& job, Index tile, std::size_t& kept_slots) {
+        ParityBasis whole;
+        for (PauliTerm& term : job.terms) {
+            term.slot = std::uint32_t(whole.coordinates(term.z & ~low_bits(lane_bits)));
+            if (whole.vectors.size() > max_rank) break;
+        }
+        const std::size_t kept = whole.vectors.size() > max_rank ? slot_budget : lanes << whole.vectors.size();
+        job.by_tile = kept_slots + kept > slot_budget;
+        if (job.by_tile) {
+            ParityBasis rows;
+            for (PauliTerm& term : job.terms)
+                term.slot = std::uint32_t(rows.coordinates(term.z & tile & ~low_bits(lane_bits)));
+            job.basis = rows.vectors;
+        } else {
+            job.basis = whole.vectors;
+            kept_slots += kept;
+        }
+        const Index row_bits = tile & ~low_bits(lane_bits);
+        job.row_slot.resize(std::size_t(1) << std::popcount(row_bits));
+        Index offset = 0;
+        for (auto& slot : job.row_slot) {
+            slot = 0;
+            for (std::size_t j = 0; j < job.basis.size(); ++j)
+                slot |= std::uint32_t(parity(job.basis[j] & offset)) << j;
+            slot *= std::uint32_t(lanes);
+            offset = next_within(offset, row_bits);
+        }
+    }
+};
+
+}  // namespace qdist

@@ -1,0 +1,100 @@
+"""Checks of what a user hands to a state; each gives the value back in its own type or raises StateError."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import StateError
+
+MAX_QUBITS = 62
+"""Indices are int64, and a sum of two must be one too."""
+
+
+def checked_num_qubits(num_qubits: Any) -> int:
+    count = _integer(num_qubits)
+    if count is None or not 1 <= count <= MAX_QUBITS:
+        raise StateError(f"the number of qubits must be an int from 1 to {MAX_QUBITS}; got {num_qubits!r}")
+    return count
+
+
+def checked_dtype(dtype: Any) -> np.dtype[Any]:
+    try:
+        result = np.dtype(dtype)
+    except TypeError:
+        result = None
+    if result not in (np.dtype(np.complex64), np.dtype(np.complex128)):
+        raise StateError(f"dtype must be 'complex64' or 'complex128'; got {dtype!r}")
+    return result
+
+
+def checked_qubits(qubits: Any, num_qubits: int) -> tuple[int, ...]:
+    """Different qubits of a state, from one int or several; None stands for all of them."""
+    if qubits is None:
+        return tuple(range(num_qubits))
+    result = []
+    for qubit in qubits if isinstance(qubits, Iterable) else (qubits,):
+        number = _integer(qubit)
+        if number is None:
+            raise StateError(f"a qubit must be an int; got {qubit!r}")
+        if not 0 <= number < num_qubits:
+            raise StateError(f"qubit {number} is out of range: the state has qubits 0 to {num_qubits - 1}")
+        result.append(number)
+    if len(set(result)) != len(result):
+        raise StateError(f"qubits must be different; got {result}")
+    return tuple(result)
+
+
+def checked_index(index: Any, num_qubits: int) -> int:
+    """A basis state, from its index or its bit string (highest qubit first)."""
+    if isinstance(index, str):
+        if len(index) != num_qubits or index.strip("01"):
+            raise StateError(f"a bit string of {num_qubits} qubits has {num_qubits} characters 0 or 1; got {index!r}")
+        return int(index, 2)
+    number = _integer(index)
+    if number is None or not 0 <= number < 1 << num_qubits:
+        raise StateError(
+            f"a basis state of {num_qubits} qubits is an index from 0 to {(1 << num_qubits) - 1} or a bit string; "
+            f"got {index!r}"
+        )
+    return number
+
+
+def checked_indices(indices: Any, num_qubits: int) -> NDArray[np.int64]:
+    array = np.asarray(indices)
+    if array.size == 0:
+        return np.zeros(array.shape, np.int64)
+    if array.dtype.kind not in "iu":
+        raise StateError(f"indices must be integers; got an array of {array.dtype}")
+    if array.min() < 0 or array.max() >= 1 << num_qubits:
+        worst = array.min() if array.min() < 0 else array.max()
+        raise StateError(f"index {worst} is out of range: the state has amplitudes 0 to {(1 << num_qubits) - 1}")
+    return array.astype(np.int64)
+
+
+def checked_shots(shots: Any) -> int:
+    number = _integer(shots)
+    if number is None or number < 0:
+        raise StateError(f"shots must be an int >= 0; got {shots!r}")
+    return number
+
+
+def checked_outcome(outcome: Any, num_qubits: int) -> int:
+    number = _integer(outcome)
+    if number is None or not 0 <= number < 1 << num_qubits:
+        raise StateError(
+            f"the outcome of {num_qubits} qubit{'s' if num_qubits > 1 else ''} is an int from 0 to "
+            f"{(1 << num_qubits) - 1}; got {outcome!r}"
+        )
+    return number
+
+
+def _integer(value: Any) -> int | None:
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None

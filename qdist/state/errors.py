@@ -1,0 +1,5 @@
+"""The exception of qdist.state."""
+
+
+class StateError(ValueError):
+    """A state was given something that cannot be right, or asked for something that it does not have."""

@@ -1,0 +1,140 @@
+"""What a measurement of a state can give: probabilities, samples, and the collapse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..native import kernels
+from .errors import StateError
+
+if TYPE_CHECKING:
+    from .statevector import StateVector
+
+__all__ = ["Seed", "collapse", "measure", "probabilities", "reset", "sample"]
+
+Seed: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.Generator | None
+
+# Sampling draws a block of 2**_BLOCK_BITS neighbours first, then one of them; with more than 2**_MAX_BLOCKS_BITS of
+# them blocks grow instead. Both depend on the number of qubits alone, so that samples do too.
+_BLOCK_BITS = 10
+_MAX_BLOCKS_BITS = 20
+_TREE_NUMBERS = 1 << 18  # of the blocks that are looked into at a time
+
+# Qubits are measured together up to this many, whose probabilities fit in cache.
+_TOGETHER = 12
+
+
+def probabilities(sv: StateVector, qubits: Sequence[int]) -> NDArray[np.float64]:
+    """|amplitude|^2, summed over the other qubits, indexed with qubits[0] as bit 0."""
+    positions = [sv.layout.positions[q] for q in qubits]
+    result = np.zeros(1 << len(qubits))
+    for first, shard in sv.shards():
+        kernels.add_probabilities(shard, first, positions, result)
+    return sv.sum_over_ranks(result)
+
+
+def sample(sv: StateVector, shots: int, seed: Seed) -> NDArray[np.int64]:
+    """Logical indices, drawn independently with the state's probabilities.
+
+    A shot decides qubit by qubit, the highest first, each with a random number of its own: the k-th shot of a
+    seed is the same for every layout, number of threads and number of ranks.
+    """
+    n, positions = sv.num_qubits, sv.layout.positions
+    key = _key(sv, seed)
+    if shots == 0:
+        return np.zeros(0, np.int64)
+    depth = max(min(n, _BLOCK_BITS), n - _MAX_BLOCKS_BITS)
+    numbers = np.arange(shots)
+    block = _draw(probabilities(sv, range(depth, n)), numbers, key)
+    order = np.argsort(block.astype(np.uint16) if n - depth <= 16 else block, kind="stable")
+    hit, starts = np.unique(block[order], return_index=True)
+    bases = sv.layout.to_physical(hit << depth)
+    bounds = np.append(starts, shots)
+    result = np.empty(shots, np.int64)
+    together = max(1, _TREE_NUMBERS >> depth + 1)
+    for start in range(0, len(hit), together):
+        some = slice(start, start + together)
+        trees = np.zeros(len(bases[some]) << depth + 1)
+        for first, shard in sv.shards():
+            kernels.add_leaves(shard, first, bases[some], positions[:depth], trees)
+        ends = bounds[start : start + together + 1]
+        row = np.repeat(np.arange(len(bases[some])), np.diff(ends))
+        chosen = order[ends[0] : ends[-1]]
+        leaf = np.empty(len(row), np.int64)
+        kernels.descend(sv.sum_over_ranks(trees), depth, row, chosen, key, n - depth, leaf)
+        result[chosen] = leaf | hit[start + row] << depth
+    return result
+
+
+def collapse(sv: StateVector, qubits: Sequence[int], outcome: int) -> float:
+    """Project onto an outcome (qubits[0] is its bit 0), normalise, and return the probability it had."""
+    probability = 1.0
+    for start in range(0, len(qubits), _TOGETHER):
+        some = qubits[start : start + _TOGETHER]
+        value = outcome >> start & (1 << len(some)) - 1
+        weights = probabilities(sv, some)
+        probability *= _project(sv, some, value, weights)
+    return probability
+
+
+def measure(sv: StateVector, qubits: Sequence[int], seed: Seed) -> int:
+    """Draw an outcome (qubits[0] is its bit 0) and collapse the state to it."""
+    key = _key(sv, seed)
+    outcome = 0
+    for start in range(0, len(qubits), _TOGETHER):
+        some = qubits[start : start + _TOGETHER]
+        weights = probabilities(sv, some)
+        value = int(_draw(weights, np.array([start]), key)[0])
+        _project(sv, some, value, weights)
+        outcome |= value << start
+    return outcome
+
+
+def reset(sv: StateVector, qubit: int, seed: Seed) -> None:
+    """Measure a qubit, then flip it where it is 1."""
+    position = sv.layout.positions[qubit]
+    if position >= sv.shard_bits:
+        raise StateError(f"qubit {qubit} is far: its values are on different ranks; bring it close before its reset")
+    weights = probabilities(sv, (qubit,))
+    value = int(_draw(weights, np.array([0]), _key(sv, seed))[0])
+    for _, shard in sv.shards():
+        kernels.reset_bit(shard, position, value, 1 / math.sqrt(weights[value]))
+
+
+def _draw(weights: NDArray[np.float64], shots: NDArray[np.int64], key: int) -> NDArray[np.int64]:
+    """An index for each shot, with probabilities in proportion to the weights."""
+    total = weights.sum()
+    if not (total > 0 and math.isfinite(total)):
+        raise StateError(f"the state's squared norm is {total:g}; nothing can be drawn from it")
+    trees = np.concatenate([np.zeros_like(weights), weights])
+    result = np.empty(len(shots), np.int64)
+    kernels.descend(trees, len(weights).bit_length() - 1, np.zeros(len(shots), np.int64), shots, key, 0, result)
+    return result
+
+
+def _project(sv: StateVector, qubits: Sequence[int], value: int, weights: NDArray[np.float64]) -> float:
+    """Project onto an outcome, given the weights of all of them; returns the probability that it had."""
+    probability = weights[value] / weights.sum()
+    # What rounding errors leave of an outcome that cannot be.
+    if not probability > (16 * np.finfo(sv.dtype).eps) ** 2:
+        raise StateError(
+            f"qubit{'s' if len(qubits) > 1 else ''} {', '.join(map(str, qubits))} cannot be found in "
+            f"{value:0{len(qubits)}b} (written with qubit {qubits[-1]} first): the probability is {probability:.3g}"
+        )
+    positions = [sv.layout.positions[q] for q in qubits]
+    mask = sum(1 << p for p in positions)
+    bits = sum((value >> k & 1) << p for k, p in enumerate(positions))
+    for first, shard in sv.shards():
+        kernels.project(shard, first, mask, bits, 1 / math.sqrt(weights[value]))
+    return float(probability)
+
+
+def _key(sv: StateVector, seed: Seed) -> int:
+    """The number that all random choices of a call come from, the same on every rank."""
+    key = np.random.default_rng(seed).integers(1 << 63, size=1)
+    return int(sv.comm.broadcast(key)[0])

@@ -1,0 +1,394 @@
+"""StateVector: the amplitudes of a state, split over the ranks of a communicator."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..comm import Communicator
+from ..comm.guard import Guard
+from ..comm.place import Place
+from ..comm.solo import SoloTransport
+from ..comm.world import DEFAULT_TIMEOUT
+from ..native import kernels
+from ..plan import Layout
+from . import checks, expectation, measure
+from .errors import StateError
+from .expectation import Observable
+from .measure import Seed
+from .memory import aligned_zeros, check_memory, free_memory
+
+__all__ = ["StateVector"]
+
+# Smaller states are not worth asking the system how much memory is left.
+_SMALL = 1 << 26
+
+
+class StateVector:
+    """A state of n qubits, which starts as |0...0>.
+
+    Every number that a method returns is the same on all ranks; `local` is the exception. All ranks of the
+    communicator call a method together. Amplitudes keep their dtype, and sums are accumulated in double. States
+    need not be normalised: probabilities and expectation values are then those of the amplitudes as they are,
+    while samples and measurements go by the shares of the whole.
+
+    Args:
+        num_qubits: 1 to 62, as far as the memory goes.
+        dtype: "complex64" or "complex128".
+        comm: whose ranks share the state; without one this process holds all of it.
+        layout: which bit of an amplitude's place each qubit is; its own number by default.
+
+    Raises:
+        StateError: for arguments that cannot be right.
+        MemoryError: if the state does not fit; says how many ranks would do.
+
+    >>> sv = StateVector.basis(2, "10")
+    >>> sv.expectation("Z0"), sv.expectation("Z1")
+    (1.0, -1.0)
+    """
+
+    __slots__ = ("_comm", "_first", "_layout", "_local", "_shard_bits")
+
+    def __init__(
+        self,
+        num_qubits: int,
+        dtype: Any = "complex64",
+        comm: Communicator | None = None,
+        layout: Layout | None = None,
+    ) -> None:
+        self._allocate(checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype), comm, layout)
+        if self._first == 0:
+            self._local[0] = 1
+
+    def _allocate(
+        self, num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, layout: Layout | None
+    ) -> None:
+        """All amplitudes zero."""
+        self._comm = _alone() if comm is None else comm
+        self._layout = Layout.identity(num_qubits)
+        if layout is not None:
+            self.layout = layout
+        ranks, rank = self._comm.size, self._comm.rank
+        far = (ranks - 1).bit_length()
+        if ranks > 1 << num_qubits:
+            raise StateError(f"{num_qubits} qubits have {1 << num_qubits} amplitudes, too few for {ranks} ranks")
+        if dtype.itemsize << num_qubits > _SMALL:
+            check_memory(num_qubits, dtype, ranks, self._free_memory())
+        # A rank holds a contiguous run of the 2**far shards.
+        self._shard_bits = num_qubits - far
+        start, end = ((r << far) // ranks << self._shard_bits for r in (rank, rank + 1))
+        self._first = start
+        self._local = aligned_zeros(end - start, dtype)
+
+    def _free_memory(self) -> int:
+        share = np.array(free_memory() // self._comm.local_size)
+        return int(self._comm.all_reduce(share, "min"))
+
+    # Other ways to make one ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_amplitudes(
+        cls, amplitudes: ArrayLike, dtype: Any = None, comm: Communicator | None = None, layout: Layout | None = None
+    ) -> StateVector:
+        """The state with these 2**n amplitudes, in logical order, which are copied.
+
+        Without `dtype` single precision stays complex64 and everything else becomes complex128. Every rank of
+        `comm` passes all amplitudes. Raises StateError for other lengths, and for amplitudes that are not finite
+        or all zero.
+        """
+        array = np.asarray(amplitudes)
+        if array.dtype.kind not in "biufc" or array.ndim != 1:
+            raise StateError(f"amplitudes must be numbers of shape (2**n,); got {array.dtype} of shape {array.shape}")
+        if array.size < 2 or array.size & array.size - 1:
+            raise StateError(f"the number of amplitudes must be a power of two of at least 2; got {array.size}")
+        if dtype is None:
+            dtype = np.complex64 if array.dtype in (np.complex64, np.float32, np.float16) else np.complex128
+        result = cls.__new__(cls)
+        result._allocate(array.size.bit_length() - 1, checks.checked_dtype(dtype), comm, layout)
+        own = slice(result._first, result._first + len(result._local))
+        if result._layout.is_identity:
+            result._local[:] = array[own]
+        else:
+            result._local[:] = array[result._layout.to_logical(np.arange(own.start, own.stop))]
+        norm = result.norm()
+        if not math.isfinite(norm):
+            where = np.flatnonzero(~np.isfinite(array))
+            what = f"amplitude {where[0]} is {array[where[0]]}" if len(where) else f"their squares overflow {dtype}"
+            raise StateError(f"amplitudes must be finite: {what}")
+        if norm == 0:
+            raise StateError("amplitudes must not all be zero: that is no state")
+        return result
+
+    @classmethod
+    def basis(
+        cls,
+        num_qubits: int,
+        index: int | str,
+        dtype: Any = "complex64",
+        comm: Communicator | None = None,
+        layout: Layout | None = None,
+    ) -> StateVector:
+        """The basis state with this index, or this bit string (highest qubit first)."""
+        count, kind = checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype)
+        logical = checks.checked_index(index, count)
+        result = cls.__new__(cls)
+        result._allocate(count, kind, comm, layout)
+        place = result._layout.to_physical(logical) - result._first
+        if 0 <= place < len(result._local):
+            result._local[place] = 1
+        return result
+
+    @classmethod
+    def product(
+        cls,
+        factors: ArrayLike,
+        dtype: Any = "complex64",
+        comm: Communicator | None = None,
+        layout: Layout | None = None,
+    ) -> StateVector:
+        """The product of one-qubit states: factors[q] holds the amplitudes of 0 and 1 of qubit q."""
+        array = np.asarray(factors)
+        if array.dtype.kind not in "biufc" or array.ndim != 2 or array.shape[1] != 2:
+            raise StateError(f"a product state of n qubits needs factors of shape (n, 2); got shape {array.shape}")
+        if not np.isfinite(array).all() or not array.any(axis=1).all():
+            bad = int(np.flatnonzero(~np.isfinite(array).all(axis=1) | ~array.any(axis=1))[0])
+            raise StateError(f"factors must be finite and not zero; that of qubit {bad} is {array[bad].tolist()}")
+        kind = checks.checked_dtype(dtype)
+        result = cls.__new__(cls)
+        result._allocate(checks.checked_num_qubits(len(array)), kind, comm, layout)
+        # Factors by position; those of a shard are multiplied in its own precision, in place.
+        places = array.astype(np.complex128)[list(result._layout.qubits)]
+        close, far = places[: result._shard_bits].astype(kind), places[result._shard_bits :]
+        for first, shard in result.shards():
+            bits = first >> result._shard_bits
+            shard[0] = math.prod((complex(pair[bits >> k & 1]) for k, pair in enumerate(far)), start=1 + 0j)
+            for k, (zero, one) in enumerate(close):
+                half = 1 << k
+                np.multiply(shard[:half], one, out=shard[half : 2 * half])
+                shard[:half] *= zero
+        return result
+
+    def copy(self) -> StateVector:
+        """The same state in memory of its own."""
+        result = self._like()
+        result._local[:] = self._local
+        return result
+
+    def _like(self) -> StateVector:
+        """A state of the same shape, all amplitudes zero."""
+        result = StateVector.__new__(StateVector)
+        result._allocate(self.num_qubits, self.dtype, self._comm, self._layout)
+        return result
+
+    # What it is ------------------------------------------------------------------------------------------------------
+
+    @property
+    def num_qubits(self) -> int:
+        return self._layout.num_qubits
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """complex64 or complex128."""
+        return self._local.dtype
+
+    @property
+    def comm(self) -> Communicator:
+        """The ranks that share the state."""
+        return self._comm
+
+    @property
+    def layout(self) -> Layout:
+        """Which bit of an amplitude's place each qubit is. Setting it moves nothing: it says what was moved."""
+        return self._layout
+
+    @layout.setter
+    def layout(self, layout: Layout) -> None:
+        if layout.num_qubits != self.num_qubits:
+            raise StateError(f"the layout is one of {layout.num_qubits} qubits; the state has {self.num_qubits}")
+        self._layout = layout
+
+    @property
+    def local(self) -> NDArray[Any]:
+        """This rank's own amplitudes by place, without a copy: a 1-D array, aligned to 64 bytes."""
+        return self._local
+
+    @property
+    def shard_bits(self) -> int:
+        """Bit positions below this one are close: amplitudes that differ in them are on the same rank."""
+        return self._shard_bits
+
+    def shards(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """This rank's shards of 2**shard_bits amplitudes (views), each with the place of its first amplitude."""
+        size = 1 << self._shard_bits
+        for start in range(0, len(self._local), size):
+            yield self._first + start, self._local[start : start + size]
+
+    def sum_over_ranks(self, x: NDArray[Any]) -> NDArray[Any]:
+        """The sum of all ranks' arrays, on every rank, in place."""
+        return self._comm.all_reduce(x, out=x) if self._comm.size > 1 else x
+
+    def __repr__(self) -> str:
+        ranks = f" on {self._comm.size} ranks" if self._comm.size > 1 else ""
+        layout = "" if self._layout.is_identity else f", {self._layout}"
+        return f"<StateVector of {self.num_qubits} qubits, {self.dtype}{ranks}{layout}>"
+
+    # Amplitudes ------------------------------------------------------------------------------------------------------
+
+    def amplitudes(self, indices: ArrayLike | None = None) -> NDArray[Any]:
+        """All amplitudes in logical order, or those of some logical indices, in the indices' shape: a new array."""
+        if indices is None:
+            whole = self._local
+            if self._comm.size > 1:
+                whole = np.zeros(1 << self.num_qubits, self.dtype)
+                whole[self._first : self._first + len(self._local)] = self._local
+                self.sum_over_ranks(whole)
+            result = np.empty_like(whole)
+            kernels.permuted_copy(whole, self._layout.positions, result)
+            return result
+        logical = checks.checked_indices(indices, self.num_qubits)
+        places = self._layout.to_physical(logical) - self._first
+        own = (places >= 0) & (places < len(self._local))
+        found = np.where(own, self._local[np.where(own, places, 0)], self.dtype.type(0))
+        return self.sum_over_ranks(found)
+
+    def amplitude(self, index: int | str) -> complex:
+        """The amplitude of one basis state, given by its index or its bit string (highest qubit first)."""
+        return complex(self.amplitudes(np.array([checks.checked_index(index, self.num_qubits)]))[0])
+
+    def norm(self) -> float:
+        """The square root of the sum of all |amplitude|^2."""
+        return math.sqrt(self.sum_over_ranks(np.array([kernels.squared_norm(self._local)]))[0])
+
+    def normalize(self) -> StateVector:
+        """Divide by the norm, in place; returns the state. Raises StateError if it is zero."""
+        norm = self.norm()
+        if not (norm > 0 and math.isfinite(norm)):
+            raise StateError(f"a state of norm {norm:g} cannot be normalised")
+        for first, shard in self.shards():
+            kernels.project(shard, first, 0, 0, 1 / norm)
+        return self
+
+    def inner(self, other: StateVector) -> complex:
+        """<self|other>. Layouts may differ."""
+        if not isinstance(other, StateVector) or (other.num_qubits, other.dtype) != (self.num_qubits, self.dtype):
+            raise StateError(f"the inner product with {self!r} needs a state of its size and dtype; got {other!r}")
+        if self._layout == other._layout:
+            total = kernels.inner(self._local, other._local)
+        elif self._comm.size == 1:
+            # Bit k of a place of this state is the qubit that `other` has at this position.
+            positions = [other._layout.positions[q] for q in self._layout.qubits]
+            total = kernels.permuted_inner(self._local, other._local, positions)
+        else:
+            raise StateError("the inner product of states on several ranks needs equal layouts")
+        return complex(self.sum_over_ranks(np.array([total]))[0])
+
+    def fidelity(self, other: StateVector) -> float:
+        """|<self|other>|^2."""
+        return abs(self.inner(other)) ** 2
+
+    # Measurement -----------------------------------------------------------------------------------------------------
+
+    def probabilities(self, qubits: int | Sequence[int] | None = None) -> NDArray[np.float64]:
+        """The probabilities of the values of `qubits` (all without), indexed with qubits[0] as bit 0: float64."""
+        return measure.probabilities(self, checks.checked_qubits(qubits, self.num_qubits))
+
+    def sample(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> NDArray[np.int64]:
+        """`shots` basis states, drawn independently; the state stays as it is.
+
+        Args:
+            shots: how many.
+            seed: what the draws depend on: an int, a NumPy Generator, or None for new ones every time. The same
+                seed gives the same samples on any number of ranks and threads and in any layout.
+            qubits: whose values; all without.
+
+        Returns:
+            int64 indices, with qubits[0] as bit 0.
+        """
+        chosen = None if qubits is None else checks.checked_qubits(qubits, self.num_qubits)
+        indices = measure.sample(self, checks.checked_shots(shots), seed)
+        if chosen is None:
+            return indices
+        result = np.zeros_like(indices)
+        for k, qubit in enumerate(chosen):
+            result |= (indices >> qubit & 1) << k
+        return result
+
+    def counts(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> dict[str, int]:
+        """How often each outcome is among `sample`'s, by bit strings with the last of `qubits` first."""
+        width = self.num_qubits if qubits is None else len(checks.checked_qubits(qubits, self.num_qubits))
+        values, counts = np.unique(self.sample(shots, seed, qubits), return_counts=True)
+        return {f"{value:0{width}b}": count for value, count in zip(values.tolist(), counts.tolist())}
+
+    def collapse(self, qubits: int | Sequence[int], outcome: int) -> float:
+        """Project onto an outcome and normalise, in place; returns the probability that the outcome had.
+
+        qubits[0] is bit 0 of the outcome. Raises StateError if the outcome cannot be.
+        """
+        chosen = checks.checked_qubits(qubits, self.num_qubits)
+        return measure.collapse(self, chosen, checks.checked_outcome(outcome, len(chosen)))
+
+    def measure(self, qubits: int | Sequence[int] | None = None, seed: Seed = None) -> int:
+        """Draw an outcome of `qubits` (all without), collapse to it in place, and return it; qubits[0] is bit 0."""
+        return measure.measure(self, checks.checked_qubits(qubits, self.num_qubits), seed)
+
+    def reset_qubit(self, qubit: int, seed: Seed = None) -> None:
+        """Measure a qubit, and flip it where it is found in 1: it is |0> afterwards."""
+        (chosen,) = checks.checked_qubits((qubit,), self.num_qubits)
+        measure.reset(self, chosen, seed)
+
+    # Observables -----------------------------------------------------------------------------------------------------
+
+    def expectation(self, observable: Observable) -> float:
+        """<psi|O|psi> of a Hermitian observable.
+
+        Args:
+            observable: a PauliSum, PauliString, dict of strings and coefficients, text like "Z0 Z1" or "ZZI", a
+                Hermitian, a pair (matrix, qubits), or a matrix of all qubits.
+
+        Raises:
+            StateError: if it is not Hermitian or acts on qubits that the state does not have.
+
+        >>> StateVector(2).expectation({"Z0 Z1": 0.5, "X0": 2.0})
+        0.5
+        """
+        return float(self.expectations([observable])[0])
+
+    def expectations(self, observables: Sequence[Observable]) -> NDArray[np.float64]:
+        """The expectation values of several observables, which share the passes over the state: float64."""
+        return expectation.expectations(self, observables)
+
+    def variance(self, observable: Observable) -> float:
+        """<O^2> - <O>^2 of a Hermitian observable in the normalised state. Takes memory for a second state."""
+        weight = self.norm() ** 2
+        mean = self.expectation(observable) / weight
+        # |(O - mean) psi|^2 loses no digits, unlike the difference of two large numbers.
+        centred = expectation.as_pauli_sum(observable, self.num_qubits) - mean
+        return self.apply_pauli_sum(centred).norm() ** 2 / weight
+
+    def apply_pauli_sum(self, observable: Observable, out: StateVector | None = None) -> StateVector:
+        """O |psi>, not normalised, as a new state or in `out`; coefficients may be complex."""
+        if out is None:
+            out = self._like()
+        elif out is self or (out.num_qubits, out.dtype, out._comm.size) != (
+            self.num_qubits,
+            self.dtype,
+            self._comm.size,
+        ):
+            raise StateError(f"out must be another state of the same size and dtype; got {out!r}")
+        out._layout = self._layout
+        expectation.apply_pauli_sum(self, observable, out)
+        return out
+
+
+@cache
+def _alone() -> Communicator:
+    """A group of this process alone."""
+    transport = SoloTransport()
+    guard = Guard(0, 1, DEFAULT_TIMEOUT, None, sys.exit)
+    return Communicator(transport, transport, guard=guard, place=Place.alone(), group=(0,), name="alone")
