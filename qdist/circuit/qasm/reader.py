@@ -2,7 +2,7 @@
 
 Nearly all of a large file is gate calls on single qubits, `rz(pi/4) q[3];`. One regular expression recognises
 those, and dictionaries hold what their parameters and operands mean, so that such a statement costs a
-microsecond or two. Whatever is not recognised, and whatever is wrong, goes to the parser, which alone decides
+few microseconds. Whatever is not recognised, and whatever is wrong, goes to the parser, which alone decides
 what a program means.
 """
 
@@ -185,7 +185,7 @@ class Reader:
                 raise node.error(f'"{node.path}" includes itself')
             if len(self._open_files) > _MAX_INCLUDES:
                 raise node.error(f"includes nested more than {_MAX_INCLUDES} deep are not supported")
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError, ValueError) as error:
             if isinstance(error, QasmError):
                 raise
