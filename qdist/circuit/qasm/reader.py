@@ -29,7 +29,7 @@ _SIMPLE_CALL = re.compile(
     r"""
     [ \t\r\n\f]*+(?://[^\n]*+[ \t\r\n\f]*+)*+      # space and comments
     ([A-Za-z]\w*+)[ ]*+                            # the gate
-    (?:\(([^;{}\[\]"']*)\)[ ]*+)?+                 # its parameters
+    (?:\(([^;{}"']*)\)[ ]*+)?+                     # its parameters
     ([A-Za-z][^;(){}"'/\n]*+);                     # its operands
     """,
     re.VERBOSE,
@@ -189,7 +189,8 @@ class Reader:
         except (OSError, UnicodeDecodeError, ValueError) as error:
             if isinstance(error, QasmError):
                 raise
-            raise node.error(f'"{node.path}" cannot be read: {error}') from None
+            reason = getattr(error, "strerror", None) or error
+            raise node.error(f'the included file cannot be read ({reason}): "{node.path}"') from None
         self._interpreter.budget.spend(len(text), node)
         self._open_files.append(str(path))
         cursor = Cursor(Source(text, str(path)))
