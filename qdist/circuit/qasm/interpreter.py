@@ -157,7 +157,7 @@ class Interpreter:
         if statement.operands:
             found = [self.registers.select(operand, Qubits, frame) for operand in statement.operands]
             wires = list(dict.fromkeys(wire for qubits in found for wire in qubits.wires))
-        self.budget.spend(len(wires) // 8, statement)
+        self.budget.spend(len(wires) // 4, statement)
         frame.circuit.append(barrier_gate(len(wires)), wires)
 
     def _measure(self, node: Node, qubits: Qubits, bits: Bits, frame: Frame) -> None:
