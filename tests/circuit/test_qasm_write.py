@@ -231,6 +231,11 @@ def test_version_3_text():
     )
 
 
+def test_a_phase_of_zero_is_still_an_instruction():
+    circuit = Circuit(1).gphase(0.0).append(GATES["gphase"].controlled(1, 0), 0, (0.0,))
+    assert qasm.loads(qasm.dumps(circuit)) == circuit
+
+
 def test_an_empty_circuit():
     for version in VERSIONS:
         assert qasm.loads(qasm.dumps(Circuit(0), version=version)) == Circuit(0)

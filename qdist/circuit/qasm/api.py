@@ -18,7 +18,8 @@ def loads(text: str) -> Circuit:
 
     Qubits and classical bits are numbered in the order of their declarations. Gates that the program defines
     are expanded, except those that are a gate of the table under the same name. Input parameters become
-    Parameters.
+    Parameters. Global phases are those of the specification: where they differ from the table's (OpenQASM 3's
+    U is e^{i theta/2} times the table's u), the circuit ends with one gphase for the difference.
 
     Raises QasmError, with line and column, for a program that is wrong or that uses what is not supported.
     """

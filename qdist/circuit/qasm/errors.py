@@ -6,6 +6,8 @@ from ..errors import CircuitError
 
 # How much of a source line an error shows on either side of the place it points at.
 _CONTEXT = 60
+# Names and literals can be as long as the program that holds them; messages are not.
+_MAX_MESSAGE = 400
 
 
 class QasmError(CircuitError):
@@ -51,6 +53,8 @@ class Source:
     def error(self, message: str, start: int, end: int) -> QasmError:
         """The QasmError for the piece `text[start:end]`."""
         text = self.text
+        if len(message) > _MAX_MESSAGE:
+            message = f"{message[: _MAX_MESSAGE // 2]} ... {message[-_MAX_MESSAGE // 2 :]}"
         start = min(start, len(text))
         line_start = text.rfind("\n", 0, start) + 1
         line_end = text.find("\n", start)

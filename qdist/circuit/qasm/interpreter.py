@@ -35,6 +35,7 @@ from .syntax import (
     Range,
     Reset,
     Statement,
+    Type,
 )
 
 # Blocks in definitions in blocks: each takes a few frames of Python's stack.
@@ -94,8 +95,9 @@ class Interpreter:
                 self._if(statement, frame)
             case For():
                 self._for(statement, frame)
-            case ConstDeclaration(name=name, type=type_name, value=value):
-                frame.names.define(name, self._typed(type_name, value, frame), statement)
+            case ConstDeclaration(name=name, type=wanted, value=node):
+                value = self._typed(wanted, frame.evaluate(node), node, frame)
+                frame.names.define(name, value, statement)
             case Alias(name=name, operands=operands):
                 frame.names.define(name, self.registers.join(operands, frame, statement), statement)
             case _:
@@ -114,7 +116,8 @@ class Interpreter:
                 frame.names.define(name, bits, statement)
                 if measured is not None:
                     self._measure(statement, self.registers.select(measured, Qubits, frame), bits, frame)
-            case InputDeclaration(name=name, length=length):
+            case InputDeclaration(name=name, type=given, length=length):
+                self._width(given, frame)
                 parameters: Parameter | ParameterVector = Parameter(name)
                 if length is not None:
                     parameters = ParameterVector(name, frame.count(length, "the length of an array"))
@@ -127,28 +130,32 @@ class Interpreter:
             case _:
                 raise AssertionError(statement)
 
-    def _typed(self, type_name: str, node: Expr, frame: Frame) -> Any:
-        """The value of a constant of a declared type. Integers serve as floats; nothing else is converted."""
-        value = frame.evaluate(node)
+    def _typed(self, wanted: Type, value: Any, node: Expr, frame: Frame) -> Any:
+        """A value of a declared type. Integers serve as floats, and all floats are doubles."""
+        width = self._width(wanted, frame)
         is_int = isinstance(value, int) and not isinstance(value, bool)
-        if type_name == "float" and is_int:
+        if wanted.name == "float" and is_int:
             return frame.angle(node)
         fits = {
             "bool": isinstance(value, bool),
             "float": isinstance(value, float),
-            "int": is_int,
-            "uint": is_int and value >= 0,
-        }[type_name]
+            "int": is_int and (width is None or -(1 << width - 1) <= value < 1 << width - 1),
+            "uint": is_int and value >= 0 and (width is None or value < 1 << width),
+        }[wanted.name]
         if not fits:
-            raise node.error(f"{describe(value)} is not of type '{type_name}'")
+            name = wanted.name if width is None else f"{wanted.name}[{width}]"
+            raise node.error(f"{describe(value)} is not of type '{name}'")
         return value
+
+    def _width(self, given: Type, frame: Frame) -> int | None:
+        return None if given.width is None else frame.count(given.width, "the width of a type")
 
     def _barrier(self, statement: Barrier, frame: Frame) -> None:
         wires = list(range(frame.circuit.num_qubits))
         if statement.operands:
             found = [self.registers.select(operand, Qubits, frame) for operand in statement.operands]
             wires = list(dict.fromkeys(wire for qubits in found for wire in qubits.wires))
-        self.budget.spend(len(wires) // 8, statement)
+        self.budget.spend(len(wires) // 4, statement)
         frame.circuit.append(barrier_gate(len(wires)), wires)
 
     def _measure(self, node: Node, qubits: Qubits, bits: Bits, frame: Frame) -> None:
@@ -175,9 +182,13 @@ class Interpreter:
     def _for(self, statement: For, frame: Frame) -> None:
         values: Iterable[Any]
         if isinstance(statement.values, Range):
+            if statement.type.name == "float":
+                raise statement.values.error("a range holds integers; loop over a set of floats instead")
             values = self._range(statement.values, frame)
         else:
-            values = [self._typed(statement.type, node, frame) for node in statement.values]
+            values = [
+                self._typed(statement.type, frame.evaluate(node), node, frame) for node in statement.values
+            ]
         for value in values:
             self._block(statement.body, frame.nested({statement.variable: value}))
 

@@ -98,8 +98,7 @@ class Cursor:
 
     def at(self, text: str) -> bool:
         """Whether the current token is the symbol or keyword `text`."""
-        token = self.token
-        return token.text == text and token.kind != "string"
+        return self.token.text == text
 
     def accept(self, text: str) -> bool:
         """Step over the symbol or keyword `text` if it stands here."""

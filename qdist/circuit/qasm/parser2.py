@@ -121,12 +121,17 @@ class Parser2:
         cursor = self.cursor
         keyword = cursor.advance()
         name = self._new_name("a register")
-        cursor.expect("[", " and the size of the register")
-        token = cursor.expect_kind("int", "the size of the register")
-        size = Constant(cursor.source, token.start, token.end, 0, cursor.int_value(token))
-        cursor.expect("]", " after the size")
+        size = self._size()
         kind = QubitDeclaration if keyword.text == "qreg" else BitDeclaration
         return kind(cursor.source, keyword.start, self._end("the declaration"), name.text, size)
+
+    def _size(self) -> Expr | None:
+        """`[size]`"""
+        cursor = self.cursor
+        cursor.expect("[", " and the size of the register")
+        token = cursor.expect_kind("int", "the size of the register")
+        cursor.expect("]", " after the size")
+        return Constant(cursor.source, token.start, token.end, 0, cursor.int_value(token))
 
     def _signature(self) -> tuple[Token, tuple[str, ...], tuple[str, ...]]:
         """The name, parameters and qubits of a gate that is being defined."""

@@ -24,6 +24,7 @@ from .syntax import (
     Range,
     Selector,
     Statement,
+    Type,
 )
 
 # Blocks inside blocks; enough for any circuit, few enough for Python's stack.
@@ -65,6 +66,8 @@ class Parser3(Parser2):
 
     language: ClassVar[Language] = VERSION_3
     reserved: ClassVar[frozenset[str]] = frozenset({*_WORDS.split(), *_REFUSED, *_NUMBER_TYPES, *VERSION_3.constants})
+
+    not_gates: ClassVar[frozenset[str]] = reserved - {"U", "gphase"}
 
     def __init__(self, cursor: Cursor) -> None:
         super().__init__(cursor)
@@ -140,14 +143,6 @@ class Parser3(Parser2):
 
     # Declarations.
 
-    def _register(self) -> Statement:
-        cursor = self.cursor
-        keyword = cursor.advance()
-        name = self._new_name("a register")
-        size = self._size()
-        kind = QubitDeclaration if keyword.text == "qreg" else BitDeclaration
-        return kind(cursor.source, keyword.start, self._end("the declaration"), name.text, size)
-
     def _qubit(self) -> Statement:
         start = self.cursor.advance().start
         size = self._size()
@@ -168,14 +163,14 @@ class Parser3(Parser2):
         end = self._end("the declaration")
         return BitDeclaration(cursor.source, start, end, name.text, size, measured)
 
-    def _scalar_type(self, allowed: tuple[str, ...]) -> str:
-        """The name of a type; its width is read and, as values are Python's own, not used."""
-        token = self.cursor.token
+    def _type(self, allowed: tuple[str, ...]) -> Type:
+        cursor = self.cursor
+        token = cursor.token
         if token.text not in allowed:
-            self.cursor.fail(f"expected one of the types {', '.join(allowed)}, found {token}")
-        self.cursor.advance()
-        self._size()
-        return token.text
+            cursor.fail(f"expected one of the types {', '.join(allowed)}, found {token}")
+        cursor.advance()
+        width = self._size()
+        return Type(cursor.source, token.start, cursor.previous_end, token.text, width)
 
     def _const(self) -> Statement:
         cursor = self.cursor
@@ -183,11 +178,11 @@ class Parser3(Parser2):
         if cursor.at("angle"):
             # Arithmetic on angles is modulo 2 pi in fixed point; numbers here are doubles.
             cursor.fail("not supported: constants of type 'angle'; write 'const float'")
-        type_name = self._scalar_type(("int", "uint", "float", "bool"))
+        constant_type = self._type(("int", "uint", "float", "bool"))
         name = self._new_name("a constant")
         cursor.expect("=", " and the value of the constant")
         value = self.expressions.parse()
-        return ConstDeclaration(cursor.source, start, self._end("the value"), name.text, type_name, value)
+        return ConstDeclaration(cursor.source, start, self._end("the value"), name.text, constant_type, value)
 
     def _input(self) -> Statement:
         cursor = self.cursor
@@ -195,14 +190,15 @@ class Parser3(Parser2):
         length: Expr | None = None
         if cursor.accept("array"):
             cursor.expect("[", " after 'array'")
-            self._scalar_type(("float", "angle"))
+            element_type = self._type(("float", "angle"))
             cursor.expect(",", " and the length of the array")
             length = self.expressions.parse()
             cursor.expect("]", " after the length")
         else:
-            self._scalar_type(("float", "angle"))
+            element_type = self._type(("float", "angle"))
         name = self._new_name("an input parameter")
-        return InputDeclaration(cursor.source, start, self._end("the declaration"), name.text, length)
+        end = self._end("the declaration")
+        return InputDeclaration(cursor.source, start, end, name.text, element_type, length)
 
     def _let(self) -> Statement:
         cursor = self.cursor
@@ -219,7 +215,7 @@ class Parser3(Parser2):
     def _for(self) -> Statement:
         cursor = self.cursor
         start = cursor.advance().start
-        type_name = self._scalar_type(("int", "uint", "float"))
+        variable_type = self._type(("int", "uint", "float"))
         variable = self._new_name("a loop variable")
         cursor.expect("in", " and the values of the loop variable")
         opening = cursor.token
@@ -232,7 +228,7 @@ class Parser3(Parser2):
         if isinstance(values, Expr) or (isinstance(values, Range) and None in (values.first, values.last)):
             raise cursor.error("a loop's range needs both ends: [first:last]", opening.start, cursor.previous_end)
         body = self._block("for")
-        return For(cursor.source, start, cursor.previous_end, variable.text, type_name, values, body)
+        return For(cursor.source, start, cursor.previous_end, variable.text, variable_type, values, body)
 
     def _if(self) -> Statement:
         cursor = self.cursor
@@ -257,7 +253,7 @@ class Parser3(Parser2):
             return self._assignment(name)
         if cursor.token.text.endswith("=") and cursor.token.kind == "symbol":
             cursor.fail(f"not supported: assignment with '{cursor.token.text}'")
-        if name.text != "gphase" and name.text in self.reserved - {"U"}:
+        if name.text in self.not_gates:
             cursor.fail(f"expected the name of a gate, found {name}", name)
         arguments = self._arguments()
         if cursor.at(";") and name.text == "gphase":
@@ -289,23 +285,11 @@ class Parser3(Parser2):
         cursor = self.cursor
         cursor.seek(name.start)
         target = self._operand("a bit or a classical register")
-        if cursor.at("measure") or not cursor.at("="):
-            cursor.expect("=", f" after '{name.text}'")
-        cursor.advance()
+        cursor.expect("=", f" after '{name.text}'")
         if not cursor.accept("measure"):
             cursor.fail(f"only 'measure' can be assigned to bits, found {cursor.token}")
         operand = self._operand()
         return Measure(cursor.source, name.start, self._end("the measurement"), operand, target)
-
-    def _measure(self) -> Statement:
-        cursor = self.cursor
-        start = cursor.advance().start
-        operand = self._operand()
-        if cursor.at(";"):
-            cursor.fail("not supported: a measurement without a bit for its result; write 'c = measure q;'")
-        cursor.expect("->", " and where the result goes")
-        target = self._operand("a bit or a classical register")
-        return Measure(cursor.source, start, self._end("the measurement"), operand, target)
 
     def _barrier(self) -> Statement:
         start = self.cursor.advance().start

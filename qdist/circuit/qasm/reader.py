@@ -2,7 +2,7 @@
 
 Nearly all of a large file is gate calls on single qubits, `rz(pi/4) q[3];`. One regular expression recognises
 those, and dictionaries hold what their parameters and operands mean, so that such a statement costs a
-microsecond or two. Whatever is not recognised, and whatever is wrong, goes to the parser, which alone decides
+few microseconds. Whatever is not recognised, and whatever is wrong, goes to the parser, which alone decides
 what a program means.
 """
 
@@ -29,7 +29,7 @@ _SIMPLE_CALL = re.compile(
     r"""
     [ \t\r\n\f]*+(?://[^\n]*+[ \t\r\n\f]*+)*+      # space and comments
     ([A-Za-z]\w*+)[ ]*+                            # the gate
-    (?:\(([^;{}\[\]"']*)\)[ ]*+)?+                 # its parameters
+    (?:\(([^;{}"']*)\)[ ]*+)?+                     # its parameters
     ([A-Za-z][^;(){}"'/\n]*+);                     # its operands
     """,
     re.VERBOSE,
@@ -178,11 +178,12 @@ class Reader:
                 raise node.error(f'"{node.path}" includes itself')
             if len(self._open_files) > _MAX_INCLUDES:
                 raise node.error(f"includes nested more than {_MAX_INCLUDES} deep are not supported")
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError, ValueError) as error:
             if isinstance(error, QasmError):
                 raise
-            raise node.error(f'"{node.path}" cannot be read: {error}') from None
+            reason = getattr(error, "strerror", None) or error
+            raise node.error(f'the included file cannot be read ({reason}): "{node.path}"') from None
         self._interpreter.budget.spend(len(text), node)
         self._open_files.append(str(path))
         cursor = Cursor(Source(text, str(path)))

@@ -67,7 +67,7 @@ class Registers:
         kind: type = Bits if isinstance(frame.names.get(operands[0].name), Bits) else Qubits
         parts = [self.select(operand, kind, frame) for operand in operands]
         wires = tuple(wire for part in parts for wire in part.wires)
-        self._budget.spend(len(wires) // 8, node)
+        self._budget.spend(len(wires) // 4, node)
         if len(set(wires)) != len(wires):
             raise node.error("an alias cannot hold the same qubit or bit twice")
         return kind(wires, scalar=len(parts) == 1 and parts[0].scalar)

@@ -136,9 +136,17 @@ class If(Node):
 
 
 @dataclass(slots=True, eq=False)
+class Type(Node):
+    """A type of numbers, with its width in bits where that is given."""
+
+    name: str
+    width: Expr | None
+
+
+@dataclass(slots=True, eq=False)
 class For(Node):
     variable: str
-    type: str
+    type: Type
     values: Range | tuple[Expr, ...]
     body: tuple[Statement, ...]
 
@@ -171,7 +179,7 @@ class BitDeclaration(Node):
 @dataclass(slots=True, eq=False)
 class ConstDeclaration(Node):
     name: str
-    type: str
+    type: Type
     value: Expr
 
 
@@ -180,6 +188,7 @@ class InputDeclaration(Node):
     """An input angle, or (with a length) an array of them."""
 
     name: str
+    type: Type
     length: Expr | None
 
 

@@ -27,11 +27,14 @@ class Writer:
     version: int
     header: str
     reserved: frozenset[str]
+    # On how many qubits a global phase is written: OpenQASM 2 needs one to hang it on.
+    phase_operands = 0
 
     def __init__(self, circuit: Circuit) -> None:
         self.circuit = circuit
         self.definitions: list[str] = []
-        self._defined: dict[Gate, str] = {}
+        # The gate is kept beside its name, so that its id stays its own.
+        self._defined: dict[Gate | int, tuple[str, Gate]] = {}
         self._taken = set(self.reserved)
         self.qubit_register = self.new_name("q")
         self.qubits = [f"{self.qubit_register}[{k}]" for k in range(circuit.num_qubits)]
@@ -88,17 +91,20 @@ class Writer:
 
     def define(self, gate: Gate) -> str:
         """The name of a gate that the program defines itself."""
-        name = self._defined.get(gate)
-        if name is None:
+        # Gates with data are told apart as objects: comparing their arrays would take quadratic time.
+        key = gate if gate.data is None else id(gate)
+        if key not in self._defined:
             formals = [Parameter(f"p{k}") for k in range(gate.num_params)]
             operands = [f"q{k}" for k in range(max(1, gate.num_qubits))]
             body = self.literal_body(gate)
             if body is None:
                 body = [self._step(step, operands) for step in self._decomposed(gate, tuple(formals))]
-            name = self._defined[gate] = self.new_name(gate.name)
+            suffix = "" if gate.data is None else f"_{len(self._defined)}"
+            name = self.new_name(gate.name + suffix)
+            self._defined[key] = name, gate
             header = _call_text(name, formals, operands).removesuffix(";")
             self.definitions.append(f"gate {header} {{ {' '.join(body)}{' ' if body else ''}}}")
-        return name
+        return self._defined[key][0]
 
     def _decomposed(self, gate: Gate, params: tuple[Angle, ...]) -> list[Step]:
         try:
@@ -109,9 +115,6 @@ class Writer:
     def _step(self, step: Step, operands: Sequence[str]) -> str:
         gate, params, wires = step
         return self.call(gate, params, [operands[k] for k in wires] or operands[: self.phase_operands])
-
-    # On how many qubits a global phase is written: OpenQASM 2 needs one to hang it on.
-    phase_operands = 0
 
     def gate_statement(self, instruction: Instruction) -> str:
         operands = [self.qubits[q] for q in instruction.qubits]
