@@ -14,6 +14,8 @@ from qdist.circuit import (
     library,
 )
 from qdist.comm.launch import spawn
+from qdist.state.program import Program, compile, simulate
+from qdist.state.statevector import StateVector
 from qdist.tensor import Tensor
 
 __all__ = [
@@ -24,12 +26,16 @@ __all__ = [
     "ParameterVector",
     "PauliString",
     "PauliSum",
+    "Program",
+    "StateVector",
     "Tensor",
     "__version__",
     "comm",
+    "compile",
     "data",
     "library",
     "nn",
     "optim",
+    "simulate",
     "spawn",
 ]

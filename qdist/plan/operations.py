@@ -14,8 +14,9 @@ import numpy as np
 
 from qdist.circuit import Circuit, CircuitError
 from qdist.circuit.gate import Gate
+from qdist.circuit.instruction import Instruction
 
-__all__ = ["FORMULAS", "Affine", "Operation", "operations"]
+__all__ = ["FORMULAS", "Affine", "Operation", "operation", "operations"]
 
 FORMULAS = {
     name: code
@@ -61,20 +62,27 @@ class Operation:
         return self.mixes | self.z_like
 
 
-def operations(circuit: Circuit) -> Iterator[Operation]:
-    """The circuit's gates as operations, in order; barriers and identities are left out.
+def operation(instruction: Instruction, slot: int) -> Operation | None:
+    """A gate as an operation; None for an identity. Its angles are numbered from ``slot`` on.
 
     Raises CircuitError for what is not unitary.
     """
+    gate, qubits, params, _, _ = instruction
+    if not gate.is_unitary:
+        raise CircuitError(f"{gate.name} is not unitary and cannot be planned as a gate")
+    if gate.base.name in ("id", "u0"):
+        return None
+    return _operation(gate, qubits, range(slot, slot + len(params)))
+
+
+def operations(circuit: Circuit) -> Iterator[Operation]:
+    """All gates of a unitary circuit, in order; barriers and identities are left out."""
     slot = 0
-    for gate, qubits, params, _, condition in circuit:
-        if not gate.is_unitary and not gate.is_directive:
-            raise CircuitError(f"{gate.name} is not unitary and cannot be planned as a gate")
-        if condition:
-            raise CircuitError(f"{gate.name} is classically controlled and cannot be planned as a gate")
-        if gate.is_unitary and gate.base.name not in ("id", "u0"):
-            yield _operation(gate, qubits, range(slot, slot + len(params)))
-        slot += len(params)
+    for instruction in circuit:
+        found = None if instruction.gate.is_directive else operation(instruction, slot)
+        if found is not None:
+            yield found
+        slot += len(instruction.params)
 
 
 def _operation(gate: Gate, qubits: Sequence[int], slots: range) -> Operation:

@@ -42,6 +42,10 @@ class CpuProgram:
         """
         self._native.run(shard, start, live & ((1 << self._native.num_bits) - 1))
 
+    def run_batch(self, states: np.ndarray, angles: np.ndarray) -> None:
+        """Binds and runs once for each row of ``angles``, on the row of ``states``, which is |0...0> before."""
+        self._native.run_batch(states, angles, True)
+
 
 class _Tile:
     """Where qubits are, seen from a tile: tile bits for those inside, positions of the shard's index for the others."""

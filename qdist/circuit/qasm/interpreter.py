@@ -186,9 +186,7 @@ class Interpreter:
                 raise statement.values.error("a range holds integers; loop over a set of floats instead")
             values = self._range(statement.values, frame)
         else:
-            values = [
-                self._typed(statement.type, frame.evaluate(node), node, frame) for node in statement.values
-            ]
+            values = [self._typed(statement.type, frame.evaluate(node), node, frame) for node in statement.values]
         for value in values:
             self._block(statement.body, frame.nested({statement.variable: value}))
 

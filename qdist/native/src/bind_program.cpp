@@ -24,6 +24,9 @@ using FlipData = std::tuple<std::size_t, std::size_t, std::size_t>;
 using Masks = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
+template <class T>
+using Batch = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
 template <class Real>
 void bind_program_of(nb::module_& m, const char* name) {
     using P = Program<Real>;
@@ -80,7 +83,18 @@ void bind_program_of(nb::module_& m, const char* name) {
                  nb::gil_scoped_release release;
                  p.run(x, start, live);
              },
-             "shard"_a, "start"_a, "live"_a);
+             "shard"_a, "start"_a, "live"_a)
+        .def("run_batch",
+             [](const P& p, Batch<std::complex<Real>> states, Batch<const double> angles, bool from_zero) {
+                 if (states.shape(1) != std::size_t(1) << p.num_bits() || states.shape(0) != angles.shape(0))
+                     throw nb::value_error("the batch has another shape");
+                 auto* x = states.data();
+                 const double* a = angles.data();
+                 const std::size_t batch = states.shape(0), size = states.shape(1), count = angles.shape(1);
+                 nb::gil_scoped_release release;
+                 p.run_batch(x, a, batch, size, count, from_zero);
+             },
+             "states"_a, "angles"_a, "from_zero"_a);
 }
 
 std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Doubles weight, int num_qubits, int close, Mask forced) {

@@ -88,7 +88,26 @@ public:
         }
     }
 
+    // Binds and runs once for every row of angles, each on its own state: threads over the batch when states are small,
+    // over tiles when they are large.
+    void run_batch(std::complex<Real>* states, const double* angles, std::size_t batch, std::size_t size, std::size_t count, bool from_zero) const {
+        const std::size_t live = from_zero ? 0 : size - 1;
+        const bool small = n_ <= small_bits;
+#pragma omp parallel if (small && batch > 1)
+        {
+            Program mine = *this;
+#pragma omp for schedule(static)
+            for (std::ptrdiff_t b = 0; b < std::ptrdiff_t(batch); ++b) {
+                mine.bind(angles + b * count);
+                mine.run(states + b * size, 0, live);
+            }
+        }
+    }
+
 private:
+    // States of up to so many bits are given to threads whole.
+    static constexpr int small_bits = 16;
+
     static Matrix product(const DenseBlock<Real>& block, const double* angles) {
         const std::size_t size = std::size_t(1) << block.num_targets;
         if (block.factors.size() == 1 && int(block.factors[0].bits.size()) == block.num_targets) {

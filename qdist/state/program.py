@@ -1,0 +1,268 @@
+"""Program: a circuit compiled once and run many times, and the short form of both."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.circuit import Circuit
+from qdist.circuit.binding import ParameterValues
+from qdist.comm import Communicator
+from qdist.plan.levels import Level
+from qdist.plan.plan import Part, Plan, make_plan
+from qdist.state import checks
+from qdist.state.cpu import CpuProgram
+from qdist.state.errors import StateError
+from qdist.state.expectation import Observable
+from qdist.state.measure import Seed
+from qdist.state.prepare import prepare
+from qdist.state.statevector import StateVector
+
+__all__ = ["Program", "compile", "simulate"]
+
+
+class Program:
+    """A compiled circuit. ``plan`` tells how it will run; ``bits`` the classical bits of the last run.
+
+    Made by ``qdist.compile``. Binding new parameters re-uses the plan and costs microseconds.
+    """
+
+    def __init__(
+        self,
+        circuit: Circuit,
+        *,
+        comm: Communicator | None = None,
+        device: str = "auto",
+        dtype: Any = "complex64",
+        levels: Sequence[Level] | None = None,
+    ) -> None:
+        if device not in ("auto", "cpu"):
+            raise StateError(f"device={device!r}: this version runs circuits on the CPU; use 'cpu' or 'auto'")
+        if comm is not None and comm.size > 1:
+            raise StateError(
+                f"this version runs a circuit on one rank, not on {comm.size}: give each rank its own circuit, with "
+                "comm=None"
+            )
+        self.circuit = circuit
+        self.dtype = checks.checked_dtype(dtype)
+        self.comm = comm
+        self.plan: Plan = make_plan(circuit, self.dtype, levels)
+        self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
+        self._affine = circuit.affine()
+        self._parts = [(part, self._compiled(part)) for part in self.plan.parts]
+        self._bound = False
+
+    @property
+    def num_qubits(self) -> int:
+        return self.circuit.num_qubits
+
+    @property
+    def is_random(self) -> bool:
+        """Whether two runs may differ: the circuit measures or resets."""
+        return any(p.instruction is not None and not p.instruction.gate.is_unitary for p in self.plan.parts)
+
+    def bind(self, params: ParameterValues | None = None) -> Program:
+        """Computes all matrices for these parameter values. Raises CircuitError for missing or unknown parameters."""
+        angles = self._affine(self.circuit.parameter_values([] if params is None else params))
+        for _, native in self._parts:
+            if native is not None:
+                native.bind(angles)
+        self._bound = True
+        return self
+
+    def run(
+        self,
+        params: ParameterValues | None = None,
+        *,
+        initial: StateVector | None = None,
+        seed: Seed = None,
+        out: StateVector | None = None,
+        progress: bool = False,
+    ) -> StateVector:
+        """The state after the circuit.
+
+        params: values for the circuit's parameters; None re-uses those of the last ``bind`` or ``run``.
+        initial: the state to start from (left alone); |0...0> by default. seed: for measurements and resets.
+        out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr.
+        """
+        if params is not None or not self._bound:
+            self.bind(params)
+        state = self._start(initial, out)
+        rng = np.random.default_rng(seed) if self.is_random else None
+        bits = [0] * self.circuit.num_clbits
+        # Before anything ran on |0...0>, only one amplitude can be nonzero.
+        live = 0 if initial is None else -1
+        for done, (part, native) in enumerate(self._parts):
+            if progress:
+                _show(done, len(self._parts))
+            if part.instruction is not None and not _holds(part, bits):
+                continue
+            if native is not None:
+                native.run(state.local, 0, live)
+            elif part.instruction is not None:
+                _perform(part, state, bits, rng)
+            live = -1
+        if progress:
+            _show(len(self._parts), len(self._parts))
+        self.bits = tuple(bits)
+        return state
+
+    def run_batch(self, params: Any) -> NDArray[Any]:
+        """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
+
+        params: shape (batch, number of parameters). Raises StateError for circuits that measure, reset or initialise.
+        """
+        theta = np.asarray(params, dtype=np.float64)
+        if theta.ndim != 2 or theta.shape[1] != self.circuit.num_parameters:
+            raise StateError(
+                f"a batch has shape (batch, {self.circuit.num_parameters}), one row a parameter set; got {theta.shape}"
+            )
+        if not np.isfinite(theta).all():
+            raise StateError("parameter values must be finite")
+        if any(part.instruction is not None for part in self.plan.parts):
+            raise StateError("circuits that measure, reset, initialise or branch cannot run as a batch")
+        states = np.zeros((len(theta), 1 << self.num_qubits), self.dtype)
+        states[:, 0] = 1
+        if self._parts:
+            native = self._parts[0][1]
+            assert native is not None, "a unitary circuit is one part"
+            native.run_batch(states, _angles(self._affine, theta))
+        return states
+
+    def expectation(self, observable: Observable, params: Any = None) -> Any:
+        """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row."""
+        if params is not None and not isinstance(params, dict) and np.ndim(params) == 2:
+            states = self.run_batch(params)
+            return np.array([StateVector.from_amplitudes(x).expectation(observable) for x in states])
+        return self.run(params).expectation(observable)
+
+    def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:
+        """How often each setting of the classical bits came (bit strings, highest bit first); of the qubits where the
+        circuit measures nothing. Measurements that nothing follows are sampled from one run; otherwise each shot runs."""
+        if shots < 0:
+            raise StateError(f"shots={shots}: not a number of shots")
+        if not any(i.clbits for i in self.circuit):
+            return self.run(params, seed=seed).counts(shots, seed=seed)
+        measured = _final_measurements(self.circuit)
+        if measured is not None:
+            before = Program(self.circuit.remove_final_measurements(), comm=self.comm, dtype=self.dtype)
+            clbits, qubits = zip(*measured.items())
+            samples = before.run(params).sample(shots, seed=seed, qubits=qubits)
+            outcomes = _spread(samples, clbits)
+        else:
+            rng = np.random.default_rng(seed)
+            self.bind(params)
+            outcomes = np.empty(shots, np.int64)
+            for shot in range(shots):
+                self.run(seed=rng)
+                outcomes[shot] = sum(bit << k for k, bit in enumerate(self.bits))
+        values, times = np.unique(outcomes, return_counts=True)
+        width = self.circuit.num_clbits
+        return {f"{int(v):0{width}b}": int(t) for v, t in zip(values, times)}
+
+    def _compiled(self, part: Part) -> CpuProgram | None:
+        return CpuProgram(self.num_qubits, self.dtype, part.stages) if part.stages else None
+
+    def _start(self, initial: StateVector | None, out: StateVector | None) -> StateVector:
+        for name, state in (("initial", initial), ("out", out)):
+            if state is not None and (state.num_qubits, state.dtype) != (self.num_qubits, self.dtype):
+                raise StateError(
+                    f"{name} is a state of {state.num_qubits} qubits in {state.dtype}; the program needs "
+                    f"{self.num_qubits} in {self.dtype}"
+                )
+            if state is not None and not state.layout.is_identity:
+                raise StateError(f"{name} must have every qubit at its own bit; it has {state.layout}")
+        if out is None:
+            return StateVector(self.num_qubits, self.dtype, self.comm) if initial is None else initial.copy()
+        if initial is None:
+            out.local.fill(0)
+            out.local[0] = 1
+        elif out is not initial:
+            out.local[:] = initial.local
+        return out
+
+
+def compile(
+    circuit: Circuit, *, comm: Communicator | None = None, device: str = "auto", dtype: Any = "complex64"
+) -> Program:
+    """Plans a circuit once, to run it many times with different parameters.
+
+    dtype: complex64 or complex128. device: "auto" or "cpu". Raises StateError for what cannot be.
+
+    >>> program = compile(Circuit(2).h(0).cx(0, 1))
+    >>> program.run().probabilities([1])
+    array([0.5, 0.5])
+    """
+    return Program(circuit, comm=comm, device=device, dtype=dtype)
+
+
+def simulate(
+    circuit: Circuit,
+    params: ParameterValues | None = None,
+    *,
+    comm: Communicator | None = None,
+    device: str = "auto",
+    dtype: Any = "complex64",
+    seed: Seed = None,
+    progress: bool = False,
+) -> StateVector:
+    """The state after a circuit: compile and run in one."""
+    return compile(circuit, comm=comm, device=device, dtype=dtype).run(params, seed=seed, progress=progress)
+
+
+def _holds(part: Part, bits: list[int]) -> bool:
+    assert part.instruction is not None
+    return all(test.holds(bits) for test in part.instruction.condition)
+
+
+def _perform(part: Part, state: StateVector, bits: list[int], rng: Any) -> None:
+    """A measurement, reset or initialisation."""
+    assert part.instruction is not None
+    gate, qubits, _, clbits, _ = part.instruction
+    if gate.kind == "measure":
+        bits[clbits[0]] = state.measure(qubits, seed=rng)
+    elif gate.kind == "reset":
+        state.reset_qubit(qubits[0], seed=rng)
+    elif gate.kind == "initialize":
+        prepare(state, gate, qubits, rng)
+
+
+def _angles(affine: Any, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The circuit's angles for each row of parameter values."""
+    angles = np.tile(affine.constants, (len(theta), 1))
+    np.add.at(angles, (slice(None), affine.slots), affine.coefficients * theta[:, affine.parameters])
+    return angles
+
+
+def _final_measurements(circuit: Circuit) -> dict[int, int] | None:
+    """{classical bit: qubit} if all measurements come last and nothing is random or conditional before; else None."""
+    measured: dict[int, int] = {}
+    for gate, qubits, _, clbits, condition in circuit:
+        if gate.is_directive:
+            continue
+        if condition or gate.kind in ("reset", "initialize") or (measured and gate.kind != "measure"):
+            return None
+        if gate.kind == "measure":
+            if qubits[0] in measured.values() or clbits[0] in measured:
+                return None
+            measured[clbits[0]] = qubits[0]
+    return measured
+
+
+def _spread(samples: NDArray[np.int64], clbits: Sequence[int]) -> NDArray[np.int64]:
+    """Bit k of each sample moved to bit clbits[k]."""
+    out = np.zeros_like(samples)
+    for k, clbit in enumerate(clbits):
+        out |= (samples >> k & 1) << clbit
+    return out
+
+
+def _show(done: int, total: int) -> None:
+    width = 40
+    filled = width * done // max(1, total)
+    end = "\n" if done == total else ""
+    print(f"\r[{'#' * filled}{'.' * (width - filled)}] {done}/{total} parts", end=end, file=sys.stderr, flush=True)
