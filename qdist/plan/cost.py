@@ -16,7 +16,7 @@ _REAL_FORMULAS = {FORMULAS["ry"]}
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What limits a state-vector machine: bytes a second of its memory, flops a second in single and double precision."""
+    """What limits a machine: bytes a second of its memory, flops a second in single and double precision."""
 
     bandwidth: float
     flops_single: float

@@ -21,7 +21,7 @@ __all__ = ["Part", "Plan", "make_plan"]
 
 @dataclass(slots=True)
 class Part:
-    """A stretch of the circuit that runs in one go: unitary gates as stages, or one instruction that is not a plain gate."""
+    """A stretch of the circuit that runs in one go: gates as stages, or one instruction that is no plain gate."""
 
     stages: list[tuple[Stage, list[Block]]]
     instruction: Instruction | None = None

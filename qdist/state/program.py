@@ -141,8 +141,11 @@ class Program:
         return self.run(params).expectation(observable)
 
     def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:
-        """How often each setting of the classical bits came (bit strings, highest bit first); of the qubits where the
-        circuit measures nothing. Measurements that nothing follows are sampled from one run; otherwise each shot runs."""
+        """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
+        the circuit measures nothing.
+
+        Measurements that nothing follows are sampled from one run; otherwise every shot is a run of its own.
+        """
         if shots < 0:
             raise StateError(f"shots={shots}: not a number of shots")
         if not any(i.clbits for i in self.circuit):
@@ -234,7 +237,12 @@ def _perform(part: Part, state: StateVector, bits: list[int], rng: Any) -> None:
 def _angles(affine: Any, theta: NDArray[np.float64]) -> NDArray[np.float64]:
     """The circuit's angles for each row of parameter values."""
     angles = np.tile(affine.constants, (len(theta), 1))
-    np.add.at(angles, (slice(None), affine.slots), affine.coefficients * theta[:, affine.parameters])
+    products = affine.coefficients * theta[:, affine.parameters]
+    if len(np.unique(affine.slots)) == len(affine.slots):
+        angles[:, affine.slots] += products
+    else:
+        for column, slot in enumerate(affine.slots):
+            angles[:, slot] += products[:, column]
     return angles
 
 
