@@ -52,10 +52,10 @@ class Operation:
     """Diagonal: products of at most two qubits, and the phase that each brings."""
     wide: list[tuple[tuple[tuple[int, int], ...], Affine]] = field(default_factory=list)
     """Diagonal: conditions on more than two qubits, and the phase where all hold."""
-    parity: list[tuple[tuple[int, ...], Affine]] = field(default_factory=list)
-    """Diagonal: exp(-i angle/2 Z...Z) on more than two qubits."""
     letters: str = ""
     """Rotation: the Pauli letter of each target."""
+    sign: float = 1.0
+    """Rotation: what its angle is multiplied by."""
 
     @property
     def all(self) -> int:
@@ -91,16 +91,15 @@ def _operation(gate: Gate, qubits: Sequence[int], slots: range) -> Operation:
     controls = tuple((q, gate.ctrl_state >> k & 1) for k, q in enumerate(qubits[:count]))
     targets = tuple(qubits[count:])
     control_mask, target_mask = _mask(qubits[:count]), _mask(targets)
+    letters = _ROTATIONS.get(base.name) or (base.data[::-1] if isinstance(base.data, str) else None)
+    if letters is not None and not (set(letters) == {"Z"} and gate.num_qubits <= 2):
+        return _rotation(letters, targets, controls, slots[0])
     if base.is_diagonal:
         return _diagonal(base, targets, controls, slots, control_mask | target_mask)
     if base.name == "x" and count <= 1:
         return Operation("flip", target_mask, target_mask, control_mask, targets, controls)
     if base.name == "swap" and count == 0:
         return Operation("swap", target_mask, 0, 0, targets)
-    if base.name in _ROTATIONS or (isinstance(base.data, str) and base.num_params == 1):
-        letters = _ROTATIONS.get(base.name) or base.data[::-1]
-        if count == 0 and (len(letters) > 2 or "Z" in letters):
-            return _rotation(letters, targets, slots[0])
     if base.is_permutation and base.num_qubits > 2 and count == 0:
         source = np.argmax(np.abs(base.matrix()), axis=1)
         return Operation("permute", target_mask, 0, 0, targets, matrix=source)
@@ -118,22 +117,17 @@ def _operation(gate: Gate, qubits: Sequence[int], slots: range) -> Operation:
 _ROTATIONS = {"rzx": "ZX"}
 
 
-def _rotation(letters: str, targets: tuple[int, ...], slot: int) -> Operation:
+def _rotation(letters: str, targets: tuple[int, ...], controls: Any, slot: int) -> Operation:
     mixes = _mask(q for q, p in zip(targets, letters) if p in "XY")
     x_like = _mask(q for q, p in zip(targets, letters) if p == "X")
-    z_like = _mask(q for q, p in zip(targets, letters) if p == "Z")
-    return Operation("rotation", mixes, x_like, z_like, targets, slots=(slot,), letters=letters)
+    z_like = _mask(q for q, p in zip(targets, letters) if p == "Z") | _mask(q for q, _ in controls)
+    return Operation("rotation", mixes, x_like, z_like, targets, controls, slots=(slot,), letters=letters)
 
 
 def _diagonal(base: Gate, targets: tuple[int, ...], controls: Any, slots: range, mask: int) -> Operation:
     operation = Operation("diagonal", 0, 0, mask)
     if isinstance(base.data, str):
-        if len(targets) + len(controls) > 2 and not controls:
-            operation.parity.append((targets, (0.0, ((slots[0], 1.0),))))
-            return operation
-        polynomial = _PAULI_Z.get(len(targets))
-        if polynomial is None:
-            raise CircuitError("a controlled Pauli rotation of more than two Z cannot be planned")
+        polynomial = _PAULI_Z[len(targets)]
     elif base.name in _POLYNOMIALS:
         polynomial = _POLYNOMIALS[base.name]
     else:

@@ -12,6 +12,7 @@ from qdist.circuit import Circuit
 from qdist.circuit.instruction import Instruction
 from qdist.plan.cost import Machine, block_flops
 from qdist.plan.fuse import Block, fuse
+from qdist.plan.ladders import narrowed
 from qdist.plan.levels import Level, cache_level
 from qdist.plan.operations import operation
 from qdist.plan.schedule import Stage, schedule
@@ -89,7 +90,8 @@ def make_plan(circuit: Circuit, dtype: np.dtype, levels: Sequence[Level] | None 
     waiting: list[tuple[Instruction, int]] = []
 
     def stages_of(gates: list[tuple[Instruction, int]]) -> list[tuple[Stage, list[Block]]]:
-        planned = [o for o in (operation(i, slot) for i, slot in gates) if o is not None]
+        found = [o for o in (operation(i, slot) for i, slot in gates) if o is not None]
+        planned = [part for o in found for part in narrowed(o, chosen[-1].close - chosen[-1].contiguous)]
         return [(stage, fuse(stage.operations)) for stage in schedule(planned, n, chosen)]
 
     def flush() -> None:

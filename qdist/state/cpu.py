@@ -93,10 +93,7 @@ def _diagonal(native: Any, tile: _Tile, block: Block) -> None:
             key = (bits[0], bits[-1]) if bits else (-1, -1)
             terms.setdefault(key, []).append(affine)
         for conditions, (constant, slots) in operation.wide:
-            wide.append((*tile.masks(conditions), False, constant, list(slots)))
-        for qubits, (constant, slots) in operation.parity:
-            mask, _, far, _ = tile.masks([(q, 0) for q in qubits])
-            wide.append((mask, 0, far, 0, True, constant, list(slots)))
+            wide.append((*tile.masks(conditions), constant, list(slots)))
     native.diagonal([(*key, *_sum(affines)) for key, affines in terms.items()], wide)
 
 
@@ -152,7 +149,8 @@ def _rotation(native: Any, tile: _Tile, block: Block) -> None:
             else:
                 far_z |= 1 << qubit
         num_y += letter == "Y"
-    native.pauli_rotation(x, z, far_z, num_y, 0.0, [(operation.slots[0], 1.0)])
+    slots = [(operation.slots[0], operation.sign)]
+    native.pauli_rotation(x, z, far_z, num_y, *tile.masks(operation.controls), slots)
 
 
 def _permute(native: Any, tile: _Tile, block: Block) -> None:

@@ -19,7 +19,7 @@ using namespace qdist;
 using Slots = std::vector<std::pair<int, double>>;
 using FactorData = std::tuple<int, std::vector<int>, std::vector<int>, std::vector<Complex>>;
 using TermData = std::tuple<int, int, double, Slots>;
-using WideData = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, bool, double, Slots>;
+using WideData = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, double, Slots>;
 using FlipData = std::tuple<std::size_t, std::size_t, std::size_t>;
 using Masks = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -52,8 +52,8 @@ void bind_program_of(nb::module_& m, const char* name) {
                  std::vector<typename Diagonal<Real>::Term> t;
                  std::vector<typename Diagonal<Real>::Wide> w;
                  for (const auto& [first, second, constant, slots] : terms) t.push_back({first, second, {constant, slots}});
-                 for (const auto& [mask, value, far_mask, far_value, parity, constant, slots] : wides)
-                     w.push_back({mask, value, far_mask, far_value, parity, {constant, slots}});
+                 for (const auto& [mask, value, far_mask, far_value, constant, slots] : wides)
+                     w.push_back({{mask, value}, {far_mask, far_value}, {constant, slots}});
                  p.add(Diagonal<Real>(p.tile_bits(), std::move(t), std::move(w)));
              },
              "terms"_a, "wide"_a)
@@ -65,10 +65,12 @@ void bind_program_of(nb::module_& m, const char* name) {
              },
              "source"_a, "flips"_a)
         .def("pauli_rotation",
-             [](P& p, std::size_t x, std::size_t z, std::size_t far_z, int num_y, double constant, Slots slots) {
-                 p.add(RotationBlock<Real>{PauliRotation<Real>(p.tile_bits(), x, z, far_z, num_y), {constant, std::move(slots)}});
+             [](P& p, std::size_t x, std::size_t z, std::size_t far_z, int num_y, std::size_t mask, std::size_t value,
+                std::size_t far_mask, std::size_t far_value, Slots slots) {
+                 PauliRotation<Real> rotation(p.tile_bits(), x, z, far_z, num_y, {mask, value}, {far_mask, far_value});
+                 p.add(RotationBlock<Real>{rotation, {0, std::move(slots)}});
              },
-             "x"_a, "z"_a, "far_z"_a, "num_y"_a, "constant"_a, "slots"_a)
+             "x"_a, "z"_a, "far_z"_a, "num_y"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "slots"_a)
         .def("table",
              [](P& p, std::vector<std::pair<int, int>> inside, std::vector<std::pair<int, int>> outside, std::size_t mask,
                 std::size_t value, std::size_t far_mask, std::size_t far_value, const std::vector<Complex>& table) {

@@ -41,10 +41,9 @@ public:
         int first, second;
         Affine angle;
     };
-    // A phase where all bits of `mask` (tile) and `far_mask` have their values, or with `parity` half a sign of their parity.
+    // A phase where bits of the tile and bits outside it have given values.
     struct Wide {
-        std::size_t mask, value, far_mask, far_value;
-        bool parity;
+        Bits near, far;
         Affine angle;
     };
 
@@ -241,19 +240,12 @@ private:
     }
 
     void apply_wide(Real* re, Real* im, std::size_t base, const Wide& w, double angle) const {
-        Complex even = cis(angle), odd = 1;
-        if (w.parity) {
-            even = cis(-angle / 2);
-            odd = cis(angle / 2);
-            if (__builtin_parityll(base & w.far_mask)) std::swap(even, odd);
-        } else if ((base & w.far_mask) != w.far_value)
-            return;
-        const Real er = Real(even.real()), ei = Real(even.imag()), orr = Real(odd.real()), oi = Real(odd.imag());
-        const std::size_t size = std::size_t(1) << t_;
-        for (std::size_t i = 0; i < size; ++i) {
-            const bool first = w.parity ? !__builtin_parityll(i & w.mask) : (i & w.mask) == w.value;
-            if (!first && !w.parity) continue;
-            const Real c = first ? er : orr, s = first ? ei : oi, x = re[i], y = im[i];
+        if (!w.far.holds(base)) return;
+        const Complex z = cis(angle);
+        const Real c = Real(z.real()), s = Real(z.imag());
+        for (std::size_t i = 0; i < std::size_t(1) << t_; ++i) {
+            if (!w.near.holds(i)) continue;
+            const Real x = re[i], y = im[i];
             re[i] = c * x - s * y;
             im[i] = c * y + s * x;
         }

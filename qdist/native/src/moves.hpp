@@ -55,7 +55,8 @@ private:
 template <class Real>
 class PauliRotation {
 public:
-    PauliRotation(int t, std::size_t x, std::size_t z, std::size_t far_z, int num_y) : t_(t), x_(x), z_(z), far_z_(far_z), num_y_(num_y) {}
+    PauliRotation(int t, std::size_t x, std::size_t z, std::size_t far_z, int num_y, Bits near, Bits far)
+        : t_(t), x_(x), z_(z), far_z_(far_z), num_y_(num_y), near_(near), far_(far) {}
 
     void set(double angle) {
         cosine_ = Real(std::cos(angle / 2));
@@ -67,11 +68,23 @@ public:
     }
 
     void apply(Real* re, Real* im, std::size_t base) const {
+        if (!far_.holds(base)) return;
         const bool odd = __builtin_parityll(base & far_z_);
-        const std::size_t size = std::size_t(1) << t_, top = std::size_t(1) << (63 - __builtin_clzll(x_));
+        const std::size_t size = std::size_t(1) << t_;
+        if (!x_) {
+            // No flips: a phase of the parity's sign.
+            for (std::size_t i = 0; i < size; ++i) {
+                if (!near_.holds(i)) continue;
+                const Real s = (odd ^ bool(__builtin_parityll(i & z_))) ? -factor_im_ : factor_im_, x = re[i], y = im[i];
+                re[i] = cosine_ * x - s * y;
+                im[i] = cosine_ * y + s * x;
+            }
+            return;
+        }
+        const std::size_t top = std::size_t(1) << (63 - __builtin_clzll(x_));
         const bool odd_x = __builtin_parityll(x_ & z_);
         for (std::size_t i = 0; i < size; ++i) {
-            if (i & top) continue;
+            if ((i & top) || !near_.holds(i)) continue;
             const std::size_t j = i ^ x_;
             const bool sign_i = odd ^ odd_x ^ bool(__builtin_parityll(i & z_)), sign_j = sign_i ^ odd_x;
             const Real fr = sign_i ? -factor_re_ : factor_re_, fi = sign_i ? -factor_im_ : factor_im_;
@@ -88,6 +101,7 @@ private:
     int t_;
     std::size_t x_, z_, far_z_;
     int num_y_;
+    Bits near_, far_;
     Real cosine_ = 1, factor_re_ = 0, factor_im_ = 0;
 };
 

@@ -1,0 +1,51 @@
+"""Pauli rotations that flip more qubits than a tile holds, as narrow rotations between CX gates.
+
+CX from one flipped qubit to another takes the flip off the second: CX (X X) CX = X I. So a wide rotation is one that
+flips a single qubit, between ladders of CX, which need only their targets close.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from qdist.circuit import matrices
+from qdist.plan.operations import Operation
+
+__all__ = ["narrowed"]
+
+_PAULI = {"I": matrices.I, "X": matrices.X, "Y": matrices.Y, "Z": matrices.Z}
+
+
+def narrowed(operation: Operation, most: int) -> list[Operation]:
+    """The operation itself, or what it becomes when it flips more than ``most`` qubits."""
+    if operation.kind != "rotation" or operation.mixes.bit_count() <= most:
+        return [operation]
+    letters = dict(zip(operation.targets, operation.letters))
+    pivot, *others = [q for q, letter in letters.items() if letter in "XY"]
+    sign = 1.0
+    ladder = []
+    for qubit in others:
+        letters[pivot], letters[qubit], factor = _through_cx(letters[pivot], letters[qubit])
+        sign *= factor
+        ladder.append(Operation("flip", 1 << qubit, 1 << qubit, 1 << pivot, (qubit,), ((pivot, 1),)))
+    kept = {q: letter for q, letter in letters.items() if letter != "I"}
+    z_like = sum(1 << q for q, letter in kept.items() if letter == "Z") | sum(1 << q for q, _ in operation.controls)
+    x_like = 1 << pivot if kept[pivot] == "X" else 0
+    middle = Operation("rotation", 1 << pivot, x_like, z_like, tuple(kept), operation.controls, slots=operation.slots)
+    middle.letters, middle.sign = "".join(kept.values()), operation.sign * sign
+    return [*ladder, middle, *reversed(ladder)]
+
+
+@cache
+def _through_cx(control: str, target: str) -> tuple[str, str, float]:
+    """CX (control target) CX: the letters it becomes, and the sign."""
+    cx = np.eye(4)[[0, 3, 2, 1]]  # the control is the low bit
+    moved = cx @ np.kron(_PAULI[target], _PAULI[control]) @ cx
+    for a, first in _PAULI.items():
+        for b, second in _PAULI.items():
+            overlap = np.trace(np.kron(second, first) @ moved).real / 4
+            if abs(overlap) > 0.5:
+                return a, b, float(overlap)
+    raise AssertionError("CX maps Pauli strings to Pauli strings")
