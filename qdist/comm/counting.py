@@ -77,6 +77,9 @@ class CountingTransport:
     def recv(self, out: Any, source: int, tag: int, block: bool) -> _Done | None:
         return _copy(0, out, block)
 
+    def repeatable(self, primitive: str, op: ReduceOp | None = None) -> None:
+        return None
+
     def split(self, groups: Sequence[Sequence[int]]) -> Transport | None:
         for ranks in groups:
             if self.rank in ranks:

@@ -29,9 +29,12 @@ if TYPE_CHECKING:
     from qdist.comm.communicator import Communicator
     from qdist.comm.transport import Transport
 
-__all__ = ["Call", "Guard", "check_same"]
+__all__ = ["LATEST", "Call", "Guard", "check_same"]
 
 _SIGNATURE_BYTES = 256
+
+
+LATEST = -1
 
 
 class Call(NamedTuple):
@@ -46,9 +49,14 @@ class Call(NamedTuple):
     peer: int | None = None
     elements: tuple[int, list[int]] | None = None
     """For ragged messages: how many elements in all, and how many to each rank."""
-    sequence: int = 0
-    """Which of the group's collectives it is, counted from 1; 0 for point to point."""
+    order: int = 0
+    """Which of the group's collectives it is, counted from 1; 0 for point to point, LATEST for a record that is used
+    again and again."""
     thread: int = 0
+
+    @property
+    def sequence(self) -> int:
+        return self.comm._sequence if self.order == LATEST else self.order
 
     def describe(self) -> str:
         """``all_reduce(float32[4], sum)``"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -125,6 +125,12 @@ class MpiTransport:
         if block:
             return self._comm.Recv(_movable(out), source, tag)
         return MpiRequest(self._comm.Irecv(_movable(out), source, tag), out)
+
+    def repeatable(self, primitive: str, op: ReduceOp | None = None) -> Callable[[Any, Any], None] | None:
+        if primitive == "all_to_all":
+            return self._comm.Alltoall
+        # mpi4py sums when it is told nothing; the others need a word more.
+        return self._comm.Allreduce if op is ReduceOp.SUM else None
 
     def split(self, groups: Sequence[Sequence[int]]) -> MpiTransport | None:
         color, key = MPI.UNDEFINED, 0

@@ -151,6 +151,9 @@ class NcclTransport:
         self._only_tag_zero(tag)
         return self._messages([], [(out.data.ptr, out.nbytes, source)], block, out)
 
+    def repeatable(self, primitive: str, op: ReduceOp | None = None) -> None:
+        return None
+
     def split(self, groups: Sequence[Sequence[int]]) -> NcclTransport | None:
         # Every rank offers an id; a group takes its first member's.
         offer = _as_array(nccl.get_unique_id())

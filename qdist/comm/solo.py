@@ -65,6 +65,9 @@ class SoloTransport:
         pending.wait()
         return None
 
+    def repeatable(self, primitive: str, op: ReduceOp | None = None) -> None:
+        return None
+
     def split(self, groups: Sequence[Sequence[int]]) -> SoloTransport | None:
         return SoloTransport() if any(0 in group for group in groups) else None
 

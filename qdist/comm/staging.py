@@ -87,6 +87,9 @@ class StagedTransport:
     def recv(self, out: Any, source: int, tag: int, block: bool) -> Any:
         return self._through(lambda _, o, s, g, b: self._inner.recv(o, s, g, b), None, out, source, tag, block)
 
+    def repeatable(self, primitive: str, op: ReduceOp | None = None) -> None:
+        return None
+
     def split(self, groups: Sequence[Sequence[int]]) -> StagedTransport | None:
         part = self._inner.split(groups)
         return None if part is None else self.over(part)
