@@ -54,7 +54,7 @@ void bind_program_of(nb::module_& m, const char* name) {
                  for (const auto& [first, second, constant, slots] : terms) t.push_back({first, second, {constant, slots}});
                  for (const auto& [mask, value, far_mask, far_value, constant, slots] : wides)
                      w.push_back({{mask, value}, {far_mask, far_value}, {constant, slots}});
-                 p.add(Diagonal<Real>(p.tile_bits(), std::move(t), std::move(w)));
+                 p.add(Diagonal<Real>(p.tile_bits(), std::move(t), std::move(w), p.num_bits() >= p.tile_bits() + 3));
              },
              "terms"_a, "wide"_a)
         .def("permutation",

@@ -47,7 +47,9 @@ public:
         Affine angle;
     };
 
-    Diagonal(int t, std::vector<Term> terms, std::vector<Wide> wide) : t_(t), terms_(std::move(terms)), wide_(std::move(wide)) {
+    // many_tiles: whether a factor for every element pays, which costs about as much as multiplying one tile.
+    Diagonal(int t, std::vector<Term> terms, std::vector<Wide> wide, bool many_tiles)
+        : t_(t), terms_(std::move(terms)), wide_(std::move(wide)), many_tiles_(many_tiles) {
         columns_ = std::min(t, std::max(t / 2, Simd<Real>::lane_bits));
         for (const Term& term : terms_) {
             const bool far = term.first >= t || term.second >= t;
@@ -63,7 +65,10 @@ public:
         for (std::size_t k = 0; k < terms_.size(); ++k) value_[k] = terms_[k].angle.at(angles);
         wide_value_.resize(wide_.size());
         for (std::size_t k = 0; k < wide_.size(); ++k) wide_value_[k] = wide_[k].angle.at(angles);
-        if (!far_) whole_ = expanded(tables(0));
+        if (!far_) {
+            fixed_ = tables(0);
+            if (many_tiles_) whole_ = expanded(fixed_);
+        }
     }
 
     // base: the shard's index of the tile's first element.
@@ -71,8 +76,10 @@ public:
         if (!terms_.empty()) {
             if (far_)
                 multiply(re, im, tables(base));
-            else
+            else if (many_tiles_)
                 multiply(re, im, whole_);
+            else
+                multiply(re, im, fixed_);
         }
         for (std::size_t k = 0; k < wide_.size(); ++k) apply_wide(re, im, base, wide_[k], wide_value_[k]);
     }
@@ -255,9 +262,10 @@ private:
     std::vector<Term> terms_;
     std::vector<Wide> wide_;
     std::vector<double> value_, wide_value_;
-    bool far_ = false;
+    bool many_tiles_, far_ = false;
     std::size_t cross_ = 0;
     std::vector<int> class_bits_;
+    Tables fixed_;
     Whole whole_;
 };
 
