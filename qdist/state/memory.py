@@ -47,9 +47,7 @@ def check_memory(num_qubits: int, dtype: np.dtype[Any], ranks: int, free: int) -
     ways = [f"{enough} ranks would do"]
     if dtype == np.complex128 and needed // 2 <= free:
         ways.append('so would dtype="complex64"')
-    raise MemoryError(
-        f"{num_qubits} qubits need {_gib(needed)} {where}; {_gib(free)} are free; {', '.join(ways)}"
-    )
+    raise MemoryError(f"{num_qubits} qubits need {_gib(needed)} {where}; {_gib(free)} are free; {', '.join(ways)}")
 
 
 def free_memory(root: Path = Path("/")) -> int:

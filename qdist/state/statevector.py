@@ -236,7 +236,8 @@ class StateVector:
     def __repr__(self) -> str:
         ranks = f" on {self._comm.size} ranks" if self._comm.size > 1 else ""
         layout = "" if self._layout.is_identity else f", {self._layout}"
-        return f"<StateVector of {self.num_qubits} qubits, {self.dtype}{ranks}{layout}>"
+        qubits = f"{self.num_qubits} qubit{'s' if self.num_qubits > 1 else ''}"
+        return f"<StateVector of {qubits}, {self.dtype}{ranks}{layout}>"
 
     # Amplitudes ------------------------------------------------------------------------------------------------------
 
@@ -298,9 +299,7 @@ class StateVector:
         """The probabilities of the values of `qubits` (all without), indexed with qubits[0] as bit 0: float64."""
         return measure.probabilities(self, checks.checked_qubits(qubits, self.num_qubits))
 
-    def sample(
-        self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None
-    ) -> NDArray[np.int64]:
+    def sample(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> NDArray[np.int64]:
         """`shots` basis states, drawn independently; the state stays as it is.
 
         Args:
@@ -321,9 +320,7 @@ class StateVector:
             result |= (indices >> qubit & 1) << k
         return result
 
-    def counts(
-        self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None
-    ) -> dict[str, int]:
+    def counts(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> dict[str, int]:
         """How often each outcome is among `sample`'s, by bit strings with the last of `qubits` first."""
         width = self.num_qubits if qubits is None else len(checks.checked_qubits(qubits, self.num_qubits))
         values, counts = np.unique(self.sample(shots, seed, qubits), return_counts=True)
