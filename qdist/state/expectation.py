@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Observable", "apply_pauli_sum", "as_pauli_sum", "expectations"]
 
 Observable: TypeAlias = (
-    PauliSum | PauliString | Mapping[str, complex] | str | Hermitian | tuple[ArrayLike, Sequence[int]] | NDArray[Any]
+    PauliSum | PauliString | Mapping[Any, complex] | str | Hermitian | tuple[ArrayLike, Sequence[int]] | NDArray[Any]
 )
 
 # Plans of the observables that were used last. A plan depends on nothing but what is in its key, and training asks for

@@ -236,7 +236,8 @@ class StateVector:
     def __repr__(self) -> str:
         ranks = f" on {self._comm.size} ranks" if self._comm.size > 1 else ""
         layout = "" if self._layout.is_identity else f", {self._layout}"
-        return f"<StateVector of {self.num_qubits} qubits, {self.dtype}{ranks}{layout}>"
+        qubits = f"{self.num_qubits} qubit{'s' if self.num_qubits > 1 else ''}"
+        return f"<StateVector of {qubits}, {self.dtype}{ranks}{layout}>"
 
     # Amplitudes ------------------------------------------------------------------------------------------------------
 

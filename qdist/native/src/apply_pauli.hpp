@@ -1,7 +1,6 @@
 // The product of a sum of Pauli strings with a state.
 #pragma once
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
 #include "pauli_tiles.hpp"
@@ -22,26 +21,22 @@ void fill_factors(const PauliJob& job, Index outside, std::vector<double>& sums,
     std::copy(sums.begin(), sums.begin() + std::ptrdiff_t(size), factors);
 }
 
-// Adds a job's product with the tile `in` to the tile `out`: row r of the result comes from row r ^ row_flip.
+// Adds what a job's rows, flipped by `from`, give to the rows flipped by `to`: with `slot_shift` what
+// the flip by `from` adds to their slots.
 template <class Real, Index flip, bool imaginary>
-void add_flipped(const Tile<Real>& in, std::size_t rows, Index row_flip, const std::uint32_t* row_slot,
-                 std::uint32_t base_slot, const Real* factors, Tile<Real>& out) {
-    for (std::size_t r = 0; r < rows; ++r) {
-        const std::size_t source = r ^ row_flip;
-        const Real* factor = factors + (row_slot[source] ^ base_slot);
-        const Real* re = in.re.data() + source * lanes;
-        const Real* im = in.im.data() + source * lanes;
-        Real* out_re = out.re.data() + r * lanes;
-        Real* out_im = out.im.data() + r * lanes;
-        for (Index l = 0; l < lanes; ++l) {
-            const Real f = factor[l ^ flip], x = re[l ^ flip], y = im[l ^ flip];
-            if constexpr (imaginary) {
-                out_re[l] -= f * y;
-                out_im[l] += f * x;
-            } else {
-                out_re[l] += f * x;
-                out_im[l] += f * y;
-            }
+void add_flipped(const PauliJob& job, const Tile<Real>& in, Index from, Index to, std::uint32_t slot_shift,
+                 const Real* factors, Tile<Real>& out) {
+    const Real *in_re = in.re.data(), *in_im = in.im.data();
+    Real *out_re = out.re.data(), *out_im = out.im.data();
+    for (std::uint32_t slot = 0; slot < job.slots(); ++slot) {
+        const auto factor = Lanes<Real>::load(factors + (slot ^ slot_shift) * lanes);
+        for (std::size_t k = job.starts[slot]; k < job.starts[slot + 1]; ++k) {
+            const Index source = (job.rows[k] ^ from) * lanes, target = (job.rows[k] ^ to) * lanes;
+            const auto x = flipped<flip>(factor * Lanes<Real>::load(in_re + source));
+            const auto y = flipped<flip>(factor * Lanes<Real>::load(in_im + source));
+            const auto re = Lanes<Real>::load(out_re + target), im = Lanes<Real>::load(out_im + target);
+            (imaginary ? re - y : re + x).store(out_re + target);
+            (imaginary ? im + x : im + y).store(out_im + target);
         }
     }
 }
@@ -53,7 +48,7 @@ void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, Real
     for (const PauliPass& pass : plan.passes) {
         const bool is_first = &pass == &plan.passes.front();
         const TileGrid grid(plan.bits, pass);
-        const std::size_t tiles = grid.count(), rows = grid.size / lanes;
+        const std::size_t tiles = grid.count();
         std::vector<double> sums(lanes << PauliPlan::max_rank);
         std::vector<std::vector<Real>> kept_factors(pass.jobs.size());
         for (std::size_t j = 0; j < pass.jobs.size(); ++j)
@@ -79,17 +74,14 @@ void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, Real
                     const PauliJob& job = pass.jobs[j];
                     if (job.by_tile) fill_factors(job, (first + source) & ~pass.tile, sums, tile_factors.data());
                     const Real* factors = job.by_tile ? tile_factors.data() : kept_factors[j].data();
-                    const Index flip = extract(job.x, pass.tile);
-                    const auto add = [&](auto imaginary) {
-                        with_lane_flip(flip & (lanes - 1), [&](auto lane_flip) {
-                            add_flipped<Real, lane_flip, imaginary>(in, rows, flip >> lane_bits, job.row_slot.data(),
-                                                                    job.base_slot(first + source), factors, result);
-                        });
-                    };
-                    if (job.imaginary)
-                        add(std::true_type());
-                    else
-                        add(std::false_type());
+                    const std::uint32_t slot = job.base_slot(first + source);
+                    const Index row_flip = job.flip >> lane_bits;
+                    specialised(job, [&](auto flip, auto imaginary) {
+                        add_flipped<Real, flip, imaginary>(job, in, 0, row_flip, slot, factors, result);
+                        if (job.pairs)
+                            add_flipped<Real, flip, imaginary>(job, in, row_flip, 0, slot ^ job.flip_slot, factors,
+                                                               result);
+                    });
                 }
                 grid.store(result, base, out);
             }

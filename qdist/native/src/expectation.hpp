@@ -1,35 +1,30 @@
 // Expectation values of sums of Pauli strings.
 #pragma once
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
 #include "pauli_tiles.hpp"
 
 namespace qdist {
 
-// Adds Re or Im of conj(b) a, with a running over the rows of a tile and b over their flipped partners, to the rows'
-// slots. Visits every second run of `run` rows: where partners are in the same tile, one of each pair.
+// Adds Re or Im of conj(b) a, with a running over a job's rows and b over their partners, to the rows' slots.
 template <class Real, Index flip, bool imaginary>
-void add_products(const Tile<Real>& ket, const Tile<Real>& bra, std::size_t rows, std::size_t run, Index row_flip,
-                  const std::uint32_t* row_slot, std::uint32_t base_slot, double* slots) {
-    for (std::size_t start = 0; start < rows; start += 2 * run)
-        for (std::size_t r = start; r < start + run; ++r) {
-            const std::size_t other = (r ^ row_flip) * lanes;
-            const Real* ar = ket.re.data() + r * lanes;
-            const Real* ai = ket.im.data() + r * lanes;
-            const Real* br = bra.re.data() + other;
-            const Real* bi = bra.im.data() + other;
-            double* sum = slots + (row_slot[r] ^ base_slot);
-            Real product[lanes];
-            for (Index l = 0; l < lanes; ++l) {
-                if constexpr (imaginary)
-                    product[l] = ai[l] * br[l ^ flip] - ar[l] * bi[l ^ flip];
-                else
-                    product[l] = ar[l] * br[l ^ flip] + ai[l] * bi[l ^ flip];
-            }
-            for (Index l = 0; l < lanes; ++l) sum[l] += double(product[l]);
+void add_products(const PauliJob& job, const Tile<Real>& ket, const Tile<Real>& bra, Index base, double* sums) {
+    const Real *ket_re = ket.re.data(), *ket_im = ket.im.data(), *bra_re = bra.re.data(), *bra_im = bra.im.data();
+    const Index row_flip = job.flip >> lane_bits;
+    const std::uint32_t base_slot = job.base_slot(base);
+    for (std::uint32_t slot = 0; slot < job.slots(); ++slot) {
+        double* target = sums + (slot ^ base_slot) * lanes;
+        auto sum = Lanes<double>::load(target);
+        for (std::size_t k = job.starts[slot]; k < job.starts[slot + 1]; ++k) {
+            const Index own = job.rows[k] * lanes, other = (job.rows[k] ^ row_flip) * lanes;
+            const auto ar = Lanes<Real>::load(ket_re + own), ai = Lanes<Real>::load(ket_im + own);
+            const auto br = flipped<flip>(Lanes<Real>::load(bra_re + other));
+            const auto bi = flipped<flip>(Lanes<Real>::load(bra_im + other));
+            sum = sum + widened(imaginary ? ai * br - ar * bi : ar * br + ai * bi);
         }
+        sum.store(target);
+    }
 }
 
 // Turns a job's slot sums into its terms' values and adds them, times factor, to the observables' results. `outside`
@@ -52,7 +47,7 @@ void add_expectations(const PauliPlan& plan, const Real* shard, Index first, dou
     for (const PauliPass& pass : plan.passes) {
         TileGrid grid(plan.bits, pass);
         if (pass.far) grid.halve(pass.far);
-        const std::size_t tiles = grid.count(), chunks = std::min<std::size_t>(tiles, 64), rows = grid.size / lanes;
+        const std::size_t tiles = grid.count(), chunks = std::min<std::size_t>(tiles, 64);
         const std::size_t observables = std::size_t(plan.observables);
         std::vector<double> partial(chunks * observables);
         std::vector<std::size_t> slot_start(pass.jobs.size());
@@ -63,8 +58,7 @@ void add_expectations(const PauliPlan& plan, const Real* shard, Index first, dou
         }
         // Products with i and with its partner are conjugates, so pairs that are visited once count twice.
         const auto factor_of = [&](const PauliJob& job) {
-            const bool once = pass.far || extract(job.x, pass.tile) >> lane_bits;
-            return (job.imaginary ? -1.0 : 1.0) * (once ? 2.0 : 1.0);
+            return (job.imaginary ? -1.0 : 1.0) * (pass.far || job.pairs ? 2.0 : 1.0);
         };
 #pragma omp parallel if (chunks > 1)
         {
@@ -83,19 +77,9 @@ void add_expectations(const PauliPlan& plan, const Real* shard, Index first, dou
                         const PauliJob& job = pass.jobs[j];
                         double* slots = job.by_tile ? tile_slots.data() : kept_slots.data() + slot_start[j];
                         if (job.by_tile) std::fill(slots, slots + job.slots() * lanes, 0.0);
-                        const Index flip = extract(job.x, pass.tile), row_flip = flip >> lane_bits;
-                        const std::size_t run = row_flip && !pass.far ? std::bit_floor(row_flip) : rows;
-                        const auto add = [&](auto imaginary) {
-                            with_lane_flip(flip & (lanes - 1), [&](auto lane_flip) {
-                                add_products<Real, lane_flip, imaginary>(ket, bra, rows, run, row_flip,
-                                                                         job.row_slot.data(),
-                                                                         job.base_slot(first + base), slots);
-                            });
-                        };
-                        if (job.imaginary)
-                            add(std::true_type());
-                        else
-                            add(std::false_type());
+                        specialised(job, [&](auto lane_flip, auto imaginary) {
+                            add_products<Real, lane_flip, imaginary>(job, ket, bra, first + base, slots);
+                        });
                         if (job.by_tile) add_terms(job, (first + base) & ~pass.tile, factor_of(job), slots, sums);
                     }
                 }

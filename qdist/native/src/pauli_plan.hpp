@@ -29,21 +29,27 @@ struct PauliTerm {
 struct PauliJob {
     Index x;
     bool imaginary;  // the phases of all terms are i times a real number
-    std::vector<PauliTerm> terms;
+    std::vector<PauliTerm> terms = {};
     // Masks of whole indices above the lanes, so that slots can be summed over tiles; or, where those would be too many
     // slots, masks of the tile's rows, and the terms' signs outside the tile are applied to each tile.
-    std::vector<Index> basis;
+    std::vector<Index> basis = {};
     bool by_tile = false;
-    std::vector<std::uint32_t> row_slot;  // of every row of a tile, times the lanes
+    // Rows of a tile, sorted by slot: those of slot s are rows[starts[s]] to rows[starts[s + 1] - 1]. Where partners are
+    // in the same tile, one row of each pair.
+    std::vector<std::uint16_t> rows = {}, starts = {};
+    Index flip = 0;                // x within the tile, by the tile's own bits
+    std::uint32_t flip_slot = 0;   // what separates the slots of partners, by xor
+    bool pairs = false;            // partners are other rows of the same tile
 
     std::size_t slots() const { return std::size_t(1) << basis.size(); }
 
     // What a tile at `base` adds (by xor) to its rows' slots.
-    std::uint32_t base_slot(Index base) const {
-        if (by_tile) return 0;
+    std::uint32_t base_slot(Index base) const { return by_tile ? 0 : slot_of(base); }
+
+    std::uint32_t slot_of(Index index) const {
         std::uint32_t slot = 0;
-        for (std::size_t j = 0; j < basis.size(); ++j) slot |= std::uint32_t(parity(basis[j] & base)) << j;
-        return slot * std::uint32_t(lanes);
+        for (std::size_t j = 0; j < basis.size(); ++j) slot |= std::uint32_t(parity(basis[j] & index)) << j;
+        return slot;
     }
 };
 
@@ -108,7 +114,7 @@ private:
             for (end = start; end < order.size() && x[order[end]] == x[order[start]]; ++end) {
             }
             for (bool imaginary : {false, true}) {
-                PauliJob job{x[order[start]], imaginary, {}, {}, false, {}};
+                PauliJob job{.x = x[order[start]], .imaginary = imaginary};
                 for (std::size_t k = start; k < end; ++k) {
                     const std::size_t term = order[k];
                     const std::complex<double> phases[] = {1, {0, 1}, -1, {0, -1}};
@@ -178,8 +184,8 @@ private:
             term.slot = std::uint32_t(whole.coordinates(term.z & ~low_bits(lane_bits)));
             if (whole.vectors.size() > max_rank) break;
         }
-        const std::size_t kept = whole.vectors.size() > max_rank ? slot_budget : lanes << whole.vectors.size();
-        job.by_tile = kept_slots + kept > slot_budget;
+        const std::size_t slots = lanes << whole.vectors.size();
+        job.by_tile = whole.vectors.size() > max_rank || kept_slots + slots > slot_budget;
         if (job.by_tile) {
             ParityBasis rows;
             for (PauliTerm& term : job.terms)
@@ -187,17 +193,20 @@ private:
             job.basis = rows.vectors;
         } else {
             job.basis = whole.vectors;
-            kept_slots += kept;
+            kept_slots += slots;
         }
-        const Index row_bits = tile & ~low_bits(lane_bits);
-        job.row_slot.resize(std::size_t(1) << std::popcount(row_bits));
-        Index offset = 0;
-        for (auto& slot : job.row_slot) {
-            slot = 0;
-            for (std::size_t j = 0; j < job.basis.size(); ++j)
-                slot |= std::uint32_t(parity(job.basis[j] & offset)) << j;
-            slot *= std::uint32_t(lanes);
-            offset = next_within(offset, row_bits);
+        job.flip = extract(job.x, tile);
+        const Index row_flip = job.flip >> lane_bits, row_bits = tile & ~low_bits(lane_bits);
+        job.pairs = row_flip != 0 && (job.x & ~tile) == 0;
+        job.flip_slot = job.slot_of(deposit(row_flip, row_bits));
+        std::vector<std::vector<std::uint16_t>> by_slot(job.slots());
+        for (Index r = 0; r >> std::popcount(row_bits) == 0; ++r)
+            if (!job.pairs || (r & std::bit_floor(row_flip)) == 0)
+                by_slot[job.slot_of(deposit(r, row_bits))].push_back(std::uint16_t(r));
+        job.starts.push_back(0);
+        for (const auto& slot : by_slot) {
+            job.rows.insert(job.rows.end(), slot.begin(), slot.end());
+            job.starts.push_back(std::uint16_t(job.rows.size()));
         }
     }
 };

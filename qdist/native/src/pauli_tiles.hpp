@@ -1,9 +1,10 @@
 // Tiles of a shard in split real and imaginary parts, and the passes of a PauliPlan over them.
 #pragma once
-#include <complex>
+#include <type_traits>
 #include <vector>
 
 #include "bits.hpp"
+#include "lanes.hpp"
 #include "pauli_plan.hpp"
 
 namespace qdist {
@@ -78,26 +79,33 @@ void transform_slots(Real* slots, std::size_t count) {
         for (std::size_t i = 0; i < count; i += 2 * h) {
             Real* a = slots + i * lanes;
             Real* b = a + h * lanes;
-            for (std::size_t k = 0; k < h * lanes; ++k) {
-                const Real u = a[k], v = b[k];
-                a[k] = u + v;
-                b[k] = u - v;
+            for (std::size_t k = 0; k < h * lanes; k += lanes) {
+                const auto u = Lanes<Real>::load(a + k), v = Lanes<Real>::load(b + k);
+                (u + v).store(a + k);
+                (u - v).store(b + k);
             }
         }
 }
 
-// Calls f with the flip of the lanes as a constant, so that it becomes a fixed shuffle of registers.
+// Calls f with the job's flip of the lanes, so that it becomes a fixed shuffle of registers, and its `imaginary` as
+// constants.
 template <class Function>
-void with_lane_flip(Index flip, Function f) {
-    switch (flip) {
-        case 0: return f(std::integral_constant<Index, 0>());
-        case 1: return f(std::integral_constant<Index, 1>());
-        case 2: return f(std::integral_constant<Index, 2>());
-        case 3: return f(std::integral_constant<Index, 3>());
-        case 4: return f(std::integral_constant<Index, 4>());
-        case 5: return f(std::integral_constant<Index, 5>());
-        case 6: return f(std::integral_constant<Index, 6>());
-        default: return f(std::integral_constant<Index, 7>());
+void specialised(const PauliJob& job, Function f) {
+    const auto with_flip = [&](auto flip) {
+        if (job.imaginary)
+            f(flip, std::true_type());
+        else
+            f(flip, std::false_type());
+    };
+    switch (job.flip % lanes) {
+        case 0: return with_flip(std::integral_constant<Index, 0>());
+        case 1: return with_flip(std::integral_constant<Index, 1>());
+        case 2: return with_flip(std::integral_constant<Index, 2>());
+        case 3: return with_flip(std::integral_constant<Index, 3>());
+        case 4: return with_flip(std::integral_constant<Index, 4>());
+        case 5: return with_flip(std::integral_constant<Index, 5>());
+        case 6: return with_flip(std::integral_constant<Index, 6>());
+        default: return with_flip(std::integral_constant<Index, 7>());
     }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bits.hpp"
+#include "lanes.hpp"
 
 namespace qdist {
 
@@ -82,6 +83,30 @@ std::complex<double> permuted_inner(const Real* bra, const Real* ket, std::span<
     return total;
 }
 
+// conj(x) y of n amplitudes. Products of real and imaginary parts are summed side by side, as they lie in memory.
+template <class Real>
+std::complex<double> block_inner(const Real* x, const Real* y, std::size_t n) {
+    Lanes<double> same{}, crossed{};
+    std::size_t i = 0;
+    for (; i + lanes <= 2 * n; i += lanes) {
+        const auto a = widened(Lanes<Real>::load(x + i)), b = widened(Lanes<Real>::load(y + i));
+        same = same + a * b;
+        crossed = crossed + a * flipped<1>(b);
+    }
+    double s[lanes], c[lanes], re = 0, im = 0;
+    same.store(s);
+    crossed.store(c);
+    for (Index l = 0; l < lanes; l += 2) {
+        re += s[l] + s[l + 1];
+        im += c[l] - c[l + 1];
+    }
+    for (; i < 2 * n; i += 2) {
+        re += double(x[i]) * y[i] + double(x[i + 1]) * y[i + 1];
+        im += double(x[i]) * y[i + 1] - double(x[i + 1]) * y[i];
+    }
+    return {re, im};
+}
+
 // sum_i conj(bra[i]) ket[i] of shards in the same order; n amplitudes each. Fixed blocks, added in order.
 template <class Real>
 std::complex<double> inner(const Real* bra, const Real* ket, std::size_t n) {
@@ -89,24 +114,8 @@ std::complex<double> inner(const Real* bra, const Real* ket, std::size_t n) {
     const std::size_t blocks = (n + block - 1) / block;
     std::vector<std::complex<double>> sums(blocks);
 #pragma omp parallel for schedule(static) if (blocks > 1)
-    for (std::size_t b = 0; b < blocks; ++b) {
-        const Real* x = bra + 2 * b * block;
-        const Real* y = ket + 2 * b * block;
-        const std::size_t end = std::min(block, n - b * block);
-        double re[lanes] = {}, im[lanes] = {};
-        std::size_t i = 0;
-        for (; i + lanes <= end; i += lanes)
-            for (std::size_t l = 0; l < lanes; ++l) {
-                const double xr = x[2 * (i + l)], xi = x[2 * (i + l) + 1], yr = y[2 * (i + l)], yi = y[2 * (i + l) + 1];
-                re[l] += xr * yr + xi * yi;
-                im[l] += xr * yi - xi * yr;
-            }
-        for (; i < end; ++i) {
-            re[0] += double(x[2 * i]) * y[2 * i] + double(x[2 * i + 1]) * y[2 * i + 1];
-            im[0] += double(x[2 * i]) * y[2 * i + 1] - double(x[2 * i + 1]) * y[2 * i];
-        }
-        for (std::size_t l = 0; l < lanes; ++l) sums[b] += std::complex<double>(re[l], im[l]);
-    }
+    for (std::size_t b = 0; b < blocks; ++b)
+        sums[b] = block_inner(bra + 2 * b * block, ket + 2 * b * block, std::min(block, n - b * block));
     std::complex<double> total = 0;
     for (auto s : sums) total += s;
     return total;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bits.hpp"
+#include "lanes.hpp"
 
 namespace qdist {
 
@@ -57,7 +58,7 @@ void add_probabilities(const Real* shard, int bits, Index first, const KeptBits&
     std::vector<Index> row_offset(rows), row_slot(rows), slot_out(slots);
     for (std::size_t r = 0; r < rows; ++r) {
         row_offset[r] = deposit(r, row_mask);
-        row_slot[r] = extract(row_offset[r], kept_rows) * lanes;
+        row_slot[r] = extract(row_offset[r], kept_rows) * 2 * lanes;
     }
     for (std::size_t s = 0; s < slots; ++s) slot_out[s] = kept.of(deposit(s, kept_rows));
     Index lane_out[lanes];
@@ -75,22 +76,26 @@ void add_probabilities(const Real* shard, int bits, Index first, const KeptBits&
     for (std::size_t task = 0; task < parts * chunks; ++task) {
         const std::size_t part = task % parts, chunk = task / parts;
         const Index part_base = deposit(part, outer_kept);
-        std::vector<double> sum(slots * lanes);
+        // Squares of real and imaginary parts side by side, as they lie in memory.
+        std::vector<double> sum(slots * 2 * lanes);
         Index summed = deposit(chunk * sums_per_chunk, outer_summed);
         for (std::size_t k = 0; k < sums_per_chunk; ++k, summed = next_within(summed, outer_summed)) {
             const Real* base = shard + 2 * (part_base | summed);
             for (std::size_t r = 0; r < rows; ++r) {
                 const Real* a = base + 2 * row_offset[r];
                 double* s = sum.data() + row_slot[r];
-                for (Index l = 0; l < lanes; ++l) {
-                    const double re = a[2 * l], im = a[2 * l + 1];
-                    s[l] += re * re + im * im;
+                for (Index half = 0; half < 2 * lanes; half += lanes) {
+                    const auto v = widened(Lanes<Real>::load(a + half));
+                    (Lanes<double>::load(s + half) + v * v).store(s + half);
                 }
             }
         }
         double* result = (chunks > 1 ? partial.data() + chunk * out_size : out) + (far_out | kept.of(part_base));
         for (std::size_t s = 0; s < slots; ++s)
-            for (Index l = 0; l < lanes; ++l) result[slot_out[s] | lane_out[l]] += sum[s * lanes + l];
+            for (Index l = 0; l < lanes; ++l) {
+                const double* square = sum.data() + 2 * (s * lanes + l);
+                result[slot_out[s] | lane_out[l]] += square[0] + square[1];
+            }
     }
     for (std::size_t i = 0; i < partial.size(); ++i) out[i % out_size] += partial[i];
 }

@@ -1,0 +1,94 @@
+// Rows of eight numbers in SIMD registers, by the compilers' portable vector types.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "bits.hpp"
+
+namespace qdist {
+
+#if defined(__AVX512F__)
+inline constexpr std::size_t register_bytes = 64;
+#elif defined(__AVX__)
+inline constexpr std::size_t register_bytes = 32;
+#else
+inline constexpr std::size_t register_bytes = 16;
+#endif
+
+// Eight numbers, in as few registers as hold them.
+template <class Real>
+struct Lanes {
+    static constexpr std::size_t width = std::min<std::size_t>(lanes, register_bytes / sizeof(Real));
+    static constexpr std::size_t count = lanes / width;
+    typedef Real Register __attribute__((vector_size(width * sizeof(Real))));
+    Register part[count];
+
+    static Lanes load(const Real* source) {
+        Lanes result;
+        for (std::size_t k = 0; k < count; ++k) std::memcpy(&result.part[k], source + k * width, sizeof(Register));
+        return result;
+    }
+    void store(Real* target) const {
+        for (std::size_t k = 0; k < count; ++k) std::memcpy(target + k * width, &part[k], sizeof(Register));
+    }
+};
+
+template <class Real>
+inline Lanes<Real> operator+(Lanes<Real> a, const Lanes<Real>& b) {
+    for (std::size_t k = 0; k < a.count; ++k) a.part[k] += b.part[k];
+    return a;
+}
+
+template <class Real>
+inline Lanes<Real> operator-(Lanes<Real> a, const Lanes<Real>& b) {
+    for (std::size_t k = 0; k < a.count; ++k) a.part[k] -= b.part[k];
+    return a;
+}
+
+template <class Real>
+inline Lanes<Real> operator*(Lanes<Real> a, const Lanes<Real>& b) {
+    for (std::size_t k = 0; k < a.count; ++k) a.part[k] *= b.part[k];
+    return a;
+}
+
+// Lane l of the result is lane l ^ flip.
+template <Index flip, class Real>
+inline Lanes<Real> flipped(const Lanes<Real>& a) {
+    constexpr std::size_t width = Lanes<Real>::width, inside = flip % width;
+    Lanes<Real> result;
+    for (std::size_t k = 0; k < a.count; ++k) {
+        const auto source = a.part[k ^ flip / width];
+        if constexpr (inside == 0)
+            result.part[k] = source;
+        else
+            result.part[k] = [&]<std::size_t... l>(std::index_sequence<l...>) {
+                return __builtin_shufflevector(source, source, (l ^ inside)...);
+            }(std::make_index_sequence<width>());
+    }
+    return result;
+}
+
+inline Lanes<double> widened(const Lanes<double>& a) { return a; }
+
+// Some numbers of a vector of twice as many as a register holds.
+template <std::size_t start, class Wide, std::size_t... l>
+inline Lanes<double>::Register part_of(Wide a, std::index_sequence<l...>) {
+    return __builtin_shufflevector(a, a, (start + l)...);
+}
+
+inline Lanes<double> widened(const Lanes<float>& a) {
+    constexpr std::size_t width = Lanes<double>::width, parts = Lanes<float>::width / width;
+    constexpr auto places = std::make_index_sequence<width>();
+    static_assert(parts == 1 || parts == 2);
+    typedef double Wide __attribute__((vector_size(Lanes<float>::width * sizeof(double))));
+    Lanes<double> result;
+    for (std::size_t k = 0; k < Lanes<float>::count; ++k) {
+        const Wide wide = __builtin_convertvector(a.part[k], Wide);
+        result.part[k * parts] = part_of<0>(wide, places);
+        if constexpr (parts == 2) result.part[k * parts + 1] = part_of<width>(wide, places);
+    }
+    return result;
+}
+
+}  // namespace qdist

@@ -1,0 +1,41 @@
+"""What the tests of states share: random states, layouts and observables."""
+
+import numpy as np
+
+from qdist.circuit import PauliSum
+from qdist.plan import Layout
+
+DTYPES = ["complex64", "complex128"]
+TOLERANCE = {"complex64": 2e-5, "complex128": 1e-11}
+
+
+def random_ket(n: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    ket = rng.normal(size=1 << n) + 1j * rng.normal(size=1 << n)
+    return ket / np.linalg.norm(ket)
+
+
+def random_layout(n: int, seed: int = 0) -> Layout:
+    return Layout(np.random.default_rng(seed).permutation(n))
+
+
+def random_sum(n: int, terms: int, seed: int = 0, flips: int | None = None) -> PauliSum:
+    """A sum of random strings; with `flips` their x masks are among that many."""
+    rng = np.random.default_rng(seed)
+    masks = rng.integers(0, 1 << n, terms if flips is None else flips, dtype=np.uint64)
+    x = masks if flips is None else rng.choice(masks, terms)
+    return PauliSum.from_masks(x, rng.integers(0, 1 << n, terms, dtype=np.uint64), rng.normal(size=terms))
+
+
+def applied(observable: PauliSum, ket: np.ndarray) -> np.ndarray:
+    """O |ket>, string by string: |i> becomes i^|x & z| (-1)^|z & i| |i ^ x>."""
+    index = np.arange(len(ket))
+    result = np.zeros(len(ket), np.complex128)
+    for string, coefficient in observable:
+        overlap = index & string.z
+        parity = np.zeros(len(ket), int)
+        for bit in range(len(ket).bit_length()):
+            parity ^= overlap >> bit & 1
+        phase = 1j ** (string.x & string.z).bit_count()
+        result[index ^ string.x] += coefficient * phase * (1 - 2 * parity) * ket
+    return result
