@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.circuit import Circuit
-from qdist.circuit.binding import ParameterValues
+from qdist.circuit.binding import ParameterValues, flat_values
 from qdist.comm import Communicator
 from qdist.plan.levels import Level
 from qdist.plan.plan import Part, Plan, make_plan
@@ -52,7 +52,7 @@ class Program:
         self.comm = comm
         self.plan: Plan = make_plan(circuit, self.dtype, levels)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
-        self._affine = circuit.affine()
+        self._affine, self._parameters = circuit.affine(), circuit.parameters
         self._parts = [(part, self._compiled(part)) for part in self.plan.parts]
         self._bound = False
 
@@ -67,7 +67,7 @@ class Program:
 
     def bind(self, params: ParameterValues | None = None) -> Program:
         """Computes all matrices for these parameter values. Raises CircuitError for missing or unknown parameters."""
-        angles = self._affine(self.circuit.parameter_values([] if params is None else params))
+        angles = self._affine(flat_values(self._parameters, [] if params is None else params))
         for _, native in self._parts:
             if native is not None:
                 native.bind(angles)
