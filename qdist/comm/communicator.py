@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from qdist.comm.arrays import Array, apart, as_input, as_output, fit_as_they_are, is_cupy, module_of
+from qdist.comm import checks
+from qdist.comm.arrays import Array, apart, as_input, as_output, fit_as_they_are, module_of
 from qdist.comm.errors import CommError
 from qdist.comm.guard import LATEST, Call, Guard, check_same
 from qdist.comm.place import Place
@@ -161,7 +162,7 @@ class Communicator:
         x = as_input(x)
         op = ReduceOp.of(op)
         op.check(x.dtype)
-        self._check_rank("root", root)
+        checks.rank(self, "root", root)
         call = self._call("reduce", x.shape, x.dtype, op.name, root)
         transport = self._of(x)
         if self.rank != root:
@@ -178,7 +179,7 @@ class Communicator:
         x = as_input(x)
         op = ReduceOp.of(op)
         op.check(x.dtype)
-        self._check_rows("reduce_scatter", x)
+        checks.rows(self, "reduce_scatter", x)
         target, result = as_output(out, x.shape[1:], x.dtype, x)
         call = self._call("reduce_scatter", x.shape, x.dtype, op.name)
         x = apart(x, target)
@@ -190,7 +191,7 @@ class Communicator:
     def broadcast(self, x: Any, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
         """``root``'s ``x`` on every rank. The others pass an array of the same shape and dtype."""
         x = as_input(x)
-        self._check_rank("root", root)
+        checks.rank(self, "root", root)
         target, result = as_output(out, x.shape, x.dtype, x)
         if self.rank == root and target is not x:
             target[...] = x
@@ -208,7 +209,7 @@ class Communicator:
     def gather(self, x: Any, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
         """Every rank's ``x``, stacked: shape (size, *x.shape), on ``root``; None on the others."""
         x = as_input(x)
-        self._check_rank("root", root)
+        checks.rank(self, "root", root)
         call = self._call("gather", x.shape, x.dtype, None, root)
         if self.rank != root:
             return self._collective(call, self._of(x).gather, (x, None, root), None, None, async_op)
@@ -218,10 +219,10 @@ class Communicator:
 
     def scatter(self, x: Any = None, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
         """Row ``rank`` of ``root``'s ``x``, which has shape (size, ...). The others' ``x`` is not looked at."""
-        self._check_rank("root", root)
+        checks.rank(self, "root", root)
         if self.rank == root:
             x = as_input(x)
-            self._check_rows("scatter", x)
+            checks.rows(self, "scatter", x)
             if x.ndim - 1 > _HEADER_DIMS:
                 raise ValueError(f"scatter takes rows of at most {_HEADER_DIMS} dimensions, not {x.ndim - 1}")
             shape, dtype = self._header(x.shape[1:], x.dtype, root)
@@ -254,7 +255,7 @@ class Communicator:
         if again is not None and x is again.x() and out is again.out() and again.op is _ALL_TO_ALL and not async_op:
             return self._repeat(again, x, out)
         if send_counts is None is recv_counts and not async_op and fit_as_they_are(x, out):
-            self._check_rows("all_to_all", x)
+            checks.rows(self, "all_to_all", x)
             self._remember(x, out, _ALL_TO_ALL, self._host.repeatable("all_to_all"))
             call = self._call("all_to_all", x.shape, x.dtype)
             return self._collective(call, self._host.all_to_all, (x, out), out, out, False)
@@ -264,12 +265,12 @@ class Communicator:
             return self._all_to_all_list(x, async_op)
         x = as_input(x)
         if send_counts is None and recv_counts is None:
-            self._check_rows("all_to_all", x)
+            checks.rows(self, "all_to_all", x)
             target, result = as_output(out, x.shape, x.dtype, x)
             call = self._call("all_to_all", x.shape, x.dtype)
             x = apart(x, target)
             return self._collective(call, self._of(x).all_to_all, (x, target), target, result, async_op)
-        sends, receives = self._check_counts(x, send_counts, recv_counts)
+        sends, receives = checks.counts(self, x, send_counts, recv_counts)
         target, result = as_output(out, (sum(receives),), x.dtype, x)
         call = self._call("all_to_all (ragged)", None, x.dtype, elements=(x.size, sends))
         x = apart(x, target)
@@ -287,12 +288,12 @@ class Communicator:
     def send(self, x: Any, dest: int, tag: int = 0) -> None:
         """Sends ``x`` to ``dest``; returns when ``x`` may be changed again."""
         x = as_input(x)
-        self._check_peer("dest", dest, tag)
+        checks.peer(self, "dest", dest, tag)
         self._launch(self._message("send", x, dest), self._of(x).send, x, dest, tag, True)
 
     def recv(self, out: Array, source: int, tag: int = 0) -> Array:
         """Receives from ``source`` into ``out``, of the message's dtype and at least its size; returns ``out``."""
-        target, result = self._check_receiver(out, source, tag)
+        target, result = checks.receiver(self, out, source, tag)
         call = self._message("recv", out, source)
         self._launch(call, self._of(target).recv, target, source, tag, True)
         return _deliver(target, result)
@@ -300,14 +301,14 @@ class Communicator:
     def isend(self, x: Any, dest: int, tag: int = 0) -> Work:
         """Starts sending ``x`` to ``dest``."""
         x = as_input(x)
-        self._check_peer("dest", dest, tag)
+        checks.peer(self, "dest", dest, tag)
         call = self._message("isend", x, dest)
         request = self._launch(call, self._of(x).send, x, dest, tag, False)
         return Work(request, lambda: None, call, self._guard)
 
     def irecv(self, out: Array, source: int, tag: int = 0) -> Work:
         """Starts receiving from ``source`` into ``out``; ``wait()`` returns ``out``."""
-        target, result = self._check_receiver(out, source, tag)
+        target, result = checks.receiver(self, out, source, tag)
         call = self._message("irecv", out, source)
         request = self._launch(call, self._of(target).recv, target, source, tag, False)
         return Work(request, lambda: _deliver(target, result), call, self._guard)
@@ -324,7 +325,7 @@ class Communicator:
 
     def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
         """``root``'s value on every rank. For small values: they are pickled."""
-        self._check_rank("root", root)
+        checks.rank(self, "root", root)
         if self._host.name == "counting":
             return value
         payload = _pickled(value) if self.rank == root else np.empty(0, np.uint8)
@@ -345,7 +346,7 @@ class Communicator:
 
     def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
         """Every rank's value, in a list, on ``root``; None on the others. For small values: they are pickled."""
-        self._check_rank("root", root)
+        checks.rank(self, "root", root)
         values = self.all_gather_object(value)
         return values if self.rank == root else None
 
@@ -358,7 +359,7 @@ class Communicator:
         """
         seen: set[int] = set()
         for ranks in groups:
-            self._check_group(ranks)
+            checks.group(self, ranks)
             twice = seen & set(ranks)
             if twice:
                 raise ValueError(f"split: rank {min(twice)} stands in two groups of {list(map(list, groups))}")
@@ -373,7 +374,7 @@ class Communicator:
 
     def new_group(self, ranks: Sequence[int], name: str | None = None) -> Communicator | None:
         """The communicator of these ranks. The ranks listed call; others may, and get None."""
-        self._check_group(ranks)
+        checks.group(self, ranks)
         if self.rank not in ranks:
             return None
         host = self._launch(Call("new_group", self, None, None, thread=get_ident()), self._host.subgroup, ranks)
@@ -567,52 +568,6 @@ class Communicator:
             name=name or f"{self.name}{list(ranks)}",
             debug=self.debug,
         )
-
-    def _check_rank(self, what: str, rank: int) -> None:
-        if not 0 <= rank < self.size:
-            raise ValueError(f"{what}={rank} is not a rank of {self.name!r}: ranks are 0 to {self.size - 1}")
-
-    def _check_peer(self, what: str, rank: int, tag: int) -> None:
-        self._check_rank(what, rank)
-        if tag < 0:
-            raise ValueError(f"tag={tag}: tags are not negative")
-
-    def _check_receiver(self, out: Any, source: int, tag: int) -> tuple[Array, Array]:
-        self._check_peer("source", source, tag)
-        if type(out) is not np.ndarray and not is_cupy(out):
-            raise TypeError(f"recv writes into a NumPy or CuPy array, not into {type(out).__name__}")
-        return as_output(out, out.shape, out.dtype, out)
-
-    def _check_rows(self, op: str, x: Array) -> None:
-        if x.ndim == 0 or x.shape[0] != self.size:
-            raise ValueError(
-                f"{op} takes one row a rank: the first axis must have length {self.size}, the input has shape {x.shape}"
-            )
-
-    def _check_counts(
-        self, x: Array, send_counts: Sequence[int] | None, recv_counts: Sequence[int] | None
-    ) -> tuple[list[int], list[int]]:
-        if send_counts is None or recv_counts is None:
-            raise TypeError("ragged all_to_all takes both send_counts and recv_counts")
-        if x.ndim != 1:
-            raise ValueError(f"ragged all_to_all takes a flat array, not one of shape {x.shape}")
-        sends, receives = [int(c) for c in send_counts], [int(c) for c in recv_counts]
-        for what, counts in (("send_counts", sends), ("recv_counts", receives)):
-            if len(counts) != self.size or min(counts) < 0:
-                raise ValueError(f"{what}={counts} must hold {self.size} numbers that are not negative")
-        if sum(sends) != x.size:
-            raise ValueError(f"send_counts add up to {sum(sends)}, the input has {x.size} elements")
-        if sends[self.rank] != receives[self.rank]:
-            raise ValueError(
-                f"rank {self.rank} sends itself {sends[self.rank]} elements but expects {receives[self.rank]}"
-            )
-        return sends, receives
-
-    def _check_group(self, ranks: Sequence[int]) -> None:
-        if len(ranks) == 0 or len(set(ranks)) != len(ranks):
-            raise ValueError(f"a group needs ranks, each once: {list(ranks)}")
-        for rank in ranks:
-            self._check_rank("group rank", rank)
 
 
 def _deliver(target: Array | None, result: Array | None, divisor: int | None = None) -> Array | None:
