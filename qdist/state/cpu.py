@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,13 +34,23 @@ class CpuProgram:
         """Computes all matrices and phases from the circuit's angles (float64, one a parameter of a gate, in order)."""
         self._native.bind(angles)
 
-    def run(self, shard: np.ndarray, start: int = 0, live: int = -1) -> None:
+    @property
+    def num_stages(self) -> int:
+        return self._native.num_stages
+
+    def run(self, shard: np.ndarray, live: int = -1, after_stage: Callable[[], None] | None = None) -> None:
         """Runs on ``shard`` in place.
 
-        Amplitudes may be nonzero only where the index agrees with ``start`` outside the bits of ``live``; a basis state
-        has live=0, and what must be zero is not computed.
+        Amplitudes may be nonzero only at indices whose bits outside ``live`` are zero; |0...0> has live=0, and what
+        must be zero is not computed. ``after_stage`` is called after each sweep.
         """
-        self._native.run(shard, start, live & ((1 << self._native.num_bits) - 1))
+        live &= (1 << self._native.num_bits) - 1
+        if after_stage is None:
+            self._native.run(shard, 0, live, 0, self.num_stages)
+            return
+        for stage in range(self.num_stages):
+            live = self._native.run(shard, 0, live, stage, stage + 1)
+            after_stage()
 
     def run_batch(self, states: np.ndarray, angles: np.ndarray) -> None:
         """Binds and runs once for each row of ``angles``, on the row of ``states``, which is |0...0> before."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from qdist.circuit.binding import ParameterValues, flat_values
 from qdist.comm import Communicator
 from qdist.plan.levels import Level
 from qdist.plan.plan import Part, Plan, make_plan
+from qdist.progress import Bar
 from qdist.state import checks
 from qdist.state.cpu import CpuProgram
 from qdist.state.errors import StateError
@@ -96,18 +96,17 @@ class Program:
         bits = [0] * self.circuit.num_clbits
         # Before anything ran on |0...0>, only one amplitude can be nonzero.
         live = 0 if initial is None else -1
-        for done, (part, native) in enumerate(self._parts):
-            if progress:
-                _show(done, len(self._parts))
+        bar = Bar(self.plan.sweeps, "sweeps") if progress else None
+        for part, native in self._parts:
             if part.instruction is not None and not _holds(part, bits):
                 continue
             if native is not None:
-                native.run(state.local, 0, live)
+                native.run(state.local, live, bar.advance if bar is not None else None)
             elif part.instruction is not None:
                 _perform(part, state, bits, rng)
             live = -1
-        if progress:
-            _show(len(self._parts), len(self._parts))
+        if bar is not None:
+            bar.close()
         self.bits = tuple(bits)
         return state
 
@@ -267,10 +266,3 @@ def _spread(samples: NDArray[np.int64], clbits: Sequence[int]) -> NDArray[np.int
     for k, clbit in enumerate(clbits):
         out |= (samples >> k & 1) << clbit
     return out
-
-
-def _show(done: int, total: int) -> None:
-    width = 40
-    filled = width * done // max(1, total)
-    end = "\n" if done == total else ""
-    print(f"\r[{'#' * filled}{'.' * (width - filled)}] {done}/{total} parts", end=end, file=sys.stderr, flush=True)

@@ -329,7 +329,7 @@ def test_progress_shows_only_when_asked(capsys: pytest.CaptureFixture[str]) -> N
     program.run(seed=0)
     assert capsys.readouterr().err == ""
     program.run(seed=0, progress=True)
-    assert "3/3 parts" in capsys.readouterr().err
+    assert "2/2 sweeps" in capsys.readouterr().err
 
 
 def test_the_empty_circuit_is_the_zero_state() -> None:

@@ -79,13 +79,14 @@ public:
             }
     }
 
-    // Runs all stages in place. Before the first, amplitudes may be nonzero only where the index agrees with `start`
-    // outside the bits of `live`; tiles that must be zero are passed over.
-    void run(std::complex<Real>* state, std::size_t start, std::size_t live) const {
-        for (const Stage<Real>& stage : stages_) {
-            run_stage(stage, state, start, live);
-            for (int p : stage.positions) live |= std::size_t(1) << p;
+    // Runs stages first .. last in place. Before the first, amplitudes may be nonzero only where the index agrees with
+    // `start` outside the bits of `live`; tiles that must be zero are passed over. Returns what is live afterwards.
+    std::size_t run(std::complex<Real>* state, std::size_t start, std::size_t live, std::size_t first, std::size_t last) const {
+        for (std::size_t k = first; k < std::min(last, stages_.size()); ++k) {
+            run_stage(stages_[k], state, start, live);
+            for (int p : stages_[k].positions) live |= std::size_t(1) << p;
         }
+        return live;
     }
 
     // Binds and runs once for every row of angles, each on its own state: threads over the batch when states are small,
@@ -99,7 +100,7 @@ public:
 #pragma omp for schedule(static)
             for (std::ptrdiff_t b = 0; b < std::ptrdiff_t(batch); ++b) {
                 mine.bind(angles + b * count);
-                mine.run(states + b * size, 0, live);
+                mine.run(states + b * size, 0, live, 0, num_stages());
             }
         }
     }
