@@ -169,8 +169,7 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _state(program: Program, options: argparse.Namespace) -> Any:
-    with Progress(f"{program.num_qubits} qubits", shown=options.progress or sys.stderr.isatty()):
-        return program.run(seed=options.seed).amplitudes()
+    return program.run(seed=options.seed, progress=options.progress or sys.stderr.isatty()).amplitudes()
 
 
 def _counts(program: Program, options: argparse.Namespace) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from qdist.circuit.binding import ParameterValues, flat_values
 from qdist.comm import Communicator
 from qdist.plan.levels import Level
 from qdist.plan.plan import Part, Plan, make_plan
-from qdist.progress import Bar
+from qdist.progress import Progress
 from qdist.state import checks
 from qdist.state.cpu import CpuProgram
 from qdist.state.errors import StateError
@@ -87,7 +88,8 @@ class Program:
 
         params: values for the circuit's parameters; None re-uses those of the last ``bind`` or ``run``.
         initial: the state to start from (left alone); |0...0> by default. seed: for measurements and resets.
-        out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr.
+        out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr, if it
+        takes longer than a second.
         """
         if params is not None or not self._bound:
             self.bind(params)
@@ -96,17 +98,15 @@ class Program:
         bits = [0] * self.circuit.num_clbits
         # Before anything ran on |0...0>, only one amplitude can be nonzero.
         live = 0 if initial is None else -1
-        bar = Bar(self.plan.sweeps, "sweeps") if progress else None
-        for part, native in self._parts:
-            if part.instruction is not None and not _holds(part, bits):
-                continue
-            if native is not None:
-                native.run(state.local, live, bar.advance if bar is not None else None)
-            elif part.instruction is not None:
-                _perform(part, state, bits, rng)
-            live = -1
-        if bar is not None:
-            bar.close()
+        with Progress("sweeps", self.plan.sweeps, shown=True) if progress else nullcontext() as bar:
+            for part, native in self._parts:
+                if part.instruction is not None and not _holds(part, bits):
+                    continue
+                if native is not None:
+                    native.run(state.local, live, bar.advance if bar is not None else None)
+                elif part.instruction is not None:
+                    _perform(part, state, bits, rng)
+                live = -1
         self.bits = tuple(bits)
         return state
 

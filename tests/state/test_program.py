@@ -324,12 +324,16 @@ def test_circuits_that_measure_do_not_run_as_a_batch() -> None:
         qd.compile(qd.Circuit(1, 1).measure(0, 0)).run_batch(np.zeros((2, 0)))
 
 
-def test_progress_shows_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    program = qd.compile(qd.Circuit(2, 1).h(0).measure(0, 0).x(1))
-    program.run(seed=0)
-    assert capsys.readouterr().err == ""
-    program.run(seed=0, progress=True)
-    assert "2/2 sweeps" in capsys.readouterr().err
+def test_progress_counts_sweeps_and_changes_nothing() -> None:
+    circuit = qd.library.random_circuit(14, 6, seed=4)
+    program = qd.compile(circuit)
+    done = []
+    state = qd.StateVector(14)
+    program.bind()
+    program._parts[0][1].run(state.local, 0, lambda: done.append(1))
+    assert len(done) == program.plan.sweeps > 1
+    np.testing.assert_array_equal(program.run(progress=True).local, state.local)
+    np.testing.assert_array_equal(program.run().local, state.local)
 
 
 def test_the_empty_circuit_is_the_zero_state() -> None:
