@@ -13,6 +13,8 @@ import qdist.comm as qc
 both_ways = pytest.mark.parametrize("async_op", [False, True], ids=["blocking", "async"])
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 every_kind = pytest.mark.parametrize("kind", KINDS)
+# Inputs and outputs are prepared the same way for all reductions: all_reduce goes through every kind.
+some_kinds = pytest.mark.parametrize("kind", ["contiguous", "strided", "zero-size", "read-only"])
 
 FOLD: dict[str, Callable[[Any, Any], Any]] = {
     "sum": np.add,
@@ -73,7 +75,7 @@ def test_all_reduce(comm: qc.Communicator, dtype: str, op: str, kind: str, async
 
 
 @both_ways
-@every_kind
+@some_kinds
 @pytest.mark.parametrize(("dtype", "op"), REDUCTIONS)
 def test_reduce(comm: qc.Communicator, dtype: str, op: str, kind: str, async_op: bool) -> None:
     everyone = inputs(comm, dtype, kind)
@@ -86,7 +88,7 @@ def test_reduce(comm: qc.Communicator, dtype: str, op: str, kind: str, async_op:
 
 
 @both_ways
-@every_kind
+@some_kinds
 @pytest.mark.parametrize(("dtype", "op"), REDUCTIONS)
 def test_reduce_scatter(comm: qc.Communicator, dtype: str, op: str, kind: str, async_op: bool) -> None:
     everyone = inputs(comm, dtype, kind, rows=comm.size)
