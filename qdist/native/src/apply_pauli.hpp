@@ -26,17 +26,16 @@ void fill_factors(const PauliJob& job, Index outside, std::vector<double>& sums,
 template <class Real, Index flip, bool imaginary>
 void add_flipped(const PauliJob& job, const Tile<Real>& in, Index from, Index to, std::uint32_t slot_shift,
                  const Real* factors, Tile<Real>& out) {
-    const Real *in_re = in.re.data(), *in_im = in.im.data();
-    Real *out_re = out.re.data(), *out_im = out.im.data();
     for (std::uint32_t slot = 0; slot < job.slots(); ++slot) {
         const auto factor = Lanes<Real>::load(factors + (slot ^ slot_shift) * lanes);
         for (std::size_t k = job.starts[slot]; k < job.starts[slot + 1]; ++k) {
-            const Index source = (job.rows[k] ^ from) * lanes, target = (job.rows[k] ^ to) * lanes;
-            const auto x = flipped<flip>(factor * Lanes<Real>::load(in_re + source));
-            const auto y = flipped<flip>(factor * Lanes<Real>::load(in_im + source));
-            const auto re = Lanes<Real>::load(out_re + target), im = Lanes<Real>::load(out_im + target);
-            (imaginary ? re - y : re + x).store(out_re + target);
-            (imaginary ? im + x : im + y).store(out_im + target);
+            const Index target = job.rows[k] ^ to;
+            const auto a = in.row(job.rows[k] ^ from), b = out.row(target);
+            const auto x = flipped<flip>(factor * a.re), y = flipped<flip>(factor * a.im);
+            if constexpr (imaginary)
+                out.set_row(target, {b.re - y, b.im + x});
+            else
+                out.set_row(target, {b.re + x, b.im + y});
         }
     }
 }
@@ -65,8 +64,7 @@ void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, Real
                 const Index base = grid.base(t), source = base ^ pass.far;
                 grid.load(shard, source, in);
                 if (is_first) {
-                    std::fill(result.re.begin(), result.re.end(), Real(0));
-                    std::fill(result.im.begin(), result.im.end(), Real(0));
+                    result.clear();
                 } else {
                     grid.load(out, base, result);
                 }
