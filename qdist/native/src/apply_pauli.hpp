@@ -1,6 +1,7 @@
 // The product of a sum of Pauli strings with a state.
 #pragma once
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "pauli_tiles.hpp"
@@ -24,18 +25,20 @@ void fill_factors(const PauliJob& job, Index outside, std::vector<double>& sums,
 // Adds what a job's rows, flipped by `from`, give to the rows flipped by `to`: with `slot_shift` what
 // the flip by `from` adds to their slots.
 template <class Real, Index flip, bool imaginary>
-void add_flipped(const PauliJob& job, const Tile<Real>& in, Index from, Index to, std::uint32_t slot_shift,
-                 const Real* factors, Tile<Real>& out) {
-    for (std::uint32_t slot = 0; slot < job.slots(); ++slot) {
+void add_flipped(const PauliJob& job, Rows<const Real> in, Index from, Index to, std::uint32_t slot_shift,
+                 const Real* factors, Rows<Real> out) {
+    const std::uint16_t *rows = job.rows.data(), *starts = job.starts.data();
+    const std::uint32_t slots = std::uint32_t(job.slots());
+    for (std::uint32_t slot = 0; slot < slots; ++slot) {
         const auto factor = Lanes<Real>::load(factors + (slot ^ slot_shift) * lanes);
-        for (std::size_t k = job.starts[slot]; k < job.starts[slot + 1]; ++k) {
-            const Index target = job.rows[k] ^ to;
-            const auto a = in.row(job.rows[k] ^ from), b = out.row(target);
+        for (std::size_t k = starts[slot], end = starts[slot + 1]; k < end; ++k) {
+            const Index target = rows[k] ^ to;
+            const auto a = in[rows[k] ^ from], b = out[target];
             const auto x = flipped<flip>(factor * a.re), y = flipped<flip>(factor * a.im);
             if constexpr (imaginary)
-                out.set_row(target, {b.re - y, b.im + x});
+                out.set(target, {b.re - y, b.im + x});
             else
-                out.set_row(target, {b.re + x, b.im + y});
+                out.set(target, {b.re + x, b.im + y});
         }
     }
 }
@@ -74,11 +77,13 @@ void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, Real
                     const Real* factors = job.by_tile ? tile_factors.data() : kept_factors[j].data();
                     const std::uint32_t slot = job.base_slot(first + source);
                     const Index row_flip = job.flip >> lane_bits;
+                    const Rows<const Real> ket = std::as_const(in).rows();
+                    const Rows<Real> product = result.rows();
                     specialised(job, [&](auto flip, auto imaginary) {
-                        add_flipped<Real, flip, imaginary>(job, in, 0, row_flip, slot, factors, result);
+                        add_flipped<Real, flip, imaginary>(job, ket, 0, row_flip, slot, factors, product);
                         if (job.pairs)
-                            add_flipped<Real, flip, imaginary>(job, in, row_flip, 0, slot ^ job.flip_slot, factors,
-                                                               result);
+                            add_flipped<Real, flip, imaginary>(job, ket, row_flip, 0, slot ^ job.flip_slot, factors,
+                                                               product);
                     });
                 }
                 grid.store(result, base, out);

@@ -12,21 +12,27 @@ namespace qdist {
 
 // Amplitudes in rows of eight real parts and eight imaginary parts.
 template <class Real>
-class Tile {
-public:
-    explicit Tile(std::size_t size) : numbers_(2 * size) {}
+struct Rows {
+    Real* numbers;
 
-    Split<Real> row(Index r) const {
-        const Real* a = numbers_.data() + 2 * lanes * r;
-        return {Lanes<Real>::load(a), Lanes<Real>::load(a + lanes)};
+    Split<std::remove_const_t<Real>> operator[](Index r) const {
+        const Real* a = numbers + 2 * lanes * r;
+        return {Lanes<std::remove_const_t<Real>>::load(a), Lanes<std::remove_const_t<Real>>::load(a + lanes)};
     }
 
-    void set_row(Index r, const Split<Real>& row) {
-        Real* a = numbers_.data() + 2 * lanes * r;
+    void set(Index r, const Split<Real>& row) const {
+        Real* a = numbers + 2 * lanes * r;
         row.re.store(a);
         row.im.store(a + lanes);
     }
+};
 
+template <class Real>
+class Tile {
+public:
+    explicit Tile(std::size_t size) : numbers_(2 * size) {}
+    Rows<const Real> rows() const { return {numbers_.data()}; }
+    Rows<Real> rows() { return {numbers_.data()}; }
     void clear() { std::fill(numbers_.begin(), numbers_.end(), Real(0)); }
 
 private:
@@ -51,17 +57,19 @@ public:
 
     template <class Real>
     void load(const Real* shard, Index base, Tile<Real>& tile) const {
-        each_run([&](Index offset, Index row, Index rows) {
+        const Rows<Real> rows = tile.rows();
+        each_run([&](Index offset, Index row, Index count) {
             const Real* a = shard + 2 * (base | offset);
-            for (Index k = 0; k < rows; ++k) tile.set_row(row + k, Split<Real>::load(a + 2 * lanes * k));
+            for (Index k = 0; k < count; ++k) rows.set(row + k, Split<Real>::load(a + 2 * lanes * k));
         });
     }
 
     template <class Real>
     void store(const Tile<Real>& tile, Index base, Real* shard) const {
-        each_run([&](Index offset, Index row, Index rows) {
+        const Rows<const Real> rows = tile.rows();
+        each_run([&](Index offset, Index row, Index count) {
             Real* a = shard + 2 * (base | offset);
-            for (Index k = 0; k < rows; ++k) tile.row(row + k).store(a + 2 * lanes * k);
+            for (Index k = 0; k < count; ++k) rows[row + k].store(a + 2 * lanes * k);
         });
     }
 
