@@ -47,6 +47,13 @@ def heisenberg(num_qubits: int) -> PauliSum:
     return PauliSum({f"{p}{q} {p}{q + 1}": 1.0 for q in range(num_qubits - 1) for p in "XYZ"})
 
 
+def times(sv: StateVector, observable: PauliSum, repeats: int) -> tuple[float, float]:
+    """Seconds of an expectation value and of a product."""
+    out = sv.copy()
+    energy = median_seconds(lambda: sv.expectation(observable), repeats)
+    return energy, median_seconds(lambda: sv.apply_pauli_sum(observable, out=out), repeats)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--qubits", type=int, nargs="+", default=[20, 24])
@@ -64,9 +71,7 @@ def main() -> None:
         factors = np.random.default_rng(num_qubits).normal(size=(num_qubits, 2))
         for dtype in ("complex64", "complex128"):
             sv = StateVector.product(factors, dtype).normalize()
-            out = sv.copy()
-            energy = median_seconds(lambda: sv.expectation(observable), arguments.repeats)
-            product = median_seconds(lambda: sv.apply_pauli_sum(observable, out=out), arguments.repeats)
+            energy, product = times(sv, observable, arguments.repeats)
             passes = pauli_plan(sv, (observable,), real=True).passes
             share = 100 * passes * sv.local.nbytes / bandwidth / energy
             rows.append([num_qubits, dtype, len(observable), energy, passes, sv.local.nbytes / 1e6, share, product])
