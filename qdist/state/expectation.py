@@ -22,7 +22,7 @@ from .errors import StateError
 if TYPE_CHECKING:
     from .statevector import StateVector
 
-__all__ = ["Observable", "apply_pauli_sum", "as_pauli_sum", "expectations"]
+__all__ = ["Observable", "apply_pauli_sum", "as_pauli_sum", "expectations", "pauli_plan"]
 
 Observable: TypeAlias = (
     PauliSum | PauliString | Mapping[Any, complex] | str | Hermitian | tuple[ArrayLike, Sequence[int]] | NDArray[Any]
@@ -76,7 +76,7 @@ def as_pauli_sum(observable: Observable, num_qubits: int) -> PauliSum:
 def expectations(sv: StateVector, observables: Sequence[Observable]) -> NDArray[np.float64]:
     """<psi|O|psi> of each Hermitian observable: float64."""
     sums = tuple(as_pauli_sum(observable, sv.num_qubits) for observable in observables)
-    plan = _plan(sv, sums, real=True)
+    plan = pauli_plan(sv, sums, real=True)
     result = np.zeros(len(sums))
     for first, shard in sv.shards():
         plan.add_expectations(shard, first, result)
@@ -85,12 +85,13 @@ def expectations(sv: StateVector, observables: Sequence[Observable]) -> NDArray[
 
 def apply_pauli_sum(sv: StateVector, observable: Observable, out: StateVector) -> None:
     """out = O |psi>; coefficients may be complex."""
-    plan = _plan(sv, (as_pauli_sum(observable, sv.num_qubits),), real=False)
+    plan = pauli_plan(sv, (as_pauli_sum(observable, sv.num_qubits),), real=False)
     for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
         plan.apply(shard, first, result)
 
 
-def _plan(sv: StateVector, sums: tuple[PauliSum, ...], real: bool) -> Any:
+def pauli_plan(sv: StateVector, sums: tuple[PauliSum, ...], real: bool) -> Any:
+    """The kernels' plan for sums in a state like `sv`; with `real` refuses those that are not Hermitian."""
     key = (tuple(map(id, sums)), sv.layout, sv.shard_bits, real)
     if key in _plans:
         _plans.move_to_end(key)

@@ -136,5 +136,6 @@ def _project(sv: StateVector, qubits: Sequence[int], value: int, weights: NDArra
 
 def _key(sv: StateVector, seed: Seed) -> int:
     """The number that all random choices of a call come from, the same on every rank."""
-    key = np.random.default_rng(seed).integers(1 << 63, size=1)
-    return int(sv.comm.broadcast(key)[0])
+    rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+    key = int(rng.integers(1 << 63))
+    return int(sv.comm.broadcast(np.array(key))) if sv.comm.size > 1 else key

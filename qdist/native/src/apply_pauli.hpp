@@ -1,6 +1,7 @@
 // The product of a sum of Pauli strings with a state.
 #pragma once
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "pauli_tiles.hpp"
@@ -24,19 +25,20 @@ void fill_factors(const PauliJob& job, Index outside, std::vector<double>& sums,
 // Adds what a job's rows, flipped by `from`, give to the rows flipped by `to`: with `slot_shift` what
 // the flip by `from` adds to their slots.
 template <class Real, Index flip, bool imaginary>
-void add_flipped(const PauliJob& job, const Tile<Real>& in, Index from, Index to, std::uint32_t slot_shift,
-                 const Real* factors, Tile<Real>& out) {
-    const Real *in_re = in.re.data(), *in_im = in.im.data();
-    Real *out_re = out.re.data(), *out_im = out.im.data();
-    for (std::uint32_t slot = 0; slot < job.slots(); ++slot) {
+void add_flipped(const PauliJob& job, Rows<const Real> in, Index from, Index to, std::uint32_t slot_shift,
+                 const Real* factors, Rows<Real> out) {
+    const std::uint16_t *rows = job.rows.data(), *starts = job.starts.data();
+    const std::uint32_t slots = std::uint32_t(job.slots());
+    for (std::uint32_t slot = 0; slot < slots; ++slot) {
         const auto factor = Lanes<Real>::load(factors + (slot ^ slot_shift) * lanes);
-        for (std::size_t k = job.starts[slot]; k < job.starts[slot + 1]; ++k) {
-            const Index source = (job.rows[k] ^ from) * lanes, target = (job.rows[k] ^ to) * lanes;
-            const auto x = flipped<flip>(factor * Lanes<Real>::load(in_re + source));
-            const auto y = flipped<flip>(factor * Lanes<Real>::load(in_im + source));
-            const auto re = Lanes<Real>::load(out_re + target), im = Lanes<Real>::load(out_im + target);
-            (imaginary ? re - y : re + x).store(out_re + target);
-            (imaginary ? im + x : im + y).store(out_im + target);
+        for (std::size_t k = starts[slot], end = starts[slot + 1]; k < end; ++k) {
+            const Index target = rows[k] ^ to;
+            const auto a = in[rows[k] ^ from], b = out[target];
+            const auto x = flipped<flip>(factor * a.re), y = flipped<flip>(factor * a.im);
+            if constexpr (imaginary)
+                out.set(target, {b.re - y, b.im + x});
+            else
+                out.set(target, {b.re + x, b.im + y});
         }
     }
 }
@@ -65,8 +67,7 @@ void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, Real
                 const Index base = grid.base(t), source = base ^ pass.far;
                 grid.load(shard, source, in);
                 if (is_first) {
-                    std::fill(result.re.begin(), result.re.end(), Real(0));
-                    std::fill(result.im.begin(), result.im.end(), Real(0));
+                    result.clear();
                 } else {
                     grid.load(out, base, result);
                 }
@@ -76,11 +77,13 @@ void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, Real
                     const Real* factors = job.by_tile ? tile_factors.data() : kept_factors[j].data();
                     const std::uint32_t slot = job.base_slot(first + source);
                     const Index row_flip = job.flip >> lane_bits;
+                    const Rows<const Real> ket = std::as_const(in).rows();
+                    const Rows<Real> product = result.rows();
                     specialised(job, [&](auto flip, auto imaginary) {
-                        add_flipped<Real, flip, imaginary>(job, in, 0, row_flip, slot, factors, result);
+                        add_flipped<Real, flip, imaginary>(job, ket, 0, row_flip, slot, factors, product);
                         if (job.pairs)
-                            add_flipped<Real, flip, imaginary>(job, in, row_flip, 0, slot ^ job.flip_slot, factors,
-                                                               result);
+                            add_flipped<Real, flip, imaginary>(job, ket, row_flip, 0, slot ^ job.flip_slot, factors,
+                                                               product);
                     });
                 }
                 grid.store(result, base, out);

@@ -38,14 +38,14 @@ int bits_of(std::size_t size) { return std::countr_zero(size); }
 
 // A shard's numbers, padded with zeros to a whole row of lanes where it is shorter.
 template <class Real>
-class Rows {
+class Padded {
 public:
-    explicit Rows(const Shard<Real>& shard) : data_(reinterpret_cast<const Real*>(shard.data())) {
+    explicit Padded(const Shard<Real>& shard) : data_(reinterpret_cast<const Real*>(shard.data())) {
         if (shard.size() >= qdist::lanes) return;
         std::copy(data_, data_ + 2 * shard.size(), padded_);
         data_ = padded_;
     }
-    Rows(const Rows&) = delete;
+    Padded(const Padded&) = delete;
     const Real* data() const { return data_; }
 
 private:
@@ -55,10 +55,10 @@ private:
 
 template <class Real>
 void add_probabilities(Shard<Real> shard, Index first, const Positions& positions, Array<double> out) {
-    const Rows<Real> rows(shard);
+    const Padded<Real> padded(shard);
     const int bits = std::max(bits_of(shard.size()), qdist::lane_bits);
     nb::gil_scoped_release release;
-    qdist::add_probabilities(rows.data(), bits, first, qdist::KeptBits(positions), out.data());
+    qdist::add_probabilities(padded.data(), bits, first, qdist::KeptBits(positions), out.data());
 }
 
 template <class Real>
@@ -110,22 +110,22 @@ void reset_bit(MutableShard<Real> shard, int position, int outcome, double scale
 
 template <class Real>
 void add_expectations(const qdist::PauliPlan& plan, Shard<Real> shard, Index first, Array<double> out) {
-    const Rows<Real> rows(shard);
+    const Padded<Real> padded(shard);
     nb::gil_scoped_release release;
-    qdist::add_expectations(plan, rows.data(), first, out.data());
+    qdist::add_expectations(plan, padded.data(), first, out.data());
 }
 
 template <class Real>
 void apply(const qdist::PauliPlan& plan, Shard<Real> shard, Index first, MutableShard<Real> out) {
-    const Rows<Real> rows(shard);
+    const Padded<Real> padded(shard);
     nb::gil_scoped_release release;
     auto* result = reinterpret_cast<Real*>(out.data());
     if (out.size() >= qdist::lanes) {
-        qdist::apply_pauli_sum(plan, rows.data(), first, result);
+        qdist::apply_pauli_sum(plan, padded.data(), first, result);
     } else {
-        Real padded[2 * qdist::lanes];
-        qdist::apply_pauli_sum(plan, rows.data(), first, padded);
-        std::copy(padded, padded + 2 * out.size(), result);
+        Real whole_row[2 * qdist::lanes];
+        qdist::apply_pauli_sum(plan, padded.data(), first, whole_row);
+        std::copy(whole_row, whole_row + 2 * out.size(), result);
     }
 }
 

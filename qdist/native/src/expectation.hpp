@@ -1,6 +1,7 @@
 // Expectation values of sums of Pauli strings.
 #pragma once
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "pauli_tiles.hpp"
@@ -9,19 +10,26 @@ namespace qdist {
 
 // Adds Re or Im of conj(b) a, with a running over a job's rows and b over their partners, to the rows' slots.
 template <class Real, Index flip, bool imaginary>
-void add_products(const PauliJob& job, const Tile<Real>& ket, const Tile<Real>& bra, Index base, double* sums) {
-    const Real *ket_re = ket.re.data(), *ket_im = ket.im.data(), *bra_re = bra.re.data(), *bra_im = bra.im.data();
+void add_products(const PauliJob& job, Rows<const Real> ket, Rows<const Real> bra, Index base, double* sums) {
     const Index row_flip = job.flip >> lane_bits;
+    const std::uint16_t *rows = job.rows.data(), *starts = job.starts.data();
     const std::uint32_t base_slot = job.base_slot(base);
+    // This many rows' products are added before they become doubles, because that costs more than they do.
+    constexpr std::size_t together = 8;
     for (std::uint32_t slot = 0; slot < job.slots(); ++slot) {
         double* target = sums + (slot ^ base_slot) * lanes;
         auto sum = Lanes<double>::load(target);
-        for (std::size_t k = job.starts[slot]; k < job.starts[slot + 1]; ++k) {
-            const Index own = job.rows[k] * lanes, other = (job.rows[k] ^ row_flip) * lanes;
-            const auto ar = Lanes<Real>::load(ket_re + own), ai = Lanes<Real>::load(ket_im + own);
-            const auto br = flipped<flip>(Lanes<Real>::load(bra_re + other));
-            const auto bi = flipped<flip>(Lanes<Real>::load(bra_im + other));
-            sum = sum + widened(imaginary ? ai * br - ar * bi : ar * br + ai * bi);
+        std::size_t k = starts[slot];
+        const std::size_t end = starts[slot + 1];
+        while (k < end) {
+            Lanes<Real> first{}, second{};  // two sums, so that neither waits for the other
+            for (const std::size_t stop = std::min(k + together, end); k < stop; ++k) {
+                const auto a = ket[rows[k]], b = bra[rows[k] ^ row_flip];
+                const auto br = flipped<flip>(b.re), bi = flipped<flip>(b.im);
+                first = first + (imaginary ? a.im : a.re) * br;
+                second = second + (imaginary ? a.re : a.im) * bi;
+            }
+            sum = sum + widened(imaginary ? first - second : first + second);
         }
         sum.store(target);
     }
@@ -71,14 +79,16 @@ void add_expectations(const PauliPlan& plan, const Real* shard, Index first, dou
                 for (std::size_t t = c * (tiles / chunks); t < (c + 1) * (tiles / chunks); ++t) {
                     const Index base = grid.base(t);
                     grid.load(shard, base, ket);
+                    if (t + 1 < tiles) grid.prefetch(shard, grid.base(t + 1));
                     if (pass.far) grid.load(shard, base ^ pass.far, partner);
-                    const Tile<Real>& bra = pass.far ? partner : ket;
+                    const Rows<const Real> rows = std::as_const(ket).rows();
+                    const Rows<const Real> bra = pass.far ? std::as_const(partner).rows() : rows;
                     for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
                         const PauliJob& job = pass.jobs[j];
                         double* slots = job.by_tile ? tile_slots.data() : kept_slots.data() + slot_start[j];
                         if (job.by_tile) std::fill(slots, slots + job.slots() * lanes, 0.0);
                         specialised(job, [&](auto lane_flip, auto imaginary) {
-                            add_products<Real, lane_flip, imaginary>(job, ket, bra, first + base, slots);
+                            add_products<Real, lane_flip, imaginary>(job, rows, bra, first + base, slots);
                         });
                         if (job.by_tile) add_terms(job, (first + base) & ~pass.tile, factor_of(job), slots, sums);
                     }

@@ -69,6 +69,45 @@ inline Lanes<Real> flipped(const Lanes<Real>& a) {
     return result;
 }
 
+// The real and imaginary parts of eight complex numbers, which lie in turn in memory.
+template <class Real>
+struct Split {
+    Lanes<Real> re, im;
+
+    static Split load(const Real* source) {
+        const auto low = Lanes<Real>::load(source), high = Lanes<Real>::load(source + lanes);
+        Split result;
+        for (std::size_t k = 0; k < low.count; ++k) {
+            // Parts 2 k and 2 k + 1 of what was loaded.
+            const auto& from = 2 * k < low.count ? low : high;
+            const std::size_t first = 2 * k % low.count;
+            const auto a = from.part[first];
+            const auto b = low.count == 1 ? high.part[0] : from.part[(first + 1) % low.count];
+            [&]<std::size_t... l>(std::index_sequence<l...>) {
+                result.re.part[k] = __builtin_shufflevector(a, b, (2 * l)...);
+                result.im.part[k] = __builtin_shufflevector(a, b, (2 * l + 1)...);
+            }(std::make_index_sequence<Lanes<Real>::width>());
+        }
+        return result;
+    }
+
+    void store(Real* target) const {
+        Lanes<Real> out[2];
+        constexpr std::size_t width = Lanes<Real>::width, count = Lanes<Real>::count;
+        for (std::size_t k = 0; k < count; ++k) {
+            const auto a = re.part[k], b = im.part[k];
+            [&]<std::size_t... l>(std::index_sequence<l...>) {
+                out[2 * k / count].part[2 * k % count] =
+                    __builtin_shufflevector(a, b, (l / 2 + l % 2 * width)...);
+                out[(2 * k + 1) / count].part[(2 * k + 1) % count] =
+                    __builtin_shufflevector(a, b, (width / 2 + l / 2 + l % 2 * width)...);
+            }(std::make_index_sequence<width>());
+        }
+        out[0].store(target);
+        out[1].store(target + lanes);
+    }
+};
+
 inline Lanes<double> widened(const Lanes<double>& a) { return a; }
 
 // Some numbers of a vector of twice as many as a register holds.

@@ -62,17 +62,24 @@ struct PauliPass {
 // A basis of masks over GF(2), found by elimination.
 class ParityBasis {
 public:
+    // Whether the mask is a sum of the vectors.
+    bool spans(Index mask) const {
+        for (Index vector : vectors)
+            if (mask & vector & -vector) mask ^= vector;
+        return mask == 0;
+    }
+
     // The vectors whose sum is the mask, a bit each; extends the basis where it must.
-    Index coordinates(Index mask) {
-        Index result = 0;
+    std::uint32_t coordinates(Index mask) {
+        std::uint32_t result = 0;
         for (std::size_t j = 0; j < vectors.size(); ++j)
             if (mask & vectors[j] & -vectors[j]) {
                 mask ^= vectors[j];
-                result |= Index(1) << j;
+                result |= std::uint32_t(1) << j;
             }
         if (mask == 0) return result;
         vectors.push_back(mask);
-        return result | Index(1) << (vectors.size() - 1);
+        return result | std::uint32_t(1) << (vectors.size() - 1);
     }
 
     // The lowest bit of each is in none of the later ones.
@@ -84,7 +91,10 @@ public:
     static constexpr int tile_bits = 12;
     static constexpr int run_bits = 5;  // a tile is made of runs of at least 2^run_bits neighbours
     static constexpr int max_rank = tile_bits - lane_bits;
-    static constexpr std::size_t slot_budget = std::size_t(1) << 15;  // numbers of slots kept over tiles, per pass
+    // Slots that are summed over tiles: bits of them a job, jobs that a job may be split into for that, and numbers in
+    // all of a pass.
+    static constexpr int kept_rank = 7;
+    static constexpr std::size_t max_split = 6, kept_numbers = std::size_t(1) << 15;
 
     // Strings with masks of bit positions on shards of 2^bits amplitudes (x must lie within them), each with a complex
     // coefficient and the number of the observable it belongs to.
@@ -170,31 +180,53 @@ private:
     void add_pass(Index tile, Index far, std::vector<PauliJob>& jobs, Chosen chosen) {
         PauliPass pass{tile, far, {}};
         const auto rest = std::stable_partition(jobs.begin(), jobs.end(), chosen);
-        pass.jobs.assign(std::make_move_iterator(jobs.begin()), std::make_move_iterator(rest));
+        std::size_t kept = 0;
+        for (auto job = jobs.begin(); job != rest; ++job)
+            for (PauliJob& part : split(std::move(*job), tile, kept)) {
+                sort_rows(part, tile);
+                pass.jobs.push_back(std::move(part));
+            }
         jobs.erase(jobs.begin(), rest);
-        if (pass.jobs.empty()) return;
-        std::size_t kept_slots = 0;
-        for (PauliJob& job : pass.jobs) arrange(job, tile, kept_slots);
-        passes.push_back(std::move(pass));
+        if (!pass.jobs.empty()) passes.push_back(std::move(pass));
     }
 
-    static void arrange(PauliJob& job, Index tile, std::size_t& kept_slots) {
-        ParityBasis whole;
-        for (PauliTerm& term : job.terms) {
-            term.slot = std::uint32_t(whole.coordinates(term.z & ~low_bits(lane_bits)));
-            if (whole.vectors.size() > max_rank) break;
+    // A job as few jobs whose slots can be kept over tiles; as one that is summed by the tile where they would be many.
+    static std::vector<PauliJob> split(PauliJob&& job, Index tile, std::size_t& kept) {
+        std::vector<PauliJob> parts;
+        std::vector<ParityBasis> bases;
+        std::size_t numbers = 0;
+        for (const PauliTerm& term : job.terms) {
+            const Index mask = term.z & ~low_bits(lane_bits);
+            std::size_t p = 0;
+            while (p < parts.size() && bases[p].vectors.size() == kept_rank && !bases[p].spans(mask)) ++p;
+            if (p == parts.size()) {
+                if (p == max_split) break;
+                parts.push_back({.x = job.x, .imaginary = job.imaginary});
+                bases.emplace_back();
+            }
+            parts[p].terms.push_back(term);
+            parts[p].terms.back().slot = bases[p].coordinates(mask);
         }
-        const std::size_t slots = lanes << whole.vectors.size();
-        job.by_tile = whole.vectors.size() > max_rank || kept_slots + slots > slot_budget;
-        if (job.by_tile) {
-            ParityBasis rows;
-            for (PauliTerm& term : job.terms)
-                term.slot = std::uint32_t(rows.coordinates(term.z & tile & ~low_bits(lane_bits)));
-            job.basis = rows.vectors;
-        } else {
-            job.basis = whole.vectors;
-            kept_slots += slots;
+        std::size_t terms = 0;
+        for (std::size_t p = 0; p < parts.size(); ++p) {
+            parts[p].basis = std::move(bases[p].vectors);
+            numbers += parts[p].slots() * lanes;
+            terms += parts[p].terms.size();
         }
+        if (terms == job.terms.size() && kept + numbers <= kept_numbers) {
+            kept += numbers;
+            return parts;
+        }
+        ParityBasis rows;
+        for (PauliTerm& term : job.terms) term.slot = rows.coordinates(term.z & tile & ~low_bits(lane_bits));
+        job.basis = std::move(rows.vectors);
+        job.by_tile = true;
+        parts.clear();
+        parts.push_back(std::move(job));
+        return parts;
+    }
+
+    static void sort_rows(PauliJob& job, Index tile) {
         job.flip = extract(job.x, tile);
         const Index row_flip = job.flip >> lane_bits, row_bits = tile & ~low_bits(lane_bits);
         job.pairs = row_flip != 0 && (job.x & ~tile) == 0;

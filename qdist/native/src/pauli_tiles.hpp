@@ -1,5 +1,6 @@
-// Tiles of a shard in split real and imaginary parts, and the passes of a PauliPlan over them.
+// Tiles of a shard, split into real and imaginary parts, and what the passes of a PauliPlan share.
 #pragma once
+#include <algorithm>
 #include <type_traits>
 #include <vector>
 
@@ -9,10 +10,33 @@
 
 namespace qdist {
 
+// Amplitudes in rows of eight real parts and eight imaginary parts.
 template <class Real>
-struct Tile {
-    explicit Tile(std::size_t size) : re(size), im(size) {}
-    std::vector<Real> re, im;
+struct Rows {
+    Real* numbers;
+
+    Split<std::remove_const_t<Real>> operator[](Index r) const {
+        const Real* a = numbers + 2 * lanes * r;
+        return {Lanes<std::remove_const_t<Real>>::load(a), Lanes<std::remove_const_t<Real>>::load(a + lanes)};
+    }
+
+    void set(Index r, const Split<Real>& row) const {
+        Real* a = numbers + 2 * lanes * r;
+        row.re.store(a);
+        row.im.store(a + lanes);
+    }
+};
+
+template <class Real>
+class Tile {
+public:
+    explicit Tile(std::size_t size) : numbers_(2 * size) {}
+    Rows<const Real> rows() const { return {numbers_.data()}; }
+    Rows<Real> rows() { return {numbers_.data()}; }
+    void clear() { std::fill(numbers_.begin(), numbers_.end(), Real(0)); }
+
+private:
+    std::vector<Real> numbers_;
 };
 
 // Where the amplitudes of a pass's tiles are.
@@ -33,39 +57,41 @@ public:
 
     template <class Real>
     void load(const Real* shard, Index base, Tile<Real>& tile) const {
-        each_run([&](Index offset, std::size_t start, std::size_t length) {
+        const Rows<Real> rows = tile.rows();
+        each_run([&](Index offset, Index row, Index count) {
             const Real* a = shard + 2 * (base | offset);
-            Real* re = tile.re.data() + start;
-            Real* im = tile.im.data() + start;
-            for (std::size_t k = 0; k < length; ++k) {
-                re[k] = a[2 * k];
-                im[k] = a[2 * k + 1];
-            }
+            for (Index k = 0; k < count; ++k) rows.set(row + k, Split<Real>::load(a + 2 * lanes * k));
         });
     }
 
     template <class Real>
     void store(const Tile<Real>& tile, Index base, Real* shard) const {
-        each_run([&](Index offset, std::size_t start, std::size_t length) {
+        const Rows<const Real> rows = tile.rows();
+        each_run([&](Index offset, Index row, Index count) {
             Real* a = shard + 2 * (base | offset);
-            const Real* re = tile.re.data() + start;
-            const Real* im = tile.im.data() + start;
-            for (std::size_t k = 0; k < length; ++k) {
-                a[2 * k] = re[k];
-                a[2 * k + 1] = im[k];
-            }
+            for (Index k = 0; k < count; ++k) rows[row + k].store(a + 2 * lanes * k);
+        });
+    }
+
+    // Asks for the amplitudes of a tile that will be loaded next: its runs are too short for the hardware to guess.
+    template <class Real>
+    void prefetch(const Real* shard, Index base) const {
+        each_run([&](Index offset, Index, Index rows) {
+            const char* a = reinterpret_cast<const char*>(shard + 2 * (base | offset));
+            for (std::size_t k = 0; k < 2 * lanes * rows * sizeof(Real); k += 64) __builtin_prefetch(a + k, 0, 2);
         });
     }
 
     std::size_t size;
 
 private:
+    // Calls f(offset, first row, rows) for each run of neighbours.
     template <class Function>
-    void each_run(Function function) const {
-        const std::size_t length = std::size_t(1) << run_bits_;
+    void each_run(Function f) const {
+        const Index rows = Index(1) << (run_bits_ - lane_bits);
         Index offset = 0;
-        for (std::size_t start = 0; start < size; start += length, offset = next_within(offset, run_mask_))
-            function(offset, start, length);
+        for (Index row = 0; row * lanes < size; row += rows, offset = next_within(offset, run_mask_))
+            f(offset, row, rows);
     }
 
     int run_bits_;
