@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import cmath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from qdist.circuit import Circuit, CircuitError
 from qdist.circuit.gate import Gate
 from qdist.circuit.instruction import Instruction
 
-__all__ = ["FORMULAS", "Affine", "Operation", "operation", "operations"]
+__all__ = ["FORMULAS", "Affine", "Operation", "moved", "operation", "operations"]
 
 FORMULAS = {
     name: code
@@ -73,6 +73,27 @@ def operation(instruction: Instruction, slot: int) -> Operation | None:
     if gate.base.name in ("id", "u0"):
         return None
     return _operation(gate, qubits, range(slot, slot + len(params)))
+
+
+def moved(operation: Operation, places: Sequence[int]) -> Operation:
+    """The same on other numbers: ``places[q]`` in the place of q."""
+
+    def mask(old: int) -> int:
+        return _mask(places[q] for q in range(old.bit_length()) if old >> q & 1)
+
+    def conditions(old: Any) -> Any:
+        return tuple((places[q], value) for q, value in old)
+
+    return replace(
+        operation,
+        mixes=mask(operation.mixes),
+        x_like=mask(operation.x_like),
+        z_like=mask(operation.z_like),
+        targets=tuple(places[q] for q in operation.targets),
+        controls=conditions(operation.controls),
+        terms=[(tuple(sorted(places[q] for q in product)), affine) for product, affine in operation.terms],
+        wide=[(conditions(tests), affine) for tests, affine in operation.wide],
+    )
 
 
 def operations(circuit: Circuit) -> Iterator[Operation]:

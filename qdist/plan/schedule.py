@@ -36,6 +36,8 @@ def schedule(operations: Sequence[Operation], num_qubits: int, levels: Sequence[
     if not levels or not operations:
         return []
     level, *inner = levels
+    if level.close >= num_qubits:
+        return [Stage(level, tuple(range(num_qubits)), list(operations), schedule(operations, num_qubits, inner))]
     forced = (1 << min(level.contiguous, num_qubits)) - 1
     found = kernels.schedule(
         np.array([o.mixes for o in operations], np.uint64),

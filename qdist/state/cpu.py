@@ -38,18 +38,20 @@ class CpuProgram:
     def num_stages(self) -> int:
         return self._native.num_stages
 
-    def run(self, shard: np.ndarray, live: int = -1, after_stage: Callable[[], None] | None = None) -> None:
-        """Runs on ``shard`` in place.
+    def run(
+        self, shard: np.ndarray, offset: int = 0, live: int = -1, after_stage: Callable[[], None] | None = None
+    ) -> None:
+        """Runs on ``shard`` in place. ``offset`` is the place of its first amplitude in the whole state.
 
         Amplitudes may be nonzero only at indices whose bits outside ``live`` are zero; |0...0> has live=0, and what
         must be zero is not computed. ``after_stage`` is called after each sweep.
         """
         live &= (1 << self._native.num_bits) - 1
         if after_stage is None:
-            self._native.run(shard, 0, live, 0, self.num_stages)
+            self._native.run(shard, offset, 0, live, 0, self.num_stages)
             return
         for stage in range(self.num_stages):
-            live = self._native.run(shard, 0, live, stage, stage + 1)
+            live = self._native.run(shard, offset, 0, live, stage, stage + 1)
             after_stage()
 
     def run_batch(self, states: np.ndarray, angles: np.ndarray) -> None:

@@ -13,17 +13,21 @@ from qdist.circuit import Circuit
 from qdist.circuit.binding import ParameterValues, flat_values
 from qdist.comm import Communicator
 from qdist.plan.levels import Level
-from qdist.plan.plan import Part, Plan, make_plan
+from qdist.plan.plan import Part, Plan, Segment, make_plan
 from qdist.progress import Progress
 from qdist.state import checks
 from qdist.state.cpu import CpuProgram
 from qdist.state.errors import StateError
+from qdist.state.exchange import swap_bits
 from qdist.state.expectation import Observable
 from qdist.state.measure import Seed
 from qdist.state.prepare import prepare
 from qdist.state.statevector import StateVector
 
 __all__ = ["Program", "compile", "simulate"]
+
+_FEWEST_CLOSE = 5
+"""A shard must hold a few vectors, or there is nothing to work on."""
 
 
 class Program:
@@ -43,18 +47,19 @@ class Program:
     ) -> None:
         if device not in ("auto", "cpu"):
             raise StateError(f"device={device!r}: this version runs circuits on the CPU; use 'cpu' or 'auto'")
-        if comm is not None and comm.size > 1:
+        far = 0 if comm is None else (comm.size - 1).bit_length()
+        if comm is not None and far and circuit.num_qubits - far < _FEWEST_CLOSE:
             raise StateError(
-                f"this version runs a circuit on one rank, not on {comm.size}: give each rank its own circuit, with "
-                "comm=None"
+                f"{circuit.num_qubits} qubits on {comm.size} ranks leave each fewer than {_FEWEST_CLOSE}: use at most "
+                f"{1 << max(0, circuit.num_qubits - _FEWEST_CLOSE)} ranks"
             )
         self.circuit = circuit
         self.dtype = checks.checked_dtype(dtype)
         self.comm = comm
-        self.plan: Plan = make_plan(circuit, self.dtype, levels)
+        self.plan: Plan = make_plan(circuit, self.dtype, levels, far)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
         self._affine, self._parameters = circuit.affine(), circuit.parameters
-        self._parts = [(part, self._compiled(part)) for part in self.plan.parts]
+        self._parts = [(part, [self._compiled(segment) for segment in part.segments]) for part in self.plan.parts]
         self._bound = False
 
     @property
@@ -69,8 +74,8 @@ class Program:
     def bind(self, params: ParameterValues | None = None) -> Program:
         """Computes all matrices for these parameter values. Raises CircuitError for missing or unknown parameters."""
         angles = self._affine(flat_values(self._parameters, [] if params is None else params))
-        for _, native in self._parts:
-            if native is not None:
+        for _, compiled in self._parts:
+            for native in compiled:
                 native.bind(angles)
         self._bound = True
         return self
@@ -99,14 +104,19 @@ class Program:
         # Before anything ran on |0...0>, only one amplitude can be nonzero.
         live = 0 if initial is None else -1
         with Progress("sweeps", self.plan.sweeps, shown=True) if progress else nullcontext() as bar:
-            for part, native in self._parts:
-                if part.instruction is not None and not _holds(part, bits):
-                    continue
-                if native is not None:
-                    native.run(state.local, live, bar.advance if bar is not None else None)
-                elif part.instruction is not None:
+            for part, compiled in self._parts:
+                runs = part.instruction is None or _holds(part, bits)
+                for segment, native in zip(part.segments, compiled):
+                    # Qubits move whether or not a condition holds, so that the layout is always the planned one.
+                    if segment.swaps:
+                        swap_bits(state, segment.swaps)
+                    state.layout = segment.layout
+                    if runs:
+                        self._sweep(state, native, live, bar)
+                        live = -1
+                if runs and not compiled and part.instruction is not None:
                     _perform(part, state, bits, rng)
-                live = -1
+                    live = -1
         self.bits = tuple(bits)
         return state
 
@@ -126,9 +136,10 @@ class Program:
             raise StateError("circuits that measure, reset, initialise or branch cannot run as a batch")
         states = np.zeros((len(theta), 1 << self.num_qubits), self.dtype)
         states[:, 0] = 1
+        if self.plan.far:
+            raise StateError("a batch runs on one rank: compile with comm=None, and split the batch over the ranks")
         if self._parts:
-            native = self._parts[0][1]
-            assert native is not None, "a unitary circuit is one part"
+            ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
             native.run_batch(states, _angles(self._affine, theta))
         return states
 
@@ -166,8 +177,15 @@ class Program:
         width = self.circuit.num_clbits
         return {f"{int(v):0{width}b}": int(t) for v, t in zip(values, times)}
 
-    def _compiled(self, part: Part) -> CpuProgram | None:
-        return CpuProgram(self.num_qubits, self.dtype, part.stages) if part.stages else None
+    def _compiled(self, segment: Segment) -> CpuProgram:
+        return CpuProgram(self.num_qubits - self.plan.far, self.dtype, segment.stages)
+
+    @staticmethod
+    def _sweep(state: StateVector, native: CpuProgram, live: int, bar: Progress | None) -> None:
+        for offset, shard in state.shards():
+            # From |0...0> all shards but the first are still zero.
+            if live != 0 or offset == 0:
+                native.run(shard, offset, live, bar.advance if bar is not None else None)
 
     def _start(self, initial: StateVector | None, out: StateVector | None) -> StateVector:
         for name, state in (("initial", initial), ("out", out)):
@@ -176,13 +194,17 @@ class Program:
                     f"{name} is a state of {state.num_qubits} qubits in {state.dtype}; the program needs "
                     f"{self.num_qubits} in {self.dtype}"
                 )
-            if state is not None and not state.layout.is_identity:
-                raise StateError(f"{name} must have every qubit at its own bit; it has {state.layout}")
+        if initial is not None and initial.layout != self.plan.layout:
+            raise StateError(f"initial must be laid out as the program begins: make it with layout={self.plan.layout}")
         if out is None:
-            return StateVector(self.num_qubits, self.dtype, self.comm) if initial is None else initial.copy()
+            if initial is not None:
+                return initial.copy()
+            return StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout)
+        out.layout = self.plan.layout
         if initial is None:
             out.local.fill(0)
-            out.local[0] = 1
+            for offset, shard in out.shards():
+                shard[0] = offset == 0
         elif out is not initial:
             out.local[:] = initial.local
         return out

@@ -229,6 +229,11 @@ class StateVector:
         for start in range(0, len(self._local), size):
             yield self._first + start, self._local[start : start + size]
 
+    def owner(self, shard: int) -> int:
+        """The rank that holds shard number ``shard``."""
+        far = self.num_qubits - self._shard_bits
+        return ((shard + 1) * self._comm.size - 1) >> far
+
     def sum_over_ranks(self, x: NDArray[Any]) -> NDArray[Any]:
         """The sum of all ranks' arrays, on every rank, in place."""
         return self._comm.all_reduce(x, out=x) if self._comm.size > 1 else x

@@ -96,8 +96,8 @@ def test_cost_counts_bytes_and_flops() -> None:
 def test_gates_wider_than_a_tile_bring_their_own_room() -> None:
     unitary = qd.library.random_circuits.random_su(32, seed=0)
     plan = make_plan(qd.Circuit(8).unitary(unitary, [1, 3, 5, 6, 7]), SINGLE, [Level("cache", 4, 2)])
-    (part,) = plan.parts
-    assert part.stages[0][0].close == (0, 1, 3, 5, 6, 7)
+    (segment,) = plan.segments
+    assert segment.stages[0][0].close == (0, 1, 3, 5, 6, 7)
 
 
 def test_wide_rotations_become_narrow_ones_between_ladders() -> None:

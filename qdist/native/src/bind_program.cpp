@@ -79,13 +79,14 @@ void bind_program_of(nb::module_& m, const char* name) {
              "inside"_a, "outside"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "table"_a)
         .def("bind", [](P& p, Doubles angles) { p.bind(angles.data()); }, "angles"_a)
         .def("run",
-             [](const P& p, Shard shard, std::size_t start, std::size_t live, std::size_t first, std::size_t last) {
+             [](const P& p, Shard shard, std::size_t offset, std::size_t start, std::size_t live, std::size_t first,
+                std::size_t last) {
                  if (shard.size() != std::size_t(1) << p.num_bits()) throw nb::value_error("the shard has another size");
                  auto* x = shard.data();
                  nb::gil_scoped_release release;
-                 return p.run(x, start, live, first, last);
+                 return p.run(x, offset, start, live, first, last);
              },
-             "shard"_a, "start"_a, "live"_a, "first"_a, "last"_a)
+             "shard"_a, "offset"_a, "start"_a, "live"_a, "first"_a, "last"_a)
         .def("run_batch",
              [](const P& p, Batch<std::complex<Real>> states, Batch<const double> angles, bool from_zero) {
                  if (states.shape(1) != std::size_t(1) << p.num_bits() || states.shape(0) != angles.shape(0))

@@ -81,9 +81,10 @@ public:
 
     // Runs stages first .. last in place. Before the first, amplitudes may be nonzero only where the index agrees with
     // `start` outside the bits of `live`; tiles that must be zero are passed over. Returns what is live afterwards.
-    std::size_t run(std::complex<Real>* state, std::size_t start, std::size_t live, std::size_t first, std::size_t last) const {
+    // `offset` is the index, in the whole state, of the shard's first amplitude: its bits decide far controls and phases.
+    std::size_t run(std::complex<Real>* state, std::size_t offset, std::size_t start, std::size_t live, std::size_t first, std::size_t last) const {
         for (std::size_t k = first; k < std::min(last, stages_.size()); ++k) {
-            run_stage(stages_[k], state, start, live);
+            run_stage(stages_[k], state, offset, start, live);
             for (int p : stages_[k].positions) live |= std::size_t(1) << p;
         }
         return live;
@@ -100,7 +101,7 @@ public:
 #pragma omp for schedule(static)
             for (std::ptrdiff_t b = 0; b < std::ptrdiff_t(batch); ++b) {
                 mine.bind(angles + b * count);
-                mine.run(states + b * size, 0, live, 0, num_stages());
+                mine.run(states + b * size, 0, 0, live, 0, num_stages());
             }
         }
     }
@@ -122,7 +123,7 @@ private:
         return m;
     }
 
-    void run_stage(const Stage<Real>& stage, std::complex<Real>* state, std::size_t start, std::size_t live) const {
+    void run_stage(const Stage<Real>& stage, std::complex<Real>* state, std::size_t offset, std::size_t start, std::size_t live) const {
         const int t = int(stage.positions.size()), low = stage.low;
         std::vector<int> outside;
         for (int p = 0, k = 0; p < n_; ++p)
@@ -151,7 +152,7 @@ private:
                 std::size_t base = fixed;
                 for (std::size_t k = 0; k < running.size(); ++k)
                     if (tile >> k & 1) base |= std::size_t(1) << running[k];
-                run_tile(stage, state + base, base, row, buffer.data(), elements);
+                run_tile(stage, state + base, base | offset, row, buffer.data(), elements);
             }
         }
     }
