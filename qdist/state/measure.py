@@ -103,7 +103,7 @@ def reset(sv: StateVector, qubit: int, seed: Seed) -> None:
     weights = probabilities(sv, (qubit,))
     value = int(_draw(weights, np.array([0]), _key(sv, seed))[0])
     for _, shard in sv.shards():
-        kernels.reset_bit(shard, position, value, 1 / math.sqrt(weights[value]))
+        kernels.reset_bit(shard, position, bool(value), 1 / math.sqrt(weights[value]))
 
 
 def _draw(weights: NDArray[np.float64], shots: NDArray[np.int64], key: int) -> NDArray[np.int64]:

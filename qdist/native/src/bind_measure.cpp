@@ -103,7 +103,7 @@ void project(MutableShard<Real> shard, Index first, Index mask, Index value, dou
 }
 
 template <class Real>
-void reset_bit(MutableShard<Real> shard, int position, int outcome, double scale) {
+void reset_bit(MutableShard<Real> shard, int position, bool outcome, double scale) {
     nb::gil_scoped_release release;
     qdist::reset_bit(reinterpret_cast<Real*>(shard.data()), bits_of(shard.size()), position, outcome, Real(scale));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bits.hpp"
+#include "lanes.hpp"
 
 namespace qdist {
 
@@ -27,10 +28,26 @@ void project(Real* shard, int bits, Index first, Index mask, Index value, Real s
     }
 }
 
+// reset_bit for a bit inside a row of lanes: `flip` is its distance in real numbers.
+template <Index flip, class Real>
+void reset_lanes(Real* shard, int bits, bool outcome, Real scale) {
+    Real factors[lanes];
+    for (Index l = 0; l < lanes; ++l) factors[l] = l & flip ? Real(0) : scale;
+    const auto factor = Lanes<Real>::load(factors);
+    const Index size = Index(2) << bits;
+#pragma omp parallel for schedule(static) if (bits > 14)
+    for (Index i = 0; i < size; i += lanes) {
+        const auto a = Lanes<Real>::load(shard + i);
+        (factor * (outcome ? flipped<flip>(a) : a)).store(shard + i);
+    }
+}
+
 // Moves the half of the shard where the bit at `position` is `outcome` to where it is 0, multiplied by scale; the other
 // half becomes zero.
 template <class Real>
-void reset_bit(Real* shard, int bits, int position, int outcome, Real scale) {
+void reset_bit(Real* shard, int bits, int position, bool outcome, Real scale) {
+    if (bits >= lane_bits && position == 0) return reset_lanes<2>(shard, bits, outcome, scale);
+    if (bits >= lane_bits && position == 1) return reset_lanes<4>(shard, bits, outcome, scale);
     const Index half = Index(1) << position, pairs = Index(1) << (bits - 1), from = outcome ? half : 0;
     // Runs of neighbours with the bit 0, cut so that there is work for every thread at any position.
     const Index run = std::min<Index>(half, 4096);
@@ -41,7 +58,7 @@ void reset_bit(Real* shard, int bits, int position, int outcome, Real scale) {
         Real* one = zero + 2 * half;
         const Real* source = zero + 2 * from;
         for (Index k = 0; k < 2 * run; ++k) zero[k] = source[k] * scale;
-        std::fill(one, one + 2 * run, Real(0));
+        for (Index k = 0; k < 2 * run; ++k) one[k] = Real(0);
     }
 }
 
