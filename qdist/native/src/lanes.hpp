@@ -5,21 +5,14 @@
 #include <utility>
 
 #include "bits.hpp"
+#include "vector_bytes.hpp"
 
 namespace qdist {
-
-#if defined(__AVX512F__)
-inline constexpr std::size_t register_bytes = 64;
-#elif defined(__AVX__)
-inline constexpr std::size_t register_bytes = 32;
-#else
-inline constexpr std::size_t register_bytes = 16;
-#endif
 
 // Eight numbers, in as few registers as hold them.
 template <class Real>
 struct Lanes {
-    static constexpr std::size_t width = std::min<std::size_t>(lanes, register_bytes / sizeof(Real));
+    static constexpr std::size_t width = std::min<std::size_t>(lanes, vector_bytes / sizeof(Real));
     static constexpr std::size_t count = lanes / width;
     typedef Real Register __attribute__((vector_size(width * sizeof(Real))));
     Register part[count];

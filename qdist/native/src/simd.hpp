@@ -7,15 +7,9 @@
 #include <utility>
 #include <vector>
 
-namespace qdist {
+#include "vector_bytes.hpp"
 
-#if defined(__AVX512F__)
-inline constexpr std::size_t vector_bytes = 64;
-#elif defined(__AVX__)
-inline constexpr std::size_t vector_bytes = 32;
-#else
-inline constexpr std::size_t vector_bytes = 16;
-#endif
+namespace qdist {
 
 template <class Real>
 struct Simd {
