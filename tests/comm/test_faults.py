@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from qdist.comm.libmpi import find_mpirun
+
 FAULTY = Path(__file__).parent / "faulty.py"
 
 
@@ -31,7 +33,7 @@ def test_a_rank_that_raises_ends_all_with_its_traceback(run_ranks) -> None:
 
 
 def test_a_killed_rank_ends_all(run_ranks) -> None:
-    assert "Killed (signal 9)" in fail(run_ranks, "kill")
+    assert re.search(r"Killed \(signal 9\)|signal 9 \(Killed\)", fail(run_ranks, "kill"))
 
 
 def test_a_rank_that_sleeps_past_the_time_out_is_named(run_ranks) -> None:
@@ -83,10 +85,15 @@ def test_debug_names_the_rank_that_calls_something_else(run_ranks, what: str, di
 def test_mismatched_shapes_end_without_debug_as_well(run_ranks) -> None:
     # Who notices depends on the algorithm: MPI itself finds the message too long, or someone waits for more.
     text = fail(run_ranks, "shape")
-    assert "Message truncated" in text or "the time-out is 3 s" in text
+    assert "truncate" in text.lower() or "the time-out is 3 s" in text
 
 
 # Ranks that no launcher watches over ---------------------------------------------------------------------------------
+
+
+without_launcher = pytest.mark.skipif(
+    find_mpirun().family != "mpich", reason="only MPICH can start without its own mpirun"
+)
 
 
 def unattended(what: str, port: int, ranks: int = 3) -> list[tuple[int, str]]:
@@ -109,6 +116,7 @@ def unattended(what: str, port: int, ranks: int = 3) -> list[tuple[int, str]]:
             p.kill()
 
 
+@without_launcher
 @pytest.mark.parametrize(
     ("what", "message"),
     [
@@ -124,6 +132,7 @@ def test_ranks_without_a_launcher_end_together_too(free_port: int, what: str, me
     assert message in outcome[1][1]
 
 
+@without_launcher
 def test_ranks_without_a_launcher_succeed(free_port: int) -> None:
     outcome = unattended("nothing", free_port)
     assert [code for code, _ in outcome] == [0, 0, 0], outcome

@@ -10,7 +10,7 @@ import pytest
 
 import qdist.comm as qc
 from qdist.comm.environment import Launch, launched_by
-from qdist.comm.libmpi import library_for
+from qdist.comm.libmpi import find_mpirun, library_for
 from qdist.comm.place import Place
 from qdist.comm.rendezvous import _process_mapping
 from qdist.comm.store import Address, StoreClient, StoreServer
@@ -118,6 +118,7 @@ print(int(comm.all_reduce(np.array(rank + 1))))
 """
 
 
+@pytest.mark.skipif(find_mpirun().family != "mpich", reason="only MPICH can start without its own mpirun")
 @pytest.mark.parametrize("scheme", ["tcp", "file", "stale file"])
 def test_ranks_meet_by_tcp_and_by_file(scheme: str, free_port: int, tmp_path: Path) -> None:
     url = f"tcp://127.0.0.1:{free_port}" if scheme == "tcp" else f"file://{tmp_path}/meeting"

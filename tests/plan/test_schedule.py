@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.native import kernels
 from qdist.plan.fuse import fuse
 from qdist.plan.ladders import narrowed
 from qdist.plan.levels import Level, cache_level
@@ -106,7 +107,8 @@ def test_wide_rotations_become_narrow_ones_between_ladders() -> None:
     parts = narrowed(wide, 2)
     assert [p.kind for p in parts] == ["flip"] * 4 + ["rotation"] + ["flip"] * 4
     assert parts[4].mixes.bit_count() == 1
-    state = qd.Program(circuit, dtype="complex128", levels=[Level("cache", 3, 1)]).run()
+    lanes = kernels.lane_bits[1]
+    state = qd.Program(circuit, dtype="complex128", levels=[Level("cache", lanes + 2, lanes)]).run()
     np.testing.assert_allclose(state.amplitudes(), reference.state(circuit), atol=1e-14)
 
 
