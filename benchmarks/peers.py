@@ -1,0 +1,382 @@
+"""The peers that compare_cpu.py measures beside qdist: one class a library, each at the best setting it offers.
+
+simulator.py says what is asked of them, and what is timed in each mode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from simulator import QDist, Simulator, Work, angles
+
+
+class Aer(Simulator):
+    """Qiskit Aer: AerSimulator with fusion as wide as is best, and the seconds that it reports for the experiment less
+    those of its fusion pass; new angles by AerState, which has no job to make, batches by that or by parameter_binds.
+    """
+
+    package = "qiskit-aer"
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import qiskit
+        import qiskit_aer
+        from qiskit_aer.quantum_info.states.aer_state import AerState
+
+        self.qiskit, self.aer, self.new_state = qiskit, qiskit_aer, AerState
+
+    def version(self) -> str:
+        return f"{super().version()} / qiskit {self.qiskit.__version__}"
+
+    def settings(self, mode: str) -> Sequence[str]:
+        if mode == "evolve":
+            return ("fusion off", "fusion 2", "fusion 3", "fusion 4", "fusion 5")
+        return ("AerState",) if mode == "bind" else ("AerState", "parameter_binds")
+
+    def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
+        self.work, self.mode, self.setting = work, mode, setting
+        self.precision = "single" if dtype == "complex64" else "double"
+        options: dict[str, Any] = {"fusion_enable": setting != "fusion off"}
+        if setting.startswith("fusion ") and setting != "fusion off":
+            options |= {"fusion_max_qubit": int(setting.split()[1]), "fusion_threshold": 1}
+        if mode == "batch":
+            options["max_parallel_experiments"] = self.threads
+        self.backend = self.aer.AerSimulator(
+            method="statevector", precision=self.precision, max_parallel_threads=self.threads, **options
+        )
+        self.parameters = self.qiskit.circuit.ParameterVector("t", sum(g.parameter is not None for g in work.gates))
+        self.circuit = self._circuit(bound=mode == "evolve")
+        # Something must be saved, and one amplitude costs nothing.
+        self.timed = self.circuit.copy()
+        self.timed.save_amplitudes([0])
+        return {}
+
+    def _circuit(self, bound: bool) -> Any:
+        circuit = self.qiskit.QuantumCircuit(self.work.num_qubits)
+        for gate in self.work.gates:
+            if gate.matrix is not None:
+                circuit.unitary(gate.matrix, gate.qubits)
+            elif gate.angle is None:
+                getattr(circuit, gate.name)(*gate.qubits)
+            else:
+                symbolic = gate.parameter is not None and not bound
+                angle = self.parameters[gate.parameter] if symbolic else gate.angle
+                getattr(circuit, gate.name)(angle, *gate.qubits)
+        return circuit
+
+    def run(self, theta: NDArray[np.float64] | None = None) -> float | None:
+        if theta is not None:
+            self._run_state(theta)
+            return None
+        done = self.backend.run(self.timed, shots=1).result()
+        if not done.success:
+            raise RuntimeError(done.status)
+        (experiment,) = done.results
+        return experiment.time_taken - experiment.metadata.get("fusion", {}).get("time_taken", 0.0)
+
+    def _run_state(self, theta: NDArray[np.float64]) -> None:
+        state = self.new_state(method="statevector", precision=self.precision, max_parallel_threads=self.threads)
+        state.allocate_qubits(self.work.num_qubits)
+        state.initialize()
+        for gate, angle in zip(self.work.gates, angles(self.work, theta)):
+            if gate.name == "ry":
+                state.apply_u(gate.qubits[0], angle, 0.0, 0.0)
+            elif gate.name == "rz":
+                # A phase gate, which is RZ up to a global phase.
+                state.apply_mcphase([], gate.qubits[0], angle)
+            else:
+                state.apply_cx(*gate.qubits)
+        state.flush()
+        self.state = state
+
+    def run_batch(self, thetas: NDArray[np.float64]) -> None:
+        if self.setting == "AerState":
+            super().run_batch(thetas)
+            return
+        binds = {parameter: thetas[:, k].tolist() for k, parameter in enumerate(self.parameters)}
+        done = self.backend.run(self.timed, shots=1, parameter_binds=[binds]).result()
+        if not done.success:
+            raise RuntimeError(done.status)
+
+    def amplitudes(self) -> NDArray[Any]:
+        if self.mode != "evolve":
+            # In single precision AerState gives out probabilities only.
+            if self.precision == "single":
+                return np.sqrt(self.state.probabilities())
+            return self.state.move_to_ndarray()
+        circuit = self.circuit.copy()
+        circuit.save_statevector()
+        return np.asarray(self.backend.run(circuit, shots=1).result().get_statevector())
+
+
+class LightningQubit(Simulator):
+    """lightning.qubit: the state vector's own methods, called with every gate made ready; PennyLane's fusion of
+    neighbouring one-qubit gates on or off.
+    """
+
+    package = "pennylane-lightning"
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import pennylane
+        from pennylane_lightning import lightning_qubit_ops
+
+        self.qml, self.ops = pennylane, lightning_qubit_ops
+
+    def version(self) -> str:
+        return f"{super().version()} / pennylane {self.qml.__version__}"
+
+    def settings(self, mode: str) -> Sequence[str]:
+        return ("plain", "fused 1") if mode == "evolve" else ("plain",)
+
+    def _make_state(self, num_qubits: int, dtype: str) -> Any:
+        kind = self.ops.StateVectorC64 if dtype == "complex64" else self.ops.StateVectorC128
+        return kind(num_qubits)
+
+    def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
+        self.work, self.dtype, qml = work, dtype, self.qml
+        self.state = self._make_state(work.num_qubits, dtype)
+        kinds = {
+            "x": qml.PauliX, "h": qml.Hadamard, "ry": qml.RY, "rz": qml.RZ, "cx": qml.CNOT,
+            "cp": qml.ControlledPhaseShift,
+        }  # fmt: skip
+        operations = []
+        for gate in work.gates:
+            wires = [work.num_qubits - 1 - q for q in gate.qubits]
+            if gate.matrix is not None:
+                operations.append(qml.QubitUnitary(gate.matrix, wires=wires[::-1]))
+            else:
+                operations.append(kinds[gate.name](*([] if gate.angle is None else [gate.angle]), wires=wires))
+        if setting == "fused 1":
+            (tape,), _ = qml.transforms.single_qubit_fusion(qml.tape.QuantumScript(operations))
+            operations = tape.operations
+        self.calls = [self._call(operation) for operation in operations]
+        return {}
+
+    def _call(self, operation: Any) -> tuple[Any, tuple[Any, ...]]:
+        wires = list(operation.wires)
+        if operation.name == "QubitUnitary":
+            matrix = np.ascontiguousarray(operation.parameters[0], dtype=self.dtype)
+            return self.state.applyMatrix, (matrix, wires, False)
+        return getattr(self.state, operation.name), (wires, False, [float(p) for p in operation.parameters])
+
+    def run(self, theta: NDArray[np.float64] | None = None) -> None:
+        self.state.resetStateVector()
+        if theta is None:
+            for method, arguments in self.calls:
+                method(*arguments)
+            return
+        for gate, angle, (method, (wires, inverse, _)) in zip(self.work.gates, angles(self.work, theta), self.calls):
+            method(wires, inverse, [] if gate.angle is None else [angle])
+
+    def amplitudes(self) -> NDArray[Any]:
+        state = np.zeros(1 << self.work.num_qubits, self.dtype)
+        self.state.getState(state)
+        return state
+
+
+class LightningKokkos(LightningQubit):
+    """lightning.kokkos: as lightning.qubit, with threads given to Kokkos."""
+
+    package = "pennylane-lightning-kokkos"
+
+    def __init__(self, threads: int) -> None:
+        Simulator.__init__(self, threads)
+        import pennylane
+        from pennylane_lightning import lightning_kokkos_ops
+
+        self.qml, self.ops = pennylane, lightning_kokkos_ops
+        self.arguments = lightning_kokkos_ops.InitializationSettings().set_num_threads(threads)
+
+    def _make_state(self, num_qubits: int, dtype: str) -> Any:
+        kind = self.ops.StateVectorC64 if dtype == "complex64" else self.ops.StateVectorC128
+        return kind(num_qubits, self.arguments)
+
+    def amplitudes(self) -> NDArray[Any]:
+        state = np.zeros(1 << self.work.num_qubits, self.dtype)
+        self.state.DeviceToHost(state)
+        return state
+
+
+class Qulacs(Simulator):
+    """Qulacs: QuantumCircuit, merged by its optimizer or not; new angles by ParametricQuantumCircuit."""
+
+    package = "qulacs"
+    dtypes = ("complex128",)
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import qulacs
+
+        self.qulacs = qulacs
+
+    def settings(self, mode: str) -> Sequence[str]:
+        return ("plain", "diagonal", "light", "fused 2", "fused 3", "fused 4") if mode == "evolve" else ("plain",)
+
+    def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
+        self.state = self.qulacs.QuantumState(work.num_qubits)
+        self.parameters = [g.parameter for g in work.gates if g.parameter is not None]
+        if mode == "evolve":
+            self.circuit = self.qulacs.QuantumCircuit(work.num_qubits)
+        else:
+            self.circuit = self.qulacs.ParametricQuantumCircuit(work.num_qubits)
+        for gate in work.gates:
+            if mode != "evolve" and gate.parameter is not None:
+                # Its parametric gates turn the other way: exp(+i angle/2 P).
+                getattr(self.circuit, f"add_parametric_{gate.name.upper()}_gate")(*gate.qubits, -gate.angle)
+            else:
+                self.circuit.add_gate(self._gate(gate, diagonal=setting == "diagonal"))
+        optimizer = self.qulacs.circuit.QuantumCircuitOptimizer()
+        if setting == "light":
+            optimizer.optimize_light(self.circuit)
+        elif setting.startswith("fused"):
+            optimizer.optimize(self.circuit, int(setting.split()[1]))
+        return {}
+
+    def _gate(self, gate: Any, diagonal: bool) -> Any:
+        make = self.qulacs.gate
+        if gate.matrix is not None:
+            return make.DenseMatrix(list(gate.qubits), gate.matrix)
+        if gate.name == "cp":
+            if diagonal:
+                return make.DiagonalMatrix(list(gate.qubits), [1, 1, 1, np.exp(1j * gate.angle)])
+            phase = make.to_matrix_gate(make.U1(gate.qubits[1], gate.angle))
+            phase.add_control_qubit(gate.qubits[0], 1)
+            return phase
+        kinds = {"x": make.X, "h": make.H, "ry": make.RotY, "rz": make.RotZ, "cx": make.CNOT}
+        return kinds[gate.name](*gate.qubits, *([] if gate.angle is None else [gate.angle]))
+
+    def run(self, theta: NDArray[np.float64] | None = None) -> None:
+        if theta is not None:
+            values = theta.tolist()
+            for position, parameter in enumerate(self.parameters):
+                self.circuit.set_parameter(position, -values[parameter])
+        self.state.set_zero_state()
+        self.circuit.update_quantum_state(self.state)
+
+    def amplitudes(self) -> NDArray[Any]:
+        return self.state.get_vector()
+
+
+class QSim(Simulator):
+    """qsim: the simulator's own circuit and entry point (no translation from Cirq), gates fused as is best.
+
+    It allocates its state and fuses the gates in every run; there is no call that does not.
+    """
+
+    package = "qsimcirq"
+    dtypes = ("complex64",)
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import qsimcirq
+
+        self.qsimcirq, self.qsim = qsimcirq, qsimcirq.qsim
+
+    def settings(self, mode: str) -> Sequence[str]:
+        return ("fused 2", "fused 3", "fused 4")
+
+    def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
+        options = self.qsimcirq.QSimOptions(max_fused_gate_size=int(setting.split()[1]), cpu_threads=self.threads)
+        self.options = options.as_dict() | {"s": 1}
+        # Gates must be added in the order of their moments; a gate's moment is the first that its qubits are free in.
+        free = [0] * work.num_qubits
+        moments = []
+        for gate in work.gates:
+            moment = max(free[q] for q in gate.qubits)
+            moments.append(moment)
+            for q in gate.qubits:
+                free[q] = moment + 1
+        order = sorted(range(len(moments)), key=moments.__getitem__)
+        self.moments = [moments[k] for k in order]
+        self.work = Work(work.num_qubits, [work.gates[k] for k in order])
+        self.options["c"] = self._circuit([g.angle or 0.0 for g in self.work.gates])
+        return {}
+
+    def _circuit(self, values: list[float]) -> Any:
+        qsim = self.qsim
+        circuit = qsim.Circuit()
+        circuit.num_qubits = self.work.num_qubits
+        kinds = {
+            "x": qsim.kX, "h": qsim.kH, "cx": qsim.kCX, "ry": qsim.kYPowGate, "rz": qsim.kZPowGate,
+            "cp": qsim.kCZPowGate,
+        }  # fmt: skip
+        for gate, moment, angle in zip(self.work.gates, self.moments, values):
+            if gate.matrix is not None:
+                numbers = gate.matrix.reshape(-1).view(np.float64).tolist()
+                qsim.add_matrix_gate(moment, list(gate.qubits[::-1]), numbers, circuit)
+            elif gate.angle is None:
+                qsim.add_gate(kinds[gate.name], moment, list(gate.qubits), {}, circuit)
+            else:
+                shift = 0.0 if gate.name == "cp" else -0.5
+                turns = {"exponent": angle / math.pi, "global_shift": shift}
+                qsim.add_gate(kinds[gate.name], moment, list(gate.qubits), turns, circuit)
+        return circuit
+
+    def run(self, theta: NDArray[np.float64] | None = None) -> None:
+        if theta is not None:
+            self.options["c"] = self._circuit(angles(self.work, theta))
+        self.state = self.qsim.qsim_simulate_fullstate(self.options, 0)
+
+    def amplitudes(self) -> NDArray[Any]:
+        return self.state.view(np.complex64)
+
+
+class Qibojit(Simulator):
+    """Qibo with the qibojit backend (Numba): the circuit as it is, or with gates fused."""
+
+    package = "qibojit"
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import qibo
+
+        qibo.set_backend("qibojit", platform="numba")
+        self.qibo = qibo
+        self.backend = qibo.get_backend()
+        self.backend.set_threads(threads)
+
+    def version(self) -> str:
+        return f"{super().version()} / qibo {self.qibo.__version__}"
+
+    def settings(self, mode: str) -> Sequence[str]:
+        return ("plain", "fused 2") if mode == "evolve" else ("plain",)
+
+    def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
+        self.backend.set_dtype(dtype)
+        gates = self.qibo.gates
+        kinds = {"x": gates.X, "h": gates.H, "ry": gates.RY, "rz": gates.RZ, "cx": gates.CNOT, "cp": gates.CU1}
+        self.circuit = self.qibo.Circuit(work.num_qubits)
+        for gate in work.gates:
+            qubits = [work.num_qubits - 1 - q for q in gate.qubits]
+            if gate.matrix is not None:
+                self.circuit.add(gates.Unitary(gate.matrix.astype(dtype), *qubits[::-1]))
+            else:
+                self.circuit.add(kinds[gate.name](*qubits, *([] if gate.angle is None else [gate.angle])))
+        self.parameters = [g.parameter for g in work.gates if g.parameter is not None]
+        if setting.startswith("fused"):
+            self.circuit = self.circuit.fuse(max_qubits=int(setting.split()[1]))
+        return {}
+
+    def run(self, theta: NDArray[np.float64] | None = None) -> None:
+        if theta is not None:
+            self.circuit.set_parameters(theta[self.parameters].tolist())
+        self.result = self.backend.execute_circuit(self.circuit)
+
+    def amplitudes(self) -> NDArray[Any]:
+        return np.asarray(self.result.state())
+
+
+SIMULATORS: dict[str, type[Simulator]] = {
+    "qdist": QDist,
+    "qulacs": Qulacs,
+    "aer": Aer,
+    "lightning.qubit": LightningQubit,
+    "lightning.kokkos": LightningKokkos,
+    "qsim": QSim,
+    "qibojit": Qibojit,
+}
