@@ -20,9 +20,9 @@ them; after a run that warms up, the median of their turns counts.
 
 After |0...0> much of the state stays zero for a while and qdist does not compute it; "dense s" is what it takes from a
 state without zeros, and "dense ratio" the fastest peer's seconds over that, on the assumption that a peer takes as long
-from any state. "% of limit" is what the plan of qdist would take if only the memory bandwidth or the arithmetic of this machine bounded it,
-over "dense s", since the plan counts every amplitude: limits.py measures both bounds in the same run. States that fit
-in a cache can pass 100% of a bandwidth limit.
+from any state. "% of limit" is what the plan of qdist would take if only the memory bandwidth or the arithmetic of this
+machine bounded it, over "dense s", since the plan counts every amplitude; limits.py measures both bounds in the same
+run. States that fit in a cache can pass 100% of a bandwidth limit.
 """
 
 from __future__ import annotations
