@@ -1,8 +1,8 @@
 """What this machine's memory and arithmetic allow, measured with NumPy alone: the ceiling that rows are held against.
 
 Bandwidth is that of copying an array much larger than the caches, with all threads; bytes read and bytes written
-both count. Flops are those of a BLAS matrix product, which is a lower bound of the peak: a good one reaches 80 to 95%
-of it. Run as a program (`limits.py THREADS`, with the threads of BLAS set) it prints both as JSON.
+both count. Flops are those of a BLAS matrix product, which is a lower bound of the peak.
+Run as a program (`limits.py THREADS`, with the threads of BLAS set) it prints both as JSON.
 """
 
 from __future__ import annotations
