@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from qdist.circuit import AffineMap
 from qdist.native import kernels
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Affine, Operation
@@ -30,9 +31,18 @@ class CpuProgram:
             for block in blocks:
                 _LOWER[block.kind](self._native, tile, block)
 
-    def bind(self, angles: np.ndarray) -> None:
-        """Computes all matrices and phases from the circuit's angles (float64, one a parameter of a gate, in order)."""
-        self._native.bind(angles)
+    def set_affine(self, affine: AffineMap) -> None:
+        """Tells how the circuit's angles follow from its parameters."""
+        entries = zip(affine.slots.tolist(), affine.parameters.tolist(), affine.coefficients.tolist())
+        self._native.set_affine(list(entries), affine.constants.tolist())
+
+    def bind(self, theta: np.ndarray) -> bool:
+        """Computes all matrices and phases from the parameters' values (float64); False if one is not finite."""
+        return self._native.bind_parameters(theta)
+
+    def run_from_zero(self, shard: np.ndarray) -> None:
+        """Puts |0...0> into a shard that holds the whole state, and runs."""
+        self._native.run_from_zero(shard)
 
     @property
     def num_stages(self) -> int:

@@ -60,6 +60,12 @@ class Program:
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
         self._affine, self._parameters = circuit.affine(), circuit.parameters
         self._parts = [(part, [self._compiled(segment) for segment in part.segments]) for part in self.plan.parts]
+        self._natives = [native for _, compiled in self._parts for native in compiled]
+        for native in self._natives:
+            native.set_affine(self._affine)
+        # The usual case, which small circuits should reach without detours: gates alone, on one shard.
+        alone = len(self._parts) == len(self._natives) == 1 and self.plan.parts[0].instruction is None
+        self._single = self._natives[0] if alone and not far else None
         self._bound = False
 
     @property
@@ -73,10 +79,11 @@ class Program:
 
     def bind(self, params: ParameterValues | None = None) -> Program:
         """Computes all matrices for these parameter values. Raises CircuitError for missing or unknown parameters."""
-        angles = self._affine(flat_values(self._parameters, [] if params is None else params))
-        for _, compiled in self._parts:
-            for native in compiled:
-                native.bind(angles)
+        plain = type(params) is np.ndarray and params.dtype == np.float64 and params.shape == (len(self._parameters),)
+        theta: Any = params if plain else flat_values(self._parameters, [] if params is None else params)
+        for native in self._natives:
+            if not native.bind(theta):
+                flat_values(self._parameters, theta)  # Says which value is not finite.
         self._bound = True
         return self
 
@@ -98,6 +105,9 @@ class Program:
         """
         if params is not None or not self._bound:
             self.bind(params)
+        if self._single is not None and initial is None and out is not None and not progress and self._fits(out):
+            self._single.run_from_zero(out.local)
+            return out
         state = self._start(initial, out)
         rng = np.random.default_rng(seed) if self.is_random else None
         bits = [0] * self.circuit.num_clbits
@@ -186,6 +196,9 @@ class Program:
             # From |0...0> all shards but the first are still zero.
             if live != 0 or offset == 0:
                 native.run(shard, offset, live, bar.advance if bar is not None else None)
+
+    def _fits(self, out: StateVector) -> bool:
+        return out.dtype == self.dtype and out.num_qubits == self.num_qubits and out.layout is self.plan.layout
 
     def _start(self, initial: StateVector | None, out: StateVector | None) -> StateVector:
         for name, state in (("initial", initial), ("out", out)):

@@ -205,6 +205,8 @@ def test_missing_parameters_and_wrong_arguments_are_refused() -> None:
     program = qd.compile(circuit)
     with pytest.raises(CircuitError, match="1 parameters take as many values; got 0"):
         program.run()
+    with pytest.raises(CircuitError, match="a must be a finite number; got nan"):
+        program.run(np.array([np.nan]))
     with pytest.raises(StateError, match="device='tpu'"):
         qd.compile(circuit, device="tpu")
     with pytest.raises(StateError, match="float32"):

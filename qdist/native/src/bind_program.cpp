@@ -78,6 +78,22 @@ void bind_program_of(nb::module_& m, const char* name) {
              },
              "inside"_a, "outside"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "table"_a)
         .def("bind", [](P& p, Doubles angles) { p.bind(angles.data()); }, "angles"_a)
+        .def("set_affine",
+             [](P& p, const std::vector<std::tuple<int, int, double>>& entries, std::vector<double> constants) {
+                 std::vector<Entry> e;
+                 for (const auto& [slot, parameter, coefficient] : entries) e.push_back({slot, parameter, coefficient});
+                 p.set_affine(std::move(e), std::move(constants));
+             },
+             "entries"_a, "constants"_a)
+        .def("bind_parameters", [](P& p, Doubles theta) { return p.bind_parameters(theta.data(), theta.size()); }, "theta"_a)
+        .def("run_from_zero",
+             [](const P& p, Shard shard) {
+                 if (shard.size() != std::size_t(1) << p.num_bits()) throw nb::value_error("the shard has another size");
+                 auto* x = shard.data();
+                 nb::gil_scoped_release release;
+                 p.run_from_zero(x);
+             },
+             "shard"_a)
         .def("run",
              [](const P& p, Shard shard, std::size_t offset, std::size_t start, std::size_t live, std::size_t first,
                 std::size_t last) {

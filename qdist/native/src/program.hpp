@@ -45,6 +45,12 @@ struct Stage {
     std::vector<Block<Real>> blocks;
 };
 
+// One entry of the affine map from parameters to angles.
+struct Entry {
+    int slot, parameter;
+    double coefficient;
+};
+
 template <class Real>
 class Program {
 public:
@@ -77,6 +83,29 @@ public:
                 else if (auto* r = std::get_if<RotationBlock<Real>>(&block))
                     r->rotation.set(r->angle.at(angles));
             }
+    }
+
+    // The angles as an affine map of parameters, which bind_parameters then goes through.
+    void set_affine(std::vector<Entry> entries, std::vector<double> constants) {
+        entries_ = std::move(entries);
+        constants_ = std::move(constants);
+    }
+
+    // Binds to parameter values; false, and nothing bound, if one is not finite.
+    bool bind_parameters(const double* theta, std::size_t count) {
+        for (std::size_t k = 0; k < count; ++k)
+            if (!std::isfinite(theta[k])) return false;
+        std::vector<double> angles = constants_;
+        for (const Entry& e : entries_) angles[e.slot] += e.coefficient * theta[e.parameter];
+        bind(angles.data());
+        return true;
+    }
+
+    // Puts |0...0> into the state and runs all stages.
+    void run_from_zero(std::complex<Real>* state) const {
+        std::fill_n(state, std::size_t(1) << n_, std::complex<Real>(0));
+        state[0] = 1;
+        run(state, 0, 0, 0, 0, stages_.size());
     }
 
     // Runs stages first .. last in place. Before the first, amplitudes may be nonzero only where the index agrees with
@@ -210,6 +239,8 @@ private:
 
     int n_;
     std::vector<Stage<Real>> stages_;
+    std::vector<Entry> entries_;
+    std::vector<double> constants_;
 };
 
 }  // namespace qdist
