@@ -39,8 +39,7 @@ class _Again(NamedTuple):
     x: weakref.ref[Any]
     out: weakref.ref[Any]
     op: Any
-    call: Call
-    primitive: Callable[[Any, Any], None]
+    run: Callable[[Any, Any], Any]
 
 
 class Communicator:
@@ -132,8 +131,8 @@ class Communicator:
     ) -> Any:
         """The reduction of every rank's ``x``, on every rank. Result: shape and dtype of ``x``."""
         again = self._again
-        if again is not None and x is again.x() and out is again.out() and op is again.op and not async_op:
-            return self._repeat(again, x, out)
+        if again is not None and again[0]() is x and again[1]() is out and again[2] is op and not async_op:
+            return again[3](x, out)
         asked, op = op, ReduceOp.of(op)
         if not async_op and op.name in NATIVE and fit_as_they_are(x, out):
             op.check(x.dtype)
@@ -252,8 +251,8 @@ class Communicator:
         of length ``size``: the parts lie one behind the other, nothing but the data travels.
         """
         again = self._again
-        if again is not None and x is again.x() and out is again.out() and again.op is _ALL_TO_ALL and not async_op:
-            return self._repeat(again, x, out)
+        if again is not None and again[0]() is x and again[1]() is out and again[2] is _ALL_TO_ALL and not async_op:
+            return again[3](x, out)
         if send_counts is None is recv_counts and not async_op and fit_as_they_are(x, out):
             checks.rows(self, "all_to_all", x)
             self._remember(x, out, _ALL_TO_ALL, self._host.repeatable("all_to_all"))
@@ -433,19 +432,24 @@ class Communicator:
         name = "all_to_all" if op is _ALL_TO_ALL else "all_reduce"
         reduction = None if op is _ALL_TO_ALL else ReduceOp.of(op).name
         call = Call(name, self, x.shape, x.dtype, reduction, order=LATEST, thread=get_ident())
-        self._again = _Again(weakref.ref(x), weakref.ref(out), op, call, primitive)
+        self._again = _Again(weakref.ref(x), weakref.ref(out), op, self._watched(call, primitive))
 
-    def _repeat(self, again: _Again, x: Array, out: Array) -> Array:
-        self._sequence += 1
-        active, call = self._active, again.call
-        active.append(call)
-        try:
-            again.primitive(x, out)
-        except RuntimeError as error:
-            raise self._explain(call, error) from error
-        finally:
-            active.remove(call)
-        return out
+    def _watched(self, call: Call, primitive: Callable[[Any, Any], None]) -> Callable[[Any, Any], Array]:
+        """``primitive`` with all that a checked call needs, and no attribute looked up on the way."""
+        enter, leave = self._active.append, self._active.remove
+
+        def run(x: Array, out: Array) -> Array:
+            self._sequence += 1
+            enter(call)
+            try:
+                primitive(x, out)
+            except RuntimeError as error:
+                raise self._explain(call, error) from error
+            finally:
+                leave(call)
+            return out
+
+        return run
 
     def _message(self, op: str, x: Array, peer: int) -> Call:
         return Call(op, self, x.shape, x.dtype, peer=peer, thread=get_ident())
