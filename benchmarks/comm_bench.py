@@ -5,6 +5,10 @@
 
 Both sides send the same arrays into the same buffers; their calls take turns, so whatever else the machine does falls
 on both. `ratio` is qdist's median time over mpi4py's, `added` the difference.
+
+Every call here passes the same two arrays, so after the first one qdist takes its short way for repeated calls, which
+skips the checks. Programs that pass new arrays each time pay for them: several microseconds more a call, which shows
+up to a few MiB.
 """
 
 from __future__ import annotations
