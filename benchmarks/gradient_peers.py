@@ -4,7 +4,7 @@ The circuit is the benchmark's ansatz (layers of RY and RZ on every qubit, then 
 Heisenberg chain (XX, YY and ZZ on neighbours). A gradient is the energy with its derivatives by all angles, from new
 angles in an array; a forward run is the evolution of |0...0> with new angles, without the energy.
 
-Run as a program (`gradient_peers.py NAME QUBITS LAYERS DTYPE THREADS REPEATS`) this file measures one library and prints
+Run as a program (`gradient_peers.py NAME QUBITS LAYERS DTYPE THREADS REPEATS`) this file measures a library and prints
 one line of JSON: the seconds of each gradient and of each forward run, the bytes of memory at the peak of the gradients
 beyond those before the first, and the gradient at the benchmark's angles. Everything is made once before the clock
 starts.
