@@ -208,8 +208,7 @@ class Communicator:
             shape, dtype = headers.of_root(self, x.shape[1:], x.dtype, root)
         else:
             x = None
-            own = ((), None) if out is None else (out.shape, out.dtype)
-            shape, dtype = headers.of_root(self, *own, root)
+            shape, dtype = headers.of_root(self, () if out is None else out.shape, getattr(out, "dtype", None), root)
         like = out if out is not None else (x if x is not None else np.empty(0))
         target, result = as_output(out, shape, dtype, like)
         if x is not None:
