@@ -8,6 +8,7 @@
 
 namespace nb = nanobind;
 
+void bind_exchange(nb::module_& m);
 void bind_measure(nb::module_& m);
 void bind_program(nb::module_& m);
 
@@ -46,6 +47,7 @@ NB_MODULE(QDIST_MODULE, m) {
     m.def("squared_norm", &squared_norm<float>, nb::arg("shard").noconvert(),
           "Sum of |amplitude|^2 of a complex64 or complex128 shard, accumulated in double.");
     m.def("squared_norm", &squared_norm<double>, nb::arg("shard").noconvert());
+    bind_exchange(m);
     bind_measure(m);
     bind_program(m);
     m.def("max_threads", &max_threads, "Threads that the next kernel will use.");
