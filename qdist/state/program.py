@@ -153,6 +153,7 @@ class Program:
     def run_batch(self, params: Any) -> NDArray[Any]:
         """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
 
+        On several ranks they run one after the other, and every rank gets all of them.
         params: shape (batch, number of parameters). Raises StateError for circuits that measure, reset or initialise.
         """
         theta = np.asarray(params, dtype=np.float64)
@@ -167,8 +168,9 @@ class Program:
         states = np.zeros((len(theta), 1 << self.num_qubits), self.dtype)
         states[:, 0] = 1
         if self.plan.far:
-            raise StateError("a batch runs on one rank: compile with comm=None, and split the batch over the ranks")
-        if self._parts:
+            for row, values in zip(states, theta):
+                row[:] = self.run(values).amplitudes()
+        elif self._parts:
             ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
             native.run_batch(states, _angles(self.affine, theta))
         return states
@@ -176,6 +178,8 @@ class Program:
     def expectation(self, observable: Observable, params: Any = None) -> Any:
         """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row."""
         if params is not None and not isinstance(params, dict) and np.ndim(params) == 2:
+            if self.plan.far:
+                return np.array([self.run(row).expectation(observable) for row in np.asarray(params, np.float64)])
             states = self.run_batch(params)
             return np.array([StateVector.from_amplitudes(x).expectation(observable) for x in states])
         return self.run(params).expectation(observable)
@@ -279,19 +283,19 @@ class Program:
                     f"{name} is a state of {state.num_qubits} qubits in {state.dtype}; the program needs "
                     f"{self.num_qubits} in {self.dtype}"
                 )
-        if initial is not None and initial.layout != self.plan.layout:
-            raise StateError(f"initial must be laid out as the program begins: make it with layout={self.plan.layout}")
+        if initial is not None:
+            if out is None:
+                out = initial.copy()
+            elif out is not initial:
+                out.local[:] = initial.local
+                out.layout = initial.layout
+            return out.relayout(self.plan.layout)
         if out is None:
-            if initial is not None:
-                return initial.copy()
             return StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout)
         out.layout = self.plan.layout
-        if initial is None:
-            out.local.fill(0)
-            for offset, shard in out.shards():
-                shard[0] = offset == 0
-        elif out is not initial:
-            out.local[:] = initial.local
+        out.local.fill(0)
+        for offset, shard in out.shards():
+            shard[0] = offset == 0
         return out
 
 
