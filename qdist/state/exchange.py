@@ -32,8 +32,8 @@ BUFFER_SHARE = 8
 _UNDER_WAY = 2
 """Pieces whose buffers are in use at a time."""
 
-_LARGEST_PIECE = 1 << 20
-"""Bytes. Larger messages are not faster, and a piece of this size is still in a cache when it is unpacked."""
+_LARGEST_PIECE = 1 << 22
+"""Bytes. Larger messages are not faster, and take memory."""
 
 
 @dataclass(slots=True)

@@ -32,13 +32,17 @@ def gathered(sv: StateVector, root: int | None) -> NDArray[Any] | None:
         comm.send(sv.local, root)
         return None
     whole = np.empty(1 << sv.num_qubits, sv.dtype)
-    for rank in range(comm.size):
-        part = whole[slice(*sv.bounds(rank))]
-        if rank == comm.rank:
-            part[:] = sv.local
-        if root is None:
+    parts = [whole[slice(*sv.bounds(rank))] for rank in range(comm.size)]
+    if root is not None:
+        parts[root][:] = sv.local
+        for rank, part in enumerate(parts):
+            if rank != root:
+                comm.recv(part, rank)
+    elif len({len(part) for part in parts}) == 1:
+        comm.all_gather(sv.local, out=whole.reshape(comm.size, -1))
+    else:
+        parts[comm.rank][:] = sv.local
+        for rank, part in enumerate(parts):
             comm.broadcast(part, rank, out=part)
-        elif rank != root:
-            comm.recv(part, rank)
     reorder(whole, sv.layout)
     return whole
