@@ -10,6 +10,7 @@ namespace nb = nanobind;
 
 void bind_measure(nb::module_& m);
 void bind_program(nb::module_& m);
+void bind_search(nb::module_& m);
 
 namespace {
 
@@ -48,6 +49,7 @@ NB_MODULE(QDIST_MODULE, m) {
     m.def("squared_norm", &squared_norm<double>, nb::arg("shard").noconvert());
     bind_measure(m);
     bind_program(m);
+    bind_search(m);
     m.def("max_threads", &max_threads, "Threads that the next kernel will use.");
     m.def("set_threads", &set_threads, nb::arg("threads"), "Sets the threads of the kernels that follow.");
 }

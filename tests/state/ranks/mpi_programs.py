@@ -5,6 +5,7 @@ import pytest
 
 import qdist as qd
 from qdist.native import kernels
+from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
 from qdist.state import reference
 from qdist.state.errors import StateError
@@ -58,18 +59,39 @@ def test_all_ranks_measure_the_same_and_go_on_from_it(comm: qd.comm.Communicator
         np.testing.assert_allclose(state.amplitudes(), want.amplitudes(), atol=1e-13)
 
 
-def test_a_given_start_is_laid_out_as_the_plan_begins(comm: qd.comm.Communicator) -> None:
-    circuit = qd.library.quantum_volume(9, 3, seed=1)
+@pytest.mark.parametrize("schedule", ["lazy", "in-order", "paper"])
+@pytest.mark.parametrize("seed", range(3))
+def test_all_schedules_give_the_same(comm: qd.comm.Communicator, schedule: str, seed: int) -> None:
+    circuit = qd.library.random_circuit(9, 6, seed=seed)
+    state = qd.simulate(circuit, comm=comm, dtype="complex128", schedule=schedule)
+    np.testing.assert_allclose(state.amplitudes(), reference.state(circuit), atol=1e-13)
+
+
+def test_first_gates_with_parameters_are_bound_anew(comm: qd.comm.Communicator) -> None:
+    circuit = qd.library.hardware_efficient(9, 2)
+    program = qd.compile(circuit, comm=comm, dtype="complex128")
+    assert bool(program.plan.folded) == (comm.size > 1)
+    state = None
+    for seed in range(3):
+        params = np.random.default_rng(seed).normal(size=circuit.num_parameters)
+        state = program.run(params, out=state)
+        np.testing.assert_allclose(state.amplitudes(), reference.state(circuit, params), atol=1e-13)
+
+
+def test_a_given_start_may_have_any_layout(comm: qd.comm.Communicator) -> None:
+    circuit = qd.library.hardware_efficient(9, 2)
     program = qd.compile(circuit, comm=comm, dtype="complex128")
     rng = np.random.default_rng(4)
     start = rng.normal(size=512) + 1j * rng.normal(size=512)
     start /= np.linalg.norm(start)
-    initial = qd.StateVector.from_amplitudes(start, comm=comm, layout=program.plan.layout)
-    got = program.run(initial=initial).amplitudes()
-    np.testing.assert_allclose(got, reference.state(circuit, initial=start), atol=1e-13)
-    if not program.plan.layout.is_identity:
-        with pytest.raises(StateError, match="laid out as the program begins"):
-            program.run(initial=qd.StateVector.from_amplitudes(start, comm=comm))
+    for layout in (program.plan.layout, Layout.identity(9), Layout(range(9)[::-1]), Layout(rng.permutation(9).tolist())):
+        initial = qd.StateVector.from_amplitudes(start, comm=comm, layout=layout)
+        # The second run binds other values to a plan that is there already.
+        for _ in range(2):
+            params = rng.normal(size=circuit.num_parameters)
+            got = program.run(params, initial=initial).amplitudes()
+            np.testing.assert_allclose(got, reference.state(circuit, params, initial=start), atol=1e-13)
+        np.testing.assert_allclose(initial.amplitudes(), start, atol=1e-15)
 
 
 def test_every_rank_holds_its_share_and_no_more(comm: qd.comm.Communicator) -> None:
