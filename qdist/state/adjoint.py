@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from qdist.circuit import PauliSum
 from qdist.native import kernels
-from qdist.native import kernels
 from qdist.state import expectation, gradient_checks
 from qdist.state.cpu import CpuProgram
 from qdist.state.errors import StateError
 from qdist.state.exchange import swap_bits
 from qdist.state.expectation import Observable
 from qdist.state.outputs import Output
+from qdist.state.relayout import relayout
 from qdist.state.statevector import StateVector
 
 if TYPE_CHECKING:
@@ -184,6 +184,7 @@ def _pull_back(
     for k, output in enumerate(outputs):
         if isinstance(output, Output):
             values[k] = output.value(ket)
+            relayout(ket, bra.layout)
             output.pull_back(ket, cotangents[k], bra)
     return values
 
