@@ -59,9 +59,7 @@ def html_page(plan: Plan, title: str, lines: Sequence[str]) -> str:
         "<style>body{font:14px sans-serif;margin:2em}text{font:10px sans-serif}</style></head>\n"
         f"<body><h1>{escape(title)}</h1>\n<p>{'<br>'.join(map(escape, lines))}</p>\n"
         f"<p>Rows are qubits, columns are stages. {legend}</p>\n"
-        f'<svg width="{width}" height="{height}">\n'
-        + "\n".join(marks)
-        + "\n</svg></body></html>\n"
+        f'<svg width="{width}" height="{height}">\n' + "\n".join(marks) + "\n</svg></body></html>\n"
     )
 
 

@@ -139,8 +139,9 @@ class Plan:
     def summary(self) -> str:
         """Stages with their close qubits and blocks, and the totals."""
         shards = f" in {1 << self.far} shards, {self.exchanges} exchanges" if self.far else ""
+        size = readable_size(self.state_bytes)
         lines = [
-            f"{self.num_qubits} qubits, {self.dtype}{shards}: {self.sweeps} sweeps of {readable_size(self.state_bytes)}, "
+            f"{self.num_qubits} qubits, {self.dtype}{shards}: {self.sweeps} sweeps of {size}, "
             f"{len(self.blocks)} blocks, {self.flops:.3g} flops"
         ]
         for part in self.parts:

@@ -8,6 +8,7 @@ import numpy as np
 
 from qdist.circuit import Circuit, CircuitError, Gate
 from qdist.circuit.instruction import Instruction
+from qdist.plan.cnots import fewer_cnots
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster
 from qdist.plan.fuse import fuse
 from qdist.plan.ladders import narrowed
@@ -152,7 +153,7 @@ class _Planner:
         if self._close == self._n:
             return [Stretch((), self._layout or Layout.identity(self._n), operations)]
         if self._schedule == "lazy":
-            stretches, work = lazy_in_nodes(operations, self._network, self._layout, self._limit)
+            stretches, work = lazy_in_nodes(fewer_cnots(operations), self._network, self._layout, self._limit)
             self._limit = max(0, self._limit - work)
             return stretches
         assert self._layout is not None

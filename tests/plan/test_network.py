@@ -114,7 +114,10 @@ def test_a_tile_takes_gates_until_its_qubits_are_as_many_as_are_close() -> None:
     # The first tile is on qubits 0 to 2; cx(2, 3) does not fit, and what follows it on qubits 2 and 3 waits.
     circuit = qd.Circuit(4).cx(0, 1).cx(1, 2).cx(2, 3).h(0).h(2).cx(0, 1).h(3)
     tiles = tiled(list(operations(circuit)), 3, Layout.identity(4))
-    assert [[o.kind for o in t.operations] for t in tiles] == [["flip", "flip", "dense", "flip"], ["flip", "dense", "dense"]]
+    assert [[o.kind for o in t.operations] for t in tiles] == [
+        ["flip", "flip", "dense", "flip"],
+        ["flip", "dense", "dense"],
+    ]
     assert [t.swaps for t in tiles] == [(), ((1, 3),)]
 
 

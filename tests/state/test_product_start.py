@@ -48,7 +48,8 @@ def test_each_shard_starts_with_its_amplitude_of_the_product(angles: np.ndarray)
         assert abs(start.value(shard)) == pytest.approx(math.sqrt(zeros), abs=1e-14)
     # Phases too: amplitudes of the same setting of the others are in the ratio of the shards' values.
     assert start.value(5) / start.value(2) == pytest.approx(
-        state[sum((5 >> k & 1) << q for k, q in enumerate(far))] / state[sum((2 >> k & 1) << q for k, q in enumerate(far))]
+        state[sum((5 >> k & 1) << q for k, q in enumerate(far))]
+        / state[sum((2 >> k & 1) << q for k, q in enumerate(far))]
     )
 
 

@@ -37,15 +37,17 @@ public:
         sides_[0].root = all;
     }
 
-    // The close qubits of each stage after the start's: sets of at most `close` qubits.
-    std::vector<Mask> run() {
-        if (std::popcount(sides_[0].root.mixed) <= close_) {
-            if (std::any_of(sides_[0].root.left.begin(), sides_[0].root.left.end(), [](Mask m) { return m; }))
-                best_ = {sides_[0].root.mixed};
-            return best_;
+    // Plans with the fewest stages found: for each stage after the start's a set of at most `close` qubits.
+    std::vector<std::vector<Mask>> run() {
+        const State& root = sides_[0].root;
+        if (std::popcount(root.mixed) <= close_) {
+            const bool done = std::all_of(root.left.begin(), root.left.end(), [](Mask m) { return m == 0; });
+            return {done ? std::vector<Mask>{} : std::vector<Mask>{root.mixed}};
         }
         greedy();
         greedy_ = false;
+        // As many stages, joined from both ends: perhaps with fewer swaps.
+        reached(int(fewest()) - 2, 1);
         for (std::size_t width = 1; !over() && !attempt(width); width *= 4) {
         }
         return best_;
@@ -94,11 +96,6 @@ private:
         }
     }
 
-    template <class F>
-    static void each(Mask mask, F f) {
-        for (; mask; mask &= mask - 1) f(std::countr_zero(mask));
-    }
-
     static std::int64_t weight(const Action& a) { return std::popcount(a.mixes); }
 
     void measure(State& s) {
@@ -119,15 +116,15 @@ private:
         each(left, backward, [&](std::size_t g) {
             const Action& a = gates_[g];
             Mask m = a.mixes;
-            each(a.mixes & ~a.x_like, [&](int q) { m |= plain[q] | x[q] | z[q]; });
-            each(a.x_like, [&](int q) { m |= plain[q] | z[q]; });
-            each(a.z_like, [&](int q) { m |= plain[q] | x[q]; });
+            each_bit(a.mixes & ~a.x_like, [&](int q) { m |= plain[q] | x[q] | z[q]; });
+            each_bit(a.x_like, [&](int q) { m |= plain[q] | z[q]; });
+            each_bit(a.z_like, [&](int q) { m |= plain[q] | x[q]; });
             if (too_many(m)) m = ~Mask(0);
-            each(a.mixes & ~a.x_like, [&](int q) { plain[q] |= m; });
-            each(a.x_like, [&](int q) { x[q] |= m; });
-            each(a.z_like, [&](int q) { z[q] |= m; });
+            each_bit(a.mixes & ~a.x_like, [&](int q) { plain[q] |= m; });
+            each_bit(a.x_like, [&](int q) { x[q] |= m; });
+            each_bit(a.z_like, [&](int q) { z[q] |= m; });
             if (m == ~Mask(0))
-                each((a.mixes | a.z_like) & open, [&](int q) {
+                each_bit((a.mixes | a.z_like) & open, [&](int q) {
                     if (too_many(plain[q] | z[q]) && too_many(plain[q] | x[q])) open &= ~(Mask(1) << q);
                 });
             result[g] = m;
@@ -159,9 +156,16 @@ private:
             while (std::popcount(side.layers[last][0].mixed) > close_) deepen(which, ++last, 1);
             std::vector<Mask> sets = path(which, last, 0);
             sets.insert(which ? sets.begin() : sets.end(), side.layers[last][0].mixed);
-            if (best_.empty() || sets.size() < best_.size()) best_ = std::move(sets);
+            note(std::move(sets));
         }
     }
+
+    void note(std::vector<Mask> sets) {
+        if (!best_.empty() && sets.size() < fewest()) best_.clear();
+        if (best_.empty() || sets.size() == fewest()) best_.push_back(std::move(sets));
+    }
+
+    std::size_t fewest() const { return best_[0].size(); }
 
     // The sets that led to a state, first to last.
     std::vector<Mask> path(int which, int layer, int number) const {
@@ -178,12 +182,13 @@ private:
     // Looks for fewer stages than known, with layers of this width. True if there is nothing more to look for.
     bool attempt(std::size_t width) {
         for (Side& side : sides_) side.layers = {{side.root}}, side.full = {true};
-        for (;;) {
-            // Two stages are the fewest here.
-            if (best_.size() == 2) return true;
+        // Two stages are the fewest here.
+        while (fewest() > 2) {
             refuted_ = false;
-            if (!reached(int(best_.size()) - 3, width)) return refuted_ || over();
+            if (reached(int(fewest()) - 3, width)) continue;
+            return refuted_ || over();
         }
+        return true;
     }
 
     // Whether so many stages and two between them do; `refuted_` if it is certain that they do not.
@@ -315,14 +320,14 @@ private:
             return;
         }
         const Mask above = far ? ~((std::bit_floor(far) << 1) - 1) : ~Mask(0);
-        each(mixed & above, [&](int q) { every(list, mixed, far | Mask(1) << q, more - 1, found); });
+        each_bit(mixed & above, [&](int q) { every(list, mixed, far | Mask(1) << q, more - 1, found); });
     }
 
     // Sets on the way from a few first ones to better neighbours, one qubit for another at a time.
     void climb(const std::vector<Need>& list, Mask mixed, std::size_t width, std::vector<Choice>& found) {
         climb_from(list, mixed, peeled(list, mixed, 0), found);
         std::size_t starts = 1;
-        each(mixed, [&](int q) {
+        each_bit(mixed, [&](int q) {
             if (starts++ < width && !over()) climb_from(list, mixed, peeled(list, mixed, Mask(1) << q), found);
         });
     }
@@ -332,10 +337,10 @@ private:
         while (std::popcount(mixed & ~far) > close_) {
             std::array<std::int64_t, 64> lost{};
             for (const Need& n : list)
-                if (!(n.mask & far)) each(n.mask, [&](int q) { lost[q] += n.weight; });
+                if (!(n.mask & far)) each_bit(n.mask, [&](int q) { lost[q] += n.weight; });
             work_ += 8 * std::int64_t(list.size());
             int least = -1;
-            each(mixed & ~far, [&](int q) {
+            each_bit(mixed & ~far, [&](int q) {
                 if (least < 0 || lost[q] < lost[least]) least = q;
             });
             far |= Mask(1) << least;
@@ -347,8 +352,8 @@ private:
         std::int64_t best = gain(list, far);
         found.push_back({best, mixed & ~far});
         for (Mask better = far;; far = better) {
-            each(far, [&](int out) {
-                each(mixed & ~far, [&](int in) {
+            each_bit(far, [&](int out) {
+                each_bit(mixed & ~far, [&](int in) {
                     const Mask tried = (far & ~(Mask(1) << out)) | Mask(1) << in;
                     const std::int64_t g = gain(list, tried);
                     if (g > 0) found.push_back({g, mixed & ~tried});
@@ -371,10 +376,11 @@ private:
                     break;
                 }
                 if (!meet(front[i], back[j], needed, full)) continue;
-                best_ = path(0, a, int(i));
+                std::vector<Mask> sets = path(0, a, int(i));
                 const std::vector<Mask> rest = path(1, c, int(j));
-                best_.insert(best_.end(), between_.begin(), between_.end());
-                best_.insert(best_.end(), rest.begin(), rest.end());
+                sets.insert(sets.end(), between_.begin(), between_.end());
+                sets.insert(sets.end(), rest.begin(), rest.end());
+                note(std::move(sets));
                 return true;
             }
         }
@@ -387,14 +393,14 @@ private:
         std::array<Mask, 64> held{};
         // From the end, where gates are that cannot run in the first of two stages whatever is close then.
         for (std::size_t w = words_; w-- > 0 && std::popcount(later) <= close_;)
-            each(front.left[w] & back.left[w], [&](int b) {
+            each_bit(front.left[w] & back.left[w], [&](int b) {
                 const std::size_t g = w * 64 + b;
                 const Mask m = gates_[g].mixes;
                 mixed |= m;
                 if (needed[g] == ~Mask(0))
                     later |= m;
                 else if (m)
-                    each(needed[g], [&](int q) { held[q] |= m; });
+                    each_bit(needed[g], [&](int q) { held[q] |= m; });
                 work_ += 8;
             });
         if (std::popcount(later) > close_) return false;
@@ -409,7 +415,7 @@ private:
         if (nodes > most_nodes) full = false;
         if (!chosen) return false;
         Mask second = later;
-        each(*chosen, [&](int q) { second |= held[q]; });
+        each_bit(*chosen, [&](int q) { second |= held[q]; });
         between_ = {front.mixed & ~*chosen, second};
         return true;
     }
@@ -418,7 +424,7 @@ private:
     // `passed`, with which all has been tried.
     std::optional<Mask> held_by(const std::array<Mask, 64>& held, Mask from, int far, Mask wide, Mask passed, int& nodes) {
         Mask free = 0, open = 0;
-        each(from, [&](int q) {
+        each_bit(from, [&](int q) {
             if (!(held[q] & ~wide))
                 free |= Mask(1) << q;
             else if (std::popcount(wide | held[q]) <= close_)
@@ -430,7 +436,7 @@ private:
         while (open && std::popcount(free | open) >= far) {
             if (++nodes > most_nodes) return {};
             int least = -1;
-            each(open, [&](int q) {
+            each_bit(open, [&](int q) {
                 if (least < 0 || std::popcount(held[q] & ~wide) < std::popcount(held[least] & ~wide)) least = q;
             });
             if (auto found = held_by(held, from, far, wide | held[least], passed, nodes)) return found;
@@ -447,7 +453,8 @@ private:
     std::int64_t limit_, work_ = 0;
     std::size_t words_;
     Side sides_[2];
-    std::vector<Mask> between_, best_;
+    std::vector<Mask> between_;
+    std::vector<std::vector<Mask>> best_;
     bool greedy_ = true, refuted_ = false;
 };
 

@@ -84,7 +84,12 @@ def test_a_given_start_may_have_any_layout(comm: qd.comm.Communicator) -> None:
     rng = np.random.default_rng(4)
     start = rng.normal(size=512) + 1j * rng.normal(size=512)
     start /= np.linalg.norm(start)
-    for layout in (program.plan.layout, Layout.identity(9), Layout(range(9)[::-1]), Layout(rng.permutation(9).tolist())):
+    for layout in (
+        program.plan.layout,
+        Layout.identity(9),
+        Layout(range(9)[::-1]),
+        Layout(rng.permutation(9).tolist()),
+    ):
         initial = qd.StateVector.from_amplitudes(start, comm=comm, layout=layout)
         # The second run binds other values to a plan that is there already.
         for _ in range(2):
