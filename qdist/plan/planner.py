@@ -53,7 +53,7 @@ def make_plan(
         time_limit: seconds for the search for few exchanges, counted in visits of gates (network.VISITS_PER_SECOND).
 
     Raises:
-        ValueError: for an unknown schedule.
+        ValueError: for an unknown schedule, or more positions inside than are far.
         CircuitError: for a gate that mixes more qubits than a shard has.
     """
     if schedule not in SCHEDULES:
@@ -61,6 +61,8 @@ def make_plan(
     n = circuit.num_qubits
     close = n - far
     chosen = tuple(levels) if levels is not None else (cache_level(close, dtype.itemsize),)
+    if inside is not None and not 0 <= inside <= far:
+        raise ValueError(f"inside={inside}: of {far} far positions 0 to {far} can be inside a node")
     network = Network(n, close, far if inside is None else inside, dtype.itemsize << close, cluster)
     planner = _Planner(network, chosen, schedule, start, int(time_limit * VISITS_PER_SECOND))
     parts: list[Part] = []

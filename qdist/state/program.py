@@ -61,7 +61,7 @@ class Program:
         self.dtype = checks.checked_dtype(dtype)
         self.comm = comm
         self._levels, self._far, self._schedule = levels, far, schedule
-        self._inside = far if comm is None or comm.num_nodes == 1 else inside_bits(comm.all_gather_object(comm.node))
+        self._inside = far if comm is None else _inside_bits(comm)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
         self._affine, self._parameters = circuit.affine(), circuit.parameters
         self._theta: Any = None
@@ -306,6 +306,12 @@ def simulate(
     """The state after a circuit: compile and run in one."""
     program = compile(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)
     return program.run(params, seed=seed, progress=progress)
+
+
+def _inside_bits(comm: Communicator) -> int:
+    """How many far positions tell shards of one node apart: all of them if there is one node."""
+    nodes = [0] * comm.size if comm.num_nodes == 1 else comm.all_gather_object(comm.node)
+    return inside_bits(comm.size, (rank for rank in range(1, comm.size) if nodes[rank] != nodes[rank - 1]))
 
 
 def _holds(part: Part, bits: list[int]) -> bool:

@@ -187,7 +187,8 @@ def test_nodes_that_are_joined_slowly_are_crossed_less_often() -> None:
     ],
 )
 def test_bits_inside_a_node(nodes: str, bits: int) -> None:
-    assert inside_bits(nodes) == bits
+    """Each letter is the node of a rank."""
+    assert inside_bits(len(nodes), [rank for rank in range(1, len(nodes)) if nodes[rank] != nodes[rank - 1]]) == bits
 
 
 def test_what_cannot_be_planned_is_refused() -> None:
