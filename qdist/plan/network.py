@@ -169,9 +169,10 @@ def _bring_close(layout: Layout, wanted: int, close: int) -> Swaps:
 
 
 def _swapped(layout: Layout, swaps: Swaps) -> Layout:
+    qubits = list(layout.qubits)
     for a, b in swaps:
-        layout = layout.swap(a, b)
-    return layout
+        qubits[a], qubits[b] = qubits[b], qubits[a]
+    return Layout(qubits).inverse()
 
 
 def mask_of(qubits: Sequence[int]) -> int:

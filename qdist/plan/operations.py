@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import cmath
 from collections.abc import Iterator, Sequence
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -90,15 +89,16 @@ def moved(operation: Operation, places: Sequence[int]) -> Operation:
     def conditions(old: Any) -> Any:
         return tuple((places[q], value) for q, value in old)
 
-    result = copy(operation)
-    result.mixes = mask(operation.mixes)
-    result.x_like = mask(operation.x_like)
-    result.z_like = mask(operation.z_like)
-    result.targets = tuple([places[q] for q in operation.targets])
-    result.controls = conditions(operation.controls)
-    result.terms = [(tuple(sorted(places[q] for q in product)), affine) for product, affine in operation.terms]
-    result.wide = [(conditions(tests), affine) for tests, affine in operation.wide]
-    return result
+    return replace(
+        operation,
+        mixes=mask(operation.mixes),
+        x_like=mask(operation.x_like),
+        z_like=mask(operation.z_like),
+        targets=tuple([places[q] for q in operation.targets]),
+        controls=conditions(operation.controls),
+        terms=[(tuple(sorted(places[q] for q in product)), affine) for product, affine in operation.terms],
+        wide=[(conditions(tests), affine) for tests, affine in operation.wide],
+    )
 
 
 def operations(circuit: Circuit) -> Iterator[Operation]:

@@ -144,6 +144,8 @@ class Plan:
             f"{self.num_qubits} qubits, {self.dtype}{shards}: {self.sweeps} sweeps of {size}, "
             f"{len(self.blocks)} blocks, {self.flops:.3g} flops"
         ]
+        if self.folded:
+            lines.append("  first gates folded into the start: of qubits " + _ranges(sorted(self.folded)))
         for part in self.parts:
             if part.instruction is not None:
                 condition = " if " + str(part.instruction.condition) if part.instruction.condition else ""

@@ -20,7 +20,7 @@ from qdist.plan.operations import Operation, moved, operation
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.schedule import schedule as schedule_below
 
-__all__ = ["SCHEDULES", "make_plan"]
+__all__ = ["SCHEDULES", "check_schedule", "make_plan"]
 
 SCHEDULES = ("lazy", "in-order", "paper")
 
@@ -56,8 +56,7 @@ def make_plan(
         ValueError: for an unknown schedule, or more positions inside than are far.
         CircuitError: for a gate that mixes more qubits than a shard has.
     """
-    if schedule not in SCHEDULES:
-        raise ValueError(f"schedule={schedule!r}: there are {', '.join(map(repr, SCHEDULES))}")
+    check_schedule(schedule)
     n = circuit.num_qubits
     close = n - far
     chosen = tuple(levels) if levels is not None else (cache_level(close, dtype.itemsize),)
@@ -94,6 +93,12 @@ def make_plan(
         schedule,
         planner.folded,
     )
+
+
+def check_schedule(schedule: str) -> None:
+    """Raises ValueError for a schedule that does not exist."""
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule={schedule!r}: there are {', '.join(map(repr, SCHEDULES))}")
 
 
 class _Planner:

@@ -15,7 +15,7 @@ from qdist.comm import Communicator
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level, inside_bits
 from qdist.plan.plan import Part, Plan
-from qdist.plan.planner import make_plan
+from qdist.plan.planner import check_schedule, make_plan
 from qdist.progress import Progress
 from qdist.state import checks
 from qdist.state.cpu import CpuProgram
@@ -51,6 +51,7 @@ class Program:
     ) -> None:
         if device not in ("auto", "cpu"):
             raise StateError(f"device={device!r}: this version runs circuits on the CPU; use 'cpu' or 'auto'")
+        check_schedule(schedule)
         far = 0 if comm is None else (comm.size - 1).bit_length()
         if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:
             raise StateError(
@@ -283,7 +284,7 @@ def compile(
 
     dtype: complex64 or complex128. device: "auto" or "cpu". schedule: when amplitudes travel between ranks: "lazy", as
     rarely as can be; or, to compare with, "in-order" and "paper" (see plan.planner.make_plan). Raises StateError for
-    what cannot be.
+    what cannot be, ValueError for an unknown schedule.
 
     >>> program = compile(Circuit(2).h(0).cx(0, 1))
     >>> program.run().probabilities([1])

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -192,8 +193,11 @@ def test_bits_inside_a_node(nodes: str, bits: int) -> None:
 
 
 def test_what_cannot_be_planned_is_refused() -> None:
-    with pytest.raises(ValueError, match="schedule='eager': there are 'lazy', 'in-order', 'paper'"):
-        make_plan(qd.Circuit(3), SINGLE, schedule="eager")
+    for refuse in (qd.compile, qd.simulate, partial(make_plan, dtype=SINGLE)):
+        with pytest.raises(ValueError, match="schedule='eager': there are 'lazy', 'in-order', 'paper'"):
+            refuse(qd.Circuit(3), schedule="eager")
+    with pytest.raises(ValueError, match="inside=3: of 2 far positions 0 to 2"):
+        make_plan(qd.Circuit(8), SINGLE, far=2, inside=3)
     unitary = qd.library.random_su(16, seed=0)
     with pytest.raises(CircuitError, match=r"mixes 4 qubits, and a shard has 3: use at most 4 ranks"):
         make_plan(qd.Circuit(6).unitary(unitary, [0, 1, 2, 3]), SINGLE, far=3)
@@ -204,3 +208,6 @@ def test_plans_on_many_shards_are_always_the_same() -> None:
     texts = {make_plan(circuit, SINGLE, far=6, inside=3, time_limit=0.1).summary() for _ in range(2)}
     assert len(texts) == 1
     assert "exchange" in texts.pop()
+    assert (
+        "folded into the start: of qubits" in make_plan(qd.library.hardware_efficient(12, 2), SINGLE, far=3).summary()
+    )
