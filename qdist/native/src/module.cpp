@@ -4,6 +4,7 @@
 
 #include <complex>
 
+#include "direct_call.hpp"
 #include "norm.hpp"
 
 namespace nb = nanobind;
@@ -46,6 +47,9 @@ NB_MODULE(QDIST_MODULE, m) {
     m.def("squared_norm", &squared_norm<float>, nb::arg("shard").noconvert(),
           "Sum of |amplitude|^2 of a complex64 or complex128 shard, accumulated in double.");
     m.def("squared_norm", &squared_norm<double>, nb::arg("shard").noconvert());
+    m.def("direct_call", &qdist::direct_call, nb::arg("context"),
+          "A function of (x, out) that checks both, notes the call and runs primitive(x, out); it returns out, or None "
+          "where the arrays are no plain case. context: (op, comm, primitive, active, count, array_type, rows, bools).");
     bind_measure(m);
     bind_program(m);
     m.def("max_threads", &max_threads, "Threads that the next kernel will use.");
