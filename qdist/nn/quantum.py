@@ -13,6 +13,7 @@ from ..circuit import Circuit, CircuitError, ParameterVector
 from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
 from ..state.program import Program, compile
+from ..state.statevector import StateVector
 from ..tensor import Generator, Rule, Tensor, apply, random
 from .module import Module, Parameter
 
@@ -112,7 +113,7 @@ class QuantumLayer(Module):
 
 def _forward(xp: Any, x: Any, weights: Any = None, *, layer: QuantumLayer) -> Any:
     params = layer._params(x, weights)
-    return np.concatenate(_values(layer, params), axis=1).astype(x.dtype), (params,)
+    return _values(layer, params).astype(x.dtype), (params,)
 
 
 def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLayer) -> tuple[Any, ...]:
@@ -128,9 +129,14 @@ def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLa
 _RULE = Rule("quantum_layer", _forward, _vjp, floating=True)
 
 
-def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """The values of each observable: shape (batch, its number of values)."""
-    return [layer.program.expectation(observable, params)[:, None] for observable in layer.observables]
+def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The outputs for every row of parameters."""
+    program = layer.program
+    if program.plan.far:
+        rows = (program.run(row) for row in params)
+    else:
+        rows = (StateVector.from_amplitudes(state) for state in program.run_batch(params))
+    return np.array([state.expectations(layer.observables) for state in rows]).reshape(len(params), -1)
 
 
 def _flat(symbols: Symbols) -> list[Symbol]:

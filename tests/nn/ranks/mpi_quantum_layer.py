@@ -49,7 +49,7 @@ def training(comm: object, share: int, shares: int, steps: int = 4) -> tuple[lis
     data, goal = rng.normal(size=(BATCH, QUBITS)), rng.normal(size=(BATCH, len(OBSERVABLES)))
     rows = slice(BATCH * share // shares, BATCH * (share + 1) // shares)
     layer = net(comm, seed=1)
-    optimizer = optim.Adam(layer.parameters(), lr=0.1)
+    optimizer = optim.SGD(layer.parameters(), lr=0.1)
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
