@@ -15,12 +15,13 @@ from qdist.comm import Communicator
 from qdist.plan.levels import Level
 from qdist.plan.plan import Part, Plan, Segment, make_plan
 from qdist.progress import Progress
-from qdist.state import checks
+from qdist.state import adjoint, checks
 from qdist.state.cpu import CpuProgram
 from qdist.state.errors import StateError
 from qdist.state.exchange import swap_bits
 from qdist.state.expectation import Observable
 from qdist.state.measure import Seed
+from qdist.state.outputs import Output
 from qdist.state.prepare import prepare
 from qdist.state.statevector import StateVector
 
@@ -58,11 +59,9 @@ class Program:
         self.comm = comm
         self.plan: Plan = make_plan(circuit, self.dtype, levels, far)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
-        self._affine, self._parameters = circuit.affine(), circuit.parameters
+        self.affine, self._parameters = circuit.affine(), circuit.parameters
         self._parts = [(part, [self._compiled(segment) for segment in part.segments]) for part in self.plan.parts]
         self._natives = [native for _, compiled in self._parts for native in compiled]
-        for native in self._natives:
-            native.set_affine(self._affine)
         # The usual case, which small circuits should reach without detours: gates alone, on one shard.
         alone = len(self._parts) == len(self._natives) == 1 and self.plan.parts[0].instruction is None
         self._single = self._natives[0] if alone and not far else None
@@ -86,6 +85,27 @@ class Program:
                 flat_values(self._parameters, theta)  # Says which value is not finite.
         self._bound = True
         return self
+
+    def bind_angles(self, angles: NDArray[np.float64]) -> Program:
+        """Computes all matrices for these angles, in the order of ``affine``, whatever the parameters say."""
+        for native in self._natives:
+            native.bind_angles(angles)
+        self._bound = True
+        return self
+
+    @property
+    def steps(self) -> list[tuple[Segment, CpuProgram, int]]:
+        """All segments in the order they run, with their kernels and the bits that are live before them: those outside
+        of which amplitudes are still zero, 0 at the beginning and -1 (any) after that."""
+        live = 0
+        found = []
+        for part, compiled in self._parts:
+            for segment, native in zip(part.segments, compiled):
+                found.append((segment, native, live))
+                live = -1
+            if not compiled and part.instruction is not None:
+                live = -1
+        return found
 
     def run(
         self,
@@ -133,6 +153,7 @@ class Program:
     def run_batch(self, params: Any) -> NDArray[Any]:
         """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
 
+        On several ranks they run one after the other, and every rank gets all of them.
         params: shape (batch, number of parameters). Raises StateError for circuits that measure, reset or initialise.
         """
         theta = np.asarray(params, dtype=np.float64)
@@ -147,18 +168,73 @@ class Program:
         states = np.zeros((len(theta), 1 << self.num_qubits), self.dtype)
         states[:, 0] = 1
         if self.plan.far:
-            raise StateError("a batch runs on one rank: compile with comm=None, and split the batch over the ranks")
-        if self._parts:
+            for row, values in zip(states, theta):
+                row[:] = self.run(values).amplitudes()
+        elif self._parts:
             ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
-            native.run_batch(states, _angles(self._affine, theta))
+            native.run_batch(states, _angles(self.affine, theta))
         return states
 
     def expectation(self, observable: Observable, params: Any = None) -> Any:
         """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row."""
         if params is not None and not isinstance(params, dict) and np.ndim(params) == 2:
+            if self.plan.far:
+                return np.array([self.run(row).expectation(observable) for row in np.asarray(params, np.float64)])
             states = self.run_batch(params)
             return np.array([StateVector.from_amplitudes(x).expectation(observable) for x in states])
         return self.run(params).expectation(observable)
+
+    def value_and_grad(
+        self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
+    ) -> tuple[Any, ...]:
+        """The expectation value after the circuit, and its derivatives by all parameters.
+
+        Args:
+            observable: Hermitian, in any form that ``StateVector.expectation`` takes.
+            params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
+            method: "adjoint", which costs about three runs however many parameters there are; as checks of it, and as
+                slow as they are simple, "parameter-shift" and "finite-difference".
+            coefficients: whether to give a third result: the derivatives by the coefficients of a PauliSum, in its
+                order, which are the expectation values of its terms.
+
+        Returns:
+            (value, gradient): a float and a float64 array in the order of ``circuit.parameters``; for a batch arrays
+            of shape (batch,) and (batch, number of parameters). The same on every rank.
+
+        Raises:
+            StateError: for circuits that measure, reset, branch, or initialise qubits on the way.
+        """
+        return adjoint.value_and_grad(self, observable, params, method, coefficients)
+
+    def vjp(
+        self, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
+    ) -> tuple[list[Any], NDArray[np.float64]]:
+        """The values of several outputs, and what their cotangents make of the derivatives: one sweep in all.
+
+        Args:
+            outputs: observables (their expectation values), and any of ``Variance(observable)``,
+                ``Probabilities(qubits)``, ``Overlap(state)`` and ``State()`` of ``qdist.state``.
+            params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
+            cotangents: the derivatives of a real loss L by each output, of its value's shape, for a batch with the
+                batch in front. For a complex value a + ib: dL/da + i dL/db.
+
+        Returns:
+            (values, gradient): a list with each output's value, and dL by all parameters in the order of
+            ``circuit.parameters``, float64; for a batch both with the batch in front. The same on every rank.
+
+        Raises:
+            StateError: for circuits that measure, reset, branch, or initialise qubits on the way, and for cotangents
+                of another shape.
+        """
+        return adjoint.vjp(self, outputs, params, cotangents)
+
+    def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
+        """The derivatives of several expectation values by all parameters, one sweep each.
+
+        Returns float64 of shape (number of observables, number of parameters); for a batch with the batch in front.
+        Raises StateError as ``value_and_grad`` does.
+        """
+        return adjoint.jacobian(self, observables, params)
 
     def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
@@ -188,7 +264,7 @@ class Program:
         return {f"{int(v):0{width}b}": int(t) for v, t in zip(values, times)}
 
     def _compiled(self, segment: Segment) -> CpuProgram:
-        return CpuProgram(self.num_qubits - self.plan.far, self.dtype, segment.stages)
+        return CpuProgram(self.num_qubits - self.plan.far, self.dtype, segment.stages, self.affine)
 
     @staticmethod
     def _sweep(state: StateVector, native: CpuProgram, live: int, bar: Progress | None) -> None:
@@ -207,19 +283,19 @@ class Program:
                     f"{name} is a state of {state.num_qubits} qubits in {state.dtype}; the program needs "
                     f"{self.num_qubits} in {self.dtype}"
                 )
-        if initial is not None and initial.layout != self.plan.layout:
-            raise StateError(f"initial must be laid out as the program begins: make it with layout={self.plan.layout}")
+        if initial is not None:
+            if out is None:
+                out = initial.copy()
+            elif out is not initial:
+                out.local[:] = initial.local
+                out.layout = initial.layout
+            return out.relayout(self.plan.layout)
         if out is None:
-            if initial is not None:
-                return initial.copy()
             return StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout)
         out.layout = self.plan.layout
-        if initial is None:
-            out.local.fill(0)
-            for offset, shard in out.shards():
-                shard[0] = offset == 0
-        elif out is not initial:
-            out.local[:] = initial.local
+        out.local.fill(0)
+        for offset, shard in out.shards():
+            shard[0] = offset == 0
         return out
 
 

@@ -100,8 +100,10 @@ public:
     // coefficient and the number of the observable it belongs to.
     PauliPlan(int bits, std::span<const Index> x, std::span<const Index> z, std::span<const std::complex<double>> c,
               std::span<const std::int64_t> observable, int observables)
-        : bits(std::max(bits, lane_bits)), observables(observables) {
+        : lift(bits), bits(lift.bits), observables(observables) {
         std::vector<PauliJob> jobs = grouped(x, z, c, observable);
+        for (PauliJob& job : jobs)
+            for (PauliTerm& term : job.terms) term.z = lift.mask(term.z);
         if (this->bits <= tile_bits) {
             if (!jobs.empty()) add_pass(low_bits(this->bits), 0, jobs, [](const PauliJob&) { return true; });
         } else {
@@ -109,6 +111,7 @@ public:
         }
     }
 
+    Lift lift;
     int bits, observables;
     std::vector<PauliPass> passes;
 
