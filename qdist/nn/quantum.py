@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..circuit import Circuit, CircuitError, ParameterVector
 from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
+from ..state.outputs import Output
 from ..state.program import Program, compile
 from ..state.statevector import StateVector
 from ..tensor import Generator, Rule, Tensor, apply, random
@@ -27,8 +28,8 @@ class QuantumLayer(Module):
 
     Args:
         circuit: without measurements; its parameters are divided between `inputs` and `weights`.
-        observables: what is read from the state, an observable or a list of them; each is an output, or as many as
-            it has values.
+        observables: what is read from the state, one or a list: observables, whose expectation values are outputs,
+            `Variance(observable)`, and `Probabilities(qubits)`, which makes an output of every probability.
         inputs: the circuit's parameters that x holds: Parameters and ParameterVectors, in the order of x's features.
         weights: those that are trained, as one Parameter `weights`, in this order.
         comm: None runs the circuit on this rank alone; a communicator splits its amplitudes over its ranks; a Mesh
@@ -70,6 +71,7 @@ class QuantumLayer(Module):
         everyone, shared, rows = _groups(comm)
         self.program: Program = compile(circuit, comm=shared, device=device, dtype=dtype)
         self.observables = list(observables) if isinstance(observables, list | tuple) else [observables]
+        self._shapes = [_shape(output, circuit.num_qubits) for output in self.observables]
         real = np.float32 if self.program.dtype == np.complex64 else np.float64
         self._dtype = np.dtype(real)
         self.weights: Parameter | None = None
@@ -118,8 +120,9 @@ def _forward(xp: Any, x: Any, weights: Any = None, *, layer: QuantumLayer) -> An
 
 def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLayer) -> tuple[Any, ...]:
     (params,) = saved
-    g = g.astype(np.float64)
-    cotangents = [g[:, k] for k in range(len(layer.observables))]
+    bounds = np.cumsum([math.prod(shape) for shape in layer._shapes])[:-1]
+    columns = np.split(g.astype(np.float64), bounds, axis=1)
+    cotangents = [column.reshape(len(g), *shape) for column, shape in zip(columns, layer._shapes)]
     _, gradient = layer.program.vjp(layer.observables, params, cotangents)
     # The rows are added up in double precision, whatever the weights have.
     both = gradient[:, layer._input_columns], gradient[:, layer._weight_columns].sum(axis=0)
@@ -132,11 +135,20 @@ _RULE = Rule("quantum_layer", _forward, _vjp, floating=True)
 def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> NDArray[np.float64]:
     """The outputs for every row of parameters."""
     program = layer.program
+    values = np.empty((len(params), sum(math.prod(shape) for shape in layer._shapes)))
     if program.plan.far:
-        rows = (program.run(row) for row in params)
+        states = (program.run(row) for row in params)
     else:
-        rows = (StateVector.from_amplitudes(state) for state in program.run_batch(params))
-    return np.array([state.expectations(layer.observables) for state in rows]).reshape(len(params), -1)
+        states = (StateVector.from_amplitudes(state) for state in program.run_batch(params))
+    for row, state in zip(values, states):
+        row[:] = np.concatenate([np.ravel(value) for value in _read(state, layer.observables)])
+    return values
+
+
+def _read(state: StateVector, outputs: Sequence[Any]) -> list[Any]:
+    """The value of each output; the expectation values share their passes over the state."""
+    plain = iter(state.expectations([output for output in outputs if not isinstance(output, Output)]))
+    return [output.value(state) if isinstance(output, Output) else next(plain) for output in outputs]
 
 
 def _flat(symbols: Symbols) -> list[Symbol]:
@@ -148,6 +160,15 @@ def _flat(symbols: Symbols) -> list[Symbol]:
             raise TypeError(f"inputs and weights are Parameters and ParameterVectors of the circuit, not {item!r}")
         flat += [item] if isinstance(item, Symbol) else item
     return flat
+
+
+def _shape(output: Any, num_qubits: int) -> tuple[int, ...]:
+    """Of the value of an output, which must be real."""
+    if not isinstance(output, Output):
+        return ()
+    if np.dtype(output.dtype).kind == "c":
+        raise ValueError(f"the outputs of a QuantumLayer are real numbers, and those of {output!r} are complex")
+    return output.shape(num_qubits)
 
 
 def _columns(circuit: Circuit, **parts: list[Symbol]) -> dict[str, NDArray[np.intp]]:

@@ -185,7 +185,7 @@ def test_collectives_on_four_ranks(run_ranks) -> None:
 def test_the_example_program_on_two_ranks(run_ranks) -> None:
     done = run_ranks(2, [ROOT / "circuits" / "vqnet_example.py"])
     assert done.returncode == 0, done.stdout + done.stderr
-    values, gradient = (np.array(re.findall(r"-?[\d.]+(?:e-?\d+)?", line), float) for line in printed(done.stdout))
+    values, gradient = (np.array(re.findall(r"-?\d[\d.]*(?:e[+-]?\d+)?", line), float) for line in printed(done.stdout))
     vqnet.utils.set_random_seed(123)
     params = vqnet.nn.Parameter([10]).numpy().astype(np.float64)
     np.testing.assert_allclose(values, [energy(params)] * 2, atol=1e-5)
