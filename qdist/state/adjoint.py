@@ -110,29 +110,39 @@ def sweep_back(program: Program, ket: StateVector, bra: StateVector, recover: bo
     """
     gradient = np.zeros(len(program.affine.constants))
     steps = program.steps
+    # The start of folded gates is the one thing that comes before the first step.
+    recover = recover or program.start.is_trainable
     first = 0 if recover else next((k for k, (_, native, _) in enumerate(steps) if native.is_trainable), len(steps))
     for k in reversed(range(first, len(steps))):
         segment, native, live = steps[k]
-        _undo(native, ket, bra, gradient, live, recover or k > first)
+        _undo(program, native, ket, bra, gradient, live, recover or k > first)
         if k > first or recover:
             _go_back(segment, steps[k - 1][0] if k else None, ket, bra)
+    if program.start.is_trainable:
+        shards = [(offset >> bra.shard_bits, complex(shard[0]).conjugate()) for offset, shard in bra.shards()]
+        gradient += 2 * program.start.gradient(shards)
     return gradient
 
 
 def _undo(
-    native: CpuProgram, ket: StateVector, bra: StateVector, gradient: NDArray[Any], live: int, recover: bool
+    program: Program,
+    native: CpuProgram,
+    ket: StateVector,
+    bra: StateVector,
+    gradient: NDArray[Any],
+    live: int,
+    recover: bool,
 ) -> None:
     for (offset, ket_shard), (_, bra_shard) in zip(ket.shards(), bra.shards()):
-        # From |0...0> all shards but the first were still zero.
-        if live != 0 or offset == 0:
+        # Shards that were still zero altogether were left alone.
+        if live != 0 or program.start.value(offset >> ket.shard_bits) != 0:
             native.run_back(ket_shard, bra_shard, gradient, offset, live, recover)
 
 
 def _go_back(segment: Segment, previous: Segment | None, ket: StateVector, bra: StateVector) -> None:
     """To the layout before a segment."""
     if segment.swaps:
-        for state in (ket, bra):
-            swap_bits(state, segment.swaps)
+        swap_bits([ket, bra], segment.swaps)
     if previous is not None:
         ket.layout = bra.layout = previous.layout
 

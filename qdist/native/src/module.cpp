@@ -13,6 +13,7 @@ void bind_adjoint(nb::module_& m);
 void bind_exchange(nb::module_& m);
 void bind_measure(nb::module_& m);
 void bind_program(nb::module_& m);
+void bind_search(nb::module_& m);
 
 namespace {
 
@@ -56,6 +57,7 @@ NB_MODULE(QDIST_MODULE, m) {
     bind_exchange(m);
     bind_measure(m);
     bind_program(m);
+    bind_search(m);
     m.def("max_threads", &max_threads, "Threads that the next kernel will use.");
     m.def("set_threads", &set_threads, nb::arg("threads"), "Sets the threads of the kernels that follow.");
 }

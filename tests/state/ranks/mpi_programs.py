@@ -151,18 +151,38 @@ def test_all_ranks_measure_the_same_and_go_on_from_it(comm: qd.comm.Communicator
         np.testing.assert_allclose(state.amplitudes(), want.amplitudes(), atol=1e-13)
 
 
+@pytest.mark.parametrize("schedule", ["lazy", "in-order", "paper"])
+@pytest.mark.parametrize("seed", range(3))
+def test_all_schedules_give_the_same(comm: qd.comm.Communicator, schedule: str, seed: int) -> None:
+    circuit = qd.library.random_circuit(9, 6, seed=seed)
+    state = qd.simulate(circuit, comm=comm, dtype="complex128", schedule=schedule)
+    np.testing.assert_allclose(state.amplitudes(), reference.state(circuit), atol=1e-13)
+
+
+def test_first_gates_with_parameters_are_bound_anew(comm: qd.comm.Communicator) -> None:
+    circuit = qd.library.hardware_efficient(9, 2)
+    program = qd.compile(circuit, comm=comm, dtype="complex128")
+    assert bool(program.plan.folded) == (comm.size > 1)
+    state = None
+    for seed in range(3):
+        params = np.random.default_rng(seed).normal(size=circuit.num_parameters)
+        state = program.run(params, out=state)
+        np.testing.assert_allclose(state.amplitudes(), reference.state(circuit, params), atol=1e-13)
+
+
 def test_a_given_start_may_have_any_layout_and_stays_as_it_is(comm: qd.comm.Communicator) -> None:
-    circuit = qd.library.quantum_volume(9, 3, seed=1)
+    circuit = qd.library.hardware_efficient(9, 2)
     program = qd.compile(circuit, comm=comm, dtype="complex128")
     rng = np.random.default_rng(4)
     start = rng.normal(size=512) + 1j * rng.normal(size=512)
     start /= np.linalg.norm(start)
-    want = reference.state(circuit, initial=start)
-    for layout in (program.plan.layout, None, Layout(rng.permutation(9))):
+    for layout in (program.plan.layout, None, Layout(range(9)[::-1]), Layout(rng.permutation(9).tolist())):
         initial = qd.StateVector.from_amplitudes(start, comm=comm, layout=layout)
-        out = qd.StateVector(9, "complex128", comm)
-        for state in (program.run(initial=initial), program.run(initial=initial, out=out)):
-            np.testing.assert_allclose(state.amplitudes(), want, atol=1e-13)
+        # The second run binds other values to a plan that is there already.
+        for out in (None, qd.StateVector(9, "complex128", comm)):
+            params = rng.normal(size=circuit.num_parameters)
+            got = program.run(params, initial=initial, out=out).amplitudes()
+            np.testing.assert_allclose(got, reference.state(circuit, params, initial=start), atol=1e-13)
         np.testing.assert_array_equal(initial.amplitudes(), start)
 
 
