@@ -26,7 +26,9 @@ RIDGE = 1e-2
 def parser() -> argparse.ArgumentParser:
     made = training.parser(__doc__, steps=22)
     made.add_argument("--qubits", type=int, default=8, help="principal components, one a qubit (default: 8)")
-    made.add_argument("--scale", type=float, default=0.1, help="of the angles: wide kernels need small ones (default: 0.1)")
+    made.add_argument(
+        "--scale", type=float, default=0.1, help="of the angles: wide kernels need small ones (default: 0.1)"
+    )
     return made
 
 

@@ -4,8 +4,8 @@
 
 H2 at 0.735 Angstrom in the STO-3G basis: 4 qubits by the Jordan-Wigner transformation, from integrals computed with
 PySCF 2.14.0 (qdist.library.h2). The circuit is UCCSD from the Hartree-Fock state (Peruzzo et al., Nat. Commun. 5, 4213
-(2014)). Ends within 1.6e-3 Hartree, chemical accuracy, of the lowest eigenvalue of the same Hamiltonian. Four qubits are
-too few to be split, so under mpirun every rank computes the same.
+(2014)). Ends within 1.6e-3 Hartree, chemical accuracy, of the lowest eigenvalue of the same Hamiltonian. Four qubits
+are too few to be split, so under mpirun every rank computes the same.
 """
 
 from __future__ import annotations

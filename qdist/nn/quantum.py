@@ -199,11 +199,12 @@ def _groups(
     if "state" not in comm and "dp" not in comm:
         raise ValueError(f"{comm!r} has neither an axis 'state' for the amplitudes nor 'dp' for the batch")
     axes = [axis for axis in ("dp", "state") if axis in comm]
-    return comm[axes], comm["state"] if "state" in comm else None, comm["dp"] if "dp" in comm else None
+    found = {axis: comm[axis] for axis in axes}
+    return comm[axes], found.get("state"), found.get("dp")
 
 
 def _mean_over(rows: Communicator) -> Callable[[Tensor], Tensor]:
-    """A hook for the weights. It sees the whole gradient of a backward pass, however often the layer was called in it."""
+    """A hook for the weights. It sees the whole gradient of a backward pass, however often the layer was in it."""
     return lambda gradient: Tensor(rows.all_reduce(gradient.data, "avg"))
 
 

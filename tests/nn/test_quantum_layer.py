@@ -111,9 +111,7 @@ def test_a_hybrid_net_learns_through_linear_layers_on_both_sides(parts) -> None:
             return net(data).sum().item()
 
     for name, parameter in net.named_parameters():
-        np.testing.assert_allclose(
-            parameter.grad.numpy(), differences(loss, parameter.data), atol=1e-8, err_msg=name
-        )
+        np.testing.assert_allclose(parameter.grad.numpy(), differences(loss, parameter.data), atol=1e-8, err_msg=name)
 
 
 def test_a_layer_used_twice_gathers_both_gradients(parts) -> None:
@@ -127,6 +125,32 @@ def test_a_layer_used_twice_gathers_both_gradients(parts) -> None:
             return layer(layer(data)).sum().item()
 
     np.testing.assert_allclose(layer.weights.grad.numpy(), differences(loss, layer.weights.data), atol=1e-8)
+
+
+def test_probabilities_and_variances_are_outputs_too(parts) -> None:
+    circuit, x, w = parts
+    outputs = [qd.Probabilities([2, 0]), "Z1", qd.Variance({"X0": 1.0, "Z1 Z2": 0.5})]
+    layer = nn.QuantumLayer(circuit, outputs, inputs=x, weights=w, dtype="complex128", seed=3)
+    rng = np.random.default_rng(6)
+    data, cotangent = Tensor(rng.normal(size=(3, 3)), requires_grad=True), Tensor(rng.normal(size=(3, 6)))
+    out = layer(data)
+    for row, features in zip(out.numpy(), data.numpy()):
+        psi = reference.state(circuit.bind({x: features, w: layer.weights.numpy()}))
+        chance = (abs(psi) ** 2).reshape(2, 2, 2).sum(axis=1)  # Qubits 2 and 0 are left, in this order.
+        o = qd.PauliSum(outputs[2].observable).to_matrix(N)
+        mean, square = ((psi.conj() @ m @ psi).real for m in (o, o @ o))
+        z1 = (abs(psi) ** 2).reshape(2, 2, 2).sum(axis=(0, 2)) @ [1, -1]
+        np.testing.assert_allclose(row, [*chance.T.ravel(), z1, square - mean**2], atol=1e-13)
+    (out * cotangent).sum().backward()
+
+    def loss() -> float:
+        with tensor.no_grad():
+            return (layer(data) * cotangent).sum().item()
+
+    np.testing.assert_allclose(data.grad.numpy(), differences(loss, data.data), atol=1e-8)
+    np.testing.assert_allclose(layer.weights.grad.numpy(), differences(loss, layer.weights.data), atol=1e-8)
+    with pytest.raises(ValueError, match=r"real numbers, and those of State.* are complex"):
+        nn.QuantumLayer(circuit, qd.State(), inputs=x, weights=w)
 
 
 def test_backward_is_one_sweep_for_all_rows_and_observables(parts, monkeypatch) -> None:

@@ -49,7 +49,7 @@ class CommController:
     def __init__(self, backend: str, rank: int | None = None, world_size: int | None = None) -> None:
         if backend not in ("mpi", "nccl"):
             raise ValueError(f"backend={backend!r}: use 'mpi' or 'nccl'")
-        # One process that nobody launched needs no MPI to talk to itself; a running world of any kind is taken as it is.
+        # A process that nobody launched needs no MPI to talk to itself; a world that runs already is taken as it is.
         known = qc.is_initialized() or backend == "mpi"
         self.comm = qc.init("auto" if known else backend, rank=rank, world_size=world_size)
 

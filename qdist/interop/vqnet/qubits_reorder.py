@@ -108,7 +108,9 @@ def _inverse(gate: Gate, wires: tuple[int, ...], params: tuple[Any, ...]) -> tup
 
 def _only_true(setting: str, flag: bool) -> None:
     if flag is not True:
-        raise ValueError(f"{setting}({flag!r}): a DistributeQMachine always works this way; leave the call out or say True")
+        raise ValueError(
+            f"{setting}({flag!r}): a DistributeQMachine always works this way; leave the call out or say True"
+        )
 
 
 class DistQuantumLayerAdjoint(Module):

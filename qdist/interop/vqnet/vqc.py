@@ -84,7 +84,7 @@ class MeasureAll(Module):
     measure(q_machine=machine) gives a QTensor of shape (batch, 1), or (batch, sums) for a list.
     """
 
-    def __init__(self, obs: Mapping[str, float] | Sequence[Mapping[str, float]], name: str = "") -> None:
+    def __init__(self, obs: Mapping[Any, complex] | Sequence[Mapping[Any, complex]], name: str = "") -> None:
         super().__init__()
         self.name = name
         self.observables = [PauliSum(terms) for terms in ([obs] if isinstance(obs, Mapping) else obs)]

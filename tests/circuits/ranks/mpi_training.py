@@ -32,9 +32,7 @@ def test_digits_with_shared_states_and_shared_batches(comm, alone) -> None:
     program = programs.load("classify_digits")
     args = programs.small(program, 3)
     shared = programs.small(program, 3, "--state", 2)
-    np.testing.assert_allclose(
-        programs.curve(program, shared, comm), programs.curve(program, args, alone), rtol=1e-5
-    )
+    np.testing.assert_allclose(programs.curve(program, shared, comm), programs.curve(program, args, alone), rtol=1e-5)
 
 
 def test_rank_0_writes_a_checkpoint_and_all_go_on_from_it(comm, tmp_path_factory) -> None:
