@@ -57,6 +57,13 @@ def test_qaoa_finds_the_largest_cut(comm) -> None:
     assert -losses[-1] > 0.9 * largest
 
 
+def test_the_kernel_learns_the_digits(comm) -> None:
+    kernel = programs.load("quantum_kernel")
+    errors = kernel.train(kernel.parser().parse_args([]), comm)
+    assert errors[-1] < 0.04
+    assert errors[-1] < errors[0]
+
+
 def test_a_seed_repeats_the_curve(program: ModuleType, comm) -> None:
     args = programs.small(program, 3, "--seed", 4)
     assert programs.curve(program, args, comm) == programs.curve(program, args, comm)
