@@ -41,8 +41,7 @@ def executed(plan: Plan, circuit: qd.Circuit, initial: np.ndarray | None = None)
             state = state[places ^ (differ << a | differ << b)]
             layout = layout.swap(a, b)
         assert layout == segment.layout
-        native = CpuProgram(close, plan.dtype, segment.stages)
-        native.set_affine(circuit.affine())
+        native = CpuProgram(close, plan.dtype, segment.stages, circuit.affine())
         assert native.bind(np.zeros(0))
         for s in range(1 << plan.far):
             native.run(state[s << close : s + 1 << close], s << close)
@@ -85,7 +84,6 @@ EXCHANGES = {
     "grover": (qd.library.grover(["10" * 17], iterations=2), 4),
     "qft": (qd.library.qft(34, swaps=False), 1),
     "qft with swaps": (qd.library.qft(34), 1),
-    "phase_estimation": (qd.library.phase_estimation(qd.Circuit(1).p(0.3, 0), 33), 1),
     "hardware_efficient": (qd.library.hardware_efficient(34, 8), 5),
     "real_amplitudes": (qd.library.real_amplitudes(34, 3), 3),
     "efficient_su2 full": (su2_random(34), 3),

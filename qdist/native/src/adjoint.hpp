@@ -81,7 +81,14 @@ public:
         }
         std::vector<double> results(num_results_);
         for (std::size_t k = 0; k < partial.size(); ++k) results[k % num_results_] += partial[k];
-        for (std::size_t k = 0; k < stage_.blocks.size(); ++k) finish(stage_.blocks[k], results.data() + results_at_[k], gradient);
+        for (std::size_t k = 0; k < stage_.blocks.size(); ++k) {
+            double* own = results.data() + results_at_[k];
+            const std::size_t end = k + 1 < stage_.blocks.size() ? results_at_[k + 1] : num_results_;
+            // Ket and bra both lacked the factor.
+            const double lacking = stage_.lacking[k] * stage_.lacking[k];
+            std::for_each(own, results.data() + end, [=](double& x) { x *= lacking; });
+            finish(stage_.blocks[k], own, gradient);
+        }
     }
 
 private:
@@ -90,7 +97,8 @@ private:
 
     static std::pair<std::size_t, std::size_t> sizes(const Block<Real>& block) {
         if (const auto* d = std::get_if<Dense_>(&block)) {
-            const std::size_t numbers = d->is_trainable ? std::size_t(2) << 2 * d->num_targets : 0;
+            // A rotation is summed in one number whether its angle is wanted or not.
+            const std::size_t numbers = d->undo.turn() ? 1 : d->is_trainable ? std::size_t(2) << 2 * d->num_targets : 0;
             return {numbers, numbers};
         }
         if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_results()};
@@ -103,10 +111,34 @@ private:
         TilePair<Real> pair{buffer, buffer + size, buffer + 2 * size, buffer + 3 * size, buffer + 4 * size, buffer + 5 * size};
         tiles.load(ket, pair.ket_re, pair.ket_im);
         tiles.load(bra, pair.bra_re, pair.bra_im);
-        for (std::size_t k = stage_.blocks.size(); k-- > until_;) undo(stage_.blocks[k], pair, base, buffer + 6 * size, sums + sums_at_[k]);
+        for (std::size_t k = stage_.blocks.size(); k-- > until_;) {
+            Turn turns[max_turns];
+            double* turn_sums[max_turns];
+            if (const int count = next_turns(k, turns, sums, turn_sums)) {
+                const int t = std::get<Dense_>(stage_.blocks[k]).dense.shape().t_;
+                Turns<Real>::apply_both(t, turns, count, pair.ket_re, pair.bra_re, turn_sums);
+                Turns<Real>::apply_both(t, turns, count, pair.ket_im, pair.bra_im, turn_sums);
+                k -= count - 1;
+            } else
+                undo(stage_.blocks[k], pair, base, buffer + 6 * size, sums + sums_at_[k]);
+        }
         if (!keep_) return;
         tiles.store(ket, pair.ket_re, pair.ket_im);
         tiles.store(bra, pair.bra_re, pair.bra_im);
+    }
+
+    // The rotations of different bits from block k back that can be undone in one pass; returns their number.
+    int next_turns(std::size_t k, Turn* turns, double* sums, double** turn_sums) const {
+        int count = 0;
+        for (; k >= until_ && count < max_turns; --k) {
+            const auto* d = std::get_if<Dense_>(&stage_.blocks[k]);
+            const Turn* turn = d ? d->undo.turn() : nullptr;
+            if (!turn || std::any_of(turns, turns + count, [&](const Turn& t) { return t.bit == turn->bit; })) break;
+            turns[count] = *turn;
+            turn_sums[count++] = sums + sums_at_[k];
+            if (k == 0) break;
+        }
+        return count;
     }
 
     // Adds what the block's angles change to its sums, and undoes it. room: for a tile's numbers.
@@ -151,7 +183,13 @@ private:
 
     void finish(const Block<Real>& block, const double* results, double* gradient) const {
         if (const auto* d = std::get_if<Dense_>(&block)) {
-            if (d->is_trainable) add_dense_gradient(*d, results, angles_, gradient);
+            if (!d->is_trainable) return;
+            if (d->undo.turn()) {
+                // What else is in T changes nothing: dU U^-1 of real rotations is real and antisymmetric.
+                const double t[8] = {0, 0, *results, 0, 0, 0, 0, 0};
+                add_dense_gradient(*d, t, angles_, gradient);
+            } else
+                add_dense_gradient(*d, results, angles_, gradient);
         } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block))
             g->sums.finish(results, gradient);
         else if (const auto* r = std::get_if<Rotation_>(&block); r && r->is_trainable)

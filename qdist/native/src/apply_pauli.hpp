@@ -9,130 +9,165 @@
 
 namespace qdist {
 
-// The factors of a job by slot and lane, with a weight for each observable. `outside` as in add_terms.
+// The factors of a pass's jobs by slot and lane, with a weight for each observable. Slots are those of a tile's rows: what
+// a tile adds to them (PauliJob::base_slot) is taken into account by reordering the factors for it.
 template <class Real>
-void fill_factors(const PauliJob& job, const double* weights, Index outside, std::vector<double>& sums, Real* factors) {
-    const std::size_t size = job.slots() * lanes;
-    std::fill(sums.begin(), sums.begin() + std::ptrdiff_t(size), 0.0);
-    for (const PauliTerm& term : job.terms) {
-        const double weighted = weights[term.observable] * term.coefficient;
-        const double c = job.by_tile && parity(term.z & outside) ? -weighted : weighted;
-        double* sum = sums.data() + term.slot * lanes;
-        for (Index l = 0; l < lanes; ++l) sum[l] += parity(term.z & l) ? -c : c;
+class PassFactors {
+public:
+    PassFactors(const PauliPass& pass, const double* weights) : pass_(pass), weights_(weights), start_(pass.jobs.size()) {
+        std::size_t size = 0;
+        for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
+            start_[j] = size;
+            size += pass.jobs[j].slots() * lanes;
+        }
+        kept_.resize(size);
+        of_tile_.resize(size);
+        for (std::size_t j = 0; j < pass.jobs.size(); ++j)
+            if (!pass.jobs[j].by_tile) fill(pass.jobs[j], 0, kept_.data() + start_[j]);
     }
-    transform_slots(sums.data(), job.slots());
-    std::copy(sums.begin(), sums.begin() + std::ptrdiff_t(size), factors);
-}
 
-// a + b, or a + i b.
-template <bool imaginary, class Real>
-Split<Real> added(const Split<Real>& a, const Lanes<Real>& re, const Lanes<Real>& im) {
-    if constexpr (imaginary)
-        return {a.re - im, a.im + re};
-    else
-        return {a.re + re, a.im + im};
-}
+    // Makes the factors those of the tile whose first amplitude has index `base`.
+    void set_tile(Index base) {
+        for (std::size_t j = 0; j < pass_.jobs.size(); ++j) {
+            const PauliJob& job = pass_.jobs[j];
+            Real* factors = of_tile_.data() + start_[j];
+            if (job.by_tile) {
+                fill(job, base & ~pass_.tile, factors);
+                continue;
+            }
+            const std::uint32_t base_slot = job.base_slot(base);
+            for (std::uint32_t slot = 0; slot < job.slots(); ++slot)
+                std::copy_n(kept_.data() + start_[j] + (slot ^ base_slot) * lanes, lanes, factors + slot * lanes);
+        }
+    }
 
-// What one job makes of a tile: the flipped rows times their slots' factors are added to the rows' partners in `out`.
-// Rows and partners are in the same tile, or `in` is the tile that `out` is flipped to. With `expect`, which is for the
-// first case, products of partners are added to the slots' sums as in add_products.
+    const Real* of(std::size_t job) const { return of_tile_.data() + start_[job]; }
+
+private:
+    // `outside` as in add_terms.
+    void fill(const PauliJob& job, Index outside, Real* factors) {
+        const std::size_t size = job.slots() * lanes;
+        sums_.assign(size, 0.0);
+        for (const PauliTerm& term : job.terms) {
+            const double weighted = weights_[term.observable] * term.coefficient;
+            const double c = job.by_tile && parity(term.z & outside) ? -weighted : weighted;
+            double* sum = sums_.data() + term.slot * lanes;
+            for (Index l = 0; l < lanes; ++l) sum[l] += parity(term.z & l) ? -c : c;
+        }
+        transform_slots(sums_.data(), job.slots());
+        std::copy(sums_.begin(), sums_.end(), factors);
+    }
+
+    const PauliPass& pass_;
+    const double* weights_;
+    std::vector<std::size_t> start_;
+    std::vector<Real> kept_, of_tile_;
+    std::vector<double> sums_;
+};
+
+// Adds what a group of jobs makes of the tile `in` to the rows of `out`: the flipped sum of the rows that each job takes
+// there, times their slots' factors. With `expect`, `in` is the tile at the same place as `out`, and the real part of
+// its product with what was added is returned.
 template <class Real, Index flip, bool imaginary, bool expect>
-void add_job(const PauliJob& job, Rows<const Real> in, std::uint32_t base_slot, const Real* factors, Rows<Real> out,
-             double* sums) {
-    const Index row_flip = job.flip >> lane_bits;
-    const std::uint16_t *rows = job.rows.data(), *starts = job.starts.data();
-    const bool pairs = job.pairs;
-    constexpr std::size_t together = 8;  // as in add_products
-    for (std::uint32_t slot = 0; slot < job.slots(); ++slot) {
-        const std::uint32_t own = slot ^ base_slot;
-        // Flipping the lanes of the factors once saves flipping every product.
-        const auto factor = flipped<flip>(Lanes<Real>::load(factors + own * lanes));
-        const auto partner_factor = flipped<flip>(Lanes<Real>::load(factors + (own ^ job.flip_slot) * lanes));
-        Lanes<double> sum{};
-        if constexpr (expect) sum = Lanes<double>::load(sums + own * lanes);
-        std::size_t k = starts[slot];
-        const std::size_t end = starts[slot + 1];
-        while (k < end) {
-            Lanes<Real> first{}, second{};
-            for (const std::size_t stop = std::min(k + together, end); k < stop; ++k) {
-                const Index row = rows[k], partner = row ^ row_flip;
-                const auto a = in[row];
-                const auto ar = flipped<flip>(a.re), ai = flipped<flip>(a.im);
-                if (pairs) {
-                    const auto b = in[partner];
-                    const auto br = flipped<flip>(b.re), bi = flipped<flip>(b.im);
-                    out.set(partner, added<imaginary>(out[partner], factor * ar, factor * ai));
-                    out.set(row, added<imaginary>(out[row], partner_factor * br, partner_factor * bi));
-                    if constexpr (expect) {
-                        first = first + (imaginary ? a.im : a.re) * br;
-                        second = second + (imaginary ? a.re : a.im) * bi;
-                    }
-                } else {
-                    out.set(partner, added<imaginary>(out[partner], factor * ar, factor * ai));
-                    if constexpr (expect) {
-                        first = first + (imaginary ? a.im : a.re) * ar;
-                        second = second + (imaginary ? a.re : a.im) * ai;
-                    }
+double add_group(const PauliGroup& group, const PassFactors<Real>& factors, std::size_t rows, Rows<const Real> in,
+                 Rows<Real> out, std::vector<const Real*>& of_job) {
+    const std::size_t jobs = group.jobs.size();
+    of_job.resize(jobs);
+    for (std::size_t k = 0; k < jobs; ++k) of_job[k] = factors.of(group.jobs[k]);
+    const Real* const* factor_of = of_job.data();
+    const std::uint16_t *row_flips = group.row_flips.data(), *slots = group.slots.data();
+    const auto added = [](const Split<Real>& a, const Split<Real>& b) -> Split<Real> {
+        const auto re = flipped<flip>(b.re), im = flipped<flip>(b.im);
+        if constexpr (imaginary)
+            return {a.re - im, a.im + re};
+        else
+            return {a.re + re, a.im + im};
+    };
+    // Sums of this many rows are added up before they become doubles, because that costs more than they do.
+    constexpr std::size_t together = 8;
+    Lanes<double> total{};
+    Lanes<Real> some{};
+    // Two rows at a time, so that one sum need not wait for the other. A tile with a single row is its own neighbour.
+    const std::size_t step = std::min<std::size_t>(rows, 2);
+    for (std::size_t row = 0; row < rows; row += step) {
+        Split<Real> first{}, second{};
+        const std::uint16_t *slot = slots + row * jobs, *next = slot + (step - 1) * jobs;
+        for (std::size_t k = 0; k < jobs; ++k) {
+            const Index source = row ^ row_flips[k];
+            const auto a = in[source], b = in[source ^ (step - 1)];
+            const auto f = Lanes<Real>::load(factor_of[k] + slot[k] * lanes);
+            const auto g = Lanes<Real>::load(factor_of[k] + next[k] * lanes);
+            first.re = first.re + f * a.re;
+            first.im = first.im + f * a.im;
+            second.re = second.re + g * b.re;
+            second.im = second.im + g * b.im;
+        }
+        for (std::size_t r = row; r < row + step; ++r) {
+            const Split<Real>& sum = r == row ? first : second;
+            out.set(r, added(out[r], sum));
+            if constexpr (expect) {
+                const auto bra = in[r];
+                const auto change = added({}, sum);
+                some = some + bra.re * change.re + bra.im * change.im;
+                if (r % together == together - 1 || r + 1 == rows) {
+                    total = total + widened(some);
+                    some = {};
                 }
             }
-            if constexpr (expect) sum = sum + widened(imaginary ? first - second : first + second);
         }
-        if constexpr (expect) sum.store(sums + own * lanes);
     }
+    double result = 0;
+    if constexpr (expect) {
+        double numbers[lanes];
+        total.store(numbers);
+        for (double number : numbers) result += number;
+    }
+    return result;
 }
 
+// How the expectation values are found: not at all; from the product itself, where there is one observable whose weight is
+// not zero; or job by job.
+enum class Values { none, of_product, of_jobs };
+
 // One pass of apply_pauli_sum. `out` is added to unless it is `fresh`.
-template <class Real, bool expect>
+template <class Real, Values values>
 void apply_pass(const PauliPlan& plan, const PauliPass& pass, const Real* shard, Index first, const double* weights,
                 bool fresh, Real* out, double* results) {
     const TileGrid grid(plan.bits, pass);
     const std::size_t tiles = grid.count(), chunks = std::min<std::size_t>(tiles, 64);
-    const std::size_t observables = std::size_t(plan.observables);
-    std::vector<double> partial(expect ? chunks * observables : 0), sums(lanes << PauliPlan::max_rank);
-    const KeptSlots kept(pass);
-    std::vector<std::vector<Real>> kept_factors(pass.jobs.size());
-    for (std::size_t j = 0; j < pass.jobs.size(); ++j)
-        if (!pass.jobs[j].by_tile) {
-            kept_factors[j].resize(pass.jobs[j].slots() * lanes);
-            fill_factors(pass.jobs[j], weights, 0, sums, kept_factors[j].data());
-        }
-#pragma omp parallel if (chunks > 1) firstprivate(sums)
+    const std::size_t observables = std::size_t(plan.observables), rows = grid.size / lanes;
+    std::vector<double> partial(values == Values::none ? 0 : chunks * observables);
+    const PassFactors<Real> shared_factors(pass, weights);
+#pragma omp parallel if (chunks > 1)
     {
         Tile<Real> in(grid.size), result(grid.size);
-        std::vector<Real> tile_factors(sums.size());
-        std::vector<double> kept_slots(expect ? kept.size() : 0), tile_slots(expect ? sums.size() : 0);
+        PassFactors<Real> factors = shared_factors;
+        std::vector<const Real*> of_job;
+        PassSums sums(pass);
 #pragma omp for schedule(static)
         for (std::size_t c = 0; c < chunks; ++c) {
-            std::fill(kept_slots.begin(), kept_slots.end(), 0.0);
             double* found = partial.data() + c * observables;
             for (std::size_t t = c * (tiles / chunks); t < (c + 1) * (tiles / chunks); ++t) {
-                const Index base = grid.base(t), source = base ^ pass.far, outside = (first + source) & ~pass.tile;
+                const Index base = grid.base(t), source = base ^ pass.far;
                 grid.load(shard, source, in);
                 if (t + 1 < tiles) grid.prefetch(shard, grid.base(t + 1) ^ pass.far);
                 if (fresh)
                     result.clear();
                 else
                     grid.load(out, base, result);
-                for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
-                    const PauliJob& job = pass.jobs[j];
-                    if (job.by_tile) fill_factors(job, weights, outside, sums, tile_factors.data());
-                    const Real* factors = job.by_tile ? tile_factors.data() : kept_factors[j].data();
-                    double* slots = nullptr;
-                    if constexpr (expect) {
-                        slots = job.by_tile ? tile_slots.data() : kept.of(j, kept_slots);
-                        if (job.by_tile) std::fill(slots, slots + job.slots() * lanes, 0.0);
-                    }
-                    specialised(job, [&](auto flip, auto imaginary) {
-                        add_job<Real, flip, imaginary, expect>(job, std::as_const(in).rows(),
-                                                               job.base_slot(first + source), factors, result.rows(),
-                                                               slots);
+                factors.set_tile(first + source);
+                const Rows<const Real> ket = std::as_const(in).rows();
+                for (const PauliGroup& group : pass.groups)
+                    specialised(group.lane_flip, group.imaginary, [&](auto flip, auto imaginary) {
+                        constexpr bool expect = values == Values::of_product;
+                        const double value = add_group<Real, flip, imaginary, expect>(group, factors, rows, ket,
+                                                                                      result.rows(), of_job);
+                        if constexpr (expect) *found += value / *weights;
                     });
-                    if constexpr (expect)
-                        if (job.by_tile) add_terms(job, outside, pair_factor(pass, job), slots, found);
-                }
+                if constexpr (values == Values::of_jobs) sums.add_tile(ket, ket, first + base, found);
                 grid.store(result, base, out);
             }
-            if constexpr (expect) kept.add_terms_of_all(kept_slots, found);
+            if constexpr (values == Values::of_jobs) sums.finish(found);
         }
     }
     for (std::size_t i = 0; i < partial.size(); ++i) results[i % observables] += partial[i];
@@ -145,12 +180,15 @@ template <class Real>
 void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, const double* weights, bool fresh, Real* out,
                      double* results) {
     if (plan.passes.empty() && fresh) std::fill(out, out + (std::size_t(2) << plan.bits), Real(0));
+    const bool one = plan.observables == 1 && weights[0] != 0;
     for (const PauliPass& pass : plan.passes) {
-        if (results && !pass.far) {
-            apply_pass<Real, true>(plan, pass, shard, first, weights, fresh, out, results);
+        if (results && !pass.far && one) {
+            apply_pass<Real, Values::of_product>(plan, pass, shard, first, weights, fresh, out, results);
+        } else if (results && !pass.far) {
+            apply_pass<Real, Values::of_jobs>(plan, pass, shard, first, weights, fresh, out, results);
         } else {
             // Tiles of which only the partners are at hand have their expectation values in a pass of their own.
-            apply_pass<Real, false>(plan, pass, shard, first, weights, fresh, out, nullptr);
+            apply_pass<Real, Values::none>(plan, pass, shard, first, weights, fresh, out, nullptr);
             if (results) add_expectations(plan, pass, shard, first, results);
         }
         fresh = false;

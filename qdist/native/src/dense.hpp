@@ -6,6 +6,7 @@
 #include "dense_shape.hpp"
 #include "matrices.hpp"
 #include "simd.hpp"
+#include "turns.hpp"
 
 namespace qdist {
 
@@ -23,8 +24,26 @@ public:
 
     const Shape& shape() const { return *this; }
 
+    // Whether it works on all of the tile.
+    bool is_unconditional() const { return !control_mask_; }
+
+    // Whether m is a rotation that Turns can run here: of one bit above the lanes, real, without controls.
+    bool is_turn(const Matrix& m) const {
+        constexpr double rounding = 1e-14;
+        return plain_ && targets_.size() == 1 && !control_mask_ && std::abs(m[0] - m[3]) < rounding && std::abs(m[1] + m[2]) < rounding &&
+               std::abs(m[0].imag()) < rounding && std::abs(m[1].imag()) < rounding;
+    }
+
+    // Makes it such a rotation, whose cosine is left out.
+    void set_turn(const Matrix& m) {
+        is_turn_ = true;
+        turn_ = {targets_[0], m[2].real() / m[0].real()};
+    }
+    const Turn* turn() const { return is_turn_ ? &turn_ : nullptr; }
+
     // Sets the matrix, 2^k x 2^k, bit j of its index being target j.
     void set(const Matrix& m) {
+        is_turn_ = false;
         const std::size_t size = std::size_t(1) << targets_.size();
         real_ = std::all_of(m.begin(), m.end(), [](Complex z) { return z.imag() == 0; });
         matrix_re_.assign(size * size, 0);
@@ -52,6 +71,7 @@ public:
                     }
     }
 
+    // Not for turns.
     void apply(Real* re, Real* im) const {
         if (plain_)
             switch (targets_.size()) {
@@ -289,7 +309,8 @@ private:
         }
     }
 
-    bool real_ = false;
+    bool real_ = false, is_turn_ = false;
+    Turn turn_{};
     std::vector<Real> matrix_re_, matrix_im_;
     AlignedVector<Real> re_, im_;
 };

@@ -72,11 +72,57 @@ struct Stage {
     std::vector<int> positions;  // of the shard's index; the tile's bits in order
     int low;                     // how many of them are 0, 1, 2, ...
     std::vector<Block<Real>> blocks;
+    std::vector<double> lacking = {};  // what ket and bra lack as a factor when a block's turn to be undone comes
 
     // Where the first block is that depends on a parameter; the number of blocks where there is none.
     std::size_t first_trainable() const {
         return std::size_t(std::find_if(blocks.begin(), blocks.end(), is_trainable<Real>) - blocks.begin());
     }
+};
+
+// Sets the matrices of a stage's dense blocks, in the order in which they will run. Rotations leave out their cosines; the
+// product of those waits for the next block that works everywhere and has a matrix to bring it in, or makes the last of
+// the rotations such a block.
+template <class Real>
+class MatrixSetter {
+public:
+    // everywhere: whether the block runs on all tiles.
+    void set(Dense<Real>& dense, Matrix m, bool everywhere) {
+        everywhere = everywhere && dense.is_unconditional();
+        const double cosine = m[0].real();
+        if (everywhere && std::abs(cosine) > smallest_cosine && std::abs(waiting_ * cosine) > smallest && dense.is_turn(m)) {
+            dense.set_turn(m);
+            before_last_ = waiting_;
+            waiting_ *= cosine;
+            last_ = &dense;
+            last_matrix_ = std::move(m);
+            return;
+        }
+        if (everywhere && waiting_ != 1) {
+            for (Complex& z : m) z *= waiting_;
+            waiting_ = 1;
+        }
+        dense.set(m);
+    }
+
+    // The factor that the tile's numbers now lack.
+    double waiting() const { return waiting_; }
+
+    // Whether one was still waiting, which the last rotation now brings in.
+    bool finish() {
+        if (waiting_ == 1) return false;
+        for (Complex& z : last_matrix_) z *= before_last_;
+        last_->set(last_matrix_);
+        return true;
+    }
+
+private:
+    // Single precision has room for much smaller factors, also squared.
+    static constexpr double smallest_cosine = 0x1p-8, smallest = 0x1p-24;
+
+    double waiting_ = 1, before_last_ = 1;
+    Dense<Real>* last_ = nullptr;
+    Matrix last_matrix_;
 };
 
 // One entry of the affine map from parameters to angles.
@@ -98,7 +144,7 @@ public:
         while (low < int(positions.size()) && positions[low] == low) ++low;
         const int lanes = Simd<Real>::lane_bits;
         if (low < std::min(n_, lanes)) throw std::invalid_argument("a stage's tile must hold the lowest bits");
-        stages_.push_back({std::move(positions), low, {}});
+        stages_.push_back({std::move(positions), low, {}, {}});
     }
 
     // Bits of the current stage's tile; never fewer than a vector has.
@@ -120,24 +166,36 @@ public:
     void bind(const double* angles, std::size_t count) {
         angles_.assign(angles, angles + count);
         undo_bound_ = false;
-        for (Stage<Real>& stage : stages_)
+        for (Stage<Real>& stage : stages_) {
+            MatrixSetter<Real> setter;
             for (Block<Real>& block : stage.blocks) {
                 if (auto* d = std::get_if<DenseBlock<Real>>(&block))
-                    d->dense.set(product(*d, angles));
+                    setter.set(d->dense, product(*d, angles), !d->far.mask);
                 else if (auto* g = std::get_if<DiagonalBlock<Real>>(&block))
                     g->diagonal.set(angles);
                 else if (auto* r = std::get_if<RotationBlock<Real>>(&block))
                     r->rotation.set(r->angle.at(angles));
             }
+            setter.finish();
+        }
     }
 
     // Computes the matrices that undo the dense blocks, unless they are those of the last bind already.
     void bind_undo() {
         if (undo_bound_) return;
-        for (Stage<Real>& stage : stages_)
-            for (Block<Real>& block : stage.blocks)
-                if (auto* d = std::get_if<DenseBlock<Real>>(&block))
-                    d->undo.set(adjoint(product(*d, angles_.data()), std::size_t(1) << d->num_targets));
+        for (Stage<Real>& stage : stages_) {
+            MatrixSetter<Real> setter;
+            std::size_t last_turn = 0;
+            stage.lacking.assign(stage.blocks.size(), 1);
+            for (std::size_t k = stage.blocks.size(); k-- > 0;) {
+                stage.lacking[k] = setter.waiting();
+                if (auto* d = std::get_if<DenseBlock<Real>>(&stage.blocks[k])) {
+                    setter.set(d->undo, adjoint(product(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask);
+                    if (d->undo.turn()) last_turn = k;
+                }
+            }
+            if (setter.finish()) std::fill_n(stage.lacking.begin(), last_turn, 1.0);
+        }
         undo_bound_ = true;
     }
 
@@ -232,6 +290,13 @@ private:
         for (std::size_t k = 0; k < blocks.size(); ++k) {
             if (const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k])) {
                 if (!d->far.holds(base)) continue;
+                Turn turns[max_turns];
+                if (const int count = next_turns(blocks, k, turns)) {
+                    Turns<Real>::apply(d->dense.shape().t_, turns, count, re);
+                    Turns<Real>::apply(d->dense.shape().t_, turns, count, im);
+                    k += count - 1;
+                    continue;
+                }
                 const auto* next = k + 1 < blocks.size() ? std::get_if<DenseBlock<Real>>(&blocks[k + 1]) : nullptr;
                 if (next && next->far.holds(base) && Dense<Real>::pairs(d->dense, next->dense)) {
                     Dense<Real>::apply_pair(d->dense, next->dense, re, im);
@@ -250,6 +315,18 @@ private:
                 std::get<RotationBlock<Real>>(blocks[k]).rotation.apply(re, im, base);
         }
         tiles.store(state, re, im);
+    }
+
+    // The rotations of different bits from block k on that can run in one pass; returns their number.
+    static int next_turns(const std::vector<Block<Real>>& blocks, std::size_t k, Turn* turns) {
+        int count = 0;
+        for (; k < blocks.size() && count < max_turns; ++k) {
+            const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k]);
+            const Turn* turn = d ? d->dense.turn() : nullptr;
+            if (!turn || std::any_of(turns, turns + count, [&](const Turn& t) { return t.bit == turn->bit; })) break;
+            turns[count++] = *turn;
+        }
+        return count;
     }
 
     int n_;

@@ -84,7 +84,7 @@ private:
         V tangent[M], sum[M] = {};
         for (int j = 0; j < M; ++j) tangent[j] = splat(Real(turns[j].tangent));
         // So many vectors are added before they become doubles.
-        constexpr int together = 32;
+        constexpr int together = 16;
         int pending = 0;
         const auto flush = [&] {
             for (int j = 0; j < M; ++j) {
