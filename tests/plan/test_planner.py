@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from strategies import circuits
 
 import qdist as qd
+from qdist.circuit import CircuitError
 from qdist.native import kernels
+from qdist.plan.cost import Cluster, Machine
 from qdist.plan.layout import Layout
-from qdist.plan.levels import Level
+from qdist.plan.levels import Level, inside_bits
 from qdist.plan.plan import Plan
 from qdist.plan.planner import SCHEDULES, make_plan
 from qdist.state import reference
