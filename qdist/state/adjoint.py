@@ -92,8 +92,8 @@ def jacobian(program: Program, observables: Sequence[Observable], params: Any = 
     # One row for each set of parameters and each observable.
     theta, count = _checked_batch(program, params), len(observables)
     cotangents = np.tile(unit, (len(theta), 1))
-    _, rows = vjp(program, observables, np.repeat(theta, count, axis=0), list(cotangents.T))
-    return rows.reshape(len(theta), count, program.circuit.num_parameters)
+    _, gradients = vjp(program, observables, np.repeat(theta, count, axis=0), list(cotangents.T))
+    return gradients.reshape(len(theta), count, program.circuit.num_parameters)
 
 
 def check_differentiable(program: Program) -> None:

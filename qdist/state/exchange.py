@@ -32,6 +32,10 @@ BUFFER_SHARE = 8
 _UNDER_WAY = 2
 """Pieces whose buffers are in use at a time."""
 
+_TAGS = (32_766, 32_767)
+"""Of messages to a shard with an even and with an odd number. A rank holds at most two shards, which are neighbours, so
+these tell them apart; and they are the highest that every MPI has, out of the way of a program's own."""
+
 _LARGEST_PIECE = 1 << 22
 """Bytes. Larger messages are not faster, and take memory."""
 
@@ -57,8 +61,11 @@ class _Trade(NamedTuple):
     base: int
     """Index of the part's first amplitude in the shard."""
     peer: int
-    send_tag: int
-    receive_tag: int
+    """The other rank."""
+    number: int
+    """Of the shard here."""
+    partner: int
+    """The number of the other shard."""
 
 
 class _Piece(NamedTuple):
@@ -100,8 +107,7 @@ def swap_bits(
         shards = {first >> bits: shard for first, shard in state.shards()}
         for turn, number, partner, base, partner_base in _meetings(bits, pairs, shards):
             if partner not in shards:
-                # A rank holds at most two shards, which are neighbours: the last bit tells them apart.
-                trade = _Trade(state, shards[number], base, state.owner(partner), partner & 1, number & 1)
+                trade = _Trade(state, shards[number], base, state.owner(partner), number, partner)
                 trades.append(((turn, min(number, partner)), trade))
             elif number < partner:
                 start = perf_counter()
@@ -152,7 +158,7 @@ def partner_pieces(
             other = shards[partner][there]
         else:
             other = buffers[count % _UNDER_WAY]
-            works = _start(state, state.owner(partner), shard[there], partner & 1, other, number & 1)
+            works = _start(state, state.owner(partner), shard[there], partner, other, number)
         waiting.append((number << bits | start, own, other, works))
         if len(waiting) == _UNDER_WAY:
             yield finished()
@@ -242,7 +248,7 @@ def _send_off(trade: _Trade, base: int, within: int, outgoing: NDArray[Any], inc
         start = perf_counter()
         kernels.pack(trade.shard, base, within, outgoing)
         trade.state.traffic.pack_seconds += perf_counter() - start
-    works = _start(trade.state, trade.peer, outgoing, trade.send_tag, incoming, trade.receive_tag)
+    works = _start(trade.state, trade.peer, outgoing, trade.partner, incoming, trade.number)
     return _Piece(trade, base, incoming, works)
 
 
@@ -255,12 +261,13 @@ def _put_away(piece: _Piece, within: int) -> None:
 
 
 def _start(
-    state: StateVector, peer: int, outgoing: NDArray[Any], send_tag: int, incoming: NDArray[Any], receive_tag: int
+    state: StateVector, peer: int, outgoing: NDArray[Any], partner: int, incoming: NDArray[Any], number: int
 ) -> tuple[Work, Work]:
+    """Starts sending to shard ``partner`` of a rank, and receiving from there for shard ``number``."""
     start = perf_counter()
     works = (
-        state.comm.irecv(incoming, peer, tag=receive_tag),
-        state.comm.isend(outgoing, peer, tag=send_tag),
+        state.comm.irecv(incoming, peer, tag=_TAGS[number & 1]),
+        state.comm.isend(outgoing, peer, tag=_TAGS[partner & 1]),
     )
     state.traffic.messages += 1
     state.traffic.bytes_sent += outgoing.nbytes

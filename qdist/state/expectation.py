@@ -94,7 +94,8 @@ def expectations(sv: StateVector, observables: Sequence[Observable]) -> NDArray[
     for strings in plan.wide:
         strings.add_expectations(sv, result)
     for leg, strings in zip(plan.legs, plan.strings):
-        _go((sv,), leg)
+        if leg.swaps:
+            _go((sv,), leg)
         for first, shard in sv.shards():
             strings.add_expectations(shard, first, result)
     return sv.sum_over_ranks(result)
@@ -127,10 +128,6 @@ def apply_and_expect(
     if weights.shape != (len(observables),):
         raise StateError(f"{len(observables)} observables need as many cotangents; got shape {weights.shape}")
     plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], real=True)
-    if len(observables) == 1 and weights[0]:
-        # Its value is the inner product of both states, which is cheaper.
-        _apply(sv, plan, weights, out, None)
-        return np.array([sv.inner(out).real / weights[0]])
     values = np.zeros(len(observables))
     _apply(sv, plan, weights, out, values)
     return sv.sum_over_ranks(values)
@@ -184,18 +181,30 @@ def _apply(
 ) -> None:
     """The layout at hand comes last, so that ``out`` travels once less than the state."""
     home, started = sv.layout, False
-    for leg, strings in [*zip(plan.legs[1:], plan.strings[1:]), (plan.legs[0], plan.strings[0])]:
-        if leg is plan.legs[0]:
-            if started:
-                relayout((sv, out), home)
-        else:
-            _go((sv, out) if started else (sv,), leg)
-        out.layout = sv.layout
-        for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
-            strings.apply(shard, first, weights, result, started, values)
+    for leg, strings in zip(plan.legs[1:], plan.strings[1:]):
+        _go((sv, out) if started else (sv,), leg)
+        out.layout = leg.layout
+        _add_products(strings, sv, weights, out, started, values)
         started = True
+    if started:
+        relayout((sv, out), home)
+    out.layout = home
+    _add_products(plan.strings[0], sv, weights, out, started, values)
     for strings in plan.wide:
         strings.apply(sv, weights, out, values)
+
+
+def _add_products(
+    strings: Any,
+    sv: StateVector,
+    weights: NDArray[np.float64],
+    out: StateVector,
+    add: bool,
+    values: NDArray[np.float64] | None,
+) -> None:
+    """Puts what the strings of one leg make of the state into ``out``, or adds it to what is there."""
+    for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
+        strings.apply(shard, first, weights, result, add, values)
 
 
 def _go(states: Sequence[StateVector], leg: Leg) -> None:

@@ -88,7 +88,10 @@ class StateVector:
         ranks, rank = self._comm.size, self._comm.rank
         far = (ranks - 1).bit_length()
         if ranks > 1 << num_qubits:
-            raise StateError(f"{num_qubits} qubits have {1 << num_qubits} amplitudes, too few for {ranks} ranks")
+            raise StateError(
+                f"{num_qubits} qubits have {1 << num_qubits} amplitudes, too few for {ranks} ranks: ranks "
+                f"{1 << num_qubits} to {ranks - 1} would hold nothing"
+            )
         if dtype.itemsize << num_qubits > _SMALL:
             check_memory(num_qubits, dtype, ranks, self._free_memory())
         share_cores(self._comm)

@@ -119,11 +119,12 @@ void add_expectations(const qdist::PauliPlan& plan, Shard<Real> shard, Index fir
 }
 
 template <class Real>
-void apply(const qdist::PauliPlan& plan, Shard<Real> shard, Index first, Array<const double> weights,
+void apply(qdist::PauliPlan& plan, Shard<Real> shard, Index first, Array<const double> weights,
            MutableShard<Real> out, bool add, std::optional<Array<double>> values) {
     if (shard.size() != out.size()) throw nb::value_error("out must be as long as the shard");
     const Padded<Real> padded(shard);
     double* results = values ? values->data() : nullptr;
+    plan.prepare_products();
     nb::gil_scoped_release release;
     auto* result = reinterpret_cast<Real*>(out.data());
     if (out.size() >= qdist::lanes) {
