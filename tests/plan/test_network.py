@@ -141,6 +141,16 @@ def test_where_qubits_wait() -> None:
     assert [len(s.swaps) for s in (first, second, third)] == [0, 2, 1]
 
 
+def test_the_search_stops_at_its_limit() -> None:
+    ops = list(operations(qd.library.quantum_volume(34, 10, seed=1)))
+    greedy, least = lazy(ops, 34, 28, None, 0)
+    assert least < SECOND // 100
+    for limit in (SECOND // 20, SECOND // 5):
+        found, work = lazy(ops, 34, 28, None, limit)
+        assert least < work < 1.2 * limit
+        assert len(found) <= len(greedy)
+
+
 def test_the_search_gives_the_same_every_time() -> None:
     ops = list(operations(qd.library.quantum_volume(14, 8, seed=2)))
     found = [[(s.swaps, s.layout) for s in lazy(ops, 14, 10, None, SECOND // 20)[0]] for _ in range(2)]
