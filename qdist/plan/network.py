@@ -130,7 +130,8 @@ def in_order(operations: Sequence[Operation], close: int, layout: Layout) -> lis
 
 
 def tiled(operations: Sequence[Operation], close: int, layout: Layout) -> list[Stretch]:
-    """The paper's tiles (Teranishi et al., arXiv 2410.04252). Kept to compare with.
+    """The paper's tiles (Teranishi et al., arXiv 2410.04252), by the rule of the transpiler of quri-parts that cites it
+    (quri_parts.cuquantum, MultiGPUReorderingTranspiler). Kept to compare with.
 
     A tile is filled in program order: a gate joins it if its qubits have no gate that was passed over, and if with
     them the tile has no more qubits than are close. All qubits of a gate count, controls and diagonals too, and nothing
