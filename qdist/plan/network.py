@@ -95,7 +95,10 @@ def placed(
             leaving.sort(key=lambda p: _next(sets, here[p], k))
             swaps = tuple(sorted(zip(leaving, coming), reverse=True))
             layout = _swapped(layout, swaps)
-        stretches.append(Stretch(swaps, layout, list(group)))
+        if stretches and not swaps:
+            stretches[-1].operations += group
+        else:
+            stretches.append(Stretch(swaps, layout, list(group)))
     return stretches
 
 

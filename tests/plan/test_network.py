@@ -139,6 +139,9 @@ def test_where_qubits_wait() -> None:
     assert second.layout.positions[0] == 4
     assert second.layout.positions[1] == 5
     assert [len(s.swaps) for s in (first, second, third)] == [0, 2, 1]
+    # Without a swap between them two sets are one stretch.
+    (together,) = placed(sets[:1] * 2, [[gate]] * 2, 6, 4, None)
+    assert together.operations == [gate, gate]
 
 
 def test_the_search_stops_at_its_limit() -> None:
