@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["apart", "as_input", "as_output", "describe", "fit_as_they_are", "is_cupy", "module_of"]
+__all__ = ["apart", "as_input", "as_output", "describe", "is_cupy", "module_of"]
 
 Array = Any  # numpy.ndarray or cupy.ndarray; CuPy is optional, so its type cannot be named here.
 _MOVABLE = "biufcV"
-_PLAIN = "bBhHiIlLqQfdFD"
 
 
 def is_cupy(x: object) -> bool:
@@ -64,20 +63,6 @@ def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, like: Array) ->
     if out.flags.c_contiguous:
         return out, out
     return module_of(out).empty(shape, dtype), out
-
-
-def fit_as_they_are(x: Any, out: Any) -> bool:
-    """Whether ``x`` and ``out`` are what most programs pass: two NumPy arrays of one shape and plain dtype, contiguous,
-    apart, ``out`` writeable. All other checks are then superfluous; small messages feel every one of them."""
-    return (
-        type(x) is np.ndarray is type(out)
-        and x.dtype is out.dtype
-        and x.dtype.char in _PLAIN
-        and x.shape == out.shape
-        and x.flags.c_contiguous
-        and out.flags.carray
-        and ((x is not out and x.base is None and out.base is None) or not np.may_share_memory(x, out))
-    )
 
 
 def apart(x: Array, target: Array) -> Array:

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import math
-import pickle
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from qdist.comm import checks
-from qdist.comm.arrays import Array, apart, as_input, as_output, fit_as_they_are, module_of
+from qdist.comm import checks, headers, objects
+from qdist.comm.arrays import Array, apart, as_input, as_output, module_of
 from qdist.comm.errors import CommError
-from qdist.comm.guard import LATEST, Call, Guard, check_same
+from qdist.comm.guard import Call, Guard, check_same, forget
 from qdist.comm.place import Place
 from qdist.comm.reduction import NATIVE, ReduceOp
 from qdist.comm.traffic import Message, message_of
 from qdist.comm.transport import Transport
 from qdist.comm.work import Work
+from qdist.native import kernels
 
 __all__ = ["Communicator"]
-
-_HEADER_DIMS = 8
-_ALL_TO_ALL = object()
-
-
-class _Again(NamedTuple):
-    """A call that went through all checks: with the very same arrays, it need not again.
-
-    After moving a large array nothing of Python is left in the caches, and every check costs several times what it does
-    in a loop of its own. Loops that re-use their buffers skip them. The arrays are not kept alive.
-    """
-
-    x: weakref.ref[Any]
-    out: weakref.ref[Any]
-    op: Any
-    run: Callable[[Any, Any], Any]
 
 
 class Communicator:
@@ -69,8 +51,7 @@ class Communicator:
         self._guard = guard
         self._active = guard.active
         self._place = place
-        self._sequence = 0
-        self._again: _Again | None = None
+        self._count = [0]  # Of collectives so far; in a list, so that the quick way shares it.
         self.rank = host.rank
         self.size = host.size
         self.group = group
@@ -79,6 +60,8 @@ class Communicator:
         self.debug = debug
         self.messages: list[Message] | None = [] if host.name == "counting" else None
         """What was sent, while recording: see ``recording()``. Always recorded by a counting communicator."""
+        self._direct_sum = self._direct_call("all_reduce", 0, False)
+        self._direct_all_to_all = self._direct_call("all_to_all", self.size, True)
 
     # Where this process is -------------------------------------------------------------------------------------------
 
@@ -117,6 +100,11 @@ class Communicator:
         return self._place.devices
 
     @property
+    def cores(self) -> int:
+        """Cores for this process's threads, when the job's processes on its node share them fairly."""
+        return self._place.cores
+
+    @property
     def timeout(self) -> float:
         """Seconds after which a call that other ranks do not join ends the job."""
         return self._guard.timeout
@@ -130,15 +118,15 @@ class Communicator:
         self, x: Any, op: str | ReduceOp = "sum", *, out: Array | None = None, async_op: bool = False
     ) -> Any:
         """The reduction of every rank's ``x``, on every rank. Result: shape and dtype of ``x``."""
-        again = self._again
-        if again is not None and again[0]() is x and again[1]() is out and again[2] is op and not async_op:
-            return again[3](x, out)
-        asked, op = op, ReduceOp.of(op)
-        if not async_op and op.name in NATIVE and fit_as_they_are(x, out):
-            op.check(x.dtype)
-            self._remember(x, out, asked, self._host.repeatable("all_reduce", op))
-            call = self._call("all_reduce", x.shape, x.dtype, op.name)
-            return self._collective(call, self._host.all_reduce, (x, out, op), out, out, False)
+        direct = self._direct_sum
+        if direct is not None and op == "sum" and out is not None and not async_op:
+            try:
+                done = direct(x, out)
+            except RuntimeError as error:
+                raise self._explain(Call("all_reduce", self, x.shape, x.dtype, "sum"), error) from error
+            if done is not None:
+                return done
+        op = ReduceOp.of(op)
         x = as_input(x)
         op.check(x.dtype)
         target, result = as_output(out, x.shape, x.dtype, x)
@@ -222,12 +210,10 @@ class Communicator:
         if self.rank == root:
             x = as_input(x)
             checks.rows(self, "scatter", x)
-            if x.ndim - 1 > _HEADER_DIMS:
-                raise ValueError(f"scatter takes rows of at most {_HEADER_DIMS} dimensions, not {x.ndim - 1}")
-            shape, dtype = self._header(x.shape[1:], x.dtype, root)
+            shape, dtype = headers.of_root(self, x.shape[1:], x.dtype, root)
         else:
             x = None
-            shape, dtype = self._header(() if out is None else out.shape, None if out is None else out.dtype, root)
+            shape, dtype = headers.of_root(self, () if out is None else out.shape, getattr(out, "dtype", None), root)
         like = out if out is not None else (x if x is not None else np.empty(0))
         target, result = as_output(out, shape, dtype, like)
         if x is not None:
@@ -250,18 +236,18 @@ class Communicator:
         others had for this rank (shapes travel first). Or ``x`` flat with ``send_counts`` and ``recv_counts``, both
         of length ``size``: the parts lie one behind the other, nothing but the data travels.
         """
-        again = self._again
-        if again is not None and again[0]() is x and again[1]() is out and again[2] is _ALL_TO_ALL and not async_op:
-            return again[3](x, out)
-        if send_counts is None is recv_counts and not async_op and fit_as_they_are(x, out):
-            checks.rows(self, "all_to_all", x)
-            self._remember(x, out, _ALL_TO_ALL, self._host.repeatable("all_to_all"))
-            call = self._call("all_to_all", x.shape, x.dtype)
-            return self._collective(call, self._host.all_to_all, (x, out), out, out, False)
+        direct = self._direct_all_to_all
+        if direct is not None and out is not None and send_counts is None is recv_counts and not async_op:
+            try:
+                done = direct(x, out)
+            except RuntimeError as error:
+                raise self._explain(Call("all_to_all", self, x.shape, x.dtype), error) from error
+            if done is not None:
+                return done
         if isinstance(x, (list, tuple)):
             if out is not None or send_counts is not None or recv_counts is not None:
                 raise TypeError("all_to_all of a list takes neither out nor counts: the shapes travel with it")
-            return self._all_to_all_list(x, async_op)
+            return headers.all_to_all_of_list(self, x, async_op)
         x = as_input(x)
         if send_counts is None and recv_counts is None:
             checks.rows(self, "all_to_all", x)
@@ -325,23 +311,11 @@ class Communicator:
     def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
         """``root``'s value on every rank. For small values: they are pickled."""
         checks.rank(self, "root", root)
-        if self._host.name == "counting":
-            return value
-        payload = _pickled(value) if self.rank == root else np.empty(0, np.uint8)
-        length = int(self.broadcast(np.array(payload.size), root))
-        if self.rank != root:
-            payload = np.empty(length, np.uint8)
-        return pickle.loads(self.broadcast(payload, root).tobytes())
+        return objects.broadcast(self, value, root)
 
     def all_gather_object(self, value: Any) -> list[Any]:
         """Every rank's value, in a list, on every rank. For small values: they are pickled."""
-        if self._host.name == "counting":
-            return [value] * self.size
-        payload = _pickled(value)
-        lengths = self.all_gather(np.array(payload.size))
-        padded = np.zeros(int(lengths.max()), np.uint8)
-        padded[: payload.size] = payload
-        return [pickle.loads(row[:n].tobytes()) for row, n in zip(self.all_gather(padded), lengths)]
+        return objects.all_gather(self, value)
 
     def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
         """Every rank's value, in a list, on ``root``; None on the others. For small values: they are pickled."""
@@ -390,12 +364,13 @@ class Communicator:
     @contextmanager
     def recording(self) -> Iterator[list[Message]]:
         """Within it, every message of this communicator is also noted: op, group, bytes. Yields the list."""
-        before, self.messages = self.messages, []
-        self._again = None
+        messages: list[Message] = []
+        before = self.messages, self._direct_sum, self._direct_all_to_all
+        self.messages, self._direct_sum, self._direct_all_to_all = messages, None, None
         try:
-            yield self.messages
+            yield messages
         finally:
-            self.messages = before
+            self.messages, self._direct_sum, self._direct_all_to_all = before
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
@@ -422,34 +397,17 @@ class Communicator:
         elements: tuple[int, list[int]] | None = None,
     ) -> Call:
         """The record of the next collective. Made through tuple.__new__, which halves what a record costs."""
-        self._sequence += 1
-        fields = (op, self, shape, dtype, reduction, root, None, elements, self._sequence, get_ident())
+        self._count[0] += 1
+        fields = (op, self, shape, dtype, reduction, root, None, elements, self._count[0], get_ident())
         return tuple.__new__(Call, fields)
 
-    def _remember(self, x: Array, out: Array, op: Any, primitive: Callable[[Any, Any], None] | None) -> None:
-        if primitive is None or self.debug or self.messages is not None:
-            return
-        name = "all_to_all" if op is _ALL_TO_ALL else "all_reduce"
-        reduction = None if op is _ALL_TO_ALL else ReduceOp.of(op).name
-        call = Call(name, self, x.shape, x.dtype, reduction, order=LATEST, thread=get_ident())
-        self._again = _Again(weakref.ref(x), weakref.ref(out), op, self._watched(call, primitive))
-
-    def _watched(self, call: Call, primitive: Callable[[Any, Any], None]) -> Callable[[Any, Any], Array]:
-        """``primitive`` with all that a checked call needs, and no attribute looked up on the way."""
-        enter, leave = self._active.append, self._active.remove
-
-        def run(x: Array, out: Array) -> Array:
-            self._sequence += 1
-            enter(call)
-            try:
-                primitive(x, out)
-            except RuntimeError as error:
-                raise self._explain(call, error) from error
-            finally:
-                leave(call)
-            return out
-
-        return run
+    def _direct_call(self, op: str, rows: int, bools: bool) -> Callable[[Any, Any], Any] | None:
+        """The quick way of (x, out), if there is one; it gives None where the arrays need more than a look."""
+        primitive = self._host.direct.get(op)
+        if primitive is None or self.debug:
+            return None
+        context = (op, self, primitive, self._active, self._count, np.ndarray, rows, bools)
+        return kernels.direct_call(context)
 
     def _message(self, op: str, x: Array, peer: int) -> Call:
         return Call(op, self, x.shape, x.dtype, peer=peer, thread=get_ident())
@@ -475,7 +433,7 @@ class Communicator:
         except RuntimeError as error:
             raise self._explain(call, error) from error
         finally:
-            active.remove(call)
+            forget(active, call)
         if async_op:
             return Work(request, lambda: _deliver(target, result, divisor), call, self._guard)
         if divisor is None and result is target:
@@ -516,50 +474,6 @@ class Communicator:
             return None if send is None else send.view(np.uint8), target.view(np.uint8), op, divisor
         return send, target, op, divisor
 
-    def _all_to_all_list(self, parts: Sequence[Any], async_op: bool) -> Any:
-        if len(parts) != self.size:
-            raise ValueError(f"all_to_all takes one array a rank: {self.size}, not {len(parts)}")
-        arrays = [as_input(p) for p in parts]
-        first = arrays[0]
-        for index, a in enumerate(arrays):
-            if a.dtype != first.dtype:
-                raise TypeError(f"all_to_all sends one dtype: array 0 is {first.dtype}, array {index} is {a.dtype}")
-            if a.ndim > _HEADER_DIMS:
-                raise ValueError(f"all_to_all of a list takes at most {_HEADER_DIMS} dimensions, not {a.ndim}")
-        headers = np.full((self.size, 1 + _HEADER_DIMS), -1, np.int64)
-        for row, a in zip(headers, arrays):
-            row[0] = a.ndim
-            row[1 : 1 + a.ndim] = a.shape
-        shapes = [tuple(int(d) for d in row[1 : 1 + row[0]]) for row in self.all_to_all(headers)]
-        counts = [math.prod(shape) for shape in shapes]
-        flat = module_of(first).concatenate([a.reshape(-1) for a in arrays])
-
-        def cut(target: Array) -> list[Array]:
-            ends = np.cumsum(counts)
-            return [target[end - n : end].reshape(s) for end, n, s in zip(ends, counts, shapes)]
-
-        sends = [a.size for a in arrays]
-        got = self.all_to_all(flat, send_counts=sends, recv_counts=counts, async_op=async_op)
-        return got.then(cut) if async_op else cut(got)
-
-    def _header(self, shape: tuple[int, ...], dtype: Any, root: int) -> tuple[tuple[int, ...], np.dtype]:
-        """Root's row shape and dtype, on every rank: scatter's receivers need not know them."""
-        if self._host.name == "counting":
-            if dtype is None:
-                raise TypeError("scatter on a rank that is not root needs out= on a counting communicator")
-            return shape, np.dtype(dtype)
-        header = np.zeros(2 + _HEADER_DIMS, np.int64)
-        if self.rank == root:
-            code = np.dtype(dtype).str.encode()
-            if len(code) > 8:
-                raise TypeError(f"scatter cannot send dtype {dtype}")
-            header[0] = len(shape)
-            header[1 : 1 + len(shape)] = shape
-            header[-1] = int.from_bytes(code, "little")
-        header = self.broadcast(header, root)
-        code = int(header[-1]).to_bytes(8, "little").rstrip(b"\0").decode()
-        return tuple(int(d) for d in header[1 : 1 + header[0]]), np.dtype(code)
-
     def _child(
         self, host: Transport, device: Transport | None, ranks: tuple[int, ...], name: str | None
     ) -> Communicator:
@@ -580,7 +494,3 @@ def _deliver(target: Array | None, result: Array | None, divisor: int | None = N
     if result is not target and result is not None:
         result[...] = target
     return result
-
-
-def _pickled(value: Any) -> np.ndarray:
-    return np.frombuffer(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), np.uint8)

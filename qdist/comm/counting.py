@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from qdist.comm.reduction import ReduceOp
 from qdist.comm.solo import _DONE, _copy, _Done
@@ -25,6 +25,7 @@ class CountingTransport:
     """
 
     name = "counting"
+    direct: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, size: int, rank: int = 0) -> None:
         if size < 1 or not 0 <= rank < size:
@@ -76,9 +77,6 @@ class CountingTransport:
 
     def recv(self, out: Any, source: int, tag: int, block: bool) -> _Done | None:
         return _copy(0, out, block)
-
-    def repeatable(self, primitive: str, op: ReduceOp | None = None) -> None:
-        return None
 
     def split(self, groups: Sequence[Sequence[int]]) -> Transport | None:
         for ranks in groups:

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from qdist.comm.communicator import Communicator
     from qdist.comm.transport import Transport
 
-__all__ = ["LATEST", "Call", "Guard", "check_same"]
+__all__ = ["Call", "Guard", "check_same", "forget"]
 
 _SIGNATURE_BYTES = 256
 
 
-LATEST = -1
+# What the quick way of a collective leaves on the list: op, communicator, array, sequence, thread.
+DirectEntry = tuple[str, "Communicator", Any, int, int]
 
 
 class Call(NamedTuple):
@@ -49,14 +50,18 @@ class Call(NamedTuple):
     peer: int | None = None
     elements: tuple[int, list[int]] | None = None
     """For ragged messages: how many elements in all, and how many to each rank."""
-    order: int = 0
-    """Which of the group's collectives it is, counted from 1; 0 for point to point, LATEST for a record that is used
-    again and again."""
+    sequence: int = 0
+    """Which of the group's collectives it is, counted from 1; 0 for point to point."""
     thread: int = 0
 
-    @property
-    def sequence(self) -> int:
-        return self.comm._sequence if self.order == LATEST else self.order
+    @staticmethod
+    def of(entry: Call | DirectEntry) -> Call:
+        """The full record of what is under way."""
+        if isinstance(entry, Call):
+            return entry
+        op, comm, x, sequence, thread = entry
+        reduction = "sum" if op == "all_reduce" else None
+        return Call(op, comm, x.shape, x.dtype, reduction, sequence=sequence, thread=thread)
 
     def describe(self) -> str:
         """``all_reduce(float32[4], sum)``"""
@@ -109,7 +114,7 @@ class Guard:
     ) -> None:
         """``unattended``: no launcher ends the other ranks when one dies, so the board is asked about that too."""
         self.rank, self.size, self.timeout = rank, size, timeout
-        self.active: list[Call] = []
+        self.active: list[Call | DirectEntry] = []
         self._board = board
         self._abort = abort
         self._unattended = unattended
@@ -130,7 +135,7 @@ class Guard:
         try:
             yield
         finally:
-            self.active.remove(call)
+            forget(self.active, call)
 
     def leave(self) -> None:
         """This rank communicates no more: whoever still waits for it learns that.
@@ -175,16 +180,16 @@ class Guard:
     # The watching thread ---------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        waiting: dict[int, tuple[Call, float]] = {}
+        waiting: dict[int, tuple[Call | DirectEntry, Call, float]] = {}
         next_look = self._tick
         while not self._stop.wait(self._tick):
             now = time.monotonic()
-            # Keeping the Call keeps its id from being used again.
-            waiting = {id(c): waiting.get(id(c), (c, now)) for c in list(self.active)}
-            slow = [(c, now - since) for c, since in waiting.values() if now - since >= 2 * self._tick]
+            # Keeping the entry keeps its id from being used again.
+            waiting = {id(e): waiting.get(id(e)) or (e, Call.of(e), now) for e in list(self.active)}
+            slow = [(c, now - since) for _, c, since in waiting.values() if now - since >= 2 * self._tick]
             call, waited = max(slow, key=lambda item: item[1], default=(None, 0.0))
             try:
-                self._wipe()
+                self._wipe([c for _, c, _ in waiting.values()])
                 if call is None:
                     next_look = 2 * self._tick
                     if self._unattended:
@@ -208,10 +213,10 @@ class Guard:
             self._board.set(key, json.dumps({"sequence": call.sequence, "call": call.describe()}))
             self._noted[key] = call
 
-    def _wipe(self) -> None:
+    def _wipe(self, under_way: list[Call]) -> None:
         """Off the board with what has come to its end."""
         for key, call in list(self._noted.items()):
-            if not any(call is c for c in self.active) and self._board is not None:
+            if not any(call is c for c in under_way) and self._board is not None:
                 self._board.set(key, "")
                 del self._noted[key]
 
@@ -312,6 +317,14 @@ class Guard:
                 time.sleep(3 * self._tick)  # The board dies with rank 0: let the others read it.
         except CommError:
             pass
+
+
+def forget(active: list[Call | DirectEntry], call: Call) -> None:
+    """Takes this very record off the list: comparing records would compare arrays."""
+    for index, entry in enumerate(active):
+        if entry is call:
+            del active[index]
+            return
 
 
 def _board_key(call: Call) -> str:

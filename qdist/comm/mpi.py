@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -57,6 +57,8 @@ class MpiTransport:
             comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank = comm.rank
         self.size = comm.size
+        # mpi4py sums when it is told nothing.
+        self.direct: dict[str, Any] = {"all_reduce": comm.Allreduce, "all_to_all": comm.Alltoall}
 
     def all_reduce(self, x: Any, out: Any, op: ReduceOp, block: bool) -> Any:
         send = MPI.IN_PLACE if x is None else x
@@ -125,12 +127,6 @@ class MpiTransport:
         if block:
             return self._comm.Recv(_movable(out), source, tag)
         return MpiRequest(self._comm.Irecv(_movable(out), source, tag), out)
-
-    def repeatable(self, primitive: str, op: ReduceOp | None = None) -> Callable[[Any, Any], None] | None:
-        if primitive == "all_to_all":
-            return self._comm.Alltoall
-        # mpi4py sums when it is told nothing; the others need a word more.
-        return self._comm.Allreduce if op is ReduceOp.SUM else None
 
     def split(self, groups: Sequence[Sequence[int]]) -> MpiTransport | None:
         color, key = MPI.UNDEFINED, 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 import cupy
 import numpy as np
@@ -41,6 +41,7 @@ class NcclTransport:
     """The ranks of an NCCL communicator."""
 
     name = "nccl"
+    direct: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, rank: int, size: int, unique_id: bytes) -> None:
         self.rank, self.size = rank, size
@@ -150,9 +151,6 @@ class NcclTransport:
     def recv(self, out: Any, source: int, tag: int, block: bool) -> Any:
         self._only_tag_zero(tag)
         return self._messages([], [(out.data.ptr, out.nbytes, source)], block, out)
-
-    def repeatable(self, primitive: str, op: ReduceOp | None = None) -> None:
-        return None
 
     def split(self, groups: Sequence[Sequence[int]]) -> NcclTransport | None:
         # Every rank offers an id; a group takes its first member's.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from qdist.comm.errors import CommError
 from qdist.comm.reduction import ReduceOp
@@ -16,6 +16,7 @@ class SoloTransport:
     """A group of one. Messages to oneself are kept until they are received."""
 
     name = "solo"
+    direct: ClassVar[dict[str, Any]] = {}
     rank = 0
     size = 1
 
@@ -63,9 +64,6 @@ class SoloTransport:
         if not block:
             return pending
         pending.wait()
-        return None
-
-    def repeatable(self, primitive: str, op: ReduceOp | None = None) -> None:
         return None
 
     def split(self, groups: Sequence[Sequence[int]]) -> SoloTransport | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ class StagedTransport:
 
     over(array) -> the array on inner's side; fresh(array) -> room for it there; back(there, array) copies home.
     """
+
+    direct: ClassVar[dict[str, Any]] = {}
 
     def __init__(
         self,
@@ -86,9 +88,6 @@ class StagedTransport:
 
     def recv(self, out: Any, source: int, tag: int, block: bool) -> Any:
         return self._through(lambda _, o, s, g, b: self._inner.recv(o, s, g, b), None, out, source, tag, block)
-
-    def repeatable(self, primitive: str, op: ReduceOp | None = None) -> None:
-        return None
 
     def split(self, groups: Sequence[Sequence[int]]) -> StagedTransport | None:
         part = self._inner.split(groups)

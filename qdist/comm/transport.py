@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from qdist.comm.reduction import ReduceOp
@@ -30,6 +30,10 @@ class Transport(Protocol):
     rank: int
     size: int
 
+    @property
+    def direct(self) -> Mapping[str, Callable[[Any, Any], Any]]:
+        """all_reduce (sum) and all_to_all of (x, out) as bare calls that block, where there are such."""
+
     def all_reduce(self, x: Any, out: Any, op: ReduceOp, block: bool) -> Request | None: ...
     def reduce(self, x: Any, out: Any, op: ReduceOp, root: int, block: bool) -> Request | None: ...
     def reduce_scatter(self, x: Any, out: Any, op: ReduceOp, block: bool) -> Request | None: ...
@@ -44,9 +48,6 @@ class Transport(Protocol):
     def barrier(self, block: bool) -> Request | None: ...
     def send(self, x: Any, dest: int, tag: int, block: bool) -> Request | None: ...
     def recv(self, out: Any, source: int, tag: int, block: bool) -> Request | None: ...
-
-    def repeatable(self, primitive: str, op: ReduceOp | None = None) -> Callable[[Any, Any], None] | None:
-        """all_reduce or all_to_all of (x, out) as one bare call that blocks, where there is one; else None."""
 
     def split(self, groups: Sequence[Sequence[int]]) -> Transport | None:
         """Every rank calls; each gets the transport of the group it is in, ranks in the order listed, or None."""

@@ -28,6 +28,11 @@ class ProductStart:
         self._angles = np.zeros(0)
         self._factors = [np.array([1, 0], np.complex128) for _ in self._gates]
 
+    @property
+    def is_trainable(self) -> bool:
+        """Whether any of the folded gates has an angle."""
+        return any(gate.num_params for gates in self._gates for gate, _ in gates)
+
     def bind(self, angles: NDArray[np.float64]) -> None:
         """Computes v_q from the circuit's angles."""
         self._angles = angles

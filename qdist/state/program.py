@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,15 +14,16 @@ from qdist.circuit.binding import ParameterValues, flat_values
 from qdist.comm import Communicator
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level, inside_bits
-from qdist.plan.plan import Part, Plan
+from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.planner import check_schedule, make_plan
 from qdist.progress import Progress
-from qdist.state import checks
+from qdist.state import adjoint, checks
 from qdist.state.cpu import CpuProgram
 from qdist.state.errors import StateError
 from qdist.state.exchange import swap_bits
 from qdist.state.expectation import Observable
 from qdist.state.measure import Seed
+from qdist.state.outputs import Output
 from qdist.state.prepare import prepare
 from qdist.state.product_start import ProductStart
 from qdist.state.statevector import StateVector
@@ -64,8 +65,8 @@ class Program:
         self._levels, self._far, self._schedule = levels, far, schedule
         self._inside = far if comm is None else _inside_bits(comm)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
-        self._affine, self._parameters = circuit.affine(), circuit.parameters
-        self._theta: Any = None
+        self.affine, self._parameters = circuit.affine(), circuit.parameters
+        self._bound: Callable[[CpuProgram], Any] | None = None
         self._from: dict[Layout, _Compiled] = {}
         self._from_zero = self._compiled(None)
         self.plan: Plan = self._from_zero.plan
@@ -91,10 +92,39 @@ class Program:
             if not native.bind(theta):
                 flat_values(self._parameters, theta)  # Says which value is not finite.
         if self.plan.folded:
-            self._from_zero.start.bind(self._affine(theta))
+            self._from_zero.start.bind(self.affine(theta))
         # A copy: plans for other starts are made when they are wanted, and bound to what is bound now.
-        self._theta = theta.copy()
+        values = theta.copy()
+        self._bound = lambda native: native.bind(values)
         return self
+
+    def bind_angles(self, angles: NDArray[np.float64]) -> Program:
+        """Computes all matrices for these angles, in the order of ``affine``, whatever the parameters say."""
+        for native in self._natives:
+            native.bind_angles(angles)
+        self._from_zero.start.bind(angles)
+        values = angles.copy()
+        self._bound = lambda native: native.bind_angles(values)
+        return self
+
+    @property
+    def start(self) -> ProductStart:
+        """What the first amplitude of each shard is when a run begins with |0...0>."""
+        return self._from_zero.start
+
+    @property
+    def steps(self) -> list[tuple[Segment, CpuProgram, int]]:
+        """All segments in the order they run, with their kernels and the bits that are live before them: those outside
+        of which amplitudes are still zero, 0 at the beginning and -1 (any) after that."""
+        live = 0
+        found = []
+        for part, compiled in self._parts:
+            for segment, native in zip(part.segments, compiled):
+                found.append((segment, native, live))
+                live = -1
+            if not compiled and part.instruction is not None:
+                live = -1
+        return found
 
     def run(
         self,
@@ -113,7 +143,7 @@ class Program:
         out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr, if it
         takes longer than a second.
         """
-        if params is not None or self._theta is None:
+        if params is not None or self._bound is None:
             self.bind(params)
         if self._single is not None and initial is None and out is not None and not progress and self._fits(out):
             self._single.run_from_zero(out.local)
@@ -143,6 +173,7 @@ class Program:
     def run_batch(self, params: Any) -> NDArray[Any]:
         """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
 
+        On several ranks they run one after the other, and every rank gets all of them.
         params: shape (batch, number of parameters). Raises StateError for circuits that measure, reset or initialise.
         """
         theta = np.asarray(params, dtype=np.float64)
@@ -157,18 +188,73 @@ class Program:
         states = np.zeros((len(theta), 1 << self.num_qubits), self.dtype)
         states[:, 0] = 1
         if self.plan.far:
-            raise StateError("a batch runs on one rank: compile with comm=None, and split the batch over the ranks")
-        if self._parts:
+            for row, values in zip(states, theta):
+                row[:] = self.run(values).amplitudes()
+        elif self._parts:
             ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
-            native.run_batch(states, _angles(self._affine, theta))
+            native.run_batch(states, _angles(self.affine, theta))
         return states
 
     def expectation(self, observable: Observable, params: Any = None) -> Any:
         """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row."""
         if params is not None and not isinstance(params, dict) and np.ndim(params) == 2:
+            if self.plan.far:
+                return np.array([self.run(row).expectation(observable) for row in np.asarray(params, np.float64)])
             states = self.run_batch(params)
             return np.array([StateVector.from_amplitudes(x).expectation(observable) for x in states])
         return self.run(params).expectation(observable)
+
+    def value_and_grad(
+        self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
+    ) -> tuple[Any, ...]:
+        """The expectation value after the circuit, and its derivatives by all parameters.
+
+        Args:
+            observable: Hermitian, in any form that ``StateVector.expectation`` takes.
+            params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
+            method: "adjoint", which costs about three runs however many parameters there are; as checks of it, and as
+                slow as they are simple, "parameter-shift" and "finite-difference".
+            coefficients: whether to give a third result: the derivatives by the coefficients of a PauliSum, in its
+                order, which are the expectation values of its terms.
+
+        Returns:
+            (value, gradient): a float and a float64 array in the order of ``circuit.parameters``; for a batch arrays
+            of shape (batch,) and (batch, number of parameters). The same on every rank.
+
+        Raises:
+            StateError: for circuits that measure, reset, branch, or initialise qubits on the way.
+        """
+        return adjoint.value_and_grad(self, observable, params, method, coefficients)
+
+    def vjp(
+        self, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
+    ) -> tuple[list[Any], NDArray[np.float64]]:
+        """The values of several outputs, and what their cotangents make of the derivatives: one sweep in all.
+
+        Args:
+            outputs: observables (their expectation values), and any of ``Variance(observable)``,
+                ``Probabilities(qubits)``, ``Overlap(state)`` and ``State()`` of ``qdist.state``.
+            params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
+            cotangents: the derivatives of a real loss L by each output, of its value's shape, for a batch with the
+                batch in front. For a complex value a + ib: dL/da + i dL/db.
+
+        Returns:
+            (values, gradient): a list with each output's value, and dL by all parameters in the order of
+            ``circuit.parameters``, float64; for a batch both with the batch in front. The same on every rank.
+
+        Raises:
+            StateError: for circuits that measure, reset, branch, or initialise qubits on the way, and for cotangents
+                of another shape.
+        """
+        return adjoint.vjp(self, outputs, params, cotangents)
+
+    def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
+        """The derivatives of several expectation values by all parameters, one sweep each.
+
+        Returns float64 of shape (number of observables, number of parameters); for a batch with the batch in front.
+        Raises StateError as ``value_and_grad`` does.
+        """
+        return adjoint.jacobian(self, observables, params)
 
     def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
@@ -209,7 +295,7 @@ class Program:
             schedule=self._schedule,
             start=start,
         )
-        return _Compiled(plan, self._affine)
+        return _Compiled(plan, self.affine)
 
     @staticmethod
     def _sweep(state: StateVector, native: CpuProgram, live: int, bar: Progress | None) -> None:
@@ -252,7 +338,8 @@ class Program:
         if layout not in self._from:
             compiled = self._from[layout] = self._compiled(layout)
             for native in compiled.natives:
-                native.bind(self._theta)
+                assert self._bound is not None
+                self._bound(native)
             self._natives += compiled.natives
         return self._from[layout]
 
@@ -265,11 +352,10 @@ class _Compiled:
         self.start = ProductStart(plan)
         close = plan.num_qubits - plan.far
         self.parts = [
-            (part, [CpuProgram(close, plan.dtype, segment.stages) for segment in part.segments]) for part in plan.parts
+            (part, [CpuProgram(close, plan.dtype, segment.stages, affine) for segment in part.segments])
+            for part in plan.parts
         ]
         self.natives = [native for _, natives in self.parts for native in natives]
-        for native in self.natives:
-            native.set_affine(affine)
 
 
 def compile(

@@ -48,8 +48,7 @@ def executed(plan: Plan, circuit: qd.Circuit, initial: np.ndarray | None = None)
             state = state[places ^ (differ << a | differ << b)]
             layout = layout.swap(a, b)
         assert layout == segment.layout
-        native = CpuProgram(close, plan.dtype, segment.stages)
-        native.set_affine(circuit.affine())
+        native = CpuProgram(close, plan.dtype, segment.stages, circuit.affine())
         assert native.bind(np.zeros(0))
         for s in range(1 << plan.far):
             native.run(state[s << close : s + 1 << close], s << close)

@@ -4,10 +4,13 @@
 
 #include <complex>
 
+#include "direct_call.hpp"
 #include "norm.hpp"
 
 namespace nb = nanobind;
 
+void bind_adjoint(nb::module_& m);
+void bind_exchange(nb::module_& m);
 void bind_measure(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_search(nb::module_& m);
@@ -47,6 +50,11 @@ NB_MODULE(QDIST_MODULE, m) {
     m.def("squared_norm", &squared_norm<float>, nb::arg("shard").noconvert(),
           "Sum of |amplitude|^2 of a complex64 or complex128 shard, accumulated in double.");
     m.def("squared_norm", &squared_norm<double>, nb::arg("shard").noconvert());
+    m.def("direct_call", &qdist::direct_call, nb::arg("context"),
+          "A function of (x, out) that checks both, notes the call and runs primitive(x, out); it returns out, or None "
+          "where the arrays are no plain case. context: (op, comm, primitive, active, count, array_type, rows, bools).");
+    bind_adjoint(m);
+    bind_exchange(m);
     bind_measure(m);
     bind_program(m);
     bind_search(m);

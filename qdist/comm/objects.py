@@ -1,0 +1,39 @@
+"""Small Python values between ranks: pickled, sent as bytes. Only ranks of one job are listened to."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from qdist.comm.communicator import Communicator
+
+__all__ = ["all_gather", "broadcast"]
+
+
+def broadcast(comm: Communicator, value: Any, root: int) -> Any:
+    """``root``'s value on every rank."""
+    if comm.backend == "counting":
+        return value
+    payload = _pickled(value) if comm.rank == root else np.empty(0, np.uint8)
+    length = int(comm.broadcast(np.array(payload.size), root))
+    if comm.rank != root:
+        payload = np.empty(length, np.uint8)
+    return pickle.loads(comm.broadcast(payload, root).tobytes())
+
+
+def all_gather(comm: Communicator, value: Any) -> list[Any]:
+    """Every rank's value, on every rank."""
+    if comm.backend == "counting":
+        return [value] * comm.size
+    payload = _pickled(value)
+    lengths = comm.all_gather(np.array(payload.size))
+    padded = np.zeros(int(lengths.max()), np.uint8)
+    padded[: payload.size] = payload
+    return [pickle.loads(row[:n].tobytes()) for row, n in zip(comm.all_gather(padded), lengths)]
+
+
+def _pickled(value: Any) -> np.ndarray:
+    return np.frombuffer(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), np.uint8)
