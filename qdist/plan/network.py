@@ -83,7 +83,7 @@ def placed(
     """
     busy = [k for k, group in enumerate(groups) if group]
     sets, groups = [sets[k] for k in busy], [groups[k] for k in busy]
-    stretches = []
+    stretches: list[Stretch] = []
     for k, (now, group) in enumerate(zip(sets, groups)):
         swaps: Swaps = ()
         if layout is None:
