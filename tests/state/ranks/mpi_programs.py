@@ -123,6 +123,17 @@ def test_a_batch_equals_a_loop(comm: qd.comm.Communicator) -> None:
     np.testing.assert_allclose(program.expectation(qd.library.heisenberg_xxz(8), params), energies, atol=1e-11)
 
 
+def test_what_travels_is_what_the_plan_says(comm: qd.comm.Communicator) -> None:
+    for schedule in ("lazy", "in-order"):
+        program = qd.compile(qd.library.hardware_efficient(10, 3), comm=comm, schedule=schedule)
+        state = program.run(np.ones(program.circuit.num_parameters))
+        assert state.traffic.exchanges == program.plan.exchanges
+        assert program.plan.exchanges > 0 or comm.size == 1
+        # The plan counts what a shard sends; a rank with two of them keeps what they send each other.
+        if comm.size & comm.size - 1 == 0:
+            assert state.traffic.bytes_sent == program.plan.bytes_sent
+
+
 def test_numbers_read_through_any_layout(comm: qd.comm.Communicator) -> None:
     circuit = qd.library.hardware_efficient(10, 3)
     params = np.random.default_rng(0).normal(size=circuit.num_parameters)
