@@ -64,10 +64,10 @@ def lazy(
 def few_sets(
     masks: Sequence[tuple[int, int, int]], num_qubits: int, close: int, start: int | None, limit: int
 ) -> tuple[list[int], list[int], int]:
-    """Sets of ``close`` qubits (masks), few of them, such that every gate can run in one; each gate's set, by number;
-    and the visits made.
+    """Few sets of ``close`` qubits such that every gate can run in one; the number of each gate's set; and the visits.
 
-    masks: what each gate mixes, and where it is like X and like Z. start: a first set that is there anyway.
+    Sets are masks. masks: what each gate mixes, and where it is like X and like Z. start: a first set that is there
+    anyway.
     """
     columns = np.array(masks, np.uint64).reshape(-1, 3).T.copy()
     return kernels.search(*columns, num_qubits, close, start, limit)
@@ -169,9 +169,10 @@ def _bring_close(layout: Layout, wanted: int, close: int) -> Swaps:
 
 
 def _swapped(layout: Layout, swaps: Swaps) -> Layout:
+    qubits = list(layout.qubits)
     for a, b in swaps:
-        layout = layout.swap(a, b)
-    return layout
+        qubits[a], qubits[b] = qubits[b], qubits[a]
+    return Layout(qubits).inverse()
 
 
 def mask_of(qubits: Sequence[int]) -> int:

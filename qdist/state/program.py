@@ -15,7 +15,7 @@ from qdist.comm import Communicator
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level, inside_bits
 from qdist.plan.plan import Part, Plan, Segment
-from qdist.plan.planner import make_plan
+from qdist.plan.planner import check_schedule, make_plan
 from qdist.progress import Progress
 from qdist.state import adjoint, checks
 from qdist.state.cpu import CpuProgram
@@ -52,6 +52,7 @@ class Program:
     ) -> None:
         if device not in ("auto", "cpu"):
             raise StateError(f"device={device!r}: this version runs circuits on the CPU; use 'cpu' or 'auto'")
+        check_schedule(schedule)
         far = 0 if comm is None else (comm.size - 1).bit_length()
         if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:
             raise StateError(
@@ -62,7 +63,7 @@ class Program:
         self.dtype = checks.checked_dtype(dtype)
         self.comm = comm
         self._levels, self._far, self._schedule = levels, far, schedule
-        self._inside = far if comm is None or comm.num_nodes == 1 else inside_bits(comm.all_gather_object(comm.node))
+        self._inside = far if comm is None else _inside_bits(comm)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
         self.affine, self._parameters = circuit.affine(), circuit.parameters
         self._bound: Callable[[CpuProgram], Any] | None = None
@@ -369,7 +370,7 @@ def compile(
 
     dtype: complex64 or complex128. device: "auto" or "cpu". schedule: when amplitudes travel between ranks: "lazy", as
     rarely as can be; or, to compare with, "in-order" and "paper" (see plan.planner.make_plan). Raises StateError for
-    what cannot be.
+    what cannot be, ValueError for an unknown schedule.
 
     >>> program = compile(Circuit(2).h(0).cx(0, 1))
     >>> program.run().probabilities([1])
@@ -392,6 +393,12 @@ def simulate(
     """The state after a circuit: compile and run in one."""
     program = compile(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)
     return program.run(params, seed=seed, progress=progress)
+
+
+def _inside_bits(comm: Communicator) -> int:
+    """How many far positions tell shards of one node apart: all of them if there is one node."""
+    nodes = [0] * comm.size if comm.num_nodes == 1 else comm.all_gather_object(comm.node)
+    return inside_bits(comm.size, (rank for rank in range(1, comm.size) if nodes[rank] != nodes[rank - 1]))
 
 
 def _holds(part: Part, bits: list[int]) -> bool:
