@@ -60,12 +60,9 @@ class AffineMap(NamedTuple):
 
 def _scattered(columns: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
     """Columns added up at their places: shape (rows, size)."""
-    result = np.zeros((len(columns), size))
-    if len(np.unique(places)) == len(places):
-        result[:, places] = columns
-    else:
-        np.add.at(result, (slice(None), places), columns)
-    return result
+    result = np.zeros((size, len(columns)))
+    np.add.at(result, places, columns.T)
+    return result.T.copy()
 
 
 def flat_values(parameters: Sequence[Parameter], given: ParameterValues) -> np.ndarray:

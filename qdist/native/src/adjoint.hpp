@@ -192,7 +192,10 @@ private:
     void finish(const Block<Real>& block, const double* results, double* gradient) const {
         if (const auto* d = std::get_if<Dense_>(&block)) {
             if (!d->is_trainable) return;
-            if (d->undo.turn()) {
+            if (d->undo.turn() && d->factors.size() == 1) {
+                // An RY alone: dU U^-1 is half the antisymmetric matrix that the sum is of.
+                gradient[d->factors[0].source.slots[0]] += *results;
+            } else if (d->undo.turn()) {
                 // What else is in T changes nothing: dU U^-1 of real rotations is real and antisymmetric.
                 const double t[8] = {0, 0, *results, 0, 0, 0, 0, 0};
                 add_dense_gradient(*d, t, angles_, gradient);

@@ -47,7 +47,7 @@ template <class T>
 using Batch = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <class Real>
-void apply_batch(const qdist::PauliPlan& plan, Batch<const std::complex<Real>> kets, Batch<const double> weights,
+void apply_batch(qdist::PauliPlan& plan, Batch<const std::complex<Real>> kets, Batch<const double> weights,
                  Batch<std::complex<Real>> bras, Batch<double> values) {
     const std::size_t batch = kets.shape(0), size = kets.shape(1), count = plan.observables;
     if (size < qdist::lanes || size != std::size_t(1) << plan.bits || bras.shape(0) != batch || bras.shape(1) != size ||
@@ -57,6 +57,7 @@ void apply_batch(const qdist::PauliPlan& plan, Batch<const std::complex<Real>> k
     Real* out = reinterpret_cast<Real*>(bras.data());
     const double* w = weights.data();
     double* v = values.data();
+    plan.prepare_products();
     nb::gil_scoped_release release;
 #pragma omp parallel for schedule(static) if (batch > 1)
     for (std::ptrdiff_t b = 0; b < std::ptrdiff_t(batch); ++b)
