@@ -192,7 +192,7 @@ class Program:
                 row[:] = self.run(values).amplitudes()
         elif self._parts:
             ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
-            native.run_batch(states, _angles(self.affine, theta))
+            native.run_batch(states, self.affine.rows(theta))
         return states
 
     def expectation(self, observable: Observable, params: Any = None) -> Any:
@@ -416,18 +416,6 @@ def _perform(part: Part, state: StateVector, bits: list[int], rng: Any) -> None:
         state.reset_qubit(qubits[0], seed=rng)
     elif gate.kind == "initialize":
         prepare(state, gate, qubits, rng)
-
-
-def _angles(affine: Any, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The circuit's angles for each row of parameter values."""
-    angles = np.tile(affine.constants, (len(theta), 1))
-    products = affine.coefficients * theta[:, affine.parameters]
-    if len(np.unique(affine.slots)) == len(affine.slots):
-        angles[:, affine.slots] += products
-    else:
-        for column, slot in enumerate(affine.slots):
-            angles[:, slot] += products[:, column]
-    return angles
 
 
 def _final_measurements(circuit: Circuit) -> dict[int, int] | None:
