@@ -13,6 +13,7 @@ from ..circuit import Circuit, CircuitError, ParameterVector
 from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
 from ..state.adjoint import check_differentiable
+from ..state.expectation import as_pauli_sum
 from ..state.outputs import Output
 from ..state.program import Program, compile
 from ..state.statevector import StateVector
@@ -73,7 +74,9 @@ class QuantumLayer(Module):
         everyone, shared, rows = _groups(comm)
         self.program: Program = compile(circuit, comm=shared, device=device, dtype=dtype)
         check_differentiable(self.program)
-        self.observables = list(observables) if isinstance(observables, list | tuple) else [observables]
+        given = observables if isinstance(observables, list) else [observables]
+        # Turned into sums once: what is planned for a sum is found again by its identity.
+        self.observables = [o if isinstance(o, Output) else as_pauli_sum(o, circuit.num_qubits) for o in given]
         self._shapes = [_shape(output, circuit.num_qubits) for output in self.observables]
         real = np.float32 if self.program.dtype == np.complex64 else np.float64
         self._dtype = np.dtype(real)
