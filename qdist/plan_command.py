@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from qdist.circuit import Circuit
-from qdist.plan.cost import BUFFER_SHARE, SERVERS_OF_GPUS, Cluster, Machine
+from qdist.plan.cost import SERVERS_OF_GPUS, Cluster, Machine
 from qdist.plan.levels import inside_bits
 from qdist.plan.picture import html_page, text_picture
 from qdist.plan.plan import Plan, readable_size
 from qdist.plan.planner import SCHEDULES, make_plan
+from qdist.state.exchange import BUFFER_SHARE
 from qdist.state.program import FEWEST_CLOSE
 
 __all__ = ["add_plan_command"]

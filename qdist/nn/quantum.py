@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..circuit import Circuit, CircuitError, ParameterVector
 from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
+from ..state.adjoint import check_differentiable
+from ..state.expectation import as_pauli_sum
 from ..state.outputs import Output
 from ..state.program import Program, compile
 from ..state.statevector import StateVector
@@ -43,7 +45,8 @@ class QuantumLayer(Module):
     All ranks that share amplitudes give the same x and get the same outputs. Rank 0's weights are taken over by all
     ranks of `comm` at the start, and the gradient of the weights is the mean over "dp", so they stay equal everywhere.
 
-    Raises CircuitError if a parameter is in neither or in both of `inputs` and `weights`, or not in the circuit.
+    Raises CircuitError if a parameter is in neither or in both of `inputs` and `weights`, or not in the circuit, and
+    StateError for circuits that cannot be differentiated.
 
     >>> x, w = ParameterVector("x", 2), ParameterVector("w", 2)
     >>> circuit = Circuit(2).rx(x[0], 0).rx(x[1], 1).cx(0, 1).ry(w[0], 0).ry(w[1], 1)
@@ -70,7 +73,10 @@ class QuantumLayer(Module):
         self._input_columns, self._weight_columns = columns["inputs"], columns["weights"]
         everyone, shared, rows = _groups(comm)
         self.program: Program = compile(circuit, comm=shared, device=device, dtype=dtype)
-        self.observables = list(observables) if isinstance(observables, list | tuple) else [observables]
+        check_differentiable(self.program)
+        given = observables if isinstance(observables, list) else [observables]
+        # Turned into sums once: what is planned for a sum is found again by its identity.
+        self.observables = [o if isinstance(o, Output) else as_pauli_sum(o, circuit.num_qubits) for o in given]
         self._shapes = [_shape(output, circuit.num_qubits) for output in self.observables]
         real = np.float32 if self.program.dtype == np.complex64 else np.float64
         self._dtype = np.dtype(real)
@@ -129,20 +135,32 @@ def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLa
     return both[: len(needs)]
 
 
+_BATCH_BYTES = 1 << 26
+"""Of the states that are computed at once."""
+
 _RULE = Rule("quantum_layer", _forward, _vjp, floating=True)
 
 
 def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> NDArray[np.float64]:
     """The outputs for every row of parameters."""
-    program = layer.program
     values = np.empty((len(params), sum(math.prod(shape) for shape in layer._shapes)))
-    if program.plan.far:
-        states = (program.run(row) for row in params)
-    else:
-        states = (StateVector.from_amplitudes(state) for state in program.run_batch(params))
-    for row, state in zip(values, states):
+    for row, state in zip(values, _states(layer.program, params)):
         row[:] = np.concatenate([np.ravel(value) for value in _read(state, layer.observables)])
     return values
+
+
+def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVector]:
+    """The state of each row, valid until the next is asked for. Small ones are computed many at once."""
+    at_once = _BATCH_BYTES // (program.dtype.itemsize << program.num_qubits)
+    if at_once > 1 and not program.plan.far and all(part.instruction is None for part in program.plan.parts):
+        for start in range(0, len(params), at_once):
+            for amplitudes in program.run_batch(params[start : start + at_once]):
+                yield StateVector.from_amplitudes(amplitudes)
+        return
+    state = None
+    for row in params:
+        state = program.run(row, out=state)
+        yield state
 
 
 def _read(state: StateVector, outputs: Sequence[Any]) -> list[Any]:

@@ -83,7 +83,7 @@ def placed(
     """
     busy = [k for k, group in enumerate(groups) if group]
     sets, groups = [sets[k] for k in busy], [groups[k] for k in busy]
-    stretches = []
+    stretches: list[Stretch] = []
     for k, (now, group) in enumerate(zip(sets, groups)):
         swaps: Swaps = ()
         if layout is None:
@@ -95,7 +95,10 @@ def placed(
             leaving.sort(key=lambda p: _next(sets, here[p], k))
             swaps = tuple(sorted(zip(leaving, coming), reverse=True))
             layout = _swapped(layout, swaps)
-        stretches.append(Stretch(swaps, layout, list(group)))
+        if stretches and not swaps:
+            stretches[-1].operations += group
+        else:
+            stretches.append(Stretch(swaps, layout, list(group)))
     return stretches
 
 
@@ -130,7 +133,8 @@ def in_order(operations: Sequence[Operation], close: int, layout: Layout) -> lis
 
 
 def tiled(operations: Sequence[Operation], close: int, layout: Layout) -> list[Stretch]:
-    """The paper's tiles (Teranishi et al., arXiv 2410.04252). Kept to compare with.
+    """The paper's tiles (Teranishi et al., arXiv 2410.04252), by the rule of the transpiler of quri-parts that cites it
+    (quri_parts.cuquantum, MultiGPUReorderingTranspiler). Kept to compare with.
 
     A tile is filled in program order: a gate joins it if its qubits have no gate that was passed over, and if with
     them the tile has no more qubits than are close. All qubits of a gate count, controls and diagonals too, and nothing

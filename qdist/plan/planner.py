@@ -181,11 +181,11 @@ def _leading(gates: list[_Planned]) -> tuple[list[_Planned], list[_Planned]]:
     first: list[_Planned] = []
     rest: list[_Planned] = []
     touched = 0
-    for gate in gates:
-        own = gate[0].all
-        if own.bit_count() == 1 and not own & touched:
-            first.append(gate)
+    for planned in gates:
+        found, gate, _ = planned
+        if gate.num_qubits == 1 and not found.all & touched:
+            first.append(planned)
         else:
-            rest.append(gate)
-            touched |= own
+            rest.append(planned)
+            touched |= found.all
     return first, rest

@@ -122,7 +122,8 @@ def apply_and_expect(
         <psi|O_k|psi>: float64.
 
     Raises:
-        StateError: for observables that are not Hermitian, and where the numbers of both do not agree.
+        StateError: for observables that are not Hermitian, where the numbers of both do not agree, and for an ``out``
+            that does not fit.
     """
     weights = np.array(cotangents, np.float64)
     if weights.shape != (len(observables),):
@@ -180,6 +181,8 @@ def _apply(
     values: NDArray[np.float64] | None,
 ) -> None:
     """The layout at hand comes last, so that ``out`` travels once less than the state."""
+    if out is sv or (out.num_qubits, out.dtype, out.comm.size) != (sv.num_qubits, sv.dtype, sv.comm.size):
+        raise StateError(f"out must be another state of the same size and dtype; got {out!r}")
     home, started = sv.layout, False
     for leg, strings in zip(plan.legs[1:], plan.strings[1:]):
         _go((sv, out) if started else (sv,), leg)

@@ -15,7 +15,7 @@ NAMES = ["vqe_tfim", "vqe_h2", "qaoa_maxcut", "classify_digits", "quantum_kernel
 SMALL = {
     "vqe_tfim": ["--spins", "8"],
     "qaoa_maxcut": ["--nodes", "8", "--layers", "2"],
-    "classify_digits": ["--layers", "1"],
+    "classify_digits": ["--qubits", "6", "--layers", "1"],
     "quantum_kernel": ["--qubits", "4"],
 }
 

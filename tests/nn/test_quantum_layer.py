@@ -7,7 +7,7 @@ import pytest
 
 import qdist as qd
 from qdist import nn, optim, tensor
-from qdist.state import reference
+from qdist.state import StateError, reference
 from qdist.tensor import Tensor
 
 N = 3
@@ -247,6 +247,27 @@ def test_every_parameter_is_in_exactly_one_place(parts) -> None:
         nn.QuantumLayer(circuit, ["Z0"], inputs=[x, qd.Parameter("other")], weights=w)
     with pytest.raises(TypeError, match="Parameters and ParameterVectors of the circuit, not 'x'"):
         nn.QuantumLayer(circuit, ["Z0"], inputs=["x"], weights=w)
+
+
+def test_a_circuit_may_begin_with_a_state_but_not_measure() -> None:
+    theta = qd.Parameter("theta")
+    start = qd.library.amplitude_embedding([0.6, 0.8])
+    layer = nn.QuantumLayer(start.ry(theta, 0), "Z0", weights=theta, dtype="complex128", initial=[0.7])
+    assert layer().item() == pytest.approx(np.cos(0.7 + 2 * np.arctan2(0.8, 0.6)), abs=1e-13)
+    measured = qd.Circuit(1, 1).measure(0, 0).ry(theta, 0)
+    with pytest.raises(StateError, match="only unitary circuits can be differentiated"):
+        nn.QuantumLayer(measured, "Z0", weights=theta)
+
+
+def test_large_batches_run_in_parts(parts, monkeypatch) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, seed=0)
+    data = np.random.default_rng(7).normal(size=(7, 3)).astype(np.float32)
+    want = layer(data).numpy()
+    for states in (3, 1):
+        monkeypatch.setattr(nn.quantum, "_BATCH_BYTES", states * 64)
+        np.testing.assert_allclose(layer(data).numpy(), want, atol=1e-6)
+    assert layer(data[:0]).shape == (0, 3)
 
 
 def test_wrong_shapes_are_named(parts) -> None:

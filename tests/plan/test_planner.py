@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import circuits
 
 import qdist as qd
-from qdist.circuit import CircuitError
+from qdist.circuit import GATES, CircuitError
 from qdist.native import kernels
 from qdist.plan.cost import Cluster, Machine
 from qdist.plan.layout import Layout
@@ -78,6 +78,28 @@ def test_a_plan_executed_in_its_order_gives_the_state_of_the_circuit(
     initial = rng.normal(size=1 << n) + 1j * rng.normal(size=1 << n)
     want = reference.state(circuit, initial=initial)
     np.testing.assert_allclose(executed(given_start, circuit, initial), want, atol=1e-11)
+
+
+def test_first_gates_of_every_kind_and_gates_that_cancel() -> None:
+    # One-qubit gates on all qubits; rotations with identities, which act on one qubit of several; CX that cancel.
+    circuit = qd.Circuit(9).gphase(0.3)
+    for q in range(9):
+        circuit.append(GATES[["h", "x", "y", "sx", "s", "t", "z", "sxdg", "h"][q]], [q])
+        circuit.rx(0.1 * q, q).u(0.2, 0.3 * q, 0.4, q).rz(0.5, q).pauli_rotation(0.7, "X", [q])
+    circuit.pauli_rotation(0.3, "XI", [8, 0]).pauli_rotation(0.4, "IZ", [7, 1])
+    for _ in range(4):
+        circuit.cx(0, 8)
+    circuit.rxx(0.3, 6, 7).rxx(0.2, 7, 8).rxx(0.2, 0, 8).rxx(0.2, 1, 5).rxx(0.4, 2, 3).rxx(0.4, 3, 4)
+    for schedule in SCHEDULES:
+        plan = make_plan(circuit, DOUBLE, far=4, schedule=schedule)
+        assert bool(plan.folded) == (schedule == "lazy")
+        np.testing.assert_allclose(executed(plan, circuit), reference.state(circuit), atol=1e-13)
+    nothing = qd.Circuit(9).h(8)
+    for _ in range(4):
+        nothing.cx(0, 8)
+    plan = make_plan(nothing, DOUBLE, far=4)
+    assert plan.exchanges == 0
+    np.testing.assert_allclose(executed(plan, nothing), reference.state(nothing), atol=1e-13)
 
 
 # Exchanges with 28 of 34 qubits close, on 64 ranks.

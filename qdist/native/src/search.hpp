@@ -31,8 +31,11 @@ public:
     Search(const std::vector<Action>& gates, int close, std::optional<Mask> start, std::int64_t limit)
         : gates_(gates), close_(close), work_{0, limit, false}, words_((gates.size() + 63) / 64) {
         State all{Bits(words_), 0, -1, 0, 0};
-        for (std::size_t g = 0; g < gates.size(); ++g) all.left[g / 64] |= Mask(1) << g % 64;
-        measure(all);
+        for (std::size_t g = 0; g < gates.size(); ++g) {
+            all.left[g / 64] |= Mask(1) << g % 64;
+            all.mixed |= gates[g].mixes;
+            all.weight += weight(gates[g]);
+        }
         sides_[1].root = all;
         if (start) all = after(all, *start, -1, needs(all.left, false));
         sides_[0].root = all;
@@ -60,10 +63,10 @@ private:
     using Bits = std::vector<Mask>;
 
     struct State {
-        Bits left;         // gates that have not run
-        Mask close;        // of the stage that led here
-        int parent;        // in the layer before
-        Mask mixed;        // by what is left
+        Bits left;            // gates that have not run
+        Mask close;           // of the stage that led here
+        int parent;           // in the layer before
+        Mask mixed;           // by what is left
         std::int64_t weight;  // of what is left
     };
 
@@ -88,14 +91,6 @@ private:
     }
 
     static std::int64_t weight(const Action& a) { return std::popcount(a.mixes); }
-
-    void measure(State& s) {
-        s.mixed = 0, s.weight = 0;
-        each(s.left, false, [&](std::size_t g) {
-            s.mixed |= gates_[g].mixes, s.weight += weight(gates_[g]);
-            return true;
-        });
-    }
 
     // What each gate that is left needs close in order to run now; all qubits where that is more than can be close.
     std::vector<Mask> needs(const Bits& left, bool backward) {
