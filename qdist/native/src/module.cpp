@@ -9,6 +9,7 @@
 
 namespace nb = nanobind;
 
+void bind_matrices(nb::module_& m);
 void bind_measure(nb::module_& m);
 void bind_program(nb::module_& m);
 
@@ -50,6 +51,7 @@ NB_MODULE(QDIST_MODULE, m) {
     m.def("direct_call", &qdist::direct_call, nb::arg("context"),
           "A function of (x, out) that checks both, notes the call and runs primitive(x, out); it returns out, or None "
           "where the arrays are no plain case. context: (op, comm, primitive, active, count, array_type, rows, bools).");
+    bind_matrices(m);
     bind_measure(m);
     bind_program(m);
     m.def("max_threads", &max_threads, "Threads that the next kernel will use.");
