@@ -34,11 +34,22 @@ class Shape:
     """Bits that are a thread's own amplitudes."""
     contiguous: int
     """Lowest bits that every tile holds, so that memory is read in whole rows."""
+    blocks: int = 1
+    """Tiles that a multiprocessor should have room for: what the compiler divides the registers by."""
 
     @property
     def bank_bits(self) -> int:
         """So many lanes' lowest bits are served in one turn."""
         return 4 if self.itemsize == 8 else 3
+
+    @property
+    def tile_bytes(self) -> int:
+        return self.itemsize << self.tile
+
+    @property
+    def coefficient_bytes(self) -> int:
+        """Shared memory beside a tile, for angles that differ from tile to tile."""
+        return 16384
 
     def swizzled(self, index: int) -> int:
         """The place of an element of a tile in shared memory: linear over XOR, and its own inverse."""
@@ -52,8 +63,8 @@ class Shape:
 def shape_of(dtype: np.dtype) -> Shape:
     """The shape for complex64 or complex128: rows of 128 bytes, tiles of 64 KiB."""
     if dtype == np.complex64:
-        return Shape(8, tile=13, registers=5, contiguous=4)
-    return Shape(16, tile=12, registers=4, contiguous=3)
+        return Shape(8, tile=13, registers=5, contiguous=4, blocks=2)
+    return Shape(16, tile=12, registers=4, contiguous=3, blocks=2)
 
 
 def tile_level(num_bits: int, shape: Shape) -> Level:

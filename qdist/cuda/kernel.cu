@@ -1,0 +1,373 @@
+// One stage of a program on a GPU: each block of threads loads a tile, runs the stage's phases on it, and stores it.
+//
+// Nothing here depends on the circuit. What to do comes in tables (qdist/cuda/tables.py writes them, field by field), so
+// one compilation per precision serves every circuit, and new parameters are two small arrays. All threads of a block
+// read the same records, so branches are uniform; registers are indexed by constants in every case.
+//
+// Compiled with Real (float or double), Turn (unsigned of the same size), REGISTER_BITS, MAX_THREADS and MIN_BLOCKS defined.
+
+typedef unsigned long long Index;
+
+struct __align__(2 * sizeof(Real)) Complex {
+    Real x, y;
+};
+
+struct __align__(16) Op {
+    int kind, data;
+    unsigned threads, word;
+    Index far_mask, far_value;
+};
+
+struct __align__(8) Phase {
+    int mode, first_op, end_op, slots, first_flip, end_flip, exclusive, special;
+    int load[5], store[5], index[5];
+    int turns;
+};
+
+struct Flip {
+    Index mask, value, bits;
+};
+
+struct __align__(8) Term {
+    unsigned threads;
+    int coefficient;
+};
+
+struct Part {
+    Index mask, value;
+    int turn, unused;
+};
+
+struct __align__(8) Slot {
+    unsigned short load, store, index, unused;
+};
+
+constexpr int R = REGISTER_BITS;
+constexpr int N = 1 << R;
+
+enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64 };
+enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
+
+__device__ __forceinline__ Complex times(Complex a, Complex b) { return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x}; }
+__device__ __forceinline__ void add_product(Complex& sum, Complex a, Complex b) {
+    sum.x += a.x * b.x;
+    sum.y += a.x * b.y;
+    sum.x -= a.y * b.y;
+    sum.y += a.y * b.x;
+}
+
+// exp(2 pi i turn): the turn is signed, in fixed point, so that half a turn is the end of the range.
+__device__ __forceinline__ Complex cis(unsigned turn) {
+    float s, c;
+    sincospif(float(int(turn)) * 0x1p-31f, &s, &c);
+    return {Real(c), Real(s)};
+}
+__device__ __forceinline__ Complex cis(Index turn) {
+    double s, c;
+    sincospi(double((long long)turn) * 0x1p-63, &s, &c);
+    return {Real(c), Real(s)};
+}
+
+__device__ __forceinline__ constexpr int lowest(int k) { return k & 1 ? 0 : k & 2 ? 1 : k & 4 ? 2 : k & 8 ? 3 : 4; }
+
+// offsets[k]: the XOR of the columns of k's bits.
+template <class T, class Column>
+__device__ __forceinline__ void span(const Column* columns, T* offsets) {
+    T column[R];
+#pragma unroll
+    for (int b = 0; b < R; ++b) column[b] = T(columns[b]);
+    offsets[0] = 0;
+#pragma unroll
+    for (int k = 1; k < N; ++k) offsets[k] = offsets[k & (k - 1)] ^ column[lowest(k)];
+}
+
+template <int B>
+__device__ __forceinline__ void real1(Complex* a, const Real* m) {
+    const Real m00 = m[0], m01 = m[1], m10 = m[2], m11 = m[3];
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+        if (!(k >> B & 1)) {
+            const Complex p = a[k], q = a[k | 1 << B];
+            a[k] = {m00 * p.x + m01 * q.x, m00 * p.y + m01 * q.y};
+            a[k | 1 << B] = {m10 * p.x + m11 * q.x, m10 * p.y + m11 * q.y};
+        }
+}
+
+// word: a bit for each of the thread's amplitudes, whether it takes part.
+template <int B, bool Controlled>
+__device__ __forceinline__ void dense1(Complex* a, const Complex* m, unsigned word) {
+    const Complex m00 = m[0], m01 = m[1], m10 = m[2], m11 = m[3];
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+        if (!(k >> B & 1)) {
+            if (Controlled && !(word >> k & 1)) continue;
+            const Complex p = a[k], q = a[k | 1 << B];
+            Complex u = times(m00, p), v = times(m10, p);
+            add_product(u, m01, q);
+            add_product(v, m11, q);
+            a[k] = u;
+            a[k | 1 << B] = v;
+        }
+}
+
+// On register bits 2 P and 2 P + 1.
+template <int P, bool Controlled>
+__device__ __forceinline__ void dense2(Complex* a, const Complex* matrix, unsigned word) {
+    constexpr int low = 1 << 2 * P;
+    Complex m[16];
+#pragma unroll
+    for (int j = 0; j < 16; ++j) m[j] = matrix[j];
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+        if (!(k & 3 * low)) {
+            if (Controlled && !(word >> k & 1)) continue;
+            Complex old[4];
+#pragma unroll
+            for (int q = 0; q < 4; ++q) old[q] = a[k | q * low];
+#pragma unroll
+            for (int p = 0; p < 4; ++p) {
+                Complex sum = times(m[4 * p], old[0]);
+#pragma unroll
+                for (int q = 1; q < 4; ++q) add_product(sum, m[4 * p + q], old[q]);
+                a[k | p * low] = sum;
+            }
+        }
+}
+
+__device__ __forceinline__ bool holds(unsigned thread, unsigned condition) {
+    return (thread & condition & 0xffff) == condition >> 16;
+}
+
+__device__ __forceinline__ Index joined(const int* halves) {
+    return Index(unsigned(halves[0])) | Index(unsigned(halves[1])) << 32;
+}
+
+__device__ __forceinline__ Index flipped(const Flip* flips, int first, int end, Index where) {
+    Index flip = 0;
+#pragma unroll 1
+    for (int f = first; f < end; ++f)
+        if ((where & flips[f].mask) == flips[f].value) flip ^= flips[f].bits;
+    return flip;
+}
+
+// The phase of a diagonal gate that is given as a table.
+__device__ __forceinline__ void look_up(Complex* a, const int* list, const Real* reals, unsigned thread, unsigned word, Index where) {
+    const Complex* table = reinterpret_cast<const Complex*>(reals + list[0]);
+    const int* own = list + 1;
+    list += 1 + N;
+    int at = 0;
+    const int lanes = *list++;
+#pragma unroll 1
+    for (int j = 0; j < lanes; ++j, list += 2) at |= (thread >> list[0] & 1) << list[1];
+    const int outside = *list++;
+#pragma unroll 1
+    for (int j = 0; j < outside; ++j, list += 2) at |= int(where >> list[0] & 1) << list[1];
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+        if (word >> k & 1) a[k] = times(table[at | own[k]], a[k]);
+}
+
+// Reads the tile back from shared memory; what mixes threads happens here.
+__device__ __forceinline__ void read_tile(Complex* a, const Complex* tile, const Phase& phase, Slot slot, const Flip* flips, const int* lists, const Real* reals, Index where) {
+    if (phase.mode == SHARED) {
+        const unsigned at = slot.load ^ unsigned(flipped(flips, phase.first_flip, phase.end_flip, where));
+        unsigned offset[N];
+        span(phase.load, offset);
+#pragma unroll
+        for (int k = 0; k < N; ++k) a[k] = tile[at ^ offset[k]];
+        return;
+    }
+    const int* list = lists + phase.special;
+    if (phase.mode == PERMUTE) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) a[k] = tile[list[k * blockDim.x + threadIdx.x]];
+        return;
+    }
+    unsigned place[N], index[N];
+    span(phase.store, place);
+    span(phase.index, index);
+    const unsigned mask = list[1], value = list[2];
+    const bool far = (where & joined(list + 3)) == joined(list + 5);
+    if (phase.mode == ROTATION) {
+        const Real cosine = reals[list[0]];
+        const Complex factor = {reals[list[0] + 1], reals[list[0] + 2]};
+        const unsigned x = list[7], x_place = list[8], z = list[9];
+        const int odd = __popcll(where & joined(list + 10));
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            const unsigned i = slot.index ^ index[k], at = slot.store ^ place[k];
+            a[k] = tile[at];
+            if (far && (i & mask) == value) {
+                const Complex other = tile[at ^ x_place];
+                const Real sign = (__popc((i ^ x) & z) + odd) & 1 ? Real(-1) : Real(1);
+                a[k] = {cosine * a[k].x + sign * (factor.x * other.x - factor.y * other.y),
+                        cosine * a[k].y + sign * (factor.x * other.y + factor.y * other.x)};
+            }
+        }
+        return;
+    }
+    const Complex* matrix = reinterpret_cast<const Complex*>(reals + list[0]);
+    const int count = list[7], *bits = list + 8, *spread = bits + count;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        const unsigned i = slot.index ^ index[k], at = slot.store ^ place[k];
+        a[k] = tile[at];
+        if (far && (i & mask) == value) {
+            int row = 0;
+#pragma unroll 1
+            for (int j = 0; j < count; ++j) row |= (i >> bits[j] & 1) << j;
+            const unsigned zero = at ^ spread[row];
+            Complex sum = {0, 0};
+#pragma unroll 1
+            for (int q = 0; q < 1 << count; ++q) add_product(sum, matrix[(row << count) + q], tile[zero ^ spread[q]]);
+            a[k] = sum;
+        }
+    }
+}
+
+// All operations of a phase, in registers.
+__device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, const Op* ops, const Term* terms, const int* lists, const Real* reals, const Turn* coefficients, Index where) {
+    const unsigned thread = threadIdx.x;
+    Turn turn = 0;
+#pragma unroll 1
+    for (int o = phase.first_op; o < phase.end_op; ++o) {
+        const int4 head = *reinterpret_cast<const int4*>(ops + o);
+        const int kind = head.x;
+        const Real* data = reals + head.y;
+        const Complex* matrix = reinterpret_cast<const Complex*>(data);
+        if (kind < CONTROLLED1) {
+            switch (kind) {
+                case REAL1: real1<0>(a, data); break;
+                case REAL1 + 1: real1<1>(a, data); break;
+                case REAL1 + 2: real1<2>(a, data); break;
+                case REAL1 + 3: real1<3>(a, data); break;
+                case REAL1 + 4: real1<R - 1>(a, data); break;
+                case DENSE1: dense1<0, false>(a, matrix, 0); break;
+                case DENSE1 + 1: dense1<1, false>(a, matrix, 0); break;
+                case DENSE1 + 2: dense1<2, false>(a, matrix, 0); break;
+                case DENSE1 + 3: dense1<3, false>(a, matrix, 0); break;
+                case DENSE1 + 4: dense1<R - 1, false>(a, matrix, 0); break;
+                case DENSE2: dense2<0, false>(a, matrix, 0); break;
+                case DENSE2 + 1: dense2<1, false>(a, matrix, 0); break;
+            }
+            continue;
+        }
+        if (kind == PHASES) {
+#pragma unroll
+            for (int k = 0; k < N; ++k) a[k] = times(matrix[k], a[k]);
+            continue;
+        }
+        if (kind == TURN || kind == CROSS) {
+            Turn sum = 0;
+#pragma unroll 1
+            for (int t = head.y; t < head.z; ++t) {
+                const Term term = terms[t];
+                if (holds(thread, term.threads)) sum += coefficients[term.coefficient];
+            }
+            if (kind == TURN) {
+                turn += sum;
+                continue;
+            }
+            const Complex factor = cis(sum);
+            const unsigned word = head.w;
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                if (word >> k & 1) a[k] = times(factor, a[k]);
+            continue;
+        }
+        if ((where & ops[o].far_mask) != ops[o].far_value) continue;
+        const unsigned word = holds(thread, head.z) ? head.w : 0;
+        switch (kind) {
+            case CONTROLLED1: dense1<0, true>(a, matrix, word); break;
+            case CONTROLLED1 + 1: dense1<1, true>(a, matrix, word); break;
+            case CONTROLLED1 + 2: dense1<2, true>(a, matrix, word); break;
+            case CONTROLLED1 + 3: dense1<3, true>(a, matrix, word); break;
+            case CONTROLLED1 + 4: dense1<R - 1, true>(a, matrix, word); break;
+            case CONTROLLED2: dense2<0, true>(a, matrix, word); break;
+            case CONTROLLED2 + 1: dense2<1, true>(a, matrix, word); break;
+            case LOOKUP: look_up(a, lists + head.y, reals, thread, word, where); break;
+        }
+    }
+    if (phase.turns) {
+        const Complex factor = cis(turn);
+#pragma unroll
+        for (int k = 0; k < N; ++k) a[k] = times(factor, a[k]);
+    }
+}
+
+// state: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
+// runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
+// columns of the registers and offsets of the threads, for loading, then for storing.
+extern "C" __global__ void __launch_bounds__(MAX_THREADS, MIN_BLOCKS)
+run_stage(Complex* state, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
+          const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
+          const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
+          const Real* __restrict__ reals, Index reals_stride, const Turn* __restrict__ turns, Index turns_stride) {
+    extern __shared__ __align__(16) unsigned char memory[];
+    Complex* tile = reinterpret_cast<Complex*>(memory);
+    Turn* coefficients = reinterpret_cast<Turn*>(tile + (blockDim.x << R));
+    const unsigned thread = threadIdx.x;
+    state += Index(blockIdx.y) * size;
+    reals += Index(blockIdx.y) * reals_stride;
+    turns += Index(blockIdx.y) * turns_stride;
+
+    Index base = 0;
+#pragma unroll 1
+    for (int r = 0; r < num_runs; ++r) base |= (Index(blockIdx.x) >> runs[3 * r] & ((Index(1) << runs[3 * r + 1]) - 1)) << runs[3 * r + 2];
+    const Index where = base | offset;
+    // States smaller than a thread's registers are padded with zeros.
+    const bool whole = size >= N;
+
+    Complex a[N];
+    {
+        Index column[R];
+#pragma unroll
+        for (int b = 0; b < R; ++b) column[b] = places[b];
+        Index at[N];
+        at[0] = base ^ places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where);
+#pragma unroll
+        for (int k = 1; k < N; ++k) at[k] = at[k & (k - 1)] ^ column[lowest(k)];
+#pragma unroll
+        for (int k = 0; k < N; ++k) a[k] = whole || at[k] < size ? state[at[k]] : Complex{0, 0};
+    }
+#pragma unroll 1
+    for (int c = thread; c < num_coefficients; c += blockDim.x) {
+        Turn sum = 0;
+#pragma unroll 1
+        for (int p = begins[c]; p < begins[c + 1]; ++p)
+            if ((where & parts[p].mask) == parts[p].value) sum += turns[parts[p].turn];
+        coefficients[c] = sum;
+    }
+    if (num_coefficients) __syncthreads();
+
+#pragma unroll 1
+    for (int p = 0; p < num_phases; ++p) {
+        const Phase& phase = phases[p];
+        const Slot slot = slots[phase.slots + thread];
+        if (p > 0) read_tile(a, tile, phase, slot, flips, lists, reals, where);
+        run_ops(a, phase, ops, terms, lists, reals, coefficients, where);
+        if (p + 1 < num_phases) {
+            // Others may still read what this thread writes now.
+            if (phase.exclusive) __syncthreads();
+            unsigned place[N];
+            span(phase.store, place);
+#pragma unroll
+            for (int k = 0; k < N; ++k) tile[slot.store ^ place[k]] = a[k];
+            __syncthreads();
+        }
+    }
+
+    {
+        places += R + blockDim.x;
+        Index column[R];
+#pragma unroll
+        for (int b = 0; b < R; ++b) column[b] = places[b];
+        Index at[N];
+        at[0] = base ^ places[R + thread] ^ flipped(flips, store_flip, store_flip_end, where);
+#pragma unroll
+        for (int k = 1; k < N; ++k) at[k] = at[k & (k - 1)] ^ column[lowest(k)];
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+            if (whole || at[k] < size) state[at[k]] = a[k];
+    }
+}
