@@ -39,14 +39,14 @@ class Binding:
 
     def constant(self, numbers: Sequence[complex]) -> int:
         """A place in reals for complex numbers that never change: (real, imaginary) in turn."""
-        at = self._take(2 * len(numbers))
+        at = self.place(2 * len(numbers))
         self._constants.append((at, np.asarray(numbers, np.complex128).view(np.float64)))
         return at
 
-    def matrix(self, num_bits: int, factors: Factors, order: Sequence[int], real: bool) -> int:
-        """A place in reals for a matrix, row by row. Bit k of its index is bit order[k] of the factors' product.
+    def matrix(self, num_bits: int, factors: Factors, order: Sequence[int], at: int, real: bool = False) -> None:
+        """Puts a matrix at a place, row by row. Bit k of its index is bit order[k] of the factors' product.
 
-        real: keep the real parts alone.
+        real: the real parts alone.
         """
         first = self._matrices.size
         self._matrices.add(num_bits, factors)
@@ -57,9 +57,7 @@ class Binding:
         source = 2 * (first + (old[:, None] << num_bits | old[None, :]).ravel())
         if not real:
             source = np.stack([source, source + 1], axis=1).ravel()
-        at = self._take(len(source))
         self._entries.append((at + np.arange(len(source)), source))
-        return at
 
     def angle(self, affine: Affine) -> int:
         """A place in turns for an angle."""
@@ -69,7 +67,7 @@ class Binding:
     def phase_table(self, terms: Sequence[tuple[int, int, Affine]]) -> int:
         """A place in reals for a phase factor for each setting of the registers: the product of those whose
         (mask, value) the setting has."""
-        at = self._take(2 * len(self._settings))
+        at = self.place(2 * len(self._settings))
         for mask, value, affine in terms:
             self._terms.append((len(self._tables), mask, value, self.angle(affine)))
         self._tables.append(at)
@@ -77,12 +75,12 @@ class Binding:
 
     def rotation(self, affine: Affine, num_y: int) -> int:
         """A place in reals for cos(a/2) and for the complex factor -i sin(a/2) i^num_y."""
-        at = self._take(3)
+        at = self.place(3)
         self._rotations.append((at, self.angle(affine), num_y))
         return at
 
-    def _take(self, count: int) -> int:
-        # Matrices are read four numbers at a time.
+    def place(self, count: int) -> int:
+        """A place in reals for so many numbers. The kernel reads four at a time."""
         at = self._size
         self._size += -(-count // 4) * 4
         return at

@@ -70,20 +70,33 @@ __device__ __forceinline__ Complex cis(Index turn) {
 
 __device__ __forceinline__ constexpr int lowest(int k) { return k & 1 ? 0 : k & 2 ? 1 : k & 4 ? 2 : k & 8 ? 3 : 4; }
 
-// offsets[k]: the XOR of the columns of k's bits.
-template <class T, class Column>
-__device__ __forceinline__ void span(const Column* columns, T* offsets) {
-    T column[R];
+// all[k]: `first` and the columns of k's bits, joined by XOR.
+template <class T>
+__device__ __forceinline__ void span(T first, const T* columns, T* all) {
+    all[0] = first;
 #pragma unroll
-    for (int b = 0; b < R; ++b) column[b] = T(columns[b]);
-    offsets[0] = 0;
-#pragma unroll
-    for (int k = 1; k < N; ++k) offsets[k] = offsets[k & (k - 1)] ^ column[lowest(k)];
+    for (int k = 1; k < N; ++k) all[k] = all[k & (k - 1)] ^ columns[lowest(k)];
 }
 
+// The addresses, in bytes of shared memory, of a thread's amplitudes.
+__device__ __forceinline__ void addresses(unsigned first, const int* columns, unsigned* all) {
+    unsigned column[R];
+#pragma unroll
+    for (int b = 0; b < R; ++b) column[b] = unsigned(columns[b]) * sizeof(Complex);
+    span<unsigned>(first * sizeof(Complex), column, all);
+}
+
+extern __shared__ __align__(16) unsigned char memory[];
+
+__device__ __forceinline__ Complex& shared_at(unsigned address) { return *reinterpret_cast<Complex*>(memory + address); }
+
+struct __align__(16) Four {
+    Real a, b, c, d;
+};
+
 template <int B>
-__device__ __forceinline__ void real1(Complex* a, const Real* m) {
-    const Real m00 = m[0], m01 = m[1], m10 = m[2], m11 = m[3];
+__device__ __forceinline__ void real1(Complex* a, const Four* matrices) {
+    const auto [m00, m01, m10, m11] = matrices[B];
 #pragma unroll
     for (int k = 0; k < N; ++k)
         if (!(k >> B & 1)) {
@@ -95,8 +108,9 @@ __device__ __forceinline__ void real1(Complex* a, const Real* m) {
 
 // word: a bit for each of the thread's amplitudes, whether it takes part.
 template <int B, bool Controlled>
-__device__ __forceinline__ void dense1(Complex* a, const Complex* m, unsigned word) {
-    const Complex m00 = m[0], m01 = m[1], m10 = m[2], m11 = m[3];
+__device__ __forceinline__ void dense1(Complex* a, const Four* m, unsigned word) {
+    const Four top = m[0], bottom = m[1];
+    const Complex m00 = {top.a, top.b}, m01 = {top.c, top.d}, m10 = {bottom.a, bottom.b}, m11 = {bottom.c, bottom.d};
 #pragma unroll
     for (int k = 0; k < N; ++k)
         if (!(k >> B & 1)) {
@@ -112,11 +126,15 @@ __device__ __forceinline__ void dense1(Complex* a, const Complex* m, unsigned wo
 
 // On register bits 2 P and 2 P + 1.
 template <int P, bool Controlled>
-__device__ __forceinline__ void dense2(Complex* a, const Complex* matrix, unsigned word) {
+__device__ __forceinline__ void dense2(Complex* a, const Four* matrix, unsigned word) {
     constexpr int low = 1 << 2 * P;
     Complex m[16];
 #pragma unroll
-    for (int j = 0; j < 16; ++j) m[j] = matrix[j];
+    for (int j = 0; j < 8; ++j) {
+        const Four two = matrix[j];
+        m[2 * j] = {two.a, two.b};
+        m[2 * j + 1] = {two.c, two.d};
+    }
 #pragma unroll
     for (int k = 0; k < N; ++k)
         if (!(k & 3 * low)) {
@@ -132,6 +150,14 @@ __device__ __forceinline__ void dense2(Complex* a, const Complex* matrix, unsign
                 a[k | p * low] = sum;
             }
         }
+}
+
+// Multiplies the amplitudes whose register bit B is 1.
+template <int B>
+__device__ __forceinline__ void turn1(Complex* a, Complex factor) {
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+        if (k >> B & 1) a[k] = times(factor, a[k]);
 }
 
 __device__ __forceinline__ bool holds(unsigned thread, unsigned condition) {
@@ -168,38 +194,39 @@ __device__ __forceinline__ void look_up(Complex* a, const int* list, const Real*
 }
 
 // Reads the tile back from shared memory; what mixes threads happens here.
-__device__ __forceinline__ void read_tile(Complex* a, const Complex* tile, const Phase& phase, Slot slot, const Flip* flips, const int* lists, const Real* reals, Index where) {
+__device__ __forceinline__ void read_tile(Complex* a, const Phase& phase, Slot slot, const Flip* flips, const int* lists, const Real* reals, Index where) {
     if (phase.mode == SHARED) {
         const unsigned at = slot.load ^ unsigned(flipped(flips, phase.first_flip, phase.end_flip, where));
-        unsigned offset[N];
-        span(phase.load, offset);
+        unsigned address[N];
+        addresses(at, phase.load, address);
 #pragma unroll
-        for (int k = 0; k < N; ++k) a[k] = tile[at ^ offset[k]];
+        for (int k = 0; k < N; ++k) a[k] = shared_at(address[k]);
         return;
     }
     const int* list = lists + phase.special;
     if (phase.mode == PERMUTE) {
 #pragma unroll
-        for (int k = 0; k < N; ++k) a[k] = tile[list[k * blockDim.x + threadIdx.x]];
+        for (int k = 0; k < N; ++k) a[k] = shared_at(list[k * blockDim.x + threadIdx.x] * sizeof(Complex));
         return;
     }
-    unsigned place[N], index[N];
-    span(phase.store, place);
-    span(phase.index, index);
+    unsigned address[N], index[N], column[R];
+    addresses(slot.store, phase.store, address);
+#pragma unroll
+    for (int b = 0; b < R; ++b) column[b] = phase.index[b];
+    span<unsigned>(slot.index, column, index);
     const unsigned mask = list[1], value = list[2];
     const bool far = (where & joined(list + 3)) == joined(list + 5);
     if (phase.mode == ROTATION) {
         const Real cosine = reals[list[0]];
         const Complex factor = {reals[list[0] + 1], reals[list[0] + 2]};
-        const unsigned x = list[7], x_place = list[8], z = list[9];
+        const unsigned x = list[7], x_place = list[8] * sizeof(Complex), z = list[9];
         const int odd = __popcll(where & joined(list + 10));
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            const unsigned i = slot.index ^ index[k], at = slot.store ^ place[k];
-            a[k] = tile[at];
-            if (far && (i & mask) == value) {
-                const Complex other = tile[at ^ x_place];
-                const Real sign = (__popc((i ^ x) & z) + odd) & 1 ? Real(-1) : Real(1);
+            a[k] = shared_at(address[k]);
+            if (far && (index[k] & mask) == value) {
+                const Complex other = shared_at(address[k] ^ x_place);
+                const Real sign = (__popc((index[k] ^ x) & z) + odd) & 1 ? Real(-1) : Real(1);
                 a[k] = {cosine * a[k].x + sign * (factor.x * other.x - factor.y * other.y),
                         cosine * a[k].y + sign * (factor.x * other.y + factor.y * other.x)};
             }
@@ -210,16 +237,15 @@ __device__ __forceinline__ void read_tile(Complex* a, const Complex* tile, const
     const int count = list[7], *bits = list + 8, *spread = bits + count;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-        const unsigned i = slot.index ^ index[k], at = slot.store ^ place[k];
-        a[k] = tile[at];
-        if (far && (i & mask) == value) {
+        a[k] = shared_at(address[k]);
+        if (far && (index[k] & mask) == value) {
             int row = 0;
 #pragma unroll 1
-            for (int j = 0; j < count; ++j) row |= (i >> bits[j] & 1) << j;
-            const unsigned zero = at ^ spread[row];
+            for (int j = 0; j < count; ++j) row |= (index[k] >> bits[j] & 1) << j;
+            const unsigned zero = address[k] ^ spread[row] * sizeof(Complex);
             Complex sum = {0, 0};
 #pragma unroll 1
-            for (int q = 0; q < 1 << count; ++q) add_product(sum, matrix[(row << count) + q], tile[zero ^ spread[q]]);
+            for (int q = 0; q < 1 << count; ++q) add_product(sum, matrix[(row << count) + q], shared_at(zero ^ spread[q] * sizeof(Complex)));
             a[k] = sum;
         }
     }
@@ -231,33 +257,40 @@ __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, const Op
     Turn turn = 0;
 #pragma unroll 1
     for (int o = phase.first_op; o < phase.end_op; ++o) {
+        // kind, data, threads, word
         const int4 head = *reinterpret_cast<const int4*>(ops + o);
         const int kind = head.x;
-        const Real* data = reals + head.y;
-        const Complex* matrix = reinterpret_cast<const Complex*>(data);
-        if (kind < CONTROLLED1) {
-            switch (kind) {
-                case REAL1: real1<0>(a, data); break;
-                case REAL1 + 1: real1<1>(a, data); break;
-                case REAL1 + 2: real1<2>(a, data); break;
-                case REAL1 + 3: real1<3>(a, data); break;
-                case REAL1 + 4: real1<R - 1>(a, data); break;
-                case DENSE1: dense1<0, false>(a, matrix, 0); break;
-                case DENSE1 + 1: dense1<1, false>(a, matrix, 0); break;
-                case DENSE1 + 2: dense1<2, false>(a, matrix, 0); break;
-                case DENSE1 + 3: dense1<3, false>(a, matrix, 0); break;
-                case DENSE1 + 4: dense1<R - 1, false>(a, matrix, 0); break;
-                case DENSE2: dense2<0, false>(a, matrix, 0); break;
-                case DENSE2 + 1: dense2<1, false>(a, matrix, 0); break;
-            }
+        const Four* data = reinterpret_cast<const Four*>(reals + head.y);
+        if (kind == REAL1) {
+            if (head.w & 1) real1<0>(a, data);
+            if (head.w & 2) real1<1>(a, data);
+            if (head.w & 4) real1<2>(a, data);
+            if (head.w & 8) real1<3>(a, data);
+            if (R > 4 && head.w & 16) real1<R - 1>(a, data);
             continue;
         }
         if (kind == PHASES) {
 #pragma unroll
-            for (int k = 0; k < N; ++k) a[k] = times(matrix[k], a[k]);
+            for (int k = 0; k < N; k += 2) {
+                const Four two = data[k / 2];
+                a[k] = times({two.a, two.b}, a[k]);
+                a[k + 1] = times({two.c, two.d}, a[k + 1]);
+            }
             continue;
         }
-        if (kind == TURN || kind == CROSS) {
+        if (kind < CONTROLLED1) {
+            switch (kind) {
+                case DENSE1: dense1<0, false>(a, data, 0); break;
+                case DENSE1 + 1: dense1<1, false>(a, data, 0); break;
+                case DENSE1 + 2: dense1<2, false>(a, data, 0); break;
+                case DENSE1 + 3: dense1<3, false>(a, data, 0); break;
+                case DENSE1 + 4: dense1<R - 1, false>(a, data, 0); break;
+                case DENSE2: dense2<0, false>(a, data, 0); break;
+                case DENSE2 + 1: dense2<1, false>(a, data, 0); break;
+            }
+            continue;
+        }
+        if (kind == TURN || (kind >= CROSS && kind < CROSS + 8)) {
             Turn sum = 0;
 #pragma unroll 1
             for (int t = head.y; t < head.z; ++t) {
@@ -269,22 +302,29 @@ __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, const Op
                 continue;
             }
             const Complex factor = cis(sum);
-            const unsigned word = head.w;
+            switch (kind) {
+                case CROSS: turn1<0>(a, factor); break;
+                case CROSS + 1: turn1<1>(a, factor); break;
+                case CROSS + 2: turn1<2>(a, factor); break;
+                case CROSS + 3: turn1<3>(a, factor); break;
+                case CROSS + 4: turn1<R - 1>(a, factor); break;
+                default:
 #pragma unroll
-            for (int k = 0; k < N; ++k)
-                if (word >> k & 1) a[k] = times(factor, a[k]);
+                    for (int k = 0; k < N; ++k)
+                        if (unsigned(head.w) >> k & 1) a[k] = times(factor, a[k]);
+            }
             continue;
         }
         if ((where & ops[o].far_mask) != ops[o].far_value) continue;
         const unsigned word = holds(thread, head.z) ? head.w : 0;
         switch (kind) {
-            case CONTROLLED1: dense1<0, true>(a, matrix, word); break;
-            case CONTROLLED1 + 1: dense1<1, true>(a, matrix, word); break;
-            case CONTROLLED1 + 2: dense1<2, true>(a, matrix, word); break;
-            case CONTROLLED1 + 3: dense1<3, true>(a, matrix, word); break;
-            case CONTROLLED1 + 4: dense1<R - 1, true>(a, matrix, word); break;
-            case CONTROLLED2: dense2<0, true>(a, matrix, word); break;
-            case CONTROLLED2 + 1: dense2<1, true>(a, matrix, word); break;
+            case CONTROLLED1: dense1<0, true>(a, data, word); break;
+            case CONTROLLED1 + 1: dense1<1, true>(a, data, word); break;
+            case CONTROLLED1 + 2: dense1<2, true>(a, data, word); break;
+            case CONTROLLED1 + 3: dense1<3, true>(a, data, word); break;
+            case CONTROLLED1 + 4: dense1<R - 1, true>(a, data, word); break;
+            case CONTROLLED2: dense2<0, true>(a, data, word); break;
+            case CONTROLLED2 + 1: dense2<1, true>(a, data, word); break;
             case LOOKUP: look_up(a, lists + head.y, reals, thread, word, where); break;
         }
     }
@@ -303,9 +343,7 @@ run_stage(Complex* state, Index size, Index offset, const int* __restrict__ runs
           const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
           const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
           const Real* __restrict__ reals, Index reals_stride, const Turn* __restrict__ turns, Index turns_stride) {
-    extern __shared__ __align__(16) unsigned char memory[];
-    Complex* tile = reinterpret_cast<Complex*>(memory);
-    Turn* coefficients = reinterpret_cast<Turn*>(tile + (blockDim.x << R));
+    Turn* coefficients = reinterpret_cast<Turn*>(memory + (blockDim.x << R) * sizeof(Complex));
     const unsigned thread = threadIdx.x;
     state += Index(blockIdx.y) * size;
     reals += Index(blockIdx.y) * reals_stride;
@@ -319,16 +357,14 @@ run_stage(Complex* state, Index size, Index offset, const int* __restrict__ runs
     const bool whole = size >= N;
 
     Complex a[N];
-    {
-        Index column[R];
+    Index at[N];
+    span<Index>(base ^ places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), places, at);
+    if (whole) {
 #pragma unroll
-        for (int b = 0; b < R; ++b) column[b] = places[b];
-        Index at[N];
-        at[0] = base ^ places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where);
+        for (int k = 0; k < N; ++k) a[k] = state[at[k]];
+    } else {
 #pragma unroll
-        for (int k = 1; k < N; ++k) at[k] = at[k & (k - 1)] ^ column[lowest(k)];
-#pragma unroll
-        for (int k = 0; k < N; ++k) a[k] = whole || at[k] < size ? state[at[k]] : Complex{0, 0};
+        for (int k = 0; k < N; ++k) a[k] = at[k] < size ? state[at[k]] : Complex{0, 0};
     }
 #pragma unroll 1
     for (int c = thread; c < num_coefficients; c += blockDim.x) {
@@ -344,30 +380,27 @@ run_stage(Complex* state, Index size, Index offset, const int* __restrict__ runs
     for (int p = 0; p < num_phases; ++p) {
         const Phase& phase = phases[p];
         const Slot slot = slots[phase.slots + thread];
-        if (p > 0) read_tile(a, tile, phase, slot, flips, lists, reals, where);
+        if (p > 0) read_tile(a, phase, slot, flips, lists, reals, where);
         run_ops(a, phase, ops, terms, lists, reals, coefficients, where);
         if (p + 1 < num_phases) {
             // Others may still read what this thread writes now.
             if (phase.exclusive) __syncthreads();
-            unsigned place[N];
-            span(phase.store, place);
+            unsigned address[N];
+            addresses(slot.store, phase.store, address);
 #pragma unroll
-            for (int k = 0; k < N; ++k) tile[slot.store ^ place[k]] = a[k];
+            for (int k = 0; k < N; ++k) shared_at(address[k]) = a[k];
             __syncthreads();
         }
     }
 
-    {
-        places += R + blockDim.x;
-        Index column[R];
+    places += R + blockDim.x;
+    span<Index>(base ^ places[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), places, at);
+    if (whole) {
 #pragma unroll
-        for (int b = 0; b < R; ++b) column[b] = places[b];
-        Index at[N];
-        at[0] = base ^ places[R + thread] ^ flipped(flips, store_flip, store_flip_end, where);
-#pragma unroll
-        for (int k = 1; k < N; ++k) at[k] = at[k & (k - 1)] ^ column[lowest(k)];
+        for (int k = 0; k < N; ++k) state[at[k]] = a[k];
+    } else {
 #pragma unroll
         for (int k = 0; k < N; ++k)
-            if (whole || at[k] < size) state[at[k]] = a[k];
+            if (at[k] < size) state[at[k]] = a[k];
     }
 }

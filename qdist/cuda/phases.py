@@ -1,4 +1,4 @@
-"""A stage's blocks as phases: the scheduler once more, with a thread's registers as the level.
+"""A stage's blocks as phases: lazy reordering once more, with a thread's registers as what is close.
 
 A phase holds the tile in registers and runs blocks that mix register bits. What reaches across threads happens while
 the tile is read back from shared memory: changes of index cost nothing there, Pauli rotations and wide matrices read
@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from qdist.cuda.linear import IndexMap, index_map
 from qdist.cuda.tile import Shape, lane_order
-from qdist.native import kernels
 from qdist.plan.fuse import Block
 
 __all__ = ["Phase", "TilePhases", "phases"]
@@ -64,11 +61,11 @@ def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TileP
         if not _crosses_threads(block):
             section.append(block)
             continue
-        _run_section(section, found, bit, size, shape)
+        _run_section(section, found, bit, shape)
         section = []
         source = index_map(block.operations, bit, size) if block.kind == "linear" else None
         found.append(Phase(None if source else block, source))
-    _run_section(section, found, bit, size, shape)
+    _run_section(section, found, bit, shape)
 
     identity = IndexMap.identity(size)
     load = store = identity
@@ -108,47 +105,40 @@ def _near(mask: int, bit: dict[int, int]) -> int:
     return sum(1 << k for position, k in bit.items() if mask >> position & 1)
 
 
-def _run_section(section: list[Block], found: list[Phase], bit: dict[int, int], size: int, shape: Shape) -> None:
-    """Adds blocks that stay within threads: to the last phase first, then to new ones."""
-    if not section:
-        return
-    mixes = [_near(b.mixes, bit) for b in section]
-    groups = kernels.schedule(
-        np.array(mixes, np.uint64),
-        np.array([_near(b.all & ~b.not_x, bit) & m for b, m in zip(section, mixes)], np.uint64),
-        np.array([_near(b.all & ~b.not_z, bit) for b in section], np.uint64),
-        np.array([float(4 ** m.bit_count()) if m else 0.01 for m in mixes]),
-        size,
-        shape.registers,
-        0,
-    )
-    for number, (_, chosen) in enumerate(groups):
-        if number:
+def _run_section(section: list[Block], found: list[Phase], bit: dict[int, int], shape: Shape) -> None:
+    """Adds blocks that stay within threads: to the last phase first, then to new ones.
+
+    A phase takes, in order, every block that finds room and does not have to wait for one that found none.
+    """
+    waiting = section
+    while waiting:
+        later: list[Block] = []
+        for block in waiting:
+            if all(_commute(block, other) for other in later) and _takes(found[-1], block, bit, shape):
+                found[-1].blocks.append(block)
+            else:
+                later.append(block)
+        waiting = later
+        if waiting:
             found.append(Phase(None, None))
-        for index in chosen:
-            block = section[index]
-            if not _takes(found[-1], block, bit, shape):
-                found.append(Phase(None, None))
-                _takes(found[-1], block, bit, shape)
-            found[-1].blocks.append(block)
+
+
+def _commute(a: Block, b: Block) -> bool:
+    """Whether the blocks may pass each other: on each shared qubit both are like Z, or both like X."""
+    return not a.all & b.all & (a.not_z | b.not_z) & (a.not_x | b.not_x)
 
 
 def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> bool:
-    """Whether a block's two register bits can sit side by side in the phase; notes them if so."""
-    if block.kind != "dense" or block.mixes.bit_count() < 2:
-        return True
-    targets = [bit[q] for q in dense_targets(block)]
-    pair = (targets[0], targets[1])
-    if pair in phase.pairs or pair[::-1] in phase.pairs:
-        return True
-    if len(phase.pairs) == shape.registers // 2 or any(set(pair) & set(other) for other in phase.pairs):
+    """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs."""
+    mixed = [bit[q] for q in dense_targets(block)] if block.kind == "dense" else []
+    pairs = list(phase.pairs)
+    if len(mixed) == 2 and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
+        pairs.append((mixed[0], mixed[1]))
+    paired = [b for pair in pairs for b in pair]
+    singles = {b for b in range(shape.tile) if _mixed(phase, bit) >> b & 1}.union(mixed).difference(paired)
+    if len(set(paired)) < len(paired) or len(paired) + len(singles) > shape.registers:
         return False
-    # Single bits that other blocks mix must still find room.
-    paired = {b for p in [*phase.pairs, pair] for b in p}
-    singles = [k for k in range(_mixed(phase, bit).bit_length()) if _mixed(phase, bit) >> k & 1 and k not in paired]
-    if len(paired) + len(singles) > shape.registers:
-        return False
-    phase.pairs.append(pair)
+    phase.pairs = pairs
     return True
 
 

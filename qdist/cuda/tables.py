@@ -25,7 +25,9 @@ __all__ = ["MODES", "OPS", "StageTables", "Tables"]
 
 _OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
 OPS = {name: 8 * k for k, name in enumerate(_OP_NAMES)}
-"""Kinds of operations; the register bit (or pair of bits) is added where there are several."""
+"""Kinds of operations; the register bit (or pair of bits) is added where there is one."""
+GENERAL = 7
+"""Added instead by a cross that is not of one register bit."""
 
 MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "wide"))}
 """How a phase reads the tile."""
@@ -155,7 +157,7 @@ class Tables:
         slots[:, 2] = _span([1 << b for b in phase.lanes], 0, np.uint16)
         slots_at = sum(len(s) for s in self._slots)
         self._slots.append(slots)
-        view = _View(tile, phase)
+        view = _View(tile, phase, len(self._ops))
         mode, special = MODES["shared"], 0
         if phase.entry is not None:
             mode = MODES[{"permute": "permute", "rotation": "rotation", "dense": "wide"}[phase.entry.kind]]
@@ -231,7 +233,8 @@ class Tables:
     def wide(self, tile: TilePhases, phase: Phase, block: Block) -> None:
         targets = dense_targets(block)
         bits = [tile.bit[q] for q in targets]
-        data = self.binding.matrix(len(bits), _factors(block, targets), range(len(bits)), real=False)
+        data = self.binding.place(2 << 2 * len(bits))
+        self.binding.matrix(len(bits), _factors(block, targets), range(len(bits)), data)
         near, far = _split(tile, block.operations[0].controls)
         spread = _span([self.shape.swizzled(1 << b) for b in bits], 0, np.int64)
         self.long_list([data, *near, *_halves(far), len(bits), *bits, *spread.tolist()])
@@ -244,22 +247,35 @@ class Tables:
         controls = block.operations[0].controls
         real = is_real(block) and len(targets) == 1 and not controls
         order = sorted(range(len(targets)), key=registers.__getitem__)
-        data = self.binding.matrix(len(targets), _factors(block, targets), order, real)
         where = registers[0] if len(targets) == 1 else min(registers) // 2
+        if real:
+            # Real matrices on different bits, one after the other, are one operation.
+            kind, at, _, word, *_ = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
+            if kind == OPS["real1"] and not word >> where & 1:
+                self._ops[-1] = (kind, at, 0, word | 1 << where, 0, 0)
+            else:
+                at = self.binding.place(4 * self.shape.registers)
+                self.op(OPS["real1"], at, word=1 << where)
+            self.binding.matrix(1, _factors(block, targets), order, at + 4 * where, real=True)
+            return
+        data = self.binding.place(2 << 2 * len(targets))
+        self.binding.matrix(len(targets), _factors(block, targets), order, data)
         if controls:
             threads, word, far = view.where(controls)
             self.op(OPS[f"controlled{len(targets)}"] + where, data, threads, word, far)
         else:
-            self.op((OPS["real1"] if real else OPS[f"dense{len(targets)}"]) + where, data)
+            self.op(OPS[f"dense{len(targets)}"] + where, data)
 
     def diagonal(self, view: _View, block: Block, first_coefficient: int) -> None:
         """Phases of registers alone are one table; those of threads and of bits outside the tile are turns, which are
         added up a thread; what joins them is a turn for some of the registers."""
+        split = [(*view.split(conditions), affine) for conditions, affine in _phases_of(block)]
         table: list[tuple[int, int, Affine]] = []
         crossing: dict[int, dict[int, list[tuple[int, int, Affine]]]] = {}
-        for conditions, affine in _phases_of(block):
-            threads, register, far = view.split(conditions)
-            if register[0] and not threads and not far[0]:
+        # A constant costs nothing in a table that is there anyway.
+        any_table = any(register[0] and not threads and not far[0] for threads, register, far, _ in split)
+        for threads, register, far, affine in split:
+            if not threads and not far[0] and any_table:
                 table.append((*register, affine))
             else:
                 crossing.setdefault(view.word(register), {}).setdefault(threads, []).append((*far, affine))
@@ -272,7 +288,8 @@ class Tables:
                 self._coefficients.append(
                     [(mask, value, self.binding.angle(affine), 0) for mask, value, affine in parts]
                 )
-            kind = OPS["turn"] if word == view.everything else OPS["cross"]
+            single = [b for b in range(len(view.registers)) if word == view.word((1 << b, 1 << b))]
+            kind = OPS["turn"] if word == view.everything else OPS["cross"] + (single or [GENERAL])[0]
             self.op(kind, first, len(self._terms), word)
 
     def table(self, view: _View, block: Block, first_coefficient: int) -> None:
@@ -296,7 +313,8 @@ class Tables:
 class _View:
     """Where qubits are, seen from a thread in a phase: its registers, its own number, or outside the tile."""
 
-    def __init__(self, tile: TilePhases, phase: Phase) -> None:
+    def __init__(self, tile: TilePhases, phase: Phase, first_op: int) -> None:
+        self.first_op = first_op
         places = {b: q for q, b in tile.bit.items()}
         self.registers = phase.registers
         self.register = {places[b]: k for k, b in enumerate(phase.registers) if b in places}

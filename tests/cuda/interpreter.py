@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from qdist.cuda.tables import MODES, OPS, StageTables, Tables
+from qdist.cuda.tables import GENERAL, MODES, OPS, StageTables, Tables
 
 
 class Interpreter:
@@ -79,7 +79,7 @@ class Interpreter:
             number = stage.first_coefficient + k
             for mask, value, turn, _ in parts[begins[number] : begins[number + 1]].tolist():
                 if where & mask == value:
-                    result[k] += self.turns[turn]
+                    result[k : k + 1] += self.turns[turn]  # Wraps around.
         return result
 
     def _factor(self, turn: np.ndarray) -> np.ndarray:
@@ -130,7 +130,8 @@ class Interpreter:
             if name == "turn":
                 turn += sums
             else:
-                amplitudes[:, word] *= self._factor(sums)[:, None]
+                chosen = word if which == GENERAL else (self.setting >> which & 1).astype(bool)
+                amplitudes[:, chosen] *= self._factor(sums)[:, None]
             return
         if name == "phases":
             amplitudes *= self._complex(data, self.count)
@@ -142,11 +143,14 @@ class Interpreter:
             factors = self._looked_up(data, thread, where)
             amplitudes[:] = np.where(active[:, None] & word, amplitudes * factors, amplitudes)
             return
-        bits = [which] if name.endswith("1") else [2 * which, 2 * which + 1]
         if name == "real1":
-            matrix = self.reals[data : data + 4].reshape(2, 2)
-        else:
-            matrix = self._complex(data, 1 << 2 * len(bits)).reshape(1 << len(bits), -1)
+            for b in np.flatnonzero(word[: self.tables.shape.registers]):
+                matrix = self.reals[data + 4 * b : data + 4 * b + 4].reshape(2, 2)
+                pairs = amplitudes[:, np.stack([self.setting & ~(1 << b), self.setting | 1 << b], axis=1)]
+                amplitudes[:] = (matrix[self.setting >> b & 1] * pairs).sum(-1)
+            return
+        bits = [which] if name.endswith("1") else [2 * which, 2 * which + 1]
+        matrix = self._complex(data, 1 << 2 * len(bits)).reshape(1 << len(bits), -1)
         row = sum((self.setting >> b & 1) << k for k, b in enumerate(bits))
         rest = self.setting & ~sum(1 << b for b in bits)
         spread = span([1 << b for b in bits])
