@@ -33,7 +33,7 @@ def measure_source(dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
 
 def _options(dtype: np.dtype) -> tuple[str, ...]:
     real, turn = ("float", "unsigned") if dtype == np.complex64 else ("double", "unsigned long long")
-    return "-std=c++17", f"-DReal={real}", f"-DTurn={turn}"
+    return "-std=c++17", f"-DReal={real}", f"-DPair={real}2", f"-DTurn={turn}"
 
 
 @cache

@@ -4,7 +4,7 @@
 // one compilation per precision serves every circuit, and new parameters are two small arrays. All threads of a block
 // read the same records, so branches are uniform; registers are indexed by constants in every case.
 //
-// Compiled with Real (float or double), Turn (unsigned of the same size), REGISTER_BITS, MAX_THREADS and MIN_BLOCKS defined.
+// Compiled with Real (float or double), Pair (float2 or double2), Turn (unsigned of the same size), REGISTER_BITS, MAX_THREADS and MIN_BLOCKS defined.
 
 typedef unsigned long long Index;
 
@@ -48,12 +48,17 @@ constexpr int N = 1 << R;
 enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64 };
 enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
 
+// A result takes the register of the amplitude it replaces: everything else is summed up first, and its own term is the
+// last to be added. Otherwise every operation would end with a move of every register.
 __device__ __forceinline__ Complex times(Complex a, Complex b) { return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x}; }
-__device__ __forceinline__ void add_product(Complex& sum, Complex a, Complex b) {
-    sum.x += a.x * b.x;
-    sum.y += a.x * b.y;
-    sum.x -= a.y * b.y;
-    sum.y += a.y * b.x;
+__device__ __forceinline__ Complex times_plus(Complex a, Complex b, Complex sum) {
+    sum.x = fma(-a.y, b.y, sum.x);
+    sum.y = fma(a.y, b.x, sum.y);
+    return {fma(a.x, b.x, sum.x), fma(a.x, b.y, sum.y)};
+}
+__device__ __forceinline__ void multiply(Complex factor, Complex& a) {
+    const Real u = factor.y * a.y, v = factor.y * a.x;
+    a = {fma(factor.x, a.x, -u), fma(factor.x, a.y, v)};
 }
 
 // exp(2 pi i turn): the turn is signed, in fixed point, so that half a turn is the end of the range.
@@ -90,6 +95,18 @@ extern __shared__ __align__(16) unsigned char memory[];
 
 __device__ __forceinline__ Complex& shared_at(unsigned address) { return *reinterpret_cast<Complex*>(memory + address); }
 
+// A tile is read and written once a stage: it should not drive the tables out of the cache.
+__device__ __forceinline__ Complex streamed(const Complex* from) {
+    const auto v = __ldcs(reinterpret_cast<const Pair*>(from));
+    return {v.x, v.y};
+}
+__device__ __forceinline__ void stream(Complex* to, Complex a) {
+    Pair v;
+    v.x = a.x;
+    v.y = a.y;
+    __stcs(reinterpret_cast<Pair*>(to), v);
+}
+
 struct __align__(16) Four {
     Real a, b, c, d;
 };
@@ -100,9 +117,10 @@ __device__ __forceinline__ void real1(Complex* a, const Four* matrices) {
 #pragma unroll
     for (int k = 0; k < N; ++k)
         if (!(k >> B & 1)) {
-            const Complex p = a[k], q = a[k | 1 << B];
-            a[k] = {m00 * p.x + m01 * q.x, m00 * p.y + m01 * q.y};
-            a[k | 1 << B] = {m10 * p.x + m11 * q.x, m10 * p.y + m11 * q.y};
+            Complex &p = a[k], &q = a[k | 1 << B];
+            const Complex u = {m10 * p.x, m10 * p.y}, v = {m01 * q.x, m01 * q.y};
+            p = {fma(m00, p.x, v.x), fma(m00, p.y, v.y)};
+            q = {fma(m11, q.x, u.x), fma(m11, q.y, u.y)};
         }
 }
 
@@ -115,40 +133,54 @@ __device__ __forceinline__ void dense1(Complex* a, const Four* m, unsigned word)
     for (int k = 0; k < N; ++k)
         if (!(k >> B & 1)) {
             if (Controlled && !(word >> k & 1)) continue;
-            const Complex p = a[k], q = a[k | 1 << B];
-            Complex u = times(m00, p), v = times(m10, p);
-            add_product(u, m01, q);
-            add_product(v, m11, q);
-            a[k] = u;
-            a[k | 1 << B] = v;
+            Complex &p = a[k], &q = a[k | 1 << B];
+            const Complex u = times(m10, p), v = times(m01, q);
+            p = times_plus(m00, p, v);
+            q = times_plus(m11, q, u);
         }
 }
+
+// The entries of a 4 by 4 matrix: in registers where they find room, else read anew each time (which the compiler must be
+// kept from doing once and for all).
+struct Entries {
+    Complex kept[sizeof(Real) == 4 ? 16 : 1];
+    const Four* matrix;
+
+    __device__ __forceinline__ explicit Entries(const Four* matrix) : matrix(matrix) {
+        if (sizeof(Real) == 4)
+#pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                const Four two = matrix[j];
+                kept[2 * j] = {two.a, two.b};
+                kept[2 * j + 1] = {two.c, two.d};
+            }
+    }
+    __device__ __forceinline__ Complex operator()(int row, int column) const {
+        if (sizeof(Real) == 4) return kept[4 * row + column];
+        double x, y;
+        asm volatile("ld.global.nc.v2.f64 {%0, %1}, [%2];" : "=d"(x), "=d"(y) : "l"(reinterpret_cast<const Complex*>(matrix) + 4 * row + column));
+        return {Real(x), Real(y)};
+    }
+};
 
 // On register bits 2 P and 2 P + 1.
 template <int P, bool Controlled>
 __device__ __forceinline__ void dense2(Complex* a, const Four* matrix, unsigned word) {
     constexpr int low = 1 << 2 * P;
-    Complex m[16];
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-        const Four two = matrix[j];
-        m[2 * j] = {two.a, two.b};
-        m[2 * j + 1] = {two.c, two.d};
-    }
+    const Entries m(matrix);
 #pragma unroll
     for (int k = 0; k < N; ++k)
         if (!(k & 3 * low)) {
             if (Controlled && !(word >> k & 1)) continue;
-            Complex old[4];
-#pragma unroll
-            for (int q = 0; q < 4; ++q) old[q] = a[k | q * low];
+            Complex others[4];
 #pragma unroll
             for (int p = 0; p < 4; ++p) {
-                Complex sum = times(m[4 * p], old[0]);
-#pragma unroll
-                for (int q = 1; q < 4; ++q) add_product(sum, m[4 * p + q], old[q]);
-                a[k | p * low] = sum;
+                others[p] = times(m(p, p ^ 1), a[k | (p ^ 1) * low]);
+                others[p] = times_plus(m(p, p ^ 2), a[k | (p ^ 2) * low], others[p]);
+                others[p] = times_plus(m(p, p ^ 3), a[k | (p ^ 3) * low], others[p]);
             }
+#pragma unroll
+            for (int p = 0; p < 4; ++p) a[k | p * low] = times_plus(m(p, p), a[k | p * low], others[p]);
         }
 }
 
@@ -157,7 +189,7 @@ template <int B>
 __device__ __forceinline__ void turn1(Complex* a, Complex factor) {
 #pragma unroll
     for (int k = 0; k < N; ++k)
-        if (k >> B & 1) a[k] = times(factor, a[k]);
+        if (k >> B & 1) multiply(factor, a[k]);
 }
 
 __device__ __forceinline__ bool holds(unsigned thread, unsigned condition) {
@@ -190,7 +222,7 @@ __device__ __forceinline__ void look_up(Complex* a, const int* list, const Real*
     for (int j = 0; j < outside; ++j, list += 2) at |= int(where >> list[0] & 1) << list[1];
 #pragma unroll
     for (int k = 0; k < N; ++k)
-        if (word >> k & 1) a[k] = times(table[at | own[k]], a[k]);
+        if (word >> k & 1) multiply(table[at | own[k]], a[k]);
 }
 
 // Reads the tile back from shared memory; what mixes threads happens here.
@@ -245,7 +277,7 @@ __device__ __forceinline__ void read_tile(Complex* a, const Phase& phase, Slot s
             const unsigned zero = address[k] ^ spread[row] * sizeof(Complex);
             Complex sum = {0, 0};
 #pragma unroll 1
-            for (int q = 0; q < 1 << count; ++q) add_product(sum, matrix[(row << count) + q], shared_at(zero ^ spread[q] * sizeof(Complex)));
+            for (int q = 0; q < 1 << count; ++q) sum = times_plus(matrix[(row << count) + q], shared_at(zero ^ spread[q] * sizeof(Complex)), sum);
             a[k] = sum;
         }
     }
@@ -255,10 +287,15 @@ __device__ __forceinline__ void read_tile(Complex* a, const Phase& phase, Slot s
 __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, const Op* ops, const Term* terms, const int* lists, const Real* reals, const Turn* coefficients, Index where) {
     const unsigned thread = threadIdx.x;
     Turn turn = 0;
+    const int end = phase.end_op;
+    int o = phase.first_op;
+    if (o == end) return;
+    // kind, data, threads, word; the next is on its way while one runs.
+    int4 next = *reinterpret_cast<const int4*>(ops + o);
 #pragma unroll 1
-    for (int o = phase.first_op; o < phase.end_op; ++o) {
-        // kind, data, threads, word
-        const int4 head = *reinterpret_cast<const int4*>(ops + o);
+    for (; o < end; ++o) {
+        const int4 head = next;
+        if (o + 1 < end) next = *reinterpret_cast<const int4*>(ops + o + 1);
         const int kind = head.x;
         const Four* data = reinterpret_cast<const Four*>(reals + head.y);
         if (kind == REAL1) {
@@ -273,8 +310,8 @@ __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, const Op
 #pragma unroll
             for (int k = 0; k < N; k += 2) {
                 const Four two = data[k / 2];
-                a[k] = times({two.a, two.b}, a[k]);
-                a[k + 1] = times({two.c, two.d}, a[k + 1]);
+                multiply({two.a, two.b}, a[k]);
+                multiply({two.c, two.d}, a[k + 1]);
             }
             continue;
         }
@@ -311,7 +348,7 @@ __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, const Op
                 default:
 #pragma unroll
                     for (int k = 0; k < N; ++k)
-                        if (unsigned(head.w) >> k & 1) a[k] = times(factor, a[k]);
+                        if (unsigned(head.w) >> k & 1) multiply(factor, a[k]);
             }
             continue;
         }
@@ -331,7 +368,7 @@ __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, const Op
     if (phase.turns) {
         const Complex factor = cis(turn);
 #pragma unroll
-        for (int k = 0; k < N; ++k) a[k] = times(factor, a[k]);
+        for (int k = 0; k < N; ++k) multiply(factor, a[k]);
     }
 }
 
@@ -361,7 +398,7 @@ run_stage(Complex* state, Index size, Index offset, const int* __restrict__ runs
     span<Index>(base ^ places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), places, at);
     if (whole) {
 #pragma unroll
-        for (int k = 0; k < N; ++k) a[k] = state[at[k]];
+        for (int k = 0; k < N; ++k) a[k] = streamed(state + at[k]);
     } else {
 #pragma unroll
         for (int k = 0; k < N; ++k) a[k] = at[k] < size ? state[at[k]] : Complex{0, 0};
@@ -397,7 +434,7 @@ run_stage(Complex* state, Index size, Index offset, const int* __restrict__ runs
     span<Index>(base ^ places[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), places, at);
     if (whole) {
 #pragma unroll
-        for (int k = 0; k < N; ++k) state[at[k]] = a[k];
+        for (int k = 0; k < N; ++k) stream(state + at[k], a[k]);
     } else {
 #pragma unroll
         for (int k = 0; k < N; ++k)
