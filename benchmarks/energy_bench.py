@@ -1,4 +1,4 @@
-"""Energy of a Heisenberg chain (XX, YY and ZZ on neighbours) in a given state, and the product H|psi>.
+"""Energy of a Heisenberg chain (XX, YY and ZZ on neighbours) in a given state, the product H|psi>, and both at once.
 
     python benchmarks/energy_bench.py [--qubits 20 24] [--repeats 5] [--threads 2] [--save]
 
@@ -21,7 +21,7 @@ from common import machine_line, save, table
 from qdist.circuit import PauliSum
 from qdist.native import kernels
 from qdist.state import StateVector
-from qdist.state.expectation import pauli_plan
+from qdist.state.expectation import apply_and_expect, observable_plan
 
 
 def median_seconds(run: Callable[[], object], repeats: int) -> float:
@@ -47,11 +47,12 @@ def heisenberg(num_qubits: int) -> PauliSum:
     return PauliSum({f"{p}{q} {p}{q + 1}": 1.0 for q in range(num_qubits - 1) for p in "XYZ"})
 
 
-def times(sv: StateVector, observable: PauliSum, repeats: int) -> tuple[float, float]:
-    """Seconds of an expectation value and of a product."""
+def times(sv: StateVector, observable: PauliSum, repeats: int) -> tuple[float, float, float]:
+    """Seconds of an expectation value, of a product, and of both in the same passes."""
     out = sv.copy()
     energy = median_seconds(lambda: sv.expectation(observable), repeats)
-    return energy, median_seconds(lambda: sv.apply_pauli_sum(observable, out=out), repeats)
+    product = median_seconds(lambda: sv.apply_pauli_sum(observable, out=out), repeats)
+    return energy, product, median_seconds(lambda: apply_and_expect(sv, [observable], [1.0], out), repeats)
 
 
 def main() -> None:
@@ -64,17 +65,18 @@ def main() -> None:
     kernels.set_threads(arguments.threads)
     bandwidth = copy_bandwidth(arguments.threads, arguments.repeats)
     print(f"{machine_line()}; {arguments.threads} threads, copy {bandwidth / 1e9:.1f} GB/s")
-    header = ["qubits", "dtype", "terms", "energy s", "passes", "MB/pass", "% bandwidth", "H|psi> s"]
+    header = ["qubits", "dtype", "terms", "energy s", "passes", "MB/pass", "% bandwidth", "H|psi> s", "both s"]
     rows = []
     for num_qubits in arguments.qubits:
         observable = heisenberg(num_qubits)
         factors = np.random.default_rng(num_qubits).normal(size=(num_qubits, 2))
         for dtype in ("complex64", "complex128"):
             sv = StateVector.product(factors, dtype).normalize()
-            energy, product = times(sv, observable, arguments.repeats)
-            passes = pauli_plan(sv, (observable,), real=True).passes
+            energy, product, both = times(sv, observable, arguments.repeats)
+            passes = observable_plan(sv, (observable,), real=True).strings[0].passes
             share = 100 * passes * sv.local.nbytes / bandwidth / energy
-            rows.append([num_qubits, dtype, len(observable), energy, passes, sv.local.nbytes / 1e6, share, product])
+            size = sv.local.nbytes / 1e6
+            rows.append([num_qubits, dtype, len(observable), energy, passes, size, share, product, both])
     print(table(header, rows))
     if arguments.save:
         print(save("energy", {"copy_gb_s": bandwidth / 1e9, "rows": [dict(zip(header, row)) for row in rows]}))

@@ -14,6 +14,7 @@ from qdist.circuit import (
     library,
 )
 from qdist.comm.launch import spawn
+from qdist.state.outputs import Overlap, Probabilities, State, Variance
 from qdist.state.program import Program, compile, simulate
 from qdist.state.statevector import StateVector
 from qdist.tensor import Tensor
@@ -22,13 +23,17 @@ __all__ = [
     "Circuit",
     "CircuitError",
     "Hermitian",
+    "Overlap",
     "Parameter",
     "ParameterVector",
     "PauliString",
     "PauliSum",
+    "Probabilities",
     "Program",
+    "State",
     "StateVector",
     "Tensor",
+    "Variance",
     "__version__",
     "comm",
     "compile",

@@ -1,8 +1,7 @@
 """Checkpoints: nested state dicts in one safetensors file, written atomically and verified when read.
 
-The file is plain safetensors (8 bytes of header length, a JSON header, raw little-endian data), so any reader
-of that format can take the tensors out; writing it takes no dependency. The header's metadata also holds the
-nesting with all numbers and strings, and a SHA-256 of everything. Nothing is ever unpickled.
+The header's metadata also holds the nesting with all numbers and strings, and a SHA-256 of everything. Nothing is
+ever unpickled.
 """
 
 from __future__ import annotations
@@ -11,13 +10,15 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .tensor import Tensor
+from .tensorfile import BLANK, CheckpointError, Replacement, header_bytes, read_header
+
+__all__ = ["CheckpointError", "load", "save"]
 
 _NAMES = {
     "bool": "BOOL",
@@ -36,12 +37,6 @@ _NAMES = {
 _DTYPES = {name: np.dtype(dtype).newbyteorder("<") for dtype, name in _NAMES.items()}
 # safetensors has no complex numbers: they are stored as pairs of reals along a last axis.
 _PAIRS = {"complex64": np.float32, "complex128": np.float64}
-_BLANK = "0" * 64
-_MAX_HEADER = 100_000_000
-
-
-class CheckpointError(ValueError):
-    """A checkpoint file is damaged or is not one."""
 
 
 def save(path: str | Path, state: Any) -> None:
@@ -64,13 +59,13 @@ def save(path: str | Path, state: Any) -> None:
         spec = {"dtype": _NAMES[array.dtype.name], "shape": list(array.shape)}
         header[name] = {**spec, "data_offsets": [offset, offset + array.nbytes]}
         offset += array.nbytes
-    metadata = {"format": "qdist", "tree": json.dumps(tree), "sha256": _BLANK}
-    blank = _header_bytes(header, metadata)
+    metadata = {"format": "qdist", "tree": json.dumps(tree), "sha256": BLANK}
+    blank = header_bytes(header, metadata)
     digest = hashlib.sha256(blank)
     for array in arrays.values():
         digest.update(_bytes(array))
-    head = _header_bytes(header, {**metadata, "sha256": digest.hexdigest()})
-    _write_atomically(path, [head, *(_bytes(array) for array in arrays.values())])
+    head = header_bytes(header, {**metadata, "sha256": digest.hexdigest()})
+    _write(path, [head, *(_bytes(array) for array in arrays.values())])
 
 
 def load(path: str | Path) -> Any:
@@ -80,12 +75,13 @@ def load(path: str | Path) -> Any:
         CheckpointError: when the file is cut off, changed, or not a checkpoint.
     """
     path = Path(path)
-    header, data = _read(path)
-    metadata = header.pop("__metadata__", {})
-    if not isinstance(metadata, dict) or metadata.get("format") != "qdist":
+    with open(path, "rb") as file:
+        header, metadata = read_header(path, file)
+        data = memoryview(bytearray(file.read()))  # writable, so that loaded tensors can be updated in place
+    if metadata.get("format") != "qdist":
         raise CheckpointError(f"{path} is a safetensors file but not a checkpoint of this library")
     stored = metadata.get("sha256", "")
-    digest = hashlib.sha256(_header_bytes(header, {**metadata, "sha256": _BLANK}))
+    digest = hashlib.sha256(header_bytes(header, {**metadata, "sha256": BLANK}))
     digest.update(data)
     if digest.hexdigest() != stored:
         raise CheckpointError(f"{path} is damaged: its contents do not match its checksum")
@@ -147,27 +143,6 @@ def _bytes(array: np.ndarray) -> memoryview:
     return little.reshape(-1).view(np.uint8).data
 
 
-def _header_bytes(header: dict[str, Any], metadata: dict[str, str]) -> bytes:
-    text = json.dumps({"__metadata__": metadata, **header}, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # the data starts aligned
-    return len(text).to_bytes(8, "little") + text
-
-
-def _read(path: Path) -> tuple[dict[str, Any], memoryview]:
-    """The parsed header and the data of a safetensors file."""
-    raw = memoryview(bytearray(path.read_bytes()))  # writable, so that loaded tensors can be updated in place
-    length = int.from_bytes(raw[:8], "little")
-    if len(raw) < 8 or length > min(len(raw) - 8, _MAX_HEADER):
-        raise CheckpointError(f"{path} is cut off or not a checkpoint: its header does not fit its {len(raw)} bytes")
-    try:
-        header = json.loads(bytes(raw[8 : 8 + length]))
-    except ValueError as error:
-        raise CheckpointError(f"{path} is damaged or not a checkpoint: its header is not readable") from error
-    if not isinstance(header, dict):
-        raise CheckpointError(f"{path} is damaged or not a checkpoint: its header is not a table")
-    return header, raw[8 + length :]
-
-
 def _tensor(path: Path, name: str, entry: Any, data: memoryview) -> np.ndarray:
     dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
     start, stop = entry["data_offsets"]
@@ -176,29 +151,15 @@ def _tensor(path: Path, name: str, entry: Any, data: memoryview) -> np.ndarray:
     return np.frombuffer(data[start:stop], dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
-def _write_atomically(path: Path, parts: list[Any]) -> None:
-    """Write beside the target, sync, rename over it, sync the folder: readers see the old file or the new."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=".part")
+def _write(path: Path, parts: list[Any]) -> None:
+    replacement = Replacement(path)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(replacement.temporary, "wb") as file:
             for part in parts:
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        replacement.commit()
     except BaseException:
-        os.unlink(temporary)
+        replacement.discard()
         raise
-    folder = os.open(path.parent or ".", os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _umask() -> int:
-    """The mask that an ordinary open() would obey; mkstemp ignores it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -20,6 +20,7 @@ from qdist.comm.errors import CommError
 from qdist.comm.launch import parse_hostfile, parse_hosts, run
 from qdist.histogram import amplitude_table, histogram, largest_amplitudes
 from qdist.native import kernels
+from qdist.plan_command import add_plan_command
 from qdist.progress import Progress
 from qdist.state.program import Program
 
@@ -109,6 +110,8 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--json", action="store_true", help="print one JSON object, with all outcomes")
     simulate.add_argument("--progress", action="store_true", help="show progress even if stderr is not a terminal")
     simulate.set_defaults(command=_simulate)
+
+    add_plan_command(commands)
 
     info = commands.add_parser("info", help="print what this machine has and what is missing")
     info.set_defaults(command=_info)

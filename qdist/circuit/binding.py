@@ -43,7 +43,8 @@ class AffineMap(NamedTuple):
     def transposed(self, cotangents: ArrayLike) -> np.ndarray:
         """The derivatives by the parameters, given those by the angles: A.T @ cotangents."""
         products = self.coefficients * np.asarray(cotangents, dtype=np.float64)[self.slots]
-        return np.bincount(self.parameters, products, minlength=self.num_parameters)
+        # Of nothing at all bincount makes integers.
+        return np.bincount(self.parameters, products, minlength=self.num_parameters).astype(np.float64, copy=False)
 
 
 def flat_values(parameters: Sequence[Parameter], given: ParameterValues) -> np.ndarray:

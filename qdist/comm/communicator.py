@@ -100,6 +100,11 @@ class Communicator:
         return self._place.devices
 
     @property
+    def cores(self) -> int:
+        """Cores for this process's threads, when the job's processes on its node share them fairly."""
+        return self._place.cores
+
+    @property
     def timeout(self) -> float:
         """Seconds after which a call that other ranks do not join ends the job."""
         return self._guard.timeout

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["Place", "cores", "cuda_devices"]
+__all__ = ["Place", "affinity", "core_share", "cores", "cuda_devices", "shared_cores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class Place:
     node: int = 0
     num_nodes: int = 1
     cuda_aware_mpi: bool = False
+    cores: int = 1
+    """Cores for this process's threads, when the job's processes on the node share them fairly."""
 
     @property
     def devices(self) -> int:
@@ -29,10 +31,10 @@ class Place:
 
     @staticmethod
     def alone() -> Place:
-        return Place(socket.gethostname())
+        return Place(socket.gethostname(), cores=cores())
 
     @staticmethod
-    def among(rank: int, nodes: Sequence[Hashable], cuda_aware_mpi: bool = False) -> Place:
+    def among(rank: int, nodes: Sequence[Hashable], cuda_aware_mpi: bool = False, cores: int = 1) -> Place:
         """The place of ``rank`` when ``nodes[r]`` tells rank r's node; nodes are numbered as they first appear."""
         order = list(dict.fromkeys(nodes))
         here = nodes[rank]
@@ -43,20 +45,44 @@ class Place:
             node=order.index(here),
             num_nodes=len(order),
             cuda_aware_mpi=cuda_aware_mpi,
+            cores=cores,
         )
 
 
 def cores() -> int:
     """CPU cores that this process may use: its affinity, within its control group's share."""
-    available = len(os.sched_getaffinity(0))
+    return shared_cores([affinity()])
+
+
+def affinity() -> int:
+    """Mask of the cores that this process may run on."""
+    return sum(1 << core for core in os.sched_getaffinity(0))
+
+
+def core_share(own: int, masks: Sequence[int], quota: int | None) -> int:
+    """Cores for each of a node's processes.
+
+    own: mask of the cores that this one may run on; masks: of all processes on the node, this one among them. Those
+        that a launcher has bound to cores of their own keep them; those that overlap share.
+    quota: cores that all of them may use together, if that is limited.
+    """
+    share = own.bit_count() // sum(bool(own & mask) for mask in masks)
+    return max(1, share if quota is None else min(share, quota // len(masks)))
+
+
+def _quota() -> int | None:
+    """Cores' worth of time that this control group may use; None without a limit."""
     try:
         with open("/sys/fs/cgroup/cpu.max") as f:
             quota, period = f.read().split()
-        if quota != "max":
-            available = min(available, max(1, int(quota) // int(period)))
+        return None if quota == "max" else max(1, int(quota) // int(period))
     except (OSError, ValueError):
-        pass
-    return available
+        return None
+
+
+def shared_cores(masks: Sequence[int]) -> int:
+    """This process's share of its node's cores; masks: the affinities of the job's processes there."""
+    return core_share(affinity(), masks, _quota())
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,7 @@ from qdist.comm.environment import Launch, launched_by
 from qdist.comm.errors import CommError
 from qdist.comm.guard import Guard
 from qdist.comm.libmpi import cuda_aware, loaded_library, point_mpi4py_at_launcher
-from qdist.comm.place import Place
+from qdist.comm.place import Place, affinity, shared_cores
 from qdist.comm.rendezvous import Rendezvous
 from qdist.comm.solo import SoloTransport
 from qdist.comm.store import Address, StoreClient, StoreServer
@@ -154,8 +154,9 @@ def _over_mpi(
     transport = MpiTransport(base.Dup(), owned=True)
     shared = base.Split_type(MPI.COMM_TYPE_SHARED)
     leader = shared.bcast(base.rank, 0)
+    own_cores = shared_cores(shared.allgather(affinity()))
     shared.Free()
-    place = Place.among(base.rank, base.allgather(leader), cuda_aware())
+    place = Place.among(base.rank, base.allgather(leader), cuda_aware(), own_cores)
     guard = Guard(
         base.rank,
         base.size,

@@ -9,7 +9,10 @@ import numpy as np
 from qdist.plan.fuse import Block
 from qdist.plan.operations import FORMULAS
 
-__all__ = ["Machine", "block_flops", "is_real"]
+__all__ = ["BUFFER_SHARE", "SERVERS_OF_GPUS", "Cluster", "Machine", "block_flops", "bytes_of_swaps", "is_real"]
+
+BUFFER_SHARE = 8
+"""An exchange works through a buffer that is this part of the shards."""
 
 _REAL_FORMULAS = {FORMULAS["ry"]}
 
@@ -25,6 +28,35 @@ class Machine:
     def seconds(self, nbytes: float, flops: float, dtype: np.dtype) -> float:
         peak = self.flops_single if dtype == np.complex64 else self.flops_double
         return max(nbytes / self.bandwidth, flops / peak)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Ranks of a kind, and what joins them."""
+
+    machine: Machine
+    """What one rank has."""
+    inside: float
+    """Bytes a second that a rank sends to others of its node."""
+    between: float
+    """Bytes a second that a rank sends to other nodes."""
+    latency: float
+    """Seconds that a message takes whatever its size."""
+
+    def exchange_seconds(self, bytes_inside: float, bytes_between: float, messages: int) -> float:
+        """What a rank takes to send so much."""
+        return bytes_inside / self.inside + bytes_between / self.between + messages * self.latency
+
+
+SERVERS_OF_GPUS = Cluster(Machine(4e12, 60e12, 30e12), inside=400e9, between=40e9, latency=5e-6)
+"""A rank is a GPU like an H200, with NVLink inside its server and 400 Gbit/s to others."""
+
+
+def bytes_of_swaps(shard_bytes: float, swaps: int, crossing: int) -> tuple[float, float]:
+    """What a shard sends inside its node and to others when so many positions are swapped, some of which tell nodes
+    apart: of the 2^swaps parts of a shard one stays, and those that differ in no crossing bit stay in the node."""
+    between = shard_bytes * (1 - 0.5**crossing)
+    return shard_bytes * (1 - 0.5**swaps) - between, between
 
 
 def block_flops(block: Block) -> float:

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from qdist.circuit import Circuit
+from qdist.circuit import Gate
 from qdist.circuit.instruction import Instruction
-from qdist.plan.cost import Machine, block_flops
-from qdist.plan.fuse import Block, fuse
-from qdist.plan.ladders import narrowed
+from qdist.plan.cost import Cluster, Machine, block_flops, bytes_of_swaps
+from qdist.plan.fuse import Block
 from qdist.plan.layout import Layout
-from qdist.plan.levels import Level, cache_level
-from qdist.plan.operations import moved, operation
-from qdist.plan.schedule import Stage, schedule
+from qdist.plan.levels import Level
+from qdist.plan.network import Swaps
+from qdist.plan.schedule import Stage
 
-__all__ = ["Part", "Plan", "Segment", "make_plan"]
+__all__ = ["Part", "Plan", "Segment", "readable_size"]
 
 
 @dataclass(slots=True)
 class Segment:
     """Stages that run under one layout, after swaps of bit positions between shards that lead to it."""
 
-    swaps: tuple[tuple[int, int], ...]
-    """(close position, far position)"""
+    swaps: Swaps
     layout: Layout
     stages: list[tuple[Stage, list[Block]]]
 
@@ -52,6 +50,12 @@ class Plan:
     layout: Layout
     """Where the qubits are at the beginning."""
     parts: list[Part]
+    inside: int = 0
+    """Of the far positions, the lowest ones, which tell shards of one node apart."""
+    schedule: str = "lazy"
+    folded: Mapping[int, Sequence[tuple[Gate, int]]] = field(default_factory=dict)
+    """Gates that are not among the parts: those at the beginning of qubits that are far then, which act on |0> alone
+    and so make the start a product state. For each qubit its gates, with the number of their first angle."""
 
     @property
     def segments(self) -> list[Segment]:
@@ -68,10 +72,31 @@ class Plan:
         return sum(bool(segment.swaps) for segment in self.segments)
 
     @property
+    def exchanges_between_nodes(self) -> int:
+        """How many of the exchanges cross nodes."""
+        return sum(bool(self.crossing(segment)) for segment in self.segments)
+
+    @property
+    def shard_bytes(self) -> int:
+        return self.state_bytes >> self.far
+
+    @property
     def bytes_sent(self) -> float:
-        """Bytes that one shard sends in all exchanges: what k swapped bits leave is 1/2^k of it."""
-        shard = self.state_bytes >> self.far
-        return sum(shard * (1 - 0.5 ** len(segment.swaps)) for segment in self.segments)
+        """Bytes that one shard sends in all exchanges."""
+        return sum(map(sum, self._bytes_of_exchanges()))
+
+    @property
+    def bytes_between_nodes(self) -> float:
+        """Bytes of those that leave the node."""
+        return sum(between for _, between in self._bytes_of_exchanges())
+
+    def _bytes_of_exchanges(self) -> list[tuple[float, float]]:
+        return [bytes_of_swaps(self.shard_bytes, len(s.swaps), self.crossing(s)) for s in self.segments]
+
+    def crossing(self, segment: Segment) -> int:
+        """How many of the swaps are with positions that tell nodes apart."""
+        first = self.num_qubits - self.far + self.inside
+        return sum(b >= first for _, b in segment.swaps)
 
     @property
     def blocks(self) -> list[Block]:
@@ -96,12 +121,27 @@ class Plan:
         """What the plan takes on such a machine if nothing but bandwidth or arithmetic limits it."""
         return machine.seconds(self.bytes_moved, self.flops, self.dtype)
 
+    def shards_per_rank(self, ranks: int) -> int:
+        """Shards of the rank that holds most."""
+        return -(-(1 << self.far) // ranks)
+
+    def seconds_on(self, cluster: Cluster, ranks: int) -> float:
+        """What the plan takes on so many ranks of a cluster: sweeps and exchanges one after the other."""
+        share = self.shards_per_rank(ranks) / (1 << self.far)
+        computing = cluster.machine.seconds(share * self.bytes_moved, share * self.flops, self.dtype)
+        messages = sum((1 << len(segment.swaps)) - 1 for segment in self.segments)
+        between = self.bytes_between_nodes
+        shards = self.shards_per_rank(ranks)
+        return computing + cluster.exchange_seconds(
+            shards * (self.bytes_sent - between), shards * between, shards * messages
+        )
+
     def summary(self) -> str:
         """Stages with their close qubits and blocks, and the totals."""
         shards = f" in {1 << self.far} shards, {self.exchanges} exchanges" if self.far else ""
         lines = [
-            f"{self.num_qubits} qubits, {self.dtype}{shards}: {self.sweeps} sweeps of {_size(self.state_bytes)}, "
-            f"{len(self.blocks)} blocks, {self.flops:.3g} flops"
+            f"{self.num_qubits} qubits, {self.dtype}{shards}: {self.sweeps} sweeps of "
+            f"{readable_size(self.state_bytes)}, {len(self.blocks)} blocks, {self.flops:.3g} flops"
         ]
         for part in self.parts:
             if part.instruction is not None:
@@ -116,76 +156,8 @@ class Plan:
         return "\n".join(lines)
 
 
-def make_plan(circuit: Circuit, dtype: np.dtype, levels: Sequence[Level] | None = None, far: int = 0) -> Plan:
-    """The plan of a circuit on 2**far shards. Deterministic, and so the same on every rank.
-
-    levels: below the network; by default the cache alone.
-    """
-    n = circuit.num_qubits
-    close = n - far
-    chosen = tuple(levels) if levels is not None else (cache_level(close, dtype.itemsize),)
-    planner = _Planner(n, close, chosen)
-    parts: list[Part] = []
-    waiting: list[tuple[Instruction, int]] = []
-
-    def flush() -> None:
-        if waiting:
-            segments = planner.segments(waiting)
-            if segments:
-                parts.append(Part(segments))
-            waiting.clear()
-
-    slot = 0
-    for instruction in circuit:
-        if instruction.gate.is_unitary and not instruction.condition:
-            waiting.append((instruction, slot))
-        elif not instruction.gate.is_directive:
-            flush()
-            plain = [(instruction, slot)] if instruction.gate.is_unitary else []
-            parts.append(Part(planner.segments(plain), instruction))
-        slot += len(instruction.params)
-    flush()
-    return Plan(n, dtype, (Level("network", close), *chosen), far, planner.first or Layout.identity(n), parts)
-
-
-class _Planner:
-    """Plans one stretch after another, knowing where the qubits are."""
-
-    def __init__(self, num_qubits: int, close: int, levels: tuple[Level, ...]) -> None:
-        self._n, self._close, self._levels = num_qubits, close, levels
-        self._layout = Layout.identity(num_qubits)
-        self.first: Layout | None = None
-
-    def segments(self, gates: list[tuple[Instruction, int]]) -> list[Segment]:
-        found = [o for o in (operation(i, slot) for i, slot in gates) if o is not None]
-        narrow = [part for o in found for part in narrowed(o, self._levels[-1].close - self._levels[-1].contiguous)]
-        segments = []
-        for stage in schedule(narrow, self._n, [Level("network", self._close)]):
-            swaps = self._bring_close(stage.close)
-            placed = stage.operations
-            if not self._layout.is_identity:
-                # The levels below work on bit positions and do not know of qubits.
-                placed = [moved(o, self._layout.positions) for o in placed]
-            inner = schedule(placed, self._close, self._levels)
-            segments.append(Segment(swaps, self._layout, [(s, fuse(s.operations)) for s in inner]))
-        return segments
-
-    def _bring_close(self, wanted: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-        """Changes the layout so that these qubits are close; returns the swaps, highest close positions first, whose
-        parts are the longest runs of memory. The first layout of all is free: |0...0> looks the same under any."""
-        here = self._layout.qubits
-        coming = [p for p in range(self._close, self._n) if here[p] in wanted]
-        leaving = [p for p in reversed(range(self._close)) if here[p] not in wanted]
-        swaps = tuple(zip(leaving, coming))
-        for a, b in swaps:
-            self._layout = self._layout.swap(a, b)
-        if self.first is None:
-            self.first = self._layout
-            return ()
-        return swaps
-
-
-def _size(nbytes: float) -> str:
+def readable_size(nbytes: float) -> str:
+    """1.5 GiB"""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if nbytes < 1024:
             return f"{nbytes:.4g} {unit}"

@@ -20,25 +20,31 @@ _EAGER_FLIPS = 2
 
 
 class CpuProgram:
-    """Stages of blocks on a shard of ``num_bits`` index bits, position p holding qubit p."""
+    """Stages of blocks on a shard of ``num_bits`` index bits, position p holding qubit p.
 
-    def __init__(self, num_bits: int, dtype: np.dtype, stages: Sequence[tuple[Stage, list[Block]]]) -> None:
+    ``affine`` tells how the circuit's angles follow from its parameters.
+    """
+
+    def __init__(
+        self, num_bits: int, dtype: np.dtype, stages: Sequence[tuple[Stage, list[Block]]], affine: AffineMap
+    ) -> None:
         self.dtype = np.dtype(dtype)
         self._native = (kernels.Program64 if self.dtype == np.complex64 else kernels.Program128)(num_bits)
+        entries = zip(affine.slots.tolist(), affine.parameters.tolist(), affine.coefficients.tolist())
+        self._native.set_affine(list(entries), affine.constants.tolist())
         for stage, blocks in stages:
             self._native.begin_stage(list(stage.close))
             tile = _Tile(stage.close)
             for block in blocks:
                 _LOWER[block.kind](self._native, tile, block)
 
-    def set_affine(self, affine: AffineMap) -> None:
-        """Tells how the circuit's angles follow from its parameters."""
-        entries = zip(affine.slots.tolist(), affine.parameters.tolist(), affine.coefficients.tolist())
-        self._native.set_affine(list(entries), affine.constants.tolist())
-
     def bind(self, theta: np.ndarray) -> bool:
         """Computes all matrices and phases from the parameters' values (float64); False if one is not finite."""
         return self._native.bind_parameters(theta)
+
+    def bind_angles(self, angles: np.ndarray) -> None:
+        """Computes all matrices and phases from the circuit's angles (float64)."""
+        self._native.bind(angles)
 
     def run_from_zero(self, shard: np.ndarray) -> None:
         """Puts |0...0> into a shard that holds the whole state, and runs."""
@@ -67,6 +73,31 @@ class CpuProgram:
     def run_batch(self, states: np.ndarray, angles: np.ndarray) -> None:
         """Binds and runs once for each row of ``angles``, on the row of ``states``, which is |0...0> before."""
         self._native.run_batch(states, angles, True)
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether anything in it depends on a parameter."""
+        return self._native.is_trainable
+
+    def run_back(
+        self,
+        ket: np.ndarray,
+        bra: np.ndarray,
+        gradient: np.ndarray,
+        offset: int = 0,
+        live: int = -1,
+        recover: bool = True,
+    ) -> None:
+        """Undoes the run on both shards in place, and adds 2 Re <bra|d ket> by each angle to ``gradient`` (float64).
+
+        ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first block that depends
+        on a parameter, and leaves nothing of use in the shards.
+        """
+        self._native.run_back(ket, bra, offset, 0, live & (1 << self._native.num_bits) - 1, recover, gradient)
+
+    def run_back_batch(self, kets: np.ndarray, bras: np.ndarray, angles: np.ndarray, gradients: np.ndarray) -> None:
+        """run_back, without recovery, for each row of what run_batch made; gradients: one row of angles each."""
+        self._native.run_back_batch(kets, bras, angles, gradients)
 
 
 class _Tile:

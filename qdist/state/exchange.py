@@ -1,80 +1,301 @@
-"""Index-bit swaps between shards: the only place where amplitudes travel.
+"""Exchanges of amplitudes between shards: the only place where amplitudes travel.
 
-Swapping k close bit positions with k far ones exchanges parts of shards inside groups of 2^k shards: of the 2^k parts
-that the close bits make of a shard, each stays or goes to the shard whose far bits have its number. Shards meet in
-pairs, one pair a round, and swap one part each, through a buffer of bounded size.
+Swapping k close bit positions with k far ones is an all-to-all inside groups of 2^k shards: of the 2^k parts that the
+close bits make of a shard, each stays or changes places with a part of the shard whose far bits have its number. So
+shards meet in pairs, and a pair trades one part each. Parts travel in pieces through buffers of bounded size; while
+one piece is under way, the one before it is unpacked and the next is packed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.state.statevector import StateVector
+from qdist.comm.work import Work
+from qdist.native import kernels
+from qdist.state.errors import StateError
 
-__all__ = ["swap_bits"]
+if TYPE_CHECKING:
+    from qdist.state.statevector import StateVector
 
-_BUFFER_SHARE = 8
-"""The buffer of a shard is this part of it."""
+__all__ = ["BUFFER_SHARE", "Traffic", "partner_pieces", "piece_size", "swap_bits", "together"]
 
+BUFFER_SHARE = 8
+"""The buffers of an exchange take this part of a shard, or less."""
 
-def swap_bits(state: StateVector, swaps: Sequence[tuple[int, int]]) -> None:
-    """Swaps bit positions (close, far) of the amplitudes' places, in pairs, on all ranks together. The layout is not
-    touched: whoever swaps says what moved."""
-    bits = state.shard_bits
-    shards = {first >> bits: shard for first, shard in state.shards()}
-    close = [a for a, _ in swaps]
-    for turn in range(1, 1 << len(swaps)):
-        distance = sum(1 << (b - bits) for k, (_, b) in enumerate(swaps) if turn >> k & 1)
-        pairs = []
-        for number, shard in shards.items():
-            own = sum((number >> (b - bits) & 1) << k for k, (_, b) in enumerate(swaps))
-            partner = number ^ distance
-            part = _part(shard, close, own ^ turn)
-            if partner not in shards:
-                pairs.append((number, partner, part))
-            elif number < partner:
-                theirs = _part(shards[partner], close, own)
-                kept = part.copy()
-                part[...] = theirs
-                theirs[...] = kept
-        _trade(state, pairs)
+_UNDER_WAY = 2
+"""Pieces whose buffers are in use at a time."""
+
+_TAGS = (32_766, 32_767)
+"""Of messages to a shard with an even and with an odd number. A rank holds at most two shards, which are neighbours, so
+these tell them apart; and they are the highest that every MPI has, out of the way of a program's own."""
+
+_LARGEST_PIECE = 1 << 22
+"""Bytes. Larger messages are not faster, and take memory."""
 
 
-def _trade(state: StateVector, pairs: list[tuple[int, int, NDArray[Any]]]) -> None:
-    """Each (own shard, other rank's shard, part): swaps the part with the other's, piece by piece."""
+@dataclass(slots=True)
+class Traffic:
+    """What exchanges of a state have cost this rank so far."""
+
+    exchanges: int = 0
+    messages: int = 0
+    bytes_sent: int = 0
+    pack_seconds: float = 0.0
+    """Spent in copying amplitudes within this rank."""
+    network_seconds: float = 0.0
+    """Spent in starting messages and waiting for them."""
+
+
+class _Trade(NamedTuple):
+    """A part of a shard here that changes places with a part of another rank's shard."""
+
+    state: StateVector
+    shard: NDArray[Any]
+    base: int
+    """Index of the part's first amplitude in the shard."""
+    peer: int
+    """The other rank."""
+    number: int
+    """Of the shard here."""
+    partner: int
+    """The number of the other shard."""
+
+
+class _Piece(NamedTuple):
+    """A piece of a trade, under way."""
+
+    trade: _Trade
+    base: int
+    incoming: NDArray[Any]
+    works: tuple[Work, Work]
+
+
+def swap_bits(
+    states: StateVector | Sequence[StateVector],
+    swaps: Iterable[tuple[int, int]],
+    buffer_share: int = BUFFER_SHARE,
+) -> None:
+    """Exchanges bit positions of the amplitudes' places, in pairs, on all ranks together.
+
+    Args:
+        states: one state or several on the same ranks, which then travel in the same rounds.
+        swaps: pairs (close position, far position); also (far, far), which moves whole shards. No position twice.
+        buffer_share: the buffers take at most 1/buffer_share of a shard, but no less than a few amplitudes.
+
+    The layouts are not touched: whoever swaps says what moved. What it cost is added to each state's ``traffic``.
+
+    Raises:
+        StateError: for states that are not alike, and for positions that cannot be swapped.
+    """
+    group = together(states)
+    pairs = _checked(group[0], list(swaps))
     if not pairs:
         return
-    comm = state.comm
-    example = pairs[0][2]
-    pieces = max(1, min(example.shape[0], example.size * _BUFFER_SHARE >> state.shard_bits))
-    for piece in range(pieces):
-        works, arrivals = [], []
-        for number, partner, part in pairs:
-            view = np.array_split(part, pieces, axis=0)[piece]
-            outgoing = np.ascontiguousarray(view)
-            incoming = np.empty_like(outgoing)
-            owner = state.owner(partner)
-            works += [comm.irecv(incoming, owner, tag=number), comm.isend(outgoing, owner, tag=partner)]
-            arrivals.append((view, incoming))
-        # What is sent may be the shard's own memory: nothing may be written before all of it has gone.
-        for work in works:
-            work.wait()
-        for view, incoming in arrivals:
-            view[...] = incoming
+    bits = group[0].shard_bits
+    close = sum(1 << a for a, _ in pairs if a < bits)
+    rest = (1 << bits) - 1 & ~close
+    trades = []
+    for state in group:
+        state.traffic.exchanges += 1
+        shards = {first >> bits: shard for first, shard in state.shards()}
+        for turn, number, partner, base, partner_base in _meetings(bits, pairs, shards):
+            if partner not in shards:
+                trade = _Trade(state, shards[number], base, state.owner(partner), number, partner)
+                trades.append(((turn, min(number, partner)), trade))
+            elif number < partner:
+                start = perf_counter()
+                kernels.swap_parts(shards[number], base, shards[partner], partner_base, rest)
+                state.traffic.pack_seconds += perf_counter() - start
+    # All ranks come to the pieces that they have in common in the same order, so nobody waits in a circle.
+    trades.sort(key=lambda item: item[0])
+    _carry_out([trade for _, trade in trades], rest, piece_size(group[0], buffer_share))
 
 
-def _part(shard: NDArray[Any], close: Sequence[int], value: int) -> NDArray[Any]:
-    """The amplitudes of a shard whose bit close[k] is bit k of ``value``, as a view."""
-    order = sorted(close, reverse=True)
-    shape: list[int] = []
-    index: list[Any] = []
-    top = shard.size.bit_length() - 1
-    for position in order:
-        shape += [1 << (top - position - 1), 2]
-        index += [slice(None), value >> close.index(position) & 1]
-        top = position
-    return shard.reshape(*shape, 1 << top)[tuple(index)]
+def partner_pieces(
+    state: StateVector, flips: int, buffer_share: int = BUFFER_SHARE
+) -> Iterator[tuple[int, NDArray[Any], NDArray[Any]]]:
+    """This rank's amplitudes beside those whose places differ in given bits, in pieces of neighbours.
+
+    Args:
+        state: of which all ranks go through all pieces together.
+        flips: mask of bit positions, at least one of them far.
+        buffer_share: as for ``swap_bits``.
+
+    Yields:
+        The place of a piece's first amplitude, the piece (a view), and the amplitudes of the places that begin at
+        place ^ flips with the bits inside of a piece left out. The last array is good until the next piece; where no
+        close position is flipped, the view may be written to.
+    """
+    bits = state.shard_bits
+    size = piece_size(state, buffer_share)
+    shards = {first >> bits: shard for first, shard in state.shards()}
+    buffers = np.empty((_UNDER_WAY, size), state.dtype)
+    inside = flips & (1 << bits) - 1 & -size
+    state.traffic.exchanges += 1
+    steps = []
+    for number, shard in shards.items():
+        partner = number ^ flips >> bits
+        steps += [(min(number, partner), start, number, partner, shard) for start in range(0, len(shard), size)]
+    steps.sort(key=lambda step: step[:3])
+    waiting: deque[tuple[int, NDArray[Any], NDArray[Any], tuple[Work, ...]]] = deque()
+
+    def finished() -> tuple[int, NDArray[Any], NDArray[Any]]:
+        place, own, other, works = waiting.popleft()
+        _wait(state, works)
+        return place, own, other
+
+    for count, (_, start, number, partner, shard) in enumerate(steps):
+        own, there = shard[start : start + size], slice(start ^ inside, (start ^ inside) + size)
+        if partner in shards:
+            works: tuple[Work, ...] = ()
+            other = shards[partner][there]
+        else:
+            other = buffers[count % _UNDER_WAY]
+            works = _start(state, state.owner(partner), shard[there], partner, other, number)
+        waiting.append((number << bits | start, own, other, works))
+        if len(waiting) == _UNDER_WAY:
+            yield finished()
+    while waiting:
+        yield finished()
+
+
+def together(states: StateVector | Sequence[StateVector]) -> Sequence[StateVector]:
+    """One state or several as a list. Raises StateError unless all have the same size, dtype, ranks and layout."""
+    group = states if isinstance(states, Sequence) else (states,)
+    for state in group[1:]:
+        if (state.num_qubits, state.dtype, state.comm, state.layout) != (
+            group[0].num_qubits,
+            group[0].dtype,
+            group[0].comm,
+            group[0].layout,
+        ):
+            raise StateError(f"states that travel together must be alike; got {group[0]!r} and {state!r}")
+    return group
+
+
+def _checked(state: StateVector, swaps: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    positions = [p for pair in swaps for p in pair]
+    for close, far in swaps:
+        if not (0 <= close < state.num_qubits and state.shard_bits <= far < state.num_qubits):
+            raise StateError(
+                f"positions {close} and {far} cannot be exchanged between shards: the second must be far, one of "
+                f"{state.shard_bits} to {state.num_qubits - 1}"
+            )
+    if len(set(positions)) != len(positions):
+        raise StateError(f"positions can be exchanged once at a time; got {swaps}")
+    return swaps
+
+
+def _meetings(
+    bits: int, swaps: list[tuple[int, int]], shards: Iterable[int]
+) -> Iterator[tuple[int, int, int, int, int]]:
+    """Which shards trade what: (turn, own shard, other shard, where the own part begins, where the other's does)."""
+    crossing = [(a, b) for a, b in swaps if a < bits]
+    far = [(a - bits, b - bits) for a, b in swaps if a >= bits]
+    for turn in range(1 << len(crossing)):
+        chosen = [pair for k, pair in enumerate(crossing) if turn >> k & 1]
+        distance, shift = sum(1 << b - bits for _, b in chosen), sum(1 << a for a, _ in chosen)
+        for number in shards:
+            partner = number ^ distance
+            for a, b in far:
+                if (partner >> a ^ partner >> b) & 1:
+                    partner ^= 1 << a | 1 << b
+            if partner != number:
+                own = sum((number >> b - bits & 1) << a for a, b in crossing)
+                yield turn, number, partner, own ^ shift, own
+
+
+def piece_size(state: StateVector, buffer_share: int = BUFFER_SHARE) -> int:
+    """Amplitudes in a piece of a shard: a power of two, the same on every rank, for buffers of bounded size."""
+    budget = (state.dtype.itemsize << state.shard_bits) // (buffer_share * 2 * _UNDER_WAY)
+    most = max(1, min(budget, _LARGEST_PIECE) // state.dtype.itemsize)
+    return 1 << most.bit_length() - 1
+
+
+def _carry_out(trades: list[_Trade], rest: int, size: int) -> None:
+    """Every part with the other's, piece by piece. ``rest``: the bits that tell the amplitudes of a part apart."""
+    if not trades:
+        return
+    within = _lowest_set(rest, size.bit_length() - 1)
+    steps = _settings(rest & ~within)
+    size = 1 << within.bit_count()  # A part may be smaller than a piece.
+    buffers = np.empty((_UNDER_WAY, 2, size), trades[0].state.dtype)
+    waiting: deque[_Piece] = deque()
+    count = 0
+    for trade in trades:
+        for step in steps:
+            if len(waiting) == _UNDER_WAY:
+                _put_away(waiting.popleft(), within)
+            outgoing, incoming = buffers[count % _UNDER_WAY]
+            waiting.append(_send_off(trade, trade.base | step, within, outgoing, incoming))
+            count += 1
+    while waiting:
+        _put_away(waiting.popleft(), within)
+
+
+def _send_off(trade: _Trade, base: int, within: int, outgoing: NDArray[Any], incoming: NDArray[Any]) -> _Piece:
+    if within == len(outgoing) - 1:
+        # Neighbours in memory need no packing: nothing is written there before the piece has come and gone.
+        outgoing = trade.shard[base : base + len(outgoing)]
+    else:
+        start = perf_counter()
+        kernels.pack(trade.shard, base, within, outgoing)
+        trade.state.traffic.pack_seconds += perf_counter() - start
+    works = _start(trade.state, trade.peer, outgoing, trade.partner, incoming, trade.number)
+    return _Piece(trade, base, incoming, works)
+
+
+def _put_away(piece: _Piece, within: int) -> None:
+    state = piece.trade.state
+    _wait(state, piece.works)
+    start = perf_counter()
+    kernels.unpack(piece.incoming, piece.trade.shard, piece.base, within)
+    state.traffic.pack_seconds += perf_counter() - start
+
+
+def _start(
+    state: StateVector, peer: int, outgoing: NDArray[Any], partner: int, incoming: NDArray[Any], number: int
+) -> tuple[Work, Work]:
+    """Starts sending to shard ``partner`` of a rank, and receiving from there for shard ``number``."""
+    start = perf_counter()
+    works = (
+        state.comm.irecv(incoming, peer, tag=_TAGS[number & 1]),
+        state.comm.isend(outgoing, peer, tag=_TAGS[partner & 1]),
+    )
+    state.traffic.messages += 1
+    state.traffic.bytes_sent += outgoing.nbytes
+    state.traffic.network_seconds += perf_counter() - start
+    return works
+
+
+def _wait(state: StateVector, works: Iterable[Work]) -> None:
+    start = perf_counter()
+    for work in works:
+        work.wait()
+    state.traffic.network_seconds += perf_counter() - start
+
+
+def _lowest_set(mask: int, count: int) -> int:
+    """The lowest ``count`` bits that are set in the mask."""
+    result = 0
+    for _ in range(count):
+        result |= mask & -mask & ~result
+        mask &= mask - 1
+    return result
+
+
+def _settings(mask: int) -> list[int]:
+    """All numbers that have bits of the mask alone, in order."""
+    result = [0]
+    while mask:
+        bit = mask & -mask
+        result += [value | bit for value in result]
+        mask ^= bit
+    return result

@@ -2,27 +2,41 @@
 
 Whatever the form of an observable, it becomes a sum of Pauli strings, and the strings of all observables of a
 call become one PauliPlan: strings that flip the same bits share their work, and those whose flips lie within a
-tile of the shard share a pass over it.
+tile of the shard share a pass over it. On several ranks a few layouts cover the strings: there is one such plan for
+each, and exchanges between them.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..circuit import Hermitian, PauliString, PauliSum
-from ..native import kernels
-from ..plan import Layout
+from ..circuit.pauli.masks import bit_count
+from .cover import Leg, cover
 from .errors import StateError
+from .exchange import swap_bits
+from .relayout import relayout
+from .strings import Strings
+from .wide import WideStrings, wide_strings
 
 if TYPE_CHECKING:
     from .statevector import StateVector
 
-__all__ = ["Observable", "apply_pauli_sum", "as_pauli_sum", "expectations", "pauli_plan"]
+__all__ = [
+    "Observable",
+    "ObservablePlan",
+    "apply_and_expect",
+    "apply_pauli_sum",
+    "as_pauli_sum",
+    "expectations",
+    "observable_plan",
+]
 
 Observable: TypeAlias = (
     PauliSum | PauliString | Mapping[Any, complex] | str | Hermitian | tuple[ArrayLike, Sequence[int]] | NDArray[Any]
@@ -30,7 +44,7 @@ Observable: TypeAlias = (
 
 # Plans of the observables that were used last. A plan depends on nothing but what is in its key, and training asks for
 # the same one thousands of times. The observables are kept with the plan so that their ids stay theirs.
-_plans: OrderedDict[tuple[Any, ...], tuple[tuple[PauliSum, ...], Any]] = OrderedDict()
+_plans: OrderedDict[tuple[Any, ...], tuple[tuple[PauliSum, ...], ObservablePlan]] = OrderedDict()
 _MAX_PLANS = 32
 
 
@@ -74,51 +88,116 @@ def as_pauli_sum(observable: Observable, num_qubits: int) -> PauliSum:
 
 
 def expectations(sv: StateVector, observables: Sequence[Observable]) -> NDArray[np.float64]:
-    """<psi|O|psi> of each Hermitian observable: float64."""
-    sums = tuple(as_pauli_sum(observable, sv.num_qubits) for observable in observables)
-    plan = pauli_plan(sv, sums, real=True)
-    result = np.zeros(len(sums))
-    for first, shard in sv.shards():
-        plan.add_expectations(shard, first, result)
+    """<psi|O|psi> of each Hermitian observable: float64. May leave the state in another layout."""
+    plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], real=True)
+    result = np.zeros(len(observables))
+    for strings in plan.wide:
+        strings.add_expectations(sv, result)
+    for leg, strings in zip(plan.legs, plan.strings):
+        _go((sv,), leg)
+        for first, shard in sv.shards():
+            strings.add_expectations(shard, first, result)
     return sv.sum_over_ranks(result)
 
 
 def apply_pauli_sum(sv: StateVector, observable: Observable, out: StateVector) -> None:
-    """out = O |psi>; coefficients may be complex."""
-    plan = pauli_plan(sv, (as_pauli_sum(observable, sv.num_qubits),), real=False)
-    for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
-        plan.apply(shard, first, result)
+    """out = O |psi>; coefficients may be complex. Both have the state's layout afterwards."""
+    plan = observable_plan(sv, [as_pauli_sum(observable, sv.num_qubits)], real=False)
+    _apply(sv, plan, np.ones(1), out, None)
 
 
-def pauli_plan(sv: StateVector, sums: tuple[PauliSum, ...], real: bool) -> Any:
-    """The kernels' plan for sums in a state like `sv`; with `real` refuses those that are not Hermitian."""
-    key = (tuple(map(id, sums)), sv.layout, sv.shard_bits, real)
+def apply_and_expect(
+    sv: StateVector, observables: Sequence[Observable], cotangents: ArrayLike, out: StateVector
+) -> NDArray[np.float64]:
+    """The expectation values of Hermitian observables, and out = sum_k cotangents[k] O_k |psi>, in the same passes.
+
+    Args:
+        sv: the state; it has the same layout afterwards.
+        observables: as for ``as_pauli_sum``.
+        cotangents: a real number for each of them.
+        out: another state of the same size, dtype and ranks; it gets the state's layout.
+
+    Returns:
+        <psi|O_k|psi>: float64.
+
+    Raises:
+        StateError: for observables that are not Hermitian, and where the numbers of both do not agree.
+    """
+    weights = np.array(cotangents, np.float64)
+    if weights.shape != (len(observables),):
+        raise StateError(f"{len(observables)} observables need as many cotangents; got shape {weights.shape}")
+    plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], real=True)
+    values = np.zeros(len(observables))
+    _apply(sv, plan, weights, out, values)
+    return sv.sum_over_ranks(values)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservablePlan:
+    """How strings of observables are dealt with on a state of a given layout."""
+
+    legs: list[Leg]
+    strings: list[Any]
+    """The kernels' plan for each leg."""
+    wide: list[WideStrings]
+    """Strings that flip more qubits than can be close; they go first, under the layout at hand."""
+
+
+def observable_plan(sv: StateVector, sums: Sequence[PauliSum], real: bool) -> ObservablePlan:
+    """The plan for sums in a state like ``sv``; with ``real`` refuses those that are not Hermitian."""
+    key = (tuple(map(id, sums)), sv.layout, sv.shard_bits, sv.dtype, real)
     if key in _plans:
         _plans.move_to_end(key)
     else:
         if real:
             for observable in sums:
                 _check_hermitian(observable)
-        _plans[key] = sums, _compiled(sums, sv.layout, sv.shard_bits, real)
+        _plans[key] = tuple(sums), _planned(sv, sums, real)
         if len(_plans) > _MAX_PLANS:
             _plans.popitem(last=False)
     return _plans[key][1]
 
 
-def _compiled(sums: tuple[PauliSum, ...], layout: Layout, shard_bits: int, real: bool) -> Any:
-    empty = np.zeros(0, np.uint64)
-    x, z = (
-        layout.to_physical(np.concatenate([empty, *(words[:, 0] for words in parts)]))
-        for parts in ([s.x for s in sums], [s.z for s in sums])
-    )
-    if len(x) and int(x.max()) >> shard_bits:
-        qubit = layout.qubits[int(x.max()).bit_length() - 1]
-        raise StateError(f"the observable flips qubit {qubit}, which is far: its values are on different ranks")
-    coefficients = np.concatenate([np.zeros(0, np.complex128), *(s.coefficients for s in sums)])
-    owner = np.repeat(np.arange(len(sums)), [len(s) for s in sums])
-    return kernels.PauliPlan(
-        shard_bits, x, z, coefficients.real.astype(np.complex128) if real else coefficients, owner, len(sums)
-    )
+def _planned(sv: StateVector, sums: Sequence[PauliSum], real: bool) -> ObservablePlan:
+    strings = Strings.of(sums, real)
+    wide = bit_count(strings.x[:, None]) > sv.shard_bits
+    narrow = strings.chosen(~wide)
+    legs = cover(np.unique(narrow.x).tolist(), sv.layout, sv.shard_bits)
+    if len(legs) == 1:
+        parts = [narrow]
+    else:
+        parts = [narrow.chosen(np.isin(narrow.x, np.array(list(leg.masks), np.uint64))) for leg in legs]
+    plans = [part.at(leg.layout).compiled(sv.shard_bits) for leg, part in zip(legs, parts)]
+    return ObservablePlan(legs, plans, wide_strings(sv, strings.chosen(wide).at(sv.layout)))
+
+
+def _apply(
+    sv: StateVector,
+    plan: ObservablePlan,
+    weights: NDArray[np.float64],
+    out: StateVector,
+    values: NDArray[np.float64] | None,
+) -> None:
+    """The layout at hand comes last, so that ``out`` travels once less than the state."""
+    home, started = sv.layout, False
+    for leg, strings in [*zip(plan.legs[1:], plan.strings[1:]), (plan.legs[0], plan.strings[0])]:
+        if leg is plan.legs[0]:
+            if started:
+                relayout((sv, out), home)
+        else:
+            _go((sv, out) if started else (sv,), leg)
+        out.layout = sv.layout
+        for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
+            strings.apply(shard, first, weights, result, started, values)
+        started = True
+    for strings in plan.wide:
+        strings.apply(sv, weights, out, values)
+
+
+def _go(states: Sequence[StateVector], leg: Leg) -> None:
+    swap_bits(states, leg.swaps)
+    for state in states:
+        state.layout = leg.layout
 
 
 def _check_hermitian(observable: PauliSum) -> None:

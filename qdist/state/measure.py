@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..native import kernels
 from .errors import StateError
+from .exchange import partner_pieces
 
 if TYPE_CHECKING:
     from .statevector import StateVector
@@ -97,13 +98,22 @@ def measure(sv: StateVector, qubits: Sequence[int], seed: Seed) -> int:
 
 def reset(sv: StateVector, qubit: int, seed: Seed) -> None:
     """Measure a qubit, then flip it where it is 1."""
-    position = sv.layout.positions[qubit]
-    if position >= sv.shard_bits:
-        raise StateError(f"qubit {qubit} is far: its values are on different ranks; bring it close before its reset")
     weights = probabilities(sv, (qubit,))
     value = int(_draw(weights, np.array([0]), _key(sv, seed))[0])
-    for _, shard in sv.shards():
-        kernels.reset_bit(shard, position, bool(value), 1 / math.sqrt(weights[value]))
+    scale = 1 / math.sqrt(weights[value])
+    position = sv.layout.positions[qubit]
+    if position < sv.shard_bits:
+        for _, shard in sv.shards():
+            kernels.reset_bit(shard, position, bool(value), scale)
+    elif value == 0:
+        for first, shard in sv.shards():
+            kernels.project(shard, first, 1 << position, 0, scale)
+    else:
+        for place, own, other in partner_pieces(sv, 1 << position):
+            if place >> position & 1:
+                own[:] = 0
+            else:
+                np.multiply(other, sv.dtype.type(scale), out=own)
 
 
 def _draw(weights: NDArray[np.float64], shots: NDArray[np.int64], key: int) -> NDArray[np.int64]:

@@ -9,47 +9,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.circuit.gate import Gate
+from qdist.state.exchange import partner_pieces
 from qdist.state.statevector import StateVector
 
 __all__ = ["prepare"]
 
+_CHUNK = 1 << 20
+"""Amplitudes whose factors are looked up at a time."""
+
 
 def prepare(state: StateVector, gate: Gate, qubits: Sequence[int], seed: Any) -> None:
     """Resets ``qubits`` (which may collapse what they were entangled with) and puts them into the gate's state."""
-    amplitudes = _amplitudes(gate)
-    n = state.num_qubits
-    if len(qubits) == n:
-        index = np.arange(1 << n)
-        own = np.zeros_like(index)
-        for k, qubit in enumerate(qubits):
-            own |= (index >> qubit & 1) << k
-        state.local[:] = amplitudes[own]
-        return
-    for qubit in qubits:
-        state.reset_qubit(qubit, seed=seed)
-    # One axis a qubit, the highest first. The other qubits' state stands where the prepared ones are 0.
-    axes = state.local.reshape((2,) * n)
-    rest = axes[_where(n, qubits, 0)].copy()
-    for value, amplitude in enumerate(amplitudes):
-        axes[_where(n, qubits, value)] = rest * state.dtype.type(amplitude)
-
-
-def _where(n: int, qubits: Sequence[int], value: int) -> tuple[int | slice, ...]:
-    index: list[int | slice] = [slice(None)] * n
-    for k, qubit in enumerate(qubits):
-        index[n - 1 - qubit] = value >> k & 1
-    return tuple(index)
-
-
-def _amplitudes(gate: Gate) -> NDArray[np.complex128]:
+    positions = [state.layout.positions[q] for q in qubits]
+    if len(qubits) == state.num_qubits:
+        state.local.fill(1)
+    else:
+        for qubit in qubits:
+            state.reset_qubit(qubit, seed=seed)
+        # The other qubits' state stands where the prepared ones are 0; it goes to all of their values.
+        for position in positions:
+            _spread(state, position)
     data = gate.data
     if isinstance(data, int):
-        amplitudes = np.zeros(1 << gate.num_qubits, np.complex128)
-        amplitudes[data] = 1
-        return amplitudes
-    if data.ndim == 1:
-        return np.asarray(data)
-    amplitudes = np.ones(1, np.complex128)
-    for pair in data:
-        amplitudes = np.concatenate([amplitudes * pair[0], amplitudes * pair[1]])
-    return amplitudes
+        data = [(1 - (data >> k & 1), data >> k & 1) for k in range(len(qubits))]
+    if np.ndim(data) == 1:
+        _multiply(state, positions, np.asarray(data).astype(state.dtype))
+    else:
+        for position, pair in zip(positions, data):
+            _multiply(state, [position], np.asarray(pair).astype(state.dtype))
+
+
+def _spread(state: StateVector, position: int) -> None:
+    """Copies the amplitudes whose bit at a position is 0 to where it is 1."""
+    if position < state.shard_bits:
+        for _, shard in state.shards():
+            pairs = shard.reshape(-1, 2, 1 << position)
+            pairs[:, 1] = pairs[:, 0]
+    else:
+        for place, own, other in partner_pieces(state, 1 << position):
+            if place >> position & 1:
+                own[:] = other
+
+
+def _multiply(state: StateVector, positions: Sequence[int], table: NDArray[Any]) -> None:
+    """Multiplies each amplitude by table[bits of its place at the positions]."""
+    for first, shard in state.shards():
+        for start in range(0, len(shard), _CHUNK):
+            piece = shard[start : start + _CHUNK]
+            places = np.arange(first + start, first + start + len(piece))
+            values = np.zeros_like(places)
+            for k, position in enumerate(positions):
+                values |= (places >> position & 1) << k
+            piece *= table[values]

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.circuit import Circuit
+from qdist.circuit import AffineMap, Circuit
 from qdist.circuit.binding import ParameterValues, flat_values
 from qdist.comm import Communicator
-from qdist.plan.levels import Level
-from qdist.plan.plan import Part, Plan, Segment, make_plan
+from qdist.plan.layout import Layout
+from qdist.plan.levels import Level, inside_bits
+from qdist.plan.plan import Part, Plan, Segment
+from qdist.plan.planner import make_plan
 from qdist.progress import Progress
-from qdist.state import checks
+from qdist.state import adjoint, checks
 from qdist.state.cpu import CpuProgram
 from qdist.state.errors import StateError
 from qdist.state.exchange import swap_bits
 from qdist.state.expectation import Observable
 from qdist.state.measure import Seed
+from qdist.state.outputs import Output
 from qdist.state.prepare import prepare
+from qdist.state.product_start import ProductStart
 from qdist.state.statevector import StateVector
 
-__all__ = ["Program", "compile", "simulate"]
+__all__ = ["FEWEST_CLOSE", "Program", "compile", "simulate"]
 
-_FEWEST_CLOSE = 5
+FEWEST_CLOSE = 5
 """A shard must hold a few vectors, or there is nothing to work on."""
 
 
@@ -44,29 +48,31 @@ class Program:
         device: str = "auto",
         dtype: Any = "complex64",
         levels: Sequence[Level] | None = None,
+        schedule: str = "lazy",
     ) -> None:
         if device not in ("auto", "cpu"):
             raise StateError(f"device={device!r}: this version runs circuits on the CPU; use 'cpu' or 'auto'")
         far = 0 if comm is None else (comm.size - 1).bit_length()
-        if comm is not None and far and circuit.num_qubits - far < _FEWEST_CLOSE:
+        if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:
             raise StateError(
-                f"{circuit.num_qubits} qubits on {comm.size} ranks leave each fewer than {_FEWEST_CLOSE}: use at most "
-                f"{1 << max(0, circuit.num_qubits - _FEWEST_CLOSE)} ranks"
+                f"{circuit.num_qubits} qubits on {comm.size} ranks leave each fewer than {FEWEST_CLOSE}: use at most "
+                f"{1 << max(0, circuit.num_qubits - FEWEST_CLOSE)} ranks"
             )
         self.circuit = circuit
         self.dtype = checks.checked_dtype(dtype)
         self.comm = comm
-        self.plan: Plan = make_plan(circuit, self.dtype, levels, far)
+        self._levels, self._far, self._schedule = levels, far, schedule
+        self._inside = far if comm is None or comm.num_nodes == 1 else inside_bits(comm.all_gather_object(comm.node))
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
-        self._affine, self._parameters = circuit.affine(), circuit.parameters
-        self._parts = [(part, [self._compiled(segment) for segment in part.segments]) for part in self.plan.parts]
-        self._natives = [native for _, compiled in self._parts for native in compiled]
-        for native in self._natives:
-            native.set_affine(self._affine)
+        self.affine, self._parameters = circuit.affine(), circuit.parameters
+        self._bound: Callable[[CpuProgram], Any] | None = None
+        self._from: dict[Layout, _Compiled] = {}
+        self._from_zero = self._compiled(None)
+        self.plan: Plan = self._from_zero.plan
+        self._parts, self._natives = self._from_zero.parts, list(self._from_zero.natives)
         # The usual case, which small circuits should reach without detours: gates alone, on one shard.
         alone = len(self._parts) == len(self._natives) == 1 and self.plan.parts[0].instruction is None
         self._single = self._natives[0] if alone and not far else None
-        self._bound = False
 
     @property
     def num_qubits(self) -> int:
@@ -84,8 +90,40 @@ class Program:
         for native in self._natives:
             if not native.bind(theta):
                 flat_values(self._parameters, theta)  # Says which value is not finite.
-        self._bound = True
+        if self.plan.folded:
+            self._from_zero.start.bind(self.affine(theta))
+        # A copy: plans for other starts are made when they are wanted, and bound to what is bound now.
+        values = theta.copy()
+        self._bound = lambda native: native.bind(values)
         return self
+
+    def bind_angles(self, angles: NDArray[np.float64]) -> Program:
+        """Computes all matrices for these angles, in the order of ``affine``, whatever the parameters say."""
+        for native in self._natives:
+            native.bind_angles(angles)
+        self._from_zero.start.bind(angles)
+        values = angles.copy()
+        self._bound = lambda native: native.bind_angles(values)
+        return self
+
+    @property
+    def start(self) -> ProductStart:
+        """What the first amplitude of each shard is when a run begins with |0...0>."""
+        return self._from_zero.start
+
+    @property
+    def steps(self) -> list[tuple[Segment, CpuProgram, int]]:
+        """All segments in the order they run, with their kernels and the bits that are live before them: those outside
+        of which amplitudes are still zero, 0 at the beginning and -1 (any) after that."""
+        live = 0
+        found = []
+        for part, compiled in self._parts:
+            for segment, native in zip(part.segments, compiled):
+                found.append((segment, native, live))
+                live = -1
+            if not compiled and part.instruction is not None:
+                live = -1
+        return found
 
     def run(
         self,
@@ -99,24 +137,25 @@ class Program:
         """The state after the circuit.
 
         params: values for the circuit's parameters; None re-uses those of the last ``bind`` or ``run``.
-        initial: the state to start from (left alone); |0...0> by default. seed: for measurements and resets.
+        initial: the state to start from (left alone), in any layout; |0...0> by default. seed: for measurements and
+        resets.
         out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr, if it
         takes longer than a second.
         """
-        if params is not None or not self._bound:
+        if params is not None or self._bound is None:
             self.bind(params)
         if self._single is not None and initial is None and out is not None and not progress and self._fits(out):
             self._single.run_from_zero(out.local)
             return out
-        state = self._start(initial, out)
+        state, compiled = self._start(initial, out)
         rng = np.random.default_rng(seed) if self.is_random else None
         bits = [0] * self.circuit.num_clbits
-        # Before anything ran on |0...0>, only one amplitude can be nonzero.
+        # Before anything ran on |0...0>, only the first amplitude of a shard can be nonzero.
         live = 0 if initial is None else -1
-        with Progress("sweeps", self.plan.sweeps, shown=True) if progress else nullcontext() as bar:
-            for part, compiled in self._parts:
+        with Progress("sweeps", compiled.plan.sweeps, shown=True) if progress else nullcontext() as bar:
+            for part, natives in compiled.parts:
                 runs = part.instruction is None or _holds(part, bits)
-                for segment, native in zip(part.segments, compiled):
+                for segment, native in zip(part.segments, natives):
                     # Qubits move whether or not a condition holds, so that the layout is always the planned one.
                     if segment.swaps:
                         swap_bits(state, segment.swaps)
@@ -124,7 +163,7 @@ class Program:
                     if runs:
                         self._sweep(state, native, live, bar)
                         live = -1
-                if runs and not compiled and part.instruction is not None:
+                if runs and not natives and part.instruction is not None:
                     _perform(part, state, bits, rng)
                     live = -1
         self.bits = tuple(bits)
@@ -133,6 +172,7 @@ class Program:
     def run_batch(self, params: Any) -> NDArray[Any]:
         """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
 
+        On several ranks they run one after the other, and every rank gets all of them.
         params: shape (batch, number of parameters). Raises StateError for circuits that measure, reset or initialise.
         """
         theta = np.asarray(params, dtype=np.float64)
@@ -147,18 +187,73 @@ class Program:
         states = np.zeros((len(theta), 1 << self.num_qubits), self.dtype)
         states[:, 0] = 1
         if self.plan.far:
-            raise StateError("a batch runs on one rank: compile with comm=None, and split the batch over the ranks")
-        if self._parts:
+            for row, values in zip(states, theta):
+                row[:] = self.run(values).amplitudes()
+        elif self._parts:
             ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
-            native.run_batch(states, _angles(self._affine, theta))
+            native.run_batch(states, _angles(self.affine, theta))
         return states
 
     def expectation(self, observable: Observable, params: Any = None) -> Any:
         """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row."""
         if params is not None and not isinstance(params, dict) and np.ndim(params) == 2:
+            if self.plan.far:
+                return np.array([self.run(row).expectation(observable) for row in np.asarray(params, np.float64)])
             states = self.run_batch(params)
             return np.array([StateVector.from_amplitudes(x).expectation(observable) for x in states])
         return self.run(params).expectation(observable)
+
+    def value_and_grad(
+        self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
+    ) -> tuple[Any, ...]:
+        """The expectation value after the circuit, and its derivatives by all parameters.
+
+        Args:
+            observable: Hermitian, in any form that ``StateVector.expectation`` takes.
+            params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
+            method: "adjoint", which costs about three runs however many parameters there are; as checks of it, and as
+                slow as they are simple, "parameter-shift" and "finite-difference".
+            coefficients: whether to give a third result: the derivatives by the coefficients of a PauliSum, in its
+                order, which are the expectation values of its terms.
+
+        Returns:
+            (value, gradient): a float and a float64 array in the order of ``circuit.parameters``; for a batch arrays
+            of shape (batch,) and (batch, number of parameters). The same on every rank.
+
+        Raises:
+            StateError: for circuits that measure, reset, branch, or initialise qubits on the way.
+        """
+        return adjoint.value_and_grad(self, observable, params, method, coefficients)
+
+    def vjp(
+        self, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
+    ) -> tuple[list[Any], NDArray[np.float64]]:
+        """The values of several outputs, and what their cotangents make of the derivatives: one sweep in all.
+
+        Args:
+            outputs: observables (their expectation values), and any of ``Variance(observable)``,
+                ``Probabilities(qubits)``, ``Overlap(state)`` and ``State()`` of ``qdist.state``.
+            params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
+            cotangents: the derivatives of a real loss L by each output, of its value's shape, for a batch with the
+                batch in front. For a complex value a + ib: dL/da + i dL/db.
+
+        Returns:
+            (values, gradient): a list with each output's value, and dL by all parameters in the order of
+            ``circuit.parameters``, float64; for a batch both with the batch in front. The same on every rank.
+
+        Raises:
+            StateError: for circuits that measure, reset, branch, or initialise qubits on the way, and for cotangents
+                of another shape.
+        """
+        return adjoint.vjp(self, outputs, params, cotangents)
+
+    def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
+        """The derivatives of several expectation values by all parameters, one sweep each.
+
+        Returns float64 of shape (number of observables, number of parameters); for a batch with the batch in front.
+        Raises StateError as ``value_and_grad`` does.
+        """
+        return adjoint.jacobian(self, observables, params)
 
     def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
@@ -172,7 +267,8 @@ class Program:
             return self.run(params, seed=seed).counts(shots, seed=seed)
         measured = _final_measurements(self.circuit)
         if measured is not None:
-            before = Program(self.circuit.remove_final_measurements(), comm=self.comm, dtype=self.dtype)
+            unitary = self.circuit.remove_final_measurements()
+            before = Program(unitary, comm=self.comm, dtype=self.dtype, schedule=self._schedule)
             clbits, qubits = zip(*measured.items())
             samples = before.run(params).sample(shots, seed=seed, qubits=qubits)
             outcomes = _spread(samples, clbits)
@@ -187,54 +283,99 @@ class Program:
         width = self.circuit.num_clbits
         return {f"{int(v):0{width}b}": int(t) for v, t in zip(values, times)}
 
-    def _compiled(self, segment: Segment) -> CpuProgram:
-        return CpuProgram(self.num_qubits - self.plan.far, self.dtype, segment.stages)
+    def _compiled(self, start: Layout | None) -> _Compiled:
+        """The circuit compiled for |0...0>, or for a state with this layout."""
+        plan = make_plan(
+            self.circuit,
+            self.dtype,
+            self._levels,
+            self._far,
+            inside=self._inside,
+            schedule=self._schedule,
+            start=start,
+        )
+        return _Compiled(plan, self.affine)
 
     @staticmethod
     def _sweep(state: StateVector, native: CpuProgram, live: int, bar: Progress | None) -> None:
         for offset, shard in state.shards():
-            # From |0...0> all shards but the first are still zero.
-            if live != 0 or offset == 0:
+            # At the start most shards may be zero altogether.
+            if live != 0 or shard[0] != 0:
                 native.run(shard, offset, live, bar.advance if bar is not None else None)
 
     def _fits(self, out: StateVector) -> bool:
         return out.dtype == self.dtype and out.num_qubits == self.num_qubits and out.layout is self.plan.layout
 
-    def _start(self, initial: StateVector | None, out: StateVector | None) -> StateVector:
+    def _start(self, initial: StateVector | None, out: StateVector | None) -> tuple[StateVector, _Compiled]:
+        """The state to run on, and what runs on it."""
         for name, state in (("initial", initial), ("out", out)):
             if state is not None and (state.num_qubits, state.dtype) != (self.num_qubits, self.dtype):
                 raise StateError(
                     f"{name} is a state of {state.num_qubits} qubits in {state.dtype}; the program needs "
                     f"{self.num_qubits} in {self.dtype}"
                 )
-        if initial is not None and initial.layout != self.plan.layout:
-            raise StateError(f"initial must be laid out as the program begins: make it with layout={self.plan.layout}")
-        if out is None:
-            if initial is not None:
-                return initial.copy()
-            return StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout)
-        out.layout = self.plan.layout
         if initial is None:
-            out.local.fill(0)
+            if out is None:
+                out = StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout)
+            else:
+                out.layout = self.plan.layout
+                out.local.fill(0)
             for offset, shard in out.shards():
-                shard[0] = offset == 0
+                shard[0] = self._from_zero.start.value(offset >> out.shard_bits)
+            return out, self._from_zero
+        if out is None:
+            out = initial.copy()
         elif out is not initial:
+            out.layout = initial.layout
             out.local[:] = initial.local
-        return out
+        return out, self._compiled_from(initial.layout)
+
+    def _compiled_from(self, layout: Layout) -> _Compiled:
+        """What runs on a given state with this layout; planned when it is wanted first."""
+        if layout == self.plan.layout and not self.plan.folded:
+            return self._from_zero
+        if layout not in self._from:
+            compiled = self._from[layout] = self._compiled(layout)
+            for native in compiled.natives:
+                assert self._bound is not None
+                self._bound(native)
+            self._natives += compiled.natives
+        return self._from[layout]
+
+
+class _Compiled:
+    """A plan with its kernels."""
+
+    def __init__(self, plan: Plan, affine: AffineMap) -> None:
+        self.plan = plan
+        self.start = ProductStart(plan)
+        close = plan.num_qubits - plan.far
+        self.parts = [
+            (part, [CpuProgram(close, plan.dtype, segment.stages, affine) for segment in part.segments])
+            for part in plan.parts
+        ]
+        self.natives = [native for _, natives in self.parts for native in natives]
 
 
 def compile(
-    circuit: Circuit, *, comm: Communicator | None = None, device: str = "auto", dtype: Any = "complex64"
+    circuit: Circuit,
+    *,
+    comm: Communicator | None = None,
+    device: str = "auto",
+    dtype: Any = "complex64",
+    schedule: str = "lazy",
 ) -> Program:
     """Plans a circuit once, to run it many times with different parameters.
 
-    dtype: complex64 or complex128. device: "auto" or "cpu". Raises StateError for what cannot be.
+    dtype: complex64 or complex128. device: "auto" or "cpu". schedule: when amplitudes travel between ranks: "lazy", as
+    rarely as can be; or, to compare with, "in-order" and "paper" (see plan.planner.make_plan). Raises StateError for
+    what cannot be.
 
     >>> program = compile(Circuit(2).h(0).cx(0, 1))
     >>> program.run().probabilities([1])
     array([0.5, 0.5])
     """
-    return Program(circuit, comm=comm, device=device, dtype=dtype)
+    return Program(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)
 
 
 def simulate(
@@ -244,11 +385,13 @@ def simulate(
     comm: Communicator | None = None,
     device: str = "auto",
     dtype: Any = "complex64",
+    schedule: str = "lazy",
     seed: Seed = None,
     progress: bool = False,
 ) -> StateVector:
     """The state after a circuit: compile and run in one."""
-    return compile(circuit, comm=comm, device=device, dtype=dtype).run(params, seed=seed, progress=progress)
+    program = compile(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)
+    return program.run(params, seed=seed, progress=progress)
 
 
 def _holds(part: Part, bits: list[int]) -> bool:

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,23 @@ from ..comm.solo import SoloTransport
 from ..comm.world import DEFAULT_TIMEOUT
 from ..native import kernels
 from ..plan import Layout
-from . import checks, expectation, measure
+from . import checks, expectation, measure, storage
 from .errors import StateError
+from .exchange import Traffic
 from .expectation import Observable
+from .gather import gathered
 from .measure import Seed
 from .memory import aligned_zeros, check_memory, free_memory
+from .relayout import relayout
+from .threads import share_cores
 
 __all__ = ["StateVector"]
 
 # Smaller states are not worth asking the system how much memory is left.
 _SMALL = 1 << 26
+
+# Amplitudes whose logical indices are computed at a time.
+_INDEX_CHUNK = 1 << 20
 
 
 class StateVector:
@@ -53,7 +61,10 @@ class StateVector:
     (1.0, -1.0)
     """
 
-    __slots__ = ("_comm", "_first", "_layout", "_local", "_shard_bits")
+    __slots__ = ("_comm", "_first", "_layout", "_local", "_shard_bits", "traffic")
+
+    traffic: Traffic
+    """What exchanges of this state between ranks have cost this rank."""
 
     def __init__(
         self,
@@ -77,14 +88,17 @@ class StateVector:
         ranks, rank = self._comm.size, self._comm.rank
         far = (ranks - 1).bit_length()
         if ranks > 1 << num_qubits:
-            raise StateError(f"{num_qubits} qubits have {1 << num_qubits} amplitudes, too few for {ranks} ranks")
+            raise StateError(
+                f"{num_qubits} qubits have {1 << num_qubits} amplitudes, too few for {ranks} ranks: ranks "
+                f"{1 << num_qubits} to {ranks - 1} would hold nothing"
+            )
         if dtype.itemsize << num_qubits > _SMALL:
             check_memory(num_qubits, dtype, ranks, self._free_memory())
-        # A rank holds a contiguous run of the 2**far shards.
+        share_cores(self._comm)
         self._shard_bits = num_qubits - far
-        start, end = ((r << far) // ranks << self._shard_bits for r in (rank, rank + 1))
-        self._first = start
-        self._local = aligned_zeros(end - start, dtype)
+        self.traffic = Traffic()
+        self._first, end = self.bounds(rank)
+        self._local = aligned_zeros(end - self._first, dtype)
 
     def _free_memory(self) -> int:
         share = np.array(free_memory() // self._comm.local_size)
@@ -111,11 +125,7 @@ class StateVector:
             dtype = np.complex64 if array.dtype in (np.complex64, np.float32, np.float16) else np.complex128
         result = cls.__new__(cls)
         result._allocate(array.size.bit_length() - 1, checks.checked_dtype(dtype), comm, layout)
-        own = slice(result._first, result._first + len(result._local))
-        if result._layout.is_identity:
-            result._local[:] = array[own]
-        else:
-            result._local[:] = array[result._layout.to_logical(np.arange(own.start, own.stop))]
+        result._fill(array)
         norm = result.norm()
         if not math.isfinite(norm):
             where = np.flatnonzero(~np.isfinite(array))
@@ -174,6 +184,38 @@ class StateVector:
                 shard[:half] *= zero
         return result
 
+    @classmethod
+    def load(cls, path: str | Path, comm: Communicator | None = None) -> StateVector:
+        """The state that ``save`` wrote, with its dtype and layout, on any number of ranks.
+
+        All ranks read their parts at once, so all must see the file. Raises CheckpointError when it is cut off,
+        changed, or holds no state; OSError when it cannot be read.
+        """
+        comm = _alone() if comm is None else comm
+        description = storage.read_description(Path(path), comm)
+        result = cls.__new__(cls)
+        result._allocate(description.layout.num_qubits, np.dtype(description.dtype), comm, description.layout)
+        storage.read_amplitudes(result, Path(path), description)
+        return result
+
+    def save(self, path: str | Path) -> None:
+        """Writes the state to a safetensors file that ``load`` reads on any number of ranks.
+
+        All ranks write their parts at once, so all must see the folder. An existing file is replaced only when the
+        new one is complete and on disk. Raises OSError when it cannot be written.
+        """
+        storage.save(self, Path(path))
+
+    def _fill(self, amplitudes: NDArray[Any]) -> None:
+        """Takes this rank's share of all amplitudes, given in logical order."""
+        start, end = self.bounds(self._comm.rank)
+        if self._layout.is_identity:
+            self._local[:] = amplitudes[start:end]
+            return
+        for first in range(start, end, _INDEX_CHUNK):
+            places = np.arange(first, min(first + _INDEX_CHUNK, end))
+            self._local[first - start :][: len(places)] = amplitudes[self._layout.to_logical(places)]
+
     def copy(self) -> StateVector:
         """The same state in memory of its own."""
         result = self._like()
@@ -185,6 +227,14 @@ class StateVector:
         result = StateVector.__new__(StateVector)
         result._allocate(self.num_qubits, self.dtype, self._comm, self._layout)
         return result
+
+    def relayout(self, layout: Layout) -> StateVector:
+        """Moves the amplitudes, in place, to where a layout has them; returns the state. It stays the same state.
+
+        At most two exchanges between ranks and two sweeps of the memory; nothing is allocated but small buffers.
+        """
+        relayout(self, layout)
+        return self
 
     # What it is ------------------------------------------------------------------------------------------------------
 
@@ -229,6 +279,12 @@ class StateVector:
         for start in range(0, len(self._local), size):
             yield self._first + start, self._local[start : start + size]
 
+    def bounds(self, rank: int) -> tuple[int, int]:
+        """The places that a rank holds, from the first to the one after the last: a run of the 2**far shards."""
+        far = self.num_qubits - self._shard_bits
+        start, end = ((r << far) // self._comm.size << self._shard_bits for r in (rank, rank + 1))
+        return start, end
+
     def owner(self, shard: int) -> int:
         """The rank that holds shard number ``shard``."""
         far = self.num_qubits - self._shard_bits
@@ -249,21 +305,20 @@ class StateVector:
     def amplitudes(self, indices: ArrayLike | None = None) -> NDArray[Any]:
         """All amplitudes in logical order, or those of some logical indices, in the indices' shape: a new array."""
         if indices is None:
-            whole = self._local
-            if self._comm.size > 1:
-                whole = np.zeros(1 << self.num_qubits, self.dtype)
-                whole[self._first : self._first + len(self._local)] = self._local
-                self.sum_over_ranks(whole)
-            if self._layout.is_identity:
-                return whole.copy()
-            result = np.empty_like(whole)
-            kernels.permuted_copy(whole, self._layout.positions, result)
+            result = gathered(self, None)
+            assert result is not None, "every rank asked for it"
             return result
         logical = checks.checked_indices(indices, self.num_qubits)
         places = self._layout.to_physical(logical) - self._first
         own = (places >= 0) & (places < len(self._local))
         found = np.where(own, self._local[np.where(own, places, 0)], self.dtype.type(0))
         return self.sum_over_ranks(found)
+
+    def gather(self, root: int = 0) -> NDArray[Any] | None:
+        """All amplitudes in logical order on one rank, as a new array; None on the others."""
+        if not 0 <= root < self._comm.size:
+            raise StateError(f"root={root}: the state is on ranks 0 to {self._comm.size - 1}")
+        return gathered(self, root)
 
     def amplitude(self, index: int | str) -> complex:
         """The amplitude of one basis state, given by its index or its bit string (highest qubit first)."""
@@ -283,7 +338,7 @@ class StateVector:
         return self
 
     def inner(self, other: StateVector) -> complex:
-        """<self|other>. Layouts may differ."""
+        """<self|other>. Layouts may differ; on several ranks that takes memory for a copy of ``other``."""
         if not isinstance(other, StateVector) or (other.num_qubits, other.dtype) != (self.num_qubits, self.dtype):
             raise StateError(f"the inner product with {self!r} needs a state of its size and dtype; got {other!r}")
         if self._layout == other._layout:
@@ -293,7 +348,9 @@ class StateVector:
             positions = [other._layout.positions[q] for q in self._layout.qubits]
             total = kernels.permuted_inner(self._local, other._local, positions)
         else:
-            raise StateError("the inner product of states on several ranks needs equal layouts")
+            moved = other.copy()
+            relayout(moved, self._layout)
+            total = kernels.inner(self._local, moved._local)
         return complex(self.sum_over_ranks(np.array([total]))[0])
 
     def fidelity(self, other: StateVector) -> float:
@@ -368,7 +425,10 @@ class StateVector:
         return float(self.expectations([observable])[0])
 
     def expectations(self, observables: Sequence[Observable]) -> NDArray[np.float64]:
-        """The expectation values of several observables, which share the passes over the state: float64."""
+        """The expectation values of several observables, which share the passes over the state: float64.
+
+        On several ranks that may leave the state in another layout.
+        """
         return expectation.expectations(self, observables)
 
     def variance(self, observable: Observable) -> float:

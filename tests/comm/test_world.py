@@ -11,7 +11,7 @@ import pytest
 import qdist.comm as qc
 from qdist.comm.environment import Launch, launched_by
 from qdist.comm.libmpi import find_mpirun, library_for
-from qdist.comm.place import Place
+from qdist.comm.place import Place, core_share
 from qdist.comm.rendezvous import _process_mapping
 from qdist.comm.store import Address, StoreClient, StoreServer
 
@@ -105,7 +105,27 @@ def test_places_number_nodes_as_they_first_appear() -> None:
     assert [p.local_rank for p in places] == [0, 1, 0, 2, 1]
     assert [p.local_size for p in places] == [3, 3, 2, 3, 2]
     assert {p.num_nodes for p in places} == {2}
+    assert Place.among(1, nodes, cores=4).cores == 4
     assert _process_mapping(nodes) == "(vector,(0,1,2),(1,1,1),(0,1,1),(1,1,1))"
+
+
+@pytest.mark.parametrize(
+    ("masks", "quota", "shares"),
+    [
+        ([0xFF], None, [8]),
+        ([0xFF] * 2, None, [4, 4]),
+        ([0xFF] * 3, None, [2, 2, 2]),
+        ([0xFF] * 16, None, [1] * 16),
+        ([0x0F, 0xF0], None, [4, 4]),
+        ([0x0F, 0x0F, 0xF0], None, [2, 2, 4]),
+        ([0xFF] * 2, 6, [3, 3]),
+        ([0x0F, 0xF0], 2, [1, 1]),
+    ],
+)
+def test_processes_share_the_cores_that_they_have_in_common(
+    masks: list[int], quota: int | None, shares: list[int]
+) -> None:
+    assert [core_share(own, masks, quota) for own in masks] == shares
 
 
 MEET = """

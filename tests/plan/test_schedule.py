@@ -9,7 +9,7 @@ from qdist.plan.fuse import fuse
 from qdist.plan.ladders import narrowed
 from qdist.plan.levels import Level, cache_level
 from qdist.plan.operations import Operation, operations
-from qdist.plan.plan import make_plan
+from qdist.plan.planner import make_plan
 from qdist.plan.schedule import schedule
 from qdist.state import reference
 

@@ -13,6 +13,7 @@ from qdist.native import kernels
 from qdist.plan import Layout
 from qdist.state import reference
 from qdist.state.errors import StateError
+from qdist.state.expectation import apply_and_expect
 from qdist.state.statevector import StateVector
 
 
@@ -231,6 +232,17 @@ def check_observable(sv: StateVector, ket: np.ndarray, observable: PauliSum) -> 
     product = sv.apply_pauli_sum(observable)
     assert (product.dtype, product.layout) == (sv.dtype, sv.layout)
     np.testing.assert_allclose(product.amplitudes(), expected, atol=tolerance)
+    # Both in the same passes: one observable, several, and one that counts for nothing.
+    (value,) = apply_and_expect(sv, [observable], [-0.5], product)
+    assert abs(value - mean) < tolerance
+    np.testing.assert_allclose(product.amplitudes(), -0.5 * expected, atol=tolerance)
+    z_on_0 = applied(PauliSum("Z0"), ket)
+    for weight in (0.0, 0.7):
+        values = apply_and_expect(sv, [observable, "Z0"], [weight, 2.0], product)
+        np.testing.assert_allclose(values, [mean, np.vdot(ket, z_on_0).real], atol=tolerance)
+        np.testing.assert_allclose(product.amplitudes(), weight * expected + 2 * z_on_0, atol=tolerance)
+    assert abs(apply_and_expect(sv, [observable], [0.0], product)[0] - mean) < tolerance
+    assert not product.amplitudes().any()
     variance = np.vdot(expected, expected).real - mean**2
     assert abs(sv.variance(observable) - variance) < tolerance * (1 + np.abs(observable.coefficients).sum())
 

@@ -10,6 +10,7 @@ FOLDER = Path(__file__).parent / "ranks"
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 8])
 def test_all_ranks_pass(run_ranks, ranks: int) -> None:
     arguments = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-    done = run_ranks(ranks, [*arguments, FOLDER / "mpi_states.py", FOLDER / "mpi_programs.py"])
+    scripts = [FOLDER / f"mpi_{topic}.py" for topic in ("exchange", "states", "observables", "programs", "adjoint")]
+    done = run_ranks(ranks, [*arguments, *scripts])
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert done.stdout.count(" passed") == ranks

@@ -153,7 +153,7 @@ def test_ranks_hold_contiguous_runs_of_shards(ranks: int, lengths: list[int]) ->
         (lambda: StateVector(2, "float32"), "'complex64' or 'complex128'; got 'float32'"),
         (lambda: StateVector(2, "spam"), "got 'spam'"),
         (lambda: StateVector(2, layout=Layout.identity(3)), "layout is one of 3 qubits; the state has 2"),
-        (lambda: StateVector(1, comm=counting_communicator(4)), "too few for 4 ranks"),
+        (lambda: StateVector(1, comm=counting_communicator(4)), "too few for 4 ranks: ranks 2 to 3 would hold nothing"),
         (lambda: StateVector.from_amplitudes([1, 0, 0]), "power of two of at least 2; got 3"),
         (lambda: StateVector.from_amplitudes([1]), "got 1"),
         (lambda: StateVector.from_amplitudes([[1, 0]]), r"shape \(1, 2\)"),

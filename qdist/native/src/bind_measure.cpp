@@ -3,9 +3,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/complex.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
 #include <complex>
+#include <optional>
 
 #include "apply_pauli.hpp"
 #include "expectation.hpp"
@@ -54,11 +56,12 @@ private:
 };
 
 template <class Real>
-void add_probabilities(Shard<Real> shard, Index first, const Positions& positions, Array<double> out) {
+void add_probabilities(Shard<Real> shard, Index first, Positions positions, Array<double> out) {
     const Padded<Real> padded(shard);
-    const int bits = std::max(bits_of(shard.size()), qdist::lane_bits);
+    const qdist::Lift lift(bits_of(shard.size()));
+    for (int& position : positions) position = lift.position(position);
     nb::gil_scoped_release release;
-    qdist::add_probabilities(padded.data(), bits, first, qdist::KeptBits(positions), out.data());
+    qdist::add_probabilities(padded.data(), lift.bits, lift.mask(first), qdist::KeptBits(positions), out.data());
 }
 
 template <class Real>
@@ -112,19 +115,24 @@ template <class Real>
 void add_expectations(const qdist::PauliPlan& plan, Shard<Real> shard, Index first, Array<double> out) {
     const Padded<Real> padded(shard);
     nb::gil_scoped_release release;
-    qdist::add_expectations(plan, padded.data(), first, out.data());
+    qdist::add_expectations(plan, padded.data(), plan.lift.mask(first), out.data());
 }
 
 template <class Real>
-void apply(const qdist::PauliPlan& plan, Shard<Real> shard, Index first, MutableShard<Real> out) {
+void apply(qdist::PauliPlan& plan, Shard<Real> shard, Index first, Array<const double> weights,
+           MutableShard<Real> out, bool add, std::optional<Array<double>> values) {
+    if (shard.size() != out.size()) throw nb::value_error("out must be as long as the shard");
     const Padded<Real> padded(shard);
+    double* results = values ? values->data() : nullptr;
+    plan.prepare_products();
     nb::gil_scoped_release release;
     auto* result = reinterpret_cast<Real*>(out.data());
     if (out.size() >= qdist::lanes) {
-        qdist::apply_pauli_sum(plan, padded.data(), first, result);
+        qdist::apply_pauli_sum(plan, padded.data(), plan.lift.mask(first), weights.data(), !add, result, results);
     } else {
-        Real whole_row[2 * qdist::lanes];
-        qdist::apply_pauli_sum(plan, padded.data(), first, whole_row);
+        Real whole_row[2 * qdist::lanes] = {};
+        std::copy(result, result + 2 * out.size(), whole_row);
+        qdist::apply_pauli_sum(plan, padded.data(), plan.lift.mask(first), weights.data(), !add, whole_row, results);
         std::copy(whole_row, whole_row + 2 * out.size(), result);
     }
 }
@@ -149,8 +157,10 @@ void bind(nb::module_& m, nb::class_<qdist::PauliPlan>& plan) {
           "Moves the amplitudes whose bit at `position` is `outcome` to where it is 0, scaled; the others become 0.");
     plan.def("add_expectations", &add_expectations<Real>, nb::arg("shard").noconvert(), "first"_a,
              nb::arg("out").noconvert(), "Adds the observables' values in a shard to out (float64).");
-    plan.def("apply", &apply<Real>, nb::arg("shard").noconvert(), "first"_a, nb::arg("out").noconvert(),
-             "out = the sum of all terms, applied to the shard. out is another array of the same size.");
+    plan.def("apply", &apply<Real>, nb::arg("shard").noconvert(), "first"_a, nb::arg("weights").noconvert(),
+             nb::arg("out").noconvert(), "add"_a, nb::arg("values").noconvert().none(),
+             "out = the sum of all terms, times their observables' weights, applied to the shard; with `add` it is added "
+             "to what is there. out is another array of the same size. The observables' values are added to `values`.");
 }
 
 }  // namespace

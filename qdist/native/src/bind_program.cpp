@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "adjoint.hpp"
 #include "program.hpp"
 #include "schedule.hpp"
 
@@ -16,13 +17,14 @@ namespace {
 
 using namespace qdist;
 
-using Slots = std::vector<std::pair<int, double>>;
+using Products = std::vector<std::pair<int, double>>;
 using FactorData = std::tuple<int, std::vector<int>, std::vector<int>, std::vector<Complex>>;
-using TermData = std::tuple<int, int, double, Slots>;
-using WideData = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, double, Slots>;
+using TermData = std::tuple<int, int, double, Products>;
+using WideData = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, double, Products>;
 using FlipData = std::tuple<std::size_t, std::size_t, std::size_t>;
 using Masks = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Gradient = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
 using Batch = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -40,11 +42,11 @@ void bind_program_of(nb::module_& m, const char* name) {
         .def("dense",
              [](P& p, std::vector<int> targets, std::size_t mask, std::size_t value, std::size_t far_mask,
                 std::size_t far_value, const std::vector<FactorData>& factors) {
-                 const int k = int(targets.size());
-                 DenseBlock<Real> block{Dense<Real>(p.tile_bits(), std::move(targets), mask, value), k, {far_mask, far_value}, {}};
+                 std::vector<Factor> parts;
                  for (const auto& [formula, slots, bits, matrix] : factors)
-                     block.factors.push_back({{Formula(formula), slots, matrix}, bits});
-                 p.add(std::move(block));
+                     parts.push_back({{Formula(formula), slots, matrix}, bits});
+                 Dense<Real> dense(p.tile_bits(), std::move(targets), mask, value);
+                 p.add(DenseBlock<Real>(std::move(dense), {far_mask, far_value}, std::move(parts), p.trainable()));
              },
              "targets"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "factors"_a)
         .def("diagonal",
@@ -54,7 +56,8 @@ void bind_program_of(nb::module_& m, const char* name) {
                  for (const auto& [first, second, constant, slots] : terms) t.push_back({first, second, {constant, slots}});
                  for (const auto& [mask, value, far_mask, far_value, constant, slots] : wides)
                      w.push_back({{mask, value}, {far_mask, far_value}, {constant, slots}});
-                 p.add(Diagonal<Real>(p.tile_bits(), std::move(t), std::move(w), p.num_bits() >= p.tile_bits() + 3));
+                 Diagonal<Real> diagonal(p.tile_bits(), std::move(t), std::move(w), p.num_bits() >= p.tile_bits() + 3);
+                 p.add(DiagonalBlock<Real>(p.tile_bits(), std::move(diagonal), p.trainable()));
              },
              "terms"_a, "wide"_a)
         .def("permutation",
@@ -66,9 +69,11 @@ void bind_program_of(nb::module_& m, const char* name) {
              "source"_a, "flips"_a)
         .def("pauli_rotation",
              [](P& p, std::size_t x, std::size_t z, std::size_t far_z, int num_y, std::size_t mask, std::size_t value,
-                std::size_t far_mask, std::size_t far_value, Slots slots) {
+                std::size_t far_mask, std::size_t far_value, Products slots) {
                  PauliRotation<Real> rotation(p.tile_bits(), x, z, far_z, num_y, {mask, value}, {far_mask, far_value});
-                 p.add(RotationBlock<Real>{rotation, {0, std::move(slots)}});
+                 Affine angle{0, std::move(slots)};
+                 const bool is_trainable = angle.reads(p.trainable());
+                 p.add(RotationBlock<Real>{rotation, std::move(angle), is_trainable});
              },
              "x"_a, "z"_a, "far_z"_a, "num_y"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "slots"_a)
         .def("table",
@@ -77,7 +82,8 @@ void bind_program_of(nb::module_& m, const char* name) {
                  p.add(TableDiagonal<Real>(p.tile_bits(), std::move(inside), std::move(outside), {mask, value}, {far_mask, far_value}, table));
              },
              "inside"_a, "outside"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "table"_a)
-        .def("bind", [](P& p, Doubles angles) { p.bind(angles.data()); }, "angles"_a)
+        .def("bind", [](P& p, Doubles angles) { p.bind(angles.data(), angles.size()); }, "angles"_a)
+        .def_prop_ro("is_trainable", &P::is_trainable)
         .def("set_affine",
              [](P& p, const std::vector<std::tuple<int, int, double>>& entries, std::vector<double> constants) {
                  std::vector<Entry> e;
@@ -113,7 +119,35 @@ void bind_program_of(nb::module_& m, const char* name) {
                  nb::gil_scoped_release release;
                  p.run_batch(x, a, batch, size, count, from_zero);
              },
-             "states"_a, "angles"_a, "from_zero"_a);
+             "states"_a, "angles"_a, "from_zero"_a)
+        .def("run_back",
+             [](P& p, Shard ket, Shard bra, std::size_t offset, std::size_t start, std::size_t live, bool recover,
+                Gradient gradient) {
+                 if (ket.size() != std::size_t(1) << p.num_bits() || bra.size() != ket.size())
+                     throw nb::value_error("the shard has another size");
+                 auto *k = ket.data(), *b = bra.data();
+                 double* g = gradient.data();
+                 nb::gil_scoped_release release;
+                 run_back(p, k, b, offset, start, live, recover, g);
+             },
+             nb::arg("ket").noconvert(), nb::arg("bra").noconvert(), "offset"_a, "start"_a, "live"_a, "recover"_a,
+             nb::arg("gradient").noconvert(), "Undoes the program on ket and bra; adds 2 Re <bra|d ket> by each angle.")
+        .def("run_back_batch",
+             [](const P& p, Batch<std::complex<Real>> kets, Batch<std::complex<Real>> bras, Batch<const double> angles,
+                Batch<double> gradients) {
+                 const std::size_t size = std::size_t(1) << p.num_bits(), batch = kets.shape(0);
+                 if (kets.shape(1) != size || bras.shape(1) != size || bras.shape(0) != batch ||
+                     angles.shape(0) != batch || gradients.shape(0) != batch || gradients.shape(1) != angles.shape(1))
+                     throw nb::value_error("the batch has another shape");
+                 auto *k = kets.data(), *b = bras.data();
+                 const double* a = angles.data();
+                 double* g = gradients.data();
+                 const std::size_t count = angles.shape(1);
+                 nb::gil_scoped_release release;
+                 run_back_batch(p, k, b, a, batch, size, count, g);
+             },
+             nb::arg("kets").noconvert(), nb::arg("bras").noconvert(), nb::arg("angles").noconvert(),
+             nb::arg("gradients").noconvert(), "run_back for rows that were run from |0...0>, each with its own angles.");
 }
 
 std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Doubles weight, int num_qubits, int close, Mask forced) {

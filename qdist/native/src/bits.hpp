@@ -35,4 +35,15 @@ inline Index extract(Index value, Index mask) {
 // The index after `current` among those that only have bits of mask.
 inline Index next_within(Index current, Index mask) { return (current - mask) & mask; }
 
+// Shards shorter than a row of lanes are padded to one. The bits above their own then stand higher, because the padding
+// takes some of theirs.
+struct Lift {
+    explicit Lift(int shard_bits) : own(shard_bits), bits(shard_bits < lane_bits ? lane_bits : shard_bits) {}
+
+    int position(int p) const { return p < own ? p : p + bits - own; }
+    Index mask(Index m) const { return (m & low_bits(own)) | (m & ~low_bits(own)) << (bits - own); }
+
+    int own, bits;
+};
+
 }  // namespace qdist

@@ -1,80 +1,49 @@
 // Dense blocks on a tile: small matrices on a few of its bits, under controls.
-//
-// A tile is re[0..2^t) and im[0..2^t), aligned. Bits below `lane_bits` are inside a vector: there a block is a sum over
-// lane permutations with one coefficient a lane. The same coefficients carry controls inside a vector for free; controls
-// above it are bits that the loops do not run over.
 #pragma once
 #include <algorithm>
 #include <vector>
 
+#include "dense_shape.hpp"
 #include "matrices.hpp"
 #include "simd.hpp"
+#include "turns.hpp"
 
 namespace qdist {
 
-// The indices at which a block works: all fixed bits removed and put back with given values.
-class Runs {
-public:
-    // fixed: the bits (at or above `floor`) that the loop must not run over; value: what they are set to.
-    Runs(int t, std::vector<int> fixed, std::size_t value, int floor) : fixed_(std::move(fixed)), value_(value) {
-        std::sort(fixed_.begin(), fixed_.end());
-        length_ = std::size_t(1) << (fixed_.empty() ? t : std::max(fixed_.front(), floor));
-        count_ = std::size_t(1) << t >> fixed_.size();
-    }
-    // f(first, length): elements first .. first + length of the tile, `length` a multiple of the vector.
-    template <class F>
-    void each(F&& f) const {
-        for (std::size_t r = 0; r < count_; r += length_) {
-            std::size_t i = r;
-            for (int b : fixed_) i = insert_zero(i, b);
-            f(i | value_, std::min(length_, count_));
-        }
-    }
-
-private:
-    std::vector<int> fixed_;
-    std::size_t value_, length_, count_;
-};
-
 // One dense block: the matrix of `targets` where the bits of `control_mask` have the values `control_value`.
 template <class Real>
-class Dense {
-public:
-    static constexpr int lane_bits = Simd<Real>::lane_bits;
-    static constexpr int lanes = Simd<Real>::lanes;
+class Dense : private DenseShape<Real> {
+    using Shape = DenseShape<Real>;
+    using Shape::t_, Shape::targets_, Shape::control_mask_, Shape::control_value_, Shape::row_targets_;
+    using Shape::lane_targets_, Shape::permutations_, Shape::rows_, Shape::offset_, Shape::plain_, Shape::runs_;
 
-    Dense(int t, std::vector<int> targets, std::size_t control_mask, std::size_t control_value)
-        : t_(t), targets_(std::move(targets)), control_mask_(control_mask), control_value_(control_value) {
-        std::vector<int> fixed;
-        const std::size_t in_lane = lanes - 1;
-        for (int b = lane_bits; b < t; ++b)
-            if (control_mask >> b & 1) fixed.push_back(b);
-        for (std::size_t j = 0; j < targets_.size(); ++j) {
-            if (targets_[j] < lane_bits)
-                lane_targets_.push_back(int(j));
-            else {
-                fixed.push_back(targets_[j]);
-                row_targets_.push_back(int(j));
-            }
-        }
-        rows_ = 1 << row_targets_.size();
-        offset_.resize(rows_);
-        for (int p = 0; p < rows_; ++p)
-            for (std::size_t j = 0; j < row_targets_.size(); ++j)
-                if (p >> j & 1) offset_[p] |= std::size_t(1) << targets_[row_targets_[j]];
-        // Lane permutations: one for every set of targets inside the vector.
-        for (int q = 0; q < 1 << lane_targets_.size(); ++q) {
-            int x = 0;
-            for (std::size_t j = 0; j < lane_targets_.size(); ++j)
-                if (q >> j & 1) x |= 1 << targets_[lane_targets_[j]];
-            permutations_.push_back(x);
-        }
-        plain_ = lane_targets_.empty() && !(control_mask & in_lane);
-        runs_ = Runs(t, fixed, control_value & ~in_lane, lane_bits);
+public:
+    using Shape::lane_bits, Shape::lanes;
+
+    using Shape::Shape;
+
+    const Shape& shape() const { return *this; }
+
+    // Whether it works on all of the tile.
+    bool is_unconditional() const { return !control_mask_; }
+
+    // Whether m is a rotation that Turns can run here: of one bit above the lanes, real, without controls.
+    bool is_turn(const Matrix& m) const {
+        constexpr double rounding = 1e-14;
+        return plain_ && targets_.size() == 1 && !control_mask_ && std::abs(m[0] - m[3]) < rounding && std::abs(m[1] + m[2]) < rounding &&
+               std::abs(m[0].imag()) < rounding && std::abs(m[1].imag()) < rounding;
     }
+
+    // Makes it such a rotation, whose cosine is left out.
+    void set_turn(const Matrix& m) {
+        is_turn_ = true;
+        turn_ = {targets_[0], m[2].real() / m[0].real()};
+    }
+    const Turn* turn() const { return is_turn_ ? &turn_ : nullptr; }
 
     // Sets the matrix, 2^k x 2^k, bit j of its index being target j.
     void set(const Matrix& m) {
+        is_turn_ = false;
         const std::size_t size = std::size_t(1) << targets_.size();
         real_ = std::all_of(m.begin(), m.end(), [](Complex z) { return z.imag() == 0; });
         matrix_re_.assign(size * size, 0);
@@ -92,17 +61,17 @@ public:
                 for (std::size_t x = 0; x < n; ++x)
                     for (int lane = 0; lane < lanes; ++lane) {
                         const std::size_t at = ((p * rows_ + q) * n + x) * lanes + lane;
-                        const std::size_t mask = control_mask_ & (lanes - 1);
-                        if ((lane & mask) != (control_value_ & mask)) {
+                        if (!this->holds(lane)) {
                             re_[at] = p == q && x == 0 ? 1 : 0;
                             continue;
                         }
-                        const Complex c = m[index(p, lane) * size + index(q, lane ^ permutations_[x])];
+                        const Complex c = m[this->index(p, lane) * size + this->index(q, lane ^ permutations_[x])];
                         re_[at] = Real(c.real());
                         im_[at] = Real(c.imag());
                     }
     }
 
+    // Not for turns.
     void apply(Real* re, Real* im) const {
         if (plain_)
             switch (targets_.size()) {
@@ -128,16 +97,6 @@ public:
 
 private:
     using V = Vec<Real>;
-
-    // The matrix index that row p and a lane stand for.
-    std::size_t index(int p, int lane) const {
-        std::size_t k = 0;
-        for (std::size_t j = 0; j < row_targets_.size(); ++j)
-            if (p >> j & 1) k |= std::size_t(1) << row_targets_[j];
-        for (int j : lane_targets_)
-            if (lane >> targets_[j] & 1) k |= std::size_t(1) << j;
-        return k;
-    }
 
     void real1(Real* x) const {
         const V a = splat(matrix_re_[0]), b = splat(matrix_re_[1]), c = splat(matrix_re_[2]), d = splat(matrix_re_[3]);
@@ -350,15 +309,8 @@ private:
         }
     }
 
-    int t_;
-    std::vector<int> targets_;
-    std::size_t control_mask_, control_value_;
-    std::vector<int> row_targets_, lane_targets_;  // positions in targets_
-    std::vector<int> permutations_;
-    int rows_ = 1;
-    std::vector<std::size_t> offset_;
-    bool plain_ = true, real_ = false;
-    Runs runs_{0, {}, 0, 0};
+    bool real_ = false, is_turn_ = false;
+    Turn turn_{};
     std::vector<Real> matrix_re_, matrix_im_;
     AlignedVector<Real> re_, im_;
 };

@@ -6,11 +6,14 @@
 // is again one of the tile's bits. The tile is rows of 2^low elements: the phase is A[row] * T[class of row][column], where
 // a class is a setting of the row bits that have a product with a column bit. Wider diagonals are terms of their own.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "matrices.hpp"
 #include "simd.hpp"
+#include "transition.hpp"
 
 namespace qdist {
 
@@ -20,10 +23,17 @@ struct Bits {
     bool holds(std::size_t index) const { return (index & mask) == value; }
 };
 
+// Numbers of angles.
+using Slots = std::set<int>;
+
 // value = constant + sum of coefficient * angle
 struct Affine {
     double constant = 0;
     std::vector<std::pair<int, double>> terms;
+
+    bool reads(const Slots& slots) const {
+        return std::any_of(terms.begin(), terms.end(), [&](const auto& term) { return slots.contains(term.first); });
+    }
 
     double at(const double* angles) const {
         double sum = constant;
@@ -73,18 +83,37 @@ public:
 
     // base: the shard's index of the tile's first element.
     void apply(Real* re, Real* im, std::size_t base) const {
-        if (!terms_.empty()) {
-            if (far_)
-                multiply(re, im, tables(base));
-            else if (many_tiles_)
-                multiply(re, im, whole_);
-            else
-                multiply(re, im, fixed_);
-        }
+        each_factor(base, [=](std::size_t i, V c, V s) { multiply(re + i, im + i, c, s); }, [](std::size_t) {});
         for (std::size_t k = 0; k < wide_.size(); ++k) apply_wide(re, im, base, wide_[k], wide_value_[k]);
     }
 
+    // Undoes it on a ket and a bra. Where `w` is given, it gets Re(i conj(bra) ket) of each element, which stays the same.
+    void undo(const TilePair<Real>& tiles, std::size_t base, Real* w) const {
+        Real *const ket_re = tiles.ket_re, *const ket_im = tiles.ket_im, *const bra_re = tiles.bra_re, *const bra_im = tiles.bra_im;
+        const auto undo_one = [=](std::size_t i, V c, V s) {
+            multiply(ket_re + i, ket_im + i, c, -s);
+            multiply(bra_re + i, bra_im + i, c, -s);
+        };
+        const auto add_one = [=](std::size_t i) {
+            store<Real>(w + i, load(bra_im + i) * load(ket_re + i) - load(bra_re + i) * load(ket_im + i));
+        };
+        if (w)
+            each_factor(base, [=](std::size_t i, V c, V s) { add_one(i), undo_one(i, c, s); }, add_one);
+        else
+            each_factor(base, undo_one, [](std::size_t) {});
+        for (std::size_t k = 0; k < wide_.size(); ++k) {
+            apply_wide(ket_re, ket_im, base, wide_[k], -wide_value_[k]);
+            apply_wide(bra_re, bra_im, base, wide_[k], -wide_value_[k]);
+        }
+    }
+
+    const std::vector<Term>& terms() const { return terms_; }
+    const std::vector<Wide>& wide() const { return wide_; }
+
 private:
+    using V = Vec<Real>;
+    static constexpr std::size_t lanes = Simd<Real>::lanes;
+
     struct Tables {
         std::vector<Complex> row;         // A
         std::vector<int> class_of;        // of each row
@@ -204,46 +233,52 @@ private:
         return out;
     }
 
-    void multiply(Real* re, Real* im, const Whole& whole) const {
-        using V = Vec<Real>;
-        constexpr std::size_t lanes = Simd<Real>::lanes;
+    // Calls f(i, c, s) for each vector of the tile, which begins at element i and has the factors c + is, or one(i) where they
+    // are known to be one.
+    template <class F, class One>
+    void each_factor(std::size_t base, F&& f, One&& one) const {
+        if (far_)
+            each_factor(tables(base), f, one);
+        else if (many_tiles_ && !terms_.empty())
+            each_factor(whole_, f, one);
+        else
+            each_factor(fixed_, f, one);
+    }
+
+    template <class F, class One>
+    void each_factor(const Whole& whole, F&& f, One&& one) const {
         const std::size_t width = std::size_t(1) << columns_;
-        for (std::size_t r = 0; r < whole.identity.size(); ++r) {
-            if (whole.identity[r]) continue;
-            for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) {
-                const V c = load(&whole.re[i]), s = load(&whole.im[i]), p = load(re + i), q = load(im + i);
-                store<Real>(re + i, c * p - s * q);
-                store<Real>(im + i, c * q + s * p);
-            }
+        for (std::size_t r = 0; r < whole.identity.size(); ++r)
+            if (whole.identity[r])
+                for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) one(i);
+            else
+                for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) f(i, load(&whole.re[i]), load(&whole.im[i]));
+    }
+
+    template <class F, class One>
+    void each_factor(const Tables& tables, F&& f, One&& one) const {
+        const std::size_t width = std::size_t(1) << columns_;
+        for (std::size_t r = 0; r < tables.row.size(); ++r) {
+            const std::size_t k = tables.class_of[r], first = r * width;
+            const Complex a = tables.row[r];
+            const Real *u = &tables.re[k * width], *v = &tables.im[k * width];
+            const V ar = splat(Real(a.real())), ai = splat(Real(a.imag()));
+            if (tables.identity[k] && a == 1.0)
+                for (std::size_t i = 0; i < width; i += lanes) one(first + i);
+            else if (tables.identity[k])
+                for (std::size_t i = 0; i < width; i += lanes) f(first + i, ar, ai);
+            else
+                for (std::size_t i = 0; i < width; i += lanes) {
+                    const V c = load(u + i), s = load(v + i);
+                    f(first + i, ar * c - ai * s, ar * s + ai * c);
+                }
         }
     }
 
-    void multiply(Real* re, Real* im, const Tables& tables) const {
-        using V = Vec<Real>;
-        constexpr std::size_t lanes = Simd<Real>::lanes;
-        const std::size_t width = std::size_t(1) << columns_;
-        for (std::size_t r = 0; r < tables.row.size(); ++r) {
-            const std::size_t k = tables.class_of[r];
-            const Complex a = tables.row[r];
-            if (tables.identity[k] && a == 1.0) continue;
-            const Real *tr = &tables.re[k * width], *ti = &tables.im[k * width];
-            Real *x = re + r * width, *y = im + r * width;
-            const V ar = splat(Real(a.real())), ai = splat(Real(a.imag()));
-            if (tables.identity[k]) {
-                for (std::size_t i = 0; i < width; i += lanes) {
-                    const V p = load(x + i), q = load(y + i);
-                    store<Real>(x + i, ar * p - ai * q);
-                    store<Real>(y + i, ar * q + ai * p);
-                }
-                continue;
-            }
-            for (std::size_t i = 0; i < width; i += lanes) {
-                const V u = load(tr + i), v = load(ti + i), p = load(x + i), q = load(y + i);
-                const V c = ar * u - ai * v, s = ar * v + ai * u;
-                store<Real>(x + i, c * p - s * q);
-                store<Real>(y + i, c * q + s * p);
-            }
-        }
+    static void multiply(Real* re, Real* im, V c, V s) {
+        const V p = load(re), q = load(im);
+        store<Real>(re, c * p - s * q);
+        store<Real>(im, c * q + s * p);
     }
 
     void apply_wide(Real* re, Real* im, std::size_t base, const Wide& w, double angle) const {
@@ -282,7 +317,12 @@ public:
         }
     }
 
-    void apply(Real* re, Real* im, std::size_t base) const {
+    void apply(Real* re, Real* im, std::size_t base) const { multiply(re, im, base, 1); }
+    void undo(Real* re, Real* im, std::size_t base) const { multiply(re, im, base, -1); }
+
+private:
+    // sign: 1, or -1 for the conjugate.
+    void multiply(Real* re, Real* im, std::size_t base, Real sign) const {
         if (!far_.holds(base)) return;
         std::size_t fixed = 0;
         for (const auto& [bit, k] : outside_) fixed |= (base >> bit & 1) << k;
@@ -290,13 +330,12 @@ public:
             if (!near_.holds(i)) continue;
             std::size_t at = fixed;
             for (const auto& [bit, k] : inside_) at |= (i >> bit & 1) << k;
-            const Real x = re[i], y = im[i];
-            re[i] = re_[at] * x - im_[at] * y;
-            im[i] = re_[at] * y + im_[at] * x;
+            const Real x = re[i], y = im[i], s = sign * im_[at];
+            re[i] = re_[at] * x - s * y;
+            im[i] = re_[at] * y + s * x;
         }
     }
 
-private:
     int t_;
     std::vector<std::pair<int, int>> inside_, outside_;
     Bits near_, far_;

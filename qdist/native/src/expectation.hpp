@@ -48,58 +48,86 @@ inline void add_terms(const PauliJob& job, Index outside, double factor, double*
     }
 }
 
-// Adds the expectation values in a shard, whose first index is `first`, to results. Tiles are summed in a fixed number
-// of chunks, which are added in order: the result does not depend on the number of threads.
+// What a job's sums are multiplied by. Products with i and with its partner are conjugates, so pairs that are visited once
+// count twice.
+inline double pair_factor(const PauliPass& pass, const PauliJob& job) {
+    return (job.imaginary ? -1.0 : 1.0) * (pass.far || job.pairs ? 2.0 : 1.0);
+}
+
+// One thread's sums of a pass: those of the jobs that are summed over tiles, one job behind the other.
+class PassSums {
+public:
+    explicit PassSums(const PauliPass& pass)
+        : pass_(pass), start_(pass.jobs.size()), tile_slots_(lanes << PauliPlan::max_rank) {
+        std::size_t size = 0;
+        for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
+            start_[j] = size;
+            if (!pass.jobs[j].by_tile) size += pass.jobs[j].slots() * lanes;
+        }
+        kept_.resize(size);
+    }
+
+    // Adds a tile's products; `base` is the index of its first amplitude, `bra` the tile that `ket` is flipped to.
+    template <class Real>
+    void add_tile(Rows<const Real> ket, Rows<const Real> bra, Index base, double* results) {
+        for (std::size_t j = 0; j < pass_.jobs.size(); ++j) {
+            const PauliJob& job = pass_.jobs[j];
+            double* slots = job.by_tile ? tile_slots_.data() : kept_.data() + start_[j];
+            if (job.by_tile) std::fill(slots, slots + job.slots() * lanes, 0.0);
+            specialised(job.flip % lanes, job.imaginary, [&](auto lane_flip, auto imaginary) {
+                add_products<Real, lane_flip, imaginary>(job, ket, bra, base, slots);
+            });
+            if (job.by_tile) add_terms(job, base & ~pass_.tile, pair_factor(pass_, job), slots, results);
+        }
+    }
+
+    // Adds what the tiles so far have in common to the observables' results, and begins anew.
+    void finish(double* results) {
+        for (std::size_t j = 0; j < pass_.jobs.size(); ++j)
+            if (!pass_.jobs[j].by_tile)
+                add_terms(pass_.jobs[j], 0, pair_factor(pass_, pass_.jobs[j]), kept_.data() + start_[j], results);
+        std::fill(kept_.begin(), kept_.end(), 0.0);
+    }
+
+private:
+    const PauliPass& pass_;
+    std::vector<std::size_t> start_;
+    std::vector<double> kept_, tile_slots_;
+};
+
+// Adds what one pass finds in a shard, whose first index is `first`, to results. Tiles are summed in a fixed number of
+// chunks, which are added in order: the result does not depend on the number of threads.
+template <class Real>
+void add_expectations(const PauliPlan& plan, const PauliPass& pass, const Real* shard, Index first, double* results) {
+    TileGrid grid(plan.bits, pass);
+    if (pass.far) grid.halve(pass.far);
+    const std::size_t tiles = grid.count(), chunks = std::min<std::size_t>(tiles, 64);
+    const std::size_t observables = std::size_t(plan.observables);
+    std::vector<double> partial(chunks * observables);
+#pragma omp parallel if (chunks > 1)
+    {
+        Tile<Real> ket(grid.size), partner(pass.far ? grid.size : 0);
+        PassSums sums(pass);
+#pragma omp for schedule(static)
+        for (std::size_t c = 0; c < chunks; ++c) {
+            double* found = partial.data() + c * observables;
+            for (std::size_t t = c * (tiles / chunks); t < (c + 1) * (tiles / chunks); ++t) {
+                const Index base = grid.base(t);
+                grid.load(shard, base, ket);
+                if (t + 1 < tiles) grid.prefetch(shard, grid.base(t + 1));
+                if (pass.far) grid.load(shard, base ^ pass.far, partner);
+                const Rows<const Real> rows = std::as_const(ket).rows();
+                sums.add_tile(rows, pass.far ? std::as_const(partner).rows() : rows, first + base, found);
+            }
+            sums.finish(found);
+        }
+    }
+    for (std::size_t i = 0; i < partial.size(); ++i) results[i % observables] += partial[i];
+}
+
 template <class Real>
 void add_expectations(const PauliPlan& plan, const Real* shard, Index first, double* results) {
-    for (const PauliPass& pass : plan.passes) {
-        TileGrid grid(plan.bits, pass);
-        if (pass.far) grid.halve(pass.far);
-        const std::size_t tiles = grid.count(), chunks = std::min<std::size_t>(tiles, 64);
-        const std::size_t observables = std::size_t(plan.observables);
-        std::vector<double> partial(chunks * observables);
-        std::vector<std::size_t> slot_start(pass.jobs.size());
-        std::size_t kept = 0;
-        for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
-            slot_start[j] = kept;
-            if (!pass.jobs[j].by_tile) kept += pass.jobs[j].slots() * lanes;
-        }
-        // Products with i and with its partner are conjugates, so pairs that are visited once count twice.
-        const auto factor_of = [&](const PauliJob& job) {
-            return (job.imaginary ? -1.0 : 1.0) * (pass.far || job.pairs ? 2.0 : 1.0);
-        };
-#pragma omp parallel if (chunks > 1)
-        {
-            Tile<Real> ket(grid.size), partner(pass.far ? grid.size : 0);
-            std::vector<double> kept_slots(kept), tile_slots(lanes << PauliPlan::max_rank);
-#pragma omp for schedule(static)
-            for (std::size_t c = 0; c < chunks; ++c) {
-                std::fill(kept_slots.begin(), kept_slots.end(), 0.0);
-                double* sums = partial.data() + c * observables;
-                for (std::size_t t = c * (tiles / chunks); t < (c + 1) * (tiles / chunks); ++t) {
-                    const Index base = grid.base(t);
-                    grid.load(shard, base, ket);
-                    if (t + 1 < tiles) grid.prefetch(shard, grid.base(t + 1));
-                    if (pass.far) grid.load(shard, base ^ pass.far, partner);
-                    const Rows<const Real> rows = std::as_const(ket).rows();
-                    const Rows<const Real> bra = pass.far ? std::as_const(partner).rows() : rows;
-                    for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
-                        const PauliJob& job = pass.jobs[j];
-                        double* slots = job.by_tile ? tile_slots.data() : kept_slots.data() + slot_start[j];
-                        if (job.by_tile) std::fill(slots, slots + job.slots() * lanes, 0.0);
-                        specialised(job, [&](auto lane_flip, auto imaginary) {
-                            add_products<Real, lane_flip, imaginary>(job, rows, bra, first + base, slots);
-                        });
-                        if (job.by_tile) add_terms(job, (first + base) & ~pass.tile, factor_of(job), slots, sums);
-                    }
-                }
-                for (std::size_t j = 0; j < pass.jobs.size(); ++j)
-                    if (!pass.jobs[j].by_tile)
-                        add_terms(pass.jobs[j], 0, factor_of(pass.jobs[j]), kept_slots.data() + slot_start[j], sums);
-            }
-        }
-        for (std::size_t i = 0; i < partial.size(); ++i) results[i % observables] += partial[i];
-    }
+    for (const PauliPass& pass : plan.passes) add_expectations(plan, pass, shard, first, results);
 }
 
 }  // namespace qdist

@@ -9,9 +9,12 @@
 
 namespace nb = nanobind;
 
+void bind_adjoint(nb::module_& m);
+void bind_exchange(nb::module_& m);
 void bind_matrices(nb::module_& m);
 void bind_measure(nb::module_& m);
 void bind_program(nb::module_& m);
+void bind_search(nb::module_& m);
 
 namespace {
 
@@ -51,9 +54,12 @@ NB_MODULE(QDIST_MODULE, m) {
     m.def("direct_call", &qdist::direct_call, nb::arg("context"),
           "A function of (x, out) that checks both, notes the call and runs primitive(x, out); it returns out, or None "
           "where the arrays are no plain case. context: (op, comm, primitive, active, count, array_type, rows, bools).");
+    bind_adjoint(m);
+    bind_exchange(m);
     bind_matrices(m);
     bind_measure(m);
     bind_program(m);
+    bind_search(m);
     m.def("max_threads", &max_threads, "Threads that the next kernel will use.");
     m.def("set_threads", &set_threads, nb::arg("threads"), "Sets the threads of the kernels that follow.");
 }

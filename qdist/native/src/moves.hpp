@@ -5,6 +5,7 @@
 
 #include "diagonal.hpp"
 #include "simd.hpp"
+#include "transition.hpp"
 
 namespace qdist {
 
@@ -26,10 +27,7 @@ public:
 
     void apply(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
         constexpr std::size_t lanes = Simd<Real>::lanes;
-        std::size_t flip = 0;
-        for (const Flip& f : flips_)
-            if (f.when.holds(base)) flip ^= f.bits;
-        const std::size_t size = source_.size();
+        const std::size_t flip = flip_at(base), size = source_.size();
         if (whole_vectors_) {
             for (std::size_t i = 0; i < size; i += lanes) {
                 const std::size_t j = source_[i] ^ flip;
@@ -45,7 +43,34 @@ public:
         }
     }
 
+    // Takes what apply() made back to what it was made of.
+    void undo(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
+        constexpr std::size_t lanes = Simd<Real>::lanes;
+        const std::size_t flip = flip_at(base), size = source_.size();
+        if (whole_vectors_) {
+            for (std::size_t i = 0; i < size; i += lanes) {
+                const std::size_t j = source_[i] ^ flip;
+                store<Real>(to_re + j, load(re + i));
+                store<Real>(to_im + j, load(im + i));
+            }
+            return;
+        }
+        for (std::size_t i = 0; i < size; ++i) {
+            const std::size_t j = source_[i] ^ flip;
+            to_re[j] = re[i];
+            to_im[j] = im[i];
+        }
+    }
+
 private:
+    // What the flips that hold on a tile add to all sources.
+    std::size_t flip_at(std::size_t base) const {
+        std::size_t flip = 0;
+        for (const Flip& f : flips_)
+            if (f.when.holds(base)) flip ^= f.bits;
+        return flip;
+    }
+
     std::vector<std::uint32_t> source_;
     std::vector<Flip> flips_;
     bool whole_vectors_;
@@ -67,15 +92,43 @@ public:
         factor_im_ = Real(f.imag());
     }
 
-    void apply(Real* re, Real* im, std::size_t base) const {
+    void apply(Real* re, Real* im, std::size_t base) const { rotate(re, im, base, 1); }
+    void undo(Real* re, Real* im, std::size_t base) const { rotate(re, im, base, -1); }
+
+    // Im <bra|P|ket> over the tile's elements that are rotated.
+    double overlap(const TilePair<Real>& tiles, std::size_t base) const {
+        if (!far_.holds(base)) return 0;
+        const bool odd = __builtin_parityll(base & far_z_);
+        double re = 0, im = 0;
+        for (std::size_t i = 0; i < std::size_t(1) << t_; ++i) {
+            if (!near_.holds(i)) continue;
+            const std::size_t j = i ^ x_;
+            const bool sign = odd ^ bool(__builtin_parityll(j & z_));
+            const double a = tiles.bra_re[i], b = tiles.bra_im[i], c = tiles.ket_re[j], d = tiles.ket_im[j];
+            re += sign ? -(a * c + b * d) : a * c + b * d;
+            im += sign ? b * c - a * d : a * d - b * c;
+        }
+        // Times i^num_y.
+        switch (num_y_ & 3) {
+            case 0: return im;
+            case 1: return re;
+            case 2: return -im;
+            default: return -re;
+        }
+    }
+
+private:
+    // sign: 1, or -1 for the inverse.
+    void rotate(Real* re, Real* im, std::size_t base, Real sign) const {
         if (!far_.holds(base)) return;
         const bool odd = __builtin_parityll(base & far_z_);
         const std::size_t size = std::size_t(1) << t_;
+        const Real factor_re = sign * factor_re_, factor_im = sign * factor_im_;
         if (!x_) {
             // No flips: a phase of the parity's sign.
             for (std::size_t i = 0; i < size; ++i) {
                 if (!near_.holds(i)) continue;
-                const Real s = (odd ^ bool(__builtin_parityll(i & z_))) ? -factor_im_ : factor_im_, x = re[i], y = im[i];
+                const Real s = (odd ^ bool(__builtin_parityll(i & z_))) ? -factor_im : factor_im, x = re[i], y = im[i];
                 re[i] = cosine_ * x - s * y;
                 im[i] = cosine_ * y + s * x;
             }
@@ -87,8 +140,8 @@ public:
             if ((i & top) || !near_.holds(i)) continue;
             const std::size_t j = i ^ x_;
             const bool sign_i = odd ^ odd_x ^ bool(__builtin_parityll(i & z_)), sign_j = sign_i ^ odd_x;
-            const Real fr = sign_i ? -factor_re_ : factor_re_, fi = sign_i ? -factor_im_ : factor_im_;
-            const Real gr = sign_j ? -factor_re_ : factor_re_, gi = sign_j ? -factor_im_ : factor_im_;
+            const Real fr = sign_i ? -factor_re : factor_re, fi = sign_i ? -factor_im : factor_im;
+            const Real gr = sign_j ? -factor_re : factor_re, gi = sign_j ? -factor_im : factor_im;
             const Real a = re[i], b = im[i], c = re[j], d = im[j];
             re[i] = cosine_ * a + fr * c - fi * d;
             im[i] = cosine_ * b + fr * d + fi * c;
@@ -97,7 +150,6 @@ public:
         }
     }
 
-private:
     int t_;
     std::size_t x_, z_, far_z_;
     int num_y_;

@@ -37,9 +37,8 @@ struct PauliJob {
     // Rows of a tile, sorted by slot: those of slot s are rows[starts[s]] to rows[starts[s + 1] - 1]. Where partners are
     // in the same tile, one row of each pair.
     std::vector<std::uint16_t> rows = {}, starts = {};
-    Index flip = 0;                // x within the tile, by the tile's own bits
-    std::uint32_t flip_slot = 0;   // what separates the slots of partners, by xor
-    bool pairs = false;            // partners are other rows of the same tile
+    Index flip = 0;      // x within the tile, by the tile's own bits
+    bool pairs = false;  // partners are other rows of the same tile
 
     std::size_t slots() const { return std::size_t(1) << basis.size(); }
 
@@ -53,10 +52,22 @@ struct PauliJob {
     }
 };
 
+// Jobs of a pass that flip the same lanes and are all real or all imaginary: for the product with a state, what they give
+// to a row is summed before its lanes are flipped.
+struct PauliGroup {
+    Index lane_flip;
+    bool imaginary;
+    std::vector<std::uint32_t> jobs = {};
+    std::vector<std::uint16_t> row_flips = {};
+    // For each row, and then for each job, the slot of the row that the job flips it to.
+    std::vector<std::uint16_t> slots = {};
+};
+
 struct PauliPass {
     Index tile;     // the tile's bits
     Index far = 0;  // the part of every job's x outside of them: tiles are read in pairs where it is not zero
     std::vector<PauliJob> jobs;
+    std::vector<PauliGroup> groups = {};  // of all jobs; empty until products are asked for
 };
 
 // A basis of masks over GF(2), found by elimination.
@@ -100,8 +111,10 @@ public:
     // coefficient and the number of the observable it belongs to.
     PauliPlan(int bits, std::span<const Index> x, std::span<const Index> z, std::span<const std::complex<double>> c,
               std::span<const std::int64_t> observable, int observables)
-        : bits(std::max(bits, lane_bits)), observables(observables) {
+        : lift(bits), bits(lift.bits), observables(observables) {
         std::vector<PauliJob> jobs = grouped(x, z, c, observable);
+        for (PauliJob& job : jobs)
+            for (PauliTerm& term : job.terms) term.z = lift.mask(term.z);
         if (this->bits <= tile_bits) {
             if (!jobs.empty()) add_pass(low_bits(this->bits), 0, jobs, [](const PauliJob&) { return true; });
         } else {
@@ -109,6 +122,13 @@ public:
         }
     }
 
+    // Makes the tables that products need and expectation values do not, once.
+    void prepare_products() {
+        for (PauliPass& pass : passes)
+            if (pass.groups.empty()) group_jobs(pass);
+    }
+
+    Lift lift;
     int bits, observables;
     std::vector<PauliPass> passes;
 
@@ -190,6 +210,32 @@ private:
         if (!pass.jobs.empty()) passes.push_back(std::move(pass));
     }
 
+    static void group_jobs(PauliPass& pass) {
+        for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
+            const PauliJob& job = pass.jobs[j];
+            const auto fits = [&](const PauliGroup& group) {
+                return group.lane_flip == job.flip % lanes && group.imaginary == job.imaginary;
+            };
+            auto group = std::ranges::find_if(pass.groups, fits);
+            if (group == pass.groups.end()) {
+                pass.groups.push_back({job.flip % lanes, job.imaginary});
+                group = pass.groups.end() - 1;
+            }
+            group->jobs.push_back(std::uint32_t(j));
+            group->row_flips.push_back(std::uint16_t(job.flip >> lane_bits));
+        }
+        const Index row_bits = pass.tile & ~low_bits(lane_bits);
+        const std::size_t rows = std::size_t(1) << std::popcount(row_bits);
+        for (PauliGroup& group : pass.groups) {
+            const std::size_t count = group.jobs.size();
+            group.slots.resize(rows * count);
+            for (std::size_t k = 0; k < count; ++k)
+                for (std::size_t r = 0; r < rows; ++r)
+                    group.slots[r * count + k] =
+                        std::uint16_t(pass.jobs[group.jobs[k]].slot_of(deposit(r ^ group.row_flips[k], row_bits)));
+        }
+    }
+
     // A job as few jobs whose slots can be kept over tiles; as one that is summed by the tile where they would be many.
     static std::vector<PauliJob> split(PauliJob&& job, Index tile, std::size_t& kept) {
         std::vector<PauliJob> parts;
@@ -230,7 +276,6 @@ private:
         job.flip = extract(job.x, tile);
         const Index row_flip = job.flip >> lane_bits, row_bits = tile & ~low_bits(lane_bits);
         job.pairs = row_flip != 0 && (job.x & ~tile) == 0;
-        job.flip_slot = job.slot_of(deposit(row_flip, row_bits));
         std::vector<std::vector<std::uint16_t>> by_slot(job.slots());
         for (Index r = 0; r >> std::popcount(row_bits) == 0; ++r)
             if (!job.pairs || (r & std::bit_floor(row_flip)) == 0)

@@ -113,17 +113,16 @@ void transform_slots(Real* slots, std::size_t count) {
         }
 }
 
-// Calls f with the job's flip of the lanes, so that it becomes a fixed shuffle of registers, and its `imaginary` as
-// constants.
+// Calls f with a flip of the lanes, so that it becomes a fixed shuffle of registers, and with `imaginary` as constants.
 template <class Function>
-void specialised(const PauliJob& job, Function f) {
+void specialised(Index lane_flip, bool imaginary, Function f) {
     const auto with_flip = [&](auto flip) {
-        if (job.imaginary)
+        if (imaginary)
             f(flip, std::true_type());
         else
             f(flip, std::false_type());
     };
-    switch (job.flip % lanes) {
+    switch (lane_flip) {
         case 0: return with_flip(std::integral_constant<Index, 0>());
         case 1: return with_flip(std::integral_constant<Index, 1>());
         case 2: return with_flip(std::integral_constant<Index, 2>());

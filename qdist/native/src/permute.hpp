@@ -58,6 +58,21 @@ void permuted_copy(const Complex* in, std::span<const int> positions, Complex* o
     }
 }
 
+// x[i] and x[source(i)] change places, where positions are exchanged in pairs: partner[partner[j]] == j. A tile's partner
+// is a tile again, because the bits of both sides' lowest positions are in it.
+template <class Complex>
+void swap_positions(Complex* x, std::span<const int> partner) {
+    const PermutedTiles tiles(partner);
+    const std::size_t count = tiles.count(), size = tiles.to.size();
+#pragma omp parallel for schedule(static) if (count * size > 16384)
+    for (std::size_t t = 0; t < count; ++t) {
+        const Index base = tiles.base(t), other = tiles.source(base);
+        if (base > other) continue;
+        for (std::size_t e = 0; e < size; ++e)
+            if (base != other || tiles.to[e] < tiles.from[e]) std::swap(x[base + tiles.to[e]], x[other + tiles.from[e]]);
+    }
+}
+
 // sum_i conj(bra[i]) ket[source(i)]. Tiles are summed in a fixed number of chunks, added in order.
 template <class Real>
 std::complex<double> permuted_inner(const Real* bra, const Real* ket, std::span<const int> positions) {

@@ -10,8 +10,11 @@
 #endif
 
 #include "dense.hpp"
-#include "diagonal.hpp"
+#include "derivatives.hpp"
+#include "diagonal_sums.hpp"
 #include "moves.hpp"
+#include "tiles.hpp"
+#include "transition.hpp"
 
 namespace qdist {
 
@@ -23,26 +26,103 @@ struct Factor {
 
 template <class Real>
 struct DenseBlock {
-    Dense<Real> dense;
+    DenseBlock(Dense<Real> block, Bits far_bits, std::vector<Factor> parts, const Slots& trainable)
+        : dense(std::move(block)), undo(dense), transition(dense.shape()), num_targets(int(dense.shape().targets_.size())), far(far_bits), factors(std::move(parts)) {
+        for (const Factor& f : factors)
+            for (int slot : f.source.slots) is_trainable = is_trainable || trainable.contains(slot);
+    }
+
+    Dense<Real> dense, undo;
+    Transition<Real> transition;
     int num_targets;
     Bits far;
     std::vector<Factor> factors;
+    bool is_trainable = false;
+};
+
+template <class Real>
+struct DiagonalBlock {
+    DiagonalBlock(int t, Diagonal<Real> block, const Slots& trainable) : diagonal(std::move(block)), sums(t, diagonal, trainable) {}
+
+    Diagonal<Real> diagonal;
+    DiagonalSums<Real> sums;
 };
 
 template <class Real>
 struct RotationBlock {
     PauliRotation<Real> rotation;
     Affine angle;
+    bool is_trainable;
 };
 
 template <class Real>
-using Block = std::variant<DenseBlock<Real>, Diagonal<Real>, TableDiagonal<Real>, Permutation<Real>, RotationBlock<Real>>;
+using Block = std::variant<DenseBlock<Real>, DiagonalBlock<Real>, TableDiagonal<Real>, Permutation<Real>, RotationBlock<Real>>;
+
+// Whether a block depends on an angle that depends on a parameter.
+template <class Real>
+bool is_trainable(const Block<Real>& block) {
+    if (const auto* d = std::get_if<DenseBlock<Real>>(&block)) return d->is_trainable;
+    if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return !g->sums.empty();
+    const auto* r = std::get_if<RotationBlock<Real>>(&block);
+    return r && r->is_trainable;
+}
 
 template <class Real>
 struct Stage {
     std::vector<int> positions;  // of the shard's index; the tile's bits in order
     int low;                     // how many of them are 0, 1, 2, ...
     std::vector<Block<Real>> blocks;
+    std::vector<double> lacking = {};  // what ket and bra lack as a factor when a block's turn to be undone comes
+
+    // Where the first block is that depends on a parameter; the number of blocks where there is none.
+    std::size_t first_trainable() const {
+        return std::size_t(std::find_if(blocks.begin(), blocks.end(), is_trainable<Real>) - blocks.begin());
+    }
+};
+
+// Sets the matrices of a stage's dense blocks, in the order in which they will run. Rotations leave out their cosines; the
+// product of those waits for the next block that works everywhere and has a matrix to bring it in, or makes the last of
+// the rotations such a block.
+template <class Real>
+class MatrixSetter {
+public:
+    // everywhere: whether the block runs on all tiles.
+    void set(Dense<Real>& dense, Matrix m, bool everywhere) {
+        everywhere = everywhere && dense.is_unconditional();
+        const double cosine = m[0].real();
+        if (everywhere && std::abs(cosine) > smallest_cosine && std::abs(waiting_ * cosine) > smallest && dense.is_turn(m)) {
+            dense.set_turn(m);
+            before_last_ = waiting_;
+            waiting_ *= cosine;
+            last_ = &dense;
+            last_matrix_ = std::move(m);
+            return;
+        }
+        if (everywhere && waiting_ != 1) {
+            for (Complex& z : m) z *= waiting_;
+            waiting_ = 1;
+        }
+        dense.set(m);
+    }
+
+    // The factor that the tile's numbers now lack.
+    double waiting() const { return waiting_; }
+
+    // Whether one was still waiting, which the last rotation now brings in.
+    bool finish() {
+        if (waiting_ == 1) return false;
+        for (Complex& z : last_matrix_) z *= before_last_;
+        last_->set(last_matrix_);
+        return true;
+    }
+
+private:
+    // Single precision has room for much smaller factors, also squared.
+    static constexpr double smallest_cosine = 0x1p-8, smallest = 0x1p-24;
+
+    double waiting_ = 1, before_last_ = 1;
+    Dense<Real>* last_ = nullptr;
+    Matrix last_matrix_;
 };
 
 // One entry of the affine map from parameters to angles.
@@ -64,29 +144,64 @@ public:
         while (low < int(positions.size()) && positions[low] == low) ++low;
         const int lanes = Simd<Real>::lane_bits;
         if (low < std::min(n_, lanes)) throw std::invalid_argument("a stage's tile must hold the lowest bits");
-        stages_.push_back({std::move(positions), low, {}});
+        stages_.push_back({std::move(positions), low, {}, {}});
     }
 
     // Bits of the current stage's tile; never fewer than a vector has.
     int tile_bits() const { return std::max<int>(stages_.back().positions.size(), Simd<Real>::lane_bits); }
 
-    void add(Block<Real> block) { stages_.back().blocks.push_back(std::move(block)); }
+    void add(Block<Real> block) {
+        is_trainable_ = is_trainable_ || qdist::is_trainable(block);
+        stages_.back().blocks.push_back(std::move(block));
+    }
+
+    const std::vector<Stage<Real>>& stages() const { return stages_; }
+    // The angles that depend on parameters, and whether any block has one.
+    const Slots& trainable() const { return trainable_; }
+    bool is_trainable() const { return is_trainable_; }
+    // Those that it is bound to.
+    const double* angles() const { return angles_.data(); }
 
     // Computes all matrices and phases from the program's angles.
-    void bind(const double* angles) {
-        for (Stage<Real>& stage : stages_)
+    void bind(const double* angles, std::size_t count) {
+        angles_.assign(angles, angles + count);
+        undo_bound_ = false;
+        for (Stage<Real>& stage : stages_) {
+            MatrixSetter<Real> setter;
             for (Block<Real>& block : stage.blocks) {
                 if (auto* d = std::get_if<DenseBlock<Real>>(&block))
-                    d->dense.set(product(*d, angles));
-                else if (auto* g = std::get_if<Diagonal<Real>>(&block))
-                    g->set(angles);
+                    setter.set(d->dense, product(*d, angles), !d->far.mask);
+                else if (auto* g = std::get_if<DiagonalBlock<Real>>(&block))
+                    g->diagonal.set(angles);
                 else if (auto* r = std::get_if<RotationBlock<Real>>(&block))
                     r->rotation.set(r->angle.at(angles));
             }
+            setter.finish();
+        }
     }
 
-    // The angles as an affine map of parameters, which bind_parameters then goes through.
+    // Computes the matrices that undo the dense blocks, unless they are those of the last bind already.
+    void bind_undo() {
+        if (undo_bound_) return;
+        for (Stage<Real>& stage : stages_) {
+            MatrixSetter<Real> setter;
+            std::size_t last_turn = 0;
+            stage.lacking.assign(stage.blocks.size(), 1);
+            for (std::size_t k = stage.blocks.size(); k-- > 0;) {
+                stage.lacking[k] = setter.waiting();
+                if (auto* d = std::get_if<DenseBlock<Real>>(&stage.blocks[k])) {
+                    setter.set(d->undo, adjoint(product(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask);
+                    if (d->undo.turn()) last_turn = k;
+                }
+            }
+            if (setter.finish()) std::fill_n(stage.lacking.begin(), last_turn, 1.0);
+        }
+        undo_bound_ = true;
+    }
+
+    // The angles as an affine map of parameters, which bind_parameters then goes through. Comes before the blocks.
     void set_affine(std::vector<Entry> entries, std::vector<double> constants) {
+        for (const Entry& e : entries) trainable_.insert(e.slot);
         entries_ = std::move(entries);
         constants_ = std::move(constants);
     }
@@ -97,7 +212,7 @@ public:
             if (!std::isfinite(theta[k])) return false;
         std::vector<double> angles = constants_;
         for (const Entry& e : entries_) angles[e.slot] += e.coefficient * theta[e.parameter];
-        bind(angles.data());
+        bind(angles.data(), angles.size());
         return true;
     }
 
@@ -129,15 +244,16 @@ public:
             Program mine = *this;
 #pragma omp for schedule(static)
             for (std::ptrdiff_t b = 0; b < std::ptrdiff_t(batch); ++b) {
-                mine.bind(angles + b * count);
+                mine.bind(angles + b * count, count);
                 mine.run(states + b * size, 0, 0, live, 0, num_stages());
             }
         }
     }
 
-private:
     // States of up to so many bits are given to threads whole.
     static constexpr int small_bits = 16;
+
+private:
 
     static Matrix product(const DenseBlock<Real>& block, const double* angles) {
         const std::size_t size = std::size_t(1) << block.num_targets;
@@ -153,55 +269,42 @@ private:
     }
 
     void run_stage(const Stage<Real>& stage, std::complex<Real>* state, std::size_t offset, std::size_t start, std::size_t live) const {
-        const int t = int(stage.positions.size()), low = stage.low;
-        std::vector<int> outside;
-        for (int p = 0, k = 0; p < n_; ++p)
-            if (k < t && stage.positions[k] == p)
-                ++k;
-            else
-                outside.push_back(p);
-        std::vector<std::size_t> row(std::size_t(1) << (t - low));
-        for (std::size_t r = 0; r < row.size(); ++r)
-            for (int k = low; k < t; ++k)
-                if (r >> (k - low) & 1) row[r] |= std::size_t(1) << stage.positions[k];
-        std::size_t tile_mask = 0;
-        for (int p : stage.positions) tile_mask |= std::size_t(1) << p;
-        // Only tiles that agree with `start` on the bits that are neither live nor the tile's.
-        std::vector<int> running;
-        for (int p : outside)
-            if (live >> p & 1) running.push_back(p);
-        const std::size_t fixed = start & ~live & ~tile_mask;
-        const std::ptrdiff_t tiles = std::ptrdiff_t(1) << running.size();
-        const std::size_t elements = std::size_t(1) << std::max(t, Simd<Real>::lane_bits);
-#pragma omp parallel if (tiles > 1)
+        const StageTiles<Real> tiles(stage.positions, stage.low, n_, start, live);
+        const std::ptrdiff_t count = std::ptrdiff_t(tiles.count());
+#pragma omp parallel if (count > 1)
         {
-            AlignedVector<Real> buffer(4 * elements);
+            AlignedVector<Real> buffer(4 * tiles.elements);
 #pragma omp for schedule(static)
-            for (std::ptrdiff_t tile = 0; tile < tiles; ++tile) {
-                std::size_t base = fixed;
-                for (std::size_t k = 0; k < running.size(); ++k)
-                    if (tile >> k & 1) base |= std::size_t(1) << running[k];
-                run_tile(stage, state + base, base | offset, row, buffer.data(), elements);
+            for (std::ptrdiff_t tile = 0; tile < count; ++tile) {
+                const std::size_t base = tiles.base(tile);
+                run_tile(stage, tiles, state + base, base | offset, buffer.data());
             }
         }
     }
 
-    static void run_tile(const Stage<Real>& stage, std::complex<Real>* state, std::size_t base, const std::vector<std::size_t>& row, Real* buffer, std::size_t elements) {
-        Real *re = buffer, *im = buffer + elements, *other_re = buffer + 2 * elements, *other_im = buffer + 3 * elements;
-        const std::size_t width = std::size_t(1) << stage.low;
-        for (std::size_t r = 0; r < row.size(); ++r) load_row(state + row[r], re + r * width, im + r * width, width);
+    static void run_tile(const Stage<Real>& stage, const StageTiles<Real>& tiles, std::complex<Real>* state, std::size_t base, Real* buffer) {
+        const std::size_t size = tiles.elements;
+        Real *re = buffer, *im = buffer + size, *other_re = buffer + 2 * size, *other_im = buffer + 3 * size;
+        tiles.load(state, re, im);
         const auto& blocks = stage.blocks;
         for (std::size_t k = 0; k < blocks.size(); ++k) {
             if (const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k])) {
                 if (!d->far.holds(base)) continue;
+                Turn turns[max_turns];
+                if (const int count = next_turns(blocks, k, turns)) {
+                    Turns<Real>::apply(d->dense.shape().t_, turns, count, re);
+                    Turns<Real>::apply(d->dense.shape().t_, turns, count, im);
+                    k += count - 1;
+                    continue;
+                }
                 const auto* next = k + 1 < blocks.size() ? std::get_if<DenseBlock<Real>>(&blocks[k + 1]) : nullptr;
                 if (next && next->far.holds(base) && Dense<Real>::pairs(d->dense, next->dense)) {
                     Dense<Real>::apply_pair(d->dense, next->dense, re, im);
                     ++k;
                 } else
                     d->dense.apply(re, im);
-            } else if (const auto* g = std::get_if<Diagonal<Real>>(&blocks[k]))
-                g->apply(re, im, base);
+            } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&blocks[k]))
+                g->diagonal.apply(re, im, base);
             else if (const auto* f = std::get_if<TableDiagonal<Real>>(&blocks[k]))
                 f->apply(re, im, base);
             else if (const auto* p = std::get_if<Permutation<Real>>(&blocks[k])) {
@@ -211,36 +314,27 @@ private:
             } else
                 std::get<RotationBlock<Real>>(blocks[k]).rotation.apply(re, im, base);
         }
-        for (std::size_t r = 0; r < row.size(); ++r) store_row(state + row[r], re + r * width, im + r * width, width);
+        tiles.store(state, re, im);
     }
 
-    static void load_row(const std::complex<Real>* from, Real* re, Real* im, std::size_t width) {
-        const Real* x = reinterpret_cast<const Real*>(from);
-        if (width < Simd<Real>::lanes) {
-            for (std::size_t i = 0; i < width; ++i) re[i] = x[2 * i], im[i] = x[2 * i + 1];
-            return;
+    // The rotations of different bits from block k on that can run in one pass; returns their number.
+    static int next_turns(const std::vector<Block<Real>>& blocks, std::size_t k, Turn* turns) {
+        int count = 0;
+        for (; k < blocks.size() && count < max_turns; ++k) {
+            const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k]);
+            const Turn* turn = d ? d->dense.turn() : nullptr;
+            if (!turn || std::any_of(turns, turns + count, [&](const Turn& t) { return t.bit == turn->bit; })) break;
+            turns[count++] = *turn;
         }
-        for (std::size_t i = 0; i < width; i += Simd<Real>::lanes) {
-            Vec<Real> a, b;
-            load_split(x + 2 * i, a, b);
-            store<Real>(re + i, a);
-            store<Real>(im + i, b);
-        }
-    }
-
-    static void store_row(std::complex<Real>* to, const Real* re, const Real* im, std::size_t width) {
-        Real* x = reinterpret_cast<Real*>(to);
-        if (width < Simd<Real>::lanes) {
-            for (std::size_t i = 0; i < width; ++i) x[2 * i] = re[i], x[2 * i + 1] = im[i];
-            return;
-        }
-        for (std::size_t i = 0; i < width; i += Simd<Real>::lanes) store_interleaved<Real>(x + 2 * i, load(re + i), load(im + i));
+        return count;
     }
 
     int n_;
     std::vector<Stage<Real>> stages_;
     std::vector<Entry> entries_;
-    std::vector<double> constants_;
+    std::vector<double> constants_, angles_;
+    Slots trainable_;
+    bool is_trainable_ = false, undo_bound_ = false;
 };
 
 }  // namespace qdist

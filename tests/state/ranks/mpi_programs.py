@@ -1,13 +1,21 @@
 """Programs whose shards are on several ranks give what one process gives; run on every rank at once."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.circuit import GATES
 from qdist.native import kernels
+from qdist.plan import Layout
 from qdist.plan.levels import Level
 from qdist.state import reference
 from qdist.state.errors import StateError
+
+sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "circuit")]
+from test_program import angles, odd_gates, random_state
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +36,91 @@ def test_random_circuits(comm: qd.comm.Communicator, seed: int, dtype: str) -> N
         np.testing.assert_allclose(state.amplitudes(), want, atol=2e-6 if dtype == "complex64" else 1e-13)
         # Again in the same memory: nothing is left over from the first run.
         np.testing.assert_array_equal(program.run(out=state).amplitudes(), program.run().amplitudes())
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_every_gate_on_close_and_far_qubits_from_any_layout(comm: qd.comm.Communicator, dtype: str) -> None:
+    n = 9
+    rng = np.random.default_rng(dtype == "complex64")
+    gates = [*{id(g): g for g in GATES.values() if g.is_unitary}.values(), *(gate for _, gate in odd_gates())]
+    for start in range(0, len(gates), 8):
+        circuit = qd.Circuit(n)
+        for gate in gates[start : start + 8]:
+            circuit.append(gate, rng.permutation(n)[: gate.num_qubits].tolist(), angles(gate))
+        ket = random_state(n, seed=start)
+        initial = qd.StateVector.from_amplitudes(ket, dtype, comm, Layout(rng.permutation(n)))
+        state = qd.compile(circuit, comm=comm, dtype=dtype).run(initial=initial)
+        want = reference.state(circuit, initial=ket)
+        np.testing.assert_allclose(state.amplitudes(), want, atol=2e-6 if dtype == "complex64" else 1e-13)
+
+
+def what_is_not_unitary(n: int, rng: np.random.Generator) -> qd.Circuit:
+    """Random gates between measurements, resets, initialisations and conditions, wherever the qubits may be."""
+    circuit = qd.Circuit(n, 3)
+    for _ in range(5):
+        circuit.compose(qd.library.random_circuit(n, 1, seed=rng))
+        qubits = rng.permutation(n).tolist()
+        kind = rng.integers(6)
+        if kind == 0:
+            circuit.measure(qubits[0], int(rng.integers(3)))
+        elif kind == 1:
+            circuit.reset(qubits[0]).reset(qubits[1])
+        elif kind == 2:
+            circuit.initialize(int(rng.integers(8)), qubits[:3])
+        elif kind == 3:
+            circuit.initialize([random_state(1, int(rng.integers(100))) for _ in range(2)], qubits[:2])
+        elif kind == 4:
+            amplitudes = random_state(n - 1, int(rng.integers(100)))
+            circuit.initialize(amplitudes, qubits[: n - 1])
+        else:
+            with circuit.if_(int(rng.integers(3)), 1):
+                circuit.ry(0.7, qubits[0]).cx(qubits[0], qubits[1])
+    return circuit
+
+
+def test_measurements_resets_initialisations_and_conditions_on_any_qubits(comm: qd.comm.Communicator) -> None:
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        circuit = what_is_not_unitary(8 + seed % 2, rng)
+        program, alone = (qd.compile(circuit, comm=c, dtype="complex128") for c in (comm, None))
+        state, want = program.run(seed=seed), alone.run(seed=seed)
+        assert program.bits == alone.bits
+        np.testing.assert_allclose(state.amplitudes(), want.amplitudes(), atol=1e-13)
+
+
+def test_the_whole_state_can_be_initialised(comm: qd.comm.Communicator) -> None:
+    n = 9
+    ket = random_state(n, 1)
+    order = np.random.default_rng(2).permutation(n).tolist()
+    circuit = qd.library.random_circuit(n, 1, seed=3).initialize(ket, order).cx(0, 8)
+    index = np.arange(1 << n)
+    start = ket[sum((index >> qubit & 1) << k for k, qubit in enumerate(order))]
+    got = qd.simulate(circuit, comm=comm, dtype="complex128").amplitudes()
+    np.testing.assert_allclose(got, reference.state(qd.Circuit(n).cx(0, 8), initial=start), atol=1e-13)
+    assert qd.simulate(qd.Circuit(n).h(0).initialize(300, range(n)), comm=comm).amplitude(300) == 1
+
+
+def test_a_mesh_runs_independent_circuits(comm: qd.comm.Communicator) -> None:
+    if comm.size % 2:
+        return
+    mesh = qd.comm.Mesh(comm, dp=2, state=comm.size // 2)
+    seed = mesh.coordinates["dp"]
+    circuit = qd.library.random_circuit(9, 4, seed=seed)
+    state = qd.simulate(circuit, comm=mesh["state"], dtype="complex128")
+    assert len(state.local) == (1 << 9) * 2 // comm.size
+    np.testing.assert_allclose(state.amplitudes(), reference.state(circuit), atol=1e-13)
+    energy = state.expectation({"X8 Y0": 1.0, "Z3": 0.5})
+    assert energy == pytest.approx(reference.expectation(circuit, qd.PauliSum({"X8 Y0": 1.0, "Z3": 0.5})), abs=1e-12)
+
+
+def test_a_batch_equals_a_loop(comm: qd.comm.Communicator) -> None:
+    circuit = qd.library.hardware_efficient(8, 1)
+    params = np.random.default_rng(0).normal(size=(3, circuit.num_parameters))
+    program = qd.compile(circuit, comm=comm, dtype="complex128")
+    want = np.array([reference.state(circuit, row) for row in params])
+    np.testing.assert_allclose(program.run_batch(params), want, atol=1e-13)
+    energies = [reference.expectation(circuit, qd.library.heisenberg_xxz(8), row) for row in params]
+    np.testing.assert_allclose(program.expectation(qd.library.heisenberg_xxz(8), params), energies, atol=1e-11)
 
 
 def test_numbers_read_through_any_layout(comm: qd.comm.Communicator) -> None:
@@ -58,18 +151,39 @@ def test_all_ranks_measure_the_same_and_go_on_from_it(comm: qd.comm.Communicator
         np.testing.assert_allclose(state.amplitudes(), want.amplitudes(), atol=1e-13)
 
 
-def test_a_given_start_is_laid_out_as_the_plan_begins(comm: qd.comm.Communicator) -> None:
-    circuit = qd.library.quantum_volume(9, 3, seed=1)
+@pytest.mark.parametrize("schedule", ["lazy", "in-order", "paper"])
+@pytest.mark.parametrize("seed", range(3))
+def test_all_schedules_give_the_same(comm: qd.comm.Communicator, schedule: str, seed: int) -> None:
+    circuit = qd.library.random_circuit(9, 6, seed=seed)
+    state = qd.simulate(circuit, comm=comm, dtype="complex128", schedule=schedule)
+    np.testing.assert_allclose(state.amplitudes(), reference.state(circuit), atol=1e-13)
+
+
+def test_first_gates_with_parameters_are_bound_anew(comm: qd.comm.Communicator) -> None:
+    circuit = qd.library.hardware_efficient(9, 2)
+    program = qd.compile(circuit, comm=comm, dtype="complex128")
+    assert bool(program.plan.folded) == (comm.size > 1)
+    state = None
+    for seed in range(3):
+        params = np.random.default_rng(seed).normal(size=circuit.num_parameters)
+        state = program.run(params, out=state)
+        np.testing.assert_allclose(state.amplitudes(), reference.state(circuit, params), atol=1e-13)
+
+
+def test_a_given_start_may_have_any_layout_and_stays_as_it_is(comm: qd.comm.Communicator) -> None:
+    circuit = qd.library.hardware_efficient(9, 2)
     program = qd.compile(circuit, comm=comm, dtype="complex128")
     rng = np.random.default_rng(4)
     start = rng.normal(size=512) + 1j * rng.normal(size=512)
     start /= np.linalg.norm(start)
-    initial = qd.StateVector.from_amplitudes(start, comm=comm, layout=program.plan.layout)
-    got = program.run(initial=initial).amplitudes()
-    np.testing.assert_allclose(got, reference.state(circuit, initial=start), atol=1e-13)
-    if not program.plan.layout.is_identity:
-        with pytest.raises(StateError, match="laid out as the program begins"):
-            program.run(initial=qd.StateVector.from_amplitudes(start, comm=comm))
+    for layout in (program.plan.layout, None, Layout(range(9)[::-1]), Layout(rng.permutation(9).tolist())):
+        initial = qd.StateVector.from_amplitudes(start, comm=comm, layout=layout)
+        # The second run binds other values to a plan that is there already.
+        for out in (None, qd.StateVector(9, "complex128", comm)):
+            params = rng.normal(size=circuit.num_parameters)
+            got = program.run(params, initial=initial, out=out).amplitudes()
+            np.testing.assert_allclose(got, reference.state(circuit, params, initial=start), atol=1e-13)
+        np.testing.assert_array_equal(initial.amplitudes(), start)
 
 
 def test_every_rank_holds_its_share_and_no_more(comm: qd.comm.Communicator) -> None:

@@ -1,11 +1,18 @@
 """The same state on the ranks of this job and in this process alone: run under mpirun by test_states_on_ranks.py."""
 
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.native import kernels
 from qdist.plan import Layout
-from qdist.state import StateVector
+from qdist.state import StateVector, threads
+from qdist.state.errors import StateError
 
 COMM = qd.comm.init()
 N = 6
@@ -62,12 +69,96 @@ def test_collapse_and_measurement_agree_on_all_ranks(pair) -> None:
     assert abs(abs(shared.amplitude(outcome)) - 1) < 1e-12
 
 
-def test_observables_that_flip_close_qubits_only(pair) -> None:
+def test_reset_of_any_qubit(pair) -> None:
     shared, alone = pair
-    close = shared.layout.qubits[:3]
-    terms = {f"X{close[0]} Y{close[2]}": 0.4, f"Y{close[1]}": -0.7, "Z0 Z1 Z2 Z3 Z4 Z5": 1.3, "Z5": 0.2, "Z0 Z5": 0.9}
-    terms |= {f"X{close[0]} Z{shared.layout.qubits[5]}": 0.6}
-    assert shared.expectation(terms) == pytest.approx(alone.expectation(terms), abs=1e-12)
-    assert shared.variance(terms) == pytest.approx(alone.variance(terms), abs=1e-12)
-    product = shared.apply_pauli_sum(terms)
-    np.testing.assert_allclose(product.amplitudes(), alone.apply_pauli_sum(terms).amplitudes(), atol=1e-13)
+    for seed, qubit in enumerate((0, 5, 3, 4)):
+        shared.reset_qubit(qubit, seed)
+        alone.reset_qubit(qubit, seed)
+        np.testing.assert_allclose(shared.amplitudes(), alone.amplitudes(), atol=1e-13)
+    assert shared.layout in (Layout(range(N)), Layout(range(N)[::-1]))
+
+
+def test_gather_to_one_rank(pair) -> None:
+    shared, alone = pair
+    for root in {0, COMM.size - 1}:
+        whole = shared.gather(root)
+        assert (whole is not None) == (COMM.rank == root)
+        if whole is not None:
+            assert np.array_equal(whole, alone.amplitudes())
+    with pytest.raises(StateError, match=rf"root=99: the state is on ranks 0 to {COMM.size - 1}"):
+        shared.gather(99)
+
+
+def test_inner_products_of_states_laid_out_differently(pair) -> None:
+    shared, alone = pair
+    rng = np.random.default_rng(8)
+    ket = rng.normal(size=1 << N) + 1j * rng.normal(size=1 << N)
+    want = np.vdot(alone.amplitudes(), ket)
+    for _ in range(5):
+        other = StateVector.from_amplitudes(ket, comm=COMM, layout=Layout(rng.permutation(N)))
+        before = other.local.copy()
+        assert shared.inner(other) == pytest.approx(want, abs=1e-12)
+        assert shared.fidelity(other) == pytest.approx(abs(want) ** 2, abs=1e-12)
+        assert np.array_equal(other.local, before)
+
+
+def test_each_rank_may_hold_a_single_amplitude() -> None:
+    if COMM.size not in (2, 4, 8):
+        return
+    n = COMM.size.bit_length() - 1
+    ket = random_ket()[: COMM.size]
+    shared, alone = StateVector.from_amplitudes(ket, comm=COMM), StateVector.from_amplitudes(ket)
+    observable = {"X" * n: 0.3, "Y" + "Z" * (n - 1): 0.7, "Z0": 0.2}
+    assert shared.expectation(observable) == pytest.approx(alone.expectation(observable), abs=1e-12)
+    product = shared.apply_pauli_sum(observable)
+    np.testing.assert_allclose(product.amplitudes(), alone.apply_pauli_sum(observable).amplitudes(), atol=1e-13)
+    shared.reset_qubit(0, 1)
+    alone.reset_qubit(0, 1)
+    np.testing.assert_allclose(shared.amplitudes(), alone.amplitudes(), atol=1e-13)
+
+
+def test_states_saved_by_any_number_of_ranks_are_loaded_by_any_other(pair) -> None:
+    shared, alone = pair
+    folder = Path(COMM.broadcast_object(tempfile.mkdtemp() if COMM.rank == 0 else None))
+    path = folder / "state"
+    shared.save(path)
+    for comm in (COMM, None):
+        again = StateVector.load(path, comm)
+        assert (again.dtype, again.layout, again.comm.size) == (shared.dtype, shared.layout, comm.size if comm else 1)
+        assert np.array_equal(again.amplitudes(), alone.amplitudes())
+    # What one process writes all read, and what a part of the ranks writes.
+    if COMM.rank == 0:
+        alone.save(path)
+    COMM.barrier()
+    assert np.array_equal(StateVector.load(path, COMM).amplitudes(), alone.amplitudes())
+    few = COMM.split([list(range(max(1, COMM.size - 1)))])
+    if few is not None:
+        StateVector.from_amplitudes(alone.amplitudes(), "complex64", few).save(path)
+    COMM.barrier()
+    again = StateVector.load(path, COMM)
+    assert again.dtype == np.complex64
+    np.testing.assert_allclose(again.amplitudes(), alone.amplitudes(), atol=1e-6)
+    assert {p.name for p in folder.iterdir()} == {"state"}
+    COMM.barrier()
+    if COMM.rank == 0:
+        shutil.rmtree(folder)
+    # A folder that is not there: all ranks say so, not only the one that looked.
+    COMM.barrier()
+    with pytest.raises(OSError, match="No such file"):
+        shared.save(path)
+    with pytest.raises(OSError, match="No such file"):
+        StateVector.load(path, COMM)
+
+
+def test_ranks_of_a_node_share_its_cores_unless_somebody_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert COMM.cores == max(1, qd.comm.cores() // COMM.local_size)
+    before = kernels.max_threads()
+    assert before == int(os.environ["OMP_NUM_THREADS"])
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(threads, "_at_start", 3)
+    for found, kept in ((3, COMM.local_size == 1), (5, True)):
+        monkeypatch.setattr(threads, "_shared", False)
+        kernels.set_threads(found)
+        StateVector(N, comm=COMM)
+        assert kernels.max_threads() == (found if kept else COMM.cores)
+    kernels.set_threads(before)

@@ -1,0 +1,245 @@
+// The adjoint sweep: a program undone, stage by stage from the last, on a ket and a bra whose tiles are in cache together.
+//
+// Before a block is undone, what its angles do to <bra|ket> is summed: one pass over the tile for all angles of the block.
+#pragma once
+#include <algorithm>
+#include <complex>
+#include <vector>
+
+#include "derivatives.hpp"
+#include "program.hpp"
+
+namespace qdist {
+
+// The derivatives by the angles of a dense block, given its transition matrix: 2 Re Tr(dU U^-1 T) each.
+template <class Real>
+void add_dense_gradient(const DenseBlock<Real>& block, const double* sums, const double* angles, double* gradient) {
+    const std::size_t size = std::size_t(1) << block.num_targets;
+    Matrix t(size * size);
+    for (std::size_t k = 0; k < t.size(); ++k) t[k] = {sums[2 * k], sums[2 * k + 1]};
+    for (std::size_t f = block.factors.size(); f-- > 0;) {
+        const auto& [source, bits] = block.factors[f];
+        const std::size_t small = std::size_t(1) << bits.size();
+        const Matrix u = source.at(angles);
+        if (!source.slots.empty()) {
+            // Tr(dU U^-1 T) = Tr(dU S) with S = U^-1 T.
+            Matrix s = traced(t, bits, block.num_targets);
+            std::vector<int> own(bits.size());
+            for (std::size_t j = 0; j < own.size(); ++j) own[j] = int(j);
+            apply_left(adjoint(u, small), own, s, int(bits.size()));
+            for (std::size_t k = 0; k < source.slots.size(); ++k) {
+                const Matrix d = derivative(source, int(k), angles);
+                double sum = 0;
+                for (std::size_t p = 0; p < small; ++p)
+                    for (std::size_t q = 0; q < small; ++q) sum += (d[p * small + q] * s[q * small + p]).real();
+                gradient[source.slots[k]] += 2 * sum;
+            }
+        }
+        if (f == 0) break;
+        // The transition matrix before this factor: U^-1 T U.
+        apply_left(adjoint(u, small), bits, t, block.num_targets);
+        t = transposed(t, size);
+        apply_left(transposed(u, small), bits, t, block.num_targets);
+        t = transposed(t, size);
+    }
+}
+
+// One stage's part of the sweep: what is summed where, and in which order blocks are undone.
+template <class Real>
+class StageBack {
+public:
+    // angles: those that the stage is bound to. until: the first block that must be undone. keep: whether what is left is
+    // wanted.
+    StageBack(const Stage<Real>& stage, const double* angles, std::size_t until, bool keep)
+        : stage_(stage), angles_(angles), until_(until), keep_(keep) {
+        for (const Block<Real>& block : stage.blocks) {
+            sums_at_.push_back(num_sums_);
+            results_at_.push_back(num_results_);
+            const auto [sums, results] = sizes(block);
+            num_sums_ += sums;
+            num_results_ += results;
+        }
+    }
+
+    void run(std::complex<Real>* ket, std::complex<Real>* bra, std::size_t offset, const StageTiles<Real>& tiles, double* gradient) const {
+        // A fixed number of chunks, added in order: the result does not depend on the number of threads.
+        const std::size_t count = tiles.count(), chunks = std::min<std::size_t>(count, 64);
+        std::vector<double> partial(chunks * num_results_);
+#pragma omp parallel if (chunks > 1)
+        {
+            AlignedVector<Real> buffer(7 * tiles.elements);
+            std::vector<double> sums(num_sums_);
+#pragma omp for schedule(static)
+            for (std::ptrdiff_t c = 0; c < std::ptrdiff_t(chunks); ++c) {
+                std::fill(sums.begin(), sums.end(), 0.0);
+                for (std::size_t tile = c * (count / chunks); tile < (c + 1) * (count / chunks); ++tile) {
+                    const std::size_t base = tiles.base(tile);
+                    run_tile(ket + base, bra + base, base | offset, tiles, buffer.data(), sums.data());
+                }
+                collect(sums.data(), partial.data() + c * num_results_);
+            }
+        }
+        std::vector<double> results(num_results_);
+        for (std::size_t k = 0; k < partial.size(); ++k) results[k % num_results_] += partial[k];
+        for (std::size_t k = 0; k < stage_.blocks.size(); ++k) {
+            double* own = results.data() + results_at_[k];
+            const std::size_t end = k + 1 < stage_.blocks.size() ? results_at_[k + 1] : num_results_;
+            // Ket and bra both lacked the factor.
+            const double lacking = stage_.lacking[k] * stage_.lacking[k];
+            std::for_each(own, results.data() + end, [=](double& x) { x *= lacking; });
+            finish(stage_.blocks[k], own, gradient);
+        }
+    }
+
+private:
+    using Dense_ = DenseBlock<Real>;
+    using Rotation_ = RotationBlock<Real>;
+
+    static std::pair<std::size_t, std::size_t> sizes(const Block<Real>& block) {
+        if (const auto* d = std::get_if<Dense_>(&block)) {
+            // A rotation is summed in one number whether its angle is wanted or not.
+            const std::size_t numbers = d->undo.turn() ? 1 : d->is_trainable ? std::size_t(2) << 2 * d->num_targets : 0;
+            return {numbers, numbers};
+        }
+        if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_results()};
+        const std::size_t numbers = is_trainable(block);
+        return {numbers, numbers};
+    }
+
+    void run_tile(std::complex<Real>* ket, std::complex<Real>* bra, std::size_t base, const StageTiles<Real>& tiles, Real* buffer, double* sums) const {
+        const std::size_t size = tiles.elements;
+        TilePair<Real> pair{buffer, buffer + size, buffer + 2 * size, buffer + 3 * size, buffer + 4 * size, buffer + 5 * size};
+        tiles.load(ket, pair.ket_re, pair.ket_im);
+        tiles.load(bra, pair.bra_re, pair.bra_im);
+        for (std::size_t k = stage_.blocks.size(); k-- > until_;) {
+            Turn turns[max_turns];
+            double* turn_sums[max_turns];
+            if (const int count = next_turns(k, turns, sums, turn_sums)) {
+                const int t = std::get<Dense_>(stage_.blocks[k]).dense.shape().t_;
+                Turns<Real>::apply_both(t, turns, count, pair.ket_re, pair.bra_re, turn_sums);
+                Turns<Real>::apply_both(t, turns, count, pair.ket_im, pair.bra_im, turn_sums);
+                k -= count - 1;
+            } else
+                undo(stage_.blocks[k], pair, base, buffer + 6 * size, sums + sums_at_[k]);
+        }
+        if (!keep_) return;
+        tiles.store(ket, pair.ket_re, pair.ket_im);
+        tiles.store(bra, pair.bra_re, pair.bra_im);
+    }
+
+    // The rotations of different bits from block k back that can be undone in one pass; returns their number.
+    int next_turns(std::size_t k, Turn* turns, double* sums, double** turn_sums) const {
+        int count = 0;
+        for (; k >= until_ && count < max_turns; --k) {
+            const auto* d = std::get_if<Dense_>(&stage_.blocks[k]);
+            const Turn* turn = d ? d->undo.turn() : nullptr;
+            if (!turn || std::any_of(turns, turns + count, [&](const Turn& t) { return t.bit == turn->bit; })) break;
+            turns[count] = *turn;
+            turn_sums[count++] = sums + sums_at_[k];
+            if (k == 0) break;
+        }
+        return count;
+    }
+
+    // Adds what the block's angles change to its sums, and undoes it. room: for a tile's numbers.
+    static void undo(const Block<Real>& block, TilePair<Real>& pair, std::size_t base, Real* room, double* sums) {
+        if (const auto* d = std::get_if<Dense_>(&block)) {
+            if (!d->far.holds(base)) return;
+            if (d->is_trainable) d->transition.add(pair, sums);
+            d->undo.apply(pair.ket_re, pair.ket_im);
+            d->undo.apply(pair.bra_re, pair.bra_im);
+        } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
+            const bool wanted = !g->sums.empty();
+            g->diagonal.undo(pair, base, wanted ? room : nullptr);
+            if (wanted) g->sums.add(room, base, sums);
+        } else if (const auto* f = std::get_if<TableDiagonal<Real>>(&block)) {
+            f->undo(pair.ket_re, pair.ket_im, base);
+            f->undo(pair.bra_re, pair.bra_im, base);
+        } else if (const auto* p = std::get_if<Permutation<Real>>(&block)) {
+            p->undo(pair.ket_re, pair.ket_im, pair.other_re, pair.other_im, base);
+            std::swap(pair.ket_re, pair.other_re);
+            std::swap(pair.ket_im, pair.other_im);
+            p->undo(pair.bra_re, pair.bra_im, pair.other_re, pair.other_im, base);
+            std::swap(pair.bra_re, pair.other_re);
+            std::swap(pair.bra_im, pair.other_im);
+        } else {
+            const auto& [rotation, angle, is_trainable] = std::get<Rotation_>(block);
+            if (is_trainable) *sums += rotation.overlap(pair, base);
+            rotation.undo(pair.ket_re, pair.ket_im, base);
+            rotation.undo(pair.bra_re, pair.bra_im, base);
+        }
+    }
+
+    void collect(const double* sums, double* results) const {
+        for (std::size_t k = 0; k < stage_.blocks.size(); ++k) {
+            const double* from = sums + sums_at_[k];
+            double* to = results + results_at_[k];
+            if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage_.blocks[k]))
+                g->sums.collect(from, to);
+            else
+                std::copy_n(from, sizes(stage_.blocks[k]).second, to);
+        }
+    }
+
+    void finish(const Block<Real>& block, const double* results, double* gradient) const {
+        if (const auto* d = std::get_if<Dense_>(&block)) {
+            if (!d->is_trainable) return;
+            if (d->undo.turn()) {
+                // What else is in T changes nothing: dU U^-1 of real rotations is real and antisymmetric.
+                const double t[8] = {0, 0, *results, 0, 0, 0, 0, 0};
+                add_dense_gradient(*d, t, angles_, gradient);
+            } else
+                add_dense_gradient(*d, results, angles_, gradient);
+        } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block))
+            g->sums.finish(results, gradient);
+        else if (const auto* r = std::get_if<Rotation_>(&block); r && r->is_trainable)
+            // Re <bra| -i/2 P |ket> = Im <bra|P|ket> / 2
+            for (const auto& [slot, coefficient] : r->angle.terms) gradient[slot] += coefficient * *results;
+    }
+
+    const Stage<Real>& stage_;
+    const double* angles_;
+    std::size_t until_;
+    bool keep_;
+    std::vector<std::size_t> sums_at_, results_at_;
+    std::size_t num_sums_ = 0, num_results_ = 0;
+};
+
+// Undoes a program on ket and bra, and adds 2 Re <bra|d ket> by each of the program's angles to gradient. `offset`, `start`
+// and `live` are those of the run that made the ket: what it passed over is passed over here. Without `recover` the sweep
+// ends at the first block that depends on a parameter, and what is left in ket and bra is of no use.
+template <class Real>
+void run_back(Program<Real>& program, std::complex<Real>* ket, std::complex<Real>* bra, std::size_t offset, std::size_t start, std::size_t live, bool recover, double* gradient) {
+    const auto& stages = program.stages();
+    program.bind_undo();
+    std::vector<std::size_t> live_before;
+    for (const Stage<Real>& stage : stages) {
+        live_before.push_back(live);
+        for (int p : stage.positions) live |= std::size_t(1) << p;
+    }
+    std::size_t first = 0, until = 0;
+    if (!recover) {
+        while (first < stages.size() && (until = stages[first].first_trainable()) == stages[first].blocks.size()) ++first;
+    }
+    for (std::size_t k = stages.size(); k-- > first;) {
+        const StageTiles<Real> tiles(stages[k].positions, stages[k].low, program.num_bits(), start, live_before[k]);
+        StageBack<Real>(stages[k], program.angles(), k == first ? until : 0, recover || k > first).run(ket, bra, offset, tiles, gradient);
+    }
+}
+
+// run_back for every row of a batch that was run from |0...0>, each bound to its own row of angles.
+template <class Real>
+void run_back_batch(const Program<Real>& program, std::complex<Real>* kets, std::complex<Real>* bras, const double* angles, std::size_t batch, std::size_t size, std::size_t count, double* gradients) {
+    const bool small = program.num_bits() <= Program<Real>::small_bits;
+#pragma omp parallel if (small && batch > 1)
+    {
+        Program<Real> mine = program;
+#pragma omp for schedule(static)
+        for (std::ptrdiff_t b = 0; b < std::ptrdiff_t(batch); ++b) {
+            mine.bind(angles + b * count, count);
+            run_back(mine, kets + b * size, bras + b * size, 0, 0, 0, false, gradients + b * count);
+        }
+    }
+}
+
+}  // namespace qdist

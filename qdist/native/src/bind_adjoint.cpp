@@ -1,0 +1,57 @@
+// Kernels that make the bra of an adjoint sweep. A shard has 2^bits amplitudes, and `first` is the index of its first one,
+// by bit position, in the whole state.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
+
+#include <complex>
+
+#include "bits.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+template <class T>
+using Array = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class Real>
+void add_weighted(Array<const std::complex<Real>> ket, qdist::Index first, const std::vector<int>& positions,
+                  Array<const double> weights, Array<std::complex<Real>> bra) {
+    const std::size_t size = ket.size();
+    if (bra.size() != size) throw nb::value_error("the shard has another size");
+    const std::complex<Real>* in = ket.data();
+    const double* w = weights.data();
+    std::complex<Real>* out = bra.data();
+    nb::gil_scoped_release release;
+    // What a run of neighbours adds to the place in `weights`, looked up instead of gathered bit by bit.
+    constexpr int low = 8;
+    const auto place = [&](qdist::Index index) {
+        std::size_t at = 0;
+        for (std::size_t k = 0; k < positions.size(); ++k) at |= std::size_t(index >> positions[k] & 1) << k;
+        return at;
+    };
+    const std::size_t run = std::min<std::size_t>(size, std::size_t(1) << low);
+    std::vector<std::size_t> inside(run);
+    for (std::size_t i = 0; i < run; ++i) inside[i] = place(i);
+#pragma omp parallel for schedule(static) if (size > 16384)
+    for (std::ptrdiff_t start = 0; start < std::ptrdiff_t(size); start += run) {
+        const std::size_t outside = place(first + start);
+        for (std::size_t i = 0; i < run; ++i) out[start + i] += Real(w[outside | inside[i]]) * in[start + i];
+    }
+}
+
+template <class Real>
+void bind(nb::module_& m) {
+    m.def("add_weighted", &add_weighted<Real>, nb::arg("ket").noconvert(), "first"_a, "positions"_a,
+          nb::arg("weights").noconvert(), nb::arg("bra").noconvert(),
+          "bra[i] += weights[j] ket[i], where bit k of j is the bit at positions[k] of i.");
+}
+
+}  // namespace
+
+void bind_adjoint(nb::module_& m) {
+    bind<float>(m);
+    bind<double>(m);
+}

@@ -1,0 +1,83 @@
+// The tiles of a stage: sets of amplitudes of a shard that differ in the stage's bits alone.
+#pragma once
+#include <algorithm>
+#include <complex>
+#include <vector>
+
+#include "simd.hpp"
+
+namespace qdist {
+
+// Where the tiles are that may hold anything but zeros, and how they are read and written as real and imaginary parts.
+template <class Real>
+class StageTiles {
+public:
+    // positions: the tile's bits, in order, the first `low` of which are 0, 1, 2, ... Outside the bits of `live`,
+    // amplitudes may be nonzero only where the index agrees with `start`.
+    StageTiles(const std::vector<int>& positions, int low, int num_bits, std::size_t start, std::size_t live)
+        : elements(std::size_t(1) << std::max<int>(positions.size(), Simd<Real>::lane_bits)),
+          width_(std::size_t(1) << low),
+          row_(std::size_t(1) << (positions.size() - low)) {
+        const int t = int(positions.size());
+        for (std::size_t r = 0; r < row_.size(); ++r)
+            for (int k = low; k < t; ++k)
+                if (r >> (k - low) & 1) row_[r] |= std::size_t(1) << positions[k];
+        std::size_t inside = 0;
+        for (int p : positions) inside |= std::size_t(1) << p;
+        for (int p = 0; p < num_bits; ++p)
+            if (~inside & live & std::size_t(1) << p) running_.push_back(p);
+        fixed_ = start & ~live & ~inside;
+    }
+
+    std::size_t count() const { return std::size_t(1) << running_.size(); }
+
+    // The index of a tile's first amplitude.
+    std::size_t base(std::size_t tile) const {
+        std::size_t index = fixed_;
+        for (std::size_t k = 0; k < running_.size(); ++k)
+            if (tile >> k & 1) index |= std::size_t(1) << running_[k];
+        return index;
+    }
+
+    // state: at the tile's first amplitude.
+    void load(const std::complex<Real>* state, Real* re, Real* im) const {
+        for (std::size_t r = 0; r < row_.size(); ++r) load_row(state + row_[r], re + r * width_, im + r * width_);
+    }
+    void store(std::complex<Real>* state, const Real* re, const Real* im) const {
+        for (std::size_t r = 0; r < row_.size(); ++r) store_row(state + row_[r], re + r * width_, im + r * width_);
+    }
+
+    // Numbers of a tile's real parts; never fewer than a vector has.
+    const std::size_t elements;
+
+private:
+    void load_row(const std::complex<Real>* from, Real* re, Real* im) const {
+        const Real* x = reinterpret_cast<const Real*>(from);
+        if (width_ < Simd<Real>::lanes) {
+            for (std::size_t i = 0; i < width_; ++i) re[i] = x[2 * i], im[i] = x[2 * i + 1];
+            return;
+        }
+        for (std::size_t i = 0; i < width_; i += Simd<Real>::lanes) {
+            Vec<Real> a, b;
+            load_split(x + 2 * i, a, b);
+            qdist::store<Real>(re + i, a);
+            qdist::store<Real>(im + i, b);
+        }
+    }
+
+    void store_row(std::complex<Real>* to, const Real* re, const Real* im) const {
+        Real* x = reinterpret_cast<Real*>(to);
+        if (width_ < Simd<Real>::lanes) {
+            for (std::size_t i = 0; i < width_; ++i) x[2 * i] = re[i], x[2 * i + 1] = im[i];
+            return;
+        }
+        for (std::size_t i = 0; i < width_; i += Simd<Real>::lanes)
+            store_interleaved<Real>(x + 2 * i, qdist::load(re + i), qdist::load(im + i));
+    }
+
+    std::size_t width_, fixed_;
+    std::vector<std::size_t> row_;
+    std::vector<int> running_;
+};
+
+}  // namespace qdist

@@ -1,0 +1,178 @@
+"""The network level: which gates run between two exchanges, and where the qubits are meanwhile.
+
+An exchange swaps bit positions inside a shard (close) with positions that tell shards apart (far). It costs far more
+than a sweep, so the default schedule looks for the fewest exchanges, then for the fewest swapped positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qdist.native import kernels
+from qdist.plan.layout import Layout
+from qdist.plan.operations import Operation
+
+__all__ = [
+    "VISITS_PER_SECOND",
+    "Stretch",
+    "Swaps",
+    "few_sets",
+    "in_order",
+    "lazy",
+    "mask_of",
+    "placed",
+    "tiled",
+]
+
+VISITS_PER_SECOND = 1e8
+"""How many visits of a gate the search counts as one second. A slow core does more, so that the limit holds on the
+clock too, while every rank and every run stops at the same place."""
+
+Swaps = tuple[tuple[int, int], ...]
+"""(close position, far position) of each pair of positions that are swapped."""
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Operations that run under one layout, after the swaps that lead to it."""
+
+    swaps: Swaps
+    layout: Layout
+    operations: list[Operation]
+
+
+def lazy(
+    operations: Sequence[Operation], num_qubits: int, close: int, layout: Layout | None, limit: int
+) -> tuple[list[Stretch], int]:
+    """Few exchanges: gates wait until many can run after one exchange.
+
+    layout: where the qubits are, or None if they may begin anywhere. limit: visits of gates for the search. Returns the
+    stretches and the visits made.
+    """
+    start = None if layout is None else mask_of(layout.qubits[:close])
+    masks = [(o.mixes, o.x_like, o.z_like) for o in operations]
+    sets, when, work = few_sets(masks, num_qubits, close, start, limit)
+    groups: list[list[Operation]] = [[] for _ in sets]
+    for operation, stage in zip(operations, when):
+        groups[stage].append(operation)
+    return placed(sets, groups, num_qubits, close, layout), work
+
+
+def few_sets(
+    masks: Sequence[tuple[int, int, int]], num_qubits: int, close: int, start: int | None, limit: int
+) -> tuple[list[int], list[int], int]:
+    """Sets of ``close`` qubits (masks), few of them, such that every gate can run in one; each gate's set, by number;
+    and the visits made.
+
+    masks: what each gate mixes, and where it is like X and like Z. start: a first set that is there anyway.
+    """
+    columns = np.array(masks, np.uint64).reshape(-1, 3).T.copy()
+    return kernels.search(*columns, num_qubits, close, start, limit)
+
+
+def placed(
+    sets: Sequence[int], groups: Sequence[list[Operation]], num_qubits: int, close: int, layout: Layout | None
+) -> list[Stretch]:
+    """Positions for sets of ``close`` qubits that are close one after the other.
+
+    Qubits that come back soon leave to the lowest far positions, which are inside the node. Where the beginning is
+    free, those that leave first begin at the highest close positions, whose exchanges move long runs of memory.
+    """
+    busy = [k for k, group in enumerate(groups) if group]
+    sets, groups = [sets[k] for k in busy], [groups[k] for k in busy]
+    stretches = []
+    for k, (now, group) in enumerate(zip(sets, groups)):
+        swaps: Swaps = ()
+        if layout is None:
+            layout = _first_layout(sets, num_qubits)
+        else:
+            here = layout.qubits
+            coming = [p for p in range(close, num_qubits) if now >> here[p] & 1]
+            leaving = [p for p in reversed(range(close)) if not now >> here[p] & 1]
+            leaving.sort(key=lambda p: _next(sets, here[p], k))
+            swaps = tuple(sorted(zip(leaving, coming), reverse=True))
+            layout = _swapped(layout, swaps)
+        stretches.append(Stretch(swaps, layout, list(group)))
+    return stretches
+
+
+def _first_layout(sets: Sequence[int], num_qubits: int) -> Layout:
+    def leaves(qubit: int) -> int:
+        return next((k for k, close in enumerate(sets) if not close >> qubit & 1), len(sets))
+
+    close = sorted((q for q in range(num_qubits) if sets[0] >> q & 1), key=leaves, reverse=True)
+    far = sorted((q for q in range(num_qubits) if not sets[0] >> q & 1), key=lambda q: _next(sets, q, 0))
+    return Layout(close + far).inverse()
+
+
+def _next(sets: Sequence[int], qubit: int, after: int) -> int:
+    """The first stage after this one in which the qubit is close."""
+    return next((k for k in range(after + 1, len(sets)) if sets[k] >> qubit & 1), len(sets))
+
+
+def in_order(operations: Sequence[Operation], close: int, layout: Layout) -> list[Stretch]:
+    """Gates in program order: each that mixes far qubits has them swapped in, and back again after it.
+
+    What most distributed simulators do; far controls and diagonals are free here too. Kept to compare with.
+    """
+    stretches = [Stretch((), layout, [])]
+    for operation in operations:
+        swaps = _bring_close(layout, operation.mixes, close)
+        if swaps:
+            stretches.append(Stretch(swaps, _swapped(layout, swaps), [operation]))
+            stretches.append(Stretch(swaps, layout, []))
+        else:
+            stretches[-1].operations.append(operation)
+    return [s for s in stretches if s.swaps or s.operations]
+
+
+def tiled(operations: Sequence[Operation], close: int, layout: Layout) -> list[Stretch]:
+    """The paper's tiles (Teranishi et al., arXiv 2410.04252). Kept to compare with.
+
+    A tile is filled in program order: a gate joins it if its qubits have no gate that was passed over, and if with
+    them the tile has no more qubits than are close. All qubits of a gate count, controls and diagonals too, and nothing
+    commutes. One exchange leads from tile to tile. As there, qubits begin in their own order and no gate is folded into
+    the start; unlike there, the layout is not restored at the end, and a gate on more qubits than are close counts
+    with the qubits it mixes.
+    """
+    stretches = []
+    waiting = list(operations)
+    while waiting:
+        tile: list[Operation] = []
+        later: list[Operation] = []
+        qubits = passed = 0
+        for operation in waiting:
+            own = operation.all if operation.all.bit_count() <= close else operation.mixes
+            if operation.all & passed or (qubits | own).bit_count() > close:
+                later.append(operation)
+                passed |= operation.all
+            else:
+                tile.append(operation)
+                qubits |= own
+        swaps = _bring_close(layout, qubits, close)
+        layout = _swapped(layout, swaps)
+        stretches.append(Stretch(swaps, layout, tile))
+        waiting = later
+    return stretches
+
+
+def _bring_close(layout: Layout, wanted: int, close: int) -> Swaps:
+    """Swaps after which all wanted qubits (a mask) are close; the highest close positions leave, whose parts are the
+    longest runs of memory."""
+    here = layout.qubits
+    coming = [p for p in range(close, len(here)) if wanted >> here[p] & 1]
+    leaving = [p for p in reversed(range(close)) if not wanted >> here[p] & 1]
+    return tuple(zip(leaving, coming))
+
+
+def _swapped(layout: Layout, swaps: Swaps) -> Layout:
+    for a, b in swaps:
+        layout = layout.swap(a, b)
+    return layout
+
+
+def mask_of(qubits: Sequence[int]) -> int:
+    return sum(1 << q for q in qubits)

@@ -1,0 +1,183 @@
+"""Circuit in, Plan out: folds the start, plans exchanges, then the levels below for each stretch between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from qdist.circuit import Circuit, CircuitError, Gate
+from qdist.circuit.instruction import Instruction
+from qdist.plan.cost import SERVERS_OF_GPUS, Cluster
+from qdist.plan.fuse import fuse
+from qdist.plan.ladders import narrowed
+from qdist.plan.layout import Layout
+from qdist.plan.levels import Level, cache_level
+from qdist.plan.network import VISITS_PER_SECOND, Stretch, in_order, tiled
+from qdist.plan.nodes import Network, lazy_in_nodes
+from qdist.plan.operations import Operation, moved, operation
+from qdist.plan.plan import Part, Plan, Segment
+from qdist.plan.schedule import schedule as schedule_below
+
+__all__ = ["SCHEDULES", "make_plan"]
+
+SCHEDULES = ("lazy", "in-order", "paper")
+
+# A gate to plan: what it does, and the gate itself with the number of its first angle.
+_Planned = tuple[Operation, Gate, int]
+
+
+def make_plan(
+    circuit: Circuit,
+    dtype: np.dtype,
+    levels: Sequence[Level] | None = None,
+    far: int = 0,
+    *,
+    inside: int | None = None,
+    schedule: str = "lazy",
+    start: Layout | None = None,
+    cluster: Cluster = SERVERS_OF_GPUS,
+    time_limit: float = 1.0,
+) -> Plan:
+    """The plan of a circuit on 2**far shards. Deterministic, and so the same on every rank.
+
+    Args:
+        levels: below the network; by default the cache alone.
+        inside: how many of the far positions tell shards of one node apart; all by default.
+        schedule: "lazy" for few exchanges; to compare with, "in-order" (swap in, apply, swap back) and "paper" (the
+            tiles of arXiv 2410.04252).
+        start: the layout of a state to begin with. Without one the circuit begins with |0...0>: the first layout is
+            then chosen, and first gates on far qubits are folded into the start.
+        cluster: what joins the ranks; decides between few exchanges and few of them between nodes.
+        time_limit: seconds for the search for few exchanges, counted in visits of gates (network.VISITS_PER_SECOND).
+
+    Raises:
+        ValueError: for an unknown schedule.
+        CircuitError: for a gate that mixes more qubits than a shard has.
+    """
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule={schedule!r}: there are {', '.join(map(repr, SCHEDULES))}")
+    n = circuit.num_qubits
+    close = n - far
+    chosen = tuple(levels) if levels is not None else (cache_level(close, dtype.itemsize),)
+    network = Network(n, close, far if inside is None else inside, dtype.itemsize << close, cluster)
+    planner = _Planner(network, chosen, schedule, start, int(time_limit * VISITS_PER_SECOND))
+    parts: list[Part] = []
+    waiting: list[_Planned] = []
+
+    def flush() -> None:
+        if waiting:
+            parts.append(Part(planner.segments(waiting, from_zero=not parts and start is None)))
+            waiting.clear()
+
+    slot = 0
+    for instruction in circuit:
+        if instruction.gate.is_unitary and not instruction.condition:
+            waiting += planner.planned(instruction, slot)
+        elif not instruction.gate.is_directive:
+            flush()
+            own = planner.planned(instruction, slot) if instruction.gate.is_unitary else []
+            parts.append(Part(planner.segments(own), instruction))
+        slot += len(instruction.params)
+    flush()
+    return Plan(
+        n,
+        dtype,
+        (Level("network", close), *chosen),
+        far,
+        start or planner.first or Layout.identity(n),
+        parts,
+        network.inside,
+        schedule,
+        planner.folded,
+    )
+
+
+class _Planner:
+    """Plans one stretch of gates after another, knowing where the qubits are."""
+
+    def __init__(
+        self, network: Network, levels: tuple[Level, ...], schedule: str, start: Layout | None, limit: int
+    ) -> None:
+        self._n, self._close = network.num_qubits, network.close
+        self._network, self._levels, self._schedule, self._limit = network, levels, schedule, limit
+        chosen_later = start is None and schedule == "lazy"
+        self._layout = None if chosen_later else start or Layout.identity(self._n)
+        self.first = self._layout
+        self.folded: dict[int, list[tuple[Gate, int]]] = {}
+
+    def planned(self, instruction: Instruction, slot: int) -> list[_Planned]:
+        """What the gate becomes: nothing for an identity, several operations for a wide rotation."""
+        found = operation(instruction, slot)
+        if found is None:
+            return []
+        room = self._levels[-1].close - self._levels[-1].contiguous
+        parts = narrowed(found, room)
+        widest = max(o.mixes.bit_count() for o in parts)
+        if widest > self._close:
+            raise CircuitError(
+                f"{instruction.gate.name} mixes {widest} qubits, and a shard has {self._close}: use at most "
+                f"{1 << self._n - widest} ranks"
+            )
+        return [(o, instruction.gate, slot) for o in parts]
+
+    def segments(self, gates: list[_Planned], from_zero: bool = False) -> list[Segment]:
+        """The segments of these gates. from_zero: they act on |0...0>."""
+        first: list[_Planned] = []
+        if from_zero and self._layout is None and self._close < self._n:
+            first, gates = _leading(gates)
+        stretches = self._stretches([o for o, _, _ in gates])
+        if first:
+            stretches = stretches or [Stretch((), Layout.identity(self._n), [])]
+            self._fold(first, stretches[0])
+        if stretches:
+            self._layout = stretches[-1].layout
+            self.first = self.first or stretches[0].layout
+        return [self._segment(stretch) for stretch in stretches]
+
+    def _fold(self, first: list[_Planned], stretch: Stretch) -> None:
+        """Of the gates that act on |0> alone, those on close qubits run first of all; the others make the start."""
+        near = []
+        for found, gate, slot in first:
+            qubit = found.all.bit_length() - 1
+            if stretch.layout.positions[qubit] < self._close:
+                near.append(found)
+            else:
+                self.folded.setdefault(qubit, []).append((gate, slot))
+        stretch.operations[:0] = near
+
+    def _stretches(self, operations: list[Operation]) -> list[Stretch]:
+        if not operations:
+            return []
+        if self._close == self._n:
+            return [Stretch((), self._layout or Layout.identity(self._n), operations)]
+        if self._schedule == "lazy":
+            stretches, work = lazy_in_nodes(operations, self._network, self._layout, self._limit)
+            self._limit = max(0, self._limit - work)
+            return stretches
+        assert self._layout is not None
+        order = in_order if self._schedule == "in-order" else tiled
+        return order(operations, self._close, self._layout)
+
+    def _segment(self, stretch: Stretch) -> Segment:
+        placed = stretch.operations
+        if not stretch.layout.is_identity:
+            # The levels below work on bit positions and do not know of qubits.
+            placed = [moved(o, stretch.layout.positions) for o in placed]
+        inner = schedule_below(placed, self._close, self._levels)
+        return Segment(stretch.swaps, stretch.layout, [(s, fuse(s.operations)) for s in inner])
+
+
+def _leading(gates: list[_Planned]) -> tuple[list[_Planned], list[_Planned]]:
+    """The one-qubit gates before which nothing acts on their qubits, and the rest."""
+    first: list[_Planned] = []
+    rest: list[_Planned] = []
+    touched = 0
+    for gate in gates:
+        own = gate[0].all
+        if own.bit_count() == 1 and not own & touched:
+            first.append(gate)
+        else:
+            rest.append(gate)
+            touched |= own
+    return first, rest

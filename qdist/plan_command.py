@@ -1,0 +1,122 @@
+"""`qdist plan`: how a circuit would run on a cluster, and how long, without a single amplitude."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qdist.circuit import Circuit
+from qdist.plan.cost import BUFFER_SHARE, SERVERS_OF_GPUS, Cluster, Machine
+from qdist.plan.levels import inside_bits
+from qdist.plan.picture import html_page, text_picture
+from qdist.plan.plan import Plan, readable_size
+from qdist.plan.planner import SCHEDULES, make_plan
+from qdist.state.program import FEWEST_CLOSE
+
+__all__ = ["add_plan_command"]
+
+
+def add_plan_command(commands: Any) -> None:
+    """Adds `plan` to the subparsers of the command line."""
+    plan = commands.add_parser(
+        "plan",
+        help="show how an OpenQASM file would run on many ranks, and how long it would take",
+        description="Plans an OpenQASM program for a cluster and prints which qubits are far in which stage, the "
+        "exchanges, bytes and memory of a rank, and the predicted time. Nothing is computed.",
+        epilog="Example: `qdist plan ansatz.qasm --ranks 1024 --per-node 8 --html plan.html`.",
+    )
+    plan.add_argument("file", help="the OpenQASM program; measurements at its end are left out")
+    plan.add_argument("--ranks", type=_count, required=True, metavar="N", help="ranks of the cluster")
+    plan.add_argument("--per-node", type=_count, default=1, metavar="N", help="ranks in a node (default 1)")
+    plan.add_argument("--dtype", choices=("complex64", "complex128"), default="complex64", help="(complex64)")
+    plan.add_argument("--schedule", choices=SCHEDULES, default="lazy", help="when amplitudes travel (default lazy)")
+    plan.add_argument("--html", metavar="FILE", help="write a page with the picture")
+    plan.add_argument("--json", metavar="FILE", help="write the numbers as JSON; - prints them instead of the text")
+    rank = plan.add_argument_group("what a rank has (by default a GPU like an H200 in a server of several)")
+    usual, gpu = SERVERS_OF_GPUS, SERVERS_OF_GPUS.machine
+    for option, unit, default, text in (
+        ("--memory-bandwidth", "GB/S", gpu.bandwidth / 1e9, "of its memory"),
+        ("--gflops", "GFLOP/S", gpu.flops_single / 1e9, "in single precision"),
+        ("--gflops-double", "GFLOP/S", gpu.flops_double / 1e9, "in double precision"),
+        ("--inside", "GB/S", usual.inside / 1e9, "to ranks of its node"),
+        ("--between", "GB/S", usual.between / 1e9, "to other nodes"),
+        ("--latency", "US", usual.latency * 1e6, "of a message, in microseconds"),
+    ):
+        rank.add_argument(option, type=_rate, default=default, metavar=unit, help=f"{text} (default {default:g})")
+    plan.set_defaults(command=_plan)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    circuit = Circuit.from_file(options.file).remove_final_measurements()
+    far = (options.ranks - 1).bit_length()
+    if far and circuit.num_qubits - far < FEWEST_CLOSE:
+        raise ValueError(
+            f"--ranks {options.ranks}: {circuit.num_qubits} qubits leave each rank fewer than {FEWEST_CLOSE}; use at "
+            f"most {1 << max(0, circuit.num_qubits - FEWEST_CLOSE)} ranks"
+        )
+    inside = inside_bits([rank // options.per_node for rank in range(options.ranks)])
+    started = time.perf_counter()
+    dtype, cluster = np.dtype(options.dtype), _cluster(options)
+    plan = make_plan(circuit, dtype, far=far, inside=inside, schedule=options.schedule, cluster=cluster)
+    numbers = _numbers(plan, options.ranks, cluster, time.perf_counter() - started)
+    if options.html:
+        Path(options.html).write_text(html_page(plan, Path(options.file).name, _lines(plan, options, numbers)))
+    if options.json == "-":
+        print(json.dumps(numbers))
+        return 0
+    if options.json:
+        Path(options.json).write_text(json.dumps(numbers) + "\n")
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    print(*_lines(plan, options, numbers), "", text_picture(plan, ascii_only=not unicode), sep="\n")
+    return 0
+
+
+def _cluster(options: argparse.Namespace) -> Cluster:
+    machine = Machine(options.memory_bandwidth * 1e9, options.gflops * 1e9, options.gflops_double * 1e9)
+    return Cluster(machine, options.inside * 1e9, options.between * 1e9, options.latency * 1e-6)
+
+
+def _numbers(plan: Plan, ranks: int, cluster: Cluster, plan_seconds: float) -> dict[str, float]:
+    """What --json shows: bytes and seconds are those of the rank that holds most."""
+    shards = plan.shards_per_rank(ranks)
+    return {
+        "stages": len(plan.segments),
+        "exchanges": plan.exchanges,
+        "exchanges_between_nodes": plan.exchanges_between_nodes,
+        "bytes_per_rank": int(shards * plan.bytes_sent),
+        "memory_per_rank": shards * plan.shard_bytes + (shards * plan.shard_bytes // BUFFER_SHARE if plan.far else 0),
+        "seconds": plan.seconds_on(cluster, ranks),
+        "plan_seconds": plan_seconds,
+    }
+
+
+def _lines(plan: Plan, options: argparse.Namespace, numbers: dict[str, float]) -> list[str]:
+    nodes = -(-options.ranks // options.per_node)
+    return [
+        f"{plan.num_qubits} qubits, {plan.dtype}, {options.ranks} ranks on {nodes} nodes, schedule {plan.schedule}",
+        f"{numbers['stages']} stages, {plan.sweeps} sweeps, {numbers['exchanges']} exchanges, of which "
+        f"{numbers['exchanges_between_nodes']} between nodes",
+        f"each rank: {readable_size(numbers['memory_per_rank'])} of memory, sends "
+        f"{readable_size(numbers['bytes_per_rank'])}",
+        f"about {numbers['seconds']:.3g} s (planned in {numbers['plan_seconds']:.2g} s)",
+    ]
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
+def _rate(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number

@@ -1,0 +1,201 @@
+"""Adjoint differentiation: derivatives by all parameters of a program, for about the price of three runs.
+
+Forward once; then one bra, whatever the number of outputs: the cotangents' sum of all O_k |psi>. The program is undone
+on ket and bra together, and each block adds what its angles change (Jones and Gacon, arXiv 2009.02823; Luo et al.,
+arXiv 1912.10877). The memory is that of two states, however many parameters there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.circuit import PauliSum
+from qdist.state import expectation, gradient_checks
+from qdist.state.cpu import CpuProgram
+from qdist.state.errors import StateError
+from qdist.state.exchange import swap_bits
+from qdist.state.expectation import Observable
+from qdist.state.outputs import Output
+from qdist.state.statevector import StateVector
+
+if TYPE_CHECKING:
+    from qdist.plan.plan import Segment
+    from qdist.state.program import Program
+
+__all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
+
+METHODS = ("adjoint", "parameter-shift", "finite-difference")
+
+
+def value_and_grad(
+    program: Program, observable: Observable, params: Any = None, method: str = "adjoint", coefficients: bool = False
+) -> tuple[Any, ...]:
+    """See ``Program.value_and_grad``."""
+    if method not in METHODS:
+        raise StateError(f"method={method!r}: there are {', '.join(METHODS)}")
+    check_differentiable(program)
+    batched = _is_batch(params)
+    if method == "adjoint":
+        (value,), gradient = vjp(program, [observable], params, [np.ones(len(params)) if batched else 1.0])
+    elif batched:
+        rows = [gradient_checks.METHODS[method](program, observable, row) for row in params]
+        value, gradient = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
+    else:
+        value, gradient = gradient_checks.METHODS[method](program, observable, params)
+    if not coefficients:
+        return value, gradient
+    if not isinstance(observable, PauliSum):
+        raise StateError(f"coefficients=True needs a PauliSum, whose terms have an order; got {observable!r}")
+    terms = [PauliSum([(string, 1.0)]) for string, _ in observable]
+    if batched:
+        return value, gradient, np.array([program.run(row).expectations(terms) for row in params])
+    return value, gradient, program.run(params).expectations(terms)
+
+
+def vjp(
+    program: Program, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
+) -> tuple[list[Any], NDArray[np.float64]]:
+    """See ``Program.vjp``."""
+    check_differentiable(program)
+    if isinstance(outputs, str | dict) or not isinstance(outputs, Sequence):
+        raise StateError(f"outputs must be a list of observables and outputs; got {outputs!r}")
+    if len(cotangents) != len(outputs):
+        raise StateError(f"{len(outputs)} outputs take as many cotangents; got {len(cotangents)}")
+    if _is_batch(params):
+        theta = np.asarray(params, dtype=np.float64)
+        checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(outputs, cotangents)]
+        rows = [_vjp(program, outputs, row, [g[b] for g in checked]) for b, row in enumerate(theta)]
+        values = [np.array([row[0][k] for row in rows]) for k in range(len(outputs))]
+        return values, np.array([row[1] for row in rows]).reshape(len(theta), program.circuit.num_parameters)
+    checked = [_checked(program, o, g, ()) for o, g in zip(outputs, cotangents)]
+    return _vjp(program, outputs, params, checked)
+
+
+def jacobian(program: Program, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
+    """See ``Program.jacobian``."""
+    unit = np.eye(len(observables))
+    if _is_batch(params):
+        return np.array([jacobian(program, observables, row) for row in params])
+    rows = [vjp(program, observables, params, list(row))[1] for row in unit]
+    return np.array(rows).reshape(len(observables), program.circuit.num_parameters)
+
+
+def check_differentiable(program: Program) -> None:
+    """Raises StateError for circuits that measure, reset, initialise on the way, or branch."""
+    begun = False
+    for part in program.plan.parts:
+        if part.instruction is None:
+            begun = True
+            continue
+        gate, qubits, _, _, condition = part.instruction
+        if gate.kind == "initialize" and not condition and not begun:
+            continue
+        what = f"{gate.name} of qubit{'s' if len(qubits) > 1 else ''} {', '.join(map(str, qubits))}"
+        if condition:
+            what += " under a classical condition"
+        raise StateError(
+            f"the circuit has a {what}, and only unitary circuits can be differentiated: leave it out, or "
+            "remove_final_measurements() where it is at the end"
+        )
+
+
+def sweep_back(program: Program, ket: StateVector, bra: StateVector, recover: bool = False) -> NDArray[np.float64]:
+    """Undoes the program on both states, and returns this rank's part of 2 Re <bra|d ket> by each angle: float64.
+
+    With ``recover`` the ket ends as it began; without, the sweep ends where the first parameter was.
+    """
+    gradient = np.zeros(len(program.affine.constants))
+    steps = program.steps
+    # The start of folded gates is the one thing that comes before the first step.
+    recover = recover or program.start.is_trainable
+    first = 0 if recover else next((k for k, (_, native, _) in enumerate(steps) if native.is_trainable), len(steps))
+    for k in reversed(range(first, len(steps))):
+        segment, native, live = steps[k]
+        _undo(program, native, ket, bra, gradient, live, recover or k > first)
+        if k > first or recover:
+            _go_back(segment, steps[k - 1][0] if k else None, ket, bra)
+    if program.start.is_trainable:
+        shards = [(offset >> bra.shard_bits, complex(shard[0]).conjugate()) for offset, shard in bra.shards()]
+        gradient += 2 * program.start.gradient(shards)
+    return gradient
+
+
+def _undo(
+    program: Program,
+    native: CpuProgram,
+    ket: StateVector,
+    bra: StateVector,
+    gradient: NDArray[Any],
+    live: int,
+    recover: bool,
+) -> None:
+    for (offset, ket_shard), (_, bra_shard) in zip(ket.shards(), bra.shards()):
+        # Shards that were still zero altogether were left alone.
+        if live != 0 or program.start.value(offset >> ket.shard_bits) != 0:
+            native.run_back(ket_shard, bra_shard, gradient, offset, live, recover)
+
+
+def _go_back(segment: Segment, previous: Segment | None, ket: StateVector, bra: StateVector) -> None:
+    """To the layout before a segment."""
+    if segment.swaps:
+        swap_bits([ket, bra], segment.swaps)
+    if previous is not None:
+        ket.layout = bra.layout = previous.layout
+
+
+def _vjp(
+    program: Program, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
+) -> tuple[list[Any], NDArray[np.float64]]:
+    ket = program.run(params)
+    bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout)
+    values = _pull_back(ket, outputs, cotangents, bra)
+    gradient = program.affine.transposed(sweep_back(program, ket, bra))
+    return values, ket.sum_over_ranks(gradient)
+
+
+def _pull_back(
+    ket: StateVector, outputs: Sequence[Observable | Output], cotangents: Sequence[Any], bra: StateVector
+) -> list[Any]:
+    """bra = what the cotangents make of all outputs; returns the outputs' values."""
+    values: list[Any] = [None] * len(outputs)
+    plain = {k: o for k, o in enumerate(outputs) if not isinstance(o, Output)}
+    if plain:
+        sums = [expectation.as_pauli_sum(o, ket.num_qubits) for o in plain.values()]
+        for k, value in zip(plain, expectation.expectations(ket, sums)):
+            values[k] = float(value)
+        weights = [float(cotangents[k]) for k in plain]
+        weighted = sums[0]
+        if weights != [1.0]:
+            weighted = weights[0] * sums[0]
+            for weight, other in zip(weights[1:], sums[1:]):
+                weighted = weighted + weight * other
+        expectation.apply_pauli_sum(ket, weighted, bra)
+    else:
+        bra.local.fill(0)
+    for k, output in enumerate(outputs):
+        if isinstance(output, Output):
+            values[k] = output.value(ket)
+            output.pull_back(ket, cotangents[k], bra)
+    return values
+
+
+def _checked(program: Program, output: Observable | Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:
+    """The cotangent as an array of its output's dtype and shape."""
+    kind = output if isinstance(output, Output) else Output()
+    array = np.asarray(cotangent)
+    shape = batch + kind.shape(program.num_qubits)
+    if array.shape != shape:
+        raise StateError(f"the cotangent of {output!r} has the shape of its value, {shape}; got {array.shape}")
+    if array.dtype.kind not in ("biufc" if kind.dtype is np.complex128 else "biuf"):
+        raise StateError(f"the cotangent of {output!r} is {np.dtype(kind.dtype)}; got {array.dtype}")
+    if not np.isfinite(array).all():
+        raise StateError(f"the cotangent of {output!r} is not finite: {array}")
+    return array.astype(kind.dtype)
+
+
+def _is_batch(params: Any) -> bool:
+    return params is not None and not isinstance(params, dict) and np.ndim(params) == 2

@@ -1,0 +1,48 @@
+"""All amplitudes of a state in one array, on one rank or on all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..native import kernels
+from .relayout import reorder
+
+if TYPE_CHECKING:
+    from .statevector import StateVector
+
+__all__ = ["gathered"]
+
+
+def gathered(sv: StateVector, root: int | None) -> NDArray[Any] | None:
+    """All amplitudes in logical order: a new array on rank ``root``, or on every rank where that is None.
+
+    Elsewhere None. Takes no more memory than the result.
+    """
+    comm = sv.comm
+    if comm.size == 1:
+        if sv.layout.is_identity:
+            return sv.local.copy()
+        result = np.empty_like(sv.local)
+        kernels.permuted_copy(sv.local, sv.layout.positions, result)
+        return result
+    if root is not None and comm.rank != root:
+        comm.send(sv.local, root)
+        return None
+    whole = np.empty(1 << sv.num_qubits, sv.dtype)
+    parts = [whole[slice(*sv.bounds(rank))] for rank in range(comm.size)]
+    if root is not None:
+        parts[root][:] = sv.local
+        for rank, part in enumerate(parts):
+            if rank != root:
+                comm.recv(part, rank)
+    elif len({len(part) for part in parts}) == 1:
+        comm.all_gather(sv.local, out=whole.reshape(comm.size, -1))
+    else:
+        parts[comm.rank][:] = sv.local
+        for rank, part in enumerate(parts):
+            comm.broadcast(part, rank, out=part)
+    reorder(whole, sv.layout)
+    return whole

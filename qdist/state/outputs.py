@@ -1,0 +1,127 @@
+"""What a differentiated program may give besides expectation values: variances, probabilities, overlaps, the state.
+
+An output knows its value in a state, and what a change of that value asks of the bra: ``pull_back`` adds to the bra so
+that, to first order, 2 Re <bra|d psi> is the change of the loss that the output brings. A loss L sees a complex value
+v = a + ib through the cotangent g = dL/da + i dL/db, so that dL = Re(conj(g) dv).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..native import kernels
+from . import checks, expectation
+from .errors import StateError
+from .expectation import Observable
+from .statevector import StateVector
+
+__all__ = ["Output", "Overlap", "Probabilities", "State", "Variance"]
+
+
+class Output:
+    """One output of a program. ``dtype`` is that of its value and of its cotangent."""
+
+    dtype: Any = np.float64
+
+    def shape(self, num_qubits: int) -> tuple[int, ...]:
+        """Of the value, for a state of so many qubits."""
+        return ()
+
+    def value(self, ket: StateVector) -> Any:
+        """The value in a normalised state; the same on every rank."""
+        raise NotImplementedError
+
+    def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
+        """Adds to ``bra``, which has the layout of ``ket``."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Variance(Output):
+    """<O^2> - <O>^2 of a Hermitian observable. Takes memory for two more states while it is differentiated."""
+
+    observable: Observable
+
+    def value(self, ket: StateVector) -> float:
+        return ket.variance(self.observable)
+
+    def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
+        # <(O - m)^2> with m = <O>, whose own change does not count: the derivative by m is zero there.
+        centred = expectation.as_pauli_sum(self.observable, ket.num_qubits) - ket.expectation(self.observable)
+        once = ket.apply_pauli_sum(centred)
+        bra.local[:] += float(cotangent) * once.apply_pauli_sum(centred).local
+
+
+@dataclass(frozen=True)
+class Probabilities(Output):
+    """The probabilities of the values of some qubits (all by default), qubits[0] as bit 0."""
+
+    qubits: int | Sequence[int] | None = None
+
+    def shape(self, num_qubits: int) -> tuple[int, ...]:
+        return (1 << len(checks.checked_qubits(self.qubits, num_qubits)),)
+
+    def value(self, ket: StateVector) -> NDArray[np.float64]:
+        return ket.probabilities(self.qubits)
+
+    def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
+        qubits = checks.checked_qubits(self.qubits, ket.num_qubits)
+        positions = [ket.layout.positions[q] for q in qubits]
+        for (first, shard), (_, out) in zip(ket.shards(), bra.shards()):
+            kernels.add_weighted(shard, first, positions, cotangent, out)
+
+
+@dataclass(frozen=True)
+class Overlap(Output):
+    """<phi|psi> with a given state phi: complex. The cotangent is dL/d(real part) + i dL/d(imaginary part)."""
+
+    state: StateVector
+    dtype = np.complex128
+
+    def value(self, ket: StateVector) -> complex:
+        return self._state(ket).inner(ket)
+
+    def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
+        state = self._state(ket)
+        if state.layout == ket.layout:
+            bra.local[:] += complex(cotangent) / 2 * state.local
+        else:
+            _add_logical(bra, complex(cotangent) / 2 * state.amplitudes())
+
+    def _state(self, ket: StateVector) -> StateVector:
+        if (self.state.num_qubits, self.state.dtype) != (ket.num_qubits, ket.dtype):
+            raise StateError(
+                f"the overlap with {self.state!r} needs a state of its size and dtype; the program's has "
+                f"{ket.num_qubits} qubits in {ket.dtype}"
+            )
+        return self.state
+
+
+@dataclass(frozen=True)
+class State(Output):
+    """All amplitudes in logical order: complex, on every rank. The cotangent of a + ib is dL/da + i dL/db."""
+
+    dtype = np.complex128
+
+    def shape(self, num_qubits: int) -> tuple[int, ...]:
+        return (1 << num_qubits,)
+
+    def value(self, ket: StateVector) -> NDArray[Any]:
+        return ket.amplitudes()
+
+    def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
+        _add_logical(bra, cotangent / 2)
+
+
+def _add_logical(bra: StateVector, amplitudes: NDArray[Any]) -> None:
+    """Adds amplitudes in logical order, wherever this rank's shards have them."""
+    for first, shard in bra.shards():
+        if bra.layout.is_identity:
+            shard += amplitudes[first : first + len(shard)]
+        else:
+            shard += amplitudes[bra.layout.to_logical(np.arange(first, first + len(shard)))]

@@ -1,0 +1,170 @@
+"""States on disk: one safetensors file, written and read by all ranks at once, for any number of ranks.
+
+Amplitudes stand in the file in the order of their places, and the layout stands beside them, so nothing travels. Every
+block of them has a SHA-256 in the header, so that a rank verifies what it reads without reading the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qdist.comm import Communicator
+from qdist.plan import Layout
+from qdist.tensorfile import BLANK, CheckpointError, Replacement, header_bytes, read_header
+
+if TYPE_CHECKING:
+    from qdist.state.statevector import StateVector
+
+__all__ = ["read_amplitudes", "read_description", "save"]
+
+_FORMAT = "qdist-state"
+_SMALLEST_BLOCK = 1 << 22  # bytes
+_MOST_BLOCKS = 1 << 16
+_PARTS = {"complex64": "F32", "complex128": "F64"}
+_ERRORS = {"OSError": OSError, "CheckpointError": CheckpointError}
+
+
+class Description:
+    """What a file says about the state in it."""
+
+    def __init__(self, dtype: str, layout: Layout, block: int, digests: str) -> None:
+        self.dtype = dtype
+        self.layout = layout
+        self.block = block
+        """Amplitudes under one checksum."""
+        self.digests = digests
+        """The checksums, 64 hexadecimal digits each, one behind the other."""
+
+    @property
+    def size(self) -> int:
+        return 1 << self.layout.num_qubits
+
+    @property
+    def header(self) -> bytes:
+        """The file up to its data, with a checksum of itself."""
+        nbytes = self.size * np.dtype(self.dtype).itemsize
+        tensors = {
+            "amplitudes": {"dtype": _PARTS[self.dtype], "shape": [self.size, 2], "data_offsets": [0, nbytes]},
+        }
+        metadata = {
+            "format": _FORMAT,
+            "dtype": self.dtype,
+            "positions": json.dumps(self.layout.positions),
+            "block": str(self.block),
+            "blocks_sha256": self.digests,
+            "sha256": BLANK,
+        }
+        digest = hashlib.sha256(header_bytes(tensors, metadata)).hexdigest()
+        return header_bytes(tensors, {**metadata, "sha256": digest})
+
+
+def save(sv: StateVector, path: Path) -> None:
+    """Writes the state, all ranks together; an existing file is replaced only when the new one is complete."""
+    comm, itemsize = sv.comm, sv.dtype.itemsize
+    # A block is never shared by two ranks.
+    block = max(_SMALLEST_BLOCK // itemsize, (1 << sv.num_qubits) // _MOST_BLOCKS)
+    block = min(block, 1 << sv.shard_bits)
+    blank = BLANK * ((1 << sv.num_qubits) // block)
+    description = Description(sv.dtype.name, sv.layout, block, blank)
+    data_start = len(description.header)
+    replacement: Replacement | None = None
+    try:
+        with _agreeing(comm):
+            if comm.rank == 0:
+                replacement = Replacement(path)
+                os.truncate(replacement.temporary, data_start + description.size * itemsize)
+        temporary = comm.broadcast_object(None if replacement is None else str(replacement.temporary))
+        digests = ""
+        with _agreeing(comm), open(temporary, "r+b") as file:
+            start, _ = sv.bounds(comm.rank)
+            file.seek(data_start + start * itemsize)
+            for first in range(0, len(sv.local), block):
+                part = sv.local[first : first + block].astype(sv.dtype.newbyteorder("<"), copy=False).view(np.uint8)
+                digests += hashlib.sha256(part.data).hexdigest()
+                file.write(part.data)
+            file.flush()
+            os.fsync(file.fileno())
+        description.digests = "".join(comm.all_gather_object(digests))
+        with _agreeing(comm):
+            if replacement is not None:
+                with open(replacement.temporary, "r+b") as file:
+                    file.write(description.header)
+                    file.flush()
+                    os.fsync(file.fileno())
+                replacement.commit()
+    except BaseException:
+        if replacement is not None:
+            replacement.discard()
+        raise
+
+
+def read_description(path: Path, comm: Communicator) -> Description:
+    """What stands in a file. Raises CheckpointError when it is cut off, changed, or no state's; on all ranks."""
+    with _agreeing(comm), open(path, "rb") as file:
+        _, metadata = read_header(path, file)
+        if metadata.get("format") != _FORMAT:
+            raise CheckpointError(f"{path} is a safetensors file but holds no state of this library")
+        try:
+            description = Description(
+                metadata["dtype"],
+                Layout(json.loads(metadata["positions"])),
+                int(metadata["block"]),
+                metadata["blocks_sha256"],
+            )
+            file.seek(0)
+            intact = file.read(len(description.header)) == description.header
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{path} is damaged: its header makes no sense") from error
+        if not intact:
+            raise CheckpointError(f"{path} is damaged: its header does not match its checksum")
+        itemsize = np.dtype(description.dtype).itemsize
+        missing = len(description.header) + description.size * itemsize - os.fstat(file.fileno()).st_size
+        if missing:
+            what = f"{missing} bytes are missing" if missing > 0 else f"it is {-missing} bytes too long"
+            raise CheckpointError(f"{path} is damaged: {what}")
+    return description
+
+
+def read_amplitudes(sv: StateVector, path: Path, description: Description) -> None:
+    """Fills a state that has the file's size, dtype and layout. Takes memory for one block."""
+    block, kind = description.block, np.dtype(description.dtype).newbyteorder("<")
+    start, end = sv.bounds(sv.comm.rank)
+    buffer = np.empty(block, kind)
+    with _agreeing(sv.comm), open(path, "rb") as file:
+        first_block = start // block
+        file.seek(len(description.header) + first_block * block * kind.itemsize)
+        for number in range(first_block, -(-end // block)):
+            file.readinto(buffer.view(np.uint8).data)
+            digest = hashlib.sha256(buffer.view(np.uint8).data).hexdigest()
+            if digest != description.digests[64 * number : 64 * (number + 1)]:
+                raise CheckpointError(f"{path} is damaged: block {number} does not match its checksum")
+            # More ranks than when it was saved may each need a part of a block.
+            low, high = max(start, number * block), min(end, (number + 1) * block)
+            sv.local[low - start : high - start] = buffer[low - number * block : high - number * block]
+
+
+@contextmanager
+def _agreeing(comm: Communicator) -> Iterator[None]:
+    """What fails on one rank is raised on all of them, when all have come to the end of the block."""
+    error: OSError | CheckpointError | None = None
+    try:
+        yield
+    except (OSError, CheckpointError) as caught:
+        error = caught
+    failures: list[Any] = comm.all_gather_object(
+        None if error is None else ("OSError" if isinstance(error, OSError) else "CheckpointError", str(error))
+    )
+    if error is not None:
+        raise error
+    for rank, failure in enumerate(failures):
+        if failure is not None:
+            kind, text = failure
+            raise _ERRORS[kind](f"rank {rank}: {text}")

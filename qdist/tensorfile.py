@@ -1,0 +1,83 @@
+"""The container of everything that is saved: safetensors files, written beside and renamed when complete.
+
+Such a file is 8 bytes of header length, a JSON header with a table of tensors and string metadata, and raw
+little-endian data. Any reader of that format can take the tensors out; writing it takes no dependency.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, BinaryIO
+
+__all__ = ["BLANK", "CheckpointError", "Replacement", "header_bytes", "read_header"]
+
+BLANK = "0" * 64
+"""Stands for a SHA-256, in hexadecimal, that is not known yet."""
+
+_MAX_HEADER = 100_000_000
+
+
+class CheckpointError(ValueError):
+    """A checkpoint file is damaged or is not one."""
+
+
+def header_bytes(tensors: dict[str, Any], metadata: dict[str, str]) -> bytes:
+    """The beginning of a file, up to the data."""
+    text = json.dumps({"__metadata__": metadata, **tensors}, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the data starts aligned
+    return len(text).to_bytes(8, "little") + text
+
+
+def read_header(path: Path, file: BinaryIO) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The table of tensors and the metadata; the file stands at the data afterwards.
+
+    Raises CheckpointError when they are not there or not readable.
+    """
+    size = os.fstat(file.fileno()).st_size
+    start = file.read(8)
+    length = int.from_bytes(start, "little")
+    if len(start) < 8 or length > min(size - 8, _MAX_HEADER):
+        raise CheckpointError(f"{path} is cut off or not a checkpoint: its header does not fit its {size} bytes")
+    try:
+        header = json.loads(file.read(length))
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged or not a checkpoint: its header is not readable") from error
+    if not isinstance(header, dict):
+        raise CheckpointError(f"{path} is damaged or not a checkpoint: its header is not a table")
+    metadata = header.pop("__metadata__", {})
+    return header, metadata if isinstance(metadata, dict) else {}
+
+
+class Replacement:
+    """A new file beside ``path``, which takes its place when it is complete: readers see the old file or the new.
+
+    Write to ``temporary`` and sync it; then ``commit()``, or ``discard()`` when something went wrong.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        handle, temporary = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=".part")
+        os.close(handle)
+        self.temporary = Path(temporary)
+
+    def commit(self) -> None:
+        os.chmod(self.temporary, 0o666 & ~_umask())
+        os.replace(self.temporary, self.path)
+        folder = os.open(self.path.parent or ".", os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def discard(self) -> None:
+        self.temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """The mask that an ordinary open() would obey; mkstemp ignores it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
