@@ -24,8 +24,8 @@ _MOST_ROWS = 65535
 class CudaProgram:
     """Stages of blocks on a shard of ``num_bits`` index bits on GPU number ``device``, position p holding qubit p.
 
-    shape: of the tiles; the stages must have been planned for it. Raises StateError for gates that mix more qubits than
-    a tile holds.
+    affine: how the circuit's angles follow from its parameters. shape: of the tiles; the stages must have been planned
+    for it. Raises StateError for gates that mix more qubits than a tile holds.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class CudaProgram:
         num_bits: int,
         dtype: np.dtype,
         stages: Sequence[tuple[Stage, list[Block]]],
+        affine: AffineMap,
         device: int = 0,
         shape: Shape | None = None,
     ) -> None:
@@ -51,11 +52,14 @@ class CudaProgram:
         for stage in self._tables.stages:
             needed = stage.num_coefficients * self._tables.binding.turn.itemsize
             if needed > shape.coefficient_bytes:
-                raise StateError(f"a stage has {stage.num_coefficients} separate phases, too many for the GPU")
+                raise StateError(
+                    f"{stage.num_coefficients} phases of a diagonal need {needed} bytes of a GPU's shared memory, which "
+                    f"has {shape.coefficient_bytes} for them: use device='cpu'"
+                )
         with cupy.cuda.Device(device):
             self._arrays = {name: _on_device(cupy, x) for name, x in self._tables.arrays().items()}
         self._runs: dict[tuple[int, int], tuple[Any, int, int]] = {}
-        self._affine: AffineMap | None = None
+        self._affine = affine
         self._reals: Any = None
         self._turns: Any = None
 
@@ -68,19 +72,18 @@ class CudaProgram:
         """How often a tile is held in registers, summed over the stages."""
         return sum(stage.num_phases for stage in self._tables.stages)
 
-    def set_affine(self, affine: AffineMap) -> None:
-        """Tells how the circuit's angles follow from its parameters."""
-        self._affine = affine
-
     def bind(self, theta: np.ndarray) -> bool:
         """Computes all matrices and phases from the parameters' values (float64); False if one is not finite."""
         if not np.isfinite(theta).all():
             return False
-        assert self._affine is not None
-        self._bind_angles(self._affine(theta)[None])
+        self.bind_angles(self._affine(theta))
         return True
 
-    def _bind_angles(self, angles: np.ndarray) -> None:
+    def bind_angles(self, angles: np.ndarray) -> None:
+        """Computes all matrices and phases from the circuit's angles (float64)."""
+        self._bind_rows(angles[None])
+
+    def _bind_rows(self, angles: np.ndarray) -> None:
         """One row of angles for each state of a batch."""
         rows = [self._tables.binding.values(row) for row in angles]
         with self._cupy.cuda.Device(self._device):
@@ -107,7 +110,7 @@ class CudaProgram:
         kept = self._reals, self._turns
         for first in range(0, len(angles), _MOST_ROWS):
             some = slice(first, first + _MOST_ROWS)
-            self._bind_angles(angles[some])
+            self._bind_rows(angles[some])
             self._run(states[some], 0, 0, len(angles[some]), None)
         self._reals, self._turns = kept
 

@@ -14,7 +14,7 @@ from qdist.circuit import GATES, diagonal_gate, pauli_rotation_gate, permutation
 from qdist.circuit.gate import Gate
 from qdist.cuda.tables import Tables
 from qdist.cuda.tile import Shape, shape_of, tile_level
-from qdist.plan.plan import make_plan
+from qdist.plan.planner import make_plan
 from qdist.state import reference
 
 N = 7
