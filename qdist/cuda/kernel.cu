@@ -18,8 +18,8 @@ struct __align__(16) Op {
     Index far_mask, far_value;
 };
 
-struct __align__(8) Phase {
-    int mode, first_op, end_op, slots, first_flip, end_flip, exclusive, special;
+struct Phase {
+    int mode, end_op, first_flip, end_flip, exclusive, special;
     int load[5], store[5], index[5];
     int turns;
 };
@@ -283,19 +283,14 @@ __device__ __forceinline__ void read_tile(Complex* a, const Phase& phase, Slot s
     }
 }
 
-// All operations of a phase, in registers.
-__device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, const Op* ops, const Term* terms, const int* lists, const Real* reals, const Turn* coefficients, Index where) {
+// All operations of a phase, in registers. o: the number of its first, then of the next phase's first.
+__device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, int& o, const Op* ops, const Term* terms, const int* lists, const Real* reals, const Turn* coefficients, Index where) {
     const unsigned thread = threadIdx.x;
     Turn turn = 0;
-    const int end = phase.end_op;
-    int o = phase.first_op;
-    if (o == end) return;
-    // kind, data, threads, word; the next is on its way while one runs.
-    int4 next = *reinterpret_cast<const int4*>(ops + o);
 #pragma unroll 1
-    for (; o < end; ++o) {
-        const int4 head = next;
-        if (o + 1 < end) next = *reinterpret_cast<const int4*>(ops + o + 1);
+    for (; o < phase.end_op; ++o) {
+        // kind, data, threads, word
+        const int4 head = *reinterpret_cast<const int4*>(ops + o);
         const int kind = head.x;
         const Four* data = reinterpret_cast<const Four*>(reals + head.y);
         if (kind == REAL1) {
@@ -413,12 +408,13 @@ run_stage(Complex* state, Index size, Index offset, const int* __restrict__ runs
     }
     if (num_coefficients) __syncthreads();
 
+    int o = 0;
 #pragma unroll 1
     for (int p = 0; p < num_phases; ++p) {
         const Phase& phase = phases[p];
-        const Slot slot = slots[phase.slots + thread];
+        const Slot slot = slots[p * blockDim.x + thread];
         if (p > 0) read_tile(a, phase, slot, flips, lists, reals, where);
-        run_ops(a, phase, ops, terms, lists, reals, coefficients, where);
+        run_ops(a, phase, o, ops, terms, lists, reals, coefficients, where);
         if (p + 1 < num_phases) {
             // Others may still read what this thread writes now.
             if (phase.exclusive) __syncthreads();

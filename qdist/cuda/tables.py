@@ -38,9 +38,7 @@ OP = np.dtype(
 PHASE = np.dtype(
     [
         ("mode", "i4"),
-        ("first_op", "i4"),
         ("end_op", "i4"),
-        ("slots", "i4"),
         ("first_flip", "i4"),
         ("end_flip", "i4"),
         ("exclusive", "i4"),
@@ -67,6 +65,9 @@ class StageTables:
     size: int
     first_phase: int
     num_phases: int
+    first_op: int
+    first_slot: int
+    """A row of slots a phase, one for each thread."""
     places: int
     """In places: register columns, then the offset of each thread, for reading and then for writing."""
     load_flips: tuple[int, int]
@@ -112,10 +113,11 @@ class Tables:
 
     def _stage(self, stage: Stage, blocks: list[Block]) -> StageTables:
         tile = phases(stage.close, blocks, self.shape)
-        first_phase, first_coefficient = len(self._phases), len(self._coefficients)
+        first_phase, first_op, first_coefficient = len(self._phases), len(self._ops), len(self._coefficients)
+        first_slot = sum(len(s) for s in self._slots)
         positions = list(stage.close) + list(range(self.num_bits, tile.size))
         for phase in tile.phases:
-            self._phase(tile, phase, first_coefficient)
+            self._phase(tile, phase, first_op, first_coefficient)
         places = sum(len(p) for p in self._places)
         load = self._outer(tile.phases[0], tile.load, positions)
         store = self._outer(tile.phases[-1], tile.store, positions)
@@ -124,6 +126,8 @@ class Tables:
             tile.size,
             first_phase,
             len(tile.phases),
+            first_op,
+            first_slot,
             places,
             load,
             store,
@@ -144,7 +148,7 @@ class Tables:
         self._flips += [(mask, value, spread(bits)) for mask, value, bits in change.flips]
         return first, len(self._flips)
 
-    def _phase(self, tile: TilePhases, phase: Phase, first_coefficient: int) -> None:
+    def _phase(self, tile: TilePhases, phase: Phase, stage_op: int, first_coefficient: int) -> None:
         swizzled = self.shape.swizzled
         source = phase.source or IndexMap.identity(tile.size)
         load = [swizzled(c) for c in source.columns]
@@ -155,7 +159,6 @@ class Tables:
         slots[:, 0] = _span([load[b] for b in phase.lanes], swizzled(source.constant), np.uint16)
         slots[:, 1] = _span([store[b] for b in phase.lanes], 0, np.uint16)
         slots[:, 2] = _span([1 << b for b in phase.lanes], 0, np.uint16)
-        slots_at = sum(len(s) for s in self._slots)
         self._slots.append(slots)
         view = _View(tile, phase, len(self._ops))
         mode, special = MODES["shared"], 0
@@ -175,9 +178,7 @@ class Tables:
         self._phases.append(
             (
                 mode,
-                first_op,
-                len(self._ops),
-                slots_at,
+                len(self._ops) - stage_op,
                 first_flip,
                 len(self._flips),
                 phase.entry is not None or phase.source is not None,

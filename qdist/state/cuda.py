@@ -9,7 +9,7 @@ import numpy as np
 
 from qdist.circuit import AffineMap
 from qdist.cuda.compiler import stage_kernel
-from qdist.cuda.tables import PHASE, StageTables, Tables
+from qdist.cuda.tables import OP, PHASE, StageTables, Tables
 from qdist.cuda.tile import Shape, shape_of
 from qdist.plan.fuse import Block
 from qdist.plan.schedule import Stage
@@ -142,8 +142,8 @@ class CudaProgram:
                 i4(num_runs),
                 arrays["phases"][stage.first_phase * PHASE.itemsize :],
                 i4(stage.num_phases),
-                arrays["ops"],
-                arrays["slots"],
+                arrays["ops"][stage.first_op * OP.itemsize :],
+                arrays["slots"][4 * stage.first_slot :],
                 arrays["places"][stage.places :],
                 arrays["flips"],
                 *(i4(x) for x in (*stage.load_flips, *stage.store_flips)),

@@ -42,14 +42,18 @@ class Interpreter:
         amplitudes = np.where(inside, shard[np.where(inside, at, 0)], 0)
         coefficients = self._coefficients(stage, where)
         shared = np.full(1 << stage.size, np.nan, np.complex128)
+        next_op = stage.first_op
         for number in range(stage.num_phases):
             phase = self.arrays["phases"][stage.first_phase + number]
-            slots = self.arrays["slots"].reshape(-1, 4)[phase["slots"] : phase["slots"] + threads].astype(np.int64)
+            row = stage.first_slot + number * threads
+            slots = self.arrays["slots"].reshape(-1, 4)[row : row + threads].astype(np.int64)
             if number:
                 amplitudes = self._read(phase, slots, shared, where)
             turn = np.zeros(threads, self.turns.dtype)
-            for op in self.arrays["ops"][phase["first_op"] : phase["end_op"]]:
+            end_op = stage.first_op + int(phase["end_op"])
+            for op in self.arrays["ops"][next_op:end_op]:
                 self._op(op, amplitudes, turn, coefficients, where)
+            next_op = end_op
             assert bool(phase["turns"]) or not turn.any()
             amplitudes *= self._factor(turn)[:, None]
             if number + 1 < stage.num_phases:
