@@ -73,9 +73,7 @@ def project(shard: Any, first: int, mask: int, value: int, scale: float) -> None
 def reset_bit(shard: Any, position: int, outcome: bool, scale: float) -> None:
     """Moves the amplitudes whose bit at ``position`` is ``outcome`` to where it is 0, scaled; the others become 0."""
     half = shard.size // 2
-    _launch(
-        "reset_bit", shard, half, shard, np.uint64(half), np.int32(position), np.int32(outcome), np.float64(scale)
-    )
+    _launch("reset_bit", shard, half, shard, np.uint64(half), np.int32(position), np.int32(outcome), np.float64(scale))
 
 
 def add_probabilities(shard: Any, first: int, positions: Sequence[int], out: NDArray[np.float64]) -> None:

@@ -43,9 +43,7 @@ class IndexMap:
             pivot = next(r for r in range(bit, len(rows)) if rows[r][0] >> bit & 1)
             rows[bit], rows[pivot] = rows[pivot], rows[bit]
             image, origin = rows[bit]
-            rows = [
-                (a ^ image, b ^ origin) if r != bit and a >> bit & 1 else (a, b) for r, (a, b) in enumerate(rows)
-            ]
+            rows = [(a ^ image, b ^ origin) if r != bit and a >> bit & 1 else (a, b) for r, (a, b) in enumerate(rows)]
         back = IndexMap(tuple(origin for _, origin in rows), 0, ())
         flips = tuple((mask, value, back.linear(bits)) for mask, value, bits in self.flips)
         return IndexMap(back.columns, back.linear(self.constant), flips)

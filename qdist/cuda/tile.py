@@ -20,7 +20,7 @@ __all__ = ["Shape", "rank", "shape_of", "tile_level"]
 
 # The bank that a bit of a tile's index moves an amplitude by, for amplitudes of 8 bytes (16 banks) and 16 (8 banks).
 # Whichever register bits are taken out, those that are left still reach every bank: tests/cuda/test_tile.py counts.
-_BANKS = {8: (1, 2, 4, 8, 15, 3, 6, 12, 5, 10, 7, 11, 13, 14), 16: (1, 2, 4, 7, 3, 6, 5, 1, 2, 4, 7, 3, 6, 5)}
+_BANKS = {8: (1, 2, 4, 8, 13, 5, 10, 3, 7, 12, 11, 14, 15, 6), 16: (1, 2, 4, 7, 3, 6, 5, 1, 2, 4, 7, 3, 6, 5)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,11 @@ class Shape:
 
 
 def shape_of(dtype: np.dtype) -> Shape:
-    """The shape for complex64 or complex128: rows of 128 bytes, tiles of 64 KiB."""
+    """The shape for complex64 or complex128: rows of 128 bytes. Larger tiles and more registers need fewer sweeps and
+    phases but leave room for fewer warps, and were no faster on an H200 (benchmarks/compare_gpu.py)."""
     if dtype == np.complex64:
-        return Shape(8, tile=13, registers=5, contiguous=4, blocks=2)
-    return Shape(16, tile=12, registers=4, contiguous=3, blocks=2)
+        return Shape(8, tile=11, registers=4, contiguous=4, blocks=6)
+    return Shape(16, tile=11, registers=4, contiguous=3, blocks=3)
 
 
 def tile_level(num_bits: int, shape: Shape) -> Level:

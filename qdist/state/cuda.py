@@ -49,11 +49,11 @@ class CudaProgram:
                     f"the GPU a tile holds {shape.tile} in {self.dtype}: use device='cpu' or narrower gates"
                 )
         self._tables = Tables(num_bits, self.dtype, stages, shape)
-        for stage in self._tables.stages:
-            needed = stage.num_coefficients * self._tables.binding.turn.itemsize
+        for lowered in self._tables.stages:
+            needed = lowered.num_coefficients * self._tables.binding.turn.itemsize
             if needed > shape.coefficient_bytes:
                 raise StateError(
-                    f"{stage.num_coefficients} phases of a diagonal need {needed} bytes of a GPU's shared memory, which "
+                    f"{lowered.num_coefficients} phases of a diagonal need {needed} bytes of a GPU's shared memory, which "
                     f"has {shape.coefficient_bytes} for them: use device='cpu'"
                 )
         with cupy.cuda.Device(device):
@@ -89,7 +89,9 @@ class CudaProgram:
         with self._cupy.cuda.Device(self._device):
             self._reals = self._cupy.asarray(np.stack([reals for reals, _ in rows]))
             # A kernel's pointer must be one, though it reads nothing from it.
-            self._turns = self._cupy.asarray(np.stack([turns if turns.size else np.zeros(1, turns.dtype) for _, turns in rows]))
+            self._turns = self._cupy.asarray(
+                np.stack([turns if turns.size else np.zeros(1, turns.dtype) for _, turns in rows])
+            )
 
     def run_from_zero(self, shard: Any) -> None:
         """Puts |0...0> into a shard that holds the whole state, and runs."""

@@ -48,7 +48,9 @@ def checked_device(device: Any) -> str:
         ) from error
     number = int(index) if index else int(cupy.cuda.runtime.getDevice())
     if number >= count:
-        raise StateError(f"device={device!r}: there {'is 1 GPU' if count == 1 else f'are {count} GPUs'}, from number 0 on")
+        raise StateError(
+            f"device={device!r}: there {'is 1 GPU' if count == 1 else f'are {count} GPUs'}, from number 0 on"
+        )
     return f"cuda:{number}"
 
 

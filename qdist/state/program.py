@@ -54,7 +54,9 @@ class Program:
     ) -> None:
         self.device = devices.checked_device(device)
         if self.device != "cpu" and comm is not None and comm.size > 1:
-            raise StateError(f"device={device!r}: a GPU holds whole states in this version; use one rank, or device='cpu'")
+            raise StateError(
+                f"device={device!r}: a GPU holds whole states in this version; use one rank, or device='cpu'"
+            )
         far = 0 if comm is None else (comm.size - 1).bit_length()
         if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:
             raise StateError(
@@ -205,7 +207,9 @@ class Program:
             if self.plan.far:
                 return np.array([self.run(row).expectation(observable) for row in np.asarray(params, np.float64)])
             states = self.run_batch(params)
-            return np.array([StateVector.from_amplitudes(x, device=self.device).expectation(observable) for x in states])
+            return np.array(
+                [StateVector.from_amplitudes(x, device=self.device).expectation(observable) for x in states]
+            )
         return self.run(params).expectation(observable)
 
     def value_and_grad(
@@ -265,7 +269,9 @@ class Program:
 
     def _check_gradients(self) -> None:
         if self.device != "cpu":
-            raise StateError(f"gradients run on the CPU in this version: compile with device='cpu', not {self.device!r}")
+            raise StateError(
+                f"gradients run on the CPU in this version: compile with device='cpu', not {self.device!r}"
+            )
 
     def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
@@ -328,7 +334,9 @@ class Program:
                     f"{self.num_qubits} in {self.dtype}"
                 )
             if state is not None and state.device != self.device:
-                raise StateError(f"{name} is on {state.device}; the program runs on {self.device}: make both on one device")
+                raise StateError(
+                    f"{name} is on {state.device}; the program runs on {self.device}: make both on one device"
+                )
         if initial is None:
             if out is None:
                 out = StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout, self.device)

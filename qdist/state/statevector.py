@@ -86,7 +86,9 @@ class StateVector:
         self._comm = _alone() if comm is None else comm
         place = devices.checked_device(device)
         if place != "cpu" and self._comm.size > 1:
-            raise StateError(f"device={device!r}: a GPU holds whole states in this version; use one rank, or device='cpu'")
+            raise StateError(
+                f"device={device!r}: a GPU holds whole states in this version; use one rank, or device='cpu'"
+            )
         self._layout = Layout.identity(num_qubits)
         if layout is not None:
             self.layout = layout
@@ -366,7 +368,9 @@ class StateVector:
         if not isinstance(other, StateVector) or (other.num_qubits, other.dtype) != (self.num_qubits, self.dtype):
             raise StateError(f"the inner product with {self!r} needs a state of its size and dtype; got {other!r}")
         if other.device != self.device:
-            raise StateError(f"the inner product needs both states on one device; they are on {self.device}, {other.device}")
+            raise StateError(
+                f"the inner product needs both states on one device; they are on {self.device}, {other.device}"
+            )
         kernels = kernels_of(self._local)
         if self._layout == other._layout:
             total = kernels.inner(self._local, other._local)

@@ -7,7 +7,7 @@ import pytest
 from test_tables import odd_gates
 
 import qdist as qd
-from qdist.circuit import GATES
+from qdist.circuit import GATES, permutation_gate
 from qdist.comm import cuda_devices
 from qdist.cuda.compiler import measure_kernels
 from qdist.plan import Layout
@@ -208,7 +208,7 @@ def test_what_cannot_be_is_said() -> None:
         qd.compile(circuit, device="cuda:99")
     with pytest.raises(MemoryError, match="40 qubits need"):
         qd.StateVector(40, device="cuda")
-    wide = qd.Circuit(16).unitary(np.eye(1 << 10), range(6, 16))
+    wide = qd.Circuit(16).append(permutation_gate(np.roll(np.arange(1 << 10), 1)), range(6, 16))
     with pytest.raises(StateError, match="a tile holds"):
         qd.compile(wide, device="cuda")
 
