@@ -2,9 +2,9 @@
 
     python benchmarks/compare_gpu.py [--qubits 26 28 30] [--dtypes complex64 complex128] [--repeats 5] [--save]
 
-Circuits: `hea`, 8 layers of RY, RZ on every qubit and a CX chain; `qft` without the last swaps; `qv`, 10 layers of random
-SU(4) on random pairs. Only the evolution of the state is timed, with CUDA events, the median of the repeats: `zero` from
-|0...0>, where what must still be zero is passed over, `dense` from a state without zeros.
+Circuits: `hea`, 8 layers of RY, RZ on every qubit and a CX chain; `qft` without the last swaps; `qv`, 10 layers of
+random SU(4) on random pairs. Only the evolution of the state is timed, with CUDA events, the median of the repeats:
+`zero` from |0...0>, where what must still be zero is passed over, `dense` from a state without zeros.
 
 `bandwidth` and `flops` are those of the dense run, in percent of what this card reaches in a copy, which is timed
 first, and of 132 x 128 FMA (64 in double) at the clock the driver names. cuStateVec's times, where it is not installed

@@ -21,8 +21,7 @@ _FOLDER = Path(__file__).parent
 
 def stage_source(dtype: np.dtype, shape: Shape) -> tuple[str, tuple[str, ...]]:
     """The tile kernel's source and the compiler's options."""
-    threads = 1 << shape.tile - shape.registers
-    sizes = (f"-DREGISTER_BITS={shape.registers}", f"-DMAX_THREADS={threads}", f"-DMIN_BLOCKS={shape.blocks}")
+    sizes = (f"-DREGISTER_BITS={shape.registers}", f"--maxrregcount={shape.registers_per_thread}")
     return (_FOLDER / "kernel.cu").read_text(), (*_options(dtype), *sizes)
 
 

@@ -4,7 +4,7 @@
 // one compilation per precision serves every circuit, and new parameters are two small arrays. All threads of a block
 // read the same records, so branches are uniform; registers are indexed by constants in every case.
 //
-// Compiled with Real (float or double), Pair (float2 or double2), Turn (unsigned of the same size), REGISTER_BITS, MAX_THREADS and MIN_BLOCKS defined.
+// Compiled with Real (float or double), Pair (float2 or double2), Turn (unsigned of the same size) and REGISTER_BITS defined.
 
 typedef unsigned long long Index;
 
@@ -370,8 +370,7 @@ __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, int& o, 
 // state: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
 // runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
 // columns of the registers and offsets of the threads, for loading, then for storing.
-extern "C" __global__ void __launch_bounds__(MAX_THREADS, MIN_BLOCKS)
-run_stage(Complex* state, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
+extern "C" __global__ void run_stage(Complex* state, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
           const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
           const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
           const Real* __restrict__ reals, Index reals_stride, const Turn* __restrict__ turns, Index turns_stride) {

@@ -116,8 +116,10 @@ def add_leaves(
 
 
 class PauliPlan:
-    """Pauli strings, by masks of bit positions, arranged in passes over a shard of 2**bits amplitudes; no x mask reaches
-    beyond it. Strings that flip the same bits share a pass, up to 16 of them."""
+    """Pauli strings, by masks of bit positions, arranged in passes over a shard of 2**bits amplitudes.
+
+    No x mask reaches beyond the shard. Strings that flip the same bits share a pass, up to 16 of them.
+    """
 
     def __init__(
         self,

@@ -135,7 +135,7 @@ def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> boo
     if len(mixed) == 2 and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
         pairs.append((mixed[0], mixed[1]))
     paired = [b for pair in pairs for b in pair]
-    singles = {b for b in range(shape.tile) if _mixed(phase, bit) >> b & 1}.union(mixed).difference(paired)
+    singles = {b for b in range(shape.widest) if _mixed(phase, bit) >> b & 1}.union(mixed).difference(paired)
     if len(set(paired)) < len(paired) or len(paired) + len(singles) > shape.registers:
         return False
     phase.pairs = pairs

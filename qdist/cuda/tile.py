@@ -1,4 +1,4 @@
-"""The shape of a tile on the GPU: which of its bits are registers, which are threads, and where it lies in shared memory.
+"""The shape of a tile on the GPU: which of its bits are registers and which are threads, and its places in memory.
 
 A tile of 2^T amplitudes belongs to 2^(T-R) threads that hold 2^R amplitudes each. The R *register* bits change from
 phase to phase; between phases the tile goes through shared memory, where its places are swizzled so that a warp's
@@ -35,7 +35,18 @@ class Shape:
     contiguous: int
     """Lowest bits that every tile holds, so that memory is read in whole rows."""
     blocks: int = 1
-    """Tiles that a multiprocessor should have room for: what the compiler divides the registers by."""
+    """Tiles that a multiprocessor should have room for: what its registers are divided by."""
+    wider: int = 0
+    """So many more bits may a tile have where a gate needs them."""
+
+    @property
+    def widest(self) -> int:
+        return self.tile + self.wider
+
+    @property
+    def registers_per_thread(self) -> int:
+        """32-bit registers that a thread gets, of the 65536 of a multiprocessor."""
+        return min(255, 65536 // (self.blocks << self.tile - self.registers) & ~7)
 
     @property
     def bank_bits(self) -> int:
@@ -44,7 +55,8 @@ class Shape:
 
     @property
     def tile_bytes(self) -> int:
-        return self.itemsize << self.tile
+        """Shared memory of the largest tile."""
+        return self.itemsize << self.widest
 
     @property
     def coefficient_bytes(self) -> int:
@@ -64,8 +76,8 @@ def shape_of(dtype: np.dtype) -> Shape:
     """The shape for complex64 or complex128: rows of 128 bytes. Larger tiles and more registers need fewer sweeps and
     phases but leave room for fewer warps, and were no faster on an H200 (benchmarks/compare_gpu.py)."""
     if dtype == np.complex64:
-        return Shape(8, tile=11, registers=4, contiguous=4, blocks=6)
-    return Shape(16, tile=11, registers=4, contiguous=3, blocks=3)
+        return Shape(8, tile=11, registers=4, contiguous=4, blocks=6, wider=2)
+    return Shape(16, tile=11, registers=4, contiguous=3, blocks=3, wider=1)
 
 
 def tile_level(num_bits: int, shape: Shape) -> Level:

@@ -43,18 +43,18 @@ class CudaProgram:
         self._cupy, self._device, self._num_bits = cupy, device, num_bits
         shape = shape or shape_of(self.dtype)
         for stage, _ in stages:
-            if len(stage.close) > shape.tile:
+            if len(stage.close) > shape.widest:
                 raise StateError(
                     f"a gate needs {len(stage.close)} qubits in a tile (its own and the {shape.contiguous} lowest); on "
-                    f"the GPU a tile holds {shape.tile} in {self.dtype}: use device='cpu' or narrower gates"
+                    f"the GPU a tile holds {shape.widest} in {self.dtype}: use device='cpu' or narrower gates"
                 )
         self._tables = Tables(num_bits, self.dtype, stages, shape)
         for lowered in self._tables.stages:
             needed = lowered.num_coefficients * self._tables.binding.turn.itemsize
             if needed > shape.coefficient_bytes:
                 raise StateError(
-                    f"{lowered.num_coefficients} phases of a diagonal need {needed} bytes of a GPU's shared memory, which "
-                    f"has {shape.coefficient_bytes} for them: use device='cpu'"
+                    f"the phases of a stage's diagonals need {needed} bytes of a GPU's shared memory, where "
+                    f"{shape.coefficient_bytes} are set aside for them: use device='cpu'"
                 )
         with cupy.cuda.Device(device):
             self._arrays = {name: _on_device(cupy, x) for name, x in self._tables.arrays().items()}

@@ -44,7 +44,7 @@ def checked_device(device: Any) -> str:
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # CuPy raises errors of its own where the driver is missing.
         raise StateError(
-            f"device={device!r} needs CuPy and a CUDA driver ({error}): pip install 'qdist[cuda13]', or use device='cpu'"
+            f"device={device!r} needs CuPy and a CUDA driver ({error}): pip install 'qdist[cuda13]', or use 'cpu'"
         ) from error
     number = int(index) if index else int(cupy.cuda.runtime.getDevice())
     if number >= count:

@@ -88,6 +88,12 @@ def test_circuits_of_the_benchmarks(dtype: str) -> None:
 
 
 @both
+def test_a_gate_wider_than_a_tile_makes_its_own_room(dtype: str) -> None:
+    gate = permutation_gate(np.random.default_rng(1).permutation(1 << 9))
+    check(qd.Circuit(15).h(range(15)).append(gate, range(6, 15)).ry(0.4, 7), dtype)
+
+
+@both
 def test_a_batch_is_its_rows(dtype: str) -> None:
     for n in (3, 14):
         circuit = qd.library.hardware_efficient(n, 2)
