@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from qdist.circuit import Circuit
-from qdist.plan.cost import BUFFER_SHARE, SERVERS_OF_GPUS, Cluster, Machine
+from qdist.plan.cost import SERVERS_OF_GPUS, Cluster, Machine
 from qdist.plan.levels import inside_bits
 from qdist.plan.picture import html_page, text_picture
 from qdist.plan.plan import Plan, readable_size
 from qdist.plan.planner import SCHEDULES, make_plan
+from qdist.state.exchange import BUFFER_SHARE
 from qdist.state.program import FEWEST_CLOSE
 
 __all__ = ["add_plan_command"]
@@ -60,7 +61,7 @@ def _plan(options: argparse.Namespace) -> int:
             f"--ranks {options.ranks}: {circuit.num_qubits} qubits leave each rank fewer than {FEWEST_CLOSE}; use at "
             f"most {1 << max(0, circuit.num_qubits - FEWEST_CLOSE)} ranks"
         )
-    inside = inside_bits([rank // options.per_node for rank in range(options.ranks)])
+    inside = inside_bits(options.ranks, range(options.per_node, options.ranks, options.per_node))
     started = time.perf_counter()
     dtype, cluster = np.dtype(options.dtype), _cluster(options)
     plan = make_plan(circuit, dtype, far=far, inside=inside, schedule=options.schedule, cluster=cluster)
@@ -109,14 +110,16 @@ def _lines(plan: Plan, options: argparse.Namespace, numbers: dict[str, float]) -
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
 
 
 def _rate(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return number

@@ -60,7 +60,7 @@ def test_schedules_and_dtypes_are_told_apart(ansatz: str, capsys) -> None:
     lazy, order, paper = (
         planned([ansatz, "--ranks", "16", "--schedule", schedule], capsys) for schedule in ("lazy", "in-order", "paper")
     )
-    assert lazy["exchanges"] < paper["exchanges"] < order["exchanges"]
+    assert lazy["exchanges"] <= paper["exchanges"] < order["exchanges"]
     assert lazy["bytes_per_rank"] * 5 < order["bytes_per_rank"]
     double = planned([ansatz, "--ranks", "16", "--dtype", "complex128"], capsys)
     assert double["memory_per_rank"] == 2 * lazy["memory_per_rank"]

@@ -46,6 +46,24 @@ class AffineMap(NamedTuple):
         # Of nothing at all bincount makes integers.
         return np.bincount(self.parameters, products, minlength=self.num_parameters).astype(np.float64, copy=False)
 
+    def rows(self, theta: np.ndarray) -> np.ndarray:
+        """The angles for each row of parameter values: shape (rows, angles)."""
+        return self.constants + _scattered(
+            self.coefficients * theta[:, self.parameters], self.slots, len(self.constants)
+        )
+
+    def transposed_rows(self, cotangents: np.ndarray) -> np.ndarray:
+        """`transposed` of each row: shape (rows, parameters)."""
+        products = self.coefficients * cotangents[:, self.slots]
+        return _scattered(products, self.parameters, self.num_parameters)
+
+
+def _scattered(columns: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
+    """Columns added up at their places: shape (rows, size)."""
+    result = np.zeros((size, len(columns)))
+    np.add.at(result, places, columns.T)
+    return result.T.copy()
+
 
 def flat_values(parameters: Sequence[Parameter], given: ParameterValues) -> np.ndarray:
     """One float64 for each of `parameters`, in their order; `given` and errors are as in `resolve_values`."""

@@ -94,7 +94,7 @@ class Binding:
         self._to = np.concatenate(empty + [to for to, _ in self._entries])
         self._from = np.concatenate(empty + [source for _, source in self._entries])
         self._matrix_space = np.zeros(self._matrices.size, np.complex128)
-        self._offsets = np.array([constant for constant, _ in self._affine])
+        self._offsets = np.array([constant for constant, _ in self._affine], np.float64)
         parts = [(k, slot, c) for k, (_, slots) in enumerate(self._affine) for slot, c in slots]
         self._owner, self._slot = (np.array([p[j] for p in parts], np.int64) for j in (0, 1))
         self._coefficient = np.array([p[2] for p in parts], np.float64)
@@ -106,23 +106,28 @@ class Binding:
         self._rotation_data = np.array(self._rotations, np.int64).reshape(-1, 3).T
 
     def values(self, angles: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """(reals, turns) for the circuit's angles."""
-        reals = self._template.copy()
+        """(reals, turns) for each row of the circuit's angles."""
+        rows = len(angles)
+        reals = np.tile(self._template, (rows, 1))
         if len(self._to):
-            self._matrices.at(angles, self._matrix_space)
-            reals[self._to] = self._matrix_space.view(np.float64)[self._from]
-        sums = self._offsets.copy()
+            for own, row in zip(reals, angles):
+                self._matrices.at(row, self._matrix_space)
+                own[self._to] = self._matrix_space.view(np.float64)[self._from]
+        sums = np.tile(self._offsets, (rows, 1))
         if len(self._owner):
-            sums += np.bincount(self._owner, self._coefficient * angles[self._slot], len(sums))
+            # One bincount for all rows: each has its own range of bins.
+            bins = self._owner + len(self._offsets) * np.arange(rows)[:, None]
+            weights = self._coefficient * angles[:, self._slot]
+            sums += np.bincount(bins.ravel(), weights.ravel(), sums.size).reshape(sums.shape)
         if len(self._tables):
-            phases = np.zeros((len(self._tables), len(self._settings)))
-            np.add.at(phases, self._rows, self._holds * sums[self._term_angles][:, None])
-            reals[self._table_places] = np.exp(1j * phases).view(np.float64)
+            phases = np.zeros((len(self._tables), rows, len(self._settings)))
+            np.add.at(phases, self._rows, self._holds[:, None] * sums.T[self._term_angles][:, :, None])
+            reals[:, self._table_places] = np.exp(1j * phases).view(np.float64).swapaxes(0, 1)
         if self._rotations:
             at, angle, num_y = self._rotation_data
-            half = sums[angle] / 2
+            half = sums[:, angle] / 2
             factor = -1j * np.sin(half) * np.array([1, 1j, -1, -1j])[num_y & 3]
-            reals[at], reals[at + 1], reals[at + 2] = np.cos(half), factor.real, factor.imag
+            reals[:, at], reals[:, at + 1], reals[:, at + 2] = np.cos(half), factor.real, factor.imag
         return reals, self._turns(sums)
 
     def _turns(self, angles: NDArray[np.float64]) -> NDArray[Any]:

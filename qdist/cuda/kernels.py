@@ -27,10 +27,11 @@ __all__ = [
 ]
 
 _THREADS = 256
-_BLOCKS = 1024
+_BLOCKS = 2048
 """Blocks of a sum: fixed, so that its order is."""
 _CHUNK_BITS = 11
-_TERMS = 16
+_WIDTHS = (2, 4, 16)
+"""Strings that a pass can take: there is a kernel for each of these numbers."""
 
 
 def squared_norm(shard: Any) -> float:
@@ -82,7 +83,7 @@ def add_probabilities(shard: Any, first: int, positions: Sequence[int], out: NDA
     low = min(bits, _CHUNK_BITS)
     high = [p for p in range(low, bits) if p in positions]
     free = [p for p in range(low, bits) if p not in positions]
-    rows = min(1 << len(free), max(1, 4 * _BLOCKS >> len(high)))
+    rows = min(1 << len(free), max(1, 2 * _BLOCKS >> len(high)))
     found = _module(shard).zeros((rows, out.size))
     _run(
         "probabilities",
@@ -132,10 +133,11 @@ class PauliPlan:
     ) -> None:
         self._x, self._z, self._coefficients, self._observable = x, z, coefficients, observable
         self._num_y = np.array([(int(a) & int(b)).bit_count() for a, b in zip(x, z)], np.int64)
-        self._groups = []
+        self._groups: list[tuple[int, NDArray[np.int64]]] = []
+        most = _WIDTHS[-1]
         for flips in np.unique(x):
             own = np.flatnonzero(x == flips)
-            self._groups += [(int(flips), own[k : k + _TERMS]) for k in range(0, len(own), _TERMS)]
+            self._groups += [(int(flips), own[k : k + most]) for k in range(0, len(own), most)]
 
     @property
     def passes(self) -> int:
@@ -154,10 +156,11 @@ class PauliPlan:
 
     def _group_sums(self, shard: Any, first: int, flips: int, own: NDArray[np.int64]) -> Any:
         half = shard.size // 2 if flips else shard.size
-        sums = _module(shard).empty((_blocks(half), _TERMS))
+        width = next(w for w in _WIDTHS if w >= len(own))
+        sums = _module(shard).empty((_blocks(half), width))
         odd = sum(1 << k for k, count in enumerate(self._num_y[own]) if count & 1)
         _launch(
-            "pauli_values",
+            f"pauli_values_{width}",
             shard,
             half,
             shard,

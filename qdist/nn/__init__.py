@@ -19,6 +19,7 @@ from .layers import (
 )
 from .losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, MSELoss, NLLLoss
 from .module import Module, ModuleList, Parameter, Sequential
+from .quantum import QuantumLayer
 from .transformer import MultiHeadAttention, TransformerBlock
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "MultiHeadAttention",
     "NLLLoss",
     "Parameter",
+    "QuantumLayer",
     "ReLU",
     "Sequential",
     "Sigmoid",

@@ -9,10 +9,7 @@ import numpy as np
 from qdist.plan.fuse import Block
 from qdist.plan.operations import FORMULAS
 
-__all__ = ["BUFFER_SHARE", "SERVERS_OF_GPUS", "Cluster", "Machine", "block_flops", "bytes_of_swaps", "is_real"]
-
-BUFFER_SHARE = 8
-"""An exchange works through a buffer that is this part of the shards."""
+__all__ = ["SERVERS_OF_GPUS", "Cluster", "Machine", "block_flops", "bytes_of_swaps", "is_real"]
 
 _REAL_FORMULAS = {FORMULAS["ry"]}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 __all__ = ["Level", "cache_level", "inside_bits"]
@@ -30,16 +30,20 @@ def cache_level(num_bits: int, itemsize: int) -> Level:
     return Level("cache", min(num_bits, tile), min(num_bits, row))
 
 
-def inside_bits(nodes: Sequence[Hashable]) -> int:
-    """How many of the far positions, from the lowest, tell shards of one node apart. nodes: the node of each rank.
+def inside_bits(ranks: int, first_ranks: Iterable[int]) -> int:
+    """How many of the far positions, from the lowest, tell shards of one node apart.
 
-    >>> inside_bits(["a", "a", "a", "a", "b", "b", "b", "b"])
+    first_ranks: the ranks, other than 0, with which another node begins.
+
+    >>> inside_bits(8, [4])
     2
     """
-    far = (len(nodes) - 1).bit_length()
-    # Rank r holds the shards from r * 2**far // ranks on.
-    owners = [nodes[((shard + 1) * len(nodes) - 1) >> far] for shard in range(1 << far)]
-    for bits in range(far, 0, -1):
-        if all(owners[s] == owners[s >> bits << bits] for s in range(1 << far)):
-            return bits
-    return 0
+    far = (ranks - 1).bit_length()
+    bits = far
+    for rank in first_ranks:
+        # The first shard of that rank; groups of 2**bits shards must not reach across it.
+        shard = (rank << far) // ranks
+        bits = min(bits, (shard & -shard).bit_length() - 1)
+        if bits == 0:
+            break
+    return bits

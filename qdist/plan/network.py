@@ -64,10 +64,10 @@ def lazy(
 def few_sets(
     masks: Sequence[tuple[int, int, int]], num_qubits: int, close: int, start: int | None, limit: int
 ) -> tuple[list[int], list[int], int]:
-    """Sets of ``close`` qubits (masks), few of them, such that every gate can run in one; each gate's set, by number;
-    and the visits made.
+    """Few sets of ``close`` qubits such that every gate can run in one; the number of each gate's set; and the visits.
 
-    masks: what each gate mixes, and where it is like X and like Z. start: a first set that is there anyway.
+    Sets are masks. masks: what each gate mixes, and where it is like X and like Z. start: a first set that is there
+    anyway.
     """
     columns = np.array(masks, np.uint64).reshape(-1, 3).T.copy()
     return kernels.search(*columns, num_qubits, close, start, limit)
@@ -83,7 +83,7 @@ def placed(
     """
     busy = [k for k, group in enumerate(groups) if group]
     sets, groups = [sets[k] for k in busy], [groups[k] for k in busy]
-    stretches = []
+    stretches: list[Stretch] = []
     for k, (now, group) in enumerate(zip(sets, groups)):
         swaps: Swaps = ()
         if layout is None:
@@ -95,7 +95,10 @@ def placed(
             leaving.sort(key=lambda p: _next(sets, here[p], k))
             swaps = tuple(sorted(zip(leaving, coming), reverse=True))
             layout = _swapped(layout, swaps)
-        stretches.append(Stretch(swaps, layout, list(group)))
+        if stretches and not swaps:
+            stretches[-1].operations += group
+        else:
+            stretches.append(Stretch(swaps, layout, list(group)))
     return stretches
 
 
@@ -130,7 +133,8 @@ def in_order(operations: Sequence[Operation], close: int, layout: Layout) -> lis
 
 
 def tiled(operations: Sequence[Operation], close: int, layout: Layout) -> list[Stretch]:
-    """The paper's tiles (Teranishi et al., arXiv 2410.04252). Kept to compare with.
+    """The paper's tiles (Teranishi et al., arXiv 2410.04252), by the rule of the transpiler of quri-parts that cites it
+    (quri_parts.cuquantum, MultiGPUReorderingTranspiler). Kept to compare with.
 
     A tile is filled in program order: a gate joins it if its qubits have no gate that was passed over, and if with
     them the tile has no more qubits than are close. All qubits of a gate count, controls and diagonals too, and nothing
@@ -169,9 +173,10 @@ def _bring_close(layout: Layout, wanted: int, close: int) -> Swaps:
 
 
 def _swapped(layout: Layout, swaps: Swaps) -> Layout:
+    qubits = list(layout.qubits)
     for a, b in swaps:
-        layout = layout.swap(a, b)
-    return layout
+        qubits[a], qubits[b] = qubits[b], qubits[a]
+    return Layout(qubits).inverse()
 
 
 def mask_of(qubits: Sequence[int]) -> int:

@@ -30,12 +30,12 @@ class Network:
     cluster: Cluster
 
     def seconds(self, stretches: Sequence[Stretch]) -> float:
-        """What the exchanges take."""
+        """What the bytes of the exchanges take. Latency is left out: it would favour many small exchanges."""
         total = 0.0
         for stretch in stretches:
             crossing = sum(b >= self.close + self.inside for _, b in stretch.swaps)
             sent = bytes_of_swaps(self.shard_bytes, len(stretch.swaps), crossing)
-            total += self.cluster.exchange_seconds(*sent, (1 << len(stretch.swaps)) - 1)
+            total += self.cluster.exchange_seconds(*sent, messages=0)
         return total
 
 
@@ -70,15 +70,19 @@ def _nested(
         # Qubits that come from other nodes come first, as if a gate wanted them: one exchange brings them all.
         coming = _seen(node & ~nodes[number - 1], qubits) if number else 0
         wanted = (coming if coming.bit_count() <= close else 0, 0, 0)
-        first = None if number or layout is None else _seen(mask_of(layout.qubits[:close]), qubits)
+        # What is close when the stage begins, and may stay.
+        before = sets[-1] if sets else None if layout is None else mask_of(layout.qubits[:close])
+        first = None if before is None else _seen(before, qubits)
         share = max(0, limit - work) // (len(nodes) - number)
         found, stages, more = few_sets([wanted, *small], in_node, close, first, share)
         work += more
         inner: list[list[Operation]] = [[] for _ in found]
         for k, stage in zip(own, stages[1:]):
             inner[stage].append(operations[k])
-        sets += [mask_of([q for k, q in enumerate(qubits) if mask >> k & 1]) for mask in found]
-        groups += inner
+        for mask, group in zip(found, inner):
+            if group:
+                sets.append(mask_of([q for k, q in enumerate(qubits) if mask >> k & 1]))
+                groups.append(group)
     return placed(sets, groups, n, close, layout), work
 
 

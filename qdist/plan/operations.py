@@ -79,7 +79,12 @@ def moved(operation: Operation, places: Sequence[int]) -> Operation:
     """The same on other numbers: ``places[q]`` in the place of q."""
 
     def mask(old: int) -> int:
-        return _mask(places[q] for q in range(old.bit_length()) if old >> q & 1)
+        new = 0
+        while old:
+            low = old & -old
+            new |= 1 << places[low.bit_length() - 1]
+            old ^= low
+        return new
 
     def conditions(old: Any) -> Any:
         return tuple((places[q], value) for q, value in old)
@@ -89,7 +94,7 @@ def moved(operation: Operation, places: Sequence[int]) -> Operation:
         mixes=mask(operation.mixes),
         x_like=mask(operation.x_like),
         z_like=mask(operation.z_like),
-        targets=tuple(places[q] for q in operation.targets),
+        targets=tuple([places[q] for q in operation.targets]),
         controls=conditions(operation.controls),
         terms=[(tuple(sorted(places[q] for q in product)), affine) for product, affine in operation.terms],
         wide=[(conditions(tests), affine) for tests, affine in operation.wide],

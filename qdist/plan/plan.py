@@ -139,10 +139,13 @@ class Plan:
     def summary(self) -> str:
         """Stages with their close qubits and blocks, and the totals."""
         shards = f" in {1 << self.far} shards, {self.exchanges} exchanges" if self.far else ""
+        size = readable_size(self.state_bytes)
         lines = [
-            f"{self.num_qubits} qubits, {self.dtype}{shards}: {self.sweeps} sweeps of "
-            f"{readable_size(self.state_bytes)}, {len(self.blocks)} blocks, {self.flops:.3g} flops"
+            f"{self.num_qubits} qubits, {self.dtype}{shards}: {self.sweeps} sweeps of {size}, "
+            f"{len(self.blocks)} blocks, {self.flops:.3g} flops"
         ]
+        if self.folded:
+            lines.append("  first gates folded into the start: of qubits " + _ranges(sorted(self.folded)))
         for part in self.parts:
             if part.instruction is not None:
                 condition = " if " + str(part.instruction.condition) if part.instruction.condition else ""

@@ -8,6 +8,7 @@ import numpy as np
 
 from qdist.circuit import Circuit, CircuitError, Gate
 from qdist.circuit.instruction import Instruction
+from qdist.plan.cnots import fewer_cnots
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster
 from qdist.plan.fuse import fuse
 from qdist.plan.ladders import narrowed
@@ -19,7 +20,7 @@ from qdist.plan.operations import Operation, moved, operation
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.schedule import schedule as schedule_below
 
-__all__ = ["SCHEDULES", "make_plan"]
+__all__ = ["SCHEDULES", "check_schedule", "make_plan"]
 
 SCHEDULES = ("lazy", "in-order", "paper")
 
@@ -52,14 +53,15 @@ def make_plan(
         time_limit: seconds for the search for few exchanges, counted in visits of gates (network.VISITS_PER_SECOND).
 
     Raises:
-        ValueError: for an unknown schedule.
+        ValueError: for an unknown schedule, or more positions inside than are far.
         CircuitError: for a gate that mixes more qubits than a shard has.
     """
-    if schedule not in SCHEDULES:
-        raise ValueError(f"schedule={schedule!r}: there are {', '.join(map(repr, SCHEDULES))}")
+    check_schedule(schedule)
     n = circuit.num_qubits
     close = n - far
     chosen = tuple(levels) if levels is not None else (cache_level(close, dtype.itemsize),)
+    if inside is not None and not 0 <= inside <= far:
+        raise ValueError(f"inside={inside}: of {far} far positions 0 to {far} can be inside a node")
     network = Network(n, close, far if inside is None else inside, dtype.itemsize << close, cluster)
     planner = _Planner(network, chosen, schedule, start, int(time_limit * VISITS_PER_SECOND))
     parts: list[Part] = []
@@ -91,6 +93,12 @@ def make_plan(
         schedule,
         planner.folded,
     )
+
+
+def check_schedule(schedule: str) -> None:
+    """Raises ValueError for a schedule that does not exist."""
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule={schedule!r}: there are {', '.join(map(repr, SCHEDULES))}")
 
 
 class _Planner:
@@ -152,7 +160,7 @@ class _Planner:
         if self._close == self._n:
             return [Stretch((), self._layout or Layout.identity(self._n), operations)]
         if self._schedule == "lazy":
-            stretches, work = lazy_in_nodes(operations, self._network, self._layout, self._limit)
+            stretches, work = lazy_in_nodes(fewer_cnots(operations), self._network, self._layout, self._limit)
             self._limit = max(0, self._limit - work)
             return stretches
         assert self._layout is not None
@@ -173,11 +181,11 @@ def _leading(gates: list[_Planned]) -> tuple[list[_Planned], list[_Planned]]:
     first: list[_Planned] = []
     rest: list[_Planned] = []
     touched = 0
-    for gate in gates:
-        own = gate[0].all
-        if own.bit_count() == 1 and not own & touched:
-            first.append(gate)
+    for planned in gates:
+        found, gate, _ = planned
+        if gate.num_qubits == 1 and not found.all & touched:
+            first.append(planned)
         else:
-            rest.append(gate)
-            touched |= own
+            rest.append(planned)
+            touched |= found.all
     return first, rest

@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.circuit import PauliSum
+from qdist.native import kernels
 from qdist.state import expectation, gradient_checks
 from qdist.state.cpu import CpuProgram
 from qdist.state.errors import StateError
 from qdist.state.exchange import swap_bits
 from qdist.state.expectation import Observable
 from qdist.state.outputs import Output
+from qdist.state.relayout import relayout
 from qdist.state.statevector import StateVector
 
 if TYPE_CHECKING:
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
     from qdist.state.program import Program
 
 __all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
+
+# States of so many qubits go to the kernels in batches, threads over the rows; larger ones one by one.
+_FEWEST_QUBITS, _MOST_QUBITS = 3, 16
+_BATCH_BYTES = 1 << 26
+"""Memory that the kets and bras of a batch may take at a time."""
 
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
 
@@ -65,23 +72,28 @@ def vjp(
         raise StateError(f"outputs must be a list of observables and outputs; got {outputs!r}")
     if len(cotangents) != len(outputs):
         raise StateError(f"{len(outputs)} outputs take as many cotangents; got {len(cotangents)}")
-    if _is_batch(params):
-        theta = np.asarray(params, dtype=np.float64)
-        checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(outputs, cotangents)]
-        rows = [_vjp(program, outputs, row, [g[b] for g in checked]) for b, row in enumerate(theta)]
-        values = [np.array([row[0][k] for row in rows]) for k in range(len(outputs))]
-        return values, np.array([row[1] for row in rows]).reshape(len(theta), program.circuit.num_parameters)
-    checked = [_checked(program, o, g, ()) for o, g in zip(outputs, cotangents)]
-    return _vjp(program, outputs, params, checked)
+    if not _is_batch(params):
+        return _vjp(program, outputs, params, [_checked(program, o, g, ()) for o, g in zip(outputs, cotangents)])
+    theta = _checked_batch(program, params)
+    checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(outputs, cotangents)]
+    if _runs_whole(program, outputs):
+        return _vjp_rows(program, outputs, theta, checked)
+    rows = [_vjp(program, outputs, row, [g[b] for g in checked]) for b, row in enumerate(theta)]
+    values = [np.array([row[0][k] for row in rows]) for k in range(len(outputs))]
+    return values, np.array([row[1] for row in rows]).reshape(theta.shape)
 
 
 def jacobian(program: Program, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
     """See ``Program.jacobian``."""
     unit = np.eye(len(observables))
-    if _is_batch(params):
-        return np.array([jacobian(program, observables, row) for row in params])
-    rows = [vjp(program, observables, params, list(row))[1] for row in unit]
-    return np.array(rows).reshape(len(observables), program.circuit.num_parameters)
+    if not _is_batch(params):
+        rows = [vjp(program, observables, params, list(row))[1] for row in unit]
+        return np.array(rows).reshape(len(observables), program.circuit.num_parameters)
+    # One row for each set of parameters and each observable.
+    theta, count = _checked_batch(program, params), len(observables)
+    cotangents = np.tile(unit, (len(theta), 1))
+    _, gradients = vjp(program, observables, np.repeat(theta, count, axis=0), list(cotangents.T))
+    return gradients.reshape(len(theta), count, program.circuit.num_parameters)
 
 
 def check_differentiable(program: Program) -> None:
@@ -134,8 +146,8 @@ def _undo(
     recover: bool,
 ) -> None:
     for (offset, ket_shard), (_, bra_shard) in zip(ket.shards(), bra.shards()):
-        # Shards that were still zero altogether were left alone.
-        if live != 0 or program.start.value(offset >> ket.shard_bits) != 0:
+        # Shards that were still zero altogether were left alone; but the start may have a derivative where it is zero.
+        if live != 0 or program.start.is_trainable or program.start.value(offset >> ket.shard_bits) != 0:
             native.run_back(ket_shard, bra_shard, gradient, offset, live, recover)
 
 
@@ -164,23 +176,56 @@ def _pull_back(
     values: list[Any] = [None] * len(outputs)
     plain = {k: o for k, o in enumerate(outputs) if not isinstance(o, Output)}
     if plain:
-        sums = [expectation.as_pauli_sum(o, ket.num_qubits) for o in plain.values()]
-        for k, value in zip(plain, expectation.expectations(ket, sums)):
-            values[k] = float(value)
         weights = [float(cotangents[k]) for k in plain]
-        weighted = sums[0]
-        if weights != [1.0]:
-            weighted = weights[0] * sums[0]
-            for weight, other in zip(weights[1:], sums[1:]):
-                weighted = weighted + weight * other
-        expectation.apply_pauli_sum(ket, weighted, bra)
+        for k, value in zip(plain, expectation.apply_and_expect(ket, list(plain.values()), weights, bra)):
+            values[k] = float(value)
     else:
         bra.local.fill(0)
     for k, output in enumerate(outputs):
         if isinstance(output, Output):
             values[k] = output.value(ket)
+            relayout(ket, bra.layout)
             output.pull_back(ket, cotangents[k], bra)
     return values
+
+
+def _runs_whole(program: Program, outputs: Sequence[Observable | Output]) -> bool:
+    """Whether batches run in the kernels: small states on one rank from |0...0>, and nothing but expectation values."""
+    small = _FEWEST_QUBITS <= program.num_qubits <= _MOST_QUBITS and not program.plan.far
+    alone = small and len(program.plan.parts) == 1 and program.plan.parts[0].instruction is None
+    return alone and bool(outputs) and not any(isinstance(o, Output) for o in outputs)
+
+
+def _vjp_rows(
+    program: Program, outputs: Sequence[Any], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
+) -> tuple[list[Any], NDArray[np.float64]]:
+    """vjp of a batch by the kernels' own loops, in parts that take a bounded amount of memory."""
+    ((_, native, _),) = program.steps
+    sums = [expectation.as_pauli_sum(o, program.num_qubits) for o in outputs]
+    like = StateVector(program.num_qubits, program.dtype, layout=program.plan.layout)
+    (strings,) = expectation.observable_plan(like, sums, real=True).strings
+    values, weights = np.zeros((len(theta), len(sums))), np.stack(cotangents, axis=1)
+    angles = program.affine.rows(theta)
+    by_angle = np.zeros_like(angles)
+    rows = max(1, _BATCH_BYTES // (2 * like.local.nbytes))
+    for start in range(0, len(theta), rows):
+        some = slice(start, start + rows)
+        kets = program.run_batch(theta[some])
+        bras = np.empty_like(kets)
+        kernels.apply_batch(strings, kets, weights[some], bras, values[some])
+        native.run_back_batch(kets, bras, angles[some], by_angle[some])
+    return list(values.T), program.affine.transposed_rows(by_angle)
+
+
+def _checked_batch(program: Program, params: Any) -> NDArray[np.float64]:
+    theta = np.array(params, dtype=np.float64)
+    if theta.shape[1] != program.circuit.num_parameters:
+        raise StateError(
+            f"a batch has shape (batch, {program.circuit.num_parameters}), one row a parameter set; got {theta.shape}"
+        )
+    if not np.isfinite(theta).all():
+        raise StateError("parameter values must be finite")
+    return theta
 
 
 def _checked(program: Program, output: Observable | Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:

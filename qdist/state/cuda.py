@@ -85,13 +85,11 @@ class CudaProgram:
 
     def _bind_rows(self, angles: np.ndarray) -> None:
         """One row of angles for each state of a batch."""
-        rows = [self._tables.binding.values(row) for row in angles]
+        reals, turns = self._tables.binding.values(angles)
+        if turns.size == 0:
+            turns = np.zeros((len(angles), 1), turns.dtype)  # A kernel's pointer must be one, though nothing is read.
         with self._cupy.cuda.Device(self._device):
-            self._reals = self._cupy.asarray(np.stack([reals for reals, _ in rows]))
-            # A kernel's pointer must be one, though it reads nothing from it.
-            self._turns = self._cupy.asarray(
-                np.stack([turns if turns.size else np.zeros(1, turns.dtype) for _, turns in rows])
-            )
+            self._reals, self._turns = self._cupy.asarray(reals), self._cupy.asarray(turns)
 
     def run_from_zero(self, shard: Any) -> None:
         """Puts |0...0> into a shard that holds the whole state, and runs."""

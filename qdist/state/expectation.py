@@ -95,7 +95,8 @@ def expectations(sv: StateVector, observables: Sequence[Observable]) -> NDArray[
     for strings in plan.wide:
         strings.add_expectations(sv, result)
     for leg, strings in zip(plan.legs, plan.strings):
-        _go((sv,), leg)
+        if leg.swaps:
+            _go((sv,), leg)
         for first, shard in sv.shards():
             strings.add_expectations(shard, first, result)
     return sv.sum_over_ranks(result)
@@ -122,7 +123,8 @@ def apply_and_expect(
         <psi|O_k|psi>: float64.
 
     Raises:
-        StateError: for observables that are not Hermitian, and where the numbers of both do not agree.
+        StateError: for observables that are not Hermitian, where the numbers of both do not agree, and for an ``out``
+            that does not fit.
     """
     weights = np.array(cotangents, np.float64)
     if weights.shape != (len(observables),):
@@ -180,19 +182,33 @@ def _apply(
     values: NDArray[np.float64] | None,
 ) -> None:
     """The layout at hand comes last, so that ``out`` travels once less than the state."""
+    if out is sv or (out.num_qubits, out.dtype, out.comm.size) != (sv.num_qubits, sv.dtype, sv.comm.size):
+        raise StateError(f"out must be another state of the same size and dtype; got {out!r}")
     home, started = sv.layout, False
-    for leg, strings in [*zip(plan.legs[1:], plan.strings[1:]), (plan.legs[0], plan.strings[0])]:
-        if leg is plan.legs[0]:
-            if started:
-                relayout((sv, out), home)
-        else:
-            _go((sv, out) if started else (sv,), leg)
-        out.layout = sv.layout
-        for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
-            strings.apply(shard, first, weights, result, started, values)
+    for leg, strings in zip(plan.legs[1:], plan.strings[1:]):
+        _go((sv, out) if started else (sv,), leg)
+        out.layout = leg.layout
+        _add_products(strings, sv, weights, out, started, values)
         started = True
+    if started:
+        relayout((sv, out), home)
+    out.layout = home
+    _add_products(plan.strings[0], sv, weights, out, started, values)
     for strings in plan.wide:
         strings.apply(sv, weights, out, values)
+
+
+def _add_products(
+    strings: Any,
+    sv: StateVector,
+    weights: NDArray[np.float64],
+    out: StateVector,
+    add: bool,
+    values: NDArray[np.float64] | None,
+) -> None:
+    """Puts what the strings of one leg make of the state into ``out``, or adds it to what is there."""
+    for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
+        strings.apply(shard, first, weights, result, add, values)
 
 
 def _go(states: Sequence[StateVector], leg: Leg) -> None:

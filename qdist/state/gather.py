@@ -43,7 +43,8 @@ def gathered(sv: StateVector, root: int | None) -> NDArray[Any] | None:
         comm.all_gather(sv.local, out=whole.reshape(comm.size, -1))
     else:
         parts[comm.rank][:] = sv.local
-        for rank, part in enumerate(parts):
-            comm.broadcast(part, rank, out=part)
+        works = [comm.broadcast(part, rank, out=part, async_op=True) for rank, part in enumerate(parts)]
+        for work in works:
+            work.wait()
     reorder(whole, sv.layout)
     return whole

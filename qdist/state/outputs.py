@@ -33,7 +33,7 @@ class Output:
         return ()
 
     def value(self, ket: StateVector) -> Any:
-        """The value in a normalised state; the same on every rank."""
+        """The value in a normalised state; the same on every rank. May leave the state in another layout."""
         raise NotImplementedError
 
     def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
@@ -52,9 +52,12 @@ class Variance(Output):
 
     def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
         # <(O - m)^2> with m = <O>, whose own change does not count: the derivative by m is zero there.
-        centred = expectation.as_pauli_sum(self.observable, ket.num_qubits) - ket.expectation(self.observable)
-        once = ket.apply_pauli_sum(centred)
-        bra.local[:] += float(cotangent) * once.apply_pauli_sum(centred).local
+        once = ket.copy()
+        (mean,) = expectation.apply_and_expect(ket, [self.observable], [1.0], once)
+        once.local[:] -= float(mean) * ket.local
+        twice = once.apply_pauli_sum(self.observable)
+        twice.local[:] -= float(mean) * once.local
+        bra.local[:] += float(cotangent) * twice.local
 
 
 @dataclass(frozen=True)

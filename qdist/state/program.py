@@ -16,7 +16,7 @@ from qdist.cuda.tile import shape_of, tile_level
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level, inside_bits
 from qdist.plan.plan import Part, Plan, Segment
-from qdist.plan.planner import make_plan
+from qdist.plan.planner import check_schedule, make_plan
 from qdist.progress import Progress
 from qdist.state import adjoint, checks, devices
 from qdist.state.cpu import CpuProgram
@@ -57,6 +57,7 @@ class Program:
             raise StateError(
                 f"device={device!r}: a GPU holds whole states in this version; use one rank, or device='cpu'"
             )
+        check_schedule(schedule)
         far = 0 if comm is None else (comm.size - 1).bit_length()
         if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:
             raise StateError(
@@ -69,7 +70,7 @@ class Program:
         if levels is None and self.device != "cpu":
             levels = [tile_level(circuit.num_qubits, shape_of(self.dtype))]
         self._levels, self._far, self._schedule = levels, far, schedule
-        self._inside = far if comm is None or comm.num_nodes == 1 else inside_bits(comm.all_gather_object(comm.node))
+        self._inside = far if comm is None else _inside_bits(comm)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
         self.affine, self._parameters = circuit.affine(), circuit.parameters
         self._bound: Callable[[CpuProgram], Any] | None = None
@@ -198,7 +199,7 @@ class Program:
                 row[:] = self.run(values).amplitudes()
         elif self._parts:
             ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
-            native.run_batch(states, _angles(self.affine, theta))
+            native.run_batch(states, self.affine.rows(theta))
         return devices.on_host(states)
 
     def expectation(self, observable: Observable, params: Any = None) -> Any:
@@ -394,9 +395,9 @@ def compile(
     """Plans a circuit once, to run it many times with different parameters.
 
     dtype: complex64 or complex128. device: "cpu", "cuda" or "cuda:N" for a GPU, or "auto", which is the CPU as long as
-    gradients run there alone. schedule: when amplitudes travel between ranks: "lazy", as
-    rarely as can be; or, to compare with, "in-order" and "paper" (see plan.planner.make_plan). Raises StateError for
-    what cannot be.
+    gradients run there alone. schedule: when amplitudes travel between ranks: "lazy", as rarely as can be; or, to
+    compare with, "in-order" and "paper" (see plan.planner.make_plan). Raises StateError for what cannot be, ValueError
+    for an unknown schedule.
 
     >>> program = compile(Circuit(2).h(0).cx(0, 1))
     >>> program.run().probabilities([1])
@@ -421,6 +422,12 @@ def simulate(
     return program.run(params, seed=seed, progress=progress)
 
 
+def _inside_bits(comm: Communicator) -> int:
+    """How many far positions tell shards of one node apart: all of them if there is one node."""
+    nodes = [0] * comm.size if comm.num_nodes == 1 else comm.all_gather_object(comm.node)
+    return inside_bits(comm.size, (rank for rank in range(1, comm.size) if nodes[rank] != nodes[rank - 1]))
+
+
 def _holds(part: Part, bits: list[int]) -> bool:
     assert part.instruction is not None
     return all(test.holds(bits) for test in part.instruction.condition)
@@ -436,18 +443,6 @@ def _perform(part: Part, state: StateVector, bits: list[int], rng: Any) -> None:
         state.reset_qubit(qubits[0], seed=rng)
     elif gate.kind == "initialize":
         prepare(state, gate, qubits, rng)
-
-
-def _angles(affine: Any, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The circuit's angles for each row of parameter values."""
-    angles = np.tile(affine.constants, (len(theta), 1))
-    products = affine.coefficients * theta[:, affine.parameters]
-    if len(np.unique(affine.slots)) == len(affine.slots):
-        angles[:, affine.slots] += products
-    else:
-        for column, slot in enumerate(affine.slots):
-            angles[:, slot] += products[:, column]
-    return angles
 
 
 def _final_measurements(circuit: Circuit) -> dict[int, int] | None:

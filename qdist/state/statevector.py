@@ -472,17 +472,9 @@ class StateVector:
 
     def apply_pauli_sum(self, observable: Observable, out: StateVector | None = None) -> StateVector:
         """O |psi>, not normalised, as a new state or in `out`; coefficients may be complex."""
-        if out is None:
-            out = self._like()
-        elif out is self or (out.num_qubits, out.dtype, out._comm.size) != (
-            self.num_qubits,
-            self.dtype,
-            self._comm.size,
-        ):
-            raise StateError(f"out must be another state of the same size and dtype; got {out!r}")
-        out._layout = self._layout
-        expectation.apply_pauli_sum(self, observable, out)
-        return out
+        result = self._like() if out is None else out
+        expectation.apply_pauli_sum(self, observable, result)
+        return result
 
 
 @cache

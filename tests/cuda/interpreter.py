@@ -14,9 +14,9 @@ class Interpreter:
 
     def __init__(self, tables: Tables, angles: np.ndarray) -> None:
         self.tables, self.arrays = tables, tables.arrays()
-        reals, turns = tables.binding.values(angles)
-        self.reals = reals.astype(np.float64)
-        self.turns = turns
+        reals, turns = tables.binding.values(angles[None])
+        self.reals = reals[0].astype(np.float64)
+        self.turns = turns[0]
         self.count = 1 << tables.shape.registers
         self.setting = np.arange(self.count)
 

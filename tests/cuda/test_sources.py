@@ -56,6 +56,6 @@ def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> Non
 def test_the_kernels_that_measure(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
     source, options = measure_source(np.dtype(dtype))
     text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
-    names = "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves pauli_values"
-    for name in [*names.split(), "apply_paulis"]:
+    names = "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves apply_paulis"
+    for name in [*names.split(), "pauli_values_2", "pauli_values_4", "pauli_values_16"]:
         assert f".entry {name}(" in text

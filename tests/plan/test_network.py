@@ -139,6 +139,19 @@ def test_where_qubits_wait() -> None:
     assert second.layout.positions[0] == 4
     assert second.layout.positions[1] == 5
     assert [len(s.swaps) for s in (first, second, third)] == [0, 2, 1]
+    # Without a swap between them two sets are one stretch.
+    (together,) = placed(sets[:1] * 2, [[gate]] * 2, 6, 4, None)
+    assert together.operations == [gate, gate]
+
+
+def test_the_search_stops_at_its_limit() -> None:
+    ops = list(operations(qd.library.quantum_volume(34, 10, seed=1)))
+    greedy, least = lazy(ops, 34, 28, None, 0)
+    assert least < SECOND // 100
+    for limit in (SECOND // 20, SECOND // 5):
+        found, work = lazy(ops, 34, 28, None, limit)
+        assert least < work < 1.2 * limit
+        assert len(found) <= len(greedy)
 
 
 def test_the_search_gives_the_same_every_time() -> None:

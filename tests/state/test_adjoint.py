@@ -129,6 +129,25 @@ def test_controlled_gates_and_strings_in_many_places(gate: Gate, dtype: str) -> 
 
 
 @both
+def test_angles_at_which_gates_are_special(dtype: str) -> None:
+    """At multiples of pi gates are real, diagonal or permutations; their derivatives are not."""
+    circuit = everywhere(GATES["rx"], [[q] for q in range(N)])
+    for name in ("ry", "r", "u", "cry", "xx_plus_yy"):
+        gate = GATES[name]
+        places = [[q, (q + 3) % N][: gate.num_qubits] for q in range(N)]
+        other = everywhere(gate, places)
+        names = qd.ParameterVector(name, other.num_parameters)
+        circuit = circuit.compose(other.bind(dict(zip(other.parameters, names))))
+    observable = random_sum(N, 6, seed=5)
+    for angle in (0.0, np.pi, -2 * np.pi, np.pi / 2):
+        params = np.full(circuit.num_parameters, angle)
+        want = reference.gradient(circuit, observable, params)
+        for levels in (None, tiles(dtype, 2)):
+            _, gradient = qd.Program(circuit, dtype=dtype, levels=levels).value_and_grad(observable, params)
+            np.testing.assert_allclose(gradient, want, atol=3e-5 if dtype == "complex64" else 1e-12)
+
+
+@both
 def test_gates_without_derivatives_are_gone_through(dtype: str) -> None:
     rng = np.random.default_rng(11)
     phases = np.exp(1j * rng.normal(size=64))

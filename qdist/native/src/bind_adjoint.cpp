@@ -6,6 +6,7 @@
 
 #include <complex>
 
+#include "apply_pauli.hpp"
 #include "bits.hpp"
 
 namespace nb = nanobind;
@@ -42,8 +43,33 @@ void add_weighted(Array<const std::complex<Real>> ket, qdist::Index first, const
     }
 }
 
+template <class T>
+using Batch = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <class Real>
+void apply_batch(qdist::PauliPlan& plan, Batch<const std::complex<Real>> kets, Batch<const double> weights,
+                 Batch<std::complex<Real>> bras, Batch<double> values) {
+    const std::size_t batch = kets.shape(0), size = kets.shape(1), count = plan.observables;
+    if (size < qdist::lanes || size != std::size_t(1) << plan.bits || bras.shape(0) != batch || bras.shape(1) != size ||
+        weights.shape(0) != batch || weights.shape(1) != count || values.shape(0) != batch || values.shape(1) != count)
+        throw nb::value_error("the batch has another shape");
+    const Real* in = reinterpret_cast<const Real*>(kets.data());
+    Real* out = reinterpret_cast<Real*>(bras.data());
+    const double* w = weights.data();
+    double* v = values.data();
+    plan.prepare_products();
+    nb::gil_scoped_release release;
+#pragma omp parallel for schedule(static) if (batch > 1)
+    for (std::ptrdiff_t b = 0; b < std::ptrdiff_t(batch); ++b)
+        qdist::apply_pauli_sum(plan, in + 2 * b * size, 0, w + b * count, true, out + 2 * b * size, v + b * count);
+}
+
 template <class Real>
 void bind(nb::module_& m) {
+    m.def("apply_batch", &apply_batch<Real>, "plan"_a, nb::arg("kets").noconvert(), nb::arg("weights").noconvert(),
+          nb::arg("bras").noconvert(), nb::arg("values").noconvert(),
+          "For each row: bra = sum of weights[k] O_k ket, and the observables' values added to `values`. Whole states of "
+          "at least 8 amplitudes.");
     m.def("add_weighted", &add_weighted<Real>, nb::arg("ket").noconvert(), "first"_a, "positions"_a,
           nb::arg("weights").noconvert(), nb::arg("bra").noconvert(),
           "bra[i] += weights[j] ket[i], where bit k of j is the bit at positions[k] of i.");

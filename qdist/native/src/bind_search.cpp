@@ -1,10 +1,11 @@
-// The Python face of the search for few exchanges.
+// The Python face of the search for few exchanges, and of what prepares it.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "alternations.hpp"
 #include "narrow.hpp"
 #include "search.hpp"
 
@@ -18,20 +19,35 @@ using namespace qdist;
 using Masks = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Found = std::tuple<std::vector<Mask>, std::vector<int>, std::int64_t>;
 
-Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close, std::optional<Mask> start, std::int64_t limit) {
+std::vector<Action> actions(Masks mixes, Masks x_like, Masks z_like) {
     std::vector<Action> gates(mixes.size());
-    for (std::size_t g = 0; g < gates.size(); ++g) {
-        gates[g] = {mixes.data()[g], x_like.data()[g], z_like.data()[g], 0};
-        if (std::popcount(gates[g].mixes) > close) throw nb::value_error("a gate mixes more qubits than are close");
-    }
+    for (std::size_t g = 0; g < gates.size(); ++g) gates[g] = {mixes.data()[g], x_like.data()[g], z_like.data()[g], 0};
+    return gates;
+}
+
+Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close, std::optional<Mask> start, std::int64_t limit) {
+    const std::vector<Action> gates = actions(mixes, x_like, z_like);
+    for (const Action& a : gates)
+        if (std::popcount(a.mixes) > close) throw nb::value_error("a gate mixes more qubits than are close");
     nb::gil_scoped_release release;
     // Most of the work goes into fewer exchanges, the rest into smaller ones.
-    Search fewest(gates, close, start, limit - limit / 4);
-    std::vector<Mask> sets = fewest.run();
-    if (start) sets.insert(sets.begin(), *start);
-    Stages stages(gates, num_qubits, close, std::move(sets), start.has_value());
-    stages.narrow(limit / 4);
-    return {stages.sets(), stages.when(), fewest.work() + stages.work()};
+    Search search(gates, close, start, limit - limit / 4);
+    const std::vector<std::vector<Mask>> plans = search.run();
+    std::int64_t work = search.work();
+    std::optional<Stages> best;
+    for (std::vector<Mask> sets : plans) {
+        if (start) sets.insert(sets.begin(), *start);
+        Stages stages(gates, num_qubits, close, std::move(sets), start.has_value());
+        stages.narrow(limit / 4 / std::int64_t(plans.size()));
+        work += stages.work();
+        if (!best || stages.swaps() < best->swaps()) best.emplace(std::move(stages));
+    }
+    return {best->sets(), best->when(), work};
+}
+
+std::vector<int> count_alternations(Masks mixes, Masks x_like, Masks z_like, const std::vector<bool>& kinds) {
+    if (kinds.size() != mixes.size()) throw nb::value_error("there must be one kind a gate");
+    return alternations(actions(mixes, x_like, z_like), kinds);
 }
 
 }  // namespace
@@ -39,4 +55,6 @@ Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close,
 void bind_search(nb::module_& m) {
     m.def("search", &search, "mixes"_a, "x_like"_a, "z_like"_a, "num_qubits"_a, "close"_a, "start"_a.none(), "limit"_a,
           "Few stages in which all gates can run: (close qubits of each as a mask, stage of each gate, work done).");
+    m.def("alternations", &count_alternations, "mixes"_a, "x_like"_a, "z_like"_a, "kinds"_a,
+          "How often the kind of gate changes on the way to each gate, along gates that may not pass each other.");
 }

@@ -1,5 +1,6 @@
 // Small complex matrices of the gates that have angles. The order and the formulas are those of circuit/gates.py.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <complex>
@@ -75,6 +76,12 @@ struct Source {
     Formula formula = Formula::constant;
     std::vector<int> slots;  // which angles
     Matrix value;            // for a constant
+
+    // Whether it is real whatever the angles are.
+    bool is_real() const {
+        if (formula != Formula::constant) return formula == Formula::ry;
+        return std::all_of(value.begin(), value.end(), [](Complex z) { return z.imag() == 0; });
+    }
 
     Matrix at(const double* angles) const {
         if (formula == Formula::constant) return value;

@@ -23,20 +23,26 @@ public:
         whole_vectors_ = source_.size() >= lanes;
         for (std::size_t i = 0; i < source_.size(); ++i) whole_vectors_ = whole_vectors_ && source_[i] == source_[i - i % lanes] + i % lanes;
         for (const Flip& f : flips_) whole_vectors_ = whole_vectors_ && f.bits % lanes == 0;
+        size_ = source_.size();
+        if (whole_vectors_) {
+            // One source a vector is enough, and leaves room for the tile in the cache.
+            for (std::size_t i = 0; i < size_; i += lanes) source_[i / lanes] = source_[i];
+            source_.resize(size_ / lanes);
+        }
     }
 
     void apply(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
         constexpr std::size_t lanes = Simd<Real>::lanes;
-        const std::size_t flip = flip_at(base), size = source_.size();
+        const std::size_t flip = flip_at(base);
         if (whole_vectors_) {
-            for (std::size_t i = 0; i < size; i += lanes) {
-                const std::size_t j = source_[i] ^ flip;
+            for (std::size_t i = 0; i < size_; i += lanes) {
+                const std::size_t j = source_[i / lanes] ^ flip;
                 store<Real>(to_re + i, load(re + j));
                 store<Real>(to_im + i, load(im + j));
             }
             return;
         }
-        for (std::size_t i = 0; i < size; ++i) {
+        for (std::size_t i = 0; i < size_; ++i) {
             const std::size_t j = source_[i] ^ flip;
             to_re[i] = re[j];
             to_im[i] = im[j];
@@ -46,16 +52,16 @@ public:
     // Takes what apply() made back to what it was made of.
     void undo(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
         constexpr std::size_t lanes = Simd<Real>::lanes;
-        const std::size_t flip = flip_at(base), size = source_.size();
+        const std::size_t flip = flip_at(base);
         if (whole_vectors_) {
-            for (std::size_t i = 0; i < size; i += lanes) {
-                const std::size_t j = source_[i] ^ flip;
+            for (std::size_t i = 0; i < size_; i += lanes) {
+                const std::size_t j = source_[i / lanes] ^ flip;
                 store<Real>(to_re + j, load(re + i));
                 store<Real>(to_im + j, load(im + i));
             }
             return;
         }
-        for (std::size_t i = 0; i < size; ++i) {
+        for (std::size_t i = 0; i < size_; ++i) {
             const std::size_t j = source_[i] ^ flip;
             to_re[j] = re[i];
             to_im[j] = im[i];
@@ -71,9 +77,10 @@ private:
         return flip;
     }
 
-    std::vector<std::uint32_t> source_;
+    std::vector<std::uint32_t> source_;  // of each element, or of each vector
     std::vector<Flip> flips_;
     bool whole_vectors_;
+    std::size_t size_;
 };
 
 // exp(-i angle/2 P) for a Pauli string P that flips the tile's bits x and has the sign of the parity of z.

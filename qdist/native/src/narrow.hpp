@@ -43,6 +43,9 @@ public:
         place(sets_);
     }
 
+    // How many qubits come, over all stages.
+    int swaps() const { return swaps(sets_); }
+
     const std::vector<Mask>& sets() const { return sets_; }
 
     // The stage of each gate.
@@ -58,23 +61,18 @@ private:
         for (std::size_t g = 0; g < gates_.size(); ++g) {
             const Action& a = gates_[g];
             int k = 0;
-            each(a.mixes & ~a.x_like, [&](int q) { k = std::max({k, plain[q], x[q], z[q]}); });
-            each(a.x_like, [&](int q) { k = std::max({k, plain[q], z[q]}); });
-            each(a.z_like, [&](int q) { k = std::max({k, plain[q], x[q]}); });
+            each_bit(a.mixes & ~a.x_like, [&](int q) { k = std::max({k, plain[q], x[q], z[q]}); });
+            each_bit(a.x_like, [&](int q) { k = std::max({k, plain[q], z[q]}); });
+            each_bit(a.z_like, [&](int q) { k = std::max({k, plain[q], x[q]}); });
             work_ += 4;
             while (k < int(sets.size()) && (a.mixes & ~sets[k])) ++k, ++work_;
             if (k == int(sets.size())) return false;
-            each(a.mixes & ~a.x_like, [&](int q) { plain[q] = std::max(plain[q], k); });
-            each(a.x_like, [&](int q) { x[q] = std::max(x[q], k); });
-            each(a.z_like, [&](int q) { z[q] = std::max(z[q], k); });
+            each_bit(a.mixes & ~a.x_like, [&](int q) { plain[q] = std::max(plain[q], k); });
+            each_bit(a.x_like, [&](int q) { x[q] = std::max(x[q], k); });
+            each_bit(a.z_like, [&](int q) { z[q] = std::max(z[q], k); });
             when_[g] = k;
         }
         return true;
-    }
-
-    template <class F>
-    static void each(Mask mask, F f) {
-        for (; mask; mask &= mask - 1) f(std::countr_zero(mask));
     }
 
     // Fills the sets up with qubits that are close already or will be wanted next (Belady's rule).

@@ -46,14 +46,14 @@ void each_run(Index within, Move move) {
 
 template <class Complex>
 void pack(const Complex* shard, Index base, Index within, Complex* out) {
-    each_run(within, [=](Index offset, std::size_t first, std::size_t run) {
+    each_run(within, [=](Index offset, std::size_t first, auto run) {
         std::copy_n(shard + (base | offset), run, out + first);
     });
 }
 
 template <class Complex>
 void unpack(const Complex* in, Complex* shard, Index base, Index within) {
-    each_run(within, [=](Index offset, std::size_t first, std::size_t run) {
+    each_run(within, [=](Index offset, std::size_t first, auto run) {
         std::copy_n(in + first, run, shard + (base | offset));
     });
 }
@@ -61,7 +61,7 @@ void unpack(const Complex* in, Complex* shard, Index base, Index within) {
 // The two may be parts of one shard that have nothing in common.
 template <class Complex>
 void swap_parts(Complex* a, Index base_a, Complex* b, Index base_b, Index within) {
-    each_run(within, [=](Index offset, std::size_t, std::size_t run) {
+    each_run(within, [=](Index offset, std::size_t, auto run) {
         Complex* x = a + (base_a | offset);
         std::swap_ranges(x, x + run, b + (base_b | offset));
     });

@@ -28,8 +28,10 @@ template <class Real>
 struct DenseBlock {
     DenseBlock(Dense<Real> block, Bits far_bits, std::vector<Factor> parts, const Slots& trainable)
         : dense(std::move(block)), undo(dense), transition(dense.shape()), num_targets(int(dense.shape().targets_.size())), far(far_bits), factors(std::move(parts)) {
-        for (const Factor& f : factors)
+        for (const Factor& f : factors) {
             for (int slot : f.source.slots) is_trainable = is_trainable || trainable.contains(slot);
+            is_real = is_real && f.source.is_real();
+        }
     }
 
     Dense<Real> dense, undo;
@@ -38,6 +40,7 @@ struct DenseBlock {
     Bits far;
     std::vector<Factor> factors;
     bool is_trainable = false;
+    bool is_real = true;  // whatever the angles are
 };
 
 template <class Real>
@@ -86,11 +89,11 @@ struct Stage {
 template <class Real>
 class MatrixSetter {
 public:
-    // everywhere: whether the block runs on all tiles.
-    void set(Dense<Real>& dense, Matrix m, bool everywhere) {
+    // everywhere: whether the block runs on all tiles. may_turn: whether it may leave out a cosine.
+    void set(Dense<Real>& dense, Matrix m, bool everywhere, bool may_turn) {
         everywhere = everywhere && dense.is_unconditional();
         const double cosine = m[0].real();
-        if (everywhere && std::abs(cosine) > smallest_cosine && std::abs(waiting_ * cosine) > smallest && dense.is_turn(m)) {
+        if (everywhere && may_turn && std::abs(cosine) > smallest_cosine && std::abs(waiting_ * cosine) > smallest && dense.is_turn(m)) {
             dense.set_turn(m);
             before_last_ = waiting_;
             waiting_ *= cosine;
@@ -170,7 +173,7 @@ public:
             MatrixSetter<Real> setter;
             for (Block<Real>& block : stage.blocks) {
                 if (auto* d = std::get_if<DenseBlock<Real>>(&block))
-                    setter.set(d->dense, product(*d, angles), !d->far.mask);
+                    setter.set(d->dense, product(*d, angles), !d->far.mask, true);
                 else if (auto* g = std::get_if<DiagonalBlock<Real>>(&block))
                     g->diagonal.set(angles);
                 else if (auto* r = std::get_if<RotationBlock<Real>>(&block))
@@ -190,7 +193,9 @@ public:
             for (std::size_t k = stage.blocks.size(); k-- > 0;) {
                 stage.lacking[k] = setter.waiting();
                 if (auto* d = std::get_if<DenseBlock<Real>>(&stage.blocks[k])) {
-                    setter.set(d->undo, adjoint(product(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask);
+                    // A rotation is summed as one of reals, so that is what its derivatives must be of.
+                    const bool may_turn = d->is_real || !d->is_trainable;
+                    setter.set(d->undo, adjoint(product(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask, may_turn);
                     if (d->undo.turn()) last_turn = k;
                 }
             }
@@ -277,15 +282,17 @@ private:
 #pragma omp for schedule(static)
             for (std::ptrdiff_t tile = 0; tile < count; ++tile) {
                 const std::size_t base = tiles.base(tile);
-                run_tile(stage, tiles, state + base, base | offset, buffer.data());
+                const std::complex<Real>* next = tile + 1 < count ? state + tiles.base(tile + 1) : nullptr;
+                run_tile(stage, tiles, state + base, next, base | offset, buffer.data());
             }
         }
     }
 
-    static void run_tile(const Stage<Real>& stage, const StageTiles<Real>& tiles, std::complex<Real>* state, std::size_t base, Real* buffer) {
+    static void run_tile(const Stage<Real>& stage, const StageTiles<Real>& tiles, std::complex<Real>* state, const std::complex<Real>* next_tile, std::size_t base, Real* buffer) {
         const std::size_t size = tiles.elements;
         Real *re = buffer, *im = buffer + size, *other_re = buffer + 2 * size, *other_im = buffer + 3 * size;
         tiles.load(state, re, im);
+        if (next_tile) tiles.prefetch(next_tile);
         const auto& blocks = stage.blocks;
         for (std::size_t k = 0; k < blocks.size(); ++k) {
             if (const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k])) {

@@ -13,6 +13,21 @@ struct Scheduled {
     std::vector<int> gates;
 };
 
+// Which gates are held up while the earlier ones that do not run are still to come.
+struct Blocked {
+    Mask any = 0, for_x = 0, for_z = 0;
+
+    bool stops(const Action& a) const {
+        return ((a.mixes & ~a.x_like) & any) || (a.x_like & for_x) || (a.z_like & for_z);
+    }
+    void add(const Action& a) {
+        const Mask plain = a.mixes & ~a.x_like;
+        any |= a.mixes | a.z_like;
+        for_x |= plain | a.z_like;
+        for_z |= a.mixes;
+    }
+};
+
 class Scheduler {
 public:
     // forced: qubits that are close in every stage.

@@ -47,6 +47,13 @@ public:
         for (std::size_t r = 0; r < row_.size(); ++r) store_row(state + row_[r], re + r * width_, im + r * width_);
     }
 
+    // Asks for a tile that will be loaded next: its rows are too short for the hardware to guess.
+    void prefetch(const std::complex<Real>* state) const {
+        constexpr std::size_t line = 64 / sizeof(std::complex<Real>);
+        for (std::size_t r : row_)
+            for (std::size_t i = 0; i < width_; i += line) __builtin_prefetch(state + r + i, 1, 2);
+    }
+
     // Numbers of a tile's real parts; never fewer than a vector has.
     const std::size_t elements;
 

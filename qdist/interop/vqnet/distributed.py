@@ -1,0 +1,171 @@
+"""CommController and its companions: VQNet's names for communication, over qdist.comm.
+
+As in VQNet, collectives other than allgather change the tensor they are given, and reductions average by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ... import comm as qc
+from ...comm import Communicator
+from ...data import split_data as _share
+from ...nn import Module
+from ...tensor import Tensor, no_grad
+from .tensor import QTensor
+
+__all__ = [
+    "CommController",
+    "get_host_name",
+    "get_local_rank",
+    "get_rank",
+    "init_group",
+    "split_data",
+]
+
+
+class OtherGroup:
+    """Stands in the place of the communicator of a group that this rank is not in."""
+
+    def __init__(self, ranks: list[int]) -> None:
+        self.ranks = ranks
+
+
+# What the _group calls take: an entry of what split_group gave, or its first element; None for all ranks.
+Group: TypeAlias = Communicator | OtherGroup | Sequence[Any] | None
+
+
+class CommController:
+    """All ranks of the job.
+
+    Args:
+        backend: "mpi", or "nccl" for tensors on GPUs.
+        rank, world_size: this process's place, where no MPI launcher started it.
+    """
+
+    def __init__(self, backend: str, rank: int | None = None, world_size: int | None = None) -> None:
+        if backend not in ("mpi", "nccl"):
+            raise ValueError(f"backend={backend!r}: use 'mpi' or 'nccl'")
+        # A process that nobody launched needs no MPI to talk to itself; a world that runs already is taken as it is.
+        known = qc.is_initialized() or backend == "mpi"
+        self.comm = qc.init("auto" if known else backend, rank=rank, world_size=world_size)
+
+    def getRank(self) -> int:
+        """This process's number among all."""
+        return self.comm.rank
+
+    def getSize(self) -> int:
+        """How many processes there are."""
+        return self.comm.size
+
+    def getLocalRank(self) -> int:
+        """This process's number on its machine."""
+        return self.comm.local_rank
+
+    def get_device_num(self) -> int:
+        """How many CUDA devices this process sees on its machine."""
+        return self.comm.devices
+
+    def barrier(self) -> None:
+        """Returns once every process has called it."""
+        self.comm.barrier()
+
+    def allreduce(self, tensor: Tensor, c_op: str = "avg") -> None:
+        """The reduction of every process's tensor, in place; c_op is avg, sum, max, min or product."""
+        self.allreduce_group(tensor, c_op)
+
+    def reduce(self, tensor: Tensor, root: int = 0, c_op: str = "avg") -> None:
+        """The reduction of every process's tensor, in place on `root`; the others keep theirs."""
+        self.reduce_group(tensor, root, c_op)
+
+    def broadcast(self, tensor: Tensor, root: int = 0) -> None:
+        """`root`'s tensor, in place, on every process."""
+        self.broadcast_group(tensor, root)
+
+    def allgather(self, tensor: Tensor) -> QTensor:
+        """Every process's tensor, one behind the other along the first axis, as a new one."""
+        return self.allgather_group(tensor)
+
+    def send(self, tensor: Tensor, dest: int) -> None:
+        """Sends a tensor to one process, which calls recv."""
+        self.comm.send(tensor.data, dest)
+
+    def recv(self, tensor: Tensor, source: int) -> None:
+        """Receives from one process into a tensor of the same shape and dtype."""
+        _write(tensor, self.comm.recv(tensor.data.copy(), source))
+
+    def split_group(self, rankL: Sequence[Sequence[int]]) -> list[tuple[Any, list[int]]]:
+        """Groups of processes, one a list of ranks; every process calls, with the same lists.
+
+        Returns a pair (communicator, ranks) for each. Either the pair or the communicator is what the _group calls
+        take; the communicator of a group that this process is not in can only be passed on.
+        """
+        ranks = [list(group) for group in rankL]
+        mine = self.comm.split(ranks)
+        return [(mine if self.comm.rank in group else OtherGroup(group), group) for group in ranks]
+
+    def allreduce_group(self, tensor: Tensor, c_op: str = "avg", group: Group = None) -> None:
+        """allreduce within a group."""
+        _write(tensor, self._of(group).all_reduce(tensor.data, c_op))
+
+    def reduce_group(self, tensor: Tensor, root: int = 0, c_op: str = "avg", group: Group = None) -> None:
+        """reduce within a group; `root` counts within it."""
+        result = self._of(group).reduce(tensor.data, root, c_op)
+        if result is not None:
+            _write(tensor, result)
+
+    def broadcast_group(self, tensor: Tensor, root: int = 0, group: Group = None) -> None:
+        """broadcast within a group; `root` counts within it."""
+        _write(tensor, self._of(group).broadcast(tensor.data, root))
+
+    def allgather_group(self, tensor: Tensor, group: Group = None) -> QTensor:
+        """allgather within a group."""
+        rows = self._of(group).all_gather(tensor.data)
+        return QTensor(rows if tensor.ndim == 0 else rows.reshape(-1, *tensor.shape[1:]))
+
+    # VQNet's documentation lists one name and its examples use the other.
+    all_gather_group = allgather_group
+
+    def broadcast_model_params(self, model: Module, root: int = 0) -> None:
+        """Gives every process `root`'s parameters of a model, in place."""
+        for parameter in model.parameters():
+            self.broadcast(parameter, root)
+
+    def _of(self, group: Group) -> Communicator:
+        chosen = group[0] if isinstance(group, Sequence) else group
+        if isinstance(chosen, OtherGroup):
+            raise ValueError(f"rank {self.comm.rank} is not in the group {chosen.ranks}: only its members call")
+        return self.comm if chosen is None else chosen
+
+
+def _write(tensor: Tensor, values: Any) -> None:
+    with no_grad():
+        tensor.assign(values)
+
+
+def get_rank() -> int:
+    """This process's number among all."""
+    return qc.world().rank
+
+
+def get_local_rank() -> int:
+    """This process's number on its machine."""
+    return qc.world().local_rank
+
+
+def get_host_name() -> str:
+    """The name of this machine."""
+    return qc.world().host
+
+
+def init_group(rank_lists: Sequence[Sequence[int]]) -> list[tuple[Any, list[int]]]:
+    """Groups of processes, as CommController.split_group gives them."""
+    return CommController("mpi").split_group(rank_lists)
+
+
+def split_data(x_train: Any, y_train: Any, shuffle: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """This process's share of samples and labels; `shuffle` shuffles first, in the same way on every process."""
+    return _share(x_train, y_train, shuffle, rank=qc.world())

@@ -1,0 +1,238 @@
+"""QuantumLayer: a circuit as a module, differentiated by the adjoint sweep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..circuit import Circuit, CircuitError, ParameterVector
+from ..circuit import Parameter as Symbol
+from ..comm import Communicator, Mesh
+from ..state.adjoint import check_differentiable
+from ..state.expectation import as_pauli_sum
+from ..state.outputs import Output
+from ..state.program import Program, compile
+from ..state.statevector import StateVector
+from ..tensor import Generator, Rule, Tensor, apply, random
+from .module import Module, Parameter
+
+__all__ = ["QuantumLayer"]
+
+Symbols: TypeAlias = Symbol | ParameterVector | Iterable[Symbol | ParameterVector]
+
+
+class QuantumLayer(Module):
+    """Expectation values of a circuit: (batch, features) in, (batch, outputs) out.
+
+    Args:
+        circuit: without measurements; its parameters are divided between `inputs` and `weights`.
+        observables: what is read from the state, one or a list: observables, whose expectation values are outputs,
+            `Variance(observable)`, and `Probabilities(qubits)`, which makes an output of every probability.
+        inputs: the circuit's parameters that x holds: Parameters and ParameterVectors, in the order of x's features.
+        weights: those that are trained, as one Parameter `weights`, in this order.
+        comm: None runs the circuit on this rank alone; a communicator splits its amplitudes over its ranks; a Mesh
+            splits them over its axis "state", while the ranks of its axis "dp" each have rows of the batch.
+        dtype: complex64 or complex128, of the amplitudes. The weights are float32 or float64 accordingly, and so are x
+            and the outputs.
+        device: where circuits run, as for `qdist.compile`.
+        initial: the weights to start from; uniform in [0, 2 pi) when not given.
+        seed: of those uniform numbers; None draws them from the default generator, as other layers do.
+
+    All ranks that share amplitudes give the same x and get the same outputs. Rank 0's weights are taken over by all
+    ranks of `comm` at the start, and the gradient of the weights is the mean over "dp", so they stay equal everywhere.
+
+    Raises CircuitError if a parameter is in neither or in both of `inputs` and `weights`, or not in the circuit, and
+    StateError for circuits that cannot be differentiated.
+
+    >>> x, w = ParameterVector("x", 2), ParameterVector("w", 2)
+    >>> circuit = Circuit(2).rx(x[0], 0).rx(x[1], 1).cx(0, 1).ry(w[0], 0).ry(w[1], 1)
+    >>> layer = QuantumLayer(circuit, ["Z0", "Z1"], inputs=x, weights=w, seed=0)
+    >>> layer(Tensor([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])).shape
+    (3, 2)
+    """
+
+    def __init__(
+        self,
+        circuit: Circuit,
+        observables: Any,
+        inputs: Symbols = (),
+        weights: Symbols = (),
+        *,
+        comm: Communicator | Mesh | None = None,
+        dtype: Any = "complex64",
+        device: str = "auto",
+        initial: ArrayLike | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        columns = _columns(circuit, inputs=_flat(inputs), weights=_flat(weights))
+        self._input_columns, self._weight_columns = columns["inputs"], columns["weights"]
+        everyone, shared, rows = _groups(comm)
+        self.program: Program = compile(circuit, comm=shared, device=device, dtype=dtype)
+        check_differentiable(self.program)
+        given = observables if isinstance(observables, list) else [observables]
+        # Turned into sums once: what is planned for a sum is found again by its identity.
+        self.observables = [o if isinstance(o, Output) else as_pauli_sum(o, circuit.num_qubits) for o in given]
+        self._shapes = [_shape(output, circuit.num_qubits) for output in self.observables]
+        real = np.float32 if self.program.dtype == np.complex64 else np.float64
+        self._dtype = np.dtype(real)
+        self.weights: Parameter | None = None
+        if len(self._weight_columns):
+            values = _start(len(self._weight_columns), initial, seed, self._dtype)
+            self.weights = Parameter(values if everyone is None else everyone.broadcast(values))
+            if rows is not None and rows.size > 1:
+                self.weights.register_hook(_mean_over(rows))
+        elif initial is not None:
+            raise ValueError("initial values are given, but no weights")
+
+    @property
+    def in_features(self) -> int:
+        """How many features x has: the circuit's parameters in `inputs`."""
+        return len(self._input_columns)
+
+    def forward(self, x: Any = None) -> Tensor:
+        """The outputs for every row of x, or without inputs one row: `layer()`."""
+        if x is None and self.in_features == 0:
+            x = np.zeros((1, 0), self._dtype)
+        x = x if isinstance(x, Tensor) else Tensor(x)
+        if x.ndim != 2 or x.shape[1] != self.in_features:
+            raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got shape {x.shape}")
+        if x.device != "cpu":
+            raise TypeError(f"circuits run on the CPU and x is on {x.device}: move it with x.to('cpu')")
+        inputs = (x,) if self.weights is None else (x, self.weights)
+        return apply(_RULE, *inputs, layer=self)
+
+    def extra_repr(self) -> str:
+        counts = f"{self.in_features} inputs, {len(self._weight_columns)} weights, {len(self.observables)} observables"
+        return f"{self.program.num_qubits} qubits, {counts}"
+
+    def _params(self, x: NDArray[Any], weights: NDArray[Any] | None) -> NDArray[np.float64]:
+        """One row of the circuit's parameters for every row of x."""
+        params = np.empty((len(x), len(self._input_columns) + len(self._weight_columns)))
+        params[:, self._input_columns] = x
+        if weights is not None:
+            params[:, self._weight_columns] = weights
+        return params
+
+
+def _forward(xp: Any, x: Any, weights: Any = None, *, layer: QuantumLayer) -> Any:
+    params = layer._params(x, weights)
+    return _values(layer, params).astype(x.dtype), (params,)
+
+
+def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLayer) -> tuple[Any, ...]:
+    (params,) = saved
+    bounds = np.cumsum([math.prod(shape) for shape in layer._shapes])[:-1]
+    columns = np.split(g.astype(np.float64), bounds, axis=1)
+    cotangents = [column.reshape(len(g), *shape) for column, shape in zip(columns, layer._shapes)]
+    _, gradient = layer.program.vjp(layer.observables, params, cotangents)
+    # The rows are added up in double precision, whatever the weights have.
+    both = gradient[:, layer._input_columns], gradient[:, layer._weight_columns].sum(axis=0)
+    return both[: len(needs)]
+
+
+_BATCH_BYTES = 1 << 26
+"""Of the states that are computed at once."""
+
+_RULE = Rule("quantum_layer", _forward, _vjp, floating=True)
+
+
+def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The outputs for every row of parameters."""
+    values = np.empty((len(params), sum(math.prod(shape) for shape in layer._shapes)))
+    for row, state in zip(values, _states(layer.program, params)):
+        row[:] = np.concatenate([np.ravel(value) for value in _read(state, layer.observables)])
+    return values
+
+
+def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVector]:
+    """The state of each row, valid until the next is asked for. Small ones are computed many at once."""
+    at_once = _BATCH_BYTES // (program.dtype.itemsize << program.num_qubits)
+    if at_once > 1 and not program.plan.far and all(part.instruction is None for part in program.plan.parts):
+        for start in range(0, len(params), at_once):
+            for amplitudes in program.run_batch(params[start : start + at_once]):
+                yield StateVector.from_amplitudes(amplitudes)
+        return
+    state = None
+    for row in params:
+        state = program.run(row, out=state)
+        yield state
+
+
+def _read(state: StateVector, outputs: Sequence[Any]) -> list[Any]:
+    """The value of each output; the expectation values share their passes over the state."""
+    plain = iter(state.expectations([output for output in outputs if not isinstance(output, Output)]))
+    return [output.value(state) if isinstance(output, Output) else next(plain) for output in outputs]
+
+
+def _flat(symbols: Symbols) -> list[Symbol]:
+    if isinstance(symbols, Symbol):
+        return [symbols]
+    flat: list[Symbol] = []
+    for item in symbols:
+        if not isinstance(item, Symbol | ParameterVector):
+            raise TypeError(f"inputs and weights are Parameters and ParameterVectors of the circuit, not {item!r}")
+        flat += [item] if isinstance(item, Symbol) else item
+    return flat
+
+
+def _shape(output: Any, num_qubits: int) -> tuple[int, ...]:
+    """Of the value of an output, which must be real."""
+    if not isinstance(output, Output):
+        return ()
+    if np.dtype(output.dtype).kind == "c":
+        raise ValueError(f"the outputs of a QuantumLayer are real numbers, and those of {output!r} are complex")
+    return output.shape(num_qubits)
+
+
+def _columns(circuit: Circuit, **parts: list[Symbol]) -> dict[str, NDArray[np.intp]]:
+    """The places in `circuit.parameters` of each part's; together the parts are all of them, each once."""
+    place = {symbol: k for k, symbol in enumerate(circuit.parameters)}
+    owner: dict[Symbol, str] = {}
+    for part, symbols in parts.items():
+        for symbol in symbols:
+            if symbol not in place:
+                raise CircuitError(f"{part}: the circuit has no parameter {symbol.name}")
+            if symbol in owner:
+                where = f"twice in {part}" if owner[symbol] == part else f"in {owner[symbol]} and in {part}"
+                raise CircuitError(f"parameter {symbol.name} is {where}; it can be in one place only")
+            owner[symbol] = part
+    missing = [symbol.name for symbol in place if symbol not in owner]
+    if missing:
+        shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+        raise CircuitError(f"the circuit's parameters {shown} are neither in inputs nor in weights")
+    return {part: np.array([place[s] for s in symbols], np.intp) for part, symbols in parts.items()}
+
+
+def _groups(
+    comm: Communicator | Mesh | None,
+) -> tuple[Communicator | None, Communicator | None, Communicator | None]:
+    """All ranks, those that share the amplitudes, and those that have different rows of the batch."""
+    if not isinstance(comm, Mesh):
+        return comm, comm, None
+    if "state" not in comm and "dp" not in comm:
+        raise ValueError(f"{comm!r} has neither an axis 'state' for the amplitudes nor 'dp' for the batch")
+    axes = [axis for axis in ("dp", "state") if axis in comm]
+    found = {axis: comm[axis] for axis in axes}
+    return comm[axes], found.get("state"), found.get("dp")
+
+
+def _mean_over(rows: Communicator) -> Callable[[Tensor], Tensor]:
+    """A hook for the weights. It sees the whole gradient of a backward pass, however often the layer was in it."""
+    return lambda gradient: Tensor(rows.all_reduce(gradient.data, "avg"))
+
+
+def _start(count: int, initial: ArrayLike | None, seed: int | None, dtype: np.dtype) -> NDArray[Any]:
+    if initial is None:
+        generator = random.default_generator() if seed is None else Generator(seed)
+        return generator.uniform((count,), 0.0, 2 * math.pi, dtype)
+    if seed is not None:
+        raise ValueError("initial weights and a seed for random ones are given: leave one out")
+    values = np.array(initial, dtype)
+    if values.shape != (count,):
+        raise ValueError(f"the layer has {count} weights; initial has shape {values.shape}")
+    return values

@@ -1,0 +1,297 @@
+"""QuantumLayer: its numbers against the dense reference, its gradients against finite differences."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import qdist as qd
+from qdist import nn, optim, tensor
+from qdist.state import StateError, reference
+from qdist.tensor import Tensor
+
+N = 3
+OBSERVABLES = ["Z0", qd.PauliSum({"X0 Y1": 0.5, "Z2": -1.5, "": 0.25}), {"Y2": 1.0}]
+
+
+def circuit_of(x: qd.ParameterVector, w: qd.ParameterVector) -> qd.Circuit:
+    """Uses the elements out of order, more than once and in affine expressions."""
+    c = qd.Circuit(N)
+    c.h(0).ry(w[3], 1).rx(x[1], 2).cx(0, 1).rz(2 * x[0] - 0.3, 1).crx(w[0], 1, 2)
+    c.u(w[1], x[1], w[2] + 0.5 * x[2], 0).rzz(w[0], 0, 2).cx(2, 0)
+    return c
+
+
+@pytest.fixture
+def parts() -> tuple[qd.Circuit, qd.ParameterVector, qd.ParameterVector]:
+    x, w = qd.ParameterVector("x", 3), qd.ParameterVector("w", 4)
+    return circuit_of(x, w), x, w
+
+
+def expected(circuit: qd.Circuit, params: dict) -> list[float]:
+    psi = reference.state(circuit.bind(params))
+    sums = [qd.PauliSum(o) for o in OBSERVABLES]
+    return [float((psi.conj() @ o.to_matrix(N) @ psi).real) for o in sums]
+
+
+def differences(loss, array: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    """Central differences of loss() by the elements of an array that it reads."""
+    gradient = np.zeros_like(array)
+    for index in np.ndindex(array.shape):
+        value = array[index]
+        array[index] = value + step
+        above = loss()
+        array[index] = value - step
+        gradient[index] = (above - loss()) / (2 * step)
+        array[index] = value
+    return gradient
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_outputs_are_the_references_expectation_values(parts, dtype: str) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, dtype=dtype, seed=1)
+    real = np.float32 if dtype == "complex64" else np.float64
+    assert layer.weights.dtype == real
+    data = np.random.default_rng(0).normal(size=(5, 3)).astype(real)
+    out = layer(Tensor(data))
+    assert out.shape == (5, 3)
+    assert out.dtype == real
+    want = [expected(circuit, {x: row, w: layer.weights.numpy()}) for row in data]
+    np.testing.assert_allclose(out.numpy(), want, atol=2e-6 if dtype == "complex64" else 1e-13)
+
+
+def test_features_and_weights_come_in_the_order_given(parts) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, [x[2], w[1], x[0]], [w[3], x[1], w[0], w[2]], dtype="complex128")
+    row = np.array([0.1, 0.2, 0.3])
+    with tensor.no_grad():
+        layer.weights.assign(np.array([0.4, 0.5, 0.6, 0.7]))
+    values = {x[2]: 0.1, w[1]: 0.2, x[0]: 0.3, w[3]: 0.4, x[1]: 0.5, w[0]: 0.6, w[2]: 0.7}
+    np.testing.assert_allclose(layer(Tensor(row[None])).numpy()[0], expected(circuit, values), atol=1e-13)
+
+
+def test_gradients_of_inputs_and_weights_are_those_of_finite_differences(parts) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, dtype="complex128", seed=2)
+    rng = np.random.default_rng(1)
+    data, cotangent = Tensor(rng.normal(size=(4, 3)), requires_grad=True), Tensor(rng.normal(size=(4, 3)))
+    (layer(data) * cotangent).sum().backward()
+
+    def loss() -> float:
+        with tensor.no_grad():
+            return (layer(data) * cotangent).sum().item()
+
+    np.testing.assert_allclose(data.grad.numpy(), differences(loss, data.data), atol=1e-8)
+    np.testing.assert_allclose(layer.weights.grad.numpy(), differences(loss, layer.weights.data), atol=1e-8)
+
+
+def test_single_precision_gradients_are_those_of_double(parts) -> None:
+    circuit, x, w = parts
+    data = np.random.default_rng(2).normal(size=(6, 3))
+    gradients = []
+    for dtype, real in (("complex64", np.float32), ("complex128", np.float64)):
+        layer = nn.QuantumLayer(circuit, OBSERVABLES, x, w, dtype=dtype, initial=[0.3, 1.0, -2.0, 0.7])
+        layer(Tensor(data.astype(real))).sum().backward()
+        assert layer.weights.grad.dtype == real
+        gradients.append(layer.weights.grad.numpy())
+    np.testing.assert_allclose(gradients[0], gradients[1], atol=1e-5)
+
+
+def test_a_hybrid_net_learns_through_linear_layers_on_both_sides(parts) -> None:
+    circuit, x, w = parts
+    tensor.manual_seed(3)
+    quantum = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, dtype="complex128")
+    net = nn.Sequential(nn.Linear(2, 3, dtype=np.float64), quantum, nn.Linear(3, 1, dtype=np.float64))
+    data = Tensor(np.random.default_rng(3).normal(size=(5, 2)))
+    net(data).sum().backward()
+
+    def loss() -> float:
+        with tensor.no_grad():
+            return net(data).sum().item()
+
+    for name, parameter in net.named_parameters():
+        np.testing.assert_allclose(parameter.grad.numpy(), differences(loss, parameter.data), atol=1e-8, err_msg=name)
+
+
+def test_a_layer_used_twice_gathers_both_gradients(parts) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, dtype="complex128", seed=4)
+    data = Tensor(np.random.default_rng(4).normal(size=(2, 3)))
+    layer(layer(data)).sum().backward()
+
+    def loss() -> float:
+        with tensor.no_grad():
+            return layer(layer(data)).sum().item()
+
+    np.testing.assert_allclose(layer.weights.grad.numpy(), differences(loss, layer.weights.data), atol=1e-8)
+
+
+def test_probabilities_and_variances_are_outputs_too(parts) -> None:
+    circuit, x, w = parts
+    outputs = [qd.Probabilities([2, 0]), "Z1", qd.Variance({"X0": 1.0, "Z1 Z2": 0.5})]
+    layer = nn.QuantumLayer(circuit, outputs, inputs=x, weights=w, dtype="complex128", seed=3)
+    rng = np.random.default_rng(6)
+    data, cotangent = Tensor(rng.normal(size=(3, 3)), requires_grad=True), Tensor(rng.normal(size=(3, 6)))
+    out = layer(data)
+    for row, features in zip(out.numpy(), data.numpy()):
+        psi = reference.state(circuit.bind({x: features, w: layer.weights.numpy()}))
+        chance = (abs(psi) ** 2).reshape(2, 2, 2).sum(axis=1)  # Qubits 2 and 0 are left, in this order.
+        o = qd.PauliSum(outputs[2].observable).to_matrix(N)
+        mean, square = ((psi.conj() @ m @ psi).real for m in (o, o @ o))
+        z1 = (abs(psi) ** 2).reshape(2, 2, 2).sum(axis=(0, 2)) @ [1, -1]
+        np.testing.assert_allclose(row, [*chance.T.ravel(), z1, square - mean**2], atol=1e-13)
+    (out * cotangent).sum().backward()
+
+    def loss() -> float:
+        with tensor.no_grad():
+            return (layer(data) * cotangent).sum().item()
+
+    np.testing.assert_allclose(data.grad.numpy(), differences(loss, data.data), atol=1e-8)
+    np.testing.assert_allclose(layer.weights.grad.numpy(), differences(loss, layer.weights.data), atol=1e-8)
+    with pytest.raises(ValueError, match=r"real numbers, and those of State.* are complex"):
+        nn.QuantumLayer(circuit, qd.State(), inputs=x, weights=w)
+
+
+def test_backward_is_one_sweep_for_all_rows_and_observables(parts, monkeypatch) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w)
+    calls = []
+    vjp = layer.program.vjp
+    monkeypatch.setattr(layer.program, "vjp", lambda *args: calls.append(args) or vjp(*args), raising=False)
+    layer(np.zeros((7, 3), np.float32)).sum().backward()
+    assert len(calls) == 1
+    assert calls[0][1].shape == (7, 7)
+
+
+def test_without_inputs_a_layer_is_a_function_of_its_weights() -> None:
+    theta = qd.Parameter("theta")
+    layer = nn.QuantumLayer(qd.Circuit(1).rx(theta, 0), "Z0", weights=theta, dtype="complex128", initial=[0.6])
+    energy = layer()
+    assert energy.shape == (1, 1)
+    assert energy.item() == pytest.approx(np.cos(0.6), abs=1e-14)
+    energy.backward()
+    assert layer.weights.grad.item() == pytest.approx(-np.sin(0.6), abs=1e-14)
+    optimizer = optim.Adam(layer.parameters(), lr=0.2)
+    for _ in range(100):
+        optimizer.zero_grad()
+        layer().sum().backward()
+        optimizer.step()
+    assert layer().item() == pytest.approx(-1, abs=1e-3)
+
+
+def test_without_weights_only_the_inputs_have_gradients() -> None:
+    x = qd.ParameterVector("x", 2)
+    layer = nn.QuantumLayer(qd.Circuit(2).ry(x[0], 0).ry(x[1], 1), ["Z0", "Z1"], inputs=x)
+    assert list(layer.parameters()) == []
+    data = Tensor([[0.3, 0.4]], requires_grad=True)
+    layer(data).sum().backward()
+    np.testing.assert_allclose(data.grad.numpy(), -np.sin([[0.3, 0.4]]), atol=1e-6)
+
+
+def test_seed_initial_and_default_generator_decide_the_weights(parts) -> None:
+    circuit, x, w = parts
+
+    def weights(**options) -> np.ndarray:
+        return nn.QuantumLayer(circuit, ["Z0"], x, w, **options).weights.numpy()
+
+    np.testing.assert_array_equal(weights(seed=5), weights(seed=5))
+    assert (weights(seed=5) != weights(seed=6)).all()
+    np.testing.assert_array_equal(weights(initial=[1, 2, 3, 4]), np.array([1, 2, 3, 4], np.float32))
+    tensor.manual_seed(8)
+    first = weights()
+    assert (first != weights()).all()
+    tensor.manual_seed(8)
+    np.testing.assert_array_equal(first, weights())
+    theta = qd.ParameterVector("t", 1000)
+    many = nn.QuantumLayer(qd.Circuit(1).compose(_rotations(theta)), ["Z0"], weights=theta, seed=0).weights.numpy()
+    assert many.min() >= 0
+    assert many.max() < 2 * np.pi
+    assert many.mean() == pytest.approx(np.pi, abs=0.2)
+
+
+def _rotations(theta: qd.ParameterVector) -> qd.Circuit:
+    circuit = qd.Circuit(1)
+    for angle in theta:
+        circuit.ry(angle, 0)
+    return circuit
+
+
+def test_state_dict_carries_the_weights(parts) -> None:
+    circuit, x, w = parts
+    one, other = (nn.QuantumLayer(circuit, OBSERVABLES, x, w, seed=seed) for seed in (1, 2))
+    assert list(one.state_dict()) == ["weights"]
+    other.load_state_dict(one.state_dict())
+    data = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(one(data).numpy(), other(data).numpy())
+
+
+def test_precisions_do_not_mix(parts) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, x, w)
+    with pytest.raises(TypeError, match="float64"):
+        layer(np.zeros((1, 3)))
+    assert layer(np.zeros((1, 3), np.int64)).dtype == np.float32
+    assert layer.to("float64")(np.zeros((1, 3))).dtype == np.float64
+
+
+def test_every_parameter_is_in_exactly_one_place(parts) -> None:
+    circuit, x, w = parts
+    with pytest.raises(qd.CircuitError, match=r"w\[1\], w\[2\] are neither in inputs nor in weights"):
+        nn.QuantumLayer(circuit, ["Z0"], inputs=x, weights=[w[0], w[3]])
+    with pytest.raises(qd.CircuitError, match=r"w\[2\] is in inputs and in weights"):
+        nn.QuantumLayer(circuit, ["Z0"], inputs=[x, w[2]], weights=w)
+    with pytest.raises(qd.CircuitError, match=r"x\[0\] is twice in inputs"):
+        nn.QuantumLayer(circuit, ["Z0"], inputs=[x, x[0]], weights=w)
+    with pytest.raises(qd.CircuitError, match="inputs: the circuit has no parameter other"):
+        nn.QuantumLayer(circuit, ["Z0"], inputs=[x, qd.Parameter("other")], weights=w)
+    with pytest.raises(TypeError, match="Parameters and ParameterVectors of the circuit, not 'x'"):
+        nn.QuantumLayer(circuit, ["Z0"], inputs=["x"], weights=w)
+
+
+def test_a_circuit_may_begin_with_a_state_but_not_measure() -> None:
+    theta = qd.Parameter("theta")
+    start = qd.library.amplitude_embedding([0.6, 0.8])
+    layer = nn.QuantumLayer(start.ry(theta, 0), "Z0", weights=theta, dtype="complex128", initial=[0.7])
+    assert layer().item() == pytest.approx(np.cos(0.7 + 2 * np.arctan2(0.8, 0.6)), abs=1e-13)
+    measured = qd.Circuit(1, 1).measure(0, 0).ry(theta, 0)
+    with pytest.raises(StateError, match="only unitary circuits can be differentiated"):
+        nn.QuantumLayer(measured, "Z0", weights=theta)
+
+
+def test_large_batches_run_in_parts(parts, monkeypatch) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, seed=0)
+    data = np.random.default_rng(7).normal(size=(7, 3)).astype(np.float32)
+    want = layer(data).numpy()
+    for states in (3, 1):
+        monkeypatch.setattr(nn.quantum, "_BATCH_BYTES", states * 64)
+        np.testing.assert_allclose(layer(data).numpy(), want, atol=1e-6)
+    assert layer(data[:0]).shape == (0, 3)
+
+
+def test_wrong_shapes_are_named(parts) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, x, w)
+    for wrong in (np.zeros(3), np.zeros((2, 4)), np.zeros((1, 1, 3))):
+        with pytest.raises(ValueError, match=r"takes \(batch, 3\), got shape"):
+            layer(wrong.astype(np.float32))
+    with pytest.raises(ValueError, match=r"4 weights; initial has shape \(3,\)"):
+        nn.QuantumLayer(circuit, OBSERVABLES, x, w, initial=[1, 2, 3])
+    with pytest.raises(ValueError, match="leave one out"):
+        nn.QuantumLayer(circuit, OBSERVABLES, x, w, initial=[1, 2, 3, 4], seed=0)
+    with pytest.raises(ValueError, match="but no weights"):
+        nn.QuantumLayer(circuit, OBSERVABLES, [x, w], initial=[1])
+
+
+def test_repr_says_what_it_holds(parts) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, x, w)
+    assert repr(layer) == "QuantumLayer(3 qubits, 3 inputs, 4 weights, 3 observables)"
+
+
+def test_on_a_mesh_of_four_ranks(run_ranks) -> None:
+    arguments = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
+    done = run_ranks(4, [*arguments, Path(__file__).parent / "ranks" / "mpi_quantum_layer.py"])
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert done.stdout.count(" passed") == 4
