@@ -93,14 +93,15 @@ class Binding:
         empty = [np.zeros(0, np.int64)]
         self._to = np.concatenate(empty + [to for to, _ in self._entries])
         self._from = np.concatenate(empty + [source for _, source in self._entries])
-        self._matrix_space = np.zeros(self._matrices.size, np.complex128)
         self._offsets = np.array([constant for constant, _ in self._affine], np.float64)
         parts = [(k, slot, c) for k, (_, slots) in enumerate(self._affine) for slot, c in slots]
         self._owner, self._slot = (np.array([p[j] for p in parts], np.int64) for j in (0, 1))
         self._coefficient = np.array([p[2] for p in parts], np.float64)
         rows, masks, values, angles = np.array(self._terms, np.int64).reshape(-1, 4).T
         self._holds = (self._settings & masks[:, None]) == values[:, None]
-        self._rows, self._term_angles = rows, angles
+        self._term_angles = angles
+        # A table's terms stand together, and it has at least one.
+        self._first_terms = np.searchsorted(rows, np.arange(len(self._tables)))
         width = 2 * len(self._settings)
         self._table_places = np.array(self._tables, np.int64)[:, None] + np.arange(width)
         self._rotation_data = np.array(self._rotations, np.int64).reshape(-1, 3).T
@@ -110,9 +111,10 @@ class Binding:
         rows = len(angles)
         reals = np.tile(self._template, (rows, 1))
         if len(self._to):
-            for own, row in zip(reals, angles):
-                self._matrices.at(row, self._matrix_space)
-                own[self._to] = self._matrix_space.view(np.float64)[self._from]
+            matrices = np.empty((rows, self._matrices.size), np.complex128)
+            for row, own in zip(angles, matrices):
+                self._matrices.at(row, own)
+            reals[:, self._to] = matrices.view(np.float64)[:, self._from]
         sums = np.tile(self._offsets, (rows, 1))
         if len(self._owner):
             # One bincount for all rows: each has its own range of bins.
@@ -120,9 +122,9 @@ class Binding:
             weights = self._coefficient * angles[:, self._slot]
             sums += np.bincount(bins.ravel(), weights.ravel(), sums.size).reshape(sums.shape)
         if len(self._tables):
-            phases = np.zeros((len(self._tables), rows, len(self._settings)))
-            np.add.at(phases, self._rows, self._holds[:, None] * sums.T[self._term_angles][:, :, None])
-            reals[:, self._table_places] = np.exp(1j * phases).view(np.float64).swapaxes(0, 1)
+            terms = sums[:, self._term_angles, None] * self._holds
+            phases = np.add.reduceat(terms, self._first_terms, axis=1)
+            reals[:, self._table_places] = np.exp(1j * phases).view(np.float64)
         if self._rotations:
             at, angle, num_y = self._rotation_data
             half = sums[:, angle] / 2

@@ -117,3 +117,16 @@ def test_default_tiles(dtype: str) -> None:
     }
     for circuit in circuits_.values():
         check(circuit, dtype, shape_of(np.dtype(dtype)), np.linspace(-2, 2, circuit.num_parameters))
+
+
+@both
+def test_rows_of_a_batch_are_bound_as_each_alone(dtype: str) -> None:
+    circuit = qd.library.hardware_efficient(6, 2).pauli_rotation(qd.Parameter("a"), "XYZ", [0, 2, 5])
+    (tables,) = tables_of(circuit, dtype, SMALL[dtype])
+    angles = np.stack([circuit.affine()(np.linspace(-k, 9, circuit.num_parameters)) for k in (1, 2, 3)])
+    reals, turns = tables.binding.values(angles)
+    assert len(np.unique(reals, axis=0)) == len(np.unique(turns, axis=0)) == 3
+    for k in range(3):
+        alone = tables.binding.values(angles[k : k + 1])
+        np.testing.assert_array_equal(alone[0][0], reals[k])
+        np.testing.assert_array_equal(alone[1][0], turns[k])
