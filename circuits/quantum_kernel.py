@@ -19,12 +19,12 @@ import training
 import qdist as qd
 from qdist import data
 
-BLOCK = 128
 RIDGE = 0.1
 
 
 def parser() -> argparse.ArgumentParser:
     made = training.parser(__doc__, steps=11)
+    made.add_argument("--block", type=int, default=128, help="images a step (default: 128)")
     made.add_argument("--qubits", type=int, default=8, help="principal components, one a qubit (default: 8)")
     made.add_argument(
         "--scale", type=float, default=0.05, help="of the angles: wide kernels need small ones (default: 0.05)"
@@ -79,7 +79,7 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> list[float]:
     held_out = kernel.encode(x_test)
 
     def step(number: int) -> float:
-        block = slice(BLOCK * number, BLOCK * (number + 1))
+        block = slice(args.block * number, args.block * (number + 1))
         kernel.learn(x[block], y[block])
         return float(np.mean(kernel.guess(held_out) != y_test))
 
@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> None:
     comm = qd.comm.init()
     errors = train(args, comm)
     if comm.rank == 0:
-        print(f"digits: test accuracy {100 * (1 - errors[-1]):.2f}% from {BLOCK * args.steps} images")
+        print(f"digits: test accuracy {100 * (1 - errors[-1]):.2f}% from {args.block * args.steps} images")
         if args.plot:
             training.plot(errors, args.plot, "wrong guesses")
 

@@ -16,7 +16,7 @@ SMALL = {
     "vqe_tfim": ["--spins", "8"],
     "qaoa_maxcut": ["--nodes", "8", "--layers", "2"],
     "classify_digits": ["--qubits", "6", "--layers", "1"],
-    "quantum_kernel": ["--qubits", "4"],
+    "quantum_kernel": ["--qubits", "4", "--block", "16"],
 }
 
 

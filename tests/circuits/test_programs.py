@@ -59,9 +59,9 @@ def test_qaoa_finds_the_largest_cut(comm) -> None:
 
 def test_the_hybrid_net_learns_the_digits(comm) -> None:
     digits = programs.load("classify_digits")
-    losses, model = digits.train(digits.parser().parse_args(["--steps", "200"]), comm)
-    assert losses[-1] < losses[0] / 4
-    assert digits.accuracy(model, seed=0) > 0.9
+    losses, model = digits.train(digits.parser().parse_args(["--steps", "150"]), comm)
+    assert losses[-1] < losses[0] / 3
+    assert digits.accuracy(model, seed=0) > 0.85
 
 
 def test_the_kernel_learns_the_digits(comm) -> None:
