@@ -1,4 +1,4 @@
-"""Does the gradient's price depend on the number of parameters? The ansatz in layers, a Heisenberg chain.
+"""Does a gradient cost more with more parameters? Layers of the benchmark's ansatz, and a Heisenberg chain.
 
     python papers/adjoint/measure.py [--qubits 18] [--layers 1 2 4 8 16 32] [--repeats 5] [--save]
 

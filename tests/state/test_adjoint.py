@@ -207,6 +207,19 @@ def test_states_smaller_than_a_vector(n: int, dtype: str) -> None:
     check(qd.library.hardware_efficient(n, 3), dtype)
 
 
+@both
+def test_long_rows_of_rotations_stay_in_range(dtype: str) -> None:
+    """Cosines that are left out are brought in again before their product becomes small, whatever the angles."""
+    circuit = qd.library.real_amplitudes(6, 30)
+    observable = random_sum(6, 6, seed=2)
+    for params in (values(circuit), np.full(circuit.num_parameters, np.pi - 1e-3)):
+        program = qd.compile(circuit, dtype=dtype)
+        tolerance = 2e-4 if dtype == "complex64" else 1e-11
+        np.testing.assert_allclose(program.run(params).amplitudes(), reference.state(circuit, params), atol=tolerance)
+        _, gradient = program.value_and_grad(observable, params)
+        np.testing.assert_allclose(gradient, reference.gradient(circuit, observable, params), atol=tolerance)
+
+
 @pytest.fixture(scope="module")
 def large() -> tuple[qd.Circuit, qd.PauliSum, np.ndarray, np.ndarray]:
     """A circuit of several default tiles in either dtype, where diagonals reach inside, across and outside of them."""
