@@ -75,6 +75,8 @@ class QuantumLayer(Module):
         self.program: Program = compile(circuit, comm=shared, device=device, dtype=dtype)
         check_differentiable(self.program)
         given = observables if isinstance(observables, list) else [observables]
+        if not given:
+            raise ValueError("a QuantumLayer needs at least one observable")
         # Turned into sums once: what is planned for a sum is found again by its identity.
         self.observables = [o if isinstance(o, Output) else as_pauli_sum(o, circuit.num_qubits) for o in given]
         self._shapes = [_shape(output, circuit.num_qubits) for output in self.observables]
@@ -96,7 +98,9 @@ class QuantumLayer(Module):
 
     def forward(self, x: Any = None) -> Tensor:
         """The outputs for every row of x, or without inputs one row: `layer()`."""
-        if x is None and self.in_features == 0:
+        if x is None:
+            if self.in_features:
+                raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got nothing")
             x = np.zeros((1, 0), self._dtype)
         x = x if isinstance(x, Tensor) else Tensor(x)
         if x.ndim != 2 or x.shape[1] != self.in_features:
