@@ -9,7 +9,7 @@ import numpy as np
 from qdist.plan.fuse import Block
 from qdist.plan.operations import FORMULAS
 
-__all__ = ["SERVERS_OF_GPUS", "Cluster", "Machine", "block_flops", "bytes_of_swaps"]
+__all__ = ["SERVERS_OF_GPUS", "Cluster", "Machine", "block_flops", "bytes_of_swaps", "is_real"]
 
 _REAL_FORMULAS = {FORMULAS["ry"]}
 
@@ -66,8 +66,12 @@ def block_flops(block: Block) -> float:
         return 10.0
     size = 1 << block.mixes.bit_count()
     share = 0.5 ** len(block.operations[0].controls)
-    real = all(
+    # A row of the matrix: `size` products and sums, of reals on both parts or of complex numbers.
+    return share * (2 * (2 * size - 1) if is_real(block) else 8 * size - 2)
+
+
+def is_real(block: Block) -> bool:
+    """Whether a dense block's matrix is real, whatever the angles."""
+    return all(
         o.formula in _REAL_FORMULAS if o.matrix is None else not np.iscomplex(o.matrix).any() for o in block.operations
     )
-    # A row of the matrix: `size` products and sums, of reals on both parts or of complex numbers.
-    return share * (2 * (2 * size - 1) if real else 8 * size - 2)

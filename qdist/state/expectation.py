@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..circuit import Hermitian, PauliString, PauliSum
 from ..circuit.pauli.masks import bit_count
 from .cover import Leg, cover
+from .devices import kernels_of
 from .errors import StateError
 from .exchange import swap_bits
 from .relayout import relayout
@@ -147,7 +148,7 @@ class ObservablePlan:
 
 def observable_plan(sv: StateVector, sums: Sequence[PauliSum], real: bool) -> ObservablePlan:
     """The plan for sums in a state like ``sv``; with ``real`` refuses those that are not Hermitian."""
-    key = (tuple(map(id, sums)), sv.layout, sv.shard_bits, sv.dtype, real)
+    key = (tuple(map(id, sums)), sv.layout, sv.shard_bits, sv.dtype, sv.device, real)
     if key in _plans:
         _plans.move_to_end(key)
     else:
@@ -169,7 +170,7 @@ def _planned(sv: StateVector, sums: Sequence[PauliSum], real: bool) -> Observabl
         parts = [narrow]
     else:
         parts = [narrow.chosen(np.isin(narrow.x, np.array(list(leg.masks), np.uint64))) for leg in legs]
-    plans = [part.at(leg.layout).compiled(sv.shard_bits) for leg, part in zip(legs, parts)]
+    plans = [part.at(leg.layout).compiled(sv.shard_bits, kernels_of(sv.local)) for leg, part in zip(legs, parts)]
     return ObservablePlan(legs, plans, wide_strings(sv, strings.chosen(wide).at(sv.layout)))
 
 

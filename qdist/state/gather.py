@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..native import kernels
+from .devices import kernels_of, on_host
 from .relayout import reorder
 
 if TYPE_CHECKING:
@@ -24,10 +24,11 @@ def gathered(sv: StateVector, root: int | None) -> NDArray[Any] | None:
     comm = sv.comm
     if comm.size == 1:
         if sv.layout.is_identity:
-            return sv.local.copy()
+            whole = on_host(sv.local)
+            return whole.copy() if whole is sv.local else whole
         result = np.empty_like(sv.local)
-        kernels.permuted_copy(sv.local, sv.layout.positions, result)
-        return result
+        kernels_of(result).permuted_copy(sv.local, sv.layout.positions, result)
+        return on_host(result)
     if root is not None and comm.rank != root:
         comm.send(sv.local, root)
         return None

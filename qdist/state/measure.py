@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..native import kernels
+from .devices import kernels_of
 from .errors import StateError
 from .exchange import partner_pieces
 
@@ -35,7 +36,7 @@ def probabilities(sv: StateVector, qubits: Sequence[int]) -> NDArray[np.float64]
     positions = [sv.layout.positions[q] for q in qubits]
     result = np.zeros(1 << len(qubits))
     for first, shard in sv.shards():
-        kernels.add_probabilities(shard, first, positions, result)
+        kernels_of(shard).add_probabilities(shard, first, positions, result)
     return sv.sum_over_ranks(result)
 
 
@@ -62,7 +63,7 @@ def sample(sv: StateVector, shots: int, seed: Seed) -> NDArray[np.int64]:
         some = slice(start, start + together)
         trees = np.zeros(len(bases[some]) << depth + 1)
         for first, shard in sv.shards():
-            kernels.add_leaves(shard, first, bases[some], positions[:depth], trees)
+            kernels_of(shard).add_leaves(shard, first, bases[some], positions[:depth], trees)
         ends = bounds[start : start + together + 1]
         row = np.repeat(np.arange(len(bases[some])), np.diff(ends))
         chosen = order[ends[0] : ends[-1]]
@@ -104,10 +105,10 @@ def reset(sv: StateVector, qubit: int, seed: Seed) -> None:
     position = sv.layout.positions[qubit]
     if position < sv.shard_bits:
         for _, shard in sv.shards():
-            kernels.reset_bit(shard, position, bool(value), scale)
+            kernels_of(shard).reset_bit(shard, position, bool(value), scale)
     elif value == 0:
         for first, shard in sv.shards():
-            kernels.project(shard, first, 1 << position, 0, scale)
+            kernels_of(shard).project(shard, first, 1 << position, 0, scale)
     else:
         for place, own, other in partner_pieces(sv, 1 << position):
             if place >> position & 1:
@@ -140,7 +141,7 @@ def _project(sv: StateVector, qubits: Sequence[int], value: int, weights: NDArra
     mask = sum(1 << p for p in positions)
     bits = sum((value >> k & 1) << p for k, p in enumerate(positions))
     for first, shard in sv.shards():
-        kernels.project(shard, first, mask, bits, 1 / math.sqrt(weights[value]))
+        kernels_of(shard).project(shard, first, mask, bits, 1 / math.sqrt(weights[value]))
     return float(probability)
 
 

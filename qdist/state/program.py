@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from qdist.circuit import AffineMap, Circuit
 from qdist.circuit.binding import ParameterValues, flat_values
 from qdist.comm import Communicator
+from qdist.cuda.tile import shape_of, tile_level
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level, inside_bits
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.planner import check_schedule, make_plan
 from qdist.progress import Progress
-from qdist.state import adjoint, checks
+from qdist.state import adjoint, checks, devices
 from qdist.state.cpu import CpuProgram
+from qdist.state.cuda import CudaProgram
 from qdist.state.errors import StateError
 from qdist.state.exchange import swap_bits
 from qdist.state.expectation import Observable
@@ -50,8 +52,11 @@ class Program:
         levels: Sequence[Level] | None = None,
         schedule: str = "lazy",
     ) -> None:
-        if device not in ("auto", "cpu"):
-            raise StateError(f"device={device!r}: this version runs circuits on the CPU; use 'cpu' or 'auto'")
+        self.device = devices.checked_device(device)
+        if self.device != "cpu" and comm is not None and comm.size > 1:
+            raise StateError(
+                f"device={device!r}: a GPU holds whole states in this version; use one rank, or device='cpu'"
+            )
         check_schedule(schedule)
         far = 0 if comm is None else (comm.size - 1).bit_length()
         if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:
@@ -62,6 +67,8 @@ class Program:
         self.circuit = circuit
         self.dtype = checks.checked_dtype(dtype)
         self.comm = comm
+        if levels is None and self.device != "cpu":
+            levels = [tile_level(circuit.num_qubits, shape_of(self.dtype))]
         self._levels, self._far, self._schedule = levels, far, schedule
         self._inside = far if comm is None else _inside_bits(comm)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
@@ -185,7 +192,7 @@ class Program:
             raise StateError("parameter values must be finite")
         if any(part.instruction is not None for part in self.plan.parts):
             raise StateError("circuits that measure, reset, initialise or branch cannot run as a batch")
-        states = np.zeros((len(theta), 1 << self.num_qubits), self.dtype)
+        states = devices.zeros(len(theta) << self.num_qubits, self.dtype, self.device).reshape(len(theta), -1)
         states[:, 0] = 1
         if self.plan.far:
             for row, values in zip(states, theta):
@@ -193,7 +200,7 @@ class Program:
         elif self._parts:
             ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
             native.run_batch(states, self.affine.rows(theta))
-        return states
+        return devices.on_host(states)
 
     def expectation(self, observable: Observable, params: Any = None) -> Any:
         """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row."""
@@ -201,7 +208,9 @@ class Program:
             if self.plan.far:
                 return np.array([self.run(row).expectation(observable) for row in np.asarray(params, np.float64)])
             states = self.run_batch(params)
-            return np.array([StateVector.from_amplitudes(x).expectation(observable) for x in states])
+            return np.array(
+                [StateVector.from_amplitudes(x, device=self.device).expectation(observable) for x in states]
+            )
         return self.run(params).expectation(observable)
 
     def value_and_grad(
@@ -224,6 +233,7 @@ class Program:
         Raises:
             StateError: for circuits that measure, reset, branch, or initialise qubits on the way.
         """
+        self._check_gradients()
         return adjoint.value_and_grad(self, observable, params, method, coefficients)
 
     def vjp(
@@ -246,6 +256,7 @@ class Program:
             StateError: for circuits that measure, reset, branch, or initialise qubits on the way, and for cotangents
                 of another shape.
         """
+        self._check_gradients()
         return adjoint.vjp(self, outputs, params, cotangents)
 
     def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
@@ -254,7 +265,14 @@ class Program:
         Returns float64 of shape (number of observables, number of parameters); for a batch with the batch in front.
         Raises StateError as ``value_and_grad`` does.
         """
+        self._check_gradients()
         return adjoint.jacobian(self, observables, params)
+
+    def _check_gradients(self) -> None:
+        if self.device != "cpu":
+            raise StateError(
+                f"gradients run on the CPU in this version: compile with device='cpu', not {self.device!r}"
+            )
 
     def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
@@ -269,7 +287,7 @@ class Program:
         measured = _final_measurements(self.circuit)
         if measured is not None:
             unitary = self.circuit.remove_final_measurements()
-            before = Program(unitary, comm=self.comm, dtype=self.dtype, schedule=self._schedule)
+            before = Program(unitary, comm=self.comm, device=self.device, dtype=self.dtype, schedule=self._schedule)
             clbits, qubits = zip(*measured.items())
             samples = before.run(params).sample(shots, seed=seed, qubits=qubits)
             outcomes = _spread(samples, clbits)
@@ -295,7 +313,7 @@ class Program:
             schedule=self._schedule,
             start=start,
         )
-        return _Compiled(plan, self.affine)
+        return _Compiled(plan, self.affine, self.device)
 
     @staticmethod
     def _sweep(state: StateVector, native: CpuProgram, live: int, bar: Progress | None) -> None:
@@ -305,7 +323,8 @@ class Program:
                 native.run(shard, offset, live, bar.advance if bar is not None else None)
 
     def _fits(self, out: StateVector) -> bool:
-        return out.dtype == self.dtype and out.num_qubits == self.num_qubits and out.layout is self.plan.layout
+        same = (out.dtype, out.num_qubits, out.device) == (self.dtype, self.num_qubits, self.device)
+        return same and out.layout is self.plan.layout
 
     def _start(self, initial: StateVector | None, out: StateVector | None) -> tuple[StateVector, _Compiled]:
         """The state to run on, and what runs on it."""
@@ -315,9 +334,13 @@ class Program:
                     f"{name} is a state of {state.num_qubits} qubits in {state.dtype}; the program needs "
                     f"{self.num_qubits} in {self.dtype}"
                 )
+            if state is not None and state.device != self.device:
+                raise StateError(
+                    f"{name} is on {state.device}; the program runs on {self.device}: make both on one device"
+                )
         if initial is None:
             if out is None:
-                out = StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout)
+                out = StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout, self.device)
             else:
                 out.layout = self.plan.layout
                 out.local.fill(0)
@@ -347,14 +370,17 @@ class Program:
 class _Compiled:
     """A plan with its kernels."""
 
-    def __init__(self, plan: Plan, affine: AffineMap) -> None:
+    def __init__(self, plan: Plan, affine: AffineMap, device: str) -> None:
         self.plan = plan
         self.start = ProductStart(plan)
         close = plan.num_qubits - plan.far
-        self.parts = [
-            (part, [CpuProgram(close, plan.dtype, segment.stages, affine) for segment in part.segments])
-            for part in plan.parts
-        ]
+
+        def executor(segment: Segment) -> Any:
+            if device == "cpu":
+                return CpuProgram(close, plan.dtype, segment.stages, affine)
+            return CudaProgram(close, plan.dtype, segment.stages, affine, devices.device_number(device))
+
+        self.parts = [(part, [executor(segment) for segment in part.segments]) for part in plan.parts]
         self.natives = [native for _, natives in self.parts for native in natives]
 
 
@@ -368,9 +394,10 @@ def compile(
 ) -> Program:
     """Plans a circuit once, to run it many times with different parameters.
 
-    dtype: complex64 or complex128. device: "auto" or "cpu". schedule: when amplitudes travel between ranks: "lazy", as
-    rarely as can be; or, to compare with, "in-order" and "paper" (see plan.planner.make_plan). Raises StateError for
-    what cannot be, ValueError for an unknown schedule.
+    dtype: complex64 or complex128. device: "cpu", "cuda" or "cuda:N" for a GPU, or "auto", which is the CPU as long as
+    gradients run there alone. schedule: when amplitudes travel between ranks: "lazy", as rarely as can be; or, to
+    compare with, "in-order" and "paper" (see plan.planner.make_plan). Raises StateError for what cannot be, ValueError
+    for an unknown schedule.
 
     >>> program = compile(Circuit(2).h(0).cx(0, 1))
     >>> program.run().probabilities([1])

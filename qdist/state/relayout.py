@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from qdist.native import kernels
 from qdist.plan import Layout
+from qdist.state.devices import kernels_of
 from qdist.state.errors import StateError
 from qdist.state.exchange import swap_bits, together
 
@@ -38,7 +39,7 @@ def relayout(states: StateVector | Sequence[StateVector], layout: Layout) -> Non
         for state in group:
             start = perf_counter()
             for _, shard in state.shards():
-                kernels.swap_positions(shard, _partners(swaps, bits))
+                kernels_of(shard).swap_positions(shard, _partners(swaps, bits))
             state.traffic.pack_seconds += perf_counter() - start
         _note(group, swaps)
 

@@ -17,15 +17,15 @@ from ..comm.guard import Guard
 from ..comm.place import Place
 from ..comm.solo import SoloTransport
 from ..comm.world import DEFAULT_TIMEOUT
-from ..native import kernels
 from ..plan import Layout
-from . import checks, expectation, measure, storage
+from . import checks, devices, expectation, measure, storage
+from .devices import kernels_of, on_host
 from .errors import StateError
 from .exchange import Traffic
 from .expectation import Observable
 from .gather import gathered
 from .measure import Seed
-from .memory import aligned_zeros, check_memory, free_memory
+from .memory import check_memory, free_memory
 from .relayout import relayout
 from .threads import share_cores
 
@@ -51,6 +51,7 @@ class StateVector:
         dtype: "complex64" or "complex128".
         comm: whose ranks share the state; without one this process holds all of it.
         layout: which bit of an amplitude's place each qubit is; its own number by default.
+        device: "cpu", or "cuda" or "cuda:N" for a GPU, which then holds the whole state.
 
     Raises:
         StateError: for arguments that cannot be right.
@@ -72,16 +73,22 @@ class StateVector:
         dtype: Any = "complex64",
         comm: Communicator | None = None,
         layout: Layout | None = None,
+        device: str = "cpu",
     ) -> None:
-        self._allocate(checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype), comm, layout)
+        self._allocate(checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype), comm, layout, device)
         if self._first == 0:
             self._local[0] = 1
 
     def _allocate(
-        self, num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, layout: Layout | None
+        self, num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, layout: Layout | None, device: str
     ) -> None:
         """All amplitudes zero."""
         self._comm = _alone() if comm is None else comm
+        place = devices.checked_device(device)
+        if place != "cpu" and self._comm.size > 1:
+            raise StateError(
+                f"device={device!r}: a GPU holds whole states in this version; use one rank, or device='cpu'"
+            )
         self._layout = Layout.identity(num_qubits)
         if layout is not None:
             self.layout = layout
@@ -93,14 +100,16 @@ class StateVector:
                 f"{1 << num_qubits} to {ranks - 1} would hold nothing"
             )
         if dtype.itemsize << num_qubits > _SMALL:
-            check_memory(num_qubits, dtype, ranks, self._free_memory())
+            check_memory(num_qubits, dtype, ranks, self._free_memory(place))
         share_cores(self._comm)
         self._shard_bits = num_qubits - far
         self.traffic = Traffic()
         self._first, end = self.bounds(rank)
-        self._local = aligned_zeros(end - self._first, dtype)
+        self._local = devices.zeros(end - self._first, dtype, place)
 
-    def _free_memory(self) -> int:
+    def _free_memory(self, device: str) -> int:
+        if device != "cpu":
+            return devices.free_device_memory(device)
         share = np.array(free_memory() // self._comm.local_size)
         return int(self._comm.all_reduce(share, "min"))
 
@@ -108,7 +117,12 @@ class StateVector:
 
     @classmethod
     def from_amplitudes(
-        cls, amplitudes: ArrayLike, dtype: Any = None, comm: Communicator | None = None, layout: Layout | None = None
+        cls,
+        amplitudes: ArrayLike,
+        dtype: Any = None,
+        comm: Communicator | None = None,
+        layout: Layout | None = None,
+        device: str = "cpu",
     ) -> StateVector:
         """The state with these 2**n amplitudes, in logical order, which are copied.
 
@@ -124,7 +138,7 @@ class StateVector:
         if dtype is None:
             dtype = np.complex64 if array.dtype in (np.complex64, np.float32, np.float16) else np.complex128
         result = cls.__new__(cls)
-        result._allocate(array.size.bit_length() - 1, checks.checked_dtype(dtype), comm, layout)
+        result._allocate(array.size.bit_length() - 1, checks.checked_dtype(dtype), comm, layout, device)
         result._fill(array)
         norm = result.norm()
         if not math.isfinite(norm):
@@ -143,12 +157,13 @@ class StateVector:
         dtype: Any = "complex64",
         comm: Communicator | None = None,
         layout: Layout | None = None,
+        device: str = "cpu",
     ) -> StateVector:
         """The basis state with this index, or this bit string (highest qubit first)."""
         count, kind = checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype)
         logical = checks.checked_index(index, count)
         result = cls.__new__(cls)
-        result._allocate(count, kind, comm, layout)
+        result._allocate(count, kind, comm, layout, device)
         place = result._layout.to_physical(logical) - result._first
         if 0 <= place < len(result._local):
             result._local[place] = 1
@@ -161,6 +176,7 @@ class StateVector:
         dtype: Any = "complex64",
         comm: Communicator | None = None,
         layout: Layout | None = None,
+        device: str = "cpu",
     ) -> StateVector:
         """The product of one-qubit states: factors[q] holds the amplitudes of 0 and 1 of qubit q."""
         array = np.asarray(factors)
@@ -171,7 +187,7 @@ class StateVector:
             raise StateError(f"factors must be finite and not zero; that of qubit {bad} is {array[bad].tolist()}")
         kind = checks.checked_dtype(dtype)
         result = cls.__new__(cls)
-        result._allocate(checks.checked_num_qubits(len(array)), kind, comm, layout)
+        result._allocate(checks.checked_num_qubits(len(array)), kind, comm, layout, device)
         # Factors by position; those of a shard are multiplied in its own precision, in place.
         places = array.astype(np.complex128)[list(result._layout.qubits)]
         close, far = places[: result._shard_bits].astype(kind), places[result._shard_bits :]
@@ -185,7 +201,7 @@ class StateVector:
         return result
 
     @classmethod
-    def load(cls, path: str | Path, comm: Communicator | None = None) -> StateVector:
+    def load(cls, path: str | Path, comm: Communicator | None = None, device: str = "cpu") -> StateVector:
         """The state that ``save`` wrote, with its dtype and layout, on any number of ranks.
 
         All ranks read their parts at once, so all must see the file. Raises CheckpointError when it is cut off,
@@ -194,7 +210,7 @@ class StateVector:
         comm = _alone() if comm is None else comm
         description = storage.read_description(Path(path), comm)
         result = cls.__new__(cls)
-        result._allocate(description.layout.num_qubits, np.dtype(description.dtype), comm, description.layout)
+        result._allocate(description.layout.num_qubits, np.dtype(description.dtype), comm, description.layout, device)
         storage.read_amplitudes(result, Path(path), description)
         return result
 
@@ -210,11 +226,15 @@ class StateVector:
         """Takes this rank's share of all amplitudes, given in logical order."""
         start, end = self.bounds(self._comm.rank)
         if self._layout.is_identity:
-            self._local[:] = amplitudes[start:end]
+            self._local[:] = self._own(amplitudes[start:end])
             return
         for first in range(start, end, _INDEX_CHUNK):
             places = np.arange(first, min(first + _INDEX_CHUNK, end))
-            self._local[first - start :][: len(places)] = amplitudes[self._layout.to_logical(places)]
+            self._local[first - start :][: len(places)] = self._own(amplitudes[self._layout.to_logical(places)])
+
+    def _own(self, array: NDArray[Any]) -> Any:
+        """The array, which NumPy made, where this state's amplitudes are."""
+        return devices.moved(array, self.device)
 
     def copy(self) -> StateVector:
         """The same state in memory of its own."""
@@ -225,7 +245,7 @@ class StateVector:
     def _like(self) -> StateVector:
         """A state of the same shape, all amplitudes zero."""
         result = StateVector.__new__(StateVector)
-        result._allocate(self.num_qubits, self.dtype, self._comm, self._layout)
+        result._allocate(self.num_qubits, self.dtype, self._comm, self._layout, self.device)
         return result
 
     def relayout(self, layout: Layout) -> StateVector:
@@ -248,6 +268,11 @@ class StateVector:
         return self._local.dtype
 
     @property
+    def device(self) -> str:
+        """Where the amplitudes are: "cpu" or "cuda:N"."""
+        return devices.device_of(self._local)
+
+    @property
     def comm(self) -> Communicator:
         """The ranks that share the state."""
         return self._comm
@@ -265,7 +290,7 @@ class StateVector:
 
     @property
     def local(self) -> NDArray[Any]:
-        """This rank's own amplitudes by place, without a copy: a 1-D array, aligned to 64 bytes."""
+        """This rank's own amplitudes by place, without a copy: a 1-D array, aligned to 64 bytes; CuPy's on a GPU."""
         return self._local
 
     @property
@@ -311,7 +336,8 @@ class StateVector:
         logical = checks.checked_indices(indices, self.num_qubits)
         places = self._layout.to_physical(logical) - self._first
         own = (places >= 0) & (places < len(self._local))
-        found = np.where(own, self._local[np.where(own, places, 0)], self.dtype.type(0))
+        here = on_host(self._local[self._own(np.where(own, places, 0))])
+        found = np.where(own, here, self.dtype.type(0))
         return self.sum_over_ranks(found)
 
     def gather(self, root: int = 0) -> NDArray[Any] | None:
@@ -326,7 +352,7 @@ class StateVector:
 
     def norm(self) -> float:
         """The square root of the sum of all |amplitude|^2."""
-        return math.sqrt(self.sum_over_ranks(np.array([kernels.squared_norm(self._local)]))[0])
+        return math.sqrt(self.sum_over_ranks(np.array([kernels_of(self._local).squared_norm(self._local)]))[0])
 
     def normalize(self) -> StateVector:
         """Divide by the norm, in place; returns the state. Raises StateError if it is zero."""
@@ -334,13 +360,18 @@ class StateVector:
         if not (norm > 0 and math.isfinite(norm)):
             raise StateError(f"a state of norm {norm:g} cannot be normalised")
         for first, shard in self.shards():
-            kernels.project(shard, first, 0, 0, 1 / norm)
+            kernels_of(shard).project(shard, first, 0, 0, 1 / norm)
         return self
 
     def inner(self, other: StateVector) -> complex:
         """<self|other>. Layouts may differ; on several ranks that takes memory for a copy of ``other``."""
         if not isinstance(other, StateVector) or (other.num_qubits, other.dtype) != (self.num_qubits, self.dtype):
             raise StateError(f"the inner product with {self!r} needs a state of its size and dtype; got {other!r}")
+        if other.device != self.device:
+            raise StateError(
+                f"the inner product needs both states on one device; they are on {self.device}, {other.device}"
+            )
+        kernels = kernels_of(self._local)
         if self._layout == other._layout:
             total = kernels.inner(self._local, other._local)
         elif self._comm.size == 1:

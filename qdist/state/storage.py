@@ -18,6 +18,7 @@ import numpy as np
 
 from qdist.comm import Communicator
 from qdist.plan import Layout
+from qdist.state.devices import moved, on_host
 from qdist.tensorfile import BLANK, CheckpointError, Replacement, header_bytes, read_header
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def save(sv: StateVector, path: Path) -> None:
             start, _ = sv.bounds(comm.rank)
             file.seek(data_start + start * itemsize)
             for first in range(0, len(sv.local), block):
-                part = sv.local[first : first + block].astype(sv.dtype.newbyteorder("<"), copy=False).view(np.uint8)
+                part = on_host(sv.local[first : first + block])
+                part = part.astype(sv.dtype.newbyteorder("<"), copy=False).view(np.uint8)
                 digests += hashlib.sha256(part.data).hexdigest()
                 file.write(part.data)
             file.flush()
@@ -148,7 +150,8 @@ def read_amplitudes(sv: StateVector, path: Path, description: Description) -> No
                 raise CheckpointError(f"{path} is damaged: block {number} does not match its checksum")
             # More ranks than when it was saved may each need a part of a block.
             low, high = max(start, number * block), min(end, (number + 1) * block)
-            sv.local[low - start : high - start] = buffer[low - number * block : high - number * block]
+            own = buffer[low - number * block : high - number * block].astype(sv.dtype, copy=False)
+            sv.local[low - start : high - start] = moved(own, sv.device)
 
 
 @contextmanager

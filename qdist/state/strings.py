@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.circuit import PauliSum
-from qdist.native import kernels
+from qdist.native import kernels as cpu_kernels
 from qdist.plan import Layout
 
 __all__ = ["Strings"]
@@ -49,6 +49,9 @@ class Strings(NamedTuple):
         x, z = (layout.to_physical(mask).astype(np.uint64, copy=False) for mask in (self.x, self.z))
         return self._replace(x=x, z=z)
 
-    def compiled(self, bits: int) -> Any:
-        """The kernels' plan for shards of 2**bits amplitudes; no x mask may reach beyond them."""
+    def compiled(self, bits: int, kernels: Any = cpu_kernels) -> Any:
+        """The kernels' plan for shards of 2**bits amplitudes; no x mask may reach beyond them.
+
+        kernels: those of the device that the shards are on.
+        """
         return kernels.PauliPlan(bits, self.x, self.z, self.coefficients, self.observable, self.num_observables)

@@ -1,7 +1,7 @@
 """Adjoint gradients against the reference's forward mode: every gate with angles, wherever it can be in a tile."""
 
 import itertools
-from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,19 @@ def values(circuit: qd.Circuit) -> np.ndarray:
     return np.random.default_rng(circuit.num_parameters).uniform(-3, 3, circuit.num_parameters)
 
 
+_wanted: dict[tuple[int, int], tuple[qd.Circuit, float, np.ndarray]] = {}
+
+
+def wanted(circuit: qd.Circuit, seed: int) -> tuple[float, np.ndarray]:
+    """The reference's value and gradient, for which circuits that come again are asked once."""
+    key = (id(circuit), seed)
+    if key not in _wanted:
+        observable, params = random_sum(circuit.num_qubits, 6, seed), values(circuit)
+        value = reference.expectation(circuit, observable, params)
+        _wanted[key] = circuit, value, reference.gradient(circuit, observable, params)
+    return _wanted[key][1:]
+
+
 def check(circuit: qd.Circuit, dtype: str, levels: list[Level] | None = None, seed: int = 0) -> None:
     """Value and gradient equal the reference's, and the sweep ends where the run began."""
     observable, params = random_sum(circuit.num_qubits, 6, seed), values(circuit)
@@ -42,8 +55,9 @@ def check(circuit: qd.Circuit, dtype: str, levels: list[Level] | None = None, se
     scale = np.abs(observable.coefficients).sum()
     tolerance = scale * (1e-5 if dtype == "complex64" else 1e-13)
     assert gradient.dtype == np.float64
-    assert value == pytest.approx(reference.expectation(circuit, observable, params), abs=tolerance)
-    np.testing.assert_allclose(gradient, reference.gradient(circuit, observable, params), atol=tolerance)
+    want_value, want = wanted(circuit, seed)
+    assert value == pytest.approx(want_value, abs=tolerance)
+    np.testing.assert_allclose(gradient, want, atol=tolerance)
     ket = program.run(params)
     bra = ket.apply_pauli_sum(observable)
     again = program.affine.transposed(sweep_back(program, ket, bra, recover=True))
@@ -51,7 +65,8 @@ def check(circuit: qd.Circuit, dtype: str, levels: list[Level] | None = None, se
     np.testing.assert_allclose(ket.amplitudes(), np.eye(1, 1 << circuit.num_qubits)[0], atol=tolerance)
 
 
-def everywhere(gate: Gate, places: Sequence[Sequence[int]], n: int = N) -> qd.Circuit:
+@cache
+def everywhere(gate: Gate, places: tuple[tuple[int, ...], ...], n: int = N) -> qd.Circuit:
     """The gate at each place with angles of its own, in a state and before an observable that tell them apart."""
     theta = qd.ParameterVector("t", len(places) * gate.num_params)
     rng = np.random.default_rng(3)
@@ -77,13 +92,13 @@ def test_every_gate_with_angles_is_looked_at() -> None:
 
 @both
 def test_a_global_phase_changes_nothing_it_is_not_controlled_by(dtype: str) -> None:
-    check(everywhere(GATES["gphase"], [[], []]), dtype)
+    check(everywhere(GATES["gphase"], ((), ())), dtype)
 
 
 @both
 @pytest.mark.parametrize("name", gates_with_angles(1))
 def test_one_qubit_gates_everywhere(name: str, dtype: str) -> None:
-    circuit = everywhere(GATES[name], [[q] for q in range(N)])
+    circuit = everywhere(GATES[name], tuple((q,) for q in range(N)))
     for levels in (None, tiles(dtype, 1)):
         check(circuit, dtype, levels)
 
@@ -91,7 +106,7 @@ def test_one_qubit_gates_everywhere(name: str, dtype: str) -> None:
 @both
 @pytest.mark.parametrize("name", gates_with_angles(2))
 def test_two_qubit_gates_everywhere(name: str, dtype: str) -> None:
-    circuit = everywhere(GATES[name], list(itertools.permutations(range(N), 2)))
+    circuit = everywhere(GATES[name], tuple(itertools.permutations(range(N), 2)))
     for levels in (None, tiles(dtype, 2)):
         check(circuit, dtype, levels)
 
@@ -123,7 +138,7 @@ def controlled_gates() -> list[Gate]:
 @pytest.mark.parametrize("gate", controlled_gates(), ids=lambda g: f"{g.name} {g.data or ''}")
 def test_controlled_gates_and_strings_in_many_places(gate: Gate, dtype: str) -> None:
     rng = np.random.default_rng(6)
-    circuit = everywhere(gate, [rng.permutation(N)[: gate.num_qubits].tolist() for _ in range(10)])
+    circuit = everywhere(gate, tuple(tuple(rng.permutation(N)[: gate.num_qubits].tolist()) for _ in range(10)))
     for levels in (None, tiles(dtype, 1), tiles(dtype, 3)):
         check(circuit, dtype, levels)
 
@@ -131,10 +146,10 @@ def test_controlled_gates_and_strings_in_many_places(gate: Gate, dtype: str) -> 
 @both
 def test_angles_at_which_gates_are_special(dtype: str) -> None:
     """At multiples of pi gates are real, diagonal or permutations; their derivatives are not."""
-    circuit = everywhere(GATES["rx"], [[q] for q in range(N)])
+    circuit = everywhere(GATES["rx"], tuple((q,) for q in range(N)))
     for name in ("ry", "r", "u", "cry", "xx_plus_yy"):
         gate = GATES[name]
-        places = [[q, (q + 3) % N][: gate.num_qubits] for q in range(N)]
+        places = tuple((q, (q + 3) % N)[: gate.num_qubits] for q in range(N))
         other = everywhere(gate, places)
         names = qd.ParameterVector(name, other.num_parameters)
         circuit = circuit.compose(other.bind(dict(zip(other.parameters, names))))

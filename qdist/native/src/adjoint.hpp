@@ -123,8 +123,8 @@ private:
     // room: for a tile's numbers.
     void undo_blocks(TilePair<Real>& pair, std::size_t base, Real* room, double* sums) const {
         for (std::size_t k = stage_.blocks.size(); k-- > until_;) {
-            Turn turns[max_turns];
-            double* turn_sums[max_turns];
+            Turn turns[max_turns_of_both];
+            double* turn_sums[max_turns_of_both];
             if (const int count = next_turns(k, turns, sums, turn_sums)) {
                 const int t = std::get<Dense_>(stage_.blocks[k]).dense.shape().t_;
                 Turns<Real>::apply_both(t, turns, count, pair.ket_re, pair.bra_re, turn_sums);
@@ -138,7 +138,7 @@ private:
     // The rotations of different bits from block k back that can be undone in one pass; returns their number.
     int next_turns(std::size_t k, Turn* turns, double* sums, double** turn_sums) const {
         int count = 0;
-        for (; k >= until_ && count < max_turns; --k) {
+        for (; k >= until_ && count < max_turns_of_both; --k) {
             const auto* d = std::get_if<Dense_>(&stage_.blocks[k]);
             const Turn* turn = d ? d->undo.turn() : nullptr;
             if (!turn || std::any_of(turns, turns + count, [&](const Turn& t) { return t.bit == turn->bit; })) break;

@@ -11,6 +11,7 @@ namespace nb = nanobind;
 
 void bind_adjoint(nb::module_& m);
 void bind_exchange(nb::module_& m);
+void bind_matrices(nb::module_& m);
 void bind_measure(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_search(nb::module_& m);
@@ -55,6 +56,7 @@ NB_MODULE(QDIST_MODULE, m) {
           "where the arrays are no plain case. context: (op, comm, primitive, active, count, array_type, rows, bools).");
     bind_adjoint(m);
     bind_exchange(m);
+    bind_matrices(m);
     bind_measure(m);
     bind_program(m);
     bind_search(m);

@@ -16,8 +16,8 @@ struct Turn {
     double tangent;
 };
 
-// At most this many in a pass: their vectors fit the registers, also twice for ket and bra.
-inline constexpr int max_turns = 3;
+// At most this many in a pass, on one state and on ket and bra together: the vectors of more do not fit the registers.
+inline constexpr int max_turns = 3, max_turns_of_both = 2;
 
 template <class Real>
 class Turns {
@@ -32,7 +32,7 @@ public:
 
     // Turns ket and bra, and adds sum(bra1 ket0 - bra0 ket1), as it was before, to each turn's sum.
     static void apply_both(int t, const Turn* turns, int count, Real* ket, Real* bra, double* const* sums) {
-        with_constant<max_turns>(count - 1, [&](auto M) { apply_both_some<decltype(M)::value + 1>(t, turns, ket, bra, sums); });
+        with_constant<max_turns_of_both>(count - 1, [&](auto M) { apply_both_some<decltype(M)::value + 1>(t, turns, ket, bra, sums); });
     }
 
 private:

@@ -1,0 +1,131 @@
+"""qdist on one GPU: seconds, and the share of the card's bandwidth and arithmetic that they are.
+
+    python benchmarks/compare_gpu.py [--qubits 26 28 30] [--dtypes complex64 complex128] [--repeats 5] [--save]
+
+Circuits: `hea`, 8 layers of RY, RZ on every qubit and a CX chain; `qft` without the last swaps; `qv`, 10 layers of
+random SU(4) on random pairs. Only the evolution of the state is timed, with CUDA events, the median of the repeats:
+`zero` from |0...0>, where what must still be zero is passed over, `dense` from a state without zeros.
+
+`bandwidth` and `flops` are those of the dense run, in percent of what this card reaches in a copy, which is timed
+first, and of 132 x 128 FMA (64 in double) at the clock the driver names. cuStateVec's times, where it is not installed
+here, are those of version 1.15 on one H200, measured 2026-11-14 with the same circuits: gate by gate, and cuStateVecEx
+with its own fusing updater; they are printed beside, and say nothing about another card.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import machine_line, save, table
+
+import qdist as qd
+
+# Milliseconds on one H200: {(circuit, qubits, dtype): (gate by gate, cuStateVecEx)}.
+CUSTATEVEC = {
+    ("hea", 30, "complex64"): (3047, 274),
+    ("qft", 30, "complex64"): (1425, 158),
+    ("qv", 30, "complex64"): (612, 277),
+    ("hea", 30, "complex128"): (4926, 389),
+    ("qft", 30, "complex128"): (2392, 221),
+    ("qv", 30, "complex128"): (1224, 383),
+    ("hea", 28, "complex64"): (None, 62),
+    ("qft", 28, "complex64"): (None, 38),
+    ("qv", 28, "complex64"): (None, 67),
+    ("hea", 26, "complex64"): (None, 16),
+    ("qft", 26, "complex64"): (None, 14),
+    ("qv", 26, "complex64"): (None, 14),
+}
+
+CIRCUITS: dict[str, Callable[[int], qd.Circuit]] = {
+    "hea": lambda n: qd.library.hardware_efficient(n, 8),
+    "qft": qd.library.qft,
+    "qv": lambda n: qd.library.quantum_volume(n, 10, seed=3),
+}
+
+
+def milliseconds(run: Callable[[], Any], repeats: int) -> float:
+    """The median of some runs after one that is not counted."""
+    import cupy
+
+    times = []
+    for _ in range(repeats + 1):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        run()
+        end.record()
+        end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(start, end))
+    return statistics.median(times[1:])
+
+
+def copy_bandwidth(repeats: int) -> float:
+    """Bytes a second, read and written, of a copy of 4 GiB."""
+    import cupy
+
+    source = cupy.zeros(1 << 32, np.uint8)
+    target = cupy.empty_like(source)
+    return 2 * source.nbytes / (1e-3 * milliseconds(lambda: cupy.copyto(target, source), repeats))
+
+
+def peak_flops(dtype: str) -> float:
+    import cupy
+
+    card = cupy.cuda.runtime.getDeviceProperties(0)
+    clock = cupy.cuda.Device(0).attributes["ClockRate"] * 1e3
+    return 2 * (128 if dtype == "complex64" else 64) * card["multiProcessorCount"] * clock
+
+
+def measure(name: str, n: int, dtype: str, repeats: int, bandwidth: float) -> dict[str, Any]:
+    circuit = CIRCUITS[name](n)
+    program = qd.compile(circuit, device="cuda", dtype=dtype)
+    program.bind(np.linspace(-2, 2, circuit.num_parameters))
+    state = qd.StateVector(n, dtype, device="cuda", layout=program.plan.layout)
+    zero = milliseconds(lambda: program.run(out=state), repeats)
+    # The state of the last run has no zeros to pass over.
+    dense = milliseconds(lambda: program.run(initial=state, out=state), repeats)
+    gates, fused = CUSTATEVEC.get((name, n, dtype), (None, None))
+    return {
+        "circuit": name,
+        "n": n,
+        "dtype": dtype,
+        "sweeps": program.plan.sweeps,
+        "zero ms": zero,
+        "dense ms": dense,
+        "bandwidth %": 100 * program.plan.bytes_moved / (1e-3 * dense) / bandwidth,
+        "flops %": 100 * program.plan.flops / (1e-3 * dense) / peak_flops(dtype),
+        "cuStateVec ms": gates,
+        "cuStateVecEx ms": fused,
+        "Ex / zero": None if fused is None else fused / zero,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--qubits", type=int, nargs="+", default=[26, 28, 30])
+    parser.add_argument("--dtypes", nargs="+", default=["complex64", "complex128"])
+    parser.add_argument("--circuits", nargs="+", choices=CIRCUITS, default=list(CIRCUITS))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--save", action="store_true", help="write results/compare_gpu.json")
+    chosen = parser.parse_args()
+    import cupy
+
+    card = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    bandwidth = copy_bandwidth(chosen.repeats)
+    print(f"{card}, copy {bandwidth / 1e12:.2f} TB/s; {machine_line()}; CuPy {cupy.__version__}")
+    results = [
+        measure(name, n, dtype, chosen.repeats, bandwidth)
+        for dtype in chosen.dtypes
+        for n in chosen.qubits
+        for name in chosen.circuits
+    ]
+    print(table(list(results[0]), [["-" if v is None else v for v in r.values()] for r in results]))
+    if chosen.save:
+        print(save("compare_gpu", {"card": card, "copy_bytes_per_second": bandwidth, "rows": results}))
+
+
+if __name__ == "__main__":
+    main()

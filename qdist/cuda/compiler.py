@@ -1,0 +1,58 @@
+"""Kernels from their sources: what they are compiled with, and the compiled ones of this process.
+
+CuPy compiles with NVRTC and keeps what it compiled on disk (CUPY_CACHE_DIR), so that only the first program ever of a
+precision waits for the compiler.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qdist.cuda.tile import Shape
+
+__all__ = ["measure_kernels", "measure_source", "stage_kernel", "stage_source"]
+
+_FOLDER = Path(__file__).parent
+
+
+def stage_source(dtype: np.dtype, shape: Shape) -> tuple[str, tuple[str, ...]]:
+    """The tile kernel's source and the compiler's options."""
+    sizes = (f"-DREGISTER_BITS={shape.registers}", f"--maxrregcount={shape.registers_per_thread}")
+    return (_FOLDER / "kernel.cu").read_text(), (*_options(dtype), *sizes)
+
+
+def measure_source(dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
+    """The source of the kernels that read or collapse a state, and the compiler's options."""
+    return (_FOLDER / "measure.cu").read_text(), _options(dtype)
+
+
+def _options(dtype: np.dtype) -> tuple[str, ...]:
+    real, turn = ("float", "unsigned") if dtype == np.complex64 else ("double", "unsigned long long")
+    return "-std=c++17", f"-DReal={real}", f"-DPair={real}2", f"-DTurn={turn}"
+
+
+@cache
+def stage_kernel(dtype: np.dtype, shape: Shape, device: int) -> Any:
+    """The tile kernel for this precision on the current device."""
+    del device  # A kernel belongs to the device it was loaded on, so each has its own.
+    import cupy
+
+    source, options = stage_source(dtype, shape)
+    kernel = cupy.RawModule(code=source, options=options, backend="nvrtc").get_function("run_stage")
+    # A tile, and beside it the phases that change from tile to tile.
+    kernel.max_dynamic_shared_size_bytes = shape.tile_bytes + shape.coefficient_bytes
+    return kernel
+
+
+@cache
+def measure_kernels(dtype: np.dtype, device: int) -> Any:
+    """The module of kernels that read or collapse a state, on the current device."""
+    del device
+    import cupy
+
+    source, options = measure_source(dtype)
+    return cupy.RawModule(code=source, options=options, backend="nvrtc")

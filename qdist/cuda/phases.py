@@ -1,0 +1,166 @@
+"""A stage's blocks as phases: lazy reordering once more, with a thread's registers as what is close.
+
+A phase holds the tile in registers and runs blocks that mix register bits. What reaches across threads happens while
+the tile is read back from shared memory: changes of index cost nothing there, Pauli rotations and wide matrices read
+the elements that they mix. The first phase reads the tile from memory and the last one writes it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from qdist.cuda.linear import IndexMap, index_map
+from qdist.cuda.tile import Shape, lane_order
+from qdist.plan.fuse import Block
+
+__all__ = ["Phase", "TilePhases", "phases"]
+
+_WIDEST = 2
+"""Matrices of so many qubits run in registers."""
+
+
+@dataclass(slots=True)
+class Phase:
+    """Blocks that run while some of the tile's bits are registers."""
+
+    entry: Block | None
+    """The permutation, rotation or wide matrix that reading the tile performs."""
+    source: IndexMap | None
+    """The change of index that reading the tile performs."""
+    blocks: list[Block] = field(default_factory=list)
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+    """Register bits of two-qubit matrices, which sit side by side."""
+    registers: list[int] = field(default_factory=list)
+    """Tile bits, in the order of a thread's own amplitudes."""
+    lanes: list[int] = field(default_factory=list)
+    """Tile bits, in the order of the thread's number."""
+
+
+@dataclass(slots=True)
+class TilePhases:
+    """The phases of a stage. ``load`` and ``store`` are the changes of index on the way from and to memory."""
+
+    size: int
+    """Bits of the tile; those past the shard's are always 0."""
+    bit: dict[int, int]
+    """The tile bit of each position of the shard's index."""
+    load: IndexMap
+    phases: list[Phase]
+    store: IndexMap
+
+
+def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TilePhases:
+    """The phases of a stage whose tile holds the positions ``close``."""
+    size = max(len(close), shape.registers)
+    bit = {position: k for k, position in enumerate(close)}
+    low = min(shape.contiguous, size - shape.registers)
+    found = [Phase(None, None)]
+    section: list[Block] = []
+    for block in blocks:
+        if not _crosses_threads(block):
+            section.append(block)
+            continue
+        _run_section(section, found, bit, shape)
+        section = []
+        source = index_map(block.operations, bit, size) if block.kind == "linear" else None
+        found.append(Phase(None if source else block, source))
+    _run_section(section, found, bit, shape)
+
+    identity = IndexMap.identity(size)
+    load = store = identity
+    if len(found) > 1 and not found[0].blocks and (first := found[1].source) and first.keeps_rows(low):
+        load = first
+        found[:2] = [Phase(None, None, found[1].blocks, found[1].pairs)]
+    if found[-1].source and not found[-1].blocks and len(found) > 1:
+        last = found[-1].source.inverse()
+        if last.keeps_rows(low):
+            store = last
+            del found[-1]
+    if _mixed(found[0], bit) & (1 << low) - 1:
+        found.insert(0, Phase(None, None))
+    if _mixed(found[-1], bit) & (1 << low) - 1:
+        found.append(Phase(None, None))
+    for number, phase in enumerate(found):
+        outer = number in (0, len(found) - 1)
+        _arrange(phase, bit, size, shape, outer)
+    return TilePhases(size, bit, load, found, store)
+
+
+def _crosses_threads(block: Block) -> bool:
+    return block.kind in ("linear", "permute", "rotation") or (
+        block.kind == "dense" and block.mixes.bit_count() > _WIDEST
+    )
+
+
+def _mixed(phase: Phase, bit: dict[int, int]) -> int:
+    mask = 0
+    for block in phase.blocks:
+        mask |= _near(block.mixes, bit)
+    return mask
+
+
+def _near(mask: int, bit: dict[int, int]) -> int:
+    """A mask of positions as one of tile bits; those outside the tile are left out."""
+    return sum(1 << k for position, k in bit.items() if mask >> position & 1)
+
+
+def _run_section(section: list[Block], found: list[Phase], bit: dict[int, int], shape: Shape) -> None:
+    """Adds blocks that stay within threads: to the last phase first, then to new ones.
+
+    A phase takes, in order, every block that finds room and does not have to wait for one that found none.
+    """
+    waiting = section
+    while waiting:
+        later: list[Block] = []
+        for block in waiting:
+            if all(_commute(block, other) for other in later) and _takes(found[-1], block, bit, shape):
+                found[-1].blocks.append(block)
+            else:
+                later.append(block)
+        waiting = later
+        if waiting:
+            found.append(Phase(None, None))
+
+
+def _commute(a: Block, b: Block) -> bool:
+    """Whether the blocks may pass each other: on each shared qubit both are like Z, or both like X."""
+    return not a.all & b.all & (a.not_z | b.not_z) & (a.not_x | b.not_x)
+
+
+def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> bool:
+    """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs."""
+    mixed = [bit[q] for q in dense_targets(block)] if block.kind == "dense" else []
+    pairs = list(phase.pairs)
+    if len(mixed) == 2 and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
+        pairs.append((mixed[0], mixed[1]))
+    paired = [b for pair in pairs for b in pair]
+    singles = {b for b in range(shape.widest) if _mixed(phase, bit) >> b & 1}.union(mixed).difference(paired)
+    if len(set(paired)) < len(paired) or len(paired) + len(singles) > shape.registers:
+        return False
+    phase.pairs = pairs
+    return True
+
+
+def dense_targets(block: Block) -> list[int]:
+    """The qubits of a dense block, the matrix's lowest bit first."""
+    targets: list[int] = []
+    for operation in block.operations:
+        targets += [q for q in operation.targets if q not in targets]
+    return targets
+
+
+def _arrange(phase: Phase, bit: dict[int, int], size: int, shape: Shape, outer: bool) -> None:
+    """Decides which tile bits are registers, and in which order the others are the thread's bits."""
+    mixed = _mixed(phase, bit)
+    registers = [b for pair in phase.pairs for b in pair]
+    registers += [k for k in range(size) if mixed >> k & 1 and k not in registers]
+    registers += [k for k in reversed(range(size)) if k not in registers][: shape.registers - len(registers)]
+    lanes = [k for k in range(size) if k not in registers]
+    phase.registers = registers
+    if outer:
+        phase.lanes = lanes  # The lowest bits first: neighbours in memory are neighbours in a warp.
+        return
+    source = phase.source or IndexMap.identity(size)
+    loads = [shape.swizzled(source.columns[k]) for k in lanes]
+    phase.lanes = lane_order(shape, lanes, loads, [shape.swizzled(1 << k) for k in lanes])

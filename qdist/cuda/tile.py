@@ -1,0 +1,117 @@
+"""The shape of a tile on the GPU: which of its bits are registers and which are threads, and its places in memory.
+
+A tile of 2^T amplitudes belongs to 2^(T-R) threads that hold 2^R amplitudes each. The R *register* bits change from
+phase to phase; between phases the tile goes through shared memory, where its places are swizzled so that a warp's
+accesses fall into different banks whatever the register bits are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+
+from qdist.plan.levels import Level
+
+__all__ = ["Shape", "rank", "shape_of", "tile_level"]
+
+# The bank that a bit of a tile's index moves an amplitude by, for amplitudes of 8 bytes (16 banks) and 16 (8 banks).
+# Whichever register bits are taken out, those that are left still reach every bank: tests/cuda/test_tile.py counts.
+_BANKS = {8: (1, 2, 4, 8, 13, 5, 10, 3, 7, 12, 11, 14, 15, 6), 16: (1, 2, 4, 7, 3, 6, 5, 1, 2, 4, 7, 3, 6, 5)}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How tiles of amplitudes of ``itemsize`` bytes are worked on."""
+
+    itemsize: int
+    tile: int
+    """Bits of a tile, at most."""
+    registers: int
+    """Bits that are a thread's own amplitudes."""
+    contiguous: int
+    """Lowest bits that every tile holds, so that memory is read in whole rows."""
+    blocks: int = 1
+    """Tiles that a multiprocessor should have room for: what its registers are divided by."""
+    wider: int = 0
+    """So many more bits may a tile have where a gate needs them."""
+
+    @property
+    def widest(self) -> int:
+        return self.tile + self.wider
+
+    @property
+    def registers_per_thread(self) -> int:
+        """32-bit registers that a thread gets, of the 65536 of a multiprocessor."""
+        return min(255, 65536 // (self.blocks << self.tile - self.registers) & ~7)
+
+    @property
+    def bank_bits(self) -> int:
+        """So many lanes' lowest bits are served in one turn."""
+        return 4 if self.itemsize == 8 else 3
+
+    @property
+    def tile_bytes(self) -> int:
+        """Shared memory of the largest tile."""
+        return self.itemsize << self.widest
+
+    @property
+    def coefficient_bytes(self) -> int:
+        """Shared memory beside a tile, for angles that differ from tile to tile."""
+        return 16384
+
+    def swizzled(self, index: int) -> int:
+        """The place of an element of a tile in shared memory: linear over XOR, and its own inverse."""
+        banks = _BANKS[self.itemsize]
+        for bit in range(self.bank_bits, index.bit_length()):
+            if index >> bit & 1:
+                index ^= banks[bit]
+        return index
+
+
+def shape_of(dtype: np.dtype) -> Shape:
+    """The shape for complex64 or complex128: rows of 128 bytes. Larger tiles and more registers need fewer sweeps and
+    phases but leave room for fewer warps, and were no faster on an H200 (benchmarks/compare_gpu.py)."""
+    if dtype == np.complex64:
+        return Shape(8, tile=11, registers=4, contiguous=4, blocks=6, wider=2)
+    return Shape(16, tile=11, registers=4, contiguous=3, blocks=3, wider=1)
+
+
+def tile_level(num_bits: int, shape: Shape) -> Level:
+    """The level at which a GPU's stages are planned."""
+    return Level("tile", min(num_bits, shape.tile), min(num_bits, shape.contiguous))
+
+
+def rank(vectors: Iterable[int]) -> int:
+    """The rank of bit vectors over GF(2)."""
+    basis: list[int] = []
+    for vector in vectors:
+        for known in basis:
+            vector = min(vector, vector ^ known)
+        if vector:
+            basis.append(vector)
+    return len(basis)
+
+
+def lane_order(shape: Shape, free: Sequence[int], loads: Sequence[int], stores: Sequence[int]) -> list[int]:
+    """The tile bits ``free`` in the order of a thread's bits, chosen so that lanes meet in as few banks as can be.
+
+    loads, stores: where each of the free bits moves an amplitude in shared memory, when read and when written.
+    """
+    return [free[j] for j in _order(shape.bank_bits, tuple(loads), tuple(stores))]
+
+
+@cache
+def _order(bank_bits: int, loads: tuple[int, ...], stores: tuple[int, ...]) -> tuple[int, ...]:
+    banks = (1 << bank_bits) - 1
+    places = range(len(loads))
+    if len(loads) <= bank_bits:
+        return tuple(places)
+    best = max(
+        combinations(places, bank_bits),
+        key=lambda chosen: rank(loads[j] & banks for j in chosen) + rank(stores[j] & banks for j in chosen),
+    )
+    return (*best, *(j for j in places if j not in best))

@@ -1,0 +1,63 @@
+// The matrices of dense blocks, for executors that keep them elsewhere: the same formulas as the CPU's own blocks.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/complex.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <utility>
+
+#include "matrices.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using namespace qdist;
+
+using FactorData = std::tuple<int, std::vector<int>, std::vector<int>, std::vector<Complex>>;
+
+// A list of matrices, each a product of factors on some of its bits.
+class MatrixList {
+public:
+    void add(int num_bits, const std::vector<FactorData>& factors) {
+        products_.push_back({num_bits, {}});
+        for (const auto& [formula, slots, bits, matrix] : factors)
+            products_.back().second.push_back({{Formula(formula), slots, matrix}, bits});
+        size_ += std::size_t(1) << 2 * num_bits;
+    }
+
+    std::size_t size() const { return size_; }
+
+    void at(const double* angles, Complex* out) const {
+        for (const auto& [bits, factors] : products_) {
+            const std::size_t size = std::size_t(1) << bits;
+            Matrix m(size * size);
+            for (std::size_t k = 0; k < size; ++k) m[k * size + k] = 1;
+            for (const auto& [source, places] : factors) apply_left(source.at(angles), places, m, bits);
+            out = std::copy(m.begin(), m.end(), out);
+        }
+    }
+
+private:
+    std::vector<std::pair<int, std::vector<std::pair<Source, std::vector<int>>>>> products_;
+    std::size_t size_ = 0;
+};
+
+}  // namespace
+
+void bind_matrices(nb::module_& m) {
+    using Angles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+    using Entries = nb::ndarray<Complex, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+    nb::class_<MatrixList>(m, "MatrixList", "Matrices to come: products of constants and of formulas of angles.")
+        .def(nb::init<>())
+        .def("add", &MatrixList::add, "num_bits"_a, "factors"_a, "factors: (formula, slots, bits, constant matrix)")
+        .def_prop_ro("size", &MatrixList::size, "Entries of all matrices together.")
+        .def("at",
+             [](const MatrixList& list, Angles angles, Entries out) {
+                 if (out.size() != list.size()) throw nb::value_error("out has another size");
+                 list.at(angles.data(), out.data());
+             },
+             "angles"_a, "out"_a, "Writes all matrices, row by row, one after the other.");
+}

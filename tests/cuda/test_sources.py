@@ -1,0 +1,61 @@
+"""The CUDA sources compile for two generations of GPUs with NVRTC alone: no device, no CUDA toolkit."""
+
+import ctypes
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qdist.cuda.compiler import measure_source, stage_source
+from qdist.cuda.tile import shape_of
+
+
+@pytest.fixture(scope="module")
+def nvrtc() -> ctypes.CDLL:
+    """NVIDIA's run-time compiler, from its wheel."""
+    spec = importlib.util.find_spec("nvidia.cuda_nvrtc") if importlib.util.find_spec("nvidia") else None
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("needs the nvidia-cuda-nvrtc-cu12 package")
+    (library,) = Path(next(iter(spec.submodule_search_locations))).glob("lib/libnvrtc.so.*")
+    return ctypes.CDLL(str(library))
+
+
+def ptx(nvrtc: ctypes.CDLL, source: str, options: tuple[str, ...]) -> str:
+    """The source compiled; fails with the compiler's messages."""
+    program = ctypes.c_void_p()
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"source.cu", 0, None, None) == 0
+    given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), given)
+    what = "ProgramLog" if failed else "PTX"
+    size = ctypes.c_size_t()
+    assert getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) == 0
+    text = ctypes.create_string_buffer(size.value)
+    assert getattr(nvrtc, f"nvrtcGet{what}")(program, text) == 0
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    assert not failed, text.value.decode()
+    return text.value.decode()
+
+
+@pytest.mark.parametrize(("dtype", "generation"), [("complex64", "90"), ("complex128", "80")])
+def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
+    kind = np.dtype(dtype)
+    shape = shape_of(kind)
+    source, options = stage_source(kind, shape)
+    text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
+    assert ".entry run_stage(" in text
+    # A thread's amplitudes stay in registers: an array that is indexed by a variable would be local memory.
+    assert ".local" not in text
+    # The tile is read from memory and written there once, with and without the check for small states.
+    whole = ".v2.f32" if dtype == "complex64" else ".v2.f64"
+    assert text.count(f"ld.global.cs{whole}") == 1 << shape.registers
+    assert text.count(f"st.global.cs{whole}") == 1 << shape.registers
+
+
+@pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
+def test_the_kernels_that_measure(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
+    source, options = measure_source(np.dtype(dtype))
+    text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
+    names = "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves apply_paulis"
+    for name in [*names.split(), "pauli_values_2", "pauli_values_4", "pauli_values_16"]:
+        assert f".entry {name}(" in text
