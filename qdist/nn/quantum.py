@@ -38,7 +38,6 @@ class QuantumLayer(Module):
             splits them over its axis "state", while the ranks of its axis "dp" each have rows of the batch.
         dtype: complex64 or complex128, of the amplitudes. The weights are float32 or float64 accordingly, and so are x
             and the outputs.
-        device: where circuits run, as for `qdist.compile`.
         initial: the weights to start from; uniform in [0, 2 pi) when not given.
         seed: of those uniform numbers; None draws them from the default generator, as other layers do.
 
@@ -64,7 +63,6 @@ class QuantumLayer(Module):
         *,
         comm: Communicator | Mesh | None = None,
         dtype: Any = "complex64",
-        device: str = "auto",
         initial: ArrayLike | None = None,
         seed: int | None = None,
     ) -> None:
@@ -72,9 +70,11 @@ class QuantumLayer(Module):
         columns = _columns(circuit, inputs=_flat(inputs), weights=_flat(weights))
         self._input_columns, self._weight_columns = columns["inputs"], columns["weights"]
         everyone, shared, rows = _groups(comm)
-        self.program: Program = compile(circuit, comm=shared, device=device, dtype=dtype)
+        self.program: Program = compile(circuit, comm=shared, dtype=dtype)
         check_differentiable(self.program)
         given = observables if isinstance(observables, list) else [observables]
+        if not given:
+            raise ValueError("a QuantumLayer needs at least one observable")
         # Turned into sums once: what is planned for a sum is found again by its identity.
         self.observables = [o if isinstance(o, Output) else as_pauli_sum(o, circuit.num_qubits) for o in given]
         self._shapes = [_shape(output, circuit.num_qubits) for output in self.observables]
@@ -96,7 +96,9 @@ class QuantumLayer(Module):
 
     def forward(self, x: Any = None) -> Tensor:
         """The outputs for every row of x, or without inputs one row: `layer()`."""
-        if x is None and self.in_features == 0:
+        if x is None:
+            if self.in_features:
+                raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got nothing")
             x = np.zeros((1, 0), self._dtype)
         x = x if isinstance(x, Tensor) else Tensor(x)
         if x.ndim != 2 or x.shape[1] != self.in_features:

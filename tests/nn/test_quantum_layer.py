@@ -276,6 +276,10 @@ def test_wrong_shapes_are_named(parts) -> None:
     for wrong in (np.zeros(3), np.zeros((2, 4)), np.zeros((1, 1, 3))):
         with pytest.raises(ValueError, match=r"takes \(batch, 3\), got shape"):
             layer(wrong.astype(np.float32))
+    with pytest.raises(ValueError, match=r"takes \(batch, 3\), got nothing"):
+        layer()
+    with pytest.raises(ValueError, match="at least one observable"):
+        nn.QuantumLayer(circuit, [], x, w)
     with pytest.raises(ValueError, match=r"4 weights; initial has shape \(3,\)"):
         nn.QuantumLayer(circuit, OBSERVABLES, x, w, initial=[1, 2, 3])
     with pytest.raises(ValueError, match="leave one out"):

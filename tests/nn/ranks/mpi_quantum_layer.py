@@ -60,9 +60,14 @@ def training(comm: object, share: int, shares: int, steps: int = 3) -> tuple[lis
     return losses, layer.weights.numpy().copy()
 
 
-def test_losses_and_weights_are_those_of_one_process(comm, places) -> None:
+@pytest.fixture(scope="session")
+def alone() -> tuple[list[float], np.ndarray]:
+    return training(None, 0, 1)
+
+
+def test_losses_and_weights_are_those_of_one_process(comm, places, alone) -> None:
     losses, weights = training(*places)
-    want, want_weights = training(None, 0, 1)
+    want, want_weights = alone
     # Equal shares: the mean of the shares' losses is the loss of the whole batch.
     np.testing.assert_allclose(comm.all_reduce(np.array(losses), "avg"), want, rtol=1e-10)
     np.testing.assert_allclose(weights, want_weights, atol=1e-11)
