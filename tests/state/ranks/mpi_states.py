@@ -126,7 +126,8 @@ def test_states_saved_by_any_number_of_ranks_are_loaded_by_any_other(pair) -> No
         again = StateVector.load(path, comm)
         assert (again.dtype, again.layout, again.comm.size) == (shared.dtype, shared.layout, comm.size if comm else 1)
         assert np.array_equal(again.amplitudes(), alone.amplitudes())
-    # What one process writes all read, and what a part of the ranks writes.
+    # What one process writes all read, and what a part of the ranks writes; but nobody while others still read.
+    COMM.barrier()
     if COMM.rank == 0:
         alone.save(path)
     COMM.barrier()
