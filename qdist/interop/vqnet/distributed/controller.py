@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ... import comm as qc
-from ...comm import Communicator
-from ...data import split_data as _share
-from ...nn import Module
-from ...tensor import Tensor, no_grad
-from .tensor import QTensor
+from .... import comm as qc
+from ....comm import Communicator
+from ....data import split_data as _share
+from ....nn import Module
+from ....tensor import Tensor, no_grad
+from ..tensor import QTensor
 
 __all__ = [
     "CommController",
