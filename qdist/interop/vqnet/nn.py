@@ -118,7 +118,9 @@ class Conv2D(nn.Conv2d):
 class MaxPool2D(nn.MaxPool2d):
     """The largest element of each window of (n, c, h, w); padding is "valid" or (rows, columns)."""
 
-    def __init__(self, kernel: functional.Size, stride: functional.Size, padding: Any = "valid", name: str = "") -> None:
+    def __init__(
+        self, kernel: functional.Size, stride: functional.Size, padding: Any = "valid", name: str = ""
+    ) -> None:
         if padding == "same":
             raise ValueError("MaxPool2D: padding='same' is not provided; give (rows, columns) on either side")
         super().__init__(kernel, stride, _border(padding, functional.pair(kernel), functional.pair(stride), (1, 1)))
@@ -147,7 +149,7 @@ def real(dtype: Any) -> np.dtype:
     return np.dtype(np.float32) if dtype is None else as_dtype(dtype)
 
 
-def as_vqnet(layer: Any, name: str, weight_initializer: Fill | None, bias_initializer: Fill | None) -> None:
+def as_vqnet(layer: Any, name: str, weight_initializer: Fill | None = None, bias_initializer: Fill | None = None) -> None:
     """Gives a layer VQNet's parameters and name, and starts them as asked."""
     layer.name = name
     for own, initializer in (("weight", weight_initializer), ("bias", bias_initializer)):

@@ -28,7 +28,5 @@ class Adam(optim.Adam):
 class SGD(optim.SGD):
     """SGD with VQNet's option names; as there, the learning rate is 0.01 when not given."""
 
-    def __init__(
-        self, params: Iterable[Any], lr: float = 0.01, momentum: float = 0.0, nesterov: bool = False
-    ) -> None:
+    def __init__(self, params: Iterable[Any], lr: float = 0.01, momentum: float = 0.0, nesterov: bool = False) -> None:
         super().__init__(params, lr, momentum, nesterov=nesterov)

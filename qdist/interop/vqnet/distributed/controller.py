@@ -130,9 +130,13 @@ class CommController:
     all_gather_group = allgather_group
 
     def broadcast_model_params(self, model: Module, root: int = 0) -> None:
-        """Gives every process `root`'s parameters of a model, in place."""
+        """Gives every process `root`'s parameters of a model, in place.
+
+        Those that are divided over ranks (by ColumnParallelLinear, RowParallelLinear) stay: `root` has another part.
+        """
         for parameter in model.parameters():
-            self.broadcast(parameter, root)
+            if parameter.partition is None:
+                self.broadcast(parameter, root)
 
     def _of(self, group: Group) -> Communicator:
         chosen = group[0] if isinstance(group, Sequence) else group
