@@ -9,8 +9,6 @@ from ..tensor import Generator, manual_seed
 
 __all__ = ["mesh_generator", "seed_mesh"]
 
-_ALIKE = ("tp", "state")
-
 
 def seed_mesh(mesh: Mesh, seed: int, different: Sequence[str] | None = None) -> Generator:
     """Restart the default generator, which dropout and initial weights are drawn from, as `mesh_generator` makes it."""
@@ -24,9 +22,9 @@ def mesh_generator(mesh: Mesh, seed: int, different: Sequence[str] | None = None
     Args:
         seed: the same on all ranks.
         different: the axes along which ranks draw different numbers; along the others they draw the same. When not
-            given all but "tp" and "state", whose ranks compute on the same rows: dropout then differs from one share
-            of the batch, piece of the sequence or stage of the pipeline to the next, and agrees where it has to.
-            With () all ranks draw the same, as for the initial weights of a model.
+            given "dp" alone, if the mesh has it: dropout then differs from one share of the batch to the next, and is
+            the same on ranks that work on the same rows, each of which takes its part of the mask. With () all ranks
+            draw the same, as for the initial weights of a model.
 
     The rank that is first on every axis of `different` draws what one process draws with this seed.
 
@@ -37,7 +35,7 @@ def mesh_generator(mesh: Mesh, seed: int, different: Sequence[str] | None = None
 
 def _place(mesh: Mesh, different: Sequence[str] | None) -> int:
     """The ranks that share their numbers share this one too."""
-    chosen = [axis for axis in mesh.shape if axis not in _ALIKE] if different is None else list(different)
+    chosen = [axis for axis in mesh.shape if axis == "dp"] if different is None else list(different)
     unknown = [axis for axis in chosen if axis not in mesh]
     if unknown:
         raise ValueError(f"the mesh has no axis {unknown[0]!r}: it has {', '.join(mesh.shape)}")
