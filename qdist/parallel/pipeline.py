@@ -229,7 +229,9 @@ class Pipeline:
         rows, key = agree(self.comm, call, arrays, goals, problem, self._fingerprint(arrays))
         bounds = self._cut(rows)
         if self._given is not None and len(bounds) != self._given.micro_batches:
-            raise ValueError(f"a batch of {rows} rows does not make the schedule's {self._given.micro_batches} micro-batches")
+            raise ValueError(
+                f"a batch of {rows} rows does not make the schedule's {self._given.micro_batches} micro-batches"
+            )
         schedule = self.schedule(len(bounds))
         run = Run(
             schedule=schedule if training else schedule.forward_only(),
