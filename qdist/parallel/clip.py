@@ -10,7 +10,6 @@ import numpy as np
 
 from ..comm import Communicator
 from ..optim.clip import check_max_norm, scale_gradients, squares
-
 from ..tensor import Tensor
 
 __all__ = ["Graded", "clip_grad_norm_", "grad_norm"]

@@ -9,7 +9,7 @@ from typing import Any
 from ..nn import Module
 from ..tensor import Generator, Tensor, random
 
-__all__ = ["Stage", "as_tuple", "partition", "parameter_counts"]
+__all__ = ["Stage", "as_tuple", "parameter_counts", "partition"]
 
 Layer = Callable[..., Any]
 """A Module, or any function of Tensors."""
