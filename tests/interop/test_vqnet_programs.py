@@ -1,4 +1,4 @@
-"""VQNet's programs for ZeRO, tensor parallelism and pipelines on two ranks, against the same training written plainly."""
+"""VQNet's programs for ZeRO, tensor parallelism and pipelines on two ranks, beside the same training done plainly."""
 
 import json
 import struct

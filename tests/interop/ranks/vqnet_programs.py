@@ -1,5 +1,5 @@
-"""Runs circuits/vqnet_zero.py, _tensor_parallel.py and _pipeline.py as they are, but for a smaller image and fewer steps
-in the last; the first rank writes what they computed to a file. Arguments: folders of MNIST and CIFAR-10, the file."""
+"""Runs circuits/vqnet_zero.py, _tensor_parallel.py and _pipeline.py as they are, the last with smaller images and fewer
+steps; the first rank writes what they computed to a file. Arguments: folders of MNIST and CIFAR-10, the file."""
 
 import json
 import sys
