@@ -13,6 +13,9 @@ from ..tensor import Tensor, no_grad
 class Parameter(Tensor):
     """A leaf Tensor that a Module lists among its parameters."""
 
+    partition: Any = None
+    """How the values lie in a larger parameter that is divided over ranks; see qdist/parallel/partition.py."""
+
     def __init__(self, data: Any, requires_grad: bool = True, *, dtype: Any = None) -> None:
         super().__init__(data, requires_grad, dtype=dtype)
 
