@@ -11,17 +11,20 @@ from .parallelize import ParallelModel, parallelize
 from .partition import Partition, load_whole_state_dict, whole_state_dict
 from .pipeline import Pipeline
 from .pipeline_config import PipelineTraining
+from .pipeline_picture import save_schedule_picture, schedule_picture
 from .plan import Plan
 from .recompute import checkpoint, recompute, recompute_attention
-from .schedules import Schedule, make_schedule
+from .schedules import Action, Schedule, ScheduleError, make_schedule
 from .seeds import mesh_generator, seed_mesh
 from .sequence import SequenceDropout, SequenceLayerNorm
+from .stages import cut_into_stages
 from .tensor import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from .transformer import ParallelAttention, ParallelTransformerBlock, divide_block
 from .vocabulary import VocabParallelEmbedding, vocab_parallel_cross_entropy
 from .zero import Zero
 
 __all__ = [
+    "Action",
     "ColumnParallelLinear",
     "DataParallel",
     "LossScale",
@@ -36,6 +39,7 @@ __all__ = [
     "RingAttention",
     "RowParallelLinear",
     "Schedule",
+    "ScheduleError",
     "SequenceDropout",
     "SequenceLayerNorm",
     "VocabParallelEmbedding",
@@ -45,6 +49,7 @@ __all__ = [
     "checkpoint",
     "clip_grad_norm_",
     "collectives",
+    "cut_into_stages",
     "divide_block",
     "grad_norm",
     "load_whole_state_dict",
@@ -55,7 +60,9 @@ __all__ = [
     "recompute",
     "recompute_attention",
     "ring_attention",
+    "save_schedule_picture",
     "saved_bytes",
+    "schedule_picture",
     "seed_mesh",
     "shard_sequence",
     "share_rows",

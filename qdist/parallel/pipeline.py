@@ -20,8 +20,7 @@ from .pipeline_batch import Batch, agree, arrays_of, cut_by_count, cut_by_size
 from .pipeline_run import Negotiated, Run
 from .schedules import Schedule, make_schedule
 from .stage_messages import channels_of
-from .stages import Layer, Stage
-from .stages import partition as cut
+from .stages import Layer, Stage, cut_into_stages
 from .tied import TiedWeights
 
 __all__ = ["Pipeline"]
@@ -83,7 +82,7 @@ class Pipeline:
         for number, layer in enumerate(listed):
             if not callable(layer):
                 raise TypeError(f"layer {number} is a {type(layer).__name__}, not a Module or a function")
-        parts = cut(listed, first.stages, partition)
+        parts = cut_into_stages(listed, first.stages, partition)
         self._check_equal(listed, parts, (self._name, micro_batches, micro_batch_size, seed))
 
         self.stages: dict[int, Stage] = {}

@@ -7,19 +7,20 @@ from string import ascii_lowercase
 
 from .schedules import FORWARD, Action, Schedule
 
-__all__ = ["save_picture", "text_picture"]
+__all__ = ["save_schedule_picture", "schedule_picture"]
 
 _COLOURS = {FORWARD: ("#7aa6d8", "#2f5f9e"), "B": ("#9ccf8f", "#3f8f3a")}
 """Of a rank's first and last stage; those between are between."""
 
 
-def text_picture(schedule: Schedule, forward: int = 1, backward: int = 1) -> str:
+def schedule_picture(schedule: Schedule, forward: int = 1, backward: int = 1) -> str:
     """The schedule in slots, a pass taking so many of them, below a line with its numbers.
 
     F3 is the forward pass of micro-batch 3, B3 its backward pass; with several stages on a rank a letter tells which.
     """
     timeline = schedule.timeline(forward, backward)
     width = max(len(_label(schedule, slot.action)) for slots in timeline for slot in slots)
+    length = max(slot.stop for slots in timeline for slot in slots)
     rows = []
     for rank, slots in enumerate(timeline):
         cells: list[str] = []
@@ -27,11 +28,12 @@ def text_picture(schedule: Schedule, forward: int = 1, backward: int = 1) -> str
             cells += ["." * width] * (slot.start - len(cells))
             cells += [_label(schedule, slot.action).ljust(width)]
             cells += ["-" * width] * (slot.stop - slot.start - 1)
+        cells += ["." * width] * (length - len(cells))
         rows.append(f"rank {rank:{len(str(schedule.ranks - 1))}}  {' '.join(cells)}")
     return "\n".join([_headline(schedule, forward, backward), *rows])
 
 
-def save_picture(schedule: Schedule, path: str | os.PathLike[str], forward: int = 1, backward: int = 1) -> None:
+def save_schedule_picture(schedule: Schedule, path: str | os.PathLike[str], forward: int = 1, backward: int = 1) -> None:
     """The same as an image, in the format that the path's ending names.
 
     Raises ImportError without matplotlib.
@@ -77,5 +79,5 @@ def _headline(schedule: Schedule, forward: int, backward: int) -> str:
     kept = " ".join(map(str, schedule.peak_live()))
     return (
         f"{schedule.name}: {schedule.ranks} ranks{each}, {schedule.micro_batches} micro-batches, "
-        f"bubble {bubble} = {float(bubble):.1%}, at most live: {kept}"
+        f"bubble {bubble} = {float(bubble):.1%}, kept at most: {kept}"
     )

@@ -9,7 +9,7 @@ from typing import Any
 from ..nn import Module
 from ..tensor import Generator, Tensor, random
 
-__all__ = ["Stage", "as_tuple", "parameter_counts", "partition"]
+__all__ = ["Stage", "as_tuple", "cut_into_stages", "parameter_counts"]
 
 Layer = Callable[..., Any]
 """A Module, or any function of Tensors."""
@@ -18,7 +18,7 @@ _DRAWS = 1 << 16
 """Random draws that a layer may make in one pass; dropout makes one."""
 
 
-def partition(layers: Sequence[Layer], stages: int, by: str | Sequence[int] = "count") -> list[range]:
+def cut_into_stages(layers: Sequence[Layer], stages: int, by: str | Sequence[int] = "count") -> list[range]:
     """The numbers of the layers in each of `stages` stages.
 
     Args:
