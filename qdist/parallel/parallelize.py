@@ -242,7 +242,7 @@ class ParallelModel:
     def _graded(self) -> tuple[list[Any], dict[str, Any]]:
         """What has this rank's gradients, and how they are counted: the arguments of `grad_norm`."""
         stages = [] if self.pipeline is None else [self.pipeline.comm]
-        elsewhere = [] if self.pipeline is None else self.pipeline.counted_elsewhere()
+        elsewhere = [] if self.pipeline is None else self.pipeline.tied.counted_elsewhere()
         if self.zero is None:
             return list(self.module.parameters()), {"over": stages, "elsewhere": elsewhere}
         self.zero.settle()

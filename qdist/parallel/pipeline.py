@@ -98,7 +98,7 @@ class Pipeline:
                 if isinstance(listed[layer], Module):
                     setattr(self.module, str(layer), listed[layer])
         where = [first.rank_of(number) for number, rows in enumerate(parts) for _ in rows]
-        self._tied = TiedWeights(listed, where, self.comm)
+        self.tied = TiedWeights(listed, where, self.comm)
         if self._replicas is not None:
             with no_grad():
                 for tensor in [*self.module.parameters(), *self.module.buffers()]:
@@ -139,7 +139,7 @@ class Pipeline:
             check_max_norm(max_norm)
         if optimizer is not None:
             optimizer.zero_grad()
-        with self._tied.summing():
+        with self.tied.summing():
             loss = self._whole_loss(self._run("train_batch", inputs, targets))
         self._average_gradients()
         if max_norm is not None:
@@ -172,7 +172,7 @@ class Pipeline:
 
         Raises RuntimeError on every rank if the norm is not finite.
         """
-        elsewhere = self._tied.counted_elsewhere()
+        elsewhere = self.tied.counted_elsewhere()
         return clip_grad_norm_(self.parameters(), max_norm, over=[self.comm], elsewhere=elsewhere)
 
     # What it is ------------------------------------------------------------------------------------------------------
