@@ -76,7 +76,11 @@ def arrays_of(what: str, given: Any) -> tuple[Array, ...]:
 
 
 def agree(
-    comm: Communicator, call: str, inputs: tuple[Array, ...], targets: tuple[Array, ...], problem: Exception | None,
+    comm: Communicator,
+    call: str,
+    inputs: tuple[Array, ...],
+    targets: tuple[Array, ...],
+    problem: Exception | None,
     fingerprint: int,
 ) -> tuple[int, bytes]:
     """How many rows the batch has, and a key under which all ranks remember what they learned of its shapes.
@@ -97,7 +101,9 @@ def agree(
         raise problem
     for rank, (code, given, wanted, _) in enumerate(table.tolist()):
         if code != table[0, 0]:
-            raise ValueError(f"rank {rank} calls {CALLS[code]}, rank 0 calls {CALLS[int(table[0, 0])]}: all call the same")
+            raise ValueError(
+                f"rank {rank} calls {CALLS[code]}, rank 0 calls {CALLS[int(table[0, 0])]}: all call the same"
+            )
         if _REFUSED in (given, wanted):
             raise ValueError(f"rank {rank} cannot take its batch; its own error says why")
     if table[0, 1] == _NONE:

@@ -51,7 +51,9 @@ class PipelineTraining:
         missing = [key for key in _REQUIRED if key not in config]
         unknown = [key for key in config if key not in (*_REQUIRED, *_OPTIONAL)]
         if missing or unknown:
-            problems = [f"{word} {', '.join(keys)}" for word, keys in (("needs", missing), ("does not know", unknown)) if keys]
+            problems = [
+                f"{word} {', '.join(keys)}" for word, keys in (("needs", missing), ("does not know", unknown)) if keys
+            ]
             raise ValueError(f"the configuration of a pipeline {' and '.join(problems)}")
         if comm is None:
             comm = init(_backend(config.get("backend", "mpi")))

@@ -33,7 +33,9 @@ def schedule_picture(schedule: Schedule, forward: int = 1, backward: int = 1) ->
     return "\n".join([_headline(schedule, forward, backward), *rows])
 
 
-def save_schedule_picture(schedule: Schedule, path: str | os.PathLike[str], forward: int = 1, backward: int = 1) -> None:
+def save_schedule_picture(
+    schedule: Schedule, path: str | os.PathLike[str], forward: int = 1, backward: int = 1
+) -> None:
     """The same as an image, in the format that the path's ending names.
 
     Raises ImportError without matplotlib.
@@ -55,7 +57,9 @@ def save_schedule_picture(schedule: Schedule, path: str | os.PathLike[str], forw
             kind, stage, micro_batch = slot.action
             place = stage // schedule.ranks / max(1, schedule.virtual_stages - 1)
             left, right = slot.start, slot.stop
-            axes.broken_barh([(left, right - left)], (rank - 0.45, 0.9), facecolors=[shades[kind](place)], edgecolor="w")
+            axes.broken_barh(
+                [(left, right - left)], (rank - 0.45, 0.9), facecolors=[shades[kind](place)], edgecolor="w"
+            )
             axes.text((left + right) / 2, rank, str(micro_batch), ha="center", va="center", fontsize=7, color="k")
     axes.set(xlim=(0, length), ylim=(schedule.ranks - 0.5, -0.5), xlabel="slots", yticks=range(schedule.ranks))
     axes.set_yticklabels([f"rank {rank}" for rank in range(schedule.ranks)])
