@@ -95,14 +95,15 @@ class Pipeline:
         shift = 0 if self._replicas is None else self._replicas.rank * len(listed)
         for number in range(self.comm.rank, first.stages, self.comm.size):
             rows = parts[number]
-            generators = [Generator(seed, shift + layer) for layer in rows]
-            self.stages[number] = Stage([listed[layer] for layer in rows], rows.start, generators)
-            for layer in rows:
-                if isinstance(listed[layer], Module):
-                    setattr(self.module, str(layer), listed[layer])
+            generators = [Generator(seed, shift + place) for place in rows]
+            self.stages[number] = Stage([listed[place] for place in rows], rows.start, generators)
+            for place in rows:
+                if isinstance(listed[place], Module):
+                    setattr(self.module, str(place), listed[place])
         self._names = _plain_names(listed, self.module)
         where = [first.rank_of(number) for number, rows in enumerate(parts) for _ in rows]
-        self._tied = TiedWeights(listed, where, self.comm)
+        self.tied = TiedWeights(listed, where, self.comm)
+        """The weights that this rank shares with others."""
         if self._replicas is not None:
             with no_grad():
                 for tensor in [*self.module.parameters(), *self.module.buffers()]:
@@ -144,7 +145,7 @@ class Pipeline:
         run = self._prepare("train_batch", inputs, targets)
         if optimizer is not None:
             optimizer.zero_grad()
-        with self._tied.summing():
+        with self.tied.summing():
             run.run()
         self._micro_batches_so_far += run.schedule.micro_batches
         self.peak_live = run.peak_live
@@ -182,7 +183,7 @@ class Pipeline:
 
         Raises RuntimeError on every rank if the norm is not finite.
         """
-        elsewhere = self._tied.counted_elsewhere()
+        elsewhere = self.tied.counted_elsewhere()
         return clip_grad_norm_(self.parameters(), max_norm, over=[self.comm], elsewhere=elsewhere)
 
     # What it is ------------------------------------------------------------------------------------------------------
