@@ -23,7 +23,7 @@ from ..tensor.random import Span, Ticket
 from .collectives import gather, scatter
 from .positions import chunks_of, positions_of
 
-__all__ = ["RingAttention", "ring_attention", "shard_sequence", "unshard_sequence"]
+__all__ = ["RingAttention", "ring_attention", "shard_sequence", "unshard_sequence", "visible_blocks"]
 
 
 def shard_sequence(x: Any, comm: Communicator, axis: int = 1, balanced: bool = True) -> Tensor:
@@ -31,7 +31,7 @@ def shard_sequence(x: Any, comm: Communicator, axis: int = 1, balanced: bool = T
     x = as_tensor(x)
     axis = normal_axis(axis, x.ndim)
     order = _order(comm.size, x.shape[axis], balanced)
-    return scatter(x[(slice(None),) * axis + (order,)], comm, axis)
+    return scatter(_reordered(x, order, axis), comm, axis)
 
 
 def unshard_sequence(x: Any, comm: Communicator, axis: int = 1, balanced: bool = True) -> Tensor:
@@ -39,7 +39,11 @@ def unshard_sequence(x: Any, comm: Communicator, axis: int = 1, balanced: bool =
     x = as_tensor(x)
     axis = normal_axis(axis, x.ndim)
     back = np.argsort(_order(comm.size, x.shape[axis] * comm.size, balanced))
-    return gather(x, comm, axis)[(slice(None),) * axis + (back,)]
+    return _reordered(gather(x, comm, axis), back, axis)
+
+
+def _reordered(x: Tensor, order: Array, axis: int) -> Tensor:
+    return x[(slice(None),) * axis + (Tensor(order, device=x.device),)]
 
 
 def _order(size: int, length: int, balanced: bool) -> Array:
@@ -119,10 +123,11 @@ class RingAttention(MultiHeadAttention):
 
     @classmethod
     def from_attention(cls, layer: MultiHeadAttention, comm: Communicator) -> Self:
-        """The context-parallel form of a layer, with a copy of its weights."""
-        bias, dtype = layer.qkv.bias is not None, layer.qkv.weight.dtype
-        made = cls(layer.features, layer.heads, comm, layer.dropout, bias, dtype)
-        made.load_state_dict(layer.state_dict())
+        """The context-parallel form of a layer, which takes over its two linear maps."""
+        made = cls.__new__(cls)  # The constructor would draw weights and so change the draws that follow.
+        super(MultiHeadAttention, made).__init__()
+        made.features, made.heads, made.dropout, made.comm = layer.features, layer.heads, layer.dropout, comm
+        made.qkv, made.out = layer.qkv, layer.out
         return made
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Any, causal: bool) -> Tensor:
@@ -173,28 +178,22 @@ class Block(NamedTuple):
     """Of this rank's queries."""
     columns: slice
     """Of the owner's keys."""
+    places: tuple[tuple[int, int], tuple[int, int]]
+    """(start, stop) of the queries and of the keys in the whole sequence."""
     diagonal: bool
     """The two are the same chunk, so that causal queries see only part of it."""
-    spans: tuple[Span, Span]
-    """Where it lies in the whole matrix of weights."""
 
 
-def visible_blocks(
-    rank: int, owner: int, size: int, length: int, causal: bool, balanced: bool, ndim: int
-) -> list[Block]:
+def visible_blocks(rank: int, owner: int, size: int, length: int, causal: bool, balanced: bool) -> list[Block]:
     """The blocks of rank `rank`'s queries and rank `owner`'s keys, `length` each, that have to be computed."""
     mine, theirs = chunks_of(rank, size, balanced), chunks_of(owner, size, balanced)
-    count, whole = length // len(mine), length * size
+    count = length // len(mine)
+
+    def run(number: int) -> tuple[int, int]:
+        return number * count, (number + 1) * count
+
     return [
-        Block(
-            slice(i * count, (i + 1) * count),
-            slice(j * count, (j + 1) * count),
-            causal and query == key,
-            (
-                Span(ndim - 2, whole, ((query * count, (query + 1) * count),)),
-                Span(ndim - 1, whole, ((key * count, (key + 1) * count),)),
-            ),
-        )
+        Block(slice(*run(i)), slice(*run(j)), (run(query), run(key)), causal and query == key)
         for i, query in enumerate(mine)
         for j, key in enumerate(theirs)
         if query >= key or not causal
@@ -209,9 +208,13 @@ def _scores(xp: Any, q: Array, k: Array, block: Block, scale: float) -> Array:
     return scores
 
 
-def _drop(xp: Any, ticket: Ticket | None, block: Block, shape: tuple[int, ...], p: float) -> tuple[Array, float] | None:
-    """The block's part of the mask, and the factor for what is kept; None without dropout."""
-    return None if ticket is None else random.keep_mask(xp, ticket.within(*block.spans), shape, p)
+def _drop(xp: Any, weights: Array, block: Block, whole: int, p: float, ticket: Ticket | None) -> Array | None:
+    """For each weight of the block 0 or the factor of what is kept; None without dropout."""
+    if ticket is None:
+        return None
+    spans = [Span(weights.ndim - 2 + i, whole, (place,)) for i, place in enumerate(block.places)]
+    keep, factor = random.keep_mask(xp, ticket.within(*spans), weights.shape, p)
+    return keep * weights.dtype.type(factor)
 
 
 def _forward(xp: Any, q: Array, k: Array, v: Array, **how: Any) -> Any:
@@ -221,7 +224,7 @@ def _forward(xp: Any, q: Array, k: Array, v: Array, **how: Any) -> Any:
     top = xp.full((*q.shape[:-1], 1), -math.inf, q.dtype)
     total = xp.zeros_like(top)
     for owner, kv in _travel(comm, xp.concatenate([k, v], axis=-1)):
-        for block in visible_blocks(comm.rank, owner, comm.size, length, how["causal"], how["balanced"], q.ndim):
+        for block in visible_blocks(comm.rank, owner, comm.size, length, how["causal"], how["balanced"]):
             rows = (..., block.rows, slice(None))
             theirs = kv[..., block.columns, :]
             scores = _scores(xp, q[rows], theirs[..., :d], block, scale)
@@ -230,10 +233,9 @@ def _forward(xp: Any, q: Array, k: Array, v: Array, **how: Any) -> Any:
             rescale = xp.exp(top[rows] - highest)
             weights = xp.exp(scores - highest)
             total[rows] = total[rows] * rescale + weights.sum(axis=-1, keepdims=True)
-            dropped = _drop(xp, ticket, block, weights.shape, p)
-            if dropped is not None:
-                weights *= dropped[0]
-                weights *= dropped[1]
+            kept = _drop(xp, weights, block, length * comm.size, p, ticket)
+            if kept is not None:
+                weights *= kept
             out[rows] = out[rows] * rescale + xp.matmul(weights, theirs[..., d:])
             top[rows] = highest
     out /= total
@@ -251,17 +253,16 @@ def _vjp(xp: Any, g: Array, saved: Any, needs: Any, **how: Any) -> Any:
     arrive: Callable[[], Array] | None = None
     for owner, kv in _travel(comm, xp.concatenate([k, v], axis=-1)):
         gkv = xp.zeros_like(kv)
-        for block in visible_blocks(comm.rank, owner, comm.size, length, how["causal"], how["balanced"], q.ndim):
+        for block in visible_blocks(comm.rank, owner, comm.size, length, how["causal"], how["balanced"]):
             rows, columns = (..., block.rows, slice(None)), (..., block.columns, slice(None))
             theirs = kv[columns]
             weights = xp.exp(_scores(xp, q[rows], theirs[..., :d], block, scale) - log_total[rows])
             slopes = xp.matmul(g[rows], theirs[..., d:].swapaxes(-1, -2))
-            dropped = _drop(xp, ticket, block, weights.shape, p)
+            kept = _drop(xp, weights, block, length * comm.size, p, ticket)
             used = weights
-            if dropped is not None:
-                used = weights * dropped[0] * dropped[1]
-                slopes *= dropped[0]
-                slopes *= dropped[1]
+            if kept is not None:
+                used = weights * kept
+                slopes *= kept
             slopes -= mean[rows]
             slopes *= weights
             slopes *= scale

@@ -53,7 +53,7 @@ class ParallelAttention(MultiHeadAttention):
     ) -> None:
         check_divides("ParallelAttention: heads", heads, comm.size)
         whole = MultiHeadAttention(features, heads, dropout, bias, dtype) if whole is None else whole
-        super(MultiHeadAttention, self).__init__()
+        super(MultiHeadAttention, self).__init__()  # MultiHeadAttention's own would draw weights once more.
         self.features, self.heads, self.dropout = features, heads, dropout
         self.comm, self.context = comm, context
         self.qkv: Any = ColumnParallelLinear.from_linear(
