@@ -42,7 +42,7 @@ def train(comm: qd.comm.Communicator, factor: int, way: str, epochs: int, seed: 
     loader = data.DataLoader(data.ArrayDataset(x, y), BATCH * factor, shuffle=True, seed=seed, drop_last=True)
     rate = RATE * factor if way == "scaled" else RATE
     optimizer = optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=1e-4)
-    warm = WARM_EPOCHS * len(loader) if way == "warm-up" and factor > 1 else 0
+    warm = WARM_EPOCHS * len(loader) if way == "warm-up" else 0
     schedule: optim.Scheduler = optim.CosineLR(optimizer, epochs * len(loader) - warm)
     if warm:
         schedule = optim.WarmupLR(optimizer, warm, factor, schedule)
@@ -73,7 +73,7 @@ def main() -> None:
     comm = qd.comm.init()
     rows = []
     for factor in options.factors:
-        for way in ("unscaled", "scaled", "warm-up"):
+        for way in ("unscaled", "scaled", "warm-up") if factor > 1 else ("unscaled",):
             runs = np.array([train(comm, factor, way, options.epochs, seed) for seed in range(options.seeds)])
             (loss, error), (_, spread) = runs.mean(axis=0), runs.std(axis=0)
             rows.append(

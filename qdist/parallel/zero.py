@@ -46,7 +46,8 @@ class Zero(Replica):
         max_norm: clip the gradients' joint norm before the update.
         bucket_bytes: size of a message in stages 1 and 2.
 
-    ``backward(loss)`` and ``step()`` take the place of ``loss.backward()``, ``optimizer.step()`` and ``zero_grad()``.
+    ``backward(loss)`` and ``step()`` take the place of ``loss.backward()``, ``optimizer.step()`` and ``zero_grad()``;
+    gradients from before are forgotten.
     Stage 3 needs all ranks to run the same modules in the same order.
 
     >>> zero = Zero(model, optim.Adam(model.parameters()), stage=2, comm=comm)
@@ -83,6 +84,7 @@ class Zero(Replica):
         self._groups: list[list[Any]] = [list(group["params"]) for group in optimizer.param_groups]
         self.units = self._shard({id(p) for group in self._groups for p in group}, tuple(unit_types), bucket_bytes)
         self._follow(self.units)
+        self.zero_grad()
         pieces = {id(u.parameters[piece.index]): piece.tensor for u in self.units for piece in u.pieces}
         optimizer.exchange_parameters(lambda p: [pieces[id(p)]] if id(p) in pieces else [])
         if any(entry["step"] for entry in before["state"].values()):

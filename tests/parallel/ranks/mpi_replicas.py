@@ -77,10 +77,11 @@ def test_losses_gradients_and_parameters_are_those_of_one_process(comm, name: st
             np.testing.assert_array_equal(value, other, err_msg=key)  # To the last bit: they never drift apart.
 
 
+@pytest.mark.filterwarnings("ignore:Mean of empty slice")
 @pytest.mark.parametrize("way", ["dp", "zero2"])
-@pytest.mark.parametrize("rows", [3, ROWS], ids=["fewer rows than ranks", "equal shares"])
+@pytest.mark.parametrize("rows", [1, ROWS], ids=["fewer rows than ranks", "equal shares"])
 def test_any_number_of_rows_can_be_shared_out(comm, way: str, rows: int) -> None:
-    with np.errstate(invalid="ignore"):  # The mean of no rows.
+    with np.errstate(invalid="ignore", divide="ignore"):  # The mean of no rows.
         got = train(way, "mlp", comm, rows=rows, optimizer=sgd, bucket_bytes=4000)
     assert_trained_alike(got, train_alone("mlp", rows=rows, optimizer=sgd))
 
@@ -318,7 +319,9 @@ def test_overflow_on_one_rank_skips_the_step_on_all(comm) -> None:
     zero = Zero(model, optim.SGD(model.parameters()), 2, comm, precision=np.float16, loss_scale=LossScale(4.0))
     before = values_of(zero)
     x = np.ones((2, 12), np.float32)
-    zero.backward(zero(Tensor(x)).sum() * (1e30 if comm.rank == comm.size - 1 else 1.0))
+    loss = zero(Tensor(x)).sum() * (1e30 if comm.rank == comm.size - 1 else 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        zero.backward(loss)
     assert not zero.step()
     assert zero.loss_scale.value == 2.0
     assert_same(values_of(zero), before, 0)
