@@ -16,6 +16,7 @@ from ..optim.clip import check_max_norm
 from ..tensor import Generator, Tensor, concatenate, no_grad
 from ..tensor.arrays import Array, device_of
 from .clip import clip_grad_norm_
+from .partition import load_whole_state_dict, whole_state_dict
 from .pipeline_batch import Batch, agree, arrays_of, cut_by_count, cut_by_size
 from .pipeline_run import Negotiated, Run
 from .schedules import Schedule, make_schedule
@@ -50,7 +51,7 @@ class Pipeline:
     Raises ValueError on every rank if the ranks do not give the same.
 
     >>> pipeline = Pipeline(model, nn.CrossEntropyLoss(), comm, micro_batches=8)
-    >>> optimizer = optim.Adam(pipeline.parameters())
+    >>> optimizer = pipeline.make_optimizer(optim.Adam, lr=1e-3)
     >>> loss = pipeline.train_batch(x, y, optimizer)
     """
 
@@ -72,12 +73,14 @@ class Pipeline:
         self.comm, self._replicas = _axes(comm)
         self._loss, self._reduction = loss, _reduction_of(loss, reduction)
         self._recompute = recompute
-        self._given, self._cut = _cutting(schedule, micro_batches, micro_batch_size)
+        self._given, self._cut = _cutting(schedule, micro_batches, micro_batch_size, virtual_stages)
         self._name = schedule if isinstance(schedule, str) else schedule.name
-        self._virtual_stages = virtual_stages if self._given is None else self._given.virtual_stages
+        self._virtual_stages = virtual_stages
         first = self.schedule(1 if self._given is None else self._given.micro_batches)
         if first.ranks != self.comm.size:
             raise ValueError(f"the schedule is for {first.ranks} ranks, the pipeline has {self.comm.size}")
+        if isinstance(layers, Module) and not hasattr(layers, "__iter__"):
+            raise TypeError(f"a pipeline takes a list of layers or a Sequential; {type(layers).__name__} has no order")
         listed: list[Layer] = list(layers)
         for number, layer in enumerate(listed):
             if not callable(layer):
@@ -92,13 +95,15 @@ class Pipeline:
         shift = 0 if self._replicas is None else self._replicas.rank * len(listed)
         for number in range(self.comm.rank, first.stages, self.comm.size):
             rows = parts[number]
-            generators = [Generator(seed, shift + layer) for layer in rows]
-            self.stages[number] = Stage([listed[layer] for layer in rows], rows.start, generators)
-            for layer in rows:
-                if isinstance(listed[layer], Module):
-                    setattr(self.module, str(layer), listed[layer])
+            generators = [Generator(seed, shift + place) for place in rows]
+            self.stages[number] = Stage([listed[place] for place in rows], rows.start, generators)
+            for place in rows:
+                if isinstance(listed[place], Module):
+                    setattr(self.module, str(place), listed[place])
+        self._names = _plain_names(listed, self.module)
         where = [first.rank_of(number) for number, rows in enumerate(parts) for _ in rows]
         self.tied = TiedWeights(listed, where, self.comm)
+        """The weights that this rank shares with others."""
         if self._replicas is not None:
             with no_grad():
                 for tensor in [*self.module.parameters(), *self.module.buffers()]:
@@ -137,27 +142,33 @@ class Pipeline:
         """
         if max_norm is not None:
             check_max_norm(max_norm)
+        run = self._prepare("train_batch", inputs, targets)
         if optimizer is not None:
             optimizer.zero_grad()
         with self.tied.summing():
-            loss = self._whole_loss(self._run("train_batch", inputs, targets))
+            run.run()
+        self._micro_batches_so_far += run.schedule.micro_batches
+        self.peak_live = run.peak_live
         self._average_gradients()
         if max_norm is not None:
             self.clip_grad_norm_(max_norm)
         if optimizer is not None:
             optimizer.step()
-        return loss
+        return self._whole_loss(run)
 
     def eval_batch(self, inputs: Any = None, targets: Any = None) -> float:
         """The loss of a batch, on every rank, with the layers in evaluation mode. Arguments as for train_batch."""
-        return self._whole_loss(self._run("eval_batch", inputs, targets))
+        run = self._prepare("eval_batch", inputs, targets)
+        run.run()
+        return self._whole_loss(run)
 
     def predict(self, inputs: Any = None) -> Any:
         """What the last layer gives for the whole batch, on every rank and on the CPU: a Tensor or a tuple of them.
 
         The layers are in evaluation mode. Argument as for train_batch.
         """
-        run = self._run("predict", inputs, None)
+        run = self._prepare("predict", inputs, None)
+        run.run()
         last = self.comm.size - 1
         parts = [run.outputs[m] for m in sorted(run.outputs)]
         whole = [concatenate(rows).numpy() for rows in zip(*parts, strict=True)]
@@ -199,25 +210,30 @@ class Pipeline:
             yield messages
         messages += noted
 
-    def full_state_dict(self) -> dict[str, Tensor]:
-        """The state of the whole model, as the Sequential of all layers gives it, on every rank: copies."""
-        own = self.module.state_dict()
-        state = {}
-        for root, kinds in enumerate(self.comm.all_gather_object([(n, t.shape, t.dtype.str) for n, t in own.items()])):
-            for name, shape, dtype in kinds:
-                values = own[name].numpy() if root == self.comm.rank else np.empty(shape, dtype)
-                state[name] = Tensor(self.comm.broadcast(values, root))
-        return dict(sorted(state.items(), key=lambda item: int(item[0].partition(".")[0])))
+    def whole_state_dict(self) -> dict[str, Tensor]:
+        """The state of the whole model, as the Sequential of all layers gives it, on every rank."""
+        own = {self._names[name]: value for name, value in whole_state_dict(self.module).items()}
+        kinds = self.comm.all_gather_object([(name, value.shape, value.dtype.str) for name, value in own.items()])
+        state: dict[str, Tensor] = {}
+        for root, tensors in enumerate(kinds):
+            for name, shape, dtype in tensors:
+                if name not in state:  # What is tied has a copy on several ranks.
+                    values = own[name].numpy() if root == self.comm.rank else np.empty(shape, dtype)
+                    state[name] = Tensor(self.comm.broadcast(values, root))
+        return state
 
-    def load_full_state_dict(self, state: dict[str, Any]) -> None:
-        """Take this rank's part of what full_state_dict(), or the plain model's state_dict(), gave."""
-        mine = self.module.state_dict()
-        self.module.load_state_dict({name: value for name, value in state.items() if name in mine})
+    def load_whole_state_dict(self, state: dict[str, Any]) -> None:
+        """Take this rank's part of what whole_state_dict(), or the plain model's state_dict(), gave.
+
+        Raises ValueError, as load_state_dict, when this rank's names are missing or shapes do not fit.
+        """
+        mine = {name: state[plain] for name, plain in self._names.items() if plain in state}
+        load_whole_state_dict(self.module, mine)
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
-    def _run(self, call: str, inputs: Any, targets: Any) -> Run:
-        """Agree with the other ranks on a batch and take it through this rank's stages."""
+    def _prepare(self, call: str, inputs: Any, targets: Any) -> Run:
+        """Agree with the other ranks on a batch, and on all that is needed to take it through the stages."""
         training, problem = call == "train_batch", None
         arrays: tuple[Array, ...] = ()
         goals: tuple[Array, ...] = ()
@@ -232,7 +248,8 @@ class Pipeline:
                 f"a batch of {rows} rows does not make the schedule's {self._given.micro_batches} micro-batches"
             )
         schedule = self.schedule(len(bounds))
-        run = Run(
+        self.module.train(training)
+        return Run(
             schedule=schedule if training else schedule.forward_only(),
             rank=self.comm.rank,
             stages=self.stages,
@@ -243,12 +260,6 @@ class Pipeline:
             training=training,
             recompute=self._recompute,
         )
-        self.module.train(training)
-        run.run()
-        if training:
-            self._micro_batches_so_far += len(bounds)
-            self.peak_live = run.peak_live
-        return run
 
     def _fingerprint(self, inputs: tuple[Array, ...]) -> int:
         """Whatever else this rank's messages depend on is fixed: a change of these calls for new word of the shapes."""
@@ -309,6 +320,18 @@ def _axes(comm: Communicator | Mesh) -> tuple[Communicator, Communicator | None]
     return comm["pp"], comm["dp"] if "dp" in comm and comm.shape["dp"] > 1 else None
 
 
+def _plain_names(layers: Sequence[Layer], module: Module) -> dict[str, str]:
+    """For each name in the module's state the name that the Sequential of all layers has for it: another one where a
+    layer that comes earlier has the same tensor."""
+    whole = Module()
+    for number, layer in enumerate(layers):
+        if isinstance(layer, Module):
+            setattr(whole, str(number), layer)
+    known = whole.state_dict()
+    found = {id(value.data): name for name, value in known.items()}
+    return {name: name if name in known else found[id(value.data)] for name, value in module.state_dict().items()}
+
+
 def _reduction_of(loss: Any, given: str | None) -> str:
     reduction = getattr(loss, "reduction", "mean") if given is None else given
     if reduction not in ("mean", "sum"):
@@ -317,14 +340,16 @@ def _reduction_of(loss: Any, given: str | None) -> str:
 
 
 def _cutting(
-    schedule: str | Schedule, count: int | None, size: int | None
+    schedule: str | Schedule, count: int | None, size: int | None, virtual_stages: int
 ) -> tuple[Schedule | None, Callable[[int], list[range]]]:
     """The schedule, where one was given, and what cuts so many rows into micro-batches."""
     given = None if isinstance(schedule, str) else schedule
     if given is not None:
         given.check()
-        if (count, size) != (None, None):
-            raise ValueError("a Schedule says itself how many micro-batches there are: leave their number and size out")
+        if (count, size, virtual_stages) != (None, None, 1):
+            raise ValueError(
+                "a Schedule says itself how many micro-batches and virtual stages there are: leave them out"
+            )
         return given, lambda rows: cut_by_count(rows, given.micro_batches)
     if (count is None) == (size is None):
         raise ValueError("give either micro_batches or micro_batch_size")

@@ -33,7 +33,9 @@ def schedule_picture(schedule: Schedule, forward: int = 1, backward: int = 1) ->
     return "\n".join([_headline(schedule, forward, backward), *rows])
 
 
-def save_schedule_picture(schedule: Schedule, path: str | os.PathLike[str], forward: int = 1, backward: int = 1) -> None:
+def save_schedule_picture(
+    schedule: Schedule, path: str | os.PathLike[str], forward: int = 1, backward: int = 1
+) -> None:
     """The same as an image, in the format that the path's ending names.
 
     Raises ImportError without matplotlib.

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -198,6 +199,7 @@ class Schedule:
 # The four schedules ---------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=64)
 def make_schedule(name: str, ranks: int, micro_batches: int, virtual_stages: int = 1) -> Schedule:
     """A schedule by its name.
 

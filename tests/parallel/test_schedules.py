@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_the_clock_gives_the_longest_path_through_what_must_come_before(
     name: str, ranks: int, micro_batches: int, forward: int, backward: int
 ) -> None:
     schedule = make_schedule(name, ranks, micro_batches, 2 if name == "interleaved" else 1)
-    before = {a: b for actions in schedule.actions for b, a in zip(actions, actions[1:])}
+    before = {a: b for actions in schedule.actions for b, a in pairwise(actions)}
     cost = {"F": forward, "B": backward}
 
     @cache
