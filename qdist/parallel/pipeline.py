@@ -110,7 +110,8 @@ class Pipeline:
                     tensor.assign(self._replicas.broadcast(tensor.data))
         self._channels = channels_of(self.comm, ring=first.virtual_stages > 1)
         self._negotiated: dict[bytes, Negotiated] = {}
-        self._micro_batches_so_far = 0
+        self.micro_batches_so_far = 0
+        """Trained on: what layers draw (dropout) depends on it."""
         self.peak_live = 0
         """The most micro-batches that waited for their backward pass in this rank's stages, in the last batch."""
 
@@ -147,7 +148,7 @@ class Pipeline:
             optimizer.zero_grad()
         with self.tied.summing():
             run.run()
-        self._micro_batches_so_far += run.schedule.micro_batches
+        self.micro_batches_so_far += run.schedule.micro_batches
         self.peak_live = run.peak_live
         self._average_gradients()
         if max_norm is not None:
@@ -255,7 +256,7 @@ class Pipeline:
             stages=self.stages,
             channels=self._channels,
             negotiated=self._negotiated.setdefault(key, {}),
-            batch=Batch(arrays, goals, bounds, self._weights(bounds), self._micro_batches_so_far),
+            batch=Batch(arrays, goals, bounds, self._weights(bounds), self.micro_batches_so_far),
             loss=None if call == "predict" else self._loss,
             training=training,
             recompute=self._recompute,
