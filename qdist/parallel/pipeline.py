@@ -110,7 +110,8 @@ class Pipeline:
             broadcast([*self.module.parameters(), *self.module.buffers()], self._replicas)
         self._channels = channels_of(self.comm, ring=first.virtual_stages > 1)
         self._negotiated: dict[bytes, Negotiated] = {}
-        self._micro_batches_so_far = 0
+        self.micro_batches_so_far = 0
+        """Trained on: what layers draw (dropout) depends on it."""
         self.peak_live = 0
         """The most micro-batches that waited for their backward pass in this rank's stages, in the last batch."""
 
@@ -147,7 +148,7 @@ class Pipeline:
             optimizer.zero_grad()
         with self.tied.summing():
             run.run()
-        self._micro_batches_so_far += run.schedule.micro_batches
+        self.micro_batches_so_far += run.schedule.micro_batches
         self.peak_live = run.peak_live
         if self._replicas is not None:
             average_gradients(self.module, self._replicas)
@@ -256,7 +257,7 @@ class Pipeline:
             stages=self.stages,
             channels=self._channels,
             negotiated=self._negotiated.setdefault(key, {}),
-            batch=Batch(arrays, goals, bounds, self._weights(bounds), self._micro_batches_so_far),
+            batch=Batch(arrays, goals, bounds, self._weights(bounds), self.micro_batches_so_far),
             loss=None if call == "predict" else self._loss,
             training=training,
             recompute=self._recompute,
