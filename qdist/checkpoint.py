@@ -232,7 +232,7 @@ def _part(places: NDArray[np.int64] | None) -> tuple[str, int]:
     """A name for the places of a piece, equal for equal ones, and how many they are."""
     if places is None:
         return "whole", 0
-    return hashlib.sha256(np.ascontiguousarray(places, np.int64)).hexdigest(), places.size
+    return hashlib.sha256(np.ascontiguousarray(places, np.int64).data).hexdigest(), places.size
 
 
 def _writers(name: str, size: int, parts: list[tuple[str, int] | None]) -> dict[str, int]:

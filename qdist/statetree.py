@@ -130,7 +130,7 @@ def name_tensors(tree: Any, path: Path = (), taken: dict[str, Path] | None = Non
             taken[name], tree["tensor"] = path, name
         for key, part in tree.get("dict", {}).items():
             name_tensors(part, (*path, key), taken)
-        for i, part in enumerate(tree.get("list", tree.get("tuple", ()))):
+        for i, part in enumerate([*tree.get("list", ()), *tree.get("tuple", ())]):
             name_tensors(part, (*path, str(i)), taken)
     return {name: place for name, place in taken.items() if name != "__metadata__"} if path == () else taken
 

@@ -47,6 +47,9 @@ class Plan:
     """Over "dp" and "cp": 0 keeps everything on every rank, 1 divides the optimiser's state, 2 also the gradients, 3
     also the parameters."""
 
+    recompute: Sequence[str] = ()
+    """Patterns of the names of modules that keep only their inputs for the backward pass and run once more there."""
+
     micro_batches: int = 1
     """Parts of a batch in the pipeline of "pp"."""
 

@@ -18,7 +18,7 @@ from .. import checkpoint
 from ..checkpoint import Piece
 from ..comm import Communicator
 from ..nn import Module, Parameter
-from ..tensor import Tensor, no_grad
+from ..tensor import Tensor, no_grad, random
 
 if TYPE_CHECKING:
     from .parallelize import ParallelModel
@@ -53,7 +53,7 @@ def save(model: ParallelModel, path: str | Path, extra: Any) -> None:
     buffers = {name: buffer.detach() for name, buffer in model.module.named_buffers()}
     values = {name: each.piece(each.tensor.detach()) for each in held for name in each.names}
     state = {"model": values | buffers, "optimizer": _optimizer_state(model, held), "extra": extra}
-    checkpoint.save(path, state, model.mesh.comm)
+    checkpoint.save(path, {**state, "random": _random_state(model)}, model.mesh.comm)
 
 
 def load(model: ParallelModel, path: str | Path) -> Any:
@@ -61,7 +61,7 @@ def load(model: ParallelModel, path: str | Path) -> Any:
     held = list(_held(model))
     buffers = dict(model.module.named_buffers())
     with checkpoint.reading(path) as state:
-        if not isinstance(state, dict) or not {"model", "optimizer", "extra"} <= state.keys():
+        if not isinstance(state, dict) or not {"model", "optimizer", "extra", "random"} <= state.keys():
             raise ValueError(f"{path} was not written by ParallelModel.save")
         shapes = {name: each.shape for each in held for name in each.names}
         shapes |= {name: buffer.shape for name, buffer in buffers.items()}
@@ -74,6 +74,7 @@ def load(model: ParallelModel, path: str | Path) -> Any:
             for name, buffer in buffers.items():
                 buffer.assign(state["model"][name].read().to(buffer.dtype).to(buffer.device))
         extra = checkpoint.read_all(state["extra"])
+        _load_random_state(model, state["random"])
     if model.zero is not None:
         for unit in model.zero.units:
             unit.publish()
@@ -155,6 +156,24 @@ def _places(parameter: Parameter) -> tuple[tuple[int, ...], NDArray[np.int64]]:
         return tuple(shape), np.arange(parameter.size).reshape(shape)
     shape[partition.axis] *= partition.comm.size
     return tuple(shape), partition.part(np.arange(math.prod(shape)).reshape(shape))
+
+
+# What is drawn next --------------------------------------------------------------------------------------------------
+
+
+def _random_state(model: ParallelModel) -> dict[str, Any]:
+    micro_batches = 0 if model.pipeline is None else model.pipeline.micro_batches_so_far
+    own = {"generator": random.get_state(), "micro_batches": micro_batches}
+    return {"mesh": model.mesh.shape, "ranks": {str(model.mesh.comm.rank): own}}
+
+
+def _load_random_state(model: ParallelModel, state: dict[str, Any]) -> None:
+    """On a mesh of the same shape every rank draws on from where it was; another mesh has no such place."""
+    if state["mesh"] == model.mesh.shape:
+        own = state["ranks"][str(model.mesh.comm.rank)]
+        random.set_state(own["generator"])
+        if model.pipeline is not None:
+            model.pipeline.micro_batches_so_far = own["micro_batches"]
 
 
 # The optimiser's state by names --------------------------------------------------------------------------------------

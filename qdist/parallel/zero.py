@@ -7,7 +7,6 @@ module's forward and backward pass and freed after it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -16,13 +15,15 @@ import numpy as np
 from ..comm import Communicator
 from ..nn import Module
 from ..optim import Optimizer
+from ..optim.clip import check_max_norm
 from ..tensor import Tensor, packing
 from ..tensor.arrays import Array, is_array
 from . import zero_config, zero_state
 from .buckets import BUCKET_BYTES, Bucket
+from .clip import clip_grad_norm_
 from .loss_scale import LossScale
 from .replica import Replica
-from .zero_shards import Unit, View
+from .zero_shards import GradientPart, Unit, View
 from .zero_units import around_modules, units_by_module, units_by_size
 
 __all__ = ["Zero"]
@@ -170,20 +171,20 @@ class Zero(Replica):
     def clip_grad_norm(self, max_norm: float) -> float:
         """Scale all gradients together so that their joint 2-norm is at most max_norm; gives the norm before.
 
-        Raises RuntimeError when the norm is not finite; gradients are left as they are.
+        Parameters that are divided over other ranks as well (tensor parallelism) count as a whole. Raises RuntimeError
+        when the norm is not finite; gradients are left as they are.
         """
-        if max_norm <= 0:
-            raise ValueError(f"max_norm must be positive, got {max_norm}")
+        check_max_norm(max_norm)
+        return clip_grad_norm_(self.graded(), max_norm, over=[self.comm])
+
+    def graded(self) -> list[GradientPart]:
+        """The gradients of the parts that this rank updates, complete. Collective."""
         self.settle()
-        parts = [unit.gradient for unit in self.units if unit.gradient is not None]
-        mine = sum(float(abs((g.conj() @ g).real)) for g in parts)
-        norm = math.sqrt(float(self.comm.all_reduce(np.array(mine))))
-        if not math.isfinite(norm):
-            raise RuntimeError(f"the gradient norm is {norm}; look for NaN or infinity in the loss or the data")
-        if norm > max_norm:
-            for g in parts:
-                g *= max_norm / norm
-        return norm
+        return [
+            GradientPart(piece.tensor.grad, unit.parameters[piece.index])
+            for unit in self.units
+            for piece in unit.pieces
+        ]
 
     def gradients(self) -> dict[str, np.ndarray]:
         """The whole batch's gradients by parameter name, on every rank, without those that no rank has. Collective."""

@@ -15,7 +15,15 @@ from models import F64, Trained, adam, assert_same, batch, build, sgd, share
 import qdist as qd
 from qdist import nn, optim
 from qdist.comm import Communicator, Mesh
-from qdist.parallel import ParallelModel, Plan, clip_grad_norm_, grad_norm, parallelize, seed_mesh
+from qdist.parallel import (
+    ParallelModel,
+    Plan,
+    clip_grad_norm_,
+    grad_norm,
+    parallelize,
+    seed_mesh,
+    vocab_parallel_cross_entropy,
+)
 from qdist.tensor import Tensor, functional, random
 
 STEPS = 3
@@ -64,12 +72,12 @@ CASES: dict[int, list[tuple[str, dict[str, int], dict[str, Any]]]] = {
         ("mlp", {"pp": 2, "tp": 2}, {"micro_batches": 2}),
         ("cnn", {"dp": 2, "pp": 2}, {"micro_batches": 2, "zero": 1}),
         ("cnn", {"dp": 4}, {"zero": 3}),
-        ("transformer", {"dp": 2, "tp": 2}, {"zero": 3}),
+        ("transformer", {"dp": 2, "tp": 2}, {"zero": 3, "recompute": ["1", "2.attention", "4"]}),
         ("transformer", {"tp": 4}, SEQUENCE),
         ("transformer", {"cp": 2, "tp": 2}, SEQUENCE),
         ("transformer", {"dp": 2, "cp": 2}, {"positions": ["0.places"], "zero": 1}),
         ("transformer", {"pp": 2, "cp": 2}, {"positions": ["0.places"], "micro_batches": 2}),
-        ("transformer", {"pp": 4}, {"micro_batches": 3}),
+        ("transformer", {"pp": 4}, {"micro_batches": 3, "recompute": ["[0-2]"]}),
         ("wide", {"dp": 2, "state": 2}, {}),
         ("wide", {"pp": 2, "state": 2}, {"micro_batches": 2}),
         ("wide", {"state": 4}, {}),
@@ -168,10 +176,37 @@ def test_clipping_scales_as_in_one_process(comm, zero: int) -> None:
         assert optim.clip_grad_norm_(model.parameters(), 0.05) > 0.05
         update.step()
     assert_same({n: t.numpy() for n, t in trained.state_dict().items()}, models.parameters_of(model))
-    if mesh.coordinates.get("dp", 0) == 0:
-        np.testing.assert_allclose(trained.eval_batch(x, y), models.loss_of(model, x, y).item(), rtol=1e-10)
-    else:
-        trained.eval_batch(x, y)
+    np.testing.assert_allclose(trained.eval_batch(x, y), models.loss_of(model, x, y).item(), rtol=1e-10)
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
+@pytest.mark.parametrize(
+    ("degrees", "options"),
+    [({"dp": 2, "pp": 2}, {"micro_batches": 2}), ({"dp": 2, "cp": 2}, {"positions": ["0.places"], "zero": 2})],
+)
+def test_losses_may_be_sums(comm, degrees, options) -> None:
+    mesh = Mesh(comm, **degrees)
+    goal = nn.CrossEntropyLoss("sum")
+    trained = parallelize(build("transformer"), mesh, Plan(**options), optimizer=adam, loss=goal)
+    total = trained.backward(*rows_of("transformer", mesh, 0))
+    model = build("transformer")
+    x, y = batch("transformer", 0, 9)
+    want = goal(model(Tensor(x)), Tensor(y))
+    want.backward()
+    np.testing.assert_allclose(total, want.item(), rtol=1e-10)
+    assert_same(trained.gradients(), models.gradients_of(model))
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
+def test_the_loss_may_work_on_a_divided_vocabulary(comm) -> None:
+    mesh = Mesh(comm, dp=2, tp=2)
+    goal = partial(vocab_parallel_cross_entropy, comm=mesh["tp"])
+    plan = Plan({**LAYERS["transformer"], "4": "column"})
+    trained = parallelize(build("transformer"), mesh, plan, optimizer=sgd, loss=goal)
+    losses = [trained.train_batch(*rows_of("transformer", mesh, step)) for step in range(STEPS)]
+    want = alone("transformer", False)
+    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+    assert_same({n: t.numpy() for n, t in trained.state_dict().items()}, want.parameters)
 
 
 @pytest.mark.skipif(SIZE != 4, reason="once is enough")
@@ -275,6 +310,29 @@ def test_files_that_do_not_fit_are_refused_everywhere(comm, folder) -> None:
         spread("mlp", Mesh(comm, dp=2), {"zero": 1}).load(path)
 
 
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+@pytest.mark.parametrize("axis", ["dp", "pp"])
+def test_dropout_goes_on_after_a_checkpoint(comm, folder, axis: str) -> None:
+    mesh = Mesh(comm, **{axis: 2})
+
+    def start(seed: int) -> ParallelModel:
+        random.manual_seed(0)
+        model = nn.Sequential(nn.Linear(12, 16, dtype=F64), nn.Dropout(0.5), nn.Linear(16, 5, dtype=F64))
+        seed_mesh(mesh, seed)
+        return parallelize(model, mesh, Plan(micro_batches=2), optimizer=adam, loss=loss)
+
+    def train(model: ParallelModel, steps: range) -> list[float]:
+        return [model.train_batch(*rows_of("mlp", mesh, step)) for step in steps]
+
+    whole = train(start(3), range(4))
+    first = start(3)
+    assert train(first, range(2)) == whole[:2]
+    first.save(folder / "dropout")
+    second = start(4)
+    second.load(folder / "dropout")
+    assert train(second, range(2, 4)) == whole[2:]
+
+
 # Seeds ---------------------------------------------------------------------------------------------------------------
 
 
@@ -321,6 +379,7 @@ def test_dropout_differs_over_dp_and_agrees_over_tp(comm) -> None:
         ("mlp", {"dp": 2}, {"sequence_parallel": True}, "sequence_parallel needs an axis 'tp'"),
         ("mlp", {"pp": 2}, {"zero": 3}, "zero=3 would gather"),
         ("transformer", {"cp": 2}, {"positions": ["places"]}, "pattern 'places' of positions fits no parameter"),
+        ("mlp", {"dp": 2}, {"recompute": ["x*"]}, r"pattern 'x\*' of recomputed modules fits none"),
     ],
 )
 def test_what_does_not_fit_is_refused(comm, name, degrees, options, message) -> None:
