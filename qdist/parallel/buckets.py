@@ -14,8 +14,8 @@ from ..tensor.arrays import FLOAT32, Array, device_of, module_of
 
 __all__ = ["BUCKET_BYTES", "Bucket", "MeanBucket", "agree_on_use", "arrange", "broadcast"]
 
-BUCKET_BYTES = 25 << 20
-"""Of a bucket, at most, unless one gradient alone is larger: enough to use the bandwidth, and many for a big model."""
+BUCKET_BYTES = 4 << 20
+"""Of a bucket, at most, unless one gradient alone is larger: enough for MPI's bandwidth, and many in a big model."""
 
 
 class Bucket:
@@ -59,10 +59,9 @@ class Bucket:
         """Send what is there."""
         raise NotImplementedError
 
-    def poll(self) -> None:
-        """Let the transport go on: most move data only while they are called."""
-        if self.work is not None:
-            self.work.is_completed()
+    def poll(self) -> bool:
+        """Whether what was sent has arrived. Most transports move data only while they are asked."""
+        return self.work is None or self.work.is_completed()
 
     def finish(self, used: Sequence[bool]) -> None:
         """Wait, and hand out the result. used: which parameters had a gradient on any rank."""

@@ -48,7 +48,7 @@ class Replica(Module):
         self._weight = 1.0
         self._buckets: list[Bucket] = []
         self._bucket_of: dict[int, Bucket] = {}
-        self._launched = 0
+        self._launched = self._landed = 0
         self._sending = True  # not within no_sync()
         self._eager = True  # gradients are sent as they come
         self._remove_hooks: list[Callable[[], None]] = []
@@ -120,7 +120,7 @@ class Replica(Module):
             self._begin()
 
     def _begin(self) -> None:
-        self._launched = 0
+        self._launched = self._landed = 0
         for bucket in self._buckets:
             bucket.begin()
 
@@ -140,8 +140,8 @@ class Replica(Module):
             while self._launched < len(self._buckets) and not self._buckets[self._launched].missing:
                 self._buckets[self._launched].launch()
                 self._launched += 1
-            for earlier in self._buckets[: self._launched]:
-                earlier.poll()
+            while self._landed < self._launched and self._buckets[self._landed].poll():
+                self._landed += 1
 
     def _complete(self, bucket: Bucket) -> None:
         """All gradients of a bucket have come."""

@@ -225,9 +225,10 @@ class Unit(Bucket):
             p.grad = None
         self.work = self.comm.reduce_scatter(rows, "avg", async_op=True)
 
-    def poll(self) -> None:
+    def poll(self) -> bool:
         if self.work is not None and self.work.is_completed():
             self._collect()
+        return self.work is None
 
     def _collect(self) -> None:
         if self.work is None:
