@@ -133,15 +133,10 @@ def test_a_divided_model_trains_as_one_process(group, sequence: bool) -> None:
     assert_as_alone(train(language(tensor=group, sequence=sequence), batches()))
 
 
-@pytest.mark.parametrize("what", ["attention", "block"])
-def test_recomputation_changes_nothing(world, what: str) -> None:
-    tp = mesh(world, 4, 1)["tp"]
-    model = language(tensor=tp, sequence=True)
-    if what == "attention":
-        recompute_attention(model)
-    else:
-        for block in model.blocks:
-            recompute(block)
+def test_recomputation_changes_nothing(world) -> None:
+    model = language(tensor=mesh(world, 4, 1)["tp"], sequence=True)
+    recompute_attention(model.blocks[0])
+    recompute(model.blocks[1])
     assert_as_alone(train(model, batches()))
 
 
@@ -149,7 +144,7 @@ def test_a_divided_sequence_trains_as_one_process(group) -> None:
     assert_as_alone(train(language(context=group), batches(), group))
 
 
-@pytest.mark.parametrize(("tp", "cp", "sequence"), [(2, 2, False), (2, 4, True), (4, 2, True)])
+@pytest.mark.parametrize(("tp", "cp", "sequence"), [(2, 2, False), (2, 4, True)])
 def test_heads_and_sequence_divided_at_once(world, tp: int, cp: int, sequence: bool) -> None:
     axes = mesh(world, tp, cp)
     model = language(tensor=axes["tp"], context=axes["cp"], sequence=sequence)
