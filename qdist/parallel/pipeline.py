@@ -13,9 +13,11 @@ from ..comm import Communicator, Mesh, Message
 from ..nn import Module, Parameter
 from ..optim import Optimizer
 from ..optim.clip import check_max_norm
-from ..tensor import Generator, Tensor, concatenate, no_grad
+from ..tensor import Generator, Tensor, concatenate
 from ..tensor.arrays import Array, device_of
+from .buckets import broadcast
 from .clip import clip_grad_norm_
+from .data import average_gradients
 from .partition import load_whole_state_dict, whole_state_dict
 from .pipeline_batch import Batch, agree, arrays_of, cut_by_count, cut_by_size
 from .pipeline_run import Negotiated, Run
@@ -105,9 +107,7 @@ class Pipeline:
         self.tied = TiedWeights(listed, where, self.comm)
         """The weights that this rank shares with others."""
         if self._replicas is not None:
-            with no_grad():
-                for tensor in [*self.module.parameters(), *self.module.buffers()]:
-                    tensor.assign(self._replicas.broadcast(tensor.data))
+            broadcast([*self.module.parameters(), *self.module.buffers()], self._replicas)
         self._channels = channels_of(self.comm, ring=first.virtual_stages > 1)
         self._negotiated: dict[bytes, Negotiated] = {}
         self.micro_batches_so_far = 0
@@ -150,7 +150,8 @@ class Pipeline:
             run.run()
         self.micro_batches_so_far += run.schedule.micro_batches
         self.peak_live = run.peak_live
-        self._average_gradients()
+        if self._replicas is not None:
+            average_gradients(self.module, self._replicas)
         if max_norm is not None:
             self.clip_grad_norm_(max_norm)
         if optimizer is not None:
@@ -279,14 +280,6 @@ class Pipeline:
     def _whole_loss(self, run: Run) -> float:
         loss = self.comm.broadcast(np.array(run.total), self.comm.size - 1)
         return float(loss if self._replicas is None else self._replicas.all_reduce(loss, "avg"))
-
-    def _average_gradients(self) -> None:
-        if self._replicas is None:
-            return
-        for parameter in self.parameters():
-            if parameter.requires_grad:
-                own = parameter.data * 0 if parameter.grad is None else parameter.grad.data
-                parameter.grad = Tensor(self._replicas.all_reduce(own, "avg"))
 
     def _check_equal(self, layers: list[Layer], parts: list[range], options: tuple[Any, ...]) -> None:
         """Raise ValueError on every rank unless all gave the same."""
