@@ -84,7 +84,9 @@ class ParallelModel:
             )
         names = _fitting(model, plan.recompute)
         model = divide(model, mesh, plan)
-        recomputed = [recompute(module) for name, module in list(model.named_modules()) if name in names]
+        for name, module in list(model.named_modules()):
+            if name in names:
+                recompute(module)
         self._replicas = _replicas(mesh)
         self.pipeline = self._pipeline(list(model.children())) if staged else None
         """What runs the stages, with an axis "pp"."""
@@ -96,10 +98,7 @@ class ParallelModel:
         self.zero: Zero | None = None
         """What divides the optimiser's state, with a plan's `zero`."""
         if plan.zero and self.optimizer is not None:
-            # What runs once more in the backward pass is gathered there as a whole.
-            types = {type(module) for module in recomputed}
-            options: dict[str, Any] = {"reduction": self._reduction, "unit_types": types}
-            self.zero = Zero(self.module, self.optimizer, plan.zero, self._replicas, **options)
+            self.zero = Zero(self.module, self.optimizer, plan.zero, self._replicas, reduction=self._reduction)
         self._replica: Module | None = None
         if self.pipeline is None:
             self._replica = self.zero or DataParallel(self.module, self._replicas, reduction=self._reduction)
