@@ -7,13 +7,23 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from ..comm import Communicator, Mesh
-from ..nn import Embedding, LayerNorm, Linear, Module, MultiHeadAttention, Parameter, QuantumLayer, TransformerBlock
+from ..nn import (
+    Dropout,
+    Embedding,
+    LayerNorm,
+    Linear,
+    Module,
+    MultiHeadAttention,
+    Parameter,
+    QuantumLayer,
+    TransformerBlock,
+)
 from ..tensor import Tensor
 from .collectives import copy
 from .context import RingAttention
 from .plan import Plan
 from .positions import positions_of
-from .sequence import SequenceLayerNorm
+from .sequence import SequenceDropout, SequenceLayerNorm
 from .tensor import ColumnParallelLinear, RowParallelLinear
 from .transformer import ParallelAttention, divide_block
 from .vocabulary import VocabParallelEmbedding
@@ -60,6 +70,10 @@ def _norm(layer: LayerNorm, groups: _Groups) -> Module:
     return SequenceLayerNorm.from_layer_norm(layer, groups.tensor) if groups.sequence_parallel else layer
 
 
+def _dropout(layer: Dropout, groups: _Groups) -> Module:
+    return SequenceDropout(layer.p, groups.tensor if groups.sequence_parallel else None, groups.context)
+
+
 _FORMS: dict[str, tuple[type[Module], Form]] = {
     "block": (TransformerBlock, lambda m, groups: divide_block(m, *_block(groups))),
     "attention": (MultiHeadAttention, _attention),
@@ -69,6 +83,7 @@ _FORMS: dict[str, tuple[type[Module], Form]] = {
     "row-scatter": (Linear, lambda m, groups: _row(m, groups, parallel=False)),
     "vocabulary": (Embedding, _vocabulary),
     "norm": (LayerNorm, _norm),
+    "dropout": (Dropout, _dropout),
 }
 
 
@@ -162,7 +177,8 @@ def _replace(model: Module, name: str, new: Module) -> Module:
 
 
 def _over_context(model: Module, groups: _Groups) -> int:
-    """Has every attention that is whole along "cp" work on a divided sequence; gives how many attentions there are."""
+    """Has what is whole along "cp" work on a divided sequence: attention, and dropout, whose masks are part of one for
+    all positions. Gives how many attentions there are."""
     modules = dict(model.named_modules())
     for module in modules.values():
         if isinstance(module, TransformerBlock) and _is_whole(module.attention):
@@ -170,6 +186,8 @@ def _over_context(model: Module, groups: _Groups) -> int:
     for name, module in list(model.named_modules()):
         if isinstance(module, MultiHeadAttention) and _is_whole(module):
             _replace(model, name, RingAttention.from_attention(module, _given(groups.context)))
+        elif type(module) is Dropout:
+            _replace(model, name, SequenceDropout(module.p, None, groups.context))
     return sum(isinstance(module, MultiHeadAttention) for module in model.modules())
 
 

@@ -148,14 +148,20 @@ class ParallelModel:
 
     def _backward_in_stages(self, x: Any, y: Any, rows: int) -> float:
         assert self.pipeline is not None
+        parameters = list(self.module.parameters())
+        before = [parameter.grad for parameter in parameters]
+        self.module.zero_grad()
         with nullcontext() if self.zero is None else self.zero.no_sync():
             loss = self.pipeline.train_batch(x, y)
         share = self._share(rows)
-        for parameter in self.module.parameters():
-            if parameter.grad is not None and share != 1.0:
+        for parameter in parameters:
+            if parameter.grad is not None:
                 parameter.grad.data *= share
         if self.zero is None:
             average_gradients(self.module, self._replicas)
+        for parameter, earlier in zip(parameters, before):
+            if earlier is not None:
+                parameter.grad = earlier if parameter.grad is None else Tensor(earlier.data + parameter.grad.data)
         return self._of_all_rows(loss, rows)
 
     def step(self, *, max_norm: float | None = None) -> float | None:
@@ -181,10 +187,11 @@ class ParallelModel:
             loss = self.pipeline.eval_batch(x, y)
         else:
             assert self._replica is not None
+            training = self.module.training
             self.module.eval()
             with no_grad():
                 loss = float(self._loss(self._replica(*x) if isinstance(x, tuple) else self._replica(x), y))
-            self.module.train()
+            self.module.train(training)
         return self._of_all_rows(loss, len(_first(inputs)))
 
     # Gradients and states --------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class Plan:
     "column": a Linear, its outputs; every rank goes on with its own. "column-gather" gives all ranks all of them.
     "row": a Linear, its inputs, which a "column" before it left divided. "row-scatter" takes whole ones.
     "vocabulary": an Embedding, its rows.
-    "norm": a LayerNorm outside of blocks, which has to be named if `sequence_parallel`.
+    "norm", "dropout": a LayerNorm, a Dropout outside of blocks; they have to be named if `sequence_parallel`.
     """
 
     sequence_parallel: bool = False

@@ -198,6 +198,18 @@ def test_losses_may_be_sums(comm, degrees, options) -> None:
 
 
 @pytest.mark.skipif(SIZE != 4, reason="once is enough")
+@pytest.mark.parametrize(("degrees", "zero"), [({"dp": 2, "pp": 2}, 0), ({"dp": 2, "pp": 2}, 2), ({"dp": 4}, 2)])
+def test_several_passes_make_one_step(comm, degrees, zero: int) -> None:
+    mesh = Mesh(comm, **degrees)
+    trained = spread("mlp", mesh, {"zero": zero, "micro_batches": 2})
+    model = build("mlp")
+    for step in range(3):
+        trained.backward(*rows_of("mlp", mesh, step))
+        models.loss_of(model, *batch("mlp", step, 9)).backward()
+    assert_same(trained.gradients(), models.gradients_of(model))
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
 def test_the_loss_may_work_on_a_divided_vocabulary(comm) -> None:
     mesh = Mesh(comm, dp=2, tp=2)
     goal = partial(vocab_parallel_cross_entropy, comm=mesh["tp"])
@@ -331,6 +343,42 @@ def test_dropout_goes_on_after_a_checkpoint(comm, folder, axis: str) -> None:
     second = start(4)
     second.load(folder / "dropout")
     assert train(second, range(2, 4)) == whole[2:]
+
+
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+@pytest.mark.parametrize(
+    ("axis", "options"),
+    [
+        ("tp", {"layers": {"2": "block", "4": "column-gather"}}),
+        ("tp", {"layers": {"0.table": "vocabulary", "1": "dropout", "2": "block", "3": "norm", "4": "column-gather"}}),
+        ("cp", {}),
+    ],
+    ids=["tp", "sequence", "cp"],
+)
+def test_masks_are_those_of_one_process(comm, axis: str, options: dict[str, Any]) -> None:
+    def model() -> nn.Module:
+        random.manual_seed(0)
+        block = nn.TransformerBlock(models.FEATURES, models.HEADS, 32, dropout=0.2, causal=True, dtype=F64)
+        norm, head = nn.LayerNorm(models.FEATURES, dtype=F64), nn.Linear(models.FEATURES, models.VOCABULARY, dtype=F64)
+        return nn.Sequential(models.Tokens(), nn.Dropout(0.3), block, norm, head)
+
+    sequence = "1" in options.get("layers", {})
+    plan = Plan(**options, sequence_parallel=sequence, positions=["0.places"])
+    mesh = Mesh(comm, **{axis: 2})
+    trained = parallelize(model(), mesh, plan, optimizer=sgd, loss=loss)
+    seed_mesh(mesh, 3)
+    got = [trained.train_batch(*batch("transformer", step, 4)) for step in range(2)]
+    plain = model()
+    update = sgd(plain.parameters())
+    random.manual_seed(3)
+    want = []
+    for step in range(2):
+        update.zero_grad()
+        value = models.loss_of(plain, *batch("transformer", step, 4))
+        value.backward()
+        update.step()
+        want.append(value.item())
+    np.testing.assert_allclose(got, want, rtol=1e-10)
 
 
 # Seeds ---------------------------------------------------------------------------------------------------------------
