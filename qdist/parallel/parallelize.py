@@ -148,12 +148,12 @@ class ParallelModel:
 
     def _backward_in_stages(self, x: Any, y: Any, rows: int) -> float:
         assert self.pipeline is not None
+        share = self._share(rows)
         parameters = list(self.module.parameters())
         before = [parameter.grad for parameter in parameters]
         self.module.zero_grad()
         with nullcontext() if self.zero is None else self.zero.no_sync():
             loss = self.pipeline.train_batch(x, y)
-        share = self._share(rows)
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad.data *= share
@@ -242,9 +242,10 @@ class ParallelModel:
 
     def _share(self, rows: int) -> float:
         """What this rank's gradient is multiplied by so that the plain mean over replicas is the whole batch's."""
-        if self._reduction == "sum":
-            return float(self._replicas.size)
-        return rows * self._replicas.size / int(self._replicas.all_reduce(np.array(rows)))
+        counts = self._replicas.all_gather(np.array(rows))
+        if not counts.all():
+            raise ValueError(f"a pipeline needs at least one row on every rank of 'dp'; they have {counts.tolist()}")
+        return float(self._replicas.size if self._reduction == "sum" else rows * self._replicas.size / counts.sum())
 
     def _of_all_rows(self, loss: float, rows: int) -> float:
         if self._reduction == "sum":
