@@ -40,8 +40,8 @@ class Plan:
     begin with a "vocabulary" and end with a "column" form."""
 
     positions: Sequence[str] = ()
-    """Patterns of the names of parameters that have one row a position of the sequence, which "cp" and
-    sequence_parallel divide."""
+    """Patterns of the names of parameters that have one row a position of the sequence, as many as a sequence has,
+    which "cp" and sequence_parallel divide."""
 
     zero: int = 0
     """Over "dp" and "cp": 0 keeps everything on every rank, 1 divides the optimiser's state, 2 also the gradients, 3

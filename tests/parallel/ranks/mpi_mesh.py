@@ -442,6 +442,14 @@ def test_models_and_weights_that_do_not_fit_are_refused(comm) -> None:
     refused("the loss has reduction 'none'", Mesh(comm, dp=2), Plan(), nn.MSELoss("none"))
 
 
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+def test_sequences_are_as_long_as_the_table_of_positions(comm) -> None:
+    trained = spread("transformer", Mesh(comm, cp=2), {"positions": ["0.places"]})
+    x, y = batch("transformer", 0, 2)
+    with pytest.raises(ValueError, match=r"places has 16 positions, 8 of them here, and its module is given .*2, 4"):
+        trained.backward(x[:, :8], y[:, :8])
+
+
 @pytest.mark.skipif(SIZE != 4, reason="once is enough")
 def test_batches_without_rows(comm) -> None:
     """A rank of "dp" may have none, but not in a pipeline."""
