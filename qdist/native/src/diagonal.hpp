@@ -94,11 +94,16 @@ public:
             multiply(ket_re + i, ket_im + i, c, -s);
             multiply(bra_re + i, bra_im + i, c, -s);
         };
-        const auto add_one = [=](std::size_t i) {
-            store<Real>(w + i, load(bra_im + i) * load(ket_re + i) - load(bra_re + i) * load(ket_im + i));
-        };
         if (w)
-            each_factor(base, [=](std::size_t i, V c, V s) { add_one(i), undo_one(i, c, s); }, add_one);
+            each_factor(base, [=](std::size_t i, V c, V s) {
+                    const V a = load(ket_re + i), b = load(ket_im + i), d = load(bra_re + i), e = load(bra_im + i);
+                    store<Real>(ket_re + i, c * a + s * b);
+                    store<Real>(ket_im + i, c * b - s * a);
+                    store<Real>(bra_re + i, c * d + s * e);
+                    store<Real>(bra_im + i, c * e - s * d);
+                    store<Real>(w + i, e * a - d * b);
+                },
+                [=](std::size_t i) { store<Real>(w + i, load(bra_im + i) * load(ket_re + i) - load(bra_re + i) * load(ket_im + i)); });
         else
             each_factor(base, undo_one, [](std::size_t) {});
         for (std::size_t k = 0; k < wide_.size(); ++k) {
