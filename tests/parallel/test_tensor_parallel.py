@@ -1,5 +1,6 @@
 """Tensor and sequence parallelism: on ranks as in one process, bytes by the textbook, errors before sending."""
 
+import copy
 from collections import Counter
 from pathlib import Path
 
@@ -117,6 +118,15 @@ def test_the_rows_of_an_embedding_and_its_gradient_add_up_over_ranks() -> None:
         rows.append(part.weight.grad.numpy())
     np.testing.assert_array_equal(sum(t.numpy() for t in terms), want.numpy())
     np.testing.assert_array_equal(np.concatenate(rows), whole.weight.grad.numpy())
+
+
+def test_a_copied_layer_has_its_own_weights_and_the_same_ranks() -> None:
+    comm = counting_communicator(4, 1)
+    layer = ParallelTransformerBlock(8, 4, comm, sequence_parallel=True)
+    other = copy.deepcopy(layer)
+    other.expand.weight.data += 1
+    assert other.expand.comm is other.expand.weight.partition.comm is comm
+    assert not np.array_equal(other.expand.weight.data, layer.expand.weight.data)
 
 
 # Errors
