@@ -56,7 +56,8 @@ def counted(ranks: int, mode: dict[str, Any]) -> tuple[int, list[Any]]:
     comm = counting_communicator(ranks)
     divided = mode.get("sequence_parallel", False)
     length = SMALL["sequence"] // ranks if divided else SMALL["sequence"]
-    x = Tensor(np.ones((SMALL["batch"], length, SMALL["features"]), np.float32), requires_grad=True)
+    # Computed, as what an earlier block gives.
+    x = -Tensor(np.ones((SMALL["batch"], length, SMALL["features"]), np.float32), requires_grad=True)
     y = block(comm, np.float32, mode.get("recompute"), divided)(x)
     kept = saved_bytes(y)
     y.backward(np.ones(y.shape, np.float32))
