@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import qdist as qd
 from qdist import nn
 from qdist.parallel import Pipeline, PipelineTraining, make_schedule
 from qdist.parallel.pipeline_batch import cut_by_count, cut_by_size
+from qdist.tensor import Tensor, concatenate
 
 FILE = Path(__file__).parent / "ranks" / "mpi_pipeline.py"
 PYTEST = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
@@ -98,3 +100,31 @@ def test_wrong_entries_are_refused(entries: dict, message: str) -> None:
     }
     with pytest.raises(ValueError, match=message):
         PipelineTraining(config | entries, LAYERS, [(0, 0)], qd.comm.counting_communicator(4))
+
+
+class Growing(nn.Module):
+    """Gives a column more every time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return concatenate([x] * self.calls, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("layers", "loss", "message"),
+    [
+        ([Growing(), nn.Tanh()], nn.MSELoss(), "stage 0 gave .* for one of as many rows before"),
+        ([nn.Tanh(), lambda x: x.tolist()], nn.MSELoss(), "layer 1 ends a stage and gave a list"),
+        ([nn.Tanh(), nn.Tanh()], lambda output, target: output, r"one number for a micro-batch, not shape \(2, 3\)"),
+        ([nn.Tanh(), nn.Tanh()], lambda output, target: 1.0, "one number for a micro-batch, not float"),
+    ],
+)
+def test_layers_and_losses_that_do_not_fit_are_named(layers: list, loss: object, message: str) -> None:
+    comm = qd.comm.counting_communicator(1)
+    pipeline = Pipeline(layers, loss, comm, micro_batches=2, schedule="interleaved", virtual_stages=2)
+    with pytest.raises((TypeError, ValueError), match=message):
+        pipeline.train_batch(np.ones((4, 3)), np.ones((4, 3)))
