@@ -272,3 +272,22 @@ def test_a_tensor_is_read_alone(tmp_path):
         assert state["a"].read().tolist() == [[0, 1, 2], [3, 4, 5]]
         with pytest.raises(CheckpointError, match="damaged: b does not match"):
             state["b"].read()
+
+
+def test_a_disk_that_is_full_for_one_rank_stops_all_of_them(tmp_path, monkeypatch):
+    path = tmp_path / "c"
+    checkpoint.save(path, {"epoch": 1})
+    real, failing = os.fsync, []
+
+    def full(handle):
+        # The second rank to write; the first may have come to the end of its part.
+        failing.append(handle)
+        if len(failing) == 2:
+            raise OSError("no space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    errors = save_together(path, [{"w": part} for part in parts(np.arange(4.0), [[0, 1], [2, 3]])])
+    assert [str(error).endswith("no space left on device") for error in errors] == [True, True]
+    assert os.listdir(tmp_path) == ["c"]
+    assert checkpoint.load(path) == {"epoch": 1}

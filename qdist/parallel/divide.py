@@ -213,7 +213,7 @@ def _see_part(module: Module, name: str, groups: _Groups) -> None:
     held = len(whole) // (1 if groups.context is None else groups.context.size)
 
     def on_part(*args: Any, **kwargs: Any) -> Any:
-        shape = args[0].shape if args else ()
+        shape: tuple[int, ...] = args[0].shape if args else ()
         if len(shape) < 2 or shape[1] != held:
             raise ValueError(
                 f"{name} has {len(whole)} positions, {held} of them here, and its module is given shape {shape}: the "

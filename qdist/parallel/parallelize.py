@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,10 @@ class ParallelModel:
         parameters = list(self.module.parameters())
         before = [parameter.grad for parameter in parameters]
         self.module.zero_grad()
-        with nullcontext() if self.zero is None else self.zero.no_sync():
+        with ExitStack() as passes:
+            if self.zero is not None:
+                passes.enter_context(self.zero.no_sync())
+                passes.enter_context(self.zero.freeing())
             loss = self.pipeline.train_batch(x, y)
         for parameter in parameters:
             if parameter.grad is not None:

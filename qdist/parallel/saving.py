@@ -142,18 +142,19 @@ def _held(model: ParallelModel) -> Iterator[_Held]:
         for piece in unit.pieces:
             parameter = unit.parameters[piece.index]
             shape, places = _places(parameter)
-            yield _Held(names[id(parameter)], piece.tensor, shape, places.reshape(-1)[piece.start : piece.stop])
+            bounds = slice(piece.start, piece.stop)
+            own = np.arange(piece.start, piece.stop) if places is None else places.reshape(-1)[bounds]
+            yield _Held(names[id(parameter)], piece.tensor, shape, own)
     for parameter in model.module.parameters():
         if id(parameter) not in sharded:
-            shape, places = _places(parameter)
-            yield _Held(names[id(parameter)], parameter, shape, None if parameter.partition is None else places)
+            yield _Held(names[id(parameter)], parameter, *_places(parameter))
 
 
-def _places(parameter: Parameter) -> tuple[tuple[int, ...], NDArray[np.int64]]:
-    """The shape of the whole parameter, and where in it, flattened, the elements of this one are."""
+def _places(parameter: Parameter) -> tuple[tuple[int, ...], NDArray[np.int64] | None]:
+    """The shape of the whole parameter, and where in it, flattened, the elements of this one are; None if it is all."""
     partition, shape = parameter.partition, list(parameter.shape)
     if partition is None:
-        return tuple(shape), np.arange(parameter.size).reshape(shape)
+        return tuple(shape), None
     shape[partition.axis] *= partition.comm.size
     return tuple(shape), partition.part(np.arange(math.prod(shape)).reshape(shape))
 

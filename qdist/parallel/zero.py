@@ -7,7 +7,8 @@ module's forward and backward pass and freed after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -129,12 +130,16 @@ class Zero(Replica):
         precision, and outputs float32."""
         if self.precision is not None:
             args, kwargs = _cast((args, kwargs), self.precision)
-        if self.stage < 3:
+        with self.freeing():
             output = super().forward(*args, **kwargs)
-        else:
-            with packing(self._pack, self._unpack):
-                output = super().forward(*args, **kwargs)
         return output if self.precision is None else _cast(output, np.dtype(np.float32))
+
+    @contextmanager
+    def freeing(self) -> Iterator[None]:
+        """Within it nothing that is recorded keeps gathered parameters alive. For those who run the modules by
+        themselves, stage by stage of a pipeline, and not through forward()."""
+        with nullcontext() if self.stage < 3 else packing(self._pack, self._unpack):
+            yield
 
     def backward(self, loss: Tensor) -> None:
         """Add the loss's derivative to the gradients, each of `accumulate` passes counting an equal share."""
