@@ -64,11 +64,7 @@ def save(path: str | Path, state: Any, comm: Ranks | None = None) -> None:
         plan.exchange_digests()
         with agreeing(ranks):
             if replacement is not None:
-                with open(replacement.temporary, "r+b") as file:
-                    file.write(plan.header())
-                    file.flush()
-                    os.fsync(file.fileno())
-                replacement.commit()
+                replacement.commit_with(plan.header())
     except BaseException:
         if replacement is not None:
             replacement.discard()
