@@ -4,10 +4,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qdist import nn, optim
 from qdist.comm import counting_communicator
 from qdist.parallel import DataParallel, LossScale, Zero
+from qdist.parallel.zero_shards import Unit
 from qdist.tensor import Tensor
 
 WIDTH = 64
@@ -113,6 +116,21 @@ def test_stage_3_holds_one_module_at_a_time() -> None:
     model.backward(loss)
     assert (forward, len(gathered)) == (24, 48)
     assert max(gathered) == 1
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 9))
+def test_the_parts_of_all_ranks_are_every_parameter_once(sizes: list[int], ranks: int) -> None:
+    values = [np.random.default_rng(size).normal(size=(size, 2)).astype(np.float32) for size in sizes]
+    found = [np.full((size, 2), np.nan, np.float32) for size in sizes]
+    for rank in range(ranks):
+        parameters = [nn.Parameter(value.copy()) for value in values]
+        unit = Unit(parameters, counting_communicator(ranks, rank), None, keep=rank % 2 == 0)
+        for piece in unit.pieces:
+            found[piece.index].reshape(-1)[piece.start : piece.stop] = piece.tensor.numpy()
+            np.testing.assert_array_equal(unit.part(piece, unit.own), piece.tensor.numpy())
+        assert 2 * sum(sizes) <= ranks * unit.length < 2 * sum(sizes) + ranks
+    for got, want in zip(found, values):
+        np.testing.assert_array_equal(got, want)
 
 
 def test_a_configuration_is_read_and_checked() -> None:
