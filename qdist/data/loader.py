@@ -12,7 +12,7 @@ import numpy as np
 from ..tensor import Tensor
 from ..tensor.arrays import is_array
 from .dataset import ranks as _ranks
-from .sampler import RandomSampler, SequentialSampler
+from .sampler import DistributedSampler, RandomSampler, SequentialSampler
 
 
 def collate(items: list[Any]) -> Any:
@@ -91,6 +91,8 @@ class DataLoader:
             raise ValueError(f"prefetch must not be negative, got {prefetch}")
         if sampler is not None and shuffle:
             raise ValueError("a sampler decides the order itself: leave shuffle off")
+        if ranks is not None and isinstance(sampler, DistributedSampler):
+            raise ValueError("a DistributedSampler gives each rank its items already: leave ranks out")
         self.rank, self.size = _ranks(0 if ranks is None else ranks, None)
         if sampler is None:
             sampler = RandomSampler(len(dataset), seed) if shuffle else SequentialSampler(len(dataset))
