@@ -219,7 +219,7 @@ def test_what_is_refused() -> None:
 def test_shares_hold_every_row_once() -> None:
     batch = {"x": np.arange(10), "y": [Tensor(np.arange(20).reshape(10, 2))]}
     parts = [share_rows(batch, counting_communicator(4, rank)) for rank in range(4)]
-    assert [len(p["x"]) for p in parts] == [3, 3, 2, 2]
+    assert sorted(len(p["x"]) for p in parts) == [2, 2, 3, 3]
     np.testing.assert_array_equal(np.concatenate([p["x"] for p in parts]), batch["x"])
     np.testing.assert_array_equal(np.concatenate([p["y"][0].numpy() for p in parts]), batch["y"][0].numpy())
 
