@@ -226,6 +226,17 @@ def test_buffers_are_the_first_ranks(comm) -> None:
     np.testing.assert_allclose(model.module.running_mean.numpy(), expected, rtol=1e-12)
 
 
+def test_ranks_with_different_models_are_told(comm) -> None:
+    model = nn.Linear(2, 3 if comm.rank == comm.size - 1 else 4)
+    text = (
+        rf"rank {comm.size - 1} has another model than rank 0: weight float32\[3, 2\] in the place of weight float32\[4"
+    )
+    with pytest.raises(ValueError, match=text):
+        DataParallel(model, comm)
+    with pytest.raises(ValueError, match=text):
+        Zero(model, sgd(model.parameters()), 1, comm)
+
+
 def test_a_rank_may_evaluate_alone(comm) -> None:
     model, _ = start("dp", "mlp", comm)
     if comm.rank == 0:
