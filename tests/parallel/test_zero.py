@@ -4,10 +4,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qdist import nn, optim
 from qdist.comm import counting_communicator
-from qdist.parallel import LossScale, Zero
+from qdist.parallel import DataParallel, LossScale, Zero
+from qdist.parallel.zero_shards import Unit
 from qdist.tensor import Tensor
 
 WIDTH = 64
@@ -61,7 +64,9 @@ def live_bytes(stage: int, size: int, layers: int, half: bool) -> int:
         optimizer = optim.Adam(model.parameters())
         comm = counting_communicator(size)
         options = {"precision": np.float16, "loss_scale": LossScale(1.0)} if half else {}
-        made = Zero(model, optimizer, stage, comm, bucket_bytes=4 * WIDTH * (WIDTH + 1), **options)
+        if stage < 3:
+            options["bucket_bytes"] = 4 * WIDTH * (WIDTH + 1)
+        made = Zero(model, optimizer, stage, comm, **options)
         made.backward(made(rows()).mean())
         return made
 
@@ -111,6 +116,21 @@ def test_stage_3_holds_one_module_at_a_time() -> None:
     model.backward(loss)
     assert (forward, len(gathered)) == (24, 48)
     assert max(gathered) == 1
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 9))
+def test_the_parts_of_all_ranks_are_every_parameter_once(sizes: list[int], ranks: int) -> None:
+    values = [np.random.default_rng(size).normal(size=(size, 2)).astype(np.float32) for size in sizes]
+    found = [np.full((size, 2), np.nan, np.float32) for size in sizes]
+    for rank in range(ranks):
+        parameters = [nn.Parameter(value.copy()) for value in values]
+        unit = Unit(parameters, counting_communicator(ranks, rank), None, keep=rank % 2 == 0)
+        for piece in unit.pieces:
+            found[piece.index].reshape(-1)[piece.start : piece.stop] = piece.tensor.numpy()
+            np.testing.assert_array_equal(unit.part(piece, unit.own), piece.tensor.numpy())
+        assert 2 * sum(sizes) <= ranks * unit.length < 2 * sum(sizes) + ranks
+    for got, want in zip(found, values):
+        np.testing.assert_array_equal(got, want)
 
 
 def test_a_configuration_is_read_and_checked() -> None:
@@ -164,6 +184,19 @@ def test_what_is_refused_before_anything_is_sent() -> None:
         Zero(model, adam, 1, comm, max_norm=-1.0)
     with pytest.raises(ValueError, match="accumulate"):
         Zero(model, adam, 1, comm, accumulate=0)
+    with pytest.raises(ValueError, match="unit_types are for stage 3"):
+        Zero(model, adam, 2, comm, unit_types=[nn.Linear])
+    with pytest.raises(ValueError, match="no buckets"):
+        Zero(model, adam, 3, comm, bucket_bytes=100)
+    with pytest.raises(TypeError, match="classes of modules"):
+        Zero(model, adam, 3, comm, unit_types=["Linear"])
+    assert comm.messages == []
+    made = Zero(model, adam, 1, comm)
+    comm.messages.clear()
+    with pytest.raises(ValueError, match="sharded by a Zero already"):
+        DataParallel(made.module, comm)
+    with pytest.raises(ValueError, match="does not have"):
+        Zero(made.module, adam, 1, comm)
     assert comm.messages == []
 
 
