@@ -201,7 +201,7 @@ def _columns_vjp(xp: Any, g: Array, saved: Any, needs: Any, comm: Communicator, 
     gathering = comm.all_gather(x, async_op=True) if sequence and needs[1] else None
     summing = None
     if needs[0]:
-        gx = xp.matmul(g.reshape(-1, g.shape[-1]), conj(weight)).reshape(*g.shape[:-1], -1)
+        gx = xp.matmul(g.reshape(-1, g.shape[-1]), conj(weight)).reshape(*g.shape[:-1], weight.shape[1])
         if sequence:
             summing = comm.reduce_scatter(as_rows(gx, comm.size, axis), async_op=True)
         else:
