@@ -37,8 +37,10 @@ def prepare(stage: int, ranks: int, width: int, layers: int, half: bool) -> tupl
     bucket = 4 * width * (width + 1)
     if stage == 0:
         return DataParallel(model, comm, bucket_bytes=bucket), optimizer
-    options = {"precision": np.float16, "loss_scale": LossScale(1.0)} if half else {}
-    return Zero(model, optimizer, stage, comm, bucket_bytes=bucket, **options), optimizer
+    options: dict[str, Any] = {"precision": np.float16, "loss_scale": LossScale(1.0)} if half else {}
+    if stage < 3:
+        options["bucket_bytes"] = bucket
+    return Zero(model, optimizer, stage, comm, **options), optimizer
 
 
 def backward(model: Any, width: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,9 @@ class ParallelModel:
             )
         names = _fitting(model, plan.recompute)
         model = divide(model, mesh, plan)
-        recomputed = [recompute(module) for name, module in list(model.named_modules()) if name in names]
+        for name, module in list(model.named_modules()):
+            if name in names:
+                recompute(module)
         self._replicas = _replicas(mesh)
         self.pipeline = self._pipeline(list(model.children())) if staged else None
         """What runs the stages, with an axis "pp"."""
@@ -96,10 +98,7 @@ class ParallelModel:
         self.zero: Zero | None = None
         """What divides the optimiser's state, with a plan's `zero`."""
         if plan.zero and self.optimizer is not None:
-            # What runs once more in the backward pass is gathered there as a whole.
-            types = {type(module) for module in recomputed}
-            options: dict[str, Any] = {"reduction": self._reduction, "unit_types": types}
-            self.zero = Zero(self.module, self.optimizer, plan.zero, self._replicas, **options)
+            self.zero = Zero(self.module, self.optimizer, plan.zero, self._replicas, reduction=self._reduction)
         self._replica: Module | None = None
         if self.pipeline is None:
             self._replica = self.zero or DataParallel(self.module, self._replicas, reduction=self._reduction)
@@ -149,14 +148,23 @@ class ParallelModel:
 
     def _backward_in_stages(self, x: Any, y: Any, rows: int) -> float:
         assert self.pipeline is not None
-        with nullcontext() if self.zero is None else self.zero.no_sync():
-            loss = self.pipeline.train_batch(x, y)
         share = self._share(rows)
-        for parameter in self.module.parameters():
-            if parameter.grad is not None and share != 1.0:
+        parameters = list(self.module.parameters())
+        before = [parameter.grad for parameter in parameters]
+        self.module.zero_grad()
+        with ExitStack() as passes:
+            if self.zero is not None:
+                passes.enter_context(self.zero.no_sync())
+                passes.enter_context(self.zero.freeing())
+            loss = self.pipeline.train_batch(x, y)
+        for parameter in parameters:
+            if parameter.grad is not None:
                 parameter.grad.data *= share
         if self.zero is None:
             average_gradients(self.module, self._replicas)
+        for parameter, earlier in zip(parameters, before):
+            if earlier is not None:
+                parameter.grad = earlier if parameter.grad is None else Tensor(earlier.data + parameter.grad.data)
         return self._of_all_rows(loss, rows)
 
     def step(self, *, max_norm: float | None = None) -> float | None:
@@ -182,10 +190,11 @@ class ParallelModel:
             loss = self.pipeline.eval_batch(x, y)
         else:
             assert self._replica is not None
+            training = self.module.training
             self.module.eval()
             with no_grad():
                 loss = float(self._loss(self._replica(*x) if isinstance(x, tuple) else self._replica(x), y))
-            self.module.train()
+            self.module.train(training)
         return self._of_all_rows(loss, len(_first(inputs)))
 
     # Gradients and states --------------------------------------------------------------------------------------------
@@ -236,9 +245,10 @@ class ParallelModel:
 
     def _share(self, rows: int) -> float:
         """What this rank's gradient is multiplied by so that the plain mean over replicas is the whole batch's."""
-        if self._reduction == "sum":
-            return float(self._replicas.size)
-        return rows * self._replicas.size / int(self._replicas.all_reduce(np.array(rows)))
+        counts = self._replicas.all_gather(np.array(rows))
+        if not counts.all():
+            raise ValueError(f"a pipeline needs at least one row on every rank of 'dp'; they have {counts.tolist()}")
+        return float(self._replicas.size if self._reduction == "sum" else rows * self._replicas.size / counts.sum())
 
     def _of_all_rows(self, loss: float, rows: int) -> float:
         if self._reduction == "sum":

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import checkpoint
-from ..checkpoint import Piece
+from ..checkpoint import Part
 from ..comm import Communicator
 from ..nn import Module, Parameter
 from ..tensor import Tensor, no_grad, random
@@ -38,9 +38,9 @@ class _Held(NamedTuple):
     places: NDArray[np.int64] | None
     """Where in the whole, flattened, the elements are; None if this is all of it."""
 
-    def piece(self, values: Any) -> Any:
+    def stored(self, values: Any) -> Any:
         """Values for these elements, as a checkpoint stores them."""
-        return values if self.places is None else Piece(values, self.shape, self.places)
+        return values if self.places is None else Part(values, self.shape, self.places)
 
     def part(self, whole: NDArray[Any]) -> NDArray[Any]:
         """These elements of the whole, in the shape that they have here."""
@@ -51,7 +51,7 @@ def save(model: ParallelModel, path: str | Path, extra: Any) -> None:
     """As ParallelModel.save."""
     held = list(_held(model))
     buffers = {name: buffer.detach() for name, buffer in model.module.named_buffers()}
-    values = {name: each.piece(each.tensor.detach()) for each in held for name in each.names}
+    values = {name: each.stored(each.tensor.detach()) for each in held for name in each.names}
     state = {"model": values | buffers, "optimizer": _optimizer_state(model, held), "extra": extra}
     checkpoint.save(path, {**state, "random": _random_state(model)}, model.mesh.comm)
 
@@ -142,18 +142,19 @@ def _held(model: ParallelModel) -> Iterator[_Held]:
         for piece in unit.pieces:
             parameter = unit.parameters[piece.index]
             shape, places = _places(parameter)
-            yield _Held(names[id(parameter)], piece.tensor, shape, places.reshape(-1)[piece.start : piece.stop])
+            bounds = slice(piece.start, piece.stop)
+            own = np.arange(piece.start, piece.stop) if places is None else places.reshape(-1)[bounds]
+            yield _Held(names[id(parameter)], piece.tensor, shape, own)
     for parameter in model.module.parameters():
         if id(parameter) not in sharded:
-            shape, places = _places(parameter)
-            yield _Held(names[id(parameter)], parameter, shape, None if parameter.partition is None else places)
+            yield _Held(names[id(parameter)], parameter, *_places(parameter))
 
 
-def _places(parameter: Parameter) -> tuple[tuple[int, ...], NDArray[np.int64]]:
-    """The shape of the whole parameter, and where in it, flattened, the elements of this one are."""
+def _places(parameter: Parameter) -> tuple[tuple[int, ...], NDArray[np.int64] | None]:
+    """The shape of the whole parameter, and where in it, flattened, the elements of this one are; None if it is all."""
     partition, shape = parameter.partition, list(parameter.shape)
     if partition is None:
-        return tuple(shape), np.arange(parameter.size).reshape(shape)
+        return tuple(shape), None
     shape[partition.axis] *= partition.comm.size
     return tuple(shape), partition.part(np.arange(math.prod(shape)).reshape(shape))
 
@@ -189,7 +190,7 @@ def _optimizer_state(model: ParallelModel, held: list[_Held]) -> dict[str, Any]:
     for each in held:
         if id(each.tensor) in by_tensor:
             group, number = by_tensor[id(each.tensor)]
-            entry = {key: each.piece(v) if isinstance(v, Tensor) else v for key, v in saved["state"][number].items()}
+            entry = {key: each.stored(v) if isinstance(v, Tensor) else v for key, v in saved["state"][number].items()}
             state |= {name: {"group": group, **entry} for name in each.names}
     return {"groups": {str(i): options for i, options in enumerate(groups)}, "state": state}
 

@@ -12,20 +12,27 @@ from ..comm import Communicator
 from ..nn import Parameter
 from ..tensor import Tensor
 from ..tensor.arrays import FLOAT32, Array, module_of
+from ..tensor.autograd import mode
 from .buckets import Bucket
 
 __all__ = ["GradientPart", "Piece", "ShardedParameter", "Unit", "View"]
 
 
 class ShardedParameter(Parameter):
-    """A parameter whose values are on this rank only while its unit is gathered."""
+    """A parameter whose values are on this rank only while its unit is gathered.
 
+    A backward pass gathers it when it needs it, which is when layers are recomputed.
+    """
+
+    unit: Unit
     whole: Array | None
     whole_shape: tuple[int, ...]
     whole_dtype: np.dtype
 
     @property
     def _data(self) -> Array:  # type: ignore[override]
+        if self.whole is None and mode.walks:
+            self.unit.gather()
         if self.whole is None:
             raise RuntimeError(
                 f"this parameter of shape {self.whole_shape} is sharded (ZeRO stage 3) and not gathered now; values "
@@ -127,7 +134,7 @@ class Unit(Bucket):
             self._show(self.full)
         else:
             for p in parameters:
-                _make_sharded(p, self.dtype)
+                _make_sharded(p, self)
 
     def _cut(self, rank: int) -> list[Piece]:
         low, high = rank * self.length, (rank + 1) * self.length
@@ -256,12 +263,13 @@ class Unit(Bucket):
             piece.tensor.grad = None
 
 
-def _make_sharded(parameter: Parameter, dtype: np.dtype) -> None:
+def _make_sharded(parameter: Parameter, unit: Unit) -> None:
     shape = parameter.shape
     del parameter.__dict__["_data"]
     parameter.__class__ = ShardedParameter
     assert isinstance(parameter, ShardedParameter)
-    parameter.whole, parameter.whole_shape, parameter.whole_dtype = None, shape, dtype
+    parameter.unit, parameter.whole = unit, None
+    parameter.whole_shape, parameter.whole_dtype = shape, unit.dtype
 
 
 def _address(array: Any) -> int:

@@ -146,6 +146,33 @@ def test_recomputed_layers_are_averaged_once() -> None:
         np.testing.assert_allclose(p.grad.numpy(), g, rtol=1e-6)
 
 
+def test_a_model_that_is_wrapped_again_is_averaged_once() -> None:
+    plain, comm = net(), counting_communicator(2)
+    first, second = DataParallel(plain, comm), DataParallel(plain, comm)
+
+    def sent(model: DataParallel) -> int:
+        comm.messages.clear()
+        model(rows()).mean().backward()
+        return len(comm.messages)
+
+    assert [sent(model) for model in (first, second, first, first)] == [3, 3, 3, 3]
+
+
+def test_each_backward_pass_weights_by_the_rows_of_its_forward_pass() -> None:
+    """Alone on a counting communicator, a rank has all rows: weight 2 for the mean of two."""
+    manual_seed(0)
+    model = DataParallel(net(), counting_communicator(2))
+    early = model(rows(5)).mean()
+    model._share.__dict__["weight"] = 0.5
+    late = model(rows(3)).mean()
+    early.backward()
+    first = [p.grad.numpy().copy() for p in model.parameters()]
+    model.zero_grad()
+    late.backward()
+    for p, g in zip(model.parameters(), first):
+        np.testing.assert_allclose(p.grad.numpy(), 4 * g, rtol=1e-6)
+
+
 def test_what_is_refused() -> None:
     comm = counting_communicator(4)
     with pytest.raises(TypeError, match="takes a Module"):

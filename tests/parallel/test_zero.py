@@ -7,7 +7,7 @@ import pytest
 
 from qdist import nn, optim
 from qdist.comm import counting_communicator
-from qdist.parallel import LossScale, Zero
+from qdist.parallel import DataParallel, LossScale, Zero
 from qdist.tensor import Tensor
 
 WIDTH = 64
@@ -61,7 +61,9 @@ def live_bytes(stage: int, size: int, layers: int, half: bool) -> int:
         optimizer = optim.Adam(model.parameters())
         comm = counting_communicator(size)
         options = {"precision": np.float16, "loss_scale": LossScale(1.0)} if half else {}
-        made = Zero(model, optimizer, stage, comm, bucket_bytes=4 * WIDTH * (WIDTH + 1), **options)
+        if stage < 3:
+            options["bucket_bytes"] = 4 * WIDTH * (WIDTH + 1)
+        made = Zero(model, optimizer, stage, comm, **options)
         made.backward(made(rows()).mean())
         return made
 
@@ -164,6 +166,19 @@ def test_what_is_refused_before_anything_is_sent() -> None:
         Zero(model, adam, 1, comm, max_norm=-1.0)
     with pytest.raises(ValueError, match="accumulate"):
         Zero(model, adam, 1, comm, accumulate=0)
+    with pytest.raises(ValueError, match="unit_types are for stage 3"):
+        Zero(model, adam, 2, comm, unit_types=[nn.Linear])
+    with pytest.raises(ValueError, match="no buckets"):
+        Zero(model, adam, 3, comm, bucket_bytes=100)
+    with pytest.raises(TypeError, match="classes of modules"):
+        Zero(model, adam, 3, comm, unit_types=["Linear"])
+    assert comm.messages == []
+    made = Zero(model, adam, 1, comm)
+    comm.messages.clear()
+    with pytest.raises(ValueError, match="sharded by a Zero already"):
+        DataParallel(made.module, comm)
+    with pytest.raises(ValueError, match="does not have"):
+        Zero(made.module, adam, 1, comm)
     assert comm.messages == []
 
 

@@ -1,6 +1,6 @@
 """DataParallel and Zero give what one process gives on the whole batch; run on every rank at once."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import qdist as qd
 from qdist import checkpoint, nn, optim
 from qdist.parallel import DataParallel, LossScale, Zero, average_gradients, share_rows
 from qdist.tensor import Tensor, functional, manual_seed, no_grad
+from qdist.tensor import checkpoint as recomputing
 
 UNEVEN = 23
 train_alone = cache(_train_alone)
@@ -88,6 +89,18 @@ def test_any_number_of_rows_can_be_shared_out(comm, way: str, rows: int) -> None
 
 def test_zero3_gathers_whole_blocks(comm) -> None:
     got = train("zero3", "transformer", comm, unit_types=[nn.TransformerBlock])
+    assert_trained_alike(got, train_alone("transformer", rows=UNEVEN, optimizer=adam))
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["piece by piece", "whole blocks"])
+def test_zero3_recomputes_blocks(comm, whole: bool) -> None:
+    model = build("transformer", seed=comm.rank)
+    for block in model[1:3]:
+        block.forward = partial(recomputing, block.forward)
+    types = [nn.TransformerBlock] if whole else []
+    zero = Zero(model, adam(model.parameters()), 3, comm, unit_types=types)
+    losses, gradients = zip(*(step(zero, None, "transformer", number, UNEVEN, comm) for number in range(3)))
+    got = Trained(list(losses), gradients[-1], values_of(zero))
     assert_trained_alike(got, train_alone("transformer", rows=UNEVEN, optimizer=adam))
 
 
