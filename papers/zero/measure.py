@@ -76,11 +76,10 @@ def formula(stage: int, ranks: int, half: bool) -> float:
 
 
 def here(stage: int, ranks: int, half: bool) -> float:
-    """The same with what this library keeps besides: a bucket of gradients, room for the update, float32 shards."""
+    """The same with what this library keeps besides: room for the update, and float32 shards of gradients."""
     shard = 4
     P, G, K = (2, 2, 16) if half else (4, 4, 12)
-    whole = P + 2 * G + K
-    return [whole, P + G + K / ranks, P + (shard + K) / ranks, (P + shard + K) / ranks][stage]
+    return [P + G + K, P + G + K / ranks, P + (shard + K) / ranks, (P + shard + K) / ranks][stage]
 
 
 def main() -> None:

@@ -12,7 +12,8 @@ import numpy as np
 from ..tensor import Tensor
 from ..tensor.arrays import is_array
 from .dataset import ranks as _ranks
-from .sampler import RandomSampler, SequentialSampler
+from .dataset import share
+from .sampler import DistributedSampler, RandomSampler, SequentialSampler
 
 
 def collate(items: list[Any]) -> Any:
@@ -44,13 +45,6 @@ def _no_rows(batch: Any) -> Any:
     return batch[:0]
 
 
-def _share(indices: np.ndarray, rank: int, size: int) -> np.ndarray:
-    """One rank's part; the first ranks have one more where they do not divide."""
-    few, more = divmod(len(indices), size)
-    start = rank * few + min(rank, more)
-    return indices[start : start + few + (rank < more)]
-
-
 class DataLoader:
     """Iterate over a dataset in batches.
 
@@ -65,8 +59,8 @@ class DataLoader:
         seed: of the shuffle.
         collate_fn: makes a batch of a list of items; stacks arrays by default.
         ranks: a communicator (or what has .rank and .size) whose ranks share out every batch: `batch_size` counts the
-            rows of all, and this one fetches its own. Shares differ by at most one row, the first ranks have more; a
-            last batch may leave some without any. All ranks together then have the batches of one process.
+            rows of all, and this one fetches its own. Shares differ by at most one row; a last batch may leave some
+            ranks without any. All ranks together have the batches of one process.
 
     A batch has the structure of an item, with Tensors in the places of its numbers and arrays; arrays keep
     their dtype.
@@ -91,6 +85,8 @@ class DataLoader:
             raise ValueError(f"prefetch must not be negative, got {prefetch}")
         if sampler is not None and shuffle:
             raise ValueError("a sampler decides the order itself: leave shuffle off")
+        if ranks is not None and isinstance(sampler, DistributedSampler):
+            raise ValueError("a DistributedSampler gives each rank its items already: leave ranks out")
         self.rank, self.size = _ranks(0 if ranks is None else ranks, None)
         if sampler is None:
             sampler = RandomSampler(len(dataset), seed) if shuffle else SequentialSampler(len(dataset))
@@ -106,7 +102,7 @@ class DataLoader:
         has_array = hasattr(self.sampler, "indices")
         order = self.sampler.indices() if has_array else np.fromiter(self.sampler, dtype=np.int64)
         whole = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self))]
-        batches = [_share(indices, self.rank, self.size) for indices in whole]
+        batches = [indices[share(len(indices), self.rank, self.size)] for indices in whole]
         if self.prefetch == 0:
             return (self._fetch(indices) for indices in batches)
         return _ahead(self._fetch, batches, self.prefetch)

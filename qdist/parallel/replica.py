@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from hashlib import sha256
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,7 @@ class Replica(Module):
         self._remove_hooks: list[Callable[[], None]] = []
         self._take_over(module.parameters())
         if self.comm.size > 1:
+            _check_same(module, self.comm)
             broadcast([*module.parameters(), *module.buffers()], self.comm)
 
     # The wrapper is invisible: modules, parameters and states have the names that the plain model gives them.
@@ -171,6 +174,21 @@ class Replica(Module):
         used = agree_on_use(self.comm, self._buckets)
         for bucket, anywhere in zip(self._buckets, used):
             bucket.finish(anywhere)
+
+
+def _check_same(module: Module, comm: Communicator) -> None:
+    """Raises ValueError, on every rank, unless all ranks have parameters and buffers of the same shapes."""
+    mine = [f"{name} {t.dtype}{list(t.shape)}" for name, t in module.state_dict().items()]
+    digest = int.from_bytes(sha256("\n".join(mine).encode()).digest()[:4], "little")
+    highest, lowest = comm.all_reduce(np.array([digest, -digest], np.int64), "max")
+    if highest == -lowest:
+        return
+    first, *others = comm.all_gather_object(mine)
+    for rank, theirs in enumerate(others, 1):
+        different = next((pair for pair in zip_longest(first, theirs) if pair[0] != pair[1]), None)
+        if different is not None:
+            has, lacks = (part or "nothing" for part in different)
+            raise ValueError(f"rank {rank} has another model than rank 0: {lacks} in the place of {has}")
 
 
 class _Share:

@@ -226,11 +226,11 @@ class Unit(Bucket):
 
     def launch(self) -> None:
         """Send every rank its part of the gradients, and forget the whole ones."""
-        rows = self.xp.zeros((self.comm.size, self.length), self.wire_dtype)
+        rows = self.xp.empty((self.comm.size, self.length), self.wire_dtype)
         self.fill(rows.reshape(-1))
         for p in self.parameters:
             p.grad = None
-        self.work = self.comm.reduce_scatter(rows, "avg", async_op=True)
+        self.work = self.comm.reduce_scatter(rows, async_op=True)
 
     def poll(self) -> bool:
         if self.work is not None and self.work.is_completed():

@@ -257,3 +257,5 @@ def test_ranks_share_out_every_batch_of_one_process(size, kind):
             assert max(map(len, mine)) - min(map(len, mine)) <= 1
             assert {a.dtype for a in mine} == {column.dtype}
             np.testing.assert_array_equal(np.concatenate(mine), column.numpy())
+    with pytest.raises(ValueError, match="leave ranks out"):
+        DataLoader(dataset, 9, sampler=DistributedSampler(21), ranks=places[0])

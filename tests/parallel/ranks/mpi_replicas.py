@@ -1,6 +1,7 @@
 """DataParallel and Zero give what one process gives on the whole batch; run on every rank at once."""
 
 from functools import cache, partial
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -225,6 +226,17 @@ def test_buffers_are_the_first_ranks(comm) -> None:
     np.testing.assert_allclose(model.module.running_mean.numpy(), expected, rtol=1e-12)
 
 
+def test_ranks_with_different_models_are_told(comm) -> None:
+    model = nn.Linear(2, 3 if comm.rank == comm.size - 1 else 4)
+    text = (
+        rf"rank {comm.size - 1} has another model than rank 0: weight float32\[3, 2\] in the place of weight float32\[4"
+    )
+    with pytest.raises(ValueError, match=text):
+        DataParallel(model, comm)
+    with pytest.raises(ValueError, match=text):
+        Zero(model, sgd(model.parameters()), 1, comm)
+
+
 def test_a_rank_may_evaluate_alone(comm) -> None:
     model, _ = start("dp", "mlp", comm)
     if comm.rank == 0:
@@ -259,7 +271,7 @@ def test_full_states_go_from_ranks_to_one_process_and_back(comm, way: str) -> No
 
 
 @pytest.mark.parametrize("way", ["zero2", "zero3"])
-def test_sharded_states_resume(comm, way: str, tmp_path) -> None:
+def test_sharded_states_resume(comm, way: str) -> None:
     want = train_alone("mlp", steps=4, rows=UNEVEN, optimizer=adam)
     model, _ = start(way, "mlp", comm)
     for number in range(2):
@@ -267,9 +279,10 @@ def test_sharded_states_resume(comm, way: str, tmp_path) -> None:
     with comm.recording() as messages:
         state = model.sharded_state_dict()
     assert messages == []
-    checkpoint.save(tmp_path / "shard", state)
     fresh, _ = start(way, "mlp", comm)
-    fresh.load_sharded_state_dict(checkpoint.load(tmp_path / "shard"))
+    with TemporaryDirectory() as folder:
+        checkpoint.save(f"{folder}/shard", state)
+        fresh.load_sharded_state_dict(checkpoint.load(f"{folder}/shard"))
     for number in (2, 3):
         step(fresh, None, "mlp", number, UNEVEN, comm)
     assert_same(values_of(fresh), want.parameters)
