@@ -160,6 +160,20 @@ def test_the_rows_of_an_embedding_and_its_gradient_add_up_over_ranks() -> None:
     np.testing.assert_array_equal(np.concatenate(rows), whole.weight.grad.numpy())
 
 
+@pytest.mark.parametrize("sequence", [False, True])
+def test_a_batch_without_rows(sequence: bool) -> None:
+    comm = counting_communicator(4, 1)
+    block = ParallelTransformerBlock(8, 4, comm, sequence_parallel=sequence, dropout=0.1)
+    x = Tensor(np.ones((0, 8, 8), np.float32), requires_grad=True)
+    y = block(x)
+    y.backward(np.ones(x.shape, np.float32))
+    assert y.shape == x.grad.shape == (0, 8, 8)
+    table = VocabParallelEmbedding(8, 4, comm, sequence)
+    assert table(np.ones((0, 8), np.int64)).shape == (0, 2 if sequence else 8, 4)
+    loss = vocab_parallel_cross_entropy(np.ones((0, 5, 2)), np.ones((0, 5), np.int64), comm, "sum")
+    assert loss.item() == 0
+
+
 def test_a_copied_layer_has_its_own_weights_and_the_same_ranks() -> None:
     comm = counting_communicator(4, 1)
     layer = ParallelTransformerBlock(8, 4, comm, sequence_parallel=True)

@@ -20,6 +20,7 @@ from qdist.comm import Communicator, Mesh
 from qdist.parallel import (
     ColumnParallelLinear,
     ParallelAttention,
+    ParallelMLP,
     RowParallelLinear,
     collectives,
     load_whole_state_dict,
@@ -202,6 +203,28 @@ def test_a_quantum_layer_between_divided_layers(world, size: int) -> None:
     np.testing.assert_allclose(got.losses, want.losses, rtol=1e-10)
     assert_same(got.gradients, want.gradients)
     assert_same(got.parameters, want.parameters)
+
+
+@pytest.mark.parametrize("sequence", [False, True], ids=["tensor", "sequence"])
+def test_a_perceptron(group, sequence: bool) -> None:
+    rng = np.random.default_rng(8)
+    x, g = rng.normal(size=(2, 3, 24, 6))
+    manual_seed(9)
+    plain = nn.Sequential(nn.Linear(6, 48, dtype=np.float64), nn.GELU(), nn.Linear(48, 6, dtype=np.float64))
+    inputs = Tensor(x, requires_grad=True)
+    want = plain(inputs)
+    want.backward(g)
+    manual_seed(9)
+    divided = ParallelMLP(6, 48, group, sequence_parallel=sequence, dtype=np.float64)
+    own = Tensor(x, requires_grad=True)
+    got = divided(collectives.scatter(own, group, 1) if sequence else own)
+    got = collectives.gather(got, group, 1) if sequence else got
+    got.backward(g)
+    np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(own.grad.numpy(), inputs.grad.numpy(), rtol=1e-10, atol=1e-13)
+    values = whole(divided, lambda p: p.grad.data).values()
+    for a, p in zip(values, plain.parameters(), strict=True):
+        np.testing.assert_allclose(a, p.grad.numpy(), rtol=1e-10, atol=1e-13)
 
 
 DIVIDED: dict[str, dict[int, Callable[..., nn.Module]]] = {
