@@ -1,0 +1,203 @@
+"""Semi-automatic and automatic parallelism against one process; run on every rank of 8 at once.
+
+Smaller groups are parts of the 8 ranks, all at work at the same time.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from models import assert_same, batch, build, gradients_of, parameters_of, sgd, train_alone
+
+import qdist as qd
+from qdist import nn
+from qdist.comm import Communicator
+from qdist.parallel.auto import (
+    Engine,
+    Machine,
+    Partial,
+    ProcessMesh,
+    Replicate,
+    Shard,
+    Strategy,
+    matmul,
+    reshard,
+    shard_tensor,
+    to_static,
+)
+from qdist.tensor import Tensor, functional, manual_seed
+
+NAMES = ["mlp", "cnn", "transformer", "hybrid"]
+reference = cache(train_alone)
+
+
+@pytest.fixture(scope="session")
+def world() -> Communicator:
+    return qd.comm.init(timeout=120)
+
+
+@pytest.fixture(scope="session", params=[2, 4, 8])
+def group(request, world: Communicator) -> Communicator:
+    """This rank's group of so many."""
+    size = request.param
+    found = world.split([list(range(i, i + size)) for i in range(0, world.size, size)])
+    assert found is not None
+    return found
+
+
+def line(comm: Communicator, name: str) -> ProcessMesh:
+    """All ranks on one axis."""
+    return ProcessMesh(list(range(comm.size)), [name], comm)
+
+
+def meshes(comm: Communicator) -> list[ProcessMesh]:
+    """All ranks on one axis, and where there are enough of them on two."""
+    found = [line(comm, "dp")]
+    if comm.size >= 4:
+        found.append(ProcessMesh(np.arange(comm.size).reshape(2, -1), ["dp", "mp"], comm))
+    return found
+
+
+def annotate(model: nn.Module, mesh: ProcessMesh) -> None:
+    """Weights cut along the mesh's last axis: first by rows, then by columns, as in Megatron."""
+    axis = mesh.dim_names[-1]
+    linears = [m for m in model.modules() if isinstance(m, nn.Linear) and min(m.weight.shape) >= 8]
+    for i, layer in enumerate(linears):
+        shard_tensor(layer.weight, mesh, [None, axis] if i % 2 else [axis, None])
+        if not i % 2:
+            shard_tensor(layer.bias, mesh, [axis])
+
+
+def train(name: str, mesh: ProcessMesh, tensor_parallel: bool) -> None:
+    want = reference(name, steps=2)
+    model = build(name)
+    update = sgd(model.parameters())
+    if tensor_parallel:
+        annotate(model, mesh)
+    rows = [Shard(0) if axis == "dp" else Replicate() for axis in mesh.dim_names]
+    losses = []
+    for step in range(2):
+        x, y = batch(name, step)
+        update.zero_grad()
+        loss = functional.cross_entropy(model(shard_tensor(x, mesh, rows)), shard_tensor(y, mesh, rows))
+        loss.backward()
+        update.step()
+        losses.append(loss.item())
+    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+    assert_same(gradients_of(model), want.gradients)
+    assert_same(parameters_of(model), want.parameters)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_whose_input_alone_is_cut_is_data_parallel(name, group) -> None:
+    train(name, line(group, "dp"), tensor_parallel=False)
+
+
+@pytest.mark.parametrize("name", ["mlp", "transformer"])
+def test_annotated_weights_train_as_one_process_does(name, group) -> None:
+    train(name, line(group, "mp"), tensor_parallel=True)
+    train(name, meshes(group)[-1], tensor_parallel=True)
+
+
+def strategies() -> dict[str, Strategy]:
+    made = {name: Strategy() for name in ["plain", "stage 1", "stage 3", "recompute", "auto", "all devices"]}
+    made["stage 1"].sharding.enable = made["stage 3"].sharding.enable = True
+    made["stage 3"].sharding.stage = 3
+    made["recompute"].recompute.enable = True
+    made["auto"].auto = True
+    made["auto"].machine = Machine(latency=0.0, flops=1e9)
+    made["all devices"].fully_use_devices = True
+    return made
+
+
+@pytest.mark.parametrize("strategy", strategies())
+@pytest.mark.parametrize("name", ["mlp", "transformer"])
+def test_an_engine_trains_as_one_process_does(name, strategy, group) -> None:
+    want = reference(name, steps=2)
+    for mesh in meshes(group):
+        model = build(name)
+        engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), None, strategies()[strategy], mesh)
+        losses = [engine.run(batch(name, step))["loss"] for step in range(2)]
+        np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+        assert_same(parameters_of(model), want.parameters)
+
+
+def test_an_engine_runs_other_networks_data_parallel(group) -> None:
+    for name in ("cnn", "hybrid"):
+        want = reference(name, steps=2)
+        model = build(name)
+        step = to_static(model, functional.cross_entropy, sgd(model.parameters()), comm=group)
+        losses = [step(*batch(name, s)) for s in range(2)]
+        np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+        assert_same(parameters_of(model), want.parameters)
+
+
+def test_random_placements_in_and_resharded_out_have_the_same_value(group) -> None:
+    rng = np.random.default_rng(3)
+    for mesh in meshes(group):
+        for _ in range(20):
+            shape = tuple(int(n) for n in rng.integers(group.size, group.size + 5, 2))
+            value = rng.standard_normal(shape)
+            ways = [Replicate(), Partial(), Shard(0), Shard(1)]
+            x = Tensor(value, True)
+            y = shard_tensor(x, mesh, [ways[i] for i in rng.integers(0, 4, len(mesh.shape))])
+            y = reshard(y, mesh, [ways[i] for i in rng.integers(0, 4, len(mesh.shape))])
+            np.testing.assert_allclose(y.numpy(), value, rtol=1e-12)
+            (y * Tensor(value)).sum().backward()
+            np.testing.assert_allclose(x.grad, value, rtol=1e-12)
+
+
+class TwoProducts(nn.Module):
+    """The net of the MindSpore tutorial: two matrix products with a ReLU between."""
+
+    def __init__(self, strategy, comm=None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(np.empty((32, 16)))
+        self.weight2 = nn.Parameter(np.empty((16, 16)))
+        manual_seed(1)
+        nn.init.normal_(self.weight, std=0.1)
+        nn.init.normal_(self.weight2, std=0.1)
+        self.matmul = matmul if strategy is None else matmul.shard(strategy, comm)
+
+    def forward(self, x):
+        return matmul(functional.relu(self.matmul(x, self.weight)), self.weight2)
+
+
+def test_the_two_product_net_has_the_shapes_and_the_group_of_the_tutorial(world) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.random((16, 32)), rng.random((16, 16))
+    alone = TwoProducts(None)
+    optimizer = qd.optim.SGD(alone.parameters(), lr=0.2, momentum=0.1)
+    want = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = functional.mse_loss(alone(Tensor(x)), Tensor(y))
+        loss.backward()
+        optimizer.step()
+        want.append(loss.item())
+
+    net = TwoProducts(((2, 4), (4, 1)), world)
+    strategy = Strategy(fully_use_devices=True)
+    engine = Engine(net, functional.mse_loss, qd.optim.SGD(net.parameters(), lr=0.2, momentum=0.1), strategy=strategy)
+    losses = [engine.run((x, y))["loss"] for _ in range(3)]
+    np.testing.assert_allclose(losses, want, rtol=1e-10)
+    lines = [line.strip() for line in engine.main_program.splitlines()]
+    first = 4 * (world.rank // 4)
+    # %12 MatMul (8, 8), (8, 16) -> (8, 16); %13 AllReduce over 0-1-2-3; %14 slice to (8, 4); %15 ReLU; %17 MatMul.
+    shapes = [line for line in lines if "->" in line]
+    product = next(i for i, line in enumerate(lines) if "= matmul" in line)
+    assert "local [8, 8]" in lines[product + 1]
+    assert "local [8, 16]" in lines[product + 1]
+    reduce = next(line for line in lines[product:] if "all_reduce(" in line)
+    assert f"all_reduce over d1 {list(range(first, first + 4))}" in reduce
+    relu = next(i for i, line in enumerate(lines) if "= relu" in line)
+    assert lines[relu + 1].count("local [8, 4]") == 2
+    second = next(i for i, line in enumerate(lines) if "= matmul" in line and i > relu)
+    assert "local [8, 4]" in lines[second + 1]
+    assert "local [4, 16]" in lines[second + 1]
+    assert "local [8, 16]" in lines[second + 1]
+    assert len(shapes) >= 5
+    assert net.weight.local.shape == (8, 16)
+    assert net.weight2.local.shape == (4, 16)
