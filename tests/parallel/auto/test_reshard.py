@@ -1,5 +1,7 @@
 """Resharding keeps the global value, whatever the mesh, the shape and the placements; gradients go the way back."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -53,7 +55,7 @@ def test_parts_follow_each_other_and_differ_by_one(length, parts) -> None:
     spans = [part(length, parts, i) for i in range(parts)]
     assert spans[0][0] == 0
     assert spans[-1][1] == length
-    assert all(a[1] == b[0] for a, b in zip(spans, spans[1:]))
+    assert all(a[1] == b[0] for a, b in pairwise(spans))
     sizes = [b - a for a, b in spans]
     assert max(sizes) - min(sizes) <= 1
     assert sizes == [len(p) for p in np.array_split(np.arange(length), parts)]
