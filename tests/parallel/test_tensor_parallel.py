@@ -1,0 +1,181 @@
+"""Tensor and sequence parallelism: on ranks as in one process, bytes by the textbook, errors before sending."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qdist import nn
+from qdist.comm import counting_communicator, init
+from qdist.parallel import (
+    ColumnParallelLinear,
+    ParallelAttention,
+    ParallelMLP,
+    ParallelTransformerBlock,
+    RowParallelLinear,
+    SequenceDropout,
+    VocabParallelEmbedding,
+    collectives,
+    divide_block,
+    load_whole_state_dict,
+    recompute,
+    vocab_parallel_cross_entropy,
+)
+from qdist.tensor import Tensor, functional, manual_seed
+
+RANK_TESTS = Path(__file__).parent / "ranks" / "mpi_tensor_parallel.py"
+BATCH, LENGTH, FEATURES, HEADS = 2, 16, 24, 8
+ACTIVATION = BATCH * LENGTH * FEATURES * 8  # Bytes of one tensor between layers, float64.
+
+
+def test_eight_ranks_give_what_one_process_gives(run_ranks) -> None:
+    options = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
+    done = run_ranks(8, [*options, RANK_TESTS])
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert done.stdout.count(" passed") == 8
+
+
+# Bytes
+
+
+def sent(ranks: int, sequence: bool, recomputed: bool = False) -> list:
+    """The messages of one rank for one block, forward and backward."""
+    comm = counting_communicator(ranks, rank=1)
+    block = ParallelTransformerBlock(FEATURES, HEADS, comm, sequence_parallel=sequence, dtype=np.float64)
+    if recomputed:
+        recompute(block)
+    length = LENGTH // ranks if sequence else LENGTH
+    x = Tensor(np.ones((BATCH, length, FEATURES)), requires_grad=True)
+    block(x).backward(np.ones(x.shape))
+    return comm.messages
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_a_block_sends_four_all_reduces(ranks: int) -> None:
+    messages = sent(ranks, sequence=False)
+    assert [m.op for m in messages] == ["all_reduce"] * 4
+    assert sum(m.wire_bytes for m in messages) == 4 * 2 * (ranks - 1) / ranks * ACTIVATION
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_slices_of_the_sequence_send_as_much_and_gather_two_inputs_again(ranks: int) -> None:
+    messages = sent(ranks, sequence=True)
+    large = [m for m in messages if m.op != "all_reduce"]
+    assert Counter(m.op for m in large) == {"all_gather": 6, "reduce_scatter": 4}
+    all_reduces = 4 * 2 * (ranks - 1) / ranks * ACTIVATION
+    again = 2 * (ranks - 1) / ranks * ACTIVATION
+    assert sum(m.wire_bytes for m in large) == all_reduces + again
+    # Two layer norms' weights and biases and two biases after rows: one number a feature.
+    assert [m.bytes for m in messages if m.op == "all_reduce"] == [FEATURES * 8] * 6
+
+
+def test_a_recomputed_block_sends_its_forward_pass_twice() -> None:
+    assert len(sent(4, sequence=False, recomputed=True)) == 6
+
+
+def test_the_loss_sends_three_numbers_a_target() -> None:
+    comm = counting_communicator(4)
+    logits = Tensor(np.ones((5, 100)), requires_grad=True)
+    vocab_parallel_cross_entropy(logits, np.arange(5), comm).backward()
+    assert sum(m.bytes for m in comm.messages) == 3 * 5 * 8
+
+
+# One rank
+
+
+def test_one_rank_is_the_plain_layer() -> None:
+    comm = init()
+    x = np.random.default_rng(0).normal(size=(3, 4, 6)).astype(np.float32)
+    for plain, divided in [
+        (lambda: nn.Linear(6, 5), lambda: ColumnParallelLinear(6, 5, comm)),
+        (lambda: nn.Linear(6, 5), lambda: RowParallelLinear(6, 5, comm)),
+        (
+            lambda: nn.Sequential(nn.Linear(6, 8, bias=False), nn.GELU(), nn.Linear(8, 6, bias=False)),
+            lambda: ParallelMLP(6, 8, comm, bias=False),
+        ),
+        (lambda: nn.MultiHeadAttention(6, 3), lambda: ParallelAttention(6, 3, comm)),
+        (lambda: nn.TransformerBlock(6, 3), lambda: ParallelTransformerBlock(6, 3, comm, sequence_parallel=True)),
+    ]:
+        manual_seed(1)
+        want = plain()(Tensor(x))
+        manual_seed(1)
+        np.testing.assert_allclose(divided()(Tensor(x)).numpy(), want.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_rows_of_an_embedding_and_its_gradient_add_up_over_ranks() -> None:
+    """Ranks one after the other in this process: a counting communicator gives each one's term of the sum."""
+    whole = nn.Embedding(12, 3, dtype=np.float64)
+    tokens = np.array([[0, 5, 11], [-1, 4, 5]])
+    want = whole(tokens)
+    want.backward(np.arange(18.0).reshape(2, 3, 3))
+    terms, rows = [], []
+    for rank in range(4):
+        part = VocabParallelEmbedding.from_embedding(whole, counting_communicator(4, rank))
+        terms.append(part(tokens))
+        terms[-1].backward(np.arange(18.0).reshape(2, 3, 3))
+        rows.append(part.weight.grad.numpy())
+    np.testing.assert_array_equal(sum(t.numpy() for t in terms), want.numpy())
+    np.testing.assert_array_equal(np.concatenate(rows), whole.weight.grad.numpy())
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda c: ColumnParallelLinear(4, 10, c), "out_features is 10, which cannot be divided over 4 ranks"),
+        (lambda c: RowParallelLinear(10, 4, c), "in_features is 10, which cannot be divided over 4 ranks"),
+        (lambda c: ColumnParallelLinear(4, 8, c, blocks=3), "over 4 ranks in 3 blocks: take a multiple of 12"),
+        (lambda c: VocabParallelEmbedding(10, 4, c), "count is 10"),
+        (lambda c: ParallelAttention(12, 6, c), "heads is 6"),
+        (lambda c: divide_block(nn.TransformerBlock(8, 4, 10), c), "hidden units is 10"),
+        (lambda c: divide_block(nn.TransformerBlock(8, 4), None, True), "sequence_parallel needs comm"),
+        (lambda c: ColumnParallelLinear(4, 8, c)(Tensor([1.0, 2.0])), r"takes \(..., 4\), got shape \(2,\)"),
+        (
+            lambda c: RowParallelLinear(8, 4, c, sequence_parallel=True)(Tensor(np.ones((6, 8), np.float32))),
+            "sequence's length is 6",
+        ),
+        (
+            lambda c: RowParallelLinear(8, 4, c, input_is_parallel=True)(Tensor(np.ones((6, 8), np.float32))),
+            r"takes \(..., 2\)",
+        ),
+        (lambda c: VocabParallelEmbedding(8, 4, c, True)(np.arange(6)), "length is 6"),
+        (lambda c: SequenceDropout(0.5, c)(Tensor([1.0])), "takes"),
+        (lambda c: collectives.scatter(np.ones((4, 6)), c, 1), "axis 1 of shape .4, 6. has length 6"),
+        (lambda c: collectives.reduce_scatter(np.ones(3), c, 0), "which 4 ranks do not divide"),
+        (lambda c: collectives.gather(np.ones(3), c, 1), "axis 1 is out of range"),
+        (lambda c: vocab_parallel_cross_entropy(np.ones((2, 3)), np.ones(2), c), "integer targets"),
+        (lambda c: load_whole_state_dict(ColumnParallelLinear(2, 4, c), {"weight": np.ones((4, 3))}), "missing: bias"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_sent(make, text: str) -> None:
+    comm = counting_communicator(4, rank=2)
+    with pytest.raises(ValueError, match=text):
+        make(comm)
+    assert comm.messages == []
+
+
+@pytest.mark.parametrize("token", [12, -13])
+def test_tokens_outside_the_whole_vocabulary_are_refused(token: int) -> None:
+    comm = counting_communicator(4)
+    with pytest.raises(IndexError, match="the table has 12 rows"):
+        VocabParallelEmbedding(12, 3, comm)([token, 0])
+    with pytest.raises(IndexError, match="12 classes"):
+        vocab_parallel_cross_entropy(np.ones((1, 3)), [token], comm)
+    assert comm.messages == []
+
+
+def test_masks_of_a_slice_are_slices_of_the_mask() -> None:
+    x = np.ones((3, 16, 5), np.float32)
+    manual_seed(3)
+    whole = functional.dropout(x, 0.4).numpy()
+    for rank in range(4):
+        manual_seed(3)
+        part = SequenceDropout(0.4, counting_communicator(4, rank))(Tensor(x[:, :4]))
+        np.testing.assert_array_equal(part.numpy(), whole[:, 4 * rank : 4 * rank + 4])
+    manual_seed(3)
+    both = SequenceDropout(0.4, counting_communicator(2, 1), counting_communicator(2, 0))(Tensor(x[:, :4]))
+    # Rank 0 of two has the first and the last of four chunks; of its 8 positions this is the second half.
+    np.testing.assert_array_equal(both.numpy(), whole[:, 12:])
