@@ -1,0 +1,91 @@
+"""Pipelines: in one process, and on 2, 3, 4 and 8 ranks (tests/parallel/ranks/mpi_pipeline.py)."""
+
+from pathlib import Path
+
+import pytest
+
+import qdist as qd
+from qdist import nn
+from qdist.parallel import Pipeline, PipelineTraining, make_schedule
+from qdist.parallel.pipeline_batch import cut_by_count, cut_by_size
+
+FOLDER = Path(__file__).parent / "ranks"
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_all_ranks_pass(run_ranks, ranks: int) -> None:
+    arguments = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
+    done = run_ranks(ranks, [*arguments, FOLDER / "mpi_pipeline.py"])
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert done.stdout.count(" passed") == ranks
+
+
+def sizes(parts: list[range]) -> list[int]:
+    assert [row for part in parts for row in part] == list(range(parts[-1].stop))
+    return [len(part) for part in parts]
+
+
+def test_micro_batches() -> None:
+    assert sizes(cut_by_count(8, 4)) == [2, 2, 2, 2]
+    assert sizes(cut_by_count(9, 4)) == [3, 2, 2, 2]
+    assert sizes(cut_by_count(11, 4)) == [3, 3, 3, 2]
+    assert sizes(cut_by_count(3, 4)) == [1, 1, 1]
+    assert sizes(cut_by_size(8, 3)) == [3, 3, 2]
+    assert sizes(cut_by_size(6, 3)) == [3, 3]
+    assert sizes(cut_by_size(2, 3)) == [2]
+
+
+LAYERS = [nn.Linear(2, 2), nn.Tanh()]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give either micro_batches or micro_batch_size"),
+        ({"micro_batches": 2, "micro_batch_size": 2}, "give either"),
+        ({"micro_batches": 0}, "micro_batches=0: at least 1"),
+        ({"micro_batch_size": 0}, "micro_batch_size=0: at least 1"),
+        ({"micro_batches": 2, "schedule": "gpipe"}, "'gpipe' is not known"),
+        ({"micro_batches": 2, "virtual_stages": 2}, "'interleaved' takes 2 or more"),
+        ({"micro_batches": 2, "partition": "size"}, "'size' is not known"),
+        ({"micro_batches": 2, "schedule": "interleaved", "virtual_stages": 3}, "2 layers do not make 3 stages"),
+        ({"micro_batches": 2, "reduction": "none"}, "reduction 'none'"),
+        ({"micro_batches": 2, "schedule": make_schedule("1f1b", 1, 2)}, "says itself how many micro-batches"),
+        ({"virtual_stages": 2, "schedule": make_schedule("1f1b", 1, 2)}, "and virtual stages there are"),
+        ({"micro_batches": 2, "layers": nn.Tanh()}, "takes a list of layers or a Sequential; Tanh has no order"),
+        ({"schedule": make_schedule("1f1b", 2, 2)}, "the schedule is for 2 ranks, the pipeline has 1"),
+        ({"micro_batches": 2, "layers": [3]}, "layer 0 is a int, not a Module or a function"),
+        ({"micro_batches": 2, "loss": nn.MSELoss("none")}, "reduction 'none'"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict, message: str) -> None:
+    arguments = {"layers": LAYERS, "loss": nn.MSELoss(), "comm": qd.comm.counting_communicator(1)} | options
+    with pytest.raises((TypeError, ValueError), match=message):
+        Pipeline(**arguments)
+
+
+def test_a_mesh_needs_an_axis_for_the_stages() -> None:
+    with pytest.raises(ValueError, match="has no axis 'pp'"):
+        Pipeline(LAYERS, nn.MSELoss(), qd.comm.Mesh(qd.comm.counting_communicator(1), dp=1), micro_batches=1)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"optimizer": {"type": "Adamant"}}, "a name in qdist.optim"),
+        ({"optimizer": {"type": "SGD", "lr": 0.1}}, "its options"),
+        ({"pipeline_parallel_size": 3}, "pipeline_parallel_size=3 does not divide 4 ranks"),
+        ({"pipeline_parallel_size": 2, "train_batch_size": 7}, "train_batch_size=7 is not the same number of rows"),
+        ({"steps": 0}, "steps=0"),
+        ({"local_rank": 1}, "local_rank=1, but this is local rank 0"),
+    ],
+)
+def test_wrong_entries_are_refused(entries: dict, message: str) -> None:
+    config = {
+        "train_batch_size": 8,
+        "train_micro_batch_size_per_gpu": 2,
+        "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+        "loss": nn.MSELoss(),
+    }
+    with pytest.raises(ValueError, match=message):
+        PipelineTraining(config | entries, LAYERS, [], qd.comm.counting_communicator(4))
