@@ -1,7 +1,8 @@
 """Which way an operator runs, given how its inputs lie: the cheapest communication, one mesh axis after the other.
 
-What is sharded stays sharded: gathering a parameter comes last. Then the bytes of the forward pass decide, among them
-the all-reduce that a Partial output is going to need; then as few new slices as possible; then the bytes of the
+What is sharded stays sharded: cutting it in another way or gathering it comes last. Then the bytes of the forward
+pass decide, among them the all-reduce that a Partial output is going to need, and of equal ones those that are sent
+later; then whether the output lies as somebody wants it; then as few new slices as possible; then the bytes of the
 backward pass.
 """
 
@@ -25,13 +26,11 @@ class Operand:
     Attributes:
         placements: one a mesh axis; None for a parameter that nobody has placed yet and that may lie in any way.
         nbytes: of the whole tensor.
-        is_parameter: gathering it undoes what somebody asked for.
         needs_grad: gradients travel back to it.
     """
 
     placements: tuple[Placement, ...] | None
     nbytes: int
-    is_parameter: bool = False
     needs_grad: bool = False
 
 
@@ -65,14 +64,13 @@ def choose(
         def key(split: Split, axis: int = axis, target: Placement | None = target) -> tuple[float, ...]:
             undone, forward, sliced, backward = _moving(split, operands, degrees, axis)
             produced = split.outputs[0]
-            pending = form.output_elements * itemsize / _cuts(chosen, degrees)
-            if target is not None:
-                forward += wire_bytes(produced, target, degrees[axis], pending)
-            elif isinstance(produced, Partial) and not use_all:
-                forward += wire_bytes(produced, Replicate(), degrees[axis], pending)
+            output = form.output_elements * itemsize / _cuts(chosen, degrees)
             if use_all:
                 return undone, forward, cut.get(split.label or "", 1), backward
-            return undone, forward, sliced, backward
+            unmet = target is not None and produced != target
+            goal = target if target is not None else Replicate() if isinstance(produced, Partial) else produced
+            later = wire_bytes(produced, goal, degrees[axis], output)
+            return undone, forward + later, forward, unmet, sliced, backward
 
         best = min(splits, key=key)
         if best.label is not None:
@@ -89,7 +87,7 @@ def outputs_of(splits: Sequence[Split]) -> tuple[tuple[Placement, ...], ...]:
 def _moving(
     split: Split, operands: Sequence[Operand], degrees: Sequence[int], axis: int
 ) -> tuple[float, float, int, float]:
-    """(bytes of parameters gathered, bytes forward, new slices, bytes backward) of moving the inputs."""
+    """(bytes that lose their cut, bytes forward, new slices, bytes backward) of moving the inputs."""
     undone = forward = backward = 0.0
     sliced = 0
     degree = degrees[axis]
@@ -105,7 +103,7 @@ def _moving(
         # A sum that is scattered has to be gathered again some day: count it as the whole all-reduce.
         honest = Replicate() if isinstance(source, Partial) and isinstance(target, Shard) else target
         forward += wire_bytes(source, honest, degree, whole)
-        if operand.is_parameter and isinstance(source, Shard) and source != target:
+        if isinstance(source, Shard) and source != target:
             undone += whole
         sliced += isinstance(source, Replicate) and isinstance(target, Shard)
         backward += wire_bytes(arriving, gradient_of(source), degree, whole) * operand.needs_grad

@@ -10,6 +10,7 @@ from functools import cache
 from .capture import ANNOTATE
 from .forms import Form, Split
 from .graph import Operation, Value
+from .lower import Move, lower, sent_bytes
 from .moves import wire_bytes
 from .placements import Placement, Shard
 from .plan import Plan
@@ -93,12 +94,14 @@ def cost_of(plan: Plan, machine: Machine) -> Cost:
         if operation.rule is not ANNOTATE:
             compute += machine.computing(operation, operation.form(), plan.splits[operation], degrees)
         activations += sum(share(v, plan.placements[v], degrees) for v in operation.outputs if v.needs_grad)
-    for _, need in plan.moves():
-        value = need.value
-        lying = plan.placements[value]
-        communication += machine.moving(value.nbytes, degrees, lying, need.placements, need.differs, value.needs_grad)
+    for move in lower(plan):
+        if isinstance(move, Move):
+            value, target = move.target.value, move.target
+            communication += machine.moving(
+                value.nbytes, degrees, move.source.placements, target.placements, target.differs, value.needs_grad
+            )
     parameters = sum(share(v, plan.placements[v], degrees) for v in plan.graph.parameters)
-    return Cost(compute, communication, sum(plan.bytes()), parameters * (2 + machine.state), activations)
+    return Cost(compute, communication, sum(sent_bytes(plan)), parameters * (2 + machine.state), activations)
 
 
 def share(value: Value, placements: Sequence[Placement], degrees: Sequence[int]) -> float:

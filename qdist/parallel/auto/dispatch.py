@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...nn.module import Parameter
 from ...tensor import Rule, Tensor, apply
 from . import capture
 from .choose import Operand, choose, outputs_of
@@ -129,7 +128,7 @@ def _operand(x: Any, mesh: ProcessMesh) -> Operand:
         return Operand(whole, 0)
     nbytes = x.size * x.dtype.itemsize
     placements = x.placements if isinstance(x, DistTensor) else whole
-    return Operand(placements, nbytes, isinstance(x, Parameter), x.requires_grad)
+    return Operand(placements, nbytes, x.requires_grad)
 
 
 def _itemsize(inputs: Sequence[Any]) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from ...nn.module import Parameter
 from ...tensor import Tensor, no_grad
 from ...tensor.arrays import Array
+from ...tensor.autograd import mode
 from . import capture
 from .moves import gradient_of
 from .placements import Placement, Replicate, Shard, local_region, placements_of
@@ -162,13 +163,14 @@ class DistTensor(Tensor):
             differs: for each axis, whether its ranks go on to use it each in its own way; see `moves.gradient_of`.
         """
         split = (False,) * len(placements) if differs is None else tuple(differs)
-        if not self.requires_grad or self._node is None:
-            # The value of a leaf may change under way, so nothing of it is kept.
-            return reshard_local(self.local, self.mesh, self._shape, self.placements, placements, split)
         key = placements, split
-        if key not in self._moved:
-            self._moved[key] = reshard_local(self.local, self.mesh, self._shape, self.placements, placements, split)
-        return self._moved[key]
+        moved = None if isinstance(self, Parameter) else self._moved.get(key)
+        if moved is None or moved.requires_grad != (self.requires_grad and mode.grad) or _spent(moved):
+            moved = reshard_local(self.local, self.mesh, self._shape, self.placements, placements, split)
+            if moved is not self.local and not isinstance(self, Parameter):
+                # Of a parameter, whose value changes with every step, nothing is kept.
+                self._moved[key] = moved
+        return moved
 
     # Gradients and changes in place
 
@@ -206,6 +208,11 @@ class DistParameter(DistTensor, Parameter):
 
     def __init__(self, local: Tensor, mesh: ProcessMesh, placements: tuple[Placement, ...]) -> None:
         super().__init__(local, mesh, placements, local.shape)
+
+
+def _spent(tensor: Tensor) -> bool:
+    """Whether a backward pass has gone through the graph of this tensor and freed it."""
+    return tensor.node is not None and tensor.node.freed
 
 
 def shard_tensor(x: Any, mesh: ProcessMesh, placements: Any) -> Any:

@@ -7,10 +7,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from .lower import Compute, Instruction, Move, given_by, made, taken_by
 from .moves import gradient_of
 from .placements import Partial, Placement, Replicate, Shard, local_shape
 from .plan import Need, Plan
-from .program import Compute, Instruction, Move, Program, given_by, made, taken_by
+from .program import Program
 from .reshard import Step
 
 __all__ = ["draw", "text"]

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...tensor import Tensor
 from .graph import Operation
+from .lower import Compute, Instruction, Move
 from .placements import Placement, Replicate, Shard
 from .plan import Plan
-from .program import Compute, Instruction, Move
 from .strategy import Amp, Recompute, Sharding
 
 __all__ = ["half_products", "segments_of", "shard_storage"]

@@ -1,8 +1,8 @@
-"""Plan: for every operation of a graph the way it runs, for every value how it lies, and the bytes this sends."""
+"""Plan: for every operation of a graph the way it runs, and for every value how it lies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ from .forms import Split
 from .graph import Graph, Operation, Value
 from .placements import Partial, Placement, Replicate
 from .process_mesh import ProcessMesh
-from .reshard import reshard_bytes
 
 __all__ = ["Need", "Plan", "needs_of", "starting_placements", "stored"]
 
@@ -61,29 +60,6 @@ class Plan:
             # An operation without an entry may have more outputs than its form says; all lie as the first.
             lying = lying[:1] * len(operation.outputs)
         self.placements.update(zip(operation.outputs, lying))
-
-    def moves(self) -> Iterator[tuple[Operation, Need]]:
-        """Every value that an operation needs in another way than it lies, each need once."""
-        done: set[Need] = set()
-        for operation in self.graph.operations:
-            for need in needs_of(self, operation):
-                if need not in done and (need.placements != self.placements[need.value] or any(need.differs)):
-                    done.add(need)
-                    yield operation, need
-
-    def bytes(self) -> tuple[float, float]:
-        """Bytes that a rank sends in the forward and in the backward pass."""
-        forward = backward = 0.0
-        for _, need in self.moves():
-            there, back = self.bytes_of(need)
-            forward, backward = forward + there, backward + back
-        return forward, backward
-
-    def bytes_of(self, need: Need) -> tuple[float, float]:
-        """Bytes that one need sends forward and backward."""
-        lying = self.placements[need.value]
-        there, back = reshard_bytes(need.value.nbytes, self.mesh.shape, lying, need.placements, need.differs)
-        return there, back * need.value.needs_grad
 
 
 def stored(placements: Sequence[Placement]) -> tuple[Placement, ...]:

@@ -1,100 +1,23 @@
-"""Program: a plan as a list of instructions with all communication written out, and the run of it on local parts."""
+"""Program: the run of a plan's instructions on local parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ...tensor import Tensor, checkpoint
 from ...tensor.random import default_generator
-from .capture import ANNOTATE
 from .dispatch import run_local
 from .graph import Operation, Value
-from .plan import Need, Plan, needs_of
-from .reshard import Step, reshard_local, reshard_steps
+from .lower import Compute, Instruction, Move, given_by, lower, made, taken_by
+from .plan import Need, Plan
+from .reshard import reshard_local
 
-__all__ = ["Compute", "Instruction", "Move", "Program", "lower"]
+__all__ = ["Program"]
 
-
-@dataclass(eq=False)
-class Move:
-    """Reshard a value: from how it lies to how somebody needs it."""
-
-    source: Need
-    target: Need
-    steps: list[Step]
-
-
-@dataclass(eq=False)
-class Compute:
-    """Run an operation on local parts."""
-
-    operation: Operation
-    inputs: tuple[Any, ...]
-    """A Need or a Python number for each input."""
-    outputs: tuple[Need, ...]
-
-
-Instruction = Move | Compute
 Values = dict[Need, Tensor]
 Around = Callable[[Operation, list[Any], Callable[[list[Any]], Any]], Any]
-
-
-def lower(plan: Plan) -> list[Instruction]:
-    """The instructions of a plan.
-
-    A need is met once, however many operations have it. A value that was resharded and is needed as it lay before
-    is taken from before. Moves that nobody needs are dropped.
-    """
-    instructions: list[Instruction] = []
-    met: set[Need] = set()
-    origin: dict[Value, Value] = {}
-
-    def meet(need: Need) -> Need:
-        while need.value in origin and plan.placements[origin[need.value]] == need.placements:
-            need = Need(origin[need.value], need.placements, need.differs)
-        lying = made(plan, need.value)
-        steps = reshard_steps(lying.placements, need.placements, need.differs)
-        if not steps:
-            return lying
-        if need not in met:
-            met.add(need)
-            instructions.append(Move(lying, need, steps))
-        return need
-
-    for operation in plan.graph.operations:
-        needs = iter(needs_of(plan, operation))
-        if operation.rule is ANNOTATE:
-            source, result = operation.inputs[0], operation.outputs[0]
-            origin[result] = source
-            steps = reshard_steps(plan.placements[source], plan.placements[result])
-            instructions.append(Move(made(plan, source), made(plan, result), steps))
-            continue
-        inputs = tuple(meet(next(needs)) if isinstance(x, Value) else x for x in operation.inputs)
-        instructions.append(Compute(operation, inputs, tuple(made(plan, v) for v in operation.outputs)))
-    return _without_dead_moves(plan, instructions)
-
-
-def made(plan: Plan, value: Value) -> Need:
-    """A value as it is when it is made."""
-    placements = plan.placements[value]
-    return Need(value, placements, (False,) * len(placements))
-
-
-def _without_dead_moves(plan: Plan, instructions: list[Instruction]) -> list[Instruction]:
-    wanted = {made(plan, v) for v in (plan.graph.output, plan.graph.loss) if v is not None}
-    kept: list[Instruction] = []
-    for instruction in reversed(instructions):
-        if isinstance(instruction, Move):
-            if instruction.target not in wanted:
-                continue
-            wanted.add(instruction.source)
-        else:
-            wanted.update(x for x in instruction.inputs if isinstance(x, Need))
-        kept.append(instruction)
-    return kept[::-1]
 
 
 class Program:
@@ -188,18 +111,6 @@ class Program:
 
 def _run_on(operation: Operation, attributes: Any, mesh: Any, shapes: Any, splits: Any, inputs: list[Any]) -> Any:
     return run_local(operation.rule, inputs, attributes, mesh, shapes, splits)
-
-
-def taken_by(instruction: Instruction) -> Iterator[Need]:
-    """What an instruction takes."""
-    if isinstance(instruction, Move):
-        return iter((instruction.source,))
-    return (x for x in instruction.inputs if isinstance(x, Need))
-
-
-def given_by(instruction: Instruction) -> tuple[Need, ...]:
-    """What an instruction makes."""
-    return (instruction.target,) if isinstance(instruction, Move) else instruction.outputs
 
 
 def _stored_values(plan: Plan) -> list[Value]:

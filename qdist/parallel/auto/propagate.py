@@ -12,6 +12,7 @@ from typing import Any
 from .capture import ANNOTATE
 from .choose import Operand, choose
 from .graph import Graph, Operation, Value
+from .lower import sent_bytes
 from .placements import Placement, Replicate, Shard
 from .plan import Plan, needs_of, starting_placements
 from .process_mesh import ProcessMesh
@@ -39,7 +40,7 @@ def propagate(graph: Graph, mesh: ProcessMesh, given: dict[str, Any] | None = No
     first = _forward(graph, mesh, given, use_all, {})
     wishes = _backward(first)
     second = _forward(graph, mesh, given, use_all, wishes)
-    return second if not use_all and sum(second.bytes()) < sum(first.bytes()) else first
+    return second if not use_all and sum(sent_bytes(second)) < sum(sent_bytes(first)) else first
 
 
 def _forward(graph: Graph, mesh: ProcessMesh, given: dict[str, Any], use_all: bool, wishes: _Wishes) -> Plan:
@@ -59,7 +60,7 @@ def _forward(graph: Graph, mesh: ProcessMesh, given: dict[str, Any], use_all: bo
 def _operand(plan: Plan, x: Any) -> Operand:
     if not isinstance(x, Value):
         return Operand(plan.whole, 0)
-    return Operand(plan.placements.get(x), x.nbytes, x.kind == "parameter", x.needs_grad)
+    return Operand(plan.placements.get(x), x.nbytes, x.needs_grad)
 
 
 def _backward(plan: Plan) -> _Wishes:

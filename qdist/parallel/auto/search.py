@@ -8,12 +8,11 @@ holds for chains of layers and residual nets. Memory has a price, raised until t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .capture import ANNOTATE
 from .cost import Machine, cost_of, share
-from .forms import Form, Split
+from .forms import Split
 from .graph import Graph, Operation, Value
 from .placements import Placement
 from .plan import Need, Plan, needs_of, starting_placements
@@ -25,17 +24,26 @@ __all__ = ["search"]
 _Places = dict[Value, tuple[Placement, ...]]
 
 
-@dataclass
-class _State:
+class _Way(NamedTuple):
+    """One way to run an operation, with all of its cost that does not depend on how its inputs lie."""
+
+    splits: tuple[Split, ...]
+    needs: tuple[Need, ...]
+    placed: _Places
+    """How its outputs lie, and those of its inputs that nobody has placed yet."""
     cost: float
-    live: _Places
+
+
+class _State(NamedTuple):
+    """The cheapest way to have the live values lie in a certain way."""
+
+    cost: float
     before: _State | None
-    operation: Operation | None = None
-    splits: tuple[Split, ...] = ()
+    splits: tuple[Split, ...]
 
 
 def search(
-    graph: Graph, mesh: ProcessMesh, machine: Machine, given: dict[str, Any] | None = None, *, beam: int = 96
+    graph: Graph, mesh: ProcessMesh, machine: Machine, given: dict[str, Any] | None = None, *, beam: int = 64
 ) -> Plan:
     """The plan with the fewest predicted seconds that fits into memory; never slower than pure data parallelism
     by the machine's own prediction, as long as that fits.
@@ -72,37 +80,77 @@ def search(
 def _searched(
     graph: Graph, mesh: ProcessMesh, machine: Machine, given: dict[str, Any], beam: int, price: float
 ) -> Plan:
-    start = Plan(graph, mesh)
-    starting_placements(start, given)
+    plan = Plan(graph, mesh)
+    starting_placements(plan, given)
     last = {x: i for i, op in enumerate(graph.operations) for x in op.inputs if isinstance(x, Value)}
-    states = [_State(0.0, dict(start.placements), None)]
+    seconds = _Moving(machine, mesh.shape)
+    # All states know the same values: those that were placed and are still needed.
+    live = [v for v in plan.placements if v in last]
+    states = {tuple(plan.placements[v] for v in live): _State(0.0, None, ())}
     for index, operation in enumerate(graph.operations):
-        best: dict[Any, _State] = {}
-        ways = list(_ways(operation, mesh))
-        for state in states:
-            for form, splits in ways:
-                after = _step(state, operation, form, splits, mesh, machine, price)
-                after.live = {v: p for v, p in after.live.items() if last.get(v, -1) > index}
-                key = tuple(sorted((id(v), str(p)) for v, p in after.live.items()))
-                if key not in best or after.cost < best[key].cost:
-                    best[key] = after
-        states = sorted(best.values(), key=lambda s: s.cost)[:beam]
-    plan = start
-    for state in _path(min(states, key=lambda s: s.cost)):
-        assert state.operation is not None
-        plan.settle(state.operation, state.splits)
+        known = set(live)
+        ways = [_way(operation, splits, known, mesh, machine, price) for splits in _ways(operation, mesh)]
+        after = [v for v in (*live, *ways[0].placed) if last.get(v, -1) > index]
+        best: dict[tuple[Any, ...], _State] = {}
+        for key, state in states.items():
+            places = dict(zip(live, key))
+            for way in ways:
+                cost = state.cost + way.cost
+                for need in way.needs:
+                    cost += seconds(places.get(need.value) or way.placed[need.value], need)
+                lying = tuple(places.get(v) or way.placed[v] for v in after)
+                if lying not in best or cost < best[lying].cost:
+                    best[lying] = _State(cost, state, way.splits)
+        live = after
+        states = dict(sorted(best.items(), key=lambda item: item[1].cost)[:beam])
+    for operation, splits in zip(graph.operations, _path(min(states.values(), key=lambda s: s.cost)), strict=True):
+        plan.settle(operation, splits)
     return plan
 
 
-def _ways(operation: Operation, mesh: ProcessMesh) -> Iterator[tuple[Form | None, tuple[Split, ...]]]:
-    """All ways to run an operation on the mesh."""
-    if operation.rule is ANNOTATE:
-        yield None, ()
+def _way(
+    operation: Operation,
+    splits: tuple[Split, ...],
+    known: set[Value],
+    mesh: ProcessMesh,
+    machine: Machine,
+    price: float,
+) -> _Way:
+    local = Plan(Graph([operation]), mesh)
+    local.settle(operation, splits)
+    placed = {v: p for v, p in local.placements.items() if v not in known}
+    cost = 0.0
+    if operation.rule is not ANNOTATE:
+        cost += machine.computing(operation, operation.form(), splits, mesh.shape)
+    for value, lying in placed.items():
+        copies = 2 + machine.state if value.kind == "parameter" else int(value.needs_grad)
+        cost += price * copies * share(value, lying, mesh.shape)
+    return _Way(splits, tuple(dict.fromkeys(needs_of(local, operation))), placed, cost)
+
+
+class _Moving:
+    """Seconds to bring a value from how it lies to how it is needed; each pair is worked out once."""
+
+    def __init__(self, machine: Machine, degrees: tuple[int, ...]) -> None:
+        self.machine, self.degrees = machine, degrees
+        self.known: dict[Any, float] = {}
+
+    def __call__(self, lying: tuple[Placement, ...], need: Need) -> float:
+        key = lying, need
+        if key not in self.known:
+            value = need.value
+            self.known[key] = self.machine.moving(
+                value.nbytes, self.degrees, lying, need.placements, need.differs, value.needs_grad
+            )
+        return self.known[key]
+
+
+def _ways(operation: Operation, mesh: ProcessMesh) -> Iterator[tuple[Split, ...]]:
+    """All ways to run an operation on the mesh, with equal parts only."""
+    if operation.rule is ANNOTATE or operation.pinned is not None:
+        yield operation.pinned or ()
         return
     form = operation.form()
-    if operation.pinned is not None:
-        yield form, operation.pinned
-        return
 
     def extend(chosen: tuple[Split, ...], cut: dict[str, int]) -> Iterator[tuple[Split, ...]]:
         if len(chosen) == len(mesh.shape):
@@ -112,44 +160,15 @@ def _ways(operation: Operation, mesh: ProcessMesh) -> Iterator[tuple[Form | None
         for split in form.splits(degree, cut):
             label = split.label
             more = cut if label is None else {**cut, label: cut.get(label, 1) * degree}
-            yield from extend((*chosen, split), more)
+            if label not in form.sizes or form.sizes[label] % more[label] == 0:
+                yield from extend((*chosen, split), more)
 
-    for splits in extend((), {}):
-        yield form, splits
-
-
-def _step(
-    state: _State,
-    operation: Operation,
-    form: Form | None,
-    splits: tuple[Split, ...],
-    mesh: ProcessMesh,
-    machine: Machine,
-    price: float,
-) -> _State:
-    local = Plan(Graph([operation]), mesh, {}, dict(state.live))
-    fresh = [x for x in operation.inputs if isinstance(x, Value) and x not in state.live]
-    local.settle(operation, splits)
-    cost = state.cost
-    if form is not None:
-        cost += machine.computing(operation, form, splits, mesh.shape)
-    for need in needs_of(local, operation):
-        cost += _moving(local, need, machine)
-    for value in fresh:
-        cost += price * (2 + machine.state) * share(value, local.placements[value], mesh.shape)
-    for value in operation.outputs:
-        cost += price * value.needs_grad * share(value, local.placements[value], mesh.shape)
-    return _State(cost, local.placements, state, operation, splits)
+    yield from extend((), {})
 
 
-def _moving(plan: Plan, need: Need, machine: Machine) -> float:
-    value, lying = need.value, plan.placements[need.value]
-    return machine.moving(value.nbytes, plan.mesh.shape, lying, need.placements, need.differs, value.needs_grad)
-
-
-def _path(state: _State) -> list[_State]:
+def _path(state: _State) -> list[tuple[Split, ...]]:
     path = []
     while state.before is not None:
-        path.append(state)
+        path.append(state.splits)
         state = state.before
     return path[::-1]
