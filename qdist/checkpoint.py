@@ -25,7 +25,7 @@ from .statetree import DTYPES, PAIRS, Leaf, Piece, decode, encode, merge, name_t
 from .tensor import Tensor
 from .tensorfile import BLANK, CheckpointError, Ranks, Replacement, agreeing, header_bytes, read_header
 
-__all__ = ["CheckpointError", "Piece", "Stored", "load", "reading", "save"]
+__all__ = ["CheckpointError", "Piece", "Stored", "load", "read_all", "reading", "save"]
 
 _FORMAT = "qdist"
 
@@ -82,7 +82,7 @@ def load(path: str | Path) -> Any:
         CheckpointError: when the file is cut off, changed, or not a checkpoint.
     """
     with reading(path) as state:
-        return _read_all(state)
+        return read_all(state)
 
 
 @contextmanager
@@ -135,11 +135,12 @@ class Stored:
         return Tensor(np.frombuffer(raw, little).reshape(self.shape).astype(self.dtype, copy=False))
 
 
-def _read_all(state: Any) -> Any:
+def read_all(state: Any) -> Any:
+    """A state, or a part of one, that `reading` gave, with all its tensors read."""
     if isinstance(state, dict):
-        return {key: _read_all(value) for key, value in state.items()}
+        return {key: read_all(value) for key, value in state.items()}
     if isinstance(state, (list, tuple)):
-        return type(state)(_read_all(value) for value in state)
+        return type(state)(read_all(value) for value in state)
     return state.read() if isinstance(state, Stored) else state
 
 

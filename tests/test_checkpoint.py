@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -180,9 +181,9 @@ class Together:
 
     def all_gather_object(self, value):
         number, self.calls = self.calls, self.calls + 1
-        self.shared["values"].setdefault(number, {})[self.rank] = value
+        self.shared["values"].setdefault(number, {})[self.rank] = pickle.dumps(value)
         self.shared["barrier"].wait(timeout=30)
-        return [self.shared["values"][number][r] for r in range(self.size)]
+        return [pickle.loads(self.shared["values"][number][r]) for r in range(self.size)]
 
     def broadcast_object(self, value=None, root=0):
         return self.all_gather_object(value)[root]

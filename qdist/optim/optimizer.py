@@ -8,7 +8,7 @@ arrays, `_direction`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,15 @@ class Optimizer:
         for p in params:
             kinds.setdefault((p.dtype, device_of(p.data)), []).append(p)
         self._buckets.append([_Bucket(ps, self.slots) for ps in kinds.values()])
+
+    def exchange_parameters(self, substitutes: Callable[[Tensor], Iterable[Tensor]]) -> None:
+        """Update substitutes(p) from now on in place of each parameter p: none, one or several tensors.
+
+        Groups and their options stay; state and step counts start anew.
+        """
+        groups, self.param_groups, self._buckets = self.param_groups, [], []
+        for group in groups:
+            self.add_param_group({**group, "params": [t for p in group["params"] for t in substitutes(p)]})
 
     def _check(self, group: dict[str, Any]) -> None:
         for name in ("lr", "weight_decay", "eps"):

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..comm import Communicator
-from ..nn import Parameter
 from ..optim.clip import check_max_norm, scale_gradients, squares
+from ..tensor import Tensor
 
-__all__ = ["clip_grad_norm_", "grad_norm"]
+__all__ = ["Graded", "clip_grad_norm_", "grad_norm"]
+
+
+class Graded(Protocol):
+    """A Parameter, or the part of one that a rank updates."""
+
+    @property
+    def grad(self) -> Tensor | None: ...
+    @property
+    def partition(self) -> Any: ...
 
 
 def grad_norm(
-    parameters: Iterable[Parameter], *, over: Sequence[Communicator] = (), elsewhere: Iterable[Parameter] = ()
+    parameters: Iterable[Graded], *, over: Sequence[Communicator] = (), elsewhere: Iterable[Graded] = ()
 ) -> float:
     """The 2-norm of a model's gradient, every parameter counted once: the same number on all ranks.
 
@@ -47,11 +57,11 @@ def grad_norm(
 
 
 def clip_grad_norm_(
-    parameters: Iterable[Parameter],
+    parameters: Iterable[Graded],
     max_norm: float,
     *,
     over: Sequence[Communicator] = (),
-    elsewhere: Iterable[Parameter] = (),
+    elsewhere: Iterable[Graded] = (),
 ) -> float:
     """Scale all gradients of a model so that their joint norm is at most max_norm; returns the norm before.
 

@@ -13,9 +13,11 @@ from ..comm import Communicator, Mesh, Message
 from ..nn import Module, Parameter
 from ..optim import Optimizer
 from ..optim.clip import check_max_norm
-from ..tensor import Generator, Tensor, concatenate, no_grad
+from ..tensor import Generator, Tensor, concatenate
 from ..tensor.arrays import Array, device_of
+from .buckets import broadcast
 from .clip import clip_grad_norm_
+from .data import average_gradients
 from .partition import load_whole_state_dict, whole_state_dict
 from .pipeline_batch import Batch, agree, arrays_of, cut_by_count, cut_by_size
 from .pipeline_run import Negotiated, Run
@@ -95,18 +97,17 @@ class Pipeline:
         shift = 0 if self._replicas is None else self._replicas.rank * len(listed)
         for number in range(self.comm.rank, first.stages, self.comm.size):
             rows = parts[number]
-            generators = [Generator(seed, shift + layer) for layer in rows]
-            self.stages[number] = Stage([listed[layer] for layer in rows], rows.start, generators)
-            for layer in rows:
-                if isinstance(listed[layer], Module):
-                    setattr(self.module, str(layer), listed[layer])
+            generators = [Generator(seed, shift + place) for place in rows]
+            self.stages[number] = Stage([listed[place] for place in rows], rows.start, generators)
+            for place in rows:
+                if isinstance(listed[place], Module):
+                    setattr(self.module, str(place), listed[place])
         self._names = _plain_names(listed, self.module)
         where = [first.rank_of(number) for number, rows in enumerate(parts) for _ in rows]
-        self._tied = TiedWeights(listed, where, self.comm)
+        self.tied = TiedWeights(listed, where, self.comm)
+        """The weights that this rank shares with others."""
         if self._replicas is not None:
-            with no_grad():
-                for tensor in [*self.module.parameters(), *self.module.buffers()]:
-                    tensor.assign(self._replicas.broadcast(tensor.data))
+            broadcast([*self.module.parameters(), *self.module.buffers()], self._replicas)
         self._channels = channels_of(self.comm, ring=first.virtual_stages > 1)
         self._negotiated: dict[bytes, Negotiated] = {}
         self._micro_batches_so_far = 0
@@ -144,11 +145,12 @@ class Pipeline:
         run = self._prepare("train_batch", inputs, targets)
         if optimizer is not None:
             optimizer.zero_grad()
-        with self._tied.summing():
+        with self.tied.summing():
             run.run()
         self._micro_batches_so_far += run.schedule.micro_batches
         self.peak_live = run.peak_live
-        self._average_gradients()
+        if self._replicas is not None:
+            average_gradients(self.module, self._replicas)
         if max_norm is not None:
             self.clip_grad_norm_(max_norm)
         if optimizer is not None:
@@ -182,7 +184,7 @@ class Pipeline:
 
         Raises RuntimeError on every rank if the norm is not finite.
         """
-        elsewhere = self._tied.counted_elsewhere()
+        elsewhere = self.tied.counted_elsewhere()
         return clip_grad_norm_(self.parameters(), max_norm, over=[self.comm], elsewhere=elsewhere)
 
     # What it is ------------------------------------------------------------------------------------------------------
@@ -277,14 +279,6 @@ class Pipeline:
     def _whole_loss(self, run: Run) -> float:
         loss = self.comm.broadcast(np.array(run.total), self.comm.size - 1)
         return float(loss if self._replicas is None else self._replicas.all_reduce(loss, "avg"))
-
-    def _average_gradients(self) -> None:
-        if self._replicas is None:
-            return
-        for parameter in self.parameters():
-            if parameter.requires_grad:
-                own = parameter.data * 0 if parameter.grad is None else parameter.grad.data
-                parameter.grad = Tensor(self._replicas.all_reduce(own, "avg"))
 
     def _check_equal(self, layers: list[Layer], parts: list[range], options: tuple[Any, ...]) -> None:
         """Raise ValueError on every rank unless all gave the same."""

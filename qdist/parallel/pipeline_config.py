@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import Any
 
-from .. import optim
 from ..comm import Communicator, Mesh, init
 from ..data import DataLoader, DistributedSampler
 from .pipeline import Pipeline
 from .stages import Layer
+from .zero_config import check_keys, optimizer_class
 
 __all__ = ["PipelineTraining"]
 
@@ -28,7 +28,7 @@ class PipelineTraining:
         config: these entries, the first four always:
             train_batch_size: rows of a step over all ranks.
             train_micro_batch_size_per_gpu: rows of a micro-batch.
-            optimizer: {"type": a name in qdist.optim, "params": its options}.
+            optimizer: {"type": sgd, adam, adamw, rmsprop or adagrad, "params": its options}.
             loss: what Pipeline takes.
             pipeline_parallel_size: ranks of a pipeline; all of them if not given. It divides the number of ranks;
                 what is left over are pipelines side by side, with rows of their own.
@@ -48,13 +48,10 @@ class PipelineTraining:
     def __init__(
         self, config: Mapping[str, Any], layers: Sequence[Layer], trainset: Any, comm: Communicator | None = None
     ) -> None:
+        check_keys("config", config, (*_REQUIRED, *_OPTIONAL))
         missing = [key for key in _REQUIRED if key not in config]
-        unknown = [key for key in config if key not in (*_REQUIRED, *_OPTIONAL)]
-        if missing or unknown:
-            problems = [
-                f"{word} {', '.join(keys)}" for word, keys in (("needs", missing), ("does not know", unknown)) if keys
-            ]
-            raise ValueError(f"the configuration of a pipeline {' and '.join(problems)}")
+        if missing:
+            raise ValueError(f"config: {', '.join(missing)} must be given")
         if comm is None:
             comm = init(_backend(config.get("backend", "mpi")))
         if config.get("local_rank", comm.local_rank) != comm.local_rank:
@@ -69,7 +66,7 @@ class PipelineTraining:
         rows = config["train_batch_size"]
         if rows < 1 or rows % replicas:
             raise ValueError(f"train_batch_size={rows} is not the same number of rows for each of {replicas} pipelines")
-        make, options = _optimizer(config["optimizer"])
+        make, options = optimizer_class(config["optimizer"])
         mesh = Mesh(comm, dp=replicas, pp=stages)
         chosen = {key: config[key] for key in ("schedule", "virtual_stages", "partition", "recompute") if key in config}
         seed = config.get("seed", 0)
@@ -107,10 +104,3 @@ def _backend(name: str) -> str:
         raise ValueError(f"backend={name!r}: use 'mpi' or 'nccl'")
     # A process that nobody launched needs no MPI to talk to itself.
     return "auto" if name == "mpi" else name
-
-
-def _optimizer(given: Mapping[str, Any]) -> tuple[type[optim.Optimizer], dict[str, Any]]:
-    kind = getattr(optim, str(given.get("type")), None)
-    if not (isinstance(kind, type) and issubclass(kind, optim.Optimizer)) or set(given) - {"type", "params"}:
-        raise ValueError(f'optimizer={given!r}: use {{"type": a name in qdist.optim, "params": its options}}')
-    return kind, dict(given.get("params", {}))

@@ -11,7 +11,8 @@ from typing import Any
 
 from ..comm import Communicator
 from ..nn import Module, Parameter
-from ..tensor import Tensor, no_grad
+from ..tensor import Tensor
+from .buckets import broadcast
 
 __all__ = ["TiedWeights"]
 
@@ -42,8 +43,7 @@ class TiedWeights:
             if (group := groups[members]) is not None:
                 self._shared.append((parameter, group))
         for parameter, group in self._shared:
-            with no_grad():
-                parameter.assign(group.broadcast(parameter.data))
+            broadcast([parameter], group)
 
     def __len__(self) -> int:
         return len(self._shared)

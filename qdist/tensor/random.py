@@ -18,6 +18,7 @@ import numpy as np
 from .arrays import FLOAT32, Array
 
 _LEVELS = 65536  # a mask element takes 16 random bits
+_NEAR = 4096  # elements; a jump of the generator takes as long as drawing so many
 
 
 class Span(NamedTuple):
@@ -39,7 +40,8 @@ class Ticket(NamedTuple):
 
     def within(self, *spans: Span) -> Ticket:
         """The same draw for an array that lies at `spans` of the one drawn for."""
-        return self._replace(spans=(*self.spans, *spans))
+        parts = [span for span in spans if span.pieces != ((0, span.whole),)]
+        return self._replace(spans=(*self.spans, *parts)) if parts else self
 
 
 class Generator:
@@ -126,20 +128,25 @@ def _bits(ticket: Ticket, start: int, count: int) -> Array:
 
 
 def _part(ticket: Ticket, shape: tuple[int, ...], whole: tuple[int, ...]) -> Array:
-    """The bits at the ticket's spans, drawn alone: run by run of what lies side by side in the larger array."""
+    """The bits at the ticket's spans, without most of the others: run by run of what the spans hold side by side."""
     spans = {span.axis: span for span in ticket.spans}
     last = max(spans)
     rows = np.zeros(1, np.int64)
     for axis in range(last):
         places = _places(spans[axis]) if axis in spans else np.arange(whole[axis])
         rows = (rows[:, None] * whole[axis] + places).reshape(-1)
-    width = math.prod(whole[last + 1 :])
-    runs = [
-        _bits(ticket, (int(row) * whole[last] + start) * width, (stop - start) * width)
-        for row in rows
-        for start, stop in spans[last].pieces
-    ]
-    return np.concatenate(runs).reshape(shape)
+    # First and last place of every run, in the order of the result.
+    bounds = rows[:, None, None] * whole[last] + np.array(spans[last].pieces)
+    starts, stops = (bounds * math.prod(whole[last + 1 :])).reshape(-1, 2).T
+    jumps = np.flatnonzero((starts[1:] < stops[:-1]) | (starts[1:] - stops[:-1] > _NEAR)) + 1
+    out = np.empty(math.prod(shape), np.uint16)
+    filled = 0
+    for begins, ends in zip(np.split(starts, jumps), np.split(stops, jumps)):
+        bits = _bits(ticket, int(begins[0]), int(ends[-1] - begins[0]))
+        for begin, end in zip((begins - begins[0]).tolist(), (ends - begins[0]).tolist()):
+            out[filled : filled + end - begin] = bits[begin:end]
+            filled += end - begin
+    return out.reshape(shape)
 
 
 def _places(span: Span) -> Array:

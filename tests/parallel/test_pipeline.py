@@ -9,13 +9,20 @@ from qdist import nn
 from qdist.parallel import Pipeline, PipelineTraining, make_schedule
 from qdist.parallel.pipeline_batch import cut_by_count, cut_by_size
 
-FOLDER = Path(__file__).parent / "ranks"
+FILE = Path(__file__).parent / "ranks" / "mpi_pipeline.py"
+PYTEST = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
+# All on 2 ranks; on more the comparison with one process, and what has more to go wrong there.
+CHOICE = {
+    2: "",
+    3: "one_process and (1f1b or transformer)",
+    4: "one_process and not naive or side_by_side or live or bytes",
+    8: "one_process and (1f1b or deep) or side_by_side",
+}
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+@pytest.mark.parametrize("ranks", CHOICE)
 def test_all_ranks_pass(run_ranks, ranks: int) -> None:
-    arguments = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-    done = run_ranks(ranks, [*arguments, FOLDER / "mpi_pipeline.py"])
+    done = run_ranks(ranks, [*PYTEST, FILE, "-k", CHOICE[ranks]])
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert done.stdout.count(" passed") == ranks
 
@@ -72,11 +79,12 @@ def test_a_mesh_needs_an_axis_for_the_stages() -> None:
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"optimizer": {"type": "Adamant"}}, "a name in qdist.optim"),
-        ({"optimizer": {"type": "SGD", "lr": 0.1}}, "its options"),
+        ({"optimizer": {"type": "Adamant"}}, "optimizer type 'Adamant': use one of sgd, adam"),
+        ({"optimizer": {"type": "SGD", "lr": 0.1}}, "optimizer: unknown key lr"),
         ({"pipeline_parallel_size": 3}, "pipeline_parallel_size=3 does not divide 4 ranks"),
         ({"pipeline_parallel_size": 2, "train_batch_size": 7}, "train_batch_size=7 is not the same number of rows"),
         ({"steps": 0}, "steps=0"),
+        ({"zero": 1}, "config: unknown key zero"),
         ({"local_rank": 1}, "local_rank=1, but this is local rank 0"),
     ],
 )

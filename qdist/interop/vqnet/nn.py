@@ -149,7 +149,9 @@ def real(dtype: Any) -> np.dtype:
     return np.dtype(np.float32) if dtype is None else as_dtype(dtype)
 
 
-def as_vqnet(layer: Any, name: str, weight_initializer: Fill | None = None, bias_initializer: Fill | None = None) -> None:
+def as_vqnet(
+    layer: Any, name: str, weight_initializer: Fill | None = None, bias_initializer: Fill | None = None
+) -> None:
     """Gives a layer VQNet's parameters and name, and starts them as asked."""
     layer.name = name
     for own, initializer in (("weight", weight_initializer), ("bias", bias_initializer)):

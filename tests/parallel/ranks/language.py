@@ -87,12 +87,18 @@ def train(model: nn.Module, batches: list[tuple[Any, Any]], context: Communicato
         loss = model(*batch)
         loss.backward()
         if context is not None:
-            for parameter in model.parameters():
-                parameter.grad = Tensor(context.all_reduce(parameter.grad.data, "avg"))
-        gradients = whole(model, lambda p: p.grad.data)
+            average(model, context)
         update.step()
         losses.append(loss.item() if context is None else float(context.all_reduce(np.array(loss.item()), "avg")))
-    return Trained(losses, gradients, whole(model, lambda p: p.data.copy()))
+    return Trained(losses, whole(model, lambda p: p.grad.data), whole(model, lambda p: p.data))
+
+
+def average(model: nn.Module, comm: Communicator) -> None:
+    """Replace gradients by their mean over the ranks."""
+    gradients = [p.grad.data for p in model.parameters()]
+    means = comm.all_reduce(np.concatenate([g.ravel() for g in gradients]), "avg")
+    for gradient, mean in zip(gradients, np.split(means, np.cumsum([g.size for g in gradients])[:-1])):
+        gradient[...] = mean.reshape(gradient.shape)
 
 
 def whole(model: nn.Module, values: Callable[[nn.Parameter], np.ndarray]) -> dict[str, np.ndarray]:
