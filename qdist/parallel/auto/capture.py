@@ -9,7 +9,7 @@ from typing import Any
 
 from ...tensor import Rule, tracing
 
-__all__ = ["ANNOTATE", "Note", "capturing", "note", "paused"]
+__all__ = ["ANNOTATE", "Note", "capturing", "is_capturing", "note", "on_stage", "paused"]
 
 Note = Callable[..., None]
 
@@ -25,6 +25,7 @@ ANNOTATE = Rule("annotate", _never, None)
 class _State(threading.local):
     receiver: Note | None = None
     paused = False
+    stage: int | None = None
 
 
 _state = _State()
@@ -32,9 +33,10 @@ _state = _State()
 
 @contextmanager
 def capturing(receiver: Note) -> Iterator[None]:
-    """Call receiver(rule, inputs, attributes, output, pinned) for every operation inside the block.
+    """Call receiver(rule, inputs, attributes, output, pinned, stage) for every operation inside the block.
 
-    `pinned` holds the splits that the user asked for, or None. What DistTensors do on local parts is not told.
+    `pinned` holds the splits that the user asked for, `stage` the pipeline stage; both may be None. What DistTensors do
+    on local parts is not told.
     """
     previous, _state.receiver = _state.receiver, receiver
     try:
@@ -57,4 +59,19 @@ def paused() -> Iterator[None]:
 def note(rule: Rule, inputs: Any, attributes: dict[str, Any], made: Any, pinned: Any = None) -> None:
     """Tell whoever captures of one operation."""
     if _state.receiver is not None and not _state.paused:
-        _state.receiver(rule, tuple(inputs), attributes, made, pinned)
+        _state.receiver(rule, tuple(inputs), attributes, made, pinned, _state.stage)
+
+
+def is_capturing() -> bool:
+    """Whether somebody captures."""
+    return _state.receiver is not None
+
+
+@contextmanager
+def on_stage(stage: int) -> Iterator[None]:
+    """Operations inside the block belong to this pipeline stage."""
+    previous, _state.stage = _state.stage, stage
+    try:
+        yield
+    finally:
+        _state.stage = previous

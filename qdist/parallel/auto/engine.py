@@ -13,12 +13,14 @@ from ...data import DataLoader
 from ...nn.module import Module
 from ...optim import Optimizer
 from ...tensor import Tensor, no_grad
+from ..loss_scale import LossScale
 from . import passes
 from .capture import ANNOTATE
 from .dist_tensor import DistTensor, check_lengths, shard_tensor
 from .explain import explain
 from .graph import Graph, Value, trace
 from .graph_picture import draw, text
+from .graph_pipeline import GraphPipeline
 from .placements import Placement, Replicate, Shard
 from .plan import Plan
 from .process_mesh import ProcessMesh
@@ -76,21 +78,34 @@ class Engine:
         self.comm = comm
         self._programs: dict[Any, Program] = {}
         self._latest: Program | None = None
+        self._pipeline: GraphPipeline | None = None
 
     # Preparing -------------------------------------------------------------------------------------------------------
 
     def prepare(self, inputs_spec: Any, labels_spec: Any = (), mode: str = "train") -> Engine:
         """Capture and plan for these inputs and labels: InputSpecs, or samples, one or several. Returns itself."""
-        self._program(mode, _samples(inputs_spec), _samples(labels_spec))
+        if self.strategy.pipeline.enable:
+            self._stages(_samples(inputs_spec))
+        else:
+            self._program(mode, _samples(inputs_spec), _samples(labels_spec))
         return self
+
+    def _stages(self, inputs: Sequence[Tensor]) -> GraphPipeline:
+        if self.loss is None:
+            raise ValueError("a pipeline needs a loss; the Engine was made without one")
+        if self._pipeline is None:
+            comm = world() if self.comm is None else self.comm
+            self.mesh = self.mesh or ProcessMesh(list(range(comm.size)), ["pp"], comm)
+            self._pipeline = GraphPipeline(self.model, self.loss, self.strategy.pipeline, self.mesh, inputs)
+        return self._pipeline
 
     def _program(self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor]) -> Program:
         if mode not in _MODES:
             raise ValueError(f"mode={mode!r}: use one of {', '.join(_MODES)}")
         if mode != "predict" and self.loss is None:
             raise ValueError(f"mode={mode!r} needs a loss; the Engine was made without one")
-        if mode == "train" and self.optimizer is None:
-            raise ValueError("training needs an optimiser; the Engine was made without one")
+        if mode == "train":
+            self._optimizer()
         key = (mode, *((x.shape, x.dtype) for x in (*inputs, *labels)))
         if key not in self._programs:
             self._programs[key] = self._build(mode, inputs, labels)
@@ -139,6 +154,12 @@ class Engine:
             {"loss": number, metrics by name}; for "predict" {"outputs": the whole output}. Equal on every rank.
         """
         inputs, labels = _split(data, mode)
+        if self.strategy.pipeline.enable:
+            if mode == "predict":
+                return {"outputs": self._stages(inputs).stages.predict(tuple(x.numpy() for x in inputs)).numpy()}
+            return self._stages(inputs).run(
+                inputs, labels, self._optimizer() if mode == "train" else None, self.metrics
+            )
         program = self._program(mode, inputs, labels)
         self.model.train(mode == "train")
         parts = {
@@ -147,12 +168,12 @@ class Engine:
         if mode == "train":
             output, loss = program.run(parts)
             assert loss is not None
-            assert self.optimizer is not None
-            self.optimizer.zero_grad()
-            scale = self.strategy.amp.loss_scale if self.strategy.amp.enable else 1.0
-            (loss if scale == 1 else loss * scale).backward()
-            if scale == 1 or self._unscale(scale):
-                self.optimizer.step()
+            optimizer = self._optimizer()
+            optimizer.zero_grad()
+            scale = self.strategy.amp.loss_scale if self.strategy.amp.enable else None
+            (loss if scale is None else loss * scale.value).backward()
+            if scale is None or self._unscale(optimizer, scale):
+                optimizer.step()
         else:
             with no_grad():
                 output, loss = program.run(parts)
@@ -167,19 +188,22 @@ class Engine:
                     result.update(metric(whole, *(y.numpy() for y in labels)))
         return result
 
-    def _unscale(self, scale: float) -> bool:
-        """Undo the loss scale; False, with no gradient touched, when one is not finite on some rank."""
-        assert self.optimizer is not None
+    def _optimizer(self) -> Optimizer:
+        if self.optimizer is None:
+            raise ValueError("training needs an optimiser; the Engine was made without one")
+        return self.optimizer
+
+    def _unscale(self, optimizer: Optimizer, scale: LossScale) -> bool:
+        """Take the loss scale out of the gradients; whether they are all finite, on every rank."""
         assert self.mesh is not None
-        grads = [p.grad for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
-        broken = np.array([not all(np.isfinite(g.data).all() for g in grads)], np.float64)
+        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        finite = np.array(all(bool(np.isfinite(float(abs(g.data).max()))) for g in grads), np.uint8)
         for axis in range(len(self.mesh.shape)):
-            broken = self.mesh.group(axis).all_reduce(broken)
-        if broken[0]:
-            return False
+            finite = self.mesh.group(axis).all_reduce(finite, "min")
         for g in grads:
-            g.data /= scale
-        return True
+            g.data /= scale.value
+        scale.update(bool(finite))
+        return bool(finite)
 
     def fit(self, data: Any, epochs: int = 1, batch_size: int | None = None) -> list[dict[str, Any]]:
         """Train for some epochs; the mean of what `run` gives, for each epoch.
@@ -211,6 +235,13 @@ class Engine:
         if rows == 0:
             raise ValueError(f"{mode}: there is not one batch in the data")
         return {name: value / rows for name, value in sums.items()}
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """All parameters and buffers by name, whole and equal on every rank. Collective."""
+        state = {name: tensor.numpy() for name, tensor in self.model.state_dict().items()}
+        if self._pipeline is not None:
+            state.update(self._pipeline.state_dict())
+        return state
 
     # Looking at it ---------------------------------------------------------------------------------------------------
 

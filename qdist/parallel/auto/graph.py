@@ -43,13 +43,19 @@ class Value:
 
 @dataclass(eq=False)
 class Operation:
-    """One operation: a rule, its inputs (Values and Python numbers), and what it makes."""
+    """One operation: a rule, its inputs (Values and Python numbers), and what it makes.
+
+    Attributes:
+        pinned: the splits that the user asked for.
+        stage: the pipeline stage that the user asked for.
+    """
 
     rule: Rule
     inputs: tuple[Any, ...]
     attributes: dict[str, Any]
     outputs: tuple[Value, ...]
     pinned: tuple[Split, ...] | None = None
+    stage: int | None = None
 
     def form(self) -> Form:
         """How its dimensions may be cut."""
@@ -139,7 +145,9 @@ class _Recorder:
             self.graph.parameters.append(value)
         return value
 
-    def take(self, rule: Rule, inputs: tuple[Any, ...], attributes: dict[str, Any], made: Any, pinned: Any) -> None:
+    def take(
+        self, rule: Rule, inputs: tuple[Any, ...], attributes: dict[str, Any], made: Any, pinned: Any, stage: Any
+    ) -> None:
         values = tuple(self.value(x) if isinstance(x, Tensor) else x for x in inputs)
         outputs = made if isinstance(made, tuple) else (made,)
         results = []
@@ -147,7 +155,7 @@ class _Recorder:
             result = Value(f"%{next(self.numbers)}", "result", out.shape, out.dtype, None, out.requires_grad)
             self._know(out, result)
             results.append(result)
-        self.graph.operations.append(Operation(rule, values, dict(attributes), tuple(results), pinned))
+        self.graph.operations.append(Operation(rule, values, dict(attributes), tuple(results), pinned, stage))
 
     def _know(self, tensor: Tensor, value: Value) -> None:
         self.known[id(tensor)] = value

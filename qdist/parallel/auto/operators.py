@@ -10,6 +10,7 @@ import numpy as np
 
 from ...comm import Communicator, world
 from ...tensor import RULES, Tensor, apply
+from . import capture
 from .dispatch import dispatch, form_for
 from .dist_tensor import reshard, shard_tensor
 from .forms import Form, Split
@@ -29,12 +30,13 @@ def shard_op(
 
     Args:
         fn: a function or Module of Tensors.
-        mesh: the ProcessMesh.
+        mesh: the ProcessMesh. A row of one, mesh[0], is a pipeline stage: an Engine with a pipeline runs fn there.
         in_placements: for each positional tensor argument its placements (see shard_tensor), or None to leave it.
         out_placements: the same for what fn returns, one tensor or a tuple.
 
     Raises:
         ValueError: when called with another number of tensors than there are placements.
+        RuntimeError: when called on a rank outside of the mesh, except while an Engine captures.
     """
 
     def place(tensors: Sequence[Any], placements: Sequence[Any] | None, what: str) -> list[Any]:
@@ -45,6 +47,10 @@ def shard_op(
         return [x if p is None else shard_tensor(x, mesh, p) for x, p in zip(tensors, placements)]
 
     def sharded(*args: Any, **kwargs: Any) -> Any:
+        if mesh.row is not None and capture.is_capturing() and (in_placements, out_placements) == (None, None):
+            with capture.on_stage(mesh.row):
+                return fn(*args, **kwargs)
+        mesh.place()
         tensors = [a for a in args if isinstance(a, Tensor)]
         placed = iter(place(tensors, in_placements, "input"))
         made = fn(*(next(placed) if isinstance(a, Tensor) else a for a in args), **kwargs)

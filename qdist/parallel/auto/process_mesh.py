@@ -37,6 +37,8 @@ class ProcessMesh:
         """This rank's place on each axis; None for a rank outside of the mesh."""
         self._groups = [self._connect(axis) for axis in range(self.ranks.ndim)]
         self._rows: dict[int, ProcessMesh] = {}
+        self.row: int | None = None
+        """Which row of another mesh it is, when it was made as one: the number of a pipeline stage."""
 
     @property
     def size(self) -> int:
@@ -65,6 +67,7 @@ class ProcessMesh:
             ranks = np.atleast_1d(self.ranks[index])
             names = self.dim_names[1:] or self.dim_names
             self._rows[index] = ProcessMesh(ranks, names, self.comm)
+            self._rows[index].row = index
         return self._rows[index]
 
     def __eq__(self, other: object) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..loss_scale import LossScale
 from .cost import Machine
 
 __all__ = ["Amp", "Pipeline", "Recompute", "Sharding", "Strategy"]
@@ -67,13 +68,13 @@ class Amp:
     Attributes:
         enable: switch it on.
         dtype: of the products.
-        loss_scale: the loss is multiplied by it for the backward pass, so that small gradients do not vanish; a step
-            whose gradients are not finite on every rank is left out.
+        loss_scale: the factor of the loss in the backward pass, so that small gradients do not vanish; a step whose
+            gradients are not finite on every rank is left out.
     """
 
     enable: bool = False
     dtype: Any = np.float16
-    loss_scale: float = 1024.0
+    loss_scale: LossScale = field(default_factory=LossScale)
 
 
 @dataclass
@@ -102,10 +103,8 @@ class Strategy:
             raise ValueError(f"recompute.segments={self.recompute.segments}: at least 1")
         if self.recompute.enable and self.sharding.enable and self.sharding.stage == 3:
             raise ValueError("sharding stage 3 recomputes already: leave recompute off, or use stage 1 or 2")
-        if self.amp.enable and (np.dtype(self.amp.dtype).kind != "f" or self.amp.loss_scale <= 0):
-            raise ValueError(
-                f"amp: dtype={self.amp.dtype} and loss_scale={self.amp.loss_scale} are no float and factor"
-            )
+        if self.amp.enable and np.dtype(self.amp.dtype).kind != "f":
+            raise ValueError(f"amp.dtype={self.amp.dtype}: a real floating dtype")
         if self.auto and self.fully_use_devices:
             raise ValueError("fully_use_devices belongs to propagation; the search of auto=True decides by cost")
         if self.pipeline.enable:
