@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,23 +47,27 @@ def lower(plan: Plan) -> list[Instruction]:
     met: set[Need] = set()
     origin: dict[Value, Value] = {}
 
+    def steps_to(value: Value, placements: tuple[Placement, ...], differs: Sequence[bool] | None = None) -> list[Step]:
+        """The moves that really move: an axis with one rank has none."""
+        steps = reshard_steps(plan.placements[value], placements, differs)
+        return [step for step in steps if plan.mesh.shape[step.axis] > 1]
+
     def earliest(value: Value, placements: tuple[Placement, ...]) -> Value:
         """The first of those that `value` was resharded from that lies as needed; itself when none does."""
         found = value
         while value in origin:
             value = origin[value]
-            found = value if plan.placements[value] == placements else found
+            found = found if steps_to(value, placements) else value
         return found
 
     def meet(need: Need) -> Need:
         need = Need(earliest(need.value, need.placements), need.placements, need.differs)
-        lying = made(plan, need.value)
-        steps = reshard_steps(lying.placements, need.placements, need.differs)
+        steps = steps_to(*need)
         if not steps:
-            return lying
+            return made(plan, need.value)
         if need not in met:
             met.add(need)
-            instructions.append(Move(lying, need, steps))
+            instructions.append(Move(made(plan, need.value), need, steps))
         return need
 
     for operation in plan.graph.operations:
@@ -72,7 +76,7 @@ def lower(plan: Plan) -> list[Instruction]:
             result = operation.outputs[0]
             source = earliest(operation.inputs[0], plan.placements[result])
             origin[result] = source
-            steps = reshard_steps(plan.placements[source], plan.placements[result])
+            steps = steps_to(source, plan.placements[result])
             instructions.append(Move(made(plan, source), made(plan, result), steps))
             continue
         inputs = tuple(meet(next(needs)) if isinstance(x, Value) else x for x in operation.inputs)

@@ -66,7 +66,7 @@ def search(
     price = 1 / machine.bandwidth / 16
     while limit is not None and all(cost_of(p, machine).memory > limit for p in plans) and price < 1:
         plans.append(_searched(graph, mesh, machine, given, beam, price))
-        price *= 4
+        price *= 16
     fitting = [p for p in plans if limit is None or cost_of(p, machine).memory <= limit]
     if not fitting:
         least = min(cost_of(p, machine).memory for p in plans)
@@ -158,9 +158,11 @@ def _ways(operation: Operation, mesh: ProcessMesh) -> Iterator[tuple[Split, ...]
             return
         degree = mesh.shape[len(chosen)]
         for split in form.splits(degree, cut):
-            label = split.label
-            more = cut if label is None else {**cut, label: cut.get(label, 1) * degree}
-            if label not in form.sizes or form.sizes[label] % more[label] == 0:
+            if split.label is None:
+                yield from extend((*chosen, split), cut)
+                continue
+            more = {**cut, split.label: cut.get(split.label, 1) * degree}
+            if form.sizes.get(split.label, 0) % more[split.label] == 0:
                 yield from extend((*chosen, split), more)
 
     yield from extend((), {})

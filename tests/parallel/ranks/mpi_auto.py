@@ -5,7 +5,9 @@ Smaller groups are parts of the 8 ranks, all at work at the same time.
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +31,11 @@ from qdist.parallel.auto import (
 )
 from qdist.tensor import Tensor, functional, manual_seed
 
-NAMES = ["mlp", "cnn", "transformer", "hybrid"]
+sys.path.append(str(Path(__file__).parents[3] / "circuits"))
+import auto_parallel
+
+# The quick model on every number of ranks, the others where they are cut differently.
+CASES = [("mlp", 2), ("mlp", 4), ("mlp", 8), ("transformer", 4), ("cnn", 2), ("hybrid", 8)]
 reference = cache(train_alone)
 
 
@@ -38,12 +44,12 @@ def world() -> Communicator:
     return qd.comm.init(timeout=120)
 
 
-@pytest.fixture(scope="session", params=[2, 4, 8])
-def group(request, world: Communicator) -> Communicator:
-    """This rank's group of so many."""
-    size = request.param
-    found = world.split([list(range(i, i + size)) for i in range(0, world.size, size)])
-    assert found is not None
+@pytest.fixture(scope="session")
+def groups(world: Communicator) -> dict[int, Communicator]:
+    """This rank's group of 2, 4 and 8 ranks."""
+    found = {}
+    for size in (2, 4, 8):
+        found[size] = world.split([list(range(i, i + size)) for i in range(0, world.size, size)])
     return found
 
 
@@ -90,15 +96,15 @@ def train(name: str, mesh: ProcessMesh, tensor_parallel: bool) -> None:
     assert_same(parameters_of(model), want.parameters)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_model_whose_input_alone_is_cut_is_data_parallel(name, group) -> None:
-    train(name, line(group, "dp"), tensor_parallel=False)
+@pytest.mark.parametrize(("name", "size"), CASES)
+def test_a_model_whose_input_alone_is_cut_is_data_parallel(name, size, groups) -> None:
+    train(name, line(groups[size], "dp"), tensor_parallel=False)
 
 
-@pytest.mark.parametrize("name", ["mlp", "transformer"])
-def test_annotated_weights_train_as_one_process_does(name, group) -> None:
-    train(name, line(group, "mp"), tensor_parallel=True)
-    train(name, meshes(group)[-1], tensor_parallel=True)
+@pytest.mark.parametrize(("name", "size"), CASES[:4])
+def test_annotated_weights_train_as_one_process_does(name, size, groups) -> None:
+    train(name, line(groups[size], "mp"), tensor_parallel=True)
+    train(name, meshes(groups[size])[-1], tensor_parallel=True)
 
 
 def strategies() -> dict[str, Strategy]:
@@ -112,33 +118,88 @@ def strategies() -> dict[str, Strategy]:
     return made
 
 
+@pytest.mark.parametrize("size", [2, 4, 8])
 @pytest.mark.parametrize("strategy", strategies())
-@pytest.mark.parametrize("name", ["mlp", "transformer"])
-def test_an_engine_trains_as_one_process_does(name, strategy, group) -> None:
+def test_an_engine_trains_as_one_process_does(strategy, size, groups) -> None:
+    for mesh in meshes(groups[size]):
+        engine_as_alone("mlp", strategies()[strategy], mesh)
+
+
+@pytest.mark.parametrize("strategy", ["plain", "stage 3"])
+def test_an_engine_trains_a_transformer(strategy, groups) -> None:
+    engine_as_alone("transformer", strategies()[strategy], meshes(groups[4])[-1])
+
+
+def engine_as_alone(name: str, strategy: Strategy, mesh: ProcessMesh) -> None:
     want = reference(name, steps=2)
-    for mesh in meshes(group):
-        model = build(name)
-        engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), None, strategies()[strategy], mesh)
-        losses = [engine.run(batch(name, step))["loss"] for step in range(2)]
-        np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
-        assert_same(parameters_of(model), want.parameters)
+    model = build(name)
+    engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), None, strategy, mesh)
+    losses = [engine.run(batch(name, step))["loss"] for step in range(2)]
+    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+    assert_same(engine.state_dict(), want.parameters)
 
 
-def test_an_engine_runs_other_networks_data_parallel(group) -> None:
-    for name in ("cnn", "hybrid"):
-        want = reference(name, steps=2)
-        model = build(name)
-        step = to_static(model, functional.cross_entropy, sgd(model.parameters()), comm=group)
-        losses = [step(*batch(name, s)) for s in range(2)]
-        np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
-        assert_same(parameters_of(model), want.parameters)
+@pytest.mark.parametrize(("name", "size"), CASES[4:])
+def test_to_static_trains_other_networks_data_parallel(name, size, groups) -> None:
+    want = reference(name, steps=2)
+    model = build(name)
+    step = to_static(model, functional.cross_entropy, sgd(model.parameters()), comm=groups[size])
+    np.testing.assert_allclose([step(*batch(name, s)) for s in range(2)], want.losses, rtol=1e-10)
+    assert_same(parameters_of(model), want.parameters)
 
 
-def test_random_placements_in_and_resharded_out_have_the_same_value(group) -> None:
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_masks_are_those_of_one_process(size, groups) -> None:
+    """Dropout on rows of the batch, and in a captured graph whose weights are cut too."""
+
+    def losses(comm: Communicator | None, static: bool) -> list[float]:
+        manual_seed(2)
+        model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 8)).to(np.float64)
+        rule = sgd(model.parameters())
+        x, y = np.random.default_rng(0).normal(size=(2, 16, 8))
+        mesh = None if comm is None else line(comm, "mp" if static else "dp")
+        if static and mesh is not None:
+            shard_tensor(model[0].weight, mesh, ["mp", None])
+            engine = Engine(model, functional.mse_loss, rule, mesh=mesh)
+            engine.prepare(x, y)
+            manual_seed(9)
+            return [engine.run((x, y))["loss"] for _ in range(2)]
+        manual_seed(9)
+        found = []
+        for _ in range(2):
+            rule.zero_grad()
+            rows = Tensor(x) if mesh is None else shard_tensor(x, mesh, [Shard(0)])
+            loss = functional.mse_loss(model(rows), Tensor(y))
+            loss.backward()
+            rule.step()
+            found.append(loss.item())
+        return found
+
+    want = losses(None, False)
+    for static in (False, True):
+        np.testing.assert_allclose(losses(groups[size], static), want, rtol=1e-10)
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("net", auto_parallel.NETS)
+def test_the_examples_give_the_losses_of_one_process_in_every_mode(net, size, groups) -> None:
+    def losses(*words: str) -> list[float]:
+        small = ["--width", "16", "--inner", "32", "--rows", "16", "--steps", "2", "--precision", "float64", "--net"]
+        return auto_parallel.train(auto_parallel.parser().parse_args([*small, net, *words]), groups[size])
+
+    want = losses("--mode", "alone")
+    for mode in auto_parallel.MODES[1:]:
+        np.testing.assert_allclose(losses("--mode", mode), want, rtol=1e-10, err_msg=mode)
+        if mode != "auto":
+            np.testing.assert_allclose(losses("--mode", mode, "--static"), want, rtol=1e-10, err_msg=f"static {mode}")
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_random_placements_in_and_resharded_out_have_the_same_value(size, groups) -> None:
     rng = np.random.default_rng(3)
-    for mesh in meshes(group):
-        for _ in range(20):
-            shape = tuple(int(n) for n in rng.integers(group.size, group.size + 5, 2))
+    for mesh in meshes(groups[size]):
+        for _ in range(10):
+            shape = tuple(int(n) for n in rng.integers(size, size + 5, 2))
             value = rng.standard_normal(shape)
             ways = [Replicate(), Partial(), Shard(0), Shard(1)]
             x = Tensor(value, True)
@@ -186,7 +247,6 @@ def test_the_two_product_net_has_the_shapes_and_the_group_of_the_tutorial(world)
     lines = [line.strip() for line in engine.main_program.splitlines()]
     first = 4 * (world.rank // 4)
     # %12 MatMul (8, 8), (8, 16) -> (8, 16); %13 AllReduce over 0-1-2-3; %14 slice to (8, 4); %15 ReLU; %17 MatMul.
-    shapes = [line for line in lines if "->" in line]
     product = next(i for i, line in enumerate(lines) if "= matmul" in line)
     assert "local [8, 8]" in lines[product + 1]
     assert "local [8, 16]" in lines[product + 1]
@@ -198,6 +258,5 @@ def test_the_two_product_net_has_the_shapes_and_the_group_of_the_tutorial(world)
     assert "local [8, 4]" in lines[second + 1]
     assert "local [4, 16]" in lines[second + 1]
     assert "local [8, 16]" in lines[second + 1]
-    assert len(shapes) >= 5
     assert net.weight.local.shape == (8, 16)
     assert net.weight2.local.shape == (4, 16)
