@@ -182,7 +182,7 @@ class Tensor(Methods):
 
     def __init__(self, data: Any, requires_grad: bool = False, *, dtype: Any = None, device: str | None = None) -> None:
         if isinstance(data, Tensor):
-            data = data._data
+            data = data._data if data.dispatch is None else data.numpy()
         array = arrays.as_array(data, None if dtype is None else np.dtype(dtype))
         self._data = array if device is None else arrays.to_device(array, device)
         self._version = [0]

@@ -1,5 +1,6 @@
 """Semi-automatic and automatic parallelism: annotate a few tensors or operators, or nothing, and the rest follows."""
 
+from .clip import clip_grad_norm_
 from .cost import Cost, Machine, cost_of
 from .dist_tensor import DistParameter, DistTensor, reshard, shard_tensor
 from .engine import DistModel, Engine, InputSpec, to_static
@@ -32,6 +33,7 @@ __all__ = [
     "Replicate",
     "Shard",
     "Strategy",
+    "clip_grad_norm_",
     "cost_of",
     "data_parallel",
     "matmul",

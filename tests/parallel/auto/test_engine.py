@@ -151,6 +151,8 @@ def test_a_sharded_model_takes_and_gives_whole_values() -> None:
     value = np.arange(24, dtype=np.float32).reshape(6, 4)
     model.load_state_dict({"weight": value, "bias": np.zeros(6, np.float32)})
     np.testing.assert_array_equal(model.weight.data, value[:3])
+    np.testing.assert_array_equal(Tensor(model.weight).data[:3], value[:3])
+    assert model.state_dict()["weight"].shape == (6, 4)
     with pytest.raises(ValueError, match="shape of weight"):
         model.load_state_dict({"weight": value[:3], "bias": np.zeros(6, np.float32)})
     update = optim.SGD(model.parameters(), lr=1.0)

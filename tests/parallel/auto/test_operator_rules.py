@@ -48,7 +48,7 @@ def test_placed_inputs_give_the_values_and_gradients_of_one_process(case) -> Non
     degree = 2
     choices = [placements_for(a.shape, degree) for a in arrays]
     combinations = list(itertools.product(*choices))
-    picked = [combinations[i] for i in rng.permutation(len(combinations))[:5]]
+    picked = [combinations[i] for i in rng.permutation(len(combinations))[:4]]
 
     def work(comm) -> None:
         mesh = ProcessMesh([0, 1], ["x"], comm)

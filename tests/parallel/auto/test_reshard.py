@@ -25,7 +25,7 @@ def layouts(draw):
     return tuple(degrees), shape, chain
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(layouts())
 def test_a_chain_of_reshardings_keeps_value_and_gradient(layout) -> None:
     degrees, shape, chain = layout
