@@ -27,6 +27,7 @@ class Machine:
         flops: floating-point operations a second.
         bandwidth: bytes a second that a rank sends.
         latency: seconds that a collective takes before the first byte.
+        stream: bytes a second that it reads and writes in memory, as the optimiser does.
         memory: bytes that a rank may use; None for no limit.
         state: arrays that the optimiser keeps for each parameter, in its size (2 for Adam).
     """
@@ -34,11 +35,12 @@ class Machine:
     flops: float = 5e10
     bandwidth: float = 2e9
     latency: float = 2e-5
+    stream: float = 1e10
     memory: float | None = None
     state: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("flops", "bandwidth"):
+        for name in ("flops", "bandwidth", "stream"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"Machine: {name} must be positive, got {getattr(self, name)}")
         if self.latency < 0 or self.state < 0:
@@ -63,6 +65,11 @@ class Machine:
         # The backward pass multiplies twice: once for each factor's gradient.
         passes = 1 + sum(isinstance(x, Value) and x.needs_grad for x in operation.inputs)
         return passes * _flops(operation, form) / ranks / self.flops
+
+
+    def updating(self, nbytes: float) -> float:
+        """Seconds of an optimiser's step for `nbytes` of parameters: they and their state are read and written."""
+        return (3 + 2 * self.state) * nbytes / self.stream
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,7 @@ def cost_of(plan: Plan, machine: Machine) -> Cost:
                 value.nbytes, degrees, move.source.placements, target.placements, target.differs, value.needs_grad
             )
     parameters = sum(share(v, plan.placements[v], degrees) for v in plan.graph.parameters)
+    compute += machine.updating(parameters)
     return Cost(compute, communication, sum(sent_bytes(plan)), parameters * (2 + machine.state), activations)
 
 

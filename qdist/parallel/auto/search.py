@@ -123,8 +123,11 @@ def _way(
     if operation.rule is not ANNOTATE:
         cost += machine.computing(operation, operation.form(), splits, mesh.shape)
     for value, lying in placed.items():
-        copies = 2 + machine.state if value.kind == "parameter" else int(value.needs_grad)
-        cost += price * copies * share(value, lying, mesh.shape)
+        own = share(value, lying, mesh.shape)
+        if value.kind == "parameter":
+            cost += machine.updating(own) + price * (2 + machine.state) * own
+        else:
+            cost += price * value.needs_grad * own
     return _Way(splits, tuple(dict.fromkeys(needs_of(local, operation))), placed, cost)
 
 
