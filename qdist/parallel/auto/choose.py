@@ -9,7 +9,7 @@ backward pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .forms import Form, Split
@@ -56,12 +56,14 @@ def choose(
     cut: dict[str, int] = {}
     chosen: list[Split] = []
     for axis, degree in enumerate(degrees):
-        splits = list(form.splits(degree, cut))
+        splits = list(form.splits(degree, cut, _blocks(form, operands, axis)))
         if use_all and degree > 1 and any(s.label is not None for s in splits):
             splits = [s for s in splits if s.label is not None]
         target = None if wanted is None else wanted[axis]
 
-        def key(split: Split, axis: int = axis, target: Placement | None = target) -> tuple[float, ...]:
+        def key(
+            split: Split, axis: int = axis, target: Placement | None = target, cut: dict[str, int] = cut
+        ) -> tuple[float, ...]:
             undone, forward, sliced, backward = _moving(split, operands, degrees, axis)
             produced = split.outputs[0]
             output = form.output_elements * itemsize / _cuts(chosen, degrees)
@@ -73,10 +75,19 @@ def choose(
             return undone, forward + later, forward, unmet, sliced, backward
 
         best = min(splits, key=key)
-        if best.label is not None:
-            cut[best.label] = cut.get(best.label, 1) * degree
+        cut = form.after(best, cut, degree)
         chosen.append(best)
     return tuple(chosen)
+
+
+def _blocks(form: Form, operands: Sequence[Operand], axis: int) -> Iterator[tuple[str, int]]:
+    """Labels of which an input is cut in blocks, and in how many."""
+    for dims, operand in zip(form.inputs, operands):
+        place = None if operand.placements is None else operand.placements[axis]
+        if isinstance(place, Shard) and place.blocks > 1:
+            label = dims[place.dim]
+            if label is not None:
+                yield label, place.blocks
 
 
 def outputs_of(splits: Sequence[Split]) -> tuple[tuple[Placement, ...], ...]:

@@ -66,7 +66,6 @@ class Machine:
         passes = 1 + sum(isinstance(x, Value) and x.needs_grad for x in operation.inputs)
         return passes * _flops(operation, form) / ranks / self.flops
 
-
     def updating(self, nbytes: float) -> float:
         """Seconds of an optimiser's step for `nbytes` of parameters: they and their state are read and written."""
         return (3 + 2 * self.state) * nbytes / self.stream

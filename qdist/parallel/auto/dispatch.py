@@ -13,7 +13,7 @@ from .dist_tensor import DistTensor, reshard
 from .forms import Form, Split
 from .local_rules import LOCAL_RULES, Site
 from .operator_rules import form_of
-from .placements import Placement, Replicate, Shard
+from .placements import Placement, Replicate, cuts
 from .process_mesh import ProcessMesh
 from .reshard import reshard_local
 
@@ -98,10 +98,11 @@ def run_local(
 def _wrap(local: Tensor, mesh: ProcessMesh, placements: tuple[Placement, ...], labels: Any, form: Form) -> DistTensor:
     shape = list(local.shape)
     for dim in range(len(shape)):
-        parts = math.prod(n for n, p in zip(mesh.shape, placements) if p == Shard(dim))
+        parts = math.prod(n for n, p in zip(mesh.shape, placements) if cuts(p, dim))
         if parts > 1:
-            # Labels that regroup (see Form.exact) count groups; there parts are equal.
-            shape[dim] = shape[dim] * parts if labels[dim] in form.exact else form.sizes[labels[dim]]
+            # Where dimensions are regrouped (see Form.exact) parts are equal; elsewhere the label has the length.
+            label = labels[dim]
+            shape[dim] = shape[dim] * parts if label is None or label in form.exact else form.sizes[label]
     return DistTensor(local, mesh, placements, tuple(shape))
 
 

@@ -14,7 +14,7 @@ from ...tensor.arrays import Array
 from ...tensor.autograd import mode
 from . import capture
 from .moves import gradient_of
-from .placements import Placement, Replicate, Shard, local_region, placements_of
+from .placements import Placement, Replicate, Shard, cuts, local_part, placements_of
 from .process_mesh import ProcessMesh
 from .reshard import reshard_local
 
@@ -274,7 +274,13 @@ def _placed(x: Tensor, local: Tensor, mesh: ProcessMesh, source: Any, target: tu
 def check_lengths(shape: tuple[int, ...], mesh: ProcessMesh, placements: Sequence[Placement]) -> None:
     """Raise ValueError where a dimension is too short to give every rank something."""
     for dim, length in enumerate(shape):
-        parts = math.prod(n for n, p in zip(mesh.shape, placements) if p == Shard(dim))
+        cutting = [p for p in placements if isinstance(p, Shard) and p.dim == dim]
+        blocks = max((p.blocks for p in cutting), default=1)
+        if blocks > 1 and (len(cutting) > 1 or length % blocks):
+            raise ValueError(
+                f"dimension {dim} of shape {shape}: {blocks} blocks have to be equal, and one axis alone cuts them"
+            )
+        parts = blocks * math.prod(n for n, p in zip(mesh.shape, placements) if cuts(p, dim))
         if length < parts:
             raise ValueError(
                 f"dimension {dim} of shape {shape} has length {length} and cannot be cut into {parts} parts; "
@@ -286,8 +292,7 @@ def _become(parameter: Parameter, mesh: ProcessMesh, target: tuple[Placement, ..
     """Turn a Parameter into a DistParameter, keeping its identity."""
     if any(not isinstance(p, (Shard, Replicate)) for p in target):
         raise ValueError(f"a parameter is placed with Shard and Replicate, not {list(target)}")
-    region = local_region(parameter.shape, target, mesh.shape, mesh.place())
-    own = parameter.data[tuple(slice(*span) for span in region)].copy()
+    own = local_part(parameter.data, target, mesh.shape, mesh.place()).copy()
     shape, wants = parameter.shape, parameter.requires_grad
     for name in ("_data", "_version", "requires_grad", "grad", "_hooks", "_complete"):
         parameter.__dict__.pop(name, None)

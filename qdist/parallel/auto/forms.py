@@ -8,8 +8,8 @@ every rank a slice of both inputs and leaves a sum over the ranks, a Partial out
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from .placements import Partial, Placement, Replicate, Shard
@@ -17,6 +17,7 @@ from .placements import Partial, Placement, Replicate, Shard
 __all__ = ["Form", "Label", "Split"]
 
 Label = str | None
+_NO_MORE = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,11 @@ class Split:
     """The label that is cut; None where nothing is, or where a sum stays a sum."""
     inputs: tuple[Placement, ...]
     outputs: tuple[Placement, ...]
+
+    @property
+    def blocks(self) -> int:
+        """In how many blocks something is cut."""
+        return max((p.blocks for p in (*self.inputs, *self.outputs) if isinstance(p, Shard)), default=1)
 
     @property
     def differs(self) -> bool:
@@ -56,8 +62,8 @@ class Form:
     linear: tuple[tuple[int, ...], ...] = ()
     product: bool = False
     elements: int | None = None
-    extra: tuple[Split, ...] = field(default=())
-    """Ways that labels do not tell."""
+    extra: tuple[tuple[Split, int], ...] = ()
+    """Ways that labels do not tell, each with the length that is cut; parts are equal where several blocks are cut."""
 
     @cached_property
     def output_elements(self) -> int:
@@ -70,16 +76,36 @@ class Form:
         """Everything Replicate: all ranks do the same."""
         return Split(None, (Replicate(),) * len(self.inputs), (Replicate(),) * len(self.outputs))
 
-    def splits(self, degree: int, cut: Mapping[str, int]) -> Iterator[Split]:
-        """All ways along an axis of `degree` ranks; `cut` says into how many parts labels are cut already."""
+    def splits(self, degree: int, cut: Mapping[str, int], blocks: Iterable[tuple[str, int]] = ()) -> Iterator[Split]:
+        """All ways along an axis of `degree` ranks.
+
+        Args:
+            degree: ranks of the axis.
+            cut: into how many parts labels are cut already.
+            blocks: labels that may also be cut in so many blocks.
+        """
         yield self.whole()
         for label in self.sizes:
             if self.fits(label, degree, cut):
                 yield self.cutting(label)
+        for label, count in dict.fromkeys(blocks):
+            whole_blocks = self.sizes.get(label, 1) % (count * degree) == 0 and label not in self.exact
+            if whole_blocks and label not in cut:
+                yield self.cutting(label, count)
         for group in self.linear:
             sums = tuple(Partial() if i in group else Replicate() for i in range(len(self.inputs)))
             yield Split(None, sums, (Partial(),) * len(self.outputs))
-        yield from self.extra
+        for split, length in self.extra:
+            if split.label not in cut and (length % degree == 0 if split.blocks > 1 else length >= degree):
+                yield split
+
+    def after(self, split: Split, cut: Mapping[str, int], degree: int) -> dict[str, int]:
+        """Into how many parts labels are cut when an axis of `degree` ranks is cut in this way too."""
+        if split.label is None:
+            return dict(cut)
+        # No other axis may cut what is cut in blocks.
+        parts = _NO_MORE if split.blocks > 1 else degree * cut.get(split.label, 1)
+        return {**cut, split.label: parts}
 
     def fits(self, label: str, degree: int, cut: Mapping[str, int]) -> bool:
         """Whether `degree` ranks can cut this label once more."""
@@ -87,16 +113,16 @@ class Form:
         size = self.sizes[label]
         return size % parts == 0 if label in self.exact else size >= parts
 
-    def cutting(self, label: str) -> Split:
-        """The way that cuts one label."""
-        outputs = tuple(_place(dims, label, Partial()) for dims in self.outputs)
+    def cutting(self, label: str, blocks: int = 1) -> Split:
+        """The way that cuts one label, as a whole or every one of several blocks."""
+        outputs = tuple(_place(dims, label, blocks, Partial()) for dims in self.outputs)
         terms = isinstance(outputs[0], Partial)
         inputs = tuple(
-            _place(dims, label, Partial() if terms and i in self.added else Replicate())
+            _place(dims, label, blocks, Partial() if terms and i in self.added else Replicate())
             for i, dims in enumerate(self.inputs)
         )
         return Split(label, inputs, outputs)
 
 
-def _place(dims: Sequence[Label], label: str, otherwise: Placement) -> Placement:
-    return Shard(dims.index(label)) if label in dims else otherwise
+def _place(dims: Sequence[Label], label: str, blocks: int, otherwise: Placement) -> Placement:
+    return Shard(dims.index(label), blocks) if label in dims else otherwise

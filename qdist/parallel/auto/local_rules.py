@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...tensor import Tensor, apply
 from ...tensor.arrays import module_of
 from ...tensor.random import keep_mask
-from .placements import Placement, Shard, local_region, local_shape
+from .placements import Placement, Replicate, Shard, cuts, local_part, local_shape
 from .process_mesh import ProcessMesh
 
 __all__ = ["LOCAL_RULES", "Site"]
@@ -55,8 +57,7 @@ def _dropout(site: Site, x: Tensor, p: float, ticket: Any) -> Tensor:
     """Every rank draws the whole mask and takes its part of it: the mask of a single process."""
     shape = site.shapes[0] or ()
     keep, factor = keep_mask(module_of(x.data), ticket, shape, p)
-    region = local_region(shape, site.inputs[0], site.mesh.shape, site.mesh.place())
-    own = keep[tuple(slice(*span) for span in region)]
+    own = local_part(keep, site.inputs[0], site.mesh.shape, site.mesh.place())
     return x * Tensor(own.astype(x.dtype) * x.dtype.type(factor))
 
 
@@ -64,11 +65,13 @@ def _embedding(site: Site, table: Tensor, indices: Tensor) -> Tensor:
     if not site.cuts(0, (0,)):
         return apply("embedding", table, indices)
     shape = site.shapes[0] or ()
-    start, stop = local_region(shape, site.inputs[0], site.mesh.shape, site.mesh.place())[0]
+    rows = [p if cuts(p, 0) else Replicate() for p in site.inputs[0]]
+    held = local_part(np.arange(shape[0]), rows, site.mesh.shape, site.mesh.place())
+    start, stop = int(held[0]), int(held[-1]) + 1
     wanted = indices.data % shape[0]
     here = (wanted >= start) & (wanted < stop)
-    rows = apply("embedding", table, Tensor((wanted - start) * here))
-    return rows * Tensor(here.reshape(*here.shape, *(1,) * (table.ndim - 1)).astype(table.dtype))
+    found = apply("embedding", table, Tensor((wanted - start) * here))
+    return found * Tensor(here.reshape(*here.shape, *(1,) * (table.ndim - 1)).astype(table.dtype))
 
 
 LOCAL_RULES: dict[str, Callable[..., Any]] = {

@@ -21,7 +21,7 @@ from typing import Any
 from ...comm import Communicator
 from ...tensor.arrays import Array, module_of
 from ..collectives import as_rows, join_rows
-from .placements import Partial, Placement, Replicate, Shard, part
+from .placements import Partial, Placement, Replicate, Shard, cut, joined, opened, part
 
 __all__ = ["gradient_of", "move", "wire_bytes"]
 
@@ -30,10 +30,13 @@ def move(x: Array, comm: Communicator, source: Placement, target: Placement, who
     """This rank's part of a tensor of shape `whole`, placed anew along the axis of `comm`."""
     if source == target or comm.size == 1:
         return x
+    for shard in (source, target):
+        if isinstance(shard, Shard) and shard.blocks > 1:
+            return _move_blocks(x, comm, source, target, whole, shard)
     if isinstance(target, Shard):
         length = whole[target.dim]
         if isinstance(source, Replicate):
-            return _cut(x, target.dim, *part(length, comm.size, comm.rank))
+            return cut(x, target, comm.size, comm.rank)
         if isinstance(source, Partial):
             return _reduce_scatter(x, comm, target.dim, length)
         assert isinstance(source, Shard)
@@ -44,9 +47,18 @@ def move(x: Array, comm: Communicator, source: Placement, target: Placement, who
         return comm.all_reduce(x)
     if isinstance(source, Shard):
         full = module_of(x).zeros(whole, x.dtype)
-        _cut(full, source.dim, *part(whole[source.dim], comm.size, comm.rank))[...] = x
+        cut(full, source, comm.size, comm.rank)[...] = x
         return full
     return x if comm.rank == 0 else module_of(x).zeros_like(x)
+
+
+def _move_blocks(x: Array, comm: Communicator, source: Any, target: Any, whole: tuple[int, ...], shard: Shard) -> Array:
+    """A move from or to a dimension of several blocks, as a move of the dimension inside of a block."""
+    inside = Shard(shard.dim + 1)
+    length = whole[shard.dim] // shard.blocks
+    opened_whole = (*whole[: shard.dim], shard.blocks, length, *whole[shard.dim + 1 :])
+    ways = (inside if p == shard else p for p in (source, target))
+    return joined(move(opened(x, shard), comm, *ways, opened_whole), shard)
 
 
 def gradient_of(placement: Placement, differs: bool = False) -> Placement:

@@ -176,6 +176,7 @@ def _reshape(shapes: Shapes, shape: tuple[int, ...]) -> Form:
     outs: list[Label] = [None] * len(target)
     sizes: dict[str, int] = {}
     exact = set()
+    extra: list[tuple[Split, int]] = []
     i = j = 0
     while i < len(source) and j < len(target) and total:
         # A group of dimensions on each side with the same number of elements; its first dimension runs slowest, so
@@ -189,6 +190,7 @@ def _reshape(shapes: Shapes, shape: tuple[int, ...]) -> Form:
                 j += 1
                 q *= target[j]
         i, j = i + 1, j + 1
+        extra += _blocks(first, i, source, second, j, target)
         while first < i - 1 and source[first] == 1:
             first += 1
         while second < j - 1 and target[second] == 1:
@@ -197,7 +199,22 @@ def _reshape(shapes: Shapes, shape: tuple[int, ...]) -> Form:
         sizes[label] = math.gcd(source[first], target[second])
         if source[first] != target[second]:
             exact.add(label)
-    return Form((tuple(ins),), (tuple(outs),), sizes, frozenset(exact), linear=((0,),), elements=total)
+    return Form(
+        (tuple(ins),), (tuple(outs),), sizes, frozenset(exact), linear=((0,),), elements=total, extra=tuple(extra)
+    )
+
+
+def _blocks(
+    first: int, i: int, source: Sequence[int], second: int, j: int, target: Sequence[int]
+) -> list[tuple[Split, int]]:
+    """Dimensions first..i become second..j. Where one becomes several or several one, the second of the several may be
+    cut: that cuts the one in blocks, as many as the first of the several is long."""
+    label = f"d{first}"
+    if i - first == 1 and j - second > 1:
+        return [(Split(label, (Shard(first, target[second]),), (Shard(second + 1),)), target[second + 1])]
+    if j - second == 1 and i - first > 1:
+        return [(Split(label, (Shard(first + 1),), (Shard(second, source[first]),)), source[first + 1])]
+    return []
 
 
 def _transpose(shapes: Shapes, axes: tuple[int, ...]) -> Form:
@@ -293,7 +310,7 @@ def _embedding(shapes: Shapes) -> Form:
     # Ranks that hold a slice of the rows look up what they have and give zeros for the rest.
     rows = Split("v", (Shard(0), Replicate()), (Partial(),))
     sizes = _sizes((columns, table[1:]), (places, indices))
-    return Form(((None, *columns), places), ((*places, *columns),), sizes, linear=((0,),), extra=(rows,))
+    return Form(((None, *columns), places), ((*places, *columns),), sizes, linear=((0,),), extra=((rows, table[0]),))
 
 
 def _cross_entropy(shapes: Shapes) -> Form:

@@ -11,7 +11,7 @@ import numpy as np
 from ...tensor import Tensor
 from .graph import Operation
 from .lower import Compute, Instruction, Move
-from .placements import Placement, Replicate, Shard
+from .placements import Placement, Replicate, Shard, cuts
 from .plan import Plan
 from .strategy import Amp, Recompute, Sharding
 
@@ -42,7 +42,7 @@ def shard_storage(plan: Plan, sharding: Sharding, data_axis: int | None) -> None
 def _free_dim(shape: Sequence[int], placements: Sequence[Placement], degree: int) -> int | None:
     """The first dimension that nobody cuts yet and that `degree` ranks divide."""
     for dim, n in enumerate(shape):
-        if Shard(dim) not in placements and n % degree == 0:
+        if n % degree == 0 and not any(cuts(p, dim) for p in placements):
             return dim
     return None
 

@@ -10,7 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Partial", "Placement", "Replicate", "Shard", "local_region", "local_shape", "part", "placements_of"]
+__all__ = [
+    "Partial",
+    "Placement",
+    "Replicate",
+    "Shard",
+    "cut",
+    "cuts",
+    "joined",
+    "local_part",
+    "local_shape",
+    "opened",
+    "part",
+    "placements_of",
+]
 
 
 @dataclass(frozen=True)
@@ -20,12 +33,20 @@ class Placement:
 
 @dataclass(frozen=True)
 class Shard(Placement):
-    """Every rank of the axis holds a slice along dimension `dim`."""
+    """Every rank of the axis holds a slice along dimension `dim`.
+
+    Attributes:
+        dim: which.
+        blocks: the dimension is so many equal blocks, one behind the other, and a rank holds a slice of each: 3 for the
+            rows of a weight that makes queries, keys and values at once, so that each rank has whole heads of all.
+            Another axis may not cut the same dimension then.
+    """
 
     dim: int
+    blocks: int = 1
 
     def __repr__(self) -> str:
-        return f"S({self.dim})"
+        return f"S({self.dim})" if self.blocks == 1 else f"S({self.dim}/{self.blocks})"
 
 
 @dataclass(frozen=True)
@@ -51,24 +72,47 @@ def part(length: int, parts: int, index: int) -> tuple[int, int]:
     return start, start + short + (index < longer)
 
 
-def local_region(
-    shape: Sequence[int], placements: Sequence[Placement], degrees: Sequence[int], coordinates: Sequence[int]
-) -> tuple[tuple[int, int], ...]:
-    """Where, in every dimension, the part of the rank at `coordinates` starts and stops."""
-    region = [(0, n) for n in shape]
-    for placement, degree, place in zip(placements, degrees, coordinates):
-        if isinstance(placement, Shard):
-            low, high = region[placement.dim]
-            start, stop = part(high - low, degree, place)
-            region[placement.dim] = (low + start, low + stop)
-    return tuple(region)
-
-
 def local_shape(
     shape: Sequence[int], placements: Sequence[Placement], degrees: Sequence[int], coordinates: Sequence[int]
 ) -> tuple[int, ...]:
     """The shape of the part of the rank at `coordinates`."""
-    return tuple(stop - start for start, stop in local_region(shape, placements, degrees, coordinates))
+    own = list(shape)
+    for placement, degree, place in zip(placements, degrees, coordinates):
+        if isinstance(placement, Shard):
+            start, stop = part(own[placement.dim] // placement.blocks, degree, place)
+            own[placement.dim] = placement.blocks * (stop - start)
+    return tuple(own)
+
+
+def local_part(array: Any, placements: Sequence[Placement], degrees: Sequence[int], coordinates: Sequence[int]) -> Any:
+    """The part of a whole array of the rank at `coordinates`, which may be a view of it."""
+    for placement, degree, place in zip(placements, degrees, coordinates):
+        if isinstance(placement, Shard):
+            array = cut(array, placement, degree, place)
+    return array
+
+
+def cut(array: Any, shard: Shard, parts: int, index: int) -> Any:
+    """Part `index` of `parts` of an array, along one dimension."""
+    if shard.blocks > 1:
+        return joined(cut(opened(array, shard), Shard(shard.dim + 1), parts, index), shard)
+    start, stop = part(array.shape[shard.dim], parts, index)
+    return array[(slice(None),) * shard.dim + (slice(start, stop),)]
+
+
+def opened(array: Any, shard: Shard) -> Any:
+    """An array with the dimension that consists of blocks written as two: blocks, and what is in one."""
+    return array.reshape(*array.shape[: shard.dim], shard.blocks, -1, *array.shape[shard.dim + 1 :])
+
+
+def joined(array: Any, shard: Shard) -> Any:
+    """The opposite of `opened`."""
+    return array.reshape(*array.shape[: shard.dim], -1, *array.shape[shard.dim + 2 :])
+
+
+def cuts(placement: Placement, dim: int) -> bool:
+    """Whether a placement cuts this dimension."""
+    return isinstance(placement, Shard) and placement.dim == dim
 
 
 def placements_of(given: Any, mesh: Any, ndim: int) -> tuple[Placement, ...]:
@@ -94,7 +138,9 @@ def placements_of(given: Any, mesh: Any, ndim: int) -> tuple[Placement, ...]:
         if isinstance(entry, Shard):
             if not -ndim <= entry.dim < ndim:
                 raise ValueError(f"Shard({entry.dim}): the tensor has {ndim} dimension(s)")
-            entry = Shard(entry.dim % ndim)
+            if entry.blocks < 1:
+                raise ValueError(f"Shard({entry.dim}, blocks={entry.blocks}): at least 1 block")
+            entry = Shard(entry.dim % ndim, entry.blocks)
         result.append(entry)
     return tuple(result)
 

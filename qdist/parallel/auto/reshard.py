@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...tensor import Rule, Tensor, apply
 from .moves import gradient_of, move, wire_bytes
-from .placements import Placement, Replicate, Shard, local_shape
+from .placements import Placement, Replicate, Shard, cuts, local_shape
 
 __all__ = ["Step", "reshard_bytes", "reshard_local", "reshard_steps"]
 
@@ -50,9 +50,12 @@ def reshard_steps(
     for axis in reversed(range(len(now))):
         here = source[axis]
         changed = (k for k in range(axis) if source[k] != target[k])
-        if isinstance(here, Shard) and any(here in (source[k], target[k]) for k in changed):
+        if isinstance(here, Shard) and any(cuts(p, here.dim) for k in changed for p in (source[k], target[k])):
             go(axis, Replicate(), False)
     for axis in range(len(now)):
+        here, there = now[axis], target[axis]
+        if isinstance(here, Shard) and isinstance(there, Shard) and here != there and here.blocks + there.blocks > 2:
+            go(axis, Replicate(), False)
         go(axis, target[axis], differs[axis])
     return steps
 

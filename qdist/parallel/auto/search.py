@@ -161,11 +161,9 @@ def _ways(operation: Operation, mesh: ProcessMesh) -> Iterator[tuple[Split, ...]
             return
         degree = mesh.shape[len(chosen)]
         for split in form.splits(degree, cut):
-            if split.label is None:
-                yield from extend((*chosen, split), cut)
-                continue
-            more = {**cut, split.label: cut.get(split.label, 1) * degree}
-            if form.sizes.get(split.label, 0) % more[split.label] == 0:
+            more = form.after(split, cut, degree)
+            length = form.sizes.get(split.label or "", 0)
+            if split.label is None or split.blocks > 1 or length % more[split.label] == 0:
                 yield from extend((*chosen, split), more)
 
     yield from extend((), {})

@@ -6,7 +6,7 @@ import pytest
 from qdist import nn
 from qdist.comm import counting_communicator
 from qdist.optim import SGD
-from qdist.parallel import ParallelAttention, ParallelMLP
+from qdist.parallel import ParallelAttention, ParallelMLP, ParallelTransformerBlock
 from qdist.parallel.auto import (
     Engine,
     Partial,
@@ -48,12 +48,15 @@ def mlp() -> nn.Module:
 
 
 def annotate(model: nn.Module, mesh: ProcessMesh) -> nn.Module:
-    """All but the last product cut by rows of the weight, the last by columns."""
-    *first, last = [m for m in model.modules() if isinstance(m, nn.Linear)]
-    for layer in first:
-        shard_tensor(layer.weight, mesh, ["mp", None])
-        shard_tensor(layer.bias, mesh, ["mp"])
-    shard_tensor(last.weight, mesh, [None, "mp"])
+    """Every second product cut by columns of the weight, the others by rows; "qkv" in blocks for the three of them."""
+    linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
+    for name, layer in linears.items():
+        if name.endswith(("out", "shrink", "2")):
+            shard_tensor(layer.weight, mesh, [None, "mp"])
+            continue
+        blocks = 3 if name.endswith("qkv") else 1
+        shard_tensor(layer.weight, mesh, [Shard(0, blocks)])
+        shard_tensor(layer.bias, mesh, [Shard(0, blocks)])
     return model
 
 
@@ -62,6 +65,8 @@ def hand_written(kind: str, ranks: int) -> list:
     comm = counting_communicator(ranks, 1)
     if kind == "mlp":
         model: nn.Module = ParallelMLP(FEATURES, 4 * FEATURES, comm, dtype=F64)
+    elif kind == "block":
+        model = ParallelTransformerBlock(FEATURES, HEADS, comm, dtype=F64)
     else:
         model = ParallelAttention(FEATURES, HEADS, comm, dtype=F64)
     x = Tensor(np.ones((BATCH, LENGTH, FEATURES)), True)
@@ -69,17 +74,25 @@ def hand_written(kind: str, ranks: int) -> list:
     return comm.messages
 
 
+KINDS = {
+    "mlp": mlp,
+    "attention": Attention,
+    "joint attention": lambda: nn.MultiHeadAttention(FEATURES, HEADS, dtype=F64),
+    "block": lambda: nn.TransformerBlock(FEATURES, HEADS, dtype=F64),
+}
+
+
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-@pytest.mark.parametrize("kind", ["mlp", "attention"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_annotated_weights_send_what_the_hand_written_module_sends(kind, ranks) -> None:
     want = hand_written(kind, ranks)
     mesh = ProcessMesh(list(range(ranks)), ["mp"], counting_communicator(ranks, 1))
-    model = annotate(mlp() if kind == "mlp" else Attention(), mesh)
+    model = annotate(KINDS[kind](), mesh)
     x = Tensor(np.ones((BATCH, LENGTH, FEATURES)), True)
     model(shard_tensor(x, mesh, [Replicate()])).full().backward(np.ones(x.shape))
     got = mesh.group(0).messages
     assert [(m.op, m.bytes, m.wire_bytes) for m in got] == [(m.op, m.bytes, m.wire_bytes) for m in want]
-    assert len(want) == 2
+    assert len(want) == (4 if kind == "block" else 2)
     assert x.grad is not None
 
 

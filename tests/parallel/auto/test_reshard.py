@@ -99,6 +99,27 @@ def test_an_inner_cut_steps_aside_when_the_outer_one_changes() -> None:
     ]
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_blocks_are_cut_one_by_one(ranks) -> None:
+    """Queries, keys and values of one weight: a rank holds its slice of each, whatever they came from or become."""
+    value = np.arange(54.0).reshape(18, 3)
+    want = [np.concatenate([np.array_split(block, ranks)[r] for block in np.split(value, 3)]) for r in range(ranks)]
+    weights = np.random.default_rng(0).standard_normal(value.shape)
+
+    def work(comm):
+        mesh = ProcessMesh(list(range(ranks)), ["mp"], comm)
+        for source in (Replicate(), Partial(), Shard(0), Shard(1), Shard(0, 2), Shard(0, 3)):
+            x = Tensor(value, True)
+            y = reshard(shard_tensor(x, mesh, [source]), mesh, [Shard(0, 3)])
+            np.testing.assert_array_equal(y.data, want[comm.rank])
+            back = reshard(y, mesh, [source])
+            np.testing.assert_array_equal(back.numpy(), value)
+            (back * Tensor(weights)).sum().backward()
+            np.testing.assert_allclose(x.grad, weights)
+
+    on_threads(ranks, work)
+
+
 def test_wrong_placements_are_refused_with_the_way_out() -> None:
     mesh = ProcessMesh([[0, 1], [2, 3]], ["dp", "mp"], counting_communicator(4))
     x = Tensor(np.zeros((4, 3)))
@@ -118,6 +139,10 @@ def test_wrong_placements_are_refused_with_the_way_out() -> None:
         reshard(x, mesh, [Shard(0), Replicate()])
     with pytest.raises(ValueError, match="not \\[P, R\\]"):
         shard_tensor(Parameter(np.zeros((4, 4))), mesh, [Partial(), Replicate()])
+    with pytest.raises(ValueError, match="one axis alone cuts them"):
+        shard_tensor(Tensor(np.zeros((6, 3))), mesh, [Shard(0, 3), Shard(0)])
+    with pytest.raises(ValueError, match="blocks have to be equal"):
+        shard_tensor(Tensor(np.zeros((8, 3))), mesh, [Shard(0, 3), Replicate()])
     with pytest.raises(ValueError, match="each rank once"):
         ProcessMesh([0, 4], comm=counting_communicator(4))
     with pytest.raises(ValueError, match="2 different names"):

@@ -69,12 +69,13 @@ def meshes(comm: Communicator) -> list[ProcessMesh]:
 
 def annotate(model: nn.Module, mesh: ProcessMesh) -> None:
     """Weights cut along the mesh's last axis: first by rows, then by columns, as in Megatron."""
-    axis = mesh.dim_names[-1]
-    linears = [m for m in model.modules() if isinstance(m, nn.Linear) and min(m.weight.shape) >= 8]
-    for i, layer in enumerate(linears):
-        shard_tensor(layer.weight, mesh, [None, axis] if i % 2 else [axis, None])
+    others = [Replicate()] * (len(mesh.shape) - 1)
+    linears = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear) and min(m.weight.shape) >= 8]
+    for i, (name, layer) in enumerate(linears):
+        rows = Shard(0, 3 if name.endswith("qkv") else 1)
+        shard_tensor(layer.weight, mesh, [*others, Shard(1) if i % 2 else rows])
         if not i % 2:
-            shard_tensor(layer.bias, mesh, [axis])
+            shard_tensor(layer.bias, mesh, [*others, rows])
 
 
 def train(name: str, mesh: ProcessMesh, tensor_parallel: bool) -> None:
