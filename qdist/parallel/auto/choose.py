@@ -56,10 +56,10 @@ def choose(
     cut: dict[str, int] = {}
     chosen: list[Split] = []
     for axis, degree in enumerate(degrees):
-        splits = list(form.splits(degree, cut, _blocks(form, operands, axis)))
+        target = None if wanted is None else wanted[axis]
+        splits = list(form.splits(degree, cut, _blocks(form, operands, axis, target)))
         if use_all and degree > 1 and any(s.label is not None for s in splits):
             splits = [s for s in splits if s.label is not None]
-        target = None if wanted is None else wanted[axis]
 
         def key(
             split: Split, axis: int = axis, target: Placement | None = target, cut: dict[str, int] = cut
@@ -80,10 +80,10 @@ def choose(
     return tuple(chosen)
 
 
-def _blocks(form: Form, operands: Sequence[Operand], axis: int) -> Iterator[tuple[str, int]]:
-    """Labels of which an input is cut in blocks, and in how many."""
-    for dims, operand in zip(form.inputs, operands):
-        place = None if operand.placements is None else operand.placements[axis]
+def _blocks(form: Form, operands: Sequence[Operand], axis: int, wanted: Placement | None) -> Iterator[tuple[str, int]]:
+    """Labels of which an input is cut in blocks, or the output is wanted so, and in how many."""
+    places = [None if o.placements is None else o.placements[axis] for o in operands]
+    for dims, place in zip((*form.inputs, form.outputs[0]), (*places, wanted)):
         if isinstance(place, Shard) and place.blocks > 1:
             label = dims[place.dim]
             if label is not None:

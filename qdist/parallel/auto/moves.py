@@ -57,8 +57,8 @@ def _move_blocks(x: Array, comm: Communicator, source: Any, target: Any, whole: 
     inside = Shard(shard.dim + 1)
     length = whole[shard.dim] // shard.blocks
     opened_whole = (*whole[: shard.dim], shard.blocks, length, *whole[shard.dim + 1 :])
-    ways = (inside if p == shard else p for p in (source, target))
-    return joined(move(opened(x, shard), comm, *ways, opened_whole), shard)
+    start, stop = (inside if p == shard else p for p in (source, target))
+    return joined(move(opened(x, shard), comm, start, stop, opened_whole), shard)
 
 
 def gradient_of(placement: Placement, differs: bool = False) -> Placement:

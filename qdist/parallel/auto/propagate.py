@@ -19,7 +19,7 @@ from .process_mesh import ProcessMesh
 
 __all__ = ["data_parallel", "propagate"]
 
-_Wishes = dict[Value, list[Placement | None]]
+_Wishes = dict[Value, list[Shard | None]]
 
 
 def propagate(graph: Graph, mesh: ProcessMesh, given: dict[str, Any] | None = None, *, use_all: bool = False) -> Plan:
@@ -85,13 +85,15 @@ def _backward(plan: Plan) -> _Wishes:
     return wishes
 
 
-def _pass_on(plan: Plan, operation: Operation, granted: list[Placement | None], wish: Any) -> None:
+def _pass_on(plan: Plan, operation: Operation, granted: list[Shard | None], wish: Any) -> None:
     """An operation that is wished cut wishes its own inputs cut."""
     form = operation.form()
     for axis, placement in enumerate(granted):
         if placement is None:
             continue
-        for split in form.splits(plan.mesh.shape[axis], {}):
+        label = form.outputs[0][placement.dim]
+        blocks = [(label, placement.blocks)] if label is not None and placement.blocks > 1 else []
+        for split in form.splits(plan.mesh.shape[axis], {}, blocks):
             if split.outputs[0] == placement:
                 for x, target in zip(operation.inputs, split.inputs):
                     wish(x, axis, target)

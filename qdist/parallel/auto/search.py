@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from .blocks import block_choices
 from .capture import ANNOTATE
 from .cost import Machine, cost_of, share
 from .forms import Split
@@ -84,12 +85,15 @@ def _searched(
     starting_placements(plan, given)
     last = {x: i for i, op in enumerate(graph.operations) for x in op.inputs if isinstance(x, Value)}
     seconds = _Moving(machine, mesh.shape)
+    blocks = block_choices(graph)
     # All states know the same values: those that were placed and are still needed.
     live = [v for v in plan.placements if v in last]
     states = {tuple(plan.placements[v] for v in live): _State(0.0, None, ())}
     for index, operation in enumerate(graph.operations):
         known = set(live)
-        ways = [_way(operation, splits, known, mesh, machine, price) for splits in _ways(operation, mesh)]
+        ways = [
+            _way(operation, splits, known, mesh, machine, price) for splits in _ways(operation, mesh, blocks[operation])
+        ]
         after = [v for v in (*live, *ways[0].placed) if last.get(v, -1) > index]
         best: dict[tuple[Any, ...], _State] = {}
         for key, state in states.items():
@@ -148,8 +152,8 @@ class _Moving:
         return self.known[key]
 
 
-def _ways(operation: Operation, mesh: ProcessMesh) -> Iterator[tuple[Split, ...]]:
-    """All ways to run an operation on the mesh, with equal parts only."""
+def _ways(operation: Operation, mesh: ProcessMesh, blocks: set[tuple[str, int]]) -> Iterator[tuple[Split, ...]]:
+    """All ways to run an operation on the mesh, with equal parts only; `blocks` as of Form.splits."""
     if operation.rule is ANNOTATE or operation.pinned is not None:
         yield operation.pinned or ()
         return
@@ -160,7 +164,7 @@ def _ways(operation: Operation, mesh: ProcessMesh) -> Iterator[tuple[Split, ...]
             yield chosen
             return
         degree = mesh.shape[len(chosen)]
-        for split in form.splits(degree, cut):
+        for split in form.splits(degree, cut, sorted(blocks)):
             more = form.after(split, cut, degree)
             length = form.sizes.get(split.label or "", 0)
             if split.label is None or split.blocks > 1 or length % more[split.label] == 0:

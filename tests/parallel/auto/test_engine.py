@@ -197,6 +197,31 @@ def test_wide_layers_and_small_batches_are_tensor_parallel() -> None:
     assert sum(sent_bytes(plan)) == 2 * 3 / 4 * 8 * 64 * 4
 
 
+MEGATRON = {
+    "attention.qkv.weight": Shard(0, 3),
+    "attention.qkv.bias": Shard(0, 3),
+    "attention.out.weight": Shard(1),
+    "expand.weight": Shard(0),
+    "expand.bias": Shard(0),
+    "shrink.weight": Shard(1),
+}
+
+
+@pytest.mark.parametrize("how", ["search", "propagation"])
+def test_a_transformer_block_is_cut_as_in_megatron(how) -> None:
+    """Without an annotation by the search, with two of them by propagation; whole heads of q, k and v on each rank."""
+    block = nn.TransformerBlock(64, 8)
+    x = Tensor(np.zeros((2, 4, 64), np.float32))
+    graph = trace(block, functional.mse_loss, [x], [x])
+    mesh = grid(4, names=["mp"])
+    if how == "search":
+        plan = search(graph, mesh, Machine(latency=0.0))
+    else:
+        plan = propagate(graph, mesh, {name: (Shard(1),) for name in ("attention.out.weight", "shrink.weight")})
+    for value in graph.parameters:
+        assert plan.placements[value] == (MEGATRON.get(value.name, Replicate()),), value.name
+
+
 def test_large_batches_are_data_parallel() -> None:
     graph = mlp_graph(4096, [8, 16, 8])
     plan = search(graph, grid(4), Machine())
