@@ -21,11 +21,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from .statetree import DTYPES, PAIRS, Leaf, Piece, decode, encode, merge, name_tensors
+from .statetree import DTYPES, PAIRS, Leaf, Part, decode, encode, merge, name_tensors
 from .tensor import Tensor
 from .tensorfile import BLANK, CheckpointError, Ranks, Replacement, agreeing, header_bytes, read_header
 
-__all__ = ["CheckpointError", "Piece", "Stored", "load", "read_all", "reading", "save"]
+__all__ = ["CheckpointError", "Part", "Stored", "load", "read_all", "reading", "save"]
 
 _FORMAT = "qdist"
 
@@ -39,11 +39,11 @@ def save(path: str | Path, state: Any, comm: Ranks | None = None) -> None:
             and None.
         comm: the ranks that write together; None for this process alone. Dicts may have different keys on
             different ranks; what several ranks have must be equal, and is written once. Of a tensor that no rank
-            has whole each gives a `Piece`; together they must be all of it.
+            has whole each gives a `Part`; together they must be all of it.
 
     Raises:
         TypeError: naming the entry that cannot be stored.
-        ValueError: naming the entry that differs between ranks, or that their pieces leave incomplete.
+        ValueError: naming the entry that differs between ranks, or that their parts leave incomplete.
         All ranks raise when one does.
     """
     ranks: Ranks = _Alone() if comm is None else comm
@@ -64,11 +64,7 @@ def save(path: str | Path, state: Any, comm: Ranks | None = None) -> None:
         plan.exchange_digests()
         with agreeing(ranks):
             if replacement is not None:
-                with open(replacement.temporary, "r+b") as file:
-                    file.write(plan.header())
-                    file.flush()
-                    os.fsync(file.fileno())
-                replacement.commit()
+                replacement.commit_with(plan.header())
     except BaseException:
         if replacement is not None:
             replacement.discard()
@@ -229,10 +225,10 @@ class _Plan:
 
 
 def _part(places: NDArray[np.int64] | None) -> tuple[str, int]:
-    """A name for the places of a piece, equal for equal ones, and how many they are."""
+    """A name for the places of a part, equal for equal ones, and how many they are."""
     if places is None:
         return "whole", 0
-    return hashlib.sha256(np.ascontiguousarray(places, np.int64)).hexdigest(), places.size
+    return hashlib.sha256(np.ascontiguousarray(places, np.int64).data).hexdigest(), places.size
 
 
 def _writers(name: str, size: int, parts: list[tuple[str, int] | None]) -> dict[str, int]:
@@ -246,12 +242,12 @@ def _writers(name: str, size: int, parts: list[tuple[str, int] | None]) -> dict[
     if "whole" in writers:
         return {"whole": writers["whole"]}
     if covered != size:
-        raise ValueError(f"checkpoint entry {name!r}: the ranks' pieces have {covered} of its {size} elements")
+        raise ValueError(f"checkpoint entry {name!r}: the ranks' parts have {covered} of its {size} elements")
     return writers
 
 
 def _runs(places: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """(first element of the piece, its place in the whole, how many follow each other)."""
+    """(first element of the part, its place in the whole, how many follow each other)."""
     cuts = np.flatnonzero(np.diff(places) != 1) + 1
     starts = np.concatenate(([0], cuts)) if places.size else np.zeros(0, np.int64)
     lengths = np.diff(np.concatenate((starts, [places.size])))

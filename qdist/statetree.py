@@ -1,6 +1,6 @@
 """States as trees: nested dicts and lists of tensors, turned into JSON and a table of arrays, and back.
 
-Several ranks may each have a part of one tree, and of one tensor in it (`Piece`): `merge` joins what they describe.
+Several ranks may each have a part of one tree, and of one tensor in it (`Part`): `merge` joins what they describe.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .tensor import Tensor
 
-__all__ = ["DTYPES", "PAIRS", "Leaf", "Path", "Piece", "decode", "encode", "merge", "name_tensors"]
+__all__ = ["DTYPES", "PAIRS", "Leaf", "Part", "Path", "decode", "encode", "merge", "name_tensors"]
 
 Path = tuple[str, ...]
 
@@ -37,7 +37,7 @@ PAIRS = {"complex64": "float32", "complex128": "float64"}
 """safetensors has no complex numbers: they are stored as pairs of reals along a last axis."""
 
 
-class Piece:
+class Part:
     """A rank's part of a tensor that several ranks hold together.
 
     Args:
@@ -50,7 +50,7 @@ class Piece:
         self.data = data.numpy() if isinstance(data, Tensor) else np.asarray(data)
         self.shape, self.places = tuple(shape), np.ravel(places)
         if self.places.size != self.data.size:
-            raise ValueError(f"a piece of {self.data.size} elements is given {self.places.size} places")
+            raise ValueError(f"a part of {self.data.size} elements is given {self.places.size} places")
 
 
 class Leaf(NamedTuple):
@@ -58,7 +58,7 @@ class Leaf(NamedTuple):
 
     array: np.ndarray
     places: NDArray[np.int64] | None
-    """Of a piece; None for a whole tensor."""
+    """Of a part; None for a whole tensor."""
 
 
 def encode(value: Any, leaves: dict[Path, Leaf], path: Path = ()) -> Any:
@@ -80,7 +80,7 @@ def encode(value: Any, leaves: dict[Path, Leaf], path: Path = ()) -> Any:
         return {kind: [encode(v, leaves, (*path, str(i))) for i, v in enumerate(value)]}
     if isinstance(value, np.generic):
         value = np.asarray(value)
-    if isinstance(value, Piece):
+    if isinstance(value, Part):
         return _tensor(value.data, value.shape, value.places, where, leaves, path)
     if isinstance(value, Tensor) or hasattr(value, "__array__"):
         array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
@@ -130,7 +130,7 @@ def name_tensors(tree: Any, path: Path = (), taken: dict[str, Path] | None = Non
             taken[name], tree["tensor"] = path, name
         for key, part in tree.get("dict", {}).items():
             name_tensors(part, (*path, key), taken)
-        for i, part in enumerate(tree.get("list", tree.get("tuple", ()))):
+        for i, part in enumerate([*tree.get("list", ()), *tree.get("tuple", ())]):
             name_tensors(part, (*path, str(i)), taken)
     return {name: place for name, place in taken.items() if name != "__metadata__"} if path == () else taken
 

@@ -88,7 +88,8 @@ def read_header(path: Path, file: BinaryIO) -> tuple[dict[str, Any], dict[str, A
 class Replacement:
     """A new file beside ``path``, which takes its place when it is complete: readers see the old file or the new.
 
-    Write to ``temporary`` and sync it; then ``commit()``, or ``discard()`` when something went wrong.
+    Write to ``temporary`` and sync it; then ``commit()``, or ``discard()`` when something went wrong. What many ranks
+    write gets its header last, by ``commit_with(header)``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -105,6 +106,14 @@ class Replacement:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+    def commit_with(self, header: bytes) -> None:
+        """Writes the beginning of the file, then commits."""
+        with open(self.temporary, "r+b") as file:
+            file.write(header)
+            file.flush()
+            os.fsync(file.fileno())
+        self.commit()
 
     def discard(self) -> None:
         self.temporary.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from qdist import checkpoint, nn, optim, tensor
-from qdist.checkpoint import CheckpointError, Piece
+from qdist.checkpoint import CheckpointError, Part
 from qdist.tensor import Tensor
 
 
@@ -204,16 +204,16 @@ def save_together(path, states):
         return list(pool.map(one, range(len(states))))
 
 
-def pieces(whole, cuts):
-    """One piece of a tensor for every list of places along its flattened elements."""
-    return [Piece(whole.reshape(-1)[places], whole.shape, np.asarray(places)) for places in cuts]
+def parts(whole, cuts):
+    """One part of a tensor for every list of places along its flattened elements."""
+    return [Part(whole.reshape(-1)[places], whole.shape, np.asarray(places)) for places in cuts]
 
 
 def test_ranks_write_one_file_of_whole_tensors(tmp_path):
     rng = np.random.default_rng(0)
     weight, moment = rng.normal(size=(4, 6)), rng.normal(size=(5,)) + 1j * rng.normal(size=(5,))
     columns = [np.arange(24).reshape(4, 6)[:, 2 * r : 2 * r + 2].ravel() for r in range(3)]
-    split = zip(pieces(weight, columns), pieces(moment, [[4, 0], [1, 2], [3]]))
+    split = zip(parts(weight, columns), parts(moment, [[4, 0], [1, 2], [3]]))
     states = [
         {"model": {"w": w, f"stage{r}": np.full(2, r)}, "moment": m, "epoch": 7, "order": [1, {"deep": w}]}
         for r, (w, m) in enumerate(split)
@@ -234,7 +234,7 @@ def test_ranks_write_one_file_of_whole_tensors(tmp_path):
 
 
 def test_replicas_are_written_by_the_first_rank_that_has_them(tmp_path):
-    halves = pieces(np.arange(4.0), [[0, 1], [2, 3], [0, 1], [2, 3]])
+    halves = parts(np.arange(4.0), [[0, 1], [2, 3], [0, 1], [2, 3]])
     halves[2].data = halves[2].data + 100  # Would be seen if the second replica were written.
     states = [{"w": half, "b": np.full(1, rank)} for rank, half in enumerate(halves)]
     assert save_together(tmp_path / "c", states) == [None] * 4
@@ -249,7 +249,7 @@ def test_replicas_are_written_by_the_first_rank_that_has_them(tmp_path):
         ([{"n": 1}, {"n": 2}], ValueError, "'n' differs between ranks"),
         ([{"a": {"n": [1]}}, {"a": {"n": [1, 2]}}], ValueError, "'a.n' differs"),
         ([{"w": np.zeros(2)}, {"w": np.zeros(3)}], ValueError, "'w' differs"),
-        ([{"w": p} for p in pieces(np.zeros(5), [[0, 1], [2, 3]])], ValueError, "'w'.*4 of its 5 elements"),
+        ([{"w": p} for p in parts(np.zeros(5), [[0, 1], [2, 3]])], ValueError, "'w'.*4 of its 5 elements"),
         ([{"w": 1}, {"w": print}], TypeError, "'w' is a builtin"),
     ],
 )
@@ -272,3 +272,22 @@ def test_a_tensor_is_read_alone(tmp_path):
         assert state["a"].read().tolist() == [[0, 1, 2], [3, 4, 5]]
         with pytest.raises(CheckpointError, match="damaged: b does not match"):
             state["b"].read()
+
+
+def test_a_disk_that_is_full_for_one_rank_stops_all_of_them(tmp_path, monkeypatch):
+    path = tmp_path / "c"
+    checkpoint.save(path, {"epoch": 1})
+    real, failing = os.fsync, []
+
+    def full(handle):
+        # The second rank to write; the first may have come to the end of its part.
+        failing.append(handle)
+        if len(failing) == 2:
+            raise OSError("no space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    errors = save_together(path, [{"w": part} for part in parts(np.arange(4.0), [[0, 1], [2, 3]])])
+    assert [str(error).endswith("no space left on device") for error in errors] == [True, True]
+    assert os.listdir(tmp_path) == ["c"]
+    assert checkpoint.load(path) == {"epoch": 1}

@@ -1,6 +1,6 @@
 """Does a k times larger batch train as well with a k times larger rate and a warm-up? On handwritten digits.
 
-    python papers/large_minibatch/measure.py [--factors 1 2 4 8 16] [--epochs 30] [--seeds 5] [--save]
+    python papers/large_minibatch/measure.py [--factors 1 4 8 16 32] [--rate 0.02] [--save]
     mpirun -n 4 python papers/large_minibatch/measure.py        the same numbers, the batch shared out over 4 ranks
 
 "unscaled" keeps the small batch's rate, "scaled" multiplies it by k at once, "warm-up" gets there over five epochs.
@@ -21,27 +21,30 @@ import numpy as np
 
 import qdist as qd
 from qdist import data, nn, optim
-from qdist.parallel import DataParallel, share_rows
+from qdist.parallel import DataParallel
 from qdist.tensor import Tensor, functional, manual_seed, no_grad
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from common import machine_line, save, table
 
-BATCH, RATE, WARM_EPOCHS = 16, 0.1, 5
+BATCH, WARM_EPOCHS = 16, 5
 
 
 def build() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
-def train(comm: qd.comm.Communicator, factor: int, way: str, epochs: int, seed: int) -> tuple[float, float]:
+def train(
+    comm: qd.comm.Communicator, factor: int, way: str, rate: float, epochs: int, seed: int
+) -> tuple[float, float]:
     """The mean loss of the last epoch and the error on held-out digits, in percent."""
     x, y, x_test, y_test = data.digits(seed=seed)
     manual_seed(seed)
     model = DataParallel(build(), comm)
-    loader = data.DataLoader(data.ArrayDataset(x, y), BATCH * factor, shuffle=True, seed=seed, drop_last=True)
-    rate = RATE * factor if way == "scaled" else RATE
-    optimizer = optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=1e-4)
+    rows = BATCH * factor
+    loader = data.DataLoader(data.ArrayDataset(x, y), rows, shuffle=True, seed=seed, drop_last=True, ranks=comm)
+    first_rate = rate * factor if way == "scaled" else rate
+    optimizer = optim.SGD(model.parameters(), lr=first_rate, momentum=0.9, weight_decay=1e-4)
     warm = WARM_EPOCHS * len(loader) if way == "warm-up" else 0
     schedule: optim.Scheduler = optim.CosineLR(optimizer, epochs * len(loader) - warm)
     if warm:
@@ -49,14 +52,13 @@ def train(comm: qd.comm.Communicator, factor: int, way: str, epochs: int, seed: 
     loss = np.nan
     for _ in range(epochs):
         losses = []
-        for batch in loader:
-            images, labels = share_rows(batch, comm)
+        for images, labels in loader:
             optimizer.zero_grad()
             mine = functional.cross_entropy(model(images), labels)
             mine.backward()
             optimizer.step()
             schedule.step()
-            losses.append(mine.item() * len(labels) / (BATCH * factor))
+            losses.append(mine.item() * len(labels) / rows)
         loss = float(comm.all_reduce(np.array(np.mean(losses))))
     with no_grad():
         guess = model(Tensor(x_test)).argmax(1).numpy()
@@ -65,7 +67,8 @@ def train(comm: qd.comm.Communicator, factor: int, way: str, epochs: int, seed: 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--factors", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--factors", type=int, nargs="+", default=[1, 4, 8, 16, 32])
+    parser.add_argument("--rate", type=float, default=0.02, help="of the small batch (default 0.02)")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/large_minibatch_paper.json")
@@ -74,7 +77,9 @@ def main() -> None:
     rows = []
     for factor in options.factors:
         for way in ("unscaled", "scaled", "warm-up") if factor > 1 else ("unscaled",):
-            runs = np.array([train(comm, factor, way, options.epochs, seed) for seed in range(options.seeds)])
+            runs = np.array(
+                [train(comm, factor, way, options.rate, options.epochs, seed) for seed in range(options.seeds)]
+            )
             (loss, error), (_, spread) = runs.mean(axis=0), runs.std(axis=0)
             rows.append(
                 {
@@ -91,7 +96,7 @@ def main() -> None:
     print(f"{machine_line()}; {options.epochs} epochs, {options.seeds} seeds, {comm.size} rank(s)\n")
     print(table(list(rows[0]), [list(row.values()) for row in rows]))
     if options.save:
-        print(save("large_minibatch_paper", {"epochs": options.epochs, "seeds": options.seeds, "rows": rows}))
+        print(save("large_minibatch_paper", {**vars(options), "rows": rows}))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ def counted(ranks: int, mode: dict[str, Any]) -> tuple[int, list[Any]]:
     comm = counting_communicator(ranks)
     divided = mode.get("sequence_parallel", False)
     length = SMALL["sequence"] // ranks if divided else SMALL["sequence"]
-    x = Tensor(np.ones((SMALL["batch"], length, SMALL["features"]), np.float32), requires_grad=True)
+    # Computed, as what an earlier block gives.
+    x = -Tensor(np.ones((SMALL["batch"], length, SMALL["features"]), np.float32), requires_grad=True)
     y = block(comm, np.float32, mode.get("recompute"), divided)(x)
     kept = saved_bytes(y)
     y.backward(np.ones(y.shape, np.float32))
@@ -65,12 +66,19 @@ def counted(ranks: int, mode: dict[str, Any]) -> tuple[int, list[Any]]:
 
 
 def memory(ranks: int) -> list[dict[str, Any]]:
-    rows = [{"mode": "one rank", "GPT-3, 8 ranks, MiB": activation_bytes(**GPT3) / 2**20, "formula": "", "counted": ""}]
-    for name, mode in MODES.items():
-        formula = activation_bytes(**SMALL, tensor=ranks, width=4, **mode)
-        kept, _ = counted(ranks, mode)
-        large = activation_bytes(**GPT3, tensor=8, **mode) / 2**20
-        rows.append({"mode": name, "GPT-3, 8 ranks, MiB": large, "formula": formula, "counted": kept})
+    rows = []
+    for name, mode in {"one rank": {}, **MODES}.items():
+        alone = name == "one rank"
+        large = activation_bytes(**GPT3, tensor=1 if alone else 8, **mode)
+        rows.append(
+            {
+                "mode": name,
+                "GPT-3 layer, MiB": large >> 20,
+                "96 layers, GiB": 96 * large / 2**30,
+                "formula": "" if alone else activation_bytes(**SMALL, tensor=ranks, width=4, **mode),
+                "counted": "" if alone else counted(ranks, mode)[0],
+            }
+        )
     return rows
 
 

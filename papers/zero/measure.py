@@ -37,8 +37,10 @@ def prepare(stage: int, ranks: int, width: int, layers: int, half: bool) -> tupl
     bucket = 4 * width * (width + 1)
     if stage == 0:
         return DataParallel(model, comm, bucket_bytes=bucket), optimizer
-    options = {"precision": np.float16, "loss_scale": LossScale(1.0)} if half else {}
-    return Zero(model, optimizer, stage, comm, bucket_bytes=bucket, **options), optimizer
+    options: dict[str, Any] = {"precision": np.float16, "loss_scale": LossScale(1.0)} if half else {}
+    if stage < 3:
+        options["bucket_bytes"] = bucket
+    return Zero(model, optimizer, stage, comm, **options), optimizer
 
 
 def backward(model: Any, width: int) -> None:
@@ -74,11 +76,10 @@ def formula(stage: int, ranks: int, half: bool) -> float:
 
 
 def here(stage: int, ranks: int, half: bool) -> float:
-    """The same with what this library keeps besides: a bucket of gradients, room for the update, float32 shards."""
+    """The same with what this library keeps besides: room for the update, and float32 shards of gradients."""
     shard = 4
     P, G, K = (2, 2, 16) if half else (4, 4, 12)
-    whole = P + 2 * G + K
-    return [whole, P + G + K / ranks, P + (shard + K) / ranks, (P + shard + K) / ranks][stage]
+    return [P + G + K, P + G + K / ranks, P + (shard + K) / ranks, (P + shard + K) / ranks][stage]
 
 
 def main() -> None:

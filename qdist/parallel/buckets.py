@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
@@ -14,8 +15,8 @@ from ..tensor.arrays import FLOAT32, Array, device_of, module_of
 
 __all__ = ["BUCKET_BYTES", "Bucket", "MeanBucket", "agree_on_use", "arrange", "broadcast"]
 
-BUCKET_BYTES = 25 << 20
-"""Of a bucket, at most, unless one gradient alone is larger: enough to use the bandwidth, and many for a big model."""
+BUCKET_BYTES = 4 << 20
+"""Of a bucket, at most, unless one gradient alone is larger: enough for MPI's bandwidth, and many in a big model."""
 
 
 class Bucket:
@@ -50,19 +51,27 @@ class Bucket:
             self.work = None
 
     def fill(self, flat: Array) -> None:
-        """Copy the gradients into a 1-D array, zeros where there is none."""
+        """Lay this rank's share of the mean, its gradients over the number of ranks, into a 1-D array.
+
+        Zeros stand where there is none, and behind the last.
+        """
+        xp = module_of(flat)
         self.present = [p.grad is not None for p in self.parameters]
         for p, shape, (start, stop) in zip(self.parameters, self.shapes, self.spans):
-            flat[start:stop].reshape(shape)[...] = 0 if p.grad is None else p.grad.data
+            if p.grad is None:
+                flat[start:stop] = 0
+            else:
+                target = flat[start:stop].reshape(shape)
+                xp.multiply(p.grad.data, 1 / self.comm.size, out=target, dtype=flat.dtype)
+        flat[self.spans[-1][1] :] = 0
 
     def launch(self) -> None:
         """Send what is there."""
         raise NotImplementedError
 
-    def poll(self) -> None:
-        """Let the transport go on: most move data only while they are called."""
-        if self.work is not None:
-            self.work.is_completed()
+    def poll(self) -> bool:
+        """Whether what was sent has arrived. Most transports move data only while they are asked."""
+        return self.work is None or self.work.is_completed()
 
     def finish(self, used: Sequence[bool]) -> None:
         """Wait, and hand out the result. used: which parameters had a gradient on any rank."""
@@ -70,26 +79,23 @@ class Bucket:
 
 
 class MeanBucket(Bucket):
-    """Gradients that become their mean over the ranks, on every rank."""
+    """Gradients that become their mean over the ranks, on every rank: views of the array that was sent."""
 
     flat: Array | None = None
 
     def launch(self) -> None:
-        if self.flat is None:
-            xp = module_of(self.parameters[0].data)
-            self.flat = xp.empty(self.spans[-1][1], self.wire_dtype)
+        # Two references are this object's and the call's. More are gradients that somebody has still: those stay.
+        if self.flat is None or sys.getrefcount(self.flat) > 2:
+            self.flat = module_of(self.parameters[0].data).empty(self.spans[-1][1], self.wire_dtype)
         self.fill(self.flat)
-        self.work = self.comm.all_reduce(self.flat, "avg", out=self.flat, async_op=True)
+        self.work = self.comm.all_reduce(self.flat, out=self.flat, async_op=True)
 
     def finish(self, used: Sequence[bool]) -> None:
         assert self.work is not None
         mean, self.work = self.work.wait(), None
         for p, shape, (start, stop), somewhere in zip(self.parameters, self.shapes, self.spans, used):
-            if not somewhere:
-                continue
-            if p.grad is None:
-                p.grad = Tensor(module_of(mean).empty(shape, self.dtype))
-            p.grad[...] = mean[start:stop].reshape(shape)
+            if somewhere:
+                p.grad = Tensor(mean[start:stop].reshape(shape).astype(self.dtype, copy=False))
 
 
 def arrange(parameters: Iterable[Any], bucket_bytes: int = BUCKET_BYTES) -> list[list[Any]]:

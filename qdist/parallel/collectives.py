@@ -79,7 +79,8 @@ def slice_of(x: Array, rank: int, size: int, axis: int) -> Array:
 def join_rows(rows: Array, axis: int) -> Array:
     """What all_gather gave, (size, ...), joined along `axis` of the parts."""
     moved = rows.transpose(*range(1, axis + 1), 0, *range(axis + 1, rows.ndim))
-    return moved.reshape(*moved.shape[:axis], -1, *moved.shape[axis + 2 :])
+    # Not -1, which says nothing where a rank has no rows.
+    return moved.reshape(*moved.shape[:axis], rows.shape[0] * rows.shape[axis + 1], *moved.shape[axis + 2 :])
 
 
 def as_rows(x: Array, size: int, axis: int) -> Array:

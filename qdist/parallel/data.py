@@ -68,6 +68,10 @@ class DataParallel(Replica):
             trained = [p for p in reversed(parameters) if p.requires_grad]
             self._follow([MeanBucket(group, self.comm) for group in arrange(trained, self._bucket_bytes)])
 
+    def _let_go(self) -> None:
+        super()._let_go()
+        self._signature = []  # To be followed again, should this wrapper be used once more.
+
 
 def average_gradients(model: Module, comm: Communicator | None = None, rows: int | None = None) -> None:
     """Replace every ``.grad`` of a model by its mean over ranks, for those who write the training loop themselves.

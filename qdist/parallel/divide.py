@@ -7,13 +7,23 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from ..comm import Communicator, Mesh
-from ..nn import Embedding, LayerNorm, Linear, Module, MultiHeadAttention, Parameter, QuantumLayer, TransformerBlock
+from ..nn import (
+    Dropout,
+    Embedding,
+    LayerNorm,
+    Linear,
+    Module,
+    MultiHeadAttention,
+    Parameter,
+    QuantumLayer,
+    TransformerBlock,
+)
 from ..tensor import Tensor
 from .collectives import copy
 from .context import RingAttention
 from .plan import Plan
 from .positions import positions_of
-from .sequence import SequenceLayerNorm
+from .sequence import SequenceDropout, SequenceLayerNorm
 from .tensor import ColumnParallelLinear, RowParallelLinear
 from .transformer import ParallelAttention, divide_block
 from .vocabulary import VocabParallelEmbedding
@@ -22,58 +32,62 @@ __all__ = ["divide"]
 
 
 class _Groups(NamedTuple):
-    """The ranks that divide a layer; None where the mesh has one rank along the axis."""
+    """The ranks that divide layers; None where the mesh has one rank along the axis."""
 
     tensor: Communicator | None
     context: Communicator | None
     sequence_parallel: bool
 
 
-Form = Callable[[Any, _Groups], Module]
+Form = Callable[[Any, Communicator, bool, Communicator | None], Module]
+"""(layer, ranks of "tp", sequence_parallel, ranks of "cp") to the divided layer."""
 
 
-def _column(layer: Linear, groups: _Groups, gather: bool) -> Module:
-    assert groups.tensor is not None
-    options = {"gather_output": gather, "sequence_parallel": groups.sequence_parallel}
-    return ColumnParallelLinear.from_linear(layer, groups.tensor, **options)
+def _column(gather: bool) -> Form:
+    def form(layer: Linear, comm: Communicator, sequence_parallel: bool, context: Any) -> Module:
+        options = {"gather_output": gather, "sequence_parallel": sequence_parallel}
+        return ColumnParallelLinear.from_linear(layer, comm, **options)
+
+    return form
 
 
-def _row(layer: Linear, groups: _Groups, parallel: bool) -> Module:
-    assert groups.tensor is not None
-    options = {"input_is_parallel": parallel, "sequence_parallel": groups.sequence_parallel}
-    return RowParallelLinear.from_linear(layer, groups.tensor, **options)
+def _row(input_is_parallel: bool) -> Form:
+    def form(layer: Linear, comm: Communicator, sequence_parallel: bool, context: Any) -> Module:
+        options = {"input_is_parallel": input_is_parallel, "sequence_parallel": sequence_parallel}
+        return RowParallelLinear.from_linear(layer, comm, **options)
+
+    return form
 
 
-def _attention(layer: MultiHeadAttention, groups: _Groups) -> Module:
-    assert groups.tensor is not None
-    options = {"sequence_parallel": groups.sequence_parallel, "context": groups.context}
-    return ParallelAttention.from_attention(layer, groups.tensor, **options)
+def _attention(
+    layer: MultiHeadAttention, comm: Communicator, sequence_parallel: bool, context: Communicator | None
+) -> Module:
+    return ParallelAttention.from_attention(layer, comm, sequence_parallel=sequence_parallel, context=context)
 
 
-def _vocabulary(layer: Embedding, groups: _Groups) -> Module:
-    assert groups.tensor is not None
-    return VocabParallelEmbedding.from_embedding(layer, groups.tensor, sequence_parallel=groups.sequence_parallel)
+def _vocabulary(layer: Embedding, comm: Communicator, sequence_parallel: bool, context: Any) -> Module:
+    return VocabParallelEmbedding.from_embedding(layer, comm, sequence_parallel=sequence_parallel)
 
 
-def _norm(layer: LayerNorm, groups: _Groups) -> Module:
-    assert groups.tensor is not None
-    return SequenceLayerNorm.from_layer_norm(layer, groups.tensor) if groups.sequence_parallel else layer
+def _norm(layer: LayerNorm, comm: Communicator, sequence_parallel: bool, context: Any) -> Module:
+    return SequenceLayerNorm.from_layer_norm(layer, comm) if sequence_parallel else layer
+
+
+def _dropout(layer: Dropout, comm: Communicator, sequence_parallel: bool, context: Communicator | None) -> Module:
+    return SequenceDropout(layer.p, comm if sequence_parallel else None, context)
 
 
 _FORMS: dict[str, tuple[type[Module], Form]] = {
-    "block": (TransformerBlock, lambda m, groups: divide_block(m, *_block(groups))),
+    "block": (TransformerBlock, divide_block),
     "attention": (MultiHeadAttention, _attention),
-    "column": (Linear, lambda m, groups: _column(m, groups, gather=False)),
-    "column-gather": (Linear, lambda m, groups: _column(m, groups, gather=True)),
-    "row": (Linear, lambda m, groups: _row(m, groups, parallel=True)),
-    "row-scatter": (Linear, lambda m, groups: _row(m, groups, parallel=False)),
+    "column": (Linear, _column(gather=False)),
+    "column-gather": (Linear, _column(gather=True)),
+    "row": (Linear, _row(input_is_parallel=True)),
+    "row-scatter": (Linear, _row(input_is_parallel=False)),
     "vocabulary": (Embedding, _vocabulary),
     "norm": (LayerNorm, _norm),
+    "dropout": (Dropout, _dropout),
 }
-
-
-def _block(groups: _Groups) -> tuple[Communicator | None, bool, Communicator | None]:
-    return groups.tensor, groups.sequence_parallel, groups.context
 
 
 def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
@@ -86,8 +100,8 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
     """
     groups = _Groups(_along(mesh, "tp"), _along(mesh, "cp"), plan.sequence_parallel)
     if groups.tensor is not None:
-        model = _over_tensor(model, groups, plan)
-    if groups.context is not None and not _over_context(model, groups):
+        model = _over_tensor(model, plan, groups.tensor, groups.context)
+    if groups.context is not None and not _over_context(model, groups.context):
         raise ValueError(f"cp={groups.context.size} divides a sequence, and the model has no attention over one")
     if groups.context is not None or plan.sequence_parallel:
         _cut_positions(model, groups, plan.positions)
@@ -128,14 +142,14 @@ def _chosen(model: Module, plan: Plan) -> dict[str, str]:
     return chosen
 
 
-def _over_tensor(model: Module, groups: _Groups, plan: Plan) -> Module:
+def _over_tensor(model: Module, plan: Plan, comm: Communicator, context: Communicator | None) -> Module:
     """Gives the modules that the plan names their forms. Weights that they share they share divided too."""
     chosen = _chosen(model, plan)
     modules = dict(model.named_modules())
     parts: dict[int, tuple[str, Parameter, Parameter]] = {}
     for name, form in chosen.items():
         whole = dict(modules[name].named_parameters())
-        new = _FORMS[form][1](modules[name], groups)
+        new = _FORMS[form][1](modules[name], comm, plan.sequence_parallel, context)
         model = _replace(model, name, new)
         for own, part in list(new.named_parameters()):
             original = whole[own]
@@ -161,25 +175,23 @@ def _replace(model: Module, name: str, new: Module) -> Module:
     return model
 
 
-def _over_context(model: Module, groups: _Groups) -> int:
-    """Has every attention that is whole along "cp" work on a divided sequence; gives how many attentions there are."""
+def _over_context(model: Module, context: Communicator) -> int:
+    """Has what is whole along "cp" work on a divided sequence: attention, and dropout, whose masks are part of one for
+    all positions. Gives how many attentions there are."""
     modules = dict(model.named_modules())
     for module in modules.values():
         if isinstance(module, TransformerBlock) and _is_whole(module.attention):
-            divide_block(module, None, context=groups.context)
+            divide_block(module, None, context=context)
     for name, module in list(model.named_modules()):
         if isinstance(module, MultiHeadAttention) and _is_whole(module):
-            _replace(model, name, RingAttention.from_attention(module, _given(groups.context)))
+            _replace(model, name, RingAttention.from_attention(module, context))
+        elif type(module) is Dropout:
+            _replace(model, name, SequenceDropout(module.p, None, context))
     return sum(isinstance(module, MultiHeadAttention) for module in model.modules())
 
 
 def _is_whole(attention: MultiHeadAttention) -> bool:
     return not isinstance(attention, (ParallelAttention, RingAttention))
-
-
-def _given(comm: Communicator | None) -> Communicator:
-    assert comm is not None
-    return comm
 
 
 def _cut_positions(model: Module, groups: _Groups, patterns: Any) -> None:
@@ -198,8 +210,15 @@ def _cut_positions(model: Module, groups: _Groups, patterns: Any) -> None:
 def _see_part(module: Module, name: str, groups: _Groups) -> None:
     whole, forward = getattr(module, name), module.forward
     own = _own_positions(len(whole), groups)
+    held = len(whole) // (1 if groups.context is None else groups.context.size)
 
     def on_part(*args: Any, **kwargs: Any) -> Any:
+        shape: tuple[int, ...] = args[0].shape if args else ()
+        if len(shape) < 2 or shape[1] != held:
+            raise ValueError(
+                f"{name} has {len(whole)} positions, {held} of them here, and its module is given shape {shape}: the "
+                "second axis must have as many, so take sequences as long as the table"
+            )
         # Past Module's own __setattr__, so that the whole parameter stays the one that is listed and trained.
         object.__setattr__(module, name, _part(whole, own, groups))
         try:
@@ -221,5 +240,6 @@ def _own_positions(length: int, groups: _Groups) -> Any:
 
 def _part(whole: Tensor, own: Any, groups: _Groups) -> Tensor:
     # Ranks of "tp" have gradients of different rows, which are added up; those of "cp" are averaged with the batch's.
-    shared = copy(whole, _given(groups.tensor)) if groups.sequence_parallel else whole
-    return shared[own]
+    if groups.sequence_parallel and groups.tensor is not None:
+        whole = copy(whole, groups.tensor)
+    return whole[own]

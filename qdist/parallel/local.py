@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import comm as qc
 from ..comm.launch import spawn
+from ..data.dataset import share
 from ..tensor import Tensor
 from ..tensor.arrays import is_array
 
@@ -55,15 +56,13 @@ def _one_rank(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def share_rows(batch: Any, comm: qc.Communicator) -> Any:
-    """This rank's rows of a batch that all ranks have: shares differ by at most one row, the first ranks have more.
+    """This rank's rows of a batch that all ranks have: shares differ by at most one row.
 
     Args:
         batch: Tensors and arrays with the rows along their first axis, in nested tuples, lists and dicts.
     """
     if isinstance(batch, Tensor) or is_array(batch):
-        few, more = divmod(len(batch), comm.size)
-        start = comm.rank * few + min(comm.rank, more)
-        return batch[start : start + few + (comm.rank < more)]
+        return batch[share(len(batch), comm.rank, comm.size)]
     if isinstance(batch, dict):
         return {key: share_rows(part, comm) for key, part in batch.items()}
     if isinstance(batch, (tuple, list)):

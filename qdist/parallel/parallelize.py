@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from .data import DataParallel, average_gradients
 from .divide import divide
 from .pipeline import Pipeline
 from .plan import Plan
+from .recompute import recompute
 from .zero import Zero
 
 __all__ = ["ParallelModel", "parallelize"]
@@ -81,24 +82,31 @@ class ParallelModel:
             raise ValueError(
                 f"pp={mesh.shape['pp']} needs a Sequential, whose layers make stages, not {type(model).__name__}"
             )
+        names = _fitting(model, plan.recompute)
         model = divide(model, mesh, plan)
+        for name, module in list(model.named_modules()):
+            if name in names:
+                recompute(module)
         self._replicas = _replicas(mesh)
-        self.pipeline = self._pipeline(model) if staged else None
+        self.pipeline = self._pipeline(list(model.children())) if staged else None
         """What runs the stages, with an axis "pp"."""
         self.module: Module = model if self.pipeline is None else self.pipeline.module
         """This rank's part of the model. Names are those of the whole model."""
         trained = [p for p in self.module.parameters() if p.requires_grad]
         self.optimizer = optimizer(trained) if trained else None
         """Of this rank's parameters; None where it has none."""
-        self.zero = self._zero() if plan.zero and self.optimizer is not None else None
+        self.zero: Zero | None = None
+        """What divides the optimiser's state, with a plan's `zero`."""
+        if plan.zero and self.optimizer is not None:
+            self.zero = Zero(self.module, self.optimizer, plan.zero, self._replicas, reduction=self._reduction)
         self._replica: Module | None = None
         if self.pipeline is None:
             self._replica = self.zero or DataParallel(self.module, self._replicas, reduction=self._reduction)
 
-    def _pipeline(self, model: Sequential) -> Pipeline:
+    def _pipeline(self, layers: list[Module]) -> Pipeline:
         plan, dp = self.plan, self.mesh.coordinates.get("dp", 0)
         return Pipeline(
-            model,
+            layers,
             self._loss,
             self.mesh["pp"],
             micro_batches=plan.micro_batches,
@@ -108,10 +116,6 @@ class ParallelModel:
             # Other rows, other masks.
             seed=plan.seed + dp,
         )
-
-    def _zero(self) -> Zero:
-        assert self.optimizer is not None
-        return Zero(self.module, self.optimizer, self.plan.zero, self._replicas, reduction=self._reduction)
 
     # Training --------------------------------------------------------------------------------------------------------
 
@@ -144,14 +148,23 @@ class ParallelModel:
 
     def _backward_in_stages(self, x: Any, y: Any, rows: int) -> float:
         assert self.pipeline is not None
-        with nullcontext() if self.zero is None else self.zero.no_sync():
-            loss = self.pipeline.train_batch(x, y)
         share = self._share(rows)
-        for parameter in self.module.parameters():
-            if parameter.grad is not None and share != 1.0:
+        parameters = list(self.module.parameters())
+        before = [parameter.grad for parameter in parameters]
+        self.module.zero_grad()
+        with ExitStack() as passes:
+            if self.zero is not None:
+                passes.enter_context(self.zero.no_sync())
+                passes.enter_context(self.zero.freeing())
+            loss = self.pipeline.train_batch(x, y)
+        for parameter in parameters:
+            if parameter.grad is not None:
                 parameter.grad.data *= share
         if self.zero is None:
             average_gradients(self.module, self._replicas)
+        for parameter, earlier in zip(parameters, before):
+            if earlier is not None:
+                parameter.grad = earlier if parameter.grad is None else Tensor(earlier.data + parameter.grad.data)
         return self._of_all_rows(loss, rows)
 
     def step(self, *, max_norm: float | None = None) -> float | None:
@@ -177,10 +190,11 @@ class ParallelModel:
             loss = self.pipeline.eval_batch(x, y)
         else:
             assert self._replica is not None
+            training = self.module.training
             self.module.eval()
             with no_grad():
                 loss = float(self._loss(self._replica(*x) if isinstance(x, tuple) else self._replica(x), y))
-            self.module.train()
+            self.module.train(training)
         return self._of_all_rows(loss, len(_first(inputs)))
 
     # Gradients and states --------------------------------------------------------------------------------------------
@@ -214,6 +228,8 @@ class ParallelModel:
     def load(self, path: str | Path) -> Any:
         """Takes over what `save` wrote, on this mesh or another; returns the extra state.
 
+        On a mesh of the same shape what is drawn at random goes on too, so that dropout is as if nothing had happened.
+
         Raises ValueError for a file of another model, CheckpointError for a damaged one.
         """
         return saving.load(self, path)
@@ -229,9 +245,10 @@ class ParallelModel:
 
     def _share(self, rows: int) -> float:
         """What this rank's gradient is multiplied by so that the plain mean over replicas is the whole batch's."""
-        if self._reduction == "sum":
-            return float(self._replicas.size)
-        return rows * self._replicas.size / int(self._replicas.all_reduce(np.array(rows)))
+        counts = self._replicas.all_gather(np.array(rows))
+        if not counts.all():
+            raise ValueError(f"a pipeline needs at least one row on every rank of 'dp'; they have {counts.tolist()}")
+        return float(self._replicas.size if self._reduction == "sum" else rows * self._replicas.size / counts.sum())
 
     def _of_all_rows(self, loss: float, rows: int) -> float:
         if self._reduction == "sum":
@@ -245,32 +262,34 @@ class ParallelModel:
         elsewhere = [] if self.pipeline is None else self.pipeline.tied.counted_elsewhere()
         if self.zero is None:
             return list(self.module.parameters()), {"over": stages, "elsewhere": elsewhere}
-        self.zero.settle()
-        parts = {
-            _Part(piece.tensor.grad, unit.parameters[piece.index].partition): unit.parameters[piece.index]
-            for unit in self.zero.units
-            for piece in unit.pieces
-        }
-        skipped = {id(p) for p in elsewhere}
-        return list(parts), {
+        skipped = {id(parameter) for parameter in elsewhere}
+        parts = self.zero.graded()
+        return parts, {
             "over": [self._replicas, *stages],
-            "elsewhere": [part for part, parameter in parts.items() if id(parameter) in skipped],
+            "elsewhere": [part for part in parts if id(part.parameter) in skipped],
         }
-
-
-@dataclass(eq=False)
-class _Part:
-    """The gradient of the part of a parameter that this rank updates."""
-
-    grad: Tensor | None
-    partition: Any
 
 
 def _replicas(mesh: Mesh) -> Communicator:
     """The ranks with the same parameters and other rows or positions."""
     axes = [axis for axis in ("dp", "cp") if axis in mesh]
-    # A group of one where the mesh has neither.
-    return mesh[axes] if axes else mesh.comm.split([[rank] for rank in range(mesh.comm.size)])
+    if axes:
+        return mesh[axes]
+    alone = mesh.comm.split([[rank] for rank in range(mesh.comm.size)])
+    assert alone is not None, "every rank is in a group of one"
+    return alone
+
+
+def _fitting(model: Module, patterns: Iterable[str]) -> set[str]:
+    """The names of the modules that one of the patterns fits. Raises ValueError for one that fits none."""
+    names = [name for name, _ in model.named_modules()]
+    found: set[str] = set()
+    for pattern in patterns:
+        fitting = {name for name in names if fnmatchcase(name, pattern)}
+        if not fitting:
+            raise ValueError(f"the plan's pattern {pattern!r} of recomputed modules fits none of the model's")
+        found |= fitting
+    return found
 
 
 def _first(given: Any) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,8 @@ class Pipeline:
         recompute: keep only the inputs of each stage and run it again in the backward pass, as GPipe does.
         seed: of what layers draw while training. Masks depend on the layer and the micro-batch, not on the ranks.
 
-    A micro-batch is a batch of its own to layers that look at all rows, such as batch norm.
+    A micro-batch is a batch of its own to layers that look at all rows, such as batch norm, whose running averages are
+    those of the first pipeline along "dp".
 
     Raises ValueError on every rank if the ranks do not give the same.
 
@@ -88,6 +90,7 @@ class Pipeline:
             if not callable(layer):
                 raise TypeError(f"layer {number} is a {type(layer).__name__}, not a Module or a function")
         parts = cut_into_stages(listed, first.stages, partition)
+        self._idle = replace(first, micro_batches=0, actions=((),) * first.ranks)
         self._check_equal(listed, parts, (self._name, micro_batches, micro_batch_size, seed))
 
         self.stages: dict[int, Stage] = {}
@@ -110,7 +113,8 @@ class Pipeline:
             broadcast([*self.module.parameters(), *self.module.buffers()], self._replicas)
         self._channels = channels_of(self.comm, ring=first.virtual_stages > 1)
         self._negotiated: dict[bytes, Negotiated] = {}
-        self._micro_batches_so_far = 0
+        self.micro_batches_so_far = 0
+        """Trained on: what layers draw (dropout) depends on it."""
         self.peak_live = 0
         """The most micro-batches that waited for their backward pass in this rank's stages, in the last batch."""
 
@@ -147,10 +151,12 @@ class Pipeline:
             optimizer.zero_grad()
         with self.tied.summing():
             run.run()
-        self._micro_batches_so_far += run.schedule.micro_batches
+        self.micro_batches_so_far += run.schedule.micro_batches
         self.peak_live = run.peak_live
         if self._replicas is not None:
             average_gradients(self.module, self._replicas)
+            # Running averages are the first replica's, as with DataParallel: those of all rows nobody has.
+            broadcast(self.module.buffers(), self._replicas)
         if max_norm is not None:
             self.clip_grad_norm_(max_norm)
         if optimizer is not None:
@@ -244,11 +250,14 @@ class Pipeline:
             problem = error
         rows, key = agree(self.comm, call, arrays, goals, problem, self._fingerprint(arrays))
         bounds = self._cut(rows)
-        if self._given is not None and len(bounds) != self._given.micro_batches:
+        if not rows and (self._replicas is None or call == "predict"):
+            raise ValueError("a batch needs at least one row")
+        if rows and self._given is not None and len(bounds) != self._given.micro_batches:
             raise ValueError(
                 f"a batch of {rows} rows does not make the schedule's {self._given.micro_batches} micro-batches"
             )
-        schedule = self.schedule(len(bounds))
+        # A pipeline beside others may have no row of a small batch: it waits for what they find.
+        schedule = self.schedule(len(bounds)) if rows else self._idle
         self.module.train(training)
         return Run(
             schedule=schedule if training else schedule.forward_only(),
@@ -256,7 +265,7 @@ class Pipeline:
             stages=self.stages,
             channels=self._channels,
             negotiated=self._negotiated.setdefault(key, {}),
-            batch=Batch(arrays, goals, bounds, self._weights(bounds), self._micro_batches_so_far),
+            batch=Batch(arrays, goals, bounds, self._weights(rows, bounds), self.micro_batches_so_far),
             loss=None if call == "predict" else self._loss,
             training=training,
             recompute=self._recompute,
@@ -267,13 +276,12 @@ class Pipeline:
         shapes = [(a.shape[1:], a.dtype.str, device_of(a)) for a in inputs]
         return zlib.crc32(repr((shapes, [p.requires_grad for p in self.parameters()])).encode())
 
-    def _weights(self, bounds: Sequence[range]) -> list[float]:
+    def _weights(self, rows: int, bounds: Sequence[range]) -> list[float]:
         """So that the mean over replicas of the weighted sum over micro-batches is the loss of all rows."""
         replicas = 1 if self._replicas is None else self._replicas.size
         if self._reduction == "sum":
             return [float(replicas)] * len(bounds)
-        rows = np.array(bounds[-1].stop)
-        everywhere = int(rows if self._replicas is None else self._replicas.all_reduce(rows))
+        everywhere = rows if self._replicas is None else int(self._replicas.all_reduce(np.array(rows)))
         return [len(part) * replicas / everywhere for part in bounds]
 
     def _whole_loss(self, run: Run) -> float:

@@ -51,7 +51,7 @@ class Batch:
 def cut_by_count(rows: int, count: int) -> list[range]:
     """`count` parts, the first ones a row longer where it does not divide; one row each if there are fewer rows."""
     count = min(count, rows)
-    starts = [-(-rows * k // count) for k in range(count + 1)]
+    starts = [-(-rows * k // count) for k in range(count + 1)] if count else []
     return [range(a, b) for a, b in pairwise(starts)]
 
 
@@ -63,15 +63,14 @@ def cut_by_size(rows: int, size: int) -> list[range]:
 def arrays_of(what: str, given: Any) -> tuple[Array, ...]:
     """An array or Tensor, or a tuple of them, as arrays with equally many rows; None as none.
 
-    Raises ValueError if they have no rows or not the same number.
+    Raises ValueError if they have not.
     """
     if given is None:
         return ()
     arrays = tuple(Tensor(value).data for value in as_tuple(given))
-    rows = {a.shape[0] if a.ndim else 0 for a in arrays}
-    if len(rows) != 1 or 0 in rows:
+    if len({a.shape[:1] for a in arrays} - {()}) != 1 or not all(a.ndim for a in arrays):
         shapes = ", ".join(str(a.shape) for a in arrays)
-        raise ValueError(f"{what} must have one row for each sample, all equally many and at least one, not {shapes}")
+        raise ValueError(f"{what} must have a row for each sample, all equally many, not the shapes {shapes}")
     return arrays
 
 

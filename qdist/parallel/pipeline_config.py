@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, islice
+from itertools import islice
 from typing import Any
 
 from ..comm import Communicator, Mesh, init
-from ..data import DataLoader, DistributedSampler
+from ..data import DataLoader
 from .pipeline import Pipeline
 from .stages import Layer
 from .zero_config import check_keys, optimizer_class
@@ -31,7 +31,7 @@ class PipelineTraining:
             optimizer: {"type": sgd, adam, adamw, rmsprop or adagrad, "params": its options}.
             loss: what Pipeline takes.
             pipeline_parallel_size: ranks of a pipeline; all of them if not given. It divides the number of ranks;
-                what is left over are pipelines side by side, with rows of their own.
+                what is left over are pipelines side by side, which share out the rows of every batch.
             seed: of the order of the data and of dropout; 0 if not given.
             steps: how many batches a call of `train` takes, round and round the data; one pass if not given.
             gradient_clipping: the largest norm of a gradient.
@@ -62,12 +62,11 @@ class PipelineTraining:
         stages = config.get("pipeline_parallel_size", comm.size)
         if stages < 1 or comm.size % stages:
             raise ValueError(f"pipeline_parallel_size={stages} does not divide {comm.size} ranks")
-        replicas = comm.size // stages
         rows = config["train_batch_size"]
-        if rows < 1 or rows % replicas:
-            raise ValueError(f"train_batch_size={rows} is not the same number of rows for each of {replicas} pipelines")
+        if rows < 1 or not len(trainset):
+            raise ValueError(f"train_batch_size={rows} of {len(trainset)} rows of data: at least 1 of each")
         make, options = optimizer_class(config["optimizer"])
-        mesh = Mesh(comm, dp=replicas, pp=stages)
+        mesh = Mesh(comm, dp=-1, pp=stages)
         chosen = {key: config[key] for key in ("schedule", "virtual_stages", "partition", "recompute") if key in config}
         seed = config.get("seed", 0)
         self.pipeline = Pipeline(
@@ -77,8 +76,7 @@ class PipelineTraining:
         self.max_norm: float | None = config.get("gradient_clipping")
         self.loss_dict: dict[int, float] = {}
         """The loss of every step so far, on every rank."""
-        self._sampler = DistributedSampler(trainset, mesh["dp"], seed=seed)
-        self._loader = DataLoader(trainset, rows // replicas, sampler=self._sampler)
+        self._loader = DataLoader(trainset, rows, shuffle=True, seed=seed, ranks=mesh["dp"])
         self._batches = self._forever()
 
     def train(self) -> float:
@@ -91,8 +89,7 @@ class PipelineTraining:
     def _forever(self) -> Iterator[tuple[Any, Any]]:
         """Pass after pass, each in an order of its own."""
         comm = self.pipeline.comm
-        for epoch in count():
-            self._sampler.set_epoch(epoch)
+        while True:
             if comm.rank in (0, comm.size - 1):
                 yield from self._loader
             else:

@@ -60,7 +60,15 @@ def save_schedule_picture(
             axes.broken_barh(
                 [(left, right - left)], (rank - 0.45, 0.9), facecolors=[shades[kind](place)], edgecolor="w"
             )
-            axes.text((left + right) / 2, rank, str(micro_batch), ha="center", va="center", fontsize=7, color="k")
+            axes.text(
+                (left + right) / 2,
+                rank,
+                str(micro_batch),
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="kw"[place > 0.5],
+            )
     axes.set(xlim=(0, length), ylim=(schedule.ranks - 0.5, -0.5), xlabel="slots", yticks=range(schedule.ranks))
     axes.set_yticklabels([f"rank {rank}" for rank in range(schedule.ranks)])
     axes.set_title(f"{_headline(schedule, forward, backward)}\nblue: forward, green: backward", fontsize=8, loc="left")

@@ -32,7 +32,7 @@ class Plan:
     "column": a Linear, its outputs; every rank goes on with its own. "column-gather" gives all ranks all of them.
     "row": a Linear, its inputs, which a "column" before it left divided. "row-scatter" takes whole ones.
     "vocabulary": an Embedding, its rows.
-    "norm": a LayerNorm outside of blocks, which has to be named if `sequence_parallel`.
+    "norm", "dropout": a LayerNorm, a Dropout outside of blocks; they have to be named if `sequence_parallel`.
     """
 
     sequence_parallel: bool = False
@@ -40,12 +40,16 @@ class Plan:
     begin with a "vocabulary" and end with a "column" form."""
 
     positions: Sequence[str] = ()
-    """Patterns of the names of parameters that have one row a position of the sequence, which "cp" and
-    sequence_parallel divide."""
+    """Patterns of the names of parameters that have one row a position of the sequence, as many as a sequence has,
+    which "cp" and sequence_parallel divide."""
 
     zero: int = 0
     """Over "dp" and "cp": 0 keeps everything on every rank, 1 divides the optimiser's state, 2 also the gradients, 3
-    also the parameters."""
+    also the parameters. With "pp", stage 3 gathers the parameters for every micro-batch, and gradients are divided when
+    the last one has passed."""
+
+    recompute: Sequence[str] = ()
+    """Patterns of the names of modules that keep only their inputs for the backward pass and run once more there."""
 
     micro_batches: int = 1
     """Parts of a batch in the pipeline of "pp"."""
@@ -78,7 +82,3 @@ class Plan:
             raise ValueError(f"tp={mesh.shape['tp']} divides layers, and the plan names none: see Plan.layers")
         if self.sequence_parallel and degree("tp", 1) == 1:
             raise ValueError("sequence_parallel needs an axis 'tp' of more than one rank in the mesh")
-        if self.zero == 3 and degree("pp", 1) > 1:
-            raise ValueError(
-                "zero=3 would gather the parameters of a stage for every micro-batch: take zero=1 or 2 with 'pp'"
-            )

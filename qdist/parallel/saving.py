@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import checkpoint
-from ..checkpoint import Piece
+from ..checkpoint import Part
 from ..comm import Communicator
 from ..nn import Module, Parameter
-from ..tensor import Tensor, no_grad
+from ..tensor import Tensor, no_grad, random
 
 if TYPE_CHECKING:
     from .parallelize import ParallelModel
@@ -38,9 +38,9 @@ class _Held(NamedTuple):
     places: NDArray[np.int64] | None
     """Where in the whole, flattened, the elements are; None if this is all of it."""
 
-    def piece(self, values: Any) -> Any:
+    def stored(self, values: Any) -> Any:
         """Values for these elements, as a checkpoint stores them."""
-        return values if self.places is None else Piece(values, self.shape, self.places)
+        return values if self.places is None else Part(values, self.shape, self.places)
 
     def part(self, whole: NDArray[Any]) -> NDArray[Any]:
         """These elements of the whole, in the shape that they have here."""
@@ -51,9 +51,9 @@ def save(model: ParallelModel, path: str | Path, extra: Any) -> None:
     """As ParallelModel.save."""
     held = list(_held(model))
     buffers = {name: buffer.detach() for name, buffer in model.module.named_buffers()}
-    values = {name: each.piece(each.tensor.detach()) for each in held for name in each.names}
+    values = {name: each.stored(each.tensor.detach()) for each in held for name in each.names}
     state = {"model": values | buffers, "optimizer": _optimizer_state(model, held), "extra": extra}
-    checkpoint.save(path, state, model.mesh.comm)
+    checkpoint.save(path, {**state, "random": _random_state(model)}, model.mesh.comm)
 
 
 def load(model: ParallelModel, path: str | Path) -> Any:
@@ -61,7 +61,7 @@ def load(model: ParallelModel, path: str | Path) -> Any:
     held = list(_held(model))
     buffers = dict(model.module.named_buffers())
     with checkpoint.reading(path) as state:
-        if not isinstance(state, dict) or not {"model", "optimizer", "extra"} <= state.keys():
+        if not isinstance(state, dict) or not {"model", "optimizer", "extra", "random"} <= state.keys():
             raise ValueError(f"{path} was not written by ParallelModel.save")
         shapes = {name: each.shape for each in held for name in each.names}
         shapes |= {name: buffer.shape for name, buffer in buffers.items()}
@@ -74,6 +74,7 @@ def load(model: ParallelModel, path: str | Path) -> Any:
             for name, buffer in buffers.items():
                 buffer.assign(state["model"][name].read().to(buffer.dtype).to(buffer.device))
         extra = checkpoint.read_all(state["extra"])
+        _load_random_state(model, state["random"])
     if model.zero is not None:
         for unit in model.zero.units:
             unit.publish()
@@ -141,20 +142,39 @@ def _held(model: ParallelModel) -> Iterator[_Held]:
         for piece in unit.pieces:
             parameter = unit.parameters[piece.index]
             shape, places = _places(parameter)
-            yield _Held(names[id(parameter)], piece.tensor, shape, places.reshape(-1)[piece.start : piece.stop])
+            bounds = slice(piece.start, piece.stop)
+            own = np.arange(piece.start, piece.stop) if places is None else places.reshape(-1)[bounds]
+            yield _Held(names[id(parameter)], piece.tensor, shape, own)
     for parameter in model.module.parameters():
         if id(parameter) not in sharded:
-            shape, places = _places(parameter)
-            yield _Held(names[id(parameter)], parameter, shape, None if parameter.partition is None else places)
+            yield _Held(names[id(parameter)], parameter, *_places(parameter))
 
 
-def _places(parameter: Parameter) -> tuple[tuple[int, ...], NDArray[np.int64]]:
-    """The shape of the whole parameter, and where in it, flattened, the elements of this one are."""
+def _places(parameter: Parameter) -> tuple[tuple[int, ...], NDArray[np.int64] | None]:
+    """The shape of the whole parameter, and where in it, flattened, the elements of this one are; None if it is all."""
     partition, shape = parameter.partition, list(parameter.shape)
     if partition is None:
-        return tuple(shape), np.arange(parameter.size).reshape(shape)
+        return tuple(shape), None
     shape[partition.axis] *= partition.comm.size
     return tuple(shape), partition.part(np.arange(math.prod(shape)).reshape(shape))
+
+
+# What is drawn next --------------------------------------------------------------------------------------------------
+
+
+def _random_state(model: ParallelModel) -> dict[str, Any]:
+    micro_batches = 0 if model.pipeline is None else model.pipeline.micro_batches_so_far
+    own = {"generator": random.get_state(), "micro_batches": micro_batches}
+    return {"mesh": model.mesh.shape, "ranks": {str(model.mesh.comm.rank): own}}
+
+
+def _load_random_state(model: ParallelModel, state: dict[str, Any]) -> None:
+    """On a mesh of the same shape every rank draws on from where it was; another mesh has no such place."""
+    if state["mesh"] == model.mesh.shape:
+        own = state["ranks"][str(model.mesh.comm.rank)]
+        random.set_state(own["generator"])
+        if model.pipeline is not None:
+            model.pipeline.micro_batches_so_far = own["micro_batches"]
 
 
 # The optimiser's state by names --------------------------------------------------------------------------------------
@@ -170,7 +190,7 @@ def _optimizer_state(model: ParallelModel, held: list[_Held]) -> dict[str, Any]:
     for each in held:
         if id(each.tensor) in by_tensor:
             group, number = by_tensor[id(each.tensor)]
-            entry = {key: each.piece(v) if isinstance(v, Tensor) else v for key, v in saved["state"][number].items()}
+            entry = {key: each.stored(v) if isinstance(v, Tensor) else v for key, v in saved["state"][number].items()}
             state |= {name: {"group": group, **entry} for name in each.names}
     return {"groups": {str(i): options for i, options in enumerate(groups)}, "state": state}
 

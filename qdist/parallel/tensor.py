@@ -60,7 +60,7 @@ class ColumnParallelLinear(_ParallelLinear):
         sequence_parallel: x is this rank's slice of the sequence, the axis before the features; the output has all of
             it. What is kept for the backward pass is the slice; it is gathered once more there.
         blocks: the outputs are this many blocks (queries, keys, values), each of which is divided.
-        whole: take the weights from this layer instead of drawing them.
+        whole: take weights, bias and dtype from this layer, of the same sizes, instead of drawing them.
 
     For the same seed the weights are those of `nn.Linear`.
     """
@@ -112,7 +112,7 @@ class RowParallelLinear(_ParallelLinear):
         input_is_parallel: x is what a ColumnParallelLinear without gather_output gave. Otherwise every rank gives all
             of x and takes its inputs from it.
         sequence_parallel: give each rank its slice of the sequence, the axis before the features.
-        whole: take the weights from this layer instead of drawing them.
+        whole: take weights, bias and dtype from this layer, of the same sizes, instead of drawing them.
 
     For the same seed the weights are those of `nn.Linear`.
     """
@@ -181,7 +181,11 @@ class ParallelMLP(Module):
 def _whole(in_features: int, out_features: int, bias: bool, dtype: Any, given: Linear | None) -> Linear:
     """The layer that is divided. It is drawn whole on every rank, so that one seed gives one model on any number of
     ranks; only this rank's part outlives the constructor."""
-    return Linear(in_features, out_features, bias, dtype) if given is None else given
+    if given is None:
+        return Linear(in_features, out_features, bias, dtype)
+    if (given.in_features, given.out_features) != (in_features, out_features):
+        raise ValueError(f"{given!r} cannot be the whole of a layer from {in_features} to {out_features} features")
+    return given
 
 
 def _columns(xp: Any, x: Array, *weights: Array, comm: Communicator, sequence: bool) -> Any:
@@ -197,7 +201,7 @@ def _columns_vjp(xp: Any, g: Array, saved: Any, needs: Any, comm: Communicator, 
     gathering = comm.all_gather(x, async_op=True) if sequence and needs[1] else None
     summing = None
     if needs[0]:
-        gx = xp.matmul(g.reshape(-1, g.shape[-1]), conj(weight)).reshape(*g.shape[:-1], -1)
+        gx = xp.matmul(g.reshape(-1, g.shape[-1]), conj(weight)).reshape(*g.shape[:-1], weight.shape[1])
         if sequence:
             summing = comm.reduce_scatter(as_rows(gx, comm.size, axis), async_op=True)
         else:

@@ -33,7 +33,7 @@ class ParallelAttention(MultiHeadAttention):
         comm: the ranks that share the layer. All give the same x.
         sequence_parallel: x and the result are this rank's slice of the sequence instead.
         context: the ranks, of another axis of the mesh, that the sequence is divided over for ring attention.
-        whole: take the weights from this layer instead of drawing them.
+        whole: take weights, biases and dtype from this layer, of the same sizes, instead of drawing them.
 
     For the same seed the weights, and the mask of dropped attention, are those of `nn.MultiHeadAttention`.
     """
@@ -53,6 +53,8 @@ class ParallelAttention(MultiHeadAttention):
     ) -> None:
         check_divides("ParallelAttention: heads", heads, comm.size)
         whole = MultiHeadAttention(features, heads, dropout, bias, dtype) if whole is None else whole
+        if (whole.features, whole.heads) != (features, heads):
+            raise ValueError(f"{whole!r} cannot be the whole of attention with {features} features and {heads} heads")
         super(MultiHeadAttention, self).__init__()  # MultiHeadAttention's own would draw weights once more.
         self.features, self.heads, self.dropout = features, heads, dropout
         self.comm, self.context = comm, context

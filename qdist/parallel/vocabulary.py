@@ -24,7 +24,7 @@ class VocabParallelEmbedding(Module):
         count, features: of the whole table; the group's size divides count.
         comm: the ranks that share the table. All give the same indices.
         sequence_parallel: give each rank its slice of the sequence, the last axis of the indices.
-        whole: take the rows from this layer instead of drawing them.
+        whole: take the rows and their dtype from this layer, of the same sizes, instead of drawing them.
 
     For the same seed the rows are those of `nn.Embedding`.
     """
@@ -43,6 +43,8 @@ class VocabParallelEmbedding(Module):
         check_divides("VocabParallelEmbedding: count", count, comm.size)
         self.count, self.features, self.comm, self.sequence_parallel = count, features, comm, sequence_parallel
         whole = Embedding(count, features, dtype) if whole is None else whole
+        if (whole.count, whole.features) != (count, features):
+            raise ValueError(f"{whole!r} cannot be the whole of a table of {count} rows of {features} features")
         self.weight = divided(whole.weight, Partition(comm, 0))
 
     @classmethod

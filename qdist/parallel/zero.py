@@ -7,8 +7,8 @@ module's forward and backward pass and freed after it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -16,13 +16,15 @@ import numpy as np
 from ..comm import Communicator
 from ..nn import Module
 from ..optim import Optimizer
+from ..optim.clip import check_max_norm
 from ..tensor import Tensor, packing
 from ..tensor.arrays import Array, is_array
 from . import zero_config, zero_state
 from .buckets import BUCKET_BYTES, Bucket
+from .clip import clip_grad_norm_
 from .loss_scale import LossScale
 from .replica import Replica
-from .zero_shards import Unit, View
+from .zero_shards import GradientPart, Unit, View
 from .zero_units import around_modules, units_by_module, units_by_size
 
 __all__ = ["Zero"]
@@ -44,11 +46,11 @@ class Zero(Replica):
         unit_types: stage 3 gathers modules of these types (say nn.TransformerBlock) as a whole, not piece by piece.
         accumulate: how many backward passes make a step.
         max_norm: clip the gradients' joint norm before the update.
-        bucket_bytes: size of a message in stages 1 and 2.
+        bucket_bytes: size of a message in stages 1 and 2; 4 MiB when not given.
 
     ``backward(loss)`` and ``step()`` take the place of ``loss.backward()``, ``optimizer.step()`` and ``zero_grad()``;
     gradients from before are forgotten.
-    Stage 3 needs all ranks to run the same modules in the same order.
+    Stage 3 needs all ranks to run the same modules in the same order, also to evaluate inside no_grad().
 
     >>> zero = Zero(model, optim.Adam(model.parameters()), stage=2, comm=comm)
     >>> zero.backward(loss_function(zero(x), y))
@@ -68,9 +70,10 @@ class Zero(Replica):
         unit_types: Iterable[type] = (),
         accumulate: int = 1,
         max_norm: float | None = None,
-        bucket_bytes: int = BUCKET_BYTES,
+        bucket_bytes: int | None = None,
     ) -> None:
-        dtype = _check(model, optimizer, stage, precision, loss_scale, accumulate, max_norm, bucket_bytes)
+        types = tuple(unit_types)
+        dtype = _check(model, optimizer, stage, precision, loss_scale, types, accumulate, max_norm, bucket_bytes)
         super().__init__(model, comm, reduction)
         self.optimizer, self.stage = optimizer, stage
         self.accumulate, self.max_norm = accumulate, max_norm
@@ -82,7 +85,7 @@ class Zero(Replica):
         self._held: list[Unit] = []
         before = optimizer.state_dict()
         self._groups: list[list[Any]] = [list(group["params"]) for group in optimizer.param_groups]
-        self.units = self._shard({id(p) for group in self._groups for p in group}, tuple(unit_types), bucket_bytes)
+        self.units = self._shard({id(p) for group in self._groups for p in group}, types, bucket_bytes or BUCKET_BYTES)
         self._follow(self.units)
         self.zero_grad()
         pieces = {id(u.parameters[piece.index]): piece.tensor for u in self.units for piece in u.pieces}
@@ -127,12 +130,16 @@ class Zero(Replica):
         precision, and outputs float32."""
         if self.precision is not None:
             args, kwargs = _cast((args, kwargs), self.precision)
-        if self.stage < 3:
+        with self.freeing():
             output = super().forward(*args, **kwargs)
-        else:
-            with packing(self._pack, self._unpack):
-                output = super().forward(*args, **kwargs)
         return output if self.precision is None else _cast(output, np.dtype(np.float32))
+
+    @contextmanager
+    def freeing(self) -> Iterator[None]:
+        """Within it nothing that is recorded keeps gathered parameters alive. For those who run the modules by
+        themselves, stage by stage of a pipeline, and not through forward()."""
+        with nullcontext() if self.stage < 3 else packing(self._pack, self._unpack):
+            yield
 
     def backward(self, loss: Tensor) -> None:
         """Add the loss's derivative to the gradients, each of `accumulate` passes counting an equal share."""
@@ -170,20 +177,20 @@ class Zero(Replica):
     def clip_grad_norm(self, max_norm: float) -> float:
         """Scale all gradients together so that their joint 2-norm is at most max_norm; gives the norm before.
 
-        Raises RuntimeError when the norm is not finite; gradients are left as they are.
+        Parameters that are divided over other ranks as well (tensor parallelism) count as a whole. Raises RuntimeError
+        when the norm is not finite; gradients are left as they are.
         """
-        if max_norm <= 0:
-            raise ValueError(f"max_norm must be positive, got {max_norm}")
+        check_max_norm(max_norm)
+        return clip_grad_norm_(self.graded(), max_norm, over=[self.comm])
+
+    def graded(self) -> list[GradientPart]:
+        """The gradients of the parts that this rank updates, complete. Collective."""
         self.settle()
-        parts = [unit.gradient for unit in self.units if unit.gradient is not None]
-        mine = sum(float(abs((g.conj() @ g).real)) for g in parts)
-        norm = math.sqrt(float(self.comm.all_reduce(np.array(mine))))
-        if not math.isfinite(norm):
-            raise RuntimeError(f"the gradient norm is {norm}; look for NaN or infinity in the loss or the data")
-        if norm > max_norm:
-            for g in parts:
-                g *= max_norm / norm
-        return norm
+        return [
+            GradientPart(piece.tensor.grad, unit.parameters[piece.index])
+            for unit in self.units
+            for piece in unit.pieces
+        ]
 
     def gradients(self) -> dict[str, np.ndarray]:
         """The whole batch's gradients by parameter name, on every rank, without those that no rank has. Collective."""
@@ -252,6 +259,9 @@ class Zero(Replica):
         self.loss_scale.update(finite)
         return finite
 
+    def _let_go(self) -> None:
+        raise ValueError("the model is sharded by a Zero already: go on with that one, or build the model anew")
+
     def _complete(self, bucket: Bucket) -> None:
         assert isinstance(bucket, Unit)
         bucket.release()
@@ -280,9 +290,10 @@ def _check(
     stage: int,
     precision: Any,
     loss_scale: LossScale | None,
+    unit_types: tuple[Any, ...],
     accumulate: int,
     max_norm: float | None,
-    bucket_bytes: int,
+    bucket_bytes: int | None,
 ) -> np.dtype | None:
     """Refuse what does not go together; gives the precision as a dtype."""
     if not isinstance(model, Module):
@@ -295,7 +306,11 @@ def _check(
         raise ValueError(f"precision={precision}: use float16, or None and a model of the dtype you want")
     if loss_scale is not None and precision is None:
         raise ValueError("a loss scale is for precision=float16: leave it out")
-    if accumulate < 1 or bucket_bytes < 1:
+    if not all(isinstance(kind, type) for kind in unit_types):
+        raise TypeError(f"unit_types are classes of modules, not {unit_types}")
+    if (unit_types and stage < 3) or (bucket_bytes is not None and stage == 3):
+        raise ValueError("unit_types are for stage 3, which has no buckets, and bucket_bytes for stages 1 and 2")
+    if accumulate < 1 or (bucket_bytes is not None and bucket_bytes < 1):
         raise ValueError(f"accumulate={accumulate} and bucket_bytes={bucket_bytes} must be at least 1")
     if max_norm is not None and max_norm <= 0:
         raise ValueError(f"max_norm must be positive, got {max_norm}")

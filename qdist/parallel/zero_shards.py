@@ -12,20 +12,27 @@ from ..comm import Communicator
 from ..nn import Parameter
 from ..tensor import Tensor
 from ..tensor.arrays import FLOAT32, Array, module_of
+from ..tensor.autograd import mode
 from .buckets import Bucket
 
-__all__ = ["Piece", "ShardedParameter", "Unit", "View"]
+__all__ = ["GradientPart", "Piece", "ShardedParameter", "Unit", "View"]
 
 
 class ShardedParameter(Parameter):
-    """A parameter whose values are on this rank only while its unit is gathered."""
+    """A parameter whose values are on this rank only while its unit is gathered.
 
+    A backward pass gathers it when it needs it, which is when layers are recomputed.
+    """
+
+    unit: Unit
     whole: Array | None
     whole_shape: tuple[int, ...]
     whole_dtype: np.dtype
 
     @property
     def _data(self) -> Array:  # type: ignore[override]
+        if self.whole is None and mode.walks:
+            self.unit.gather()
         if self.whole is None:
             raise RuntimeError(
                 f"this parameter of shape {self.whole_shape} is sharded (ZeRO stage 3) and not gathered now; values "
@@ -66,6 +73,18 @@ class Piece:
     """Where it stands in the flattened parameter."""
     tensor: Tensor
     """Its values, 1-D, in the precision of the optimiser: what the optimiser updates."""
+
+
+class GradientPart(NamedTuple):
+    """The gradient of the part of one parameter that this rank updates."""
+
+    grad: Tensor | None
+    parameter: Parameter
+
+    @property
+    def partition(self) -> Any:
+        """How the parameter itself is divided over other ranks: None if it is whole."""
+        return self.parameter.partition
 
 
 class View(NamedTuple):
@@ -115,7 +134,7 @@ class Unit(Bucket):
             self._show(self.full)
         else:
             for p in parameters:
-                _make_sharded(p, self.dtype)
+                _make_sharded(p, self)
 
     def _cut(self, rank: int) -> list[Piece]:
         low, high = rank * self.length, (rank + 1) * self.length
@@ -207,15 +226,16 @@ class Unit(Bucket):
 
     def launch(self) -> None:
         """Send every rank its part of the gradients, and forget the whole ones."""
-        rows = self.xp.zeros((self.comm.size, self.length), self.wire_dtype)
+        rows = self.xp.empty((self.comm.size, self.length), self.wire_dtype)
         self.fill(rows.reshape(-1))
         for p in self.parameters:
             p.grad = None
-        self.work = self.comm.reduce_scatter(rows, "avg", async_op=True)
+        self.work = self.comm.reduce_scatter(rows, async_op=True)
 
-    def poll(self) -> None:
+    def poll(self) -> bool:
         if self.work is not None and self.work.is_completed():
             self._collect()
+        return self.work is None
 
     def _collect(self) -> None:
         if self.work is None:
@@ -243,12 +263,13 @@ class Unit(Bucket):
             piece.tensor.grad = None
 
 
-def _make_sharded(parameter: Parameter, dtype: np.dtype) -> None:
+def _make_sharded(parameter: Parameter, unit: Unit) -> None:
     shape = parameter.shape
     del parameter.__dict__["_data"]
     parameter.__class__ = ShardedParameter
     assert isinstance(parameter, ShardedParameter)
-    parameter.whole, parameter.whole_shape, parameter.whole_dtype = None, shape, dtype
+    parameter.unit, parameter.whole = unit, None
+    parameter.whole_shape, parameter.whole_dtype = shape, unit.dtype
 
 
 def _address(array: Any) -> int:

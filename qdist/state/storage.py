@@ -94,11 +94,7 @@ def save(sv: StateVector, path: Path) -> None:
         description.digests = "".join(comm.all_gather_object(digests))
         with agreeing(comm):
             if replacement is not None:
-                with open(replacement.temporary, "r+b") as file:
-                    file.write(description.header)
-                    file.flush()
-                    os.fsync(file.fileno())
-                replacement.commit()
+                replacement.commit_with(description.header)
     except BaseException:
         if replacement is not None:
             replacement.discard()

@@ -110,7 +110,8 @@ def keep_mask(xp: Any, ticket: Ticket, shape: tuple[int, ...], p: float) -> tupl
     dropped = min(round(p * _LEVELS), _LEVELS - 1)
     whole = _larger(shape, ticket.spans)
     if xp is np:
-        bits = _part(ticket, shape, whole) if ticket.spans else _bits(ticket, 0, math.prod(shape)).reshape(shape)
+        partly = ticket.spans and 0 not in shape
+        bits = _part(ticket, shape, whole) if partly else _bits(ticket, 0, math.prod(shape)).reshape(shape)
     else:
         seed = np.random.SeedSequence([*ticket.key, ticket.draw]).generate_state(1, np.uint64)[0]
         stream = xp.random.Generator(xp.random.Philox4x3210(int(seed)))

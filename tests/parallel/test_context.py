@@ -72,6 +72,20 @@ def test_bytes_of_the_ring(ranks: int) -> None:
     assert passed() == 2 * (ranks - 1) * pair
 
 
+def test_keys_and_values_travel_while_a_block_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    comm, events = counting_communicator(3, 1), []
+    scores, isend = context._scores, comm.isend
+    monkeypatch.setattr(context, "_scores", lambda *a: (events.append("block"), scores(*a))[1])
+    monkeypatch.setattr(comm, "isend", lambda *a: (events.append("send"), isend(*a))[1])
+    q, k, v = (Tensor(np.ones((1, 4, 2)), requires_grad=True) for _ in range(3))
+    out = ring_attention(q, k, v, comm, balanced=False)
+    assert events == ["send", "block", "send", "block", "block"]
+    events.clear()
+    out.backward(np.ones(out.shape))
+    # Behind the second and third block goes the sum of gradients for its owner.
+    assert events == ["send", "block", "send", "block", "send", "block", "send"]
+
+
 def test_what_is_kept_does_not_grow_with_the_square_of_the_sequence() -> None:
     out = ring_attention(*tensors(2), counting_communicator(2), causal=True)
     assert max(array.size for array in out.node.saved) == 2 * 3 * LENGTH // 2 * 4

@@ -2,21 +2,23 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import qdist as qd
 from qdist import nn
 from qdist.parallel import Pipeline, PipelineTraining, make_schedule
 from qdist.parallel.pipeline_batch import cut_by_count, cut_by_size
+from qdist.tensor import Tensor, concatenate
 
 FILE = Path(__file__).parent / "ranks" / "mpi_pipeline.py"
 PYTEST = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
 # All on 2 ranks; on more the comparison with one process, and what has more to go wrong there.
 CHOICE = {
     2: "",
-    3: "one_process and (1f1b or transformer)",
-    4: "one_process and not naive or side_by_side or live or bytes",
-    8: "one_process and (1f1b or deep) or side_by_side",
+    3: "one_process and 1f1b or live or bytes",
+    4: "one_process and (1f1b or interleaved) or side_by_side",
+    8: "one_process and 1f1b and (mlp or transformer) or deep or side_by_side",
 }
 
 
@@ -40,6 +42,7 @@ def test_micro_batches() -> None:
     assert sizes(cut_by_size(8, 3)) == [3, 3, 2]
     assert sizes(cut_by_size(6, 3)) == [3, 3]
     assert sizes(cut_by_size(2, 3)) == [2]
+    assert cut_by_count(0, 4) == cut_by_size(0, 3) == []
 
 
 LAYERS = [nn.Linear(2, 2), nn.Tanh()]
@@ -82,7 +85,7 @@ def test_a_mesh_needs_an_axis_for_the_stages() -> None:
         ({"optimizer": {"type": "Adamant"}}, "optimizer type 'Adamant': use one of sgd, adam"),
         ({"optimizer": {"type": "SGD", "lr": 0.1}}, "optimizer: unknown key lr"),
         ({"pipeline_parallel_size": 3}, "pipeline_parallel_size=3 does not divide 4 ranks"),
-        ({"pipeline_parallel_size": 2, "train_batch_size": 7}, "train_batch_size=7 is not the same number of rows"),
+        ({"train_batch_size": 0}, "train_batch_size=0 of 1 rows of data"),
         ({"steps": 0}, "steps=0"),
         ({"zero": 1}, "config: unknown key zero"),
         ({"local_rank": 1}, "local_rank=1, but this is local rank 0"),
@@ -96,4 +99,32 @@ def test_wrong_entries_are_refused(entries: dict, message: str) -> None:
         "loss": nn.MSELoss(),
     }
     with pytest.raises(ValueError, match=message):
-        PipelineTraining(config | entries, LAYERS, [], qd.comm.counting_communicator(4))
+        PipelineTraining(config | entries, LAYERS, [(0, 0)], qd.comm.counting_communicator(4))
+
+
+class Growing(nn.Module):
+    """Gives a column more every time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return concatenate([x] * self.calls, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("layers", "loss", "message"),
+    [
+        ([Growing(), nn.Tanh()], nn.MSELoss(), "stage 0 gave .* for one of as many rows before"),
+        ([nn.Tanh(), lambda x: x.tolist()], nn.MSELoss(), "layer 1 ends a stage and gave a list"),
+        ([nn.Tanh(), nn.Tanh()], lambda output, target: output, r"one number for a micro-batch, not shape \(2, 3\)"),
+        ([nn.Tanh(), nn.Tanh()], lambda output, target: 1.0, "one number for a micro-batch, not float"),
+    ],
+)
+def test_layers_and_losses_that_do_not_fit_are_named(layers: list, loss: object, message: str) -> None:
+    comm = qd.comm.counting_communicator(1)
+    pipeline = Pipeline(layers, loss, comm, micro_batches=2, schedule="interleaved", virtual_stages=2)
+    with pytest.raises((TypeError, ValueError), match=message):
+        pipeline.train_batch(np.ones((4, 3)), np.ones((4, 3)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from qdist.parallel import Action, Schedule, ScheduleError, make_schedule, save_schedule_picture, schedule_picture
 
-RANKS, MICRO_BATCHES = range(1, 9), range(1, 18)
+RANKS, MICRO_BATCHES = (1, 2, 3, 4, 5, 8), (1, 2, 3, 4, 5, 7, 8, 9, 12, 17)
 PLAIN = ("naive", "f-then-b", "1f1b")
 
 
@@ -27,7 +27,7 @@ def test_every_schedule_passes_its_own_check(name: str) -> None:
 
 @pytest.mark.parametrize("virtual_stages", [2, 3, 4])
 def test_interleaving_works_for_any_number_of_micro_batches(virtual_stages: int) -> None:
-    for ranks in (1, 2, 3, 4, 8):
+    for ranks in RANKS:
         for micro_batches in MICRO_BATCHES:
             schedule = make_schedule("interleaved", ranks, micro_batches, virtual_stages)
             schedule.check()

@@ -4,7 +4,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qdist import nn
@@ -34,6 +34,7 @@ def test_cuts(stages: int, by: object, sizes: list[int]) -> None:
     assert [number for part in parts for number in part] == list(range(5))
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.data())
 def test_no_cut_has_a_lighter_heaviest_stage(weights: list[int], data: st.DataObject) -> None:
     stages = data.draw(st.integers(1, len(weights)))

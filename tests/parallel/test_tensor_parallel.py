@@ -1,5 +1,6 @@
 """Tensor and sequence parallelism: on ranks as in one process, bytes by the textbook, errors before sending."""
 
+import copy
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from qdist.parallel import (
     recompute,
     vocab_parallel_cross_entropy,
 )
+from qdist.parallel import tensor as tensor_module
 from qdist.tensor import Tensor, functional, manual_seed
 
 RANK_TESTS = Path(__file__).parent / "ranks" / "mpi_tensor_parallel.py"
@@ -81,6 +83,45 @@ def test_the_loss_sends_three_numbers_a_target() -> None:
     assert sum(m.bytes for m in comm.messages) == 3 * 5 * 8
 
 
+class Watched:
+    """A started communication that notes when it is waited for."""
+
+    def __init__(self, work, events: list[str], name: str) -> None:
+        self.work, self.events, self.name = work, events, name
+
+    def wait(self):
+        self.events.append(f"{self.name} there")
+        return self.work.wait()
+
+
+@pytest.mark.parametrize(
+    ("sequence", "want"),
+    [
+        (False, ["all_reduce", "weights", "all_reduce there"]),
+        (True, ["all_gather", "reduce_scatter", "all_gather there", "weights", "reduce_scatter there"]),
+    ],
+)
+def test_gradients_of_columns_travel_while_others_are_computed(sequence, want, monkeypatch) -> None:
+    comm, events = counting_communicator(4, 1), []
+    layer = ColumnParallelLinear(4, 8, comm, gather_output=False, sequence_parallel=sequence)
+    x = Tensor(np.ones((4, 4), np.float32), requires_grad=True)
+    y = layer(x)
+
+    def watch(name: str, call) -> None:
+        def started(*args, **options):
+            events.append(name)
+            return Watched(call(*args, **options), events, name)
+
+        monkeypatch.setattr(comm, name, started)
+
+    for name in ("all_reduce", "all_gather", "reduce_scatter"):
+        watch(name, getattr(comm, name))
+    plain = tensor_module.linear_vjp
+    monkeypatch.setattr(tensor_module, "linear_vjp", lambda *a: (events.append("weights"), plain(*a))[1])
+    y.backward(np.ones(y.shape, np.float32))
+    assert events == want
+
+
 # One rank
 
 
@@ -119,6 +160,29 @@ def test_the_rows_of_an_embedding_and_its_gradient_add_up_over_ranks() -> None:
     np.testing.assert_array_equal(np.concatenate(rows), whole.weight.grad.numpy())
 
 
+@pytest.mark.parametrize("sequence", [False, True])
+def test_a_batch_without_rows(sequence: bool) -> None:
+    comm = counting_communicator(4, 1)
+    block = ParallelTransformerBlock(8, 4, comm, sequence_parallel=sequence, dropout=0.1)
+    x = Tensor(np.ones((0, 8, 8), np.float32), requires_grad=True)
+    y = block(x)
+    y.backward(np.ones(x.shape, np.float32))
+    assert y.shape == x.grad.shape == (0, 8, 8)
+    table = VocabParallelEmbedding(8, 4, comm, sequence)
+    assert table(np.ones((0, 8), np.int64)).shape == (0, 2 if sequence else 8, 4)
+    loss = vocab_parallel_cross_entropy(np.ones((0, 5, 2)), np.ones((0, 5), np.int64), comm, "sum")
+    assert loss.item() == 0
+
+
+def test_a_copied_layer_has_its_own_weights_and_the_same_ranks() -> None:
+    comm = counting_communicator(4, 1)
+    layer = ParallelTransformerBlock(8, 4, comm, sequence_parallel=True)
+    other = copy.deepcopy(layer)
+    other.expand.weight.data += 1
+    assert other.expand.comm is other.expand.weight.partition.comm is comm
+    assert not np.array_equal(other.expand.weight.data, layer.expand.weight.data)
+
+
 # Errors
 
 
@@ -129,6 +193,9 @@ def test_the_rows_of_an_embedding_and_its_gradient_add_up_over_ranks() -> None:
         (lambda c: RowParallelLinear(10, 4, c), "in_features is 10, which cannot be divided over 4 ranks"),
         (lambda c: ColumnParallelLinear(4, 8, c, blocks=3), "over 4 ranks in 3 blocks: take a multiple of 12"),
         (lambda c: VocabParallelEmbedding(10, 4, c), "count is 10"),
+        (lambda c: ColumnParallelLinear(4, 8, c, whole=nn.Linear(4, 4)), "cannot be the whole of a layer from 4 to 8"),
+        (lambda c: VocabParallelEmbedding(8, 4, c, whole=nn.Embedding(8, 2)), "cannot be the whole of a table of 8"),
+        (lambda c: ParallelAttention(16, 8, c, whole=nn.MultiHeadAttention(16, 4)), "with 16 features and 8 heads"),
         (lambda c: ParallelAttention(12, 6, c), "heads is 6"),
         (lambda c: divide_block(nn.TransformerBlock(8, 4, 10), c), "hidden units is 10"),
         (lambda c: divide_block(nn.TransformerBlock(8, 4), None, True), "sequence_parallel needs comm"),

@@ -4,10 +4,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qdist import nn, optim
 from qdist.comm import counting_communicator
-from qdist.parallel import LossScale, Zero
+from qdist.parallel import DataParallel, LossScale, Zero
+from qdist.parallel.zero_shards import Unit
 from qdist.tensor import Tensor
 
 WIDTH = 64
@@ -53,43 +56,48 @@ def test_micro_batches_are_sent_as_the_stage_demands(stage: int, gathers: int, r
     assert counts == {"all_gather": gathers, "reduce_scatter": reduces}
 
 
-def live_bytes(stage: int, size: int, layers: int, half: bool) -> int:
+def live_bytes(stage: int, size: int, layers: int, width: int, half: bool) -> int:
     """Of parameters, gradients and optimiser state on one rank, between the backward pass and the step."""
 
     def run() -> object:
-        model = net(layers)
+        model = nn.Sequential(*(nn.Linear(width, width) for _ in range(layers)))
         optimizer = optim.Adam(model.parameters())
         comm = counting_communicator(size)
-        options = {"precision": np.float16, "loss_scale": LossScale(1.0)} if half else {}
-        made = Zero(model, optimizer, stage, comm, bucket_bytes=4 * WIDTH * (WIDTH + 1), **options)
-        made.backward(made(rows()).mean())
-        return made
+        if stage == 0:
+            made = DataParallel(model, comm)
+            made(rows(width=width)).mean().backward()
+        else:
+            options = {"precision": np.float16, "loss_scale": LossScale(1.0)} if half else {}
+            made = Zero(model, optimizer, stage, comm, **options)
+            made.backward(made(rows(width=width)).mean())
+        return made, optimizer
 
     run()  # What is made once, such as caches of modules, is not the model's.
     tracemalloc.start()
     try:
-        made = run()
-        assert made is not None
+        kept = run()
+        assert kept
         return tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("half", [False, True], ids=["float32", "float16"])
-@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("stage", "half"), [(0, False), (1, False), (2, False), (3, False), (1, True), (2, True), (3, True)]
+)
 def test_memory_of_a_rank_follows_the_papers_formula(stage: int, half: bool) -> None:
     """Section 5: parameters P, gradients G and optimiser state K, each whole or one N-th, in bytes a parameter.
 
     In float32, P = G = 4 and K = 8 + 4 (two averages, and the update that this optimiser keeps room for). In float16,
     P = 2, K = 12 + 4 (also the master copy); G is 2 before it is reduced, and 4 in the shards, which are float32.
     """
-    size, layers = 16, 24
-    psi = layers * (WIDTH * WIDTH + WIDTH)
+    size, layers, width = 16, 8, 256
+    psi = layers * (width * width + width)
     P, G, shard, K = (2, 2, 4, 16) if half else (4, 4, 4, 12)
-    formula = {1: P + G + K / size, 2: P + (shard + K) / size, 3: (P + shard + K) / size}[stage] * psi
-    measured = live_bytes(stage, size, layers, half)
+    formula = [P + G + K, P + G + K / size, P + (shard + K) / size, (P + shard + K) / size][stage] * psi
+    measured = live_bytes(stage, size, layers, width, half)
     # Python's objects take a few kB a layer.
-    assert 0.95 * formula < measured < 1.05 * formula + 8000 * layers
+    assert 0.99 * formula < measured < 1.02 * formula + 10_000 * layers
 
 
 def test_stage_3_holds_one_module_at_a_time() -> None:
@@ -111,6 +119,21 @@ def test_stage_3_holds_one_module_at_a_time() -> None:
     model.backward(loss)
     assert (forward, len(gathered)) == (24, 48)
     assert max(gathered) == 1
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 9))
+def test_the_parts_of_all_ranks_are_every_parameter_once(sizes: list[int], ranks: int) -> None:
+    values = [np.random.default_rng(size).normal(size=(size, 2)).astype(np.float32) for size in sizes]
+    found = [np.full((size, 2), np.nan, np.float32) for size in sizes]
+    for rank in range(ranks):
+        parameters = [nn.Parameter(value.copy()) for value in values]
+        unit = Unit(parameters, counting_communicator(ranks, rank), None, keep=rank % 2 == 0)
+        for piece in unit.pieces:
+            found[piece.index].reshape(-1)[piece.start : piece.stop] = piece.tensor.numpy()
+            np.testing.assert_array_equal(unit.part(piece, unit.own), piece.tensor.numpy())
+        assert 2 * sum(sizes) <= ranks * unit.length < 2 * sum(sizes) + ranks
+    for got, want in zip(found, values):
+        np.testing.assert_array_equal(got, want)
 
 
 def test_a_configuration_is_read_and_checked() -> None:
@@ -164,6 +187,19 @@ def test_what_is_refused_before_anything_is_sent() -> None:
         Zero(model, adam, 1, comm, max_norm=-1.0)
     with pytest.raises(ValueError, match="accumulate"):
         Zero(model, adam, 1, comm, accumulate=0)
+    with pytest.raises(ValueError, match="unit_types are for stage 3"):
+        Zero(model, adam, 2, comm, unit_types=[nn.Linear])
+    with pytest.raises(ValueError, match="no buckets"):
+        Zero(model, adam, 3, comm, bucket_bytes=100)
+    with pytest.raises(TypeError, match="classes of modules"):
+        Zero(model, adam, 3, comm, unit_types=["Linear"])
+    assert comm.messages == []
+    made = Zero(model, adam, 1, comm)
+    comm.messages.clear()
+    with pytest.raises(ValueError, match="sharded by a Zero already"):
+        DataParallel(made.module, comm)
+    with pytest.raises(ValueError, match="does not have"):
+        Zero(made.module, adam, 1, comm)
     assert comm.messages == []
 
 

@@ -17,6 +17,7 @@ from qdist.parallel import (
     SequenceDropout,
     SequenceLayerNorm,
     VocabParallelEmbedding,
+    average_gradients,
     shard_sequence,
     vocab_parallel_cross_entropy,
 )
@@ -87,18 +88,10 @@ def train(model: nn.Module, batches: list[tuple[Any, Any]], context: Communicato
         loss = model(*batch)
         loss.backward()
         if context is not None:
-            average(model, context)
+            average_gradients(model, context)
         update.step()
         losses.append(loss.item() if context is None else float(context.all_reduce(np.array(loss.item()), "avg")))
     return Trained(losses, whole(model, lambda p: p.grad.data), whole(model, lambda p: p.data))
-
-
-def average(model: nn.Module, comm: Communicator) -> None:
-    """Replace gradients by their mean over the ranks."""
-    gradients = [p.grad.data for p in model.parameters()]
-    means = comm.all_reduce(np.concatenate([g.ravel() for g in gradients]), "avg")
-    for gradient, mean in zip(gradients, np.split(means, np.cumsum([g.size for g in gradients])[:-1])):
-        gradient[...] = mean.reshape(gradient.shape)
 
 
 def whole(model: nn.Module, values: Callable[[nn.Parameter], np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """DataParallel and Zero give what one process gives on the whole batch; run on every rank at once."""
 
-from functools import cache
+from functools import cache, partial
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import qdist as qd
 from qdist import checkpoint, nn, optim
 from qdist.parallel import DataParallel, LossScale, Zero, average_gradients, share_rows
 from qdist.tensor import Tensor, functional, manual_seed, no_grad
+from qdist.tensor import checkpoint as recomputing
 
 UNEVEN = 23
 train_alone = cache(_train_alone)
@@ -88,6 +90,18 @@ def test_any_number_of_rows_can_be_shared_out(comm, way: str, rows: int) -> None
 
 def test_zero3_gathers_whole_blocks(comm) -> None:
     got = train("zero3", "transformer", comm, unit_types=[nn.TransformerBlock])
+    assert_trained_alike(got, train_alone("transformer", rows=UNEVEN, optimizer=adam))
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["piece by piece", "whole blocks"])
+def test_zero3_recomputes_blocks(comm, whole: bool) -> None:
+    model = build("transformer", seed=comm.rank)
+    for block in model[1:3]:
+        block.forward = partial(recomputing, block.forward)
+    types = [nn.TransformerBlock] if whole else []
+    zero = Zero(model, adam(model.parameters()), 3, comm, unit_types=types)
+    losses, gradients = zip(*(step(zero, None, "transformer", number, UNEVEN, comm) for number in range(3)))
+    got = Trained(list(losses), gradients[-1], values_of(zero))
     assert_trained_alike(got, train_alone("transformer", rows=UNEVEN, optimizer=adam))
 
 
@@ -212,6 +226,17 @@ def test_buffers_are_the_first_ranks(comm) -> None:
     np.testing.assert_allclose(model.module.running_mean.numpy(), expected, rtol=1e-12)
 
 
+def test_ranks_with_different_models_are_told(comm) -> None:
+    model = nn.Linear(2, 3 if comm.rank == comm.size - 1 else 4)
+    text = (
+        rf"rank {comm.size - 1} has another model than rank 0: weight float32\[3, 2\] in the place of weight float32\[4"
+    )
+    with pytest.raises(ValueError, match=text):
+        DataParallel(model, comm)
+    with pytest.raises(ValueError, match=text):
+        Zero(model, sgd(model.parameters()), 1, comm)
+
+
 def test_a_rank_may_evaluate_alone(comm) -> None:
     model, _ = start("dp", "mlp", comm)
     if comm.rank == 0:
@@ -246,7 +271,7 @@ def test_full_states_go_from_ranks_to_one_process_and_back(comm, way: str) -> No
 
 
 @pytest.mark.parametrize("way", ["zero2", "zero3"])
-def test_sharded_states_resume(comm, way: str, tmp_path) -> None:
+def test_sharded_states_resume(comm, way: str) -> None:
     want = train_alone("mlp", steps=4, rows=UNEVEN, optimizer=adam)
     model, _ = start(way, "mlp", comm)
     for number in range(2):
@@ -254,9 +279,10 @@ def test_sharded_states_resume(comm, way: str, tmp_path) -> None:
     with comm.recording() as messages:
         state = model.sharded_state_dict()
     assert messages == []
-    checkpoint.save(tmp_path / "shard", state)
     fresh, _ = start(way, "mlp", comm)
-    fresh.load_sharded_state_dict(checkpoint.load(tmp_path / "shard"))
+    with TemporaryDirectory() as folder:
+        checkpoint.save(f"{folder}/shard", state)
+        fresh.load_sharded_state_dict(checkpoint.load(f"{folder}/shard"))
     for number in (2, 3):
         step(fresh, None, "mlp", number, UNEVEN, comm)
     assert_same(values_of(fresh), want.parameters)

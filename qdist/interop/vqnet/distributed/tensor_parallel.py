@@ -15,7 +15,27 @@ from .controller import CommController
 __all__ = ["ColumnParallelLinear", "RowParallelLinear"]
 
 
-class ColumnParallelLinear(parallel.ColumnParallelLinear):
+class _OfWholeLinear:
+    """The constructor that both have, before that of the layer it is mixed into."""
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        weight_initializer: Fill | None = None,
+        bias_initializer: Fill | None = None,
+        use_bias: bool = True,
+        dtype: Any = None,
+        name: str = "",
+        tp_comm: CommController | None = None,
+    ) -> None:
+        comm = _ranks(type(self).__name__, tp_comm)
+        whole = Linear(input_size, output_size, weight_initializer, bias_initializer, use_bias, dtype)
+        super().__init__(input_size, output_size, comm, whole=whole)  # type: ignore[call-arg]
+        as_vqnet(self, name)
+
+
+class ColumnParallelLinear(_OfWholeLinear, parallel.ColumnParallelLinear):
     """A Linear whose outputs are computed by different ranks.
 
     Args:
@@ -28,42 +48,10 @@ class ColumnParallelLinear(parallel.ColumnParallelLinear):
         tp_comm: the controller of the ranks that share the layer.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        output_size: int,
-        weight_initializer: Fill | None = None,
-        bias_initializer: Fill | None = None,
-        use_bias: bool = True,
-        dtype: Any = None,
-        name: str = "",
-        tp_comm: CommController | None = None,
-    ) -> None:
-        comm = _ranks("ColumnParallelLinear", tp_comm)
-        whole = Linear(input_size, output_size, weight_initializer, bias_initializer, use_bias, dtype)
-        super().__init__(input_size, output_size, comm, whole=whole)
-        as_vqnet(self, name)
 
-
-class RowParallelLinear(parallel.RowParallelLinear):
+class RowParallelLinear(_OfWholeLinear, parallel.RowParallelLinear):
     """A Linear whose inputs are taken by different ranks; arguments as of ColumnParallelLinear, except that the number
     of ranks divides input_size."""
-
-    def __init__(
-        self,
-        input_size: int,
-        output_size: int,
-        weight_initializer: Fill | None = None,
-        bias_initializer: Fill | None = None,
-        use_bias: bool = True,
-        dtype: Any = None,
-        name: str = "",
-        tp_comm: CommController | None = None,
-    ) -> None:
-        comm = _ranks("RowParallelLinear", tp_comm)
-        whole = Linear(input_size, output_size, weight_initializer, bias_initializer, use_bias, dtype)
-        super().__init__(input_size, output_size, comm, whole=whole)
-        as_vqnet(self, name)
 
 
 def _ranks(layer: str, tp_comm: CommController | None) -> Communicator:
