@@ -1,4 +1,4 @@
-"""What all tests share: where ranks come from, and property tests that give the same answer every time."""
+"""What all tests share: where ranks come from, the device to test, and property tests that always answer the same."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from qdist.comm import CommError
+from qdist.comm import CommError, cuda_devices
 from qdist.comm.launch import mpirun_command
 from qdist.comm.libmpi import find_mpirun
 
@@ -36,6 +36,23 @@ def run_ranks() -> RunRanks:
         return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=timeout)
 
     return run
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--device", default="cpu", choices=["cpu", "cuda"], help="where the states of the shared suites are"
+    )
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    """What --device says: cpu or cuda. Skips where there is no such device."""
+    chosen = request.config.getoption("--device")
+    if chosen == "cuda":
+        pytest.importorskip("cupy", reason="--device cuda needs CuPy")
+        if cuda_devices() == 0:
+            pytest.skip("--device cuda: no CUDA device")
+    return chosen
 
 
 @pytest.fixture

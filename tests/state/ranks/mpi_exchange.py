@@ -6,6 +6,7 @@ import pytest
 import qdist as qd
 from qdist.plan import Layout
 from qdist.state import StateVector, exchange
+from qdist.state.devices import moved, on_host
 from qdist.state.errors import StateError
 from qdist.state.exchange import partner_pieces, swap_bits
 from qdist.state.relayout import relayout
@@ -21,7 +22,7 @@ def places(state: StateVector) -> np.ndarray:
 def numbered(n: int, dtype: str, factor: complex = 1) -> StateVector:
     """A state whose amplitude at place i is i + 1 times a factor."""
     state = StateVector(n, dtype, COMM)
-    state.local[:] = (places(state) + 1) * factor
+    state.local[:] = moved(((places(state) + 1) * factor).astype(dtype), state.device)
     return state
 
 
@@ -53,8 +54,8 @@ def test_swaps_of_random_positions(dtype: str) -> None:
         share = int(rng.choice([1, 8, 64, 1 << 20]))
         swap_bits((ket, bra) if seed % 2 else ket, swaps, buffer_share=share)
         there = swapped(places(ket), swaps)
-        np.testing.assert_array_equal(ket.local, there + 1)
-        np.testing.assert_array_equal(bra.local, 1j * ((there if seed % 2 else places(ket)) + 1))
+        np.testing.assert_array_equal(on_host(ket.local), there + 1)
+        np.testing.assert_array_equal(on_host(bra.local), 1j * ((there if seed % 2 else places(ket)) + 1))
         # A swap is its own inverse: what leaves this rank are the amplitudes that go to places of other ranks.
         first, end = ket.bounds(COMM.rank)
         leaving = np.count_nonzero((there < first) | (there >= end))
@@ -90,7 +91,7 @@ def test_messages_do_not_grow_beyond_a_size(monkeypatch: pytest.MonkeyPatch) -> 
             with COMM.recording() as messages:
                 swap_bits(state, [(close, 11)], buffer_share=1)
             assert max(m.bytes for m in messages) == 1 << 8
-            np.testing.assert_array_equal(state.local, swapped(places(state), [(close, 11)]) + 1)
+            np.testing.assert_array_equal(on_host(state.local), swapped(places(state), [(close, 11)]) + 1)
             swap_bits(state, [(close, 11)], buffer_share=1)
 
 
@@ -104,8 +105,8 @@ def test_any_layout_from_any_other() -> None:
         other = StateVector.from_amplitudes(2 * ket, comm=COMM, layout=here)
         relayout((state, other), there)
         assert state.layout == other.layout == there
-        np.testing.assert_array_equal(state.local, ket[there.to_logical(places(state))])
-        np.testing.assert_array_equal(other.local, 2 * state.local)
+        np.testing.assert_array_equal(on_host(state.local), ket[there.to_logical(places(state))])
+        np.testing.assert_array_equal(on_host(other.local), on_host(2 * state.local))
         far = range(state.shard_bits, n)
         among_far = any(p in far and q in far and p != q for p, q in zip(here.positions, there.positions))
         assert state.traffic.exchanges <= (2 if among_far else 1)
@@ -124,8 +125,8 @@ def test_partners_pieces_come_beside_the_own() -> None:
         seen = []
         for place, own, other in partner_pieces(state, flips, buffer_share=share):
             size = len(own)
-            np.testing.assert_array_equal(own, np.arange(place, place + size) + 1)
-            np.testing.assert_array_equal(other, (np.arange(place, place + size) ^ flips & -size) + 1)
+            np.testing.assert_array_equal(on_host(own), np.arange(place, place + size) + 1)
+            np.testing.assert_array_equal(on_host(other), (np.arange(place, place + size) ^ flips & -size) + 1)
             seen += range(place, place + size)
         np.testing.assert_array_equal(sorted(seen), places(state))
 
