@@ -14,18 +14,18 @@ from qdist.state import StateVector, devices
 from qdist.state.errors import StateError
 
 
-@pytest.mark.parametrize("device", ["auto", "cpu"])
-def test_the_cpu(device: str) -> None:
-    program = qd.compile(qd.Circuit(2).h(0), device=device)
+@pytest.mark.parametrize("name", ["auto", "cpu"])
+def test_the_cpu(name: str) -> None:
+    program = qd.compile(qd.Circuit(2).h(0), device=name)
     assert program.device == program.run().device == "cpu"
     assert isinstance(program.run().local, np.ndarray)
     assert devices.kernels_of(program.run().local) is kernels
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", 0, None])
-def test_names_that_are_none(device: object) -> None:
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:-1", 0, None])
+def test_names_that_are_none(name: object) -> None:
     with pytest.raises(StateError, match="use 'cpu', 'cuda'"):
-        qd.compile(qd.Circuit(2).h(0), device=device)  # type: ignore[arg-type]
+        qd.compile(qd.Circuit(2).h(0), device=name)  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(cuda_devices() > 0, reason="there is a GPU")
