@@ -53,7 +53,7 @@ class StateVector:
         layout: which bit of an amplitude's place each qubit is; its own number by default.
         device: "cpu"; "cuda" for a GPU (on several ranks, the one whose number is the rank's on its node, modulo
             their number) or "cuda:N" for GPU number N; or "auto": the GPU where every rank has one, its share has at
-            least 2**18 amplitudes, and they fit there; else the CPU.
+            least 2**20 amplitudes, and they fit there; else the CPU.
 
     Raises:
         StateError: for arguments that cannot be right.

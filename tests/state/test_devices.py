@@ -99,13 +99,13 @@ def test_auto_is_the_gpu_where_it_gains_and_the_state_fits(card: SimpleNamespace
     def auto(num_qubits: int, comm: Any = None) -> str:
         return devices.chosen_device("auto", num_qubits, C64, comm)
 
-    assert [auto(n) for n in (1, 17, 18, 33, 34)] == ["cpu", "cpu", "cuda:2", "cuda:2", "cpu"]
+    assert [auto(n) for n in (1, 19, 20, 33, 34)] == ["cpu", "cpu", "cuda:2", "cuda:2", "cpu"]
     card.free = 118 * GIB
     assert auto(34) == "cuda:2"
     # On 4 ranks a shard has 2 bits less; all must have a GPU.
     yes, no = np.array(1), np.array(0)
-    assert auto(19, FakeRanks(4, 1, [yes] * 3)) == "cpu"
-    assert auto(20, FakeRanks(4, 1, [yes, no, yes])) == "cpu"
+    assert auto(21, FakeRanks(4, 1, [yes] * 3)) == "cpu"
+    assert auto(22, FakeRanks(4, 1, [yes, no, yes])) == "cpu"
 
 
 def test_auto_without_a_gpu_or_without_cupy_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
