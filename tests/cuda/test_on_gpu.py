@@ -111,7 +111,7 @@ def test_gates_wider_than_any_tile(dtype: str) -> None:
 
 def test_more_phases_than_shared_memory_has_room_for() -> None:
     circuit = qd.Circuit(14).h(range(14))
-    for size in (4, 5):
+    for size in (4, 5, 6):
         for number, qubits in enumerate(combinations(range(14), size)):
             # Controls by 0 and by 1, so that few conditions are the same.
             circuit.append(GATES["p"].controlled(size - 1, number % 8), qubits, [0.1 * number])
