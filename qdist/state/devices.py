@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 _WORTHWHILE = 20
-"""Bits of a shard from which a GPU gains. Below, starting its kernels takes as long as the whole run of a CPU: an ansatz
-of 4 layers and its energy take an H200 and 16 cores of a Xeon the same time at 18 to 19 qubits."""
+"""Bits of a shard from which a GPU gains. Below, starting its kernels takes as long as the whole run of a CPU: for an
+ansatz of 4 layers and its energy an H200 and 16 cores of a Xeon need the same time at 18 to 19 qubits."""
 
 _LARGEST_BUFFERS = 1 << 27
 """Bytes that the buffers of an exchange take at most on a GPU (exchange.py: four pieces)."""
