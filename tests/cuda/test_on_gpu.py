@@ -276,7 +276,7 @@ def test_kernels_are_compiled_once() -> None:
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("n", [20, 34])
+@pytest.mark.parametrize("n", [20, 30, 34])
 def test_a_state_that_fills_the_card(n: int) -> None:
     """34 qubits are 128 GiB: run, measured and collapsed without a second array of that order."""
     import cupy
