@@ -33,8 +33,8 @@ _WORTHWHILE = 20
 """Bits of a shard from which a GPU gains. Below, starting its kernels takes as long as the whole run of a CPU: for an
 ansatz of 4 layers and its energy an H200 and 16 cores of a Xeon need the same time at 18 to 19 qubits."""
 
-_LARGEST_BUFFERS = 1 << 27
-"""Bytes that the buffers of an exchange take at most on a GPU (exchange.py: four pieces)."""
+_LARGEST_BUFFERS = 1 << 28
+"""Bytes that exchanges take at most on a GPU: four pieces (exchange.py) and a window (comm/ipc.py)."""
 
 _NCCL_BUFFERS = 1 << 30
 """Bytes set aside for what NCCL takes when ranks first meet. By its documentation a channel to a peer has a buffer of

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..comm import Communicator
 from ..comm.guard import Guard
+from ..comm.ipc import share_gpus
 from ..comm.place import Place
 from ..comm.solo import SoloTransport
 from ..comm.world import DEFAULT_TIMEOUT
@@ -100,6 +101,8 @@ class StateVector:
         if dtype.itemsize << num_qubits > _SMALL:
             check_memory(num_qubits, dtype, ranks, self._free_memory(place))
         share_cores(self._comm)
+        if place != "cpu" and ranks > 1:
+            share_gpus(self._comm)
         self._shard_bits = num_qubits - far
         self.traffic = Traffic()
         self._first, end = self.bounds(rank)

@@ -115,7 +115,7 @@ def test_auto_without_a_gpu_or_without_cupy_is_the_cpu(monkeypatch: pytest.Monke
         assert devices.chosen_device("auto", 30, C64, None) == "cpu"
 
 
-@pytest.mark.parametrize(("backend", "buffers"), [("mpi", GIB // 8), ("nccl", GIB + GIB // 8)])
+@pytest.mark.parametrize(("backend", "buffers"), [("mpi", GIB // 4), ("nccl", GIB + GIB // 4)])
 def test_free_memory_counts_the_pool_the_buffers_and_who_shares_the_gpu(
     card: SimpleNamespace, backend: str, buffers: int
 ) -> None:
