@@ -6,7 +6,6 @@ Shards are CuPy arrays; everything else that comes in or goes out (positions, pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -138,19 +137,13 @@ class PauliPlan:
         observable: NDArray[np.int64],
         observables: int,
     ) -> None:
-        # Those of a group stand together.
-        order = np.argsort(x, kind="stable")
-        self._x, self._z = x[order], z[order]
-        self._coefficients, self._observable = coefficients[order], observable[order]
-        self._num_y = np.array([(int(a) & int(b)).bit_count() for a, b in zip(self._x, self._z)], np.int64)
-        self._masks: dict[int, tuple[Any, Any]] = {}
-        starts = np.flatnonzero(np.diff(self._x, prepend=~self._x[:1])).tolist()
+        self._x, self._z, self._coefficients, self._observable = x, z, coefficients, observable
+        self._num_y = np.array([(int(a) & int(b)).bit_count() for a, b in zip(x, z)], np.int64)
+        self._groups: list[tuple[int, NDArray[np.int64]]] = []
         most = _WIDTHS[-1]
-        self._groups = [
-            slice(k, min(k + most, end))
-            for start, end in zip(starts, [*starts[1:], len(x)])
-            for k in range(start, end, most)
-        ]
+        for flips in np.unique(x):
+            own = np.flatnonzero(x == flips)
+            self._groups += [(int(flips), own[k : k + most]) for k in range(0, len(own), most)]
 
     @property
     def passes(self) -> int:
@@ -159,26 +152,18 @@ class PauliPlan:
 
     def add_expectations(self, shard: Any, first: int, out: NDArray[np.float64]) -> None:
         """Adds the observables' values in a shard to out (float64)."""
-        shapes = []
-        for own in self._groups:
-            half = shard.size // 2 if self._x[own.start] else shard.size
-            shapes.append((half, _blocks(half), next(w for w in _WIDTHS if w >= own.stop - own.start)))
-        # All passes are begun before the first is waited for, and their sums come back together.
-        ends = list(accumulate((blocks * width for _, blocks, width in shapes), initial=0))
-        sums = _empty(shard, ends[-1])
-        for own, (half, _, width), start in zip(self._groups, shapes, ends):
-            self._start(shard, first, own, half, width, sums[start:])
-        totals = sums.get()
-        for own, (_, blocks, width), start in zip(self._groups, shapes, ends):
+        found = [self._group_sums(shard, first, flips, own) for flips, own in self._groups]
+        for (flips, own), sums in zip(self._groups, found):
             num_y = self._num_y[own]
             # i^num_y of the real part, i^(num_y + 1) of the imaginary one; both pairs of a flip count.
-            sign = np.where((num_y + 1) // 2 % 2, -1.0, 1.0) * (2 if self._x[own.start] else 1)
-            values = sign * totals[start : start + blocks * width].reshape(blocks, width).sum(axis=0)[: len(num_y)]
+            sign = np.where((num_y + 1) // 2 % 2, -1.0, 1.0) * (2 if flips else 1)
+            values = sign * sums.get().sum(axis=0)[: len(own)]
             np.add.at(out, self._observable[own], self._coefficients[own].real * values)
 
-    def _start(self, shard: Any, first: int, own: slice, half: int, width: int, sums: Any) -> None:
-        """Starts the pass of a group, which leaves a row of sums a block."""
-        flips = int(self._x[own.start])
+    def _group_sums(self, shard: Any, first: int, flips: int, own: NDArray[np.int64]) -> Any:
+        half = shard.size // 2 if flips else shard.size
+        width = next(w for w in _WIDTHS if w >= len(own))
+        sums = _empty(shard, (_blocks(half), width))
         odd = sum(1 << k for k, count in enumerate(self._num_y[own]) if count & 1)
         _launch(
             f"pauli_values_{width}",
@@ -189,18 +174,12 @@ class PauliPlan:
             np.uint64(first),
             np.uint64(flips),
             np.int32(flips.bit_length() - 1),
-            self._on_device(shard)[1][own.start :],
+            _beside(shard, self._z[own]),
             np.uint32(odd),
-            np.int32(own.stop - own.start),
+            _count(own),
             sums,
         )
-
-    def _on_device(self, shard: Any) -> tuple[Any, Any]:
-        """The strings' x and z masks where the shard is."""
-        number = shard.device.id
-        if number not in self._masks:
-            self._masks[number] = (_beside(shard, self._x), _beside(shard, self._z))
-        return self._masks[number]
+        return sums
 
     def apply(
         self,
@@ -215,8 +194,7 @@ class PauliPlan:
         to what is there. out is another array of the same size. The observables' values are added to ``values``."""
         powers = np.array([1, 1j, -1, -1j])[self._num_y % 4]
         factors = (self._coefficients * np.asarray(weights)[self._observable] * powers).view(np.float64)
-        x, z = self._on_device(shard)
-        numbers = _beside(shard, factors)
+        x, z, numbers = (_beside(shard, v) for v in (self._x, self._z, factors))
         sizes = np.uint64(shard.size), np.uint64(first)
         _launch("apply_paulis", shard, shard.size, shard, *sizes, x, z, numbers, _count(self._x), np.int32(add), out)
         if values is not None:
