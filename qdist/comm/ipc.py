@@ -16,10 +16,13 @@ from qdist.comm.transport import Request, Transport
 if TYPE_CHECKING:
     from qdist.comm.communicator import Communicator
 
-__all__ = ["LARGEST", "SLOTS", "Window", "share_gpus"]
+__all__ = ["LARGEST", "SLOTS", "SMALLEST", "Window", "share_gpus"]
 
 LARGEST = 1 << 25
 """Bytes of a slot: larger messages go through pinned memory."""
+SMALLEST = 1 << 21
+"""So do messages of fewer bytes: a GPU that two processes share takes about half a millisecond to turn from one to the
+other, and a way over the host carries this much in that time (benchmarks/gpu_notes.md)."""
 SLOTS = 3
 """Messages that can be under way before one must have been read: two of an exchange, and one that is about to begin."""
 
@@ -45,7 +48,7 @@ class Window:
 
     def serves(self, world_rank: int, nbytes: int) -> bool:
         """Whether messages of this size go to and come from a rank by windows."""
-        return self.views.get(world_rank) is not None and nbytes <= LARGEST
+        return self.views.get(world_rank) is not None and SMALLEST <= nbytes <= LARGEST
 
     def has_room(self) -> bool:
         """Whether a slot is free; never blocks."""

@@ -91,6 +91,7 @@ def copy(to: int, source: int, nbytes: int, kind: int, stream: int) -> None:
 def ranks(monkeypatch: pytest.MonkeyPatch) -> list[PinnedTransport]:
     """The transports of two ranks, number 5 and 3 in the world, that see each other's windows of small slots."""
     monkeypatch.setattr(ipc, "LARGEST", SMALL)
+    monkeypatch.setattr(ipc, "SMALLEST", 16)
     monkeypatch.setattr(pinned, "pinned_like", lambda x: np.full(x.shape, np.nan, x.dtype))
     monkeypatch.setattr(pinned, "_current", lambda x: STREAM)
     monkeypatch.setattr(pinned, "_now", lambda x: STREAM.record())
@@ -113,7 +114,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> list[PinnedTransport]:
 
 def test_trades_of_all_sizes_arrive_whoever_is_slow(ranks: list[PinnedTransport]) -> None:
     rng = np.random.default_rng(0)
-    sizes = rng.integers(1, 12, 60)  # Of 8 bytes each: most fit a slot, some do not.
+    sizes = rng.integers(1, 12, 60)  # Of 8 bytes each: most go by windows, the smallest and the largest do not.
     pauses = rng.random((2, 60)) * 2e-3
     wrong: list[str] = []
 
@@ -147,17 +148,17 @@ def test_trades_of_all_sizes_arrive_whoever_is_slow(ranks: list[PinnedTransport]
     assert wrong == []
 
 
-def test_a_trade_can_be_asked_after_and_only_small_ones_with_one_rank_go_by_windows(
+def test_a_trade_can_be_asked_after_and_those_of_some_sizes_with_one_rank_go_by_windows(
     ranks: list[PinnedTransport],
 ) -> None:
     post = ranks[0]._inner.post
     kinds = []
-    for size, dest, source in ((2, 1, 1), (SMALL // 8, 1, 1), (SMALL // 8 + 1, 1, 1), (2, 1, 0)):
+    for size, dest, source in ((2, 1, 1), (SMALL // 8, 1, 1), (SMALL // 8 + 1, 1, 1), (1, 1, 1), (2, 1, 0)):
         trade = ranks[0].sendrecv(Array(np.zeros(size)), dest, Array(np.zeros(size)), source, 1)
         kinds.append(type(trade).__name__)
         assert not trade.test()
-    assert kinds == ["_WindowTrade", "_WindowTrade", "_Trade", "_Trade"]
-    assert post.count == 4  # All have been sent, and nothing has come.
+    assert kinds == ["_WindowTrade", "_WindowTrade", "_Trade", "_Trade", "_Trade"]
+    assert post.count == 5  # All have been sent, and nothing has come.
     out = Array(np.zeros(2))
     answer = ranks[1].sendrecv(Array(np.ones(2)), 0, out, 0, 1)
     assert answer.test()
@@ -215,14 +216,15 @@ def test_ranks_meet_where_both_see_each_other(
     memory = SimpleNamespace(ptr=own.ctypes.data, own=own)
     cuda = SimpleNamespace(runtime=runtime, Memory=lambda size: memory)
     monkeypatch.setattr(ipc, "LARGEST", SMALL)
+    monkeypatch.setattr(ipc, "SMALLEST", SMALL)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     ipc._own_window.cache_clear()
     transport = PinnedTransport(Office(Post(), 0), None, None, None)  # type: ignore[arg-type]
     comm = Comm(transport, (node, handle), sees)
     ipc.share_gpus(comm)  # type: ignore[arg-type]
     assert transport.window is not None
-    assert transport.window.serves(3, 8) == served
-    assert not transport.window.serves(5, 8)
+    assert transport.window.serves(3, SMALL) == served
+    assert not transport.window.serves(5, SMALL)
     assert own.view(np.int64)[0] == 5
     ipc.share_gpus(comm)  # type: ignore[arg-type]
     assert comm.answers == []

@@ -122,8 +122,8 @@ def test_trades_under_way_together(comm: qc.Communicator, met: bool) -> None:
     take(2)
     take(3)
     if comm.size == 2:
-        # With one rank both ways; the second is too large for a window.
-        for size in (1 << 16, (1 << 22) + 1):
+        # With one rank both ways: too small for a window, of its sizes, and too large.
+        for size in (3, 1 << 19, (1 << 22) + 1):
             mine, theirs = cupy.full(size, comm.rank + 7.0), cupy.empty(size)
             assert (comm.sendrecv(mine, 1 - comm.rank, theirs, 1 - comm.rank) == 8.0 - comm.rank).all()
     np.testing.assert_array_equal(cupy.asnumpy(total), np.full(1 << 18, 4 * left + 60))
