@@ -14,7 +14,7 @@ import numpy as np
 
 from qdist.cuda.tile import Shape
 
-__all__ = ["measure_kernels", "measure_source", "stage_kernel", "stage_source"]
+__all__ = ["measure_kernels", "measure_source", "move_kernels", "move_source", "stage_kernel", "stage_source"]
 
 _FOLDER = Path(__file__).parent
 
@@ -28,6 +28,11 @@ def stage_source(dtype: np.dtype, shape: Shape) -> tuple[str, tuple[str, ...]]:
 def measure_source(dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
     """The source of the kernels that read or collapse a state, and the compiler's options."""
     return (_FOLDER / "measure.cu").read_text(), _options(dtype)
+
+
+def move_source(dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
+    """The source of the kernels that take parts of a shard out and put them back, and the compiler's options."""
+    return (_FOLDER / "moves.cu").read_text(), _options(dtype)
 
 
 def _options(dtype: np.dtype) -> tuple[str, ...]:
@@ -55,4 +60,14 @@ def measure_kernels(dtype: np.dtype, device: int) -> Any:
     import cupy
 
     source, options = measure_source(dtype)
+    return cupy.RawModule(code=source, options=options, backend="nvrtc")
+
+
+@cache
+def move_kernels(dtype: np.dtype, device: int) -> Any:
+    """The module of kernels that take parts of a shard out and put them back, on the current device."""
+    del device
+    import cupy
+
+    source, options = move_source(dtype)
     return cupy.RawModule(code=source, options=options, backend="nvrtc")

@@ -425,6 +425,9 @@ extern "C" __global__ void run_stage(Complex* state, Index size, Index offset, c
         }
     }
 
+    // With several phases barriers lie between loading and storing. With one, a change of index may have this thread store
+    // where another has yet to load.
+    if (num_phases == 1) __syncthreads();
     places += R + blockDim.x;
     span<Index>(base ^ places[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), places, at);
     if (whole) {

@@ -12,18 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.cuda.compiler import measure_kernels
+from qdist.cuda.moves import pack, swap_parts, unpack
 
 __all__ = [
     "PauliPlan",
     "add_leaves",
     "add_probabilities",
     "inner",
+    "pack",
     "permuted_copy",
     "permuted_inner",
     "project",
     "reset_bit",
     "squared_norm",
+    "swap_parts",
     "swap_positions",
+    "unpack",
 ]
 
 _THREADS = 256
@@ -84,7 +88,8 @@ def add_probabilities(shard: Any, first: int, positions: Sequence[int], out: NDA
     high = [p for p in range(low, bits) if p in positions]
     free = [p for p in range(low, bits) if p not in positions]
     rows = min(1 << len(free), max(1, 2 * _BLOCKS >> len(high)))
-    found = _module(shard).zeros((rows, out.size))
+    found = _empty(shard, (rows, out.size))
+    found.fill(0)
     _run(
         "probabilities",
         shard,
@@ -100,7 +105,8 @@ def add_probabilities(shard: Any, first: int, positions: Sequence[int], out: NDA
         _count(positions),
         found,
     )
-    out += found.sum(axis=0).get()
+    with shard.device:
+        out += found.sum(axis=0).get()
 
 
 def add_leaves(
@@ -109,7 +115,7 @@ def add_leaves(
     """Adds |amplitude|^2 of the indices base | bits at positions to the leaves of each base's tree."""
     count = len(bases) << len(positions)
     found = _empty(shard, count)
-    where = _module(shard).asarray(np.asarray(bases).astype(np.uint64))
+    where = _beside(shard, np.asarray(bases).astype(np.uint64))
     sizes = np.uint64(shard.size), np.uint64(first)
     places = _ints(shard, positions)
     _launch("leaves", shard, count, shard, *sizes, where, np.uint64(len(bases)), places, _count(positions), found)
@@ -157,7 +163,7 @@ class PauliPlan:
     def _group_sums(self, shard: Any, first: int, flips: int, own: NDArray[np.int64]) -> Any:
         half = shard.size // 2 if flips else shard.size
         width = next(w for w in _WIDTHS if w >= len(own))
-        sums = _module(shard).empty((_blocks(half), width))
+        sums = _empty(shard, (_blocks(half), width))
         odd = sum(1 << k for k, count in enumerate(self._num_y[own]) if count & 1)
         _launch(
             f"pauli_values_{width}",
@@ -168,7 +174,7 @@ class PauliPlan:
             np.uint64(first),
             np.uint64(flips),
             np.int32(flips.bit_length() - 1),
-            _module(shard).asarray(self._z[own]),
+            _beside(shard, self._z[own]),
             np.uint32(odd),
             _count(own),
             sums,
@@ -188,7 +194,7 @@ class PauliPlan:
         to what is there. out is another array of the same size. The observables' values are added to ``values``."""
         powers = np.array([1, 1j, -1, -1j])[self._num_y % 4]
         factors = (self._coefficients * np.asarray(weights)[self._observable] * powers).view(np.float64)
-        x, z, numbers = (_module(shard).asarray(_never_empty(v)) for v in (self._x, self._z, factors))
+        x, z, numbers = (_beside(shard, v) for v in (self._x, self._z, factors))
         sizes = np.uint64(shard.size), np.uint64(first)
         _launch("apply_paulis", shard, shard.size, shard, *sizes, x, z, numbers, _count(self._x), np.int32(add), out)
         if values is not None:
@@ -209,26 +215,24 @@ def _run(name: str, shard: Any, grid: tuple[int, ...], *arguments: Any) -> None:
         measure_kernels(shard.dtype, shard.device.id).get_function(name)(grid, (_THREADS,), arguments)
 
 
-def _module(shard: Any) -> Any:
-    """CuPy, without importing it before there is an array of its."""
+def _empty(shard: Any, shape: int | tuple[int, ...]) -> Any:
+    """Room for doubles on the shard's device."""
     import cupy
 
-    return cupy
-
-
-def _empty(shard: Any, count: int) -> Any:
     with shard.device:
-        return _module(shard).empty(count)
+        return cupy.empty(shape)
 
 
 def _ints(shard: Any, numbers: Sequence[int]) -> Any:
+    return _beside(shard, np.array(list(numbers), np.int32))
+
+
+def _beside(shard: Any, array: NDArray[Any]) -> Any:
+    """A NumPy array's copy on the shard's device; of an empty one something, as a kernel's pointer must be one."""
+    import cupy
+
     with shard.device:
-        return _module(shard).asarray(_never_empty(np.array(list(numbers), np.int32)))
-
-
-def _never_empty(array: NDArray[Any]) -> NDArray[Any]:
-    """A kernel's pointer must be one, though nothing is read from it."""
-    return array if array.size else np.zeros(1, array.dtype)
+        return cupy.asarray(array if array.size else np.zeros(1, array.dtype))
 
 
 def _count(things: Any) -> np.int32:

@@ -38,6 +38,8 @@ class Shape:
     """Tiles that a multiprocessor should have room for: what its registers are divided by."""
     wider: int = 0
     """So many more bits may a tile have where a gate needs them."""
+    coefficient_bytes: int = 16384
+    """Shared memory beside a tile, for angles that differ from tile to tile."""
 
     @property
     def widest(self) -> int:
@@ -57,11 +59,6 @@ class Shape:
     def tile_bytes(self) -> int:
         """Shared memory of the largest tile."""
         return self.itemsize << self.widest
-
-    @property
-    def coefficient_bytes(self) -> int:
-        """Shared memory beside a tile, for angles that differ from tile to tile."""
-        return 16384
 
     def swizzled(self, index: int) -> int:
         """The place of an element of a tile in shared memory: linear over XOR, and its own inverse."""

@@ -70,7 +70,7 @@ class QuantumLayer(Module):
         columns = _columns(circuit, inputs=_flat(inputs), weights=_flat(weights))
         self._input_columns, self._weight_columns = columns["inputs"], columns["weights"]
         everyone, shared, rows = _groups(comm)
-        self.program: Program = compile(circuit, comm=shared, dtype=dtype)
+        self.program: Program = compile(circuit, comm=shared, device="cpu", dtype=dtype)
         check_differentiable(self.program)
         given = observables if isinstance(observables, list) else [observables]
         if not given:
@@ -165,7 +165,7 @@ def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVect
     if at_once > 1 and not program.plan.far and all(part.instruction is None for part in program.plan.parts):
         for start in range(0, len(params), at_once):
             for amplitudes in program.run_batch(params[start : start + at_once]):
-                yield StateVector.from_amplitudes(amplitudes)
+                yield StateVector.from_amplitudes(amplitudes, device=program.device)
         return
     state = None
     for row in params:

@@ -163,7 +163,7 @@ def _vjp(
     program: Program, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
 ) -> tuple[list[Any], NDArray[np.float64]]:
     ket = program.run(params)
-    bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout)
+    bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
     values = _pull_back(ket, outputs, cotangents, bra)
     gradient = program.affine.transposed(sweep_back(program, ket, bra))
     return values, ket.sum_over_ranks(gradient)
@@ -202,7 +202,7 @@ def _vjp_rows(
     """vjp of a batch by the kernels' own loops, in parts that take a bounded amount of memory."""
     ((_, native, _),) = program.steps
     sums = [expectation.as_pauli_sum(o, program.num_qubits) for o in outputs]
-    like = StateVector(program.num_qubits, program.dtype, layout=program.plan.layout)
+    like = StateVector(program.num_qubits, program.dtype, layout=program.plan.layout, device=program.device)
     (strings,) = expectation.observable_plan(like, sums, real=True).strings
     values, weights = np.zeros((len(theta), len(sums))), np.stack(cotangents, axis=1)
     angles = program.affine.rows(theta)

@@ -9,11 +9,14 @@ import numpy as np
 
 from qdist.circuit import AffineMap
 from qdist.cuda.compiler import stage_kernel
+from qdist.cuda.moves import runs_of
+from qdist.cuda.stages import runnable
 from qdist.cuda.tables import OP, PHASE, StageTables, Tables
 from qdist.cuda.tile import Shape, shape_of
+from qdist.cuda.wide import WideGate
 from qdist.plan.fuse import Block
+from qdist.plan.operations import Operation
 from qdist.plan.schedule import Stage
-from qdist.state.errors import StateError
 
 __all__ = ["CudaProgram"]
 
@@ -25,7 +28,7 @@ class CudaProgram:
     """Stages of blocks on a shard of ``num_bits`` index bits on GPU number ``device``, position p holding qubit p.
 
     affine: how the circuit's angles follow from its parameters. shape: of the tiles; the stages must have been planned
-    for it. Raises StateError for gates that mix more qubits than a tile holds.
+    for it.
     """
 
     def __init__(
@@ -42,21 +45,13 @@ class CudaProgram:
         self.dtype = np.dtype(dtype)
         self._cupy, self._device, self._num_bits = cupy, device, num_bits
         shape = shape or shape_of(self.dtype)
-        for stage, _ in stages:
-            if len(stage.close) > shape.widest:
-                raise StateError(
-                    f"a gate needs {len(stage.close)} qubits in a tile (its own and the {shape.contiguous} lowest); on "
-                    f"the GPU a tile holds {shape.widest} in {self.dtype}: use device='cpu' or narrower gates"
-                )
-        self._tables = Tables(num_bits, self.dtype, stages, shape)
-        for lowered in self._tables.stages:
-            needed = lowered.num_coefficients * self._tables.binding.turn.itemsize
-            if needed > shape.coefficient_bytes:
-                raise StateError(
-                    f"the phases of a stage's diagonals need {needed} bytes of a GPU's shared memory, where "
-                    f"{shape.coefficient_bytes} are set aside for them: use device='cpu'"
-                )
+        found = list(runnable(num_bits, self.dtype, stages, shape))
+        self._tables = Tables(num_bits, self.dtype, [s for s in found if not isinstance(s, Operation)], shape)
+        tiles = enumerate(self._tables.stages)
         with cupy.cuda.Device(device):
+            self._steps: list[tuple[int, StageTables] | WideGate] = [
+                WideGate(s, num_bits, self.dtype, cupy) if isinstance(s, Operation) else next(tiles) for s in found
+            ]
             self._arrays = {name: _on_device(cupy, x) for name, x in self._tables.arrays().items()}
         self._runs: dict[tuple[int, int], tuple[Any, int, int]] = {}
         self._affine = affine
@@ -65,7 +60,7 @@ class CudaProgram:
 
     @property
     def num_stages(self) -> int:
-        return len(self._tables.stages)
+        return len(self._steps)
 
     @property
     def num_phases(self) -> int:
@@ -118,9 +113,14 @@ class CudaProgram:
         live &= (1 << self._num_bits) - 1
         with self._cupy.cuda.Device(self._device):
             kernel = stage_kernel(self.dtype, self._tables.shape, self._device)
-            for number, stage in enumerate(self._tables.stages):
-                self._launch(kernel, number, stage, states, offset, live, rows)
-                live |= sum(1 << p for p in stage.tile)
+            for step in self._steps:
+                if isinstance(step, WideGate):
+                    for row in states.reshape(rows, -1):
+                        step.run(row, offset)
+                    live = (1 << self._num_bits) - 1
+                else:
+                    self._launch(kernel, *step, states, offset, live, rows)
+                    live |= sum(1 << p for p in step[1].tile)
                 if after_stage is not None:
                     after_stage()
 
@@ -164,18 +164,10 @@ class CudaProgram:
         """How a tile's number becomes the base of its index, as runs of bits; and how many tiles there are."""
         key = (number, live)
         if key not in self._runs:
-            runs: list[list[int]] = []
-            shift = 0
-            for position in range(self._num_bits):
-                if position in stage.tile or not live >> position & 1:
-                    continue
-                if runs and runs[-1][2] + runs[-1][1] == position:
-                    runs[-1][1] += 1
-                else:
-                    runs.append([shift, 1, position])
-                shift += 1
-            table = np.array(runs or [[0, 0, 0]], np.int32).ravel()
-            self._runs[key] = self._cupy.asarray(table), len(runs), 1 << shift
+            outside = [p for p in range(self._num_bits) if p not in stage.tile and live >> p & 1]
+            runs = runs_of(outside)
+            table = np.array(runs or [(0, 0, 0)], np.int32).ravel()
+            self._runs[key] = self._cupy.asarray(table), len(runs), 1 << len(outside)
         return self._runs[key]
 
 

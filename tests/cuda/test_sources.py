@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qdist.cuda.compiler import measure_source, stage_source
+from qdist.cuda.compiler import measure_source, move_source, stage_source
 from qdist.cuda.tile import shape_of
 
 
@@ -50,6 +50,10 @@ def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> Non
     whole = ".v2.f32" if dtype == "complex64" else ".v2.f64"
     assert text.count(f"ld.global.cs{whole}") == 1 << shape.registers
     assert text.count(f"st.global.cs{whole}") == 1 << shape.registers
+    # Barriers: after the coefficients, on both sides of writing to shared memory, and, in stages of one phase that have
+    # neither, between loading a tile and storing it.
+    assert text.count("bar.sync") == 4
+    assert text.rfind("bar.sync") < text.find("st.global.cs")
 
 
 @pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
@@ -59,3 +63,12 @@ def test_the_kernels_that_measure(nvrtc: ctypes.CDLL, dtype: str, generation: st
     names = "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves apply_paulis"
     for name in [*names.split(), "pauli_values_2", "pauli_values_4", "pauli_values_16"]:
         assert f".entry {name}(" in text
+
+
+@pytest.mark.parametrize(("dtype", "generation"), [("complex64", "90"), ("complex128", "80")])
+def test_the_kernels_that_move(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
+    source, options = move_source(np.dtype(dtype))
+    text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
+    for name in ("take_part", "put_part", "swap_parts"):
+        assert f".entry {name}(" in text
+    assert ".local" not in text
