@@ -13,10 +13,11 @@ from functools import cache
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qdist.plan.levels import Level
 
-__all__ = ["Shape", "rank", "shape_of", "tile_level"]
+__all__ = ["Shape", "back_shape_of", "bit_runs", "rank", "shape_of", "tile_level"]
 
 # The bank that a bit of a tile's index moves an amplitude by, for amplitudes of 8 bytes (16 banks) and 16 (8 banks).
 # Whichever register bits are taken out, those that are left still reach every bank: tests/cuda/test_tile.py counts.
@@ -38,10 +39,18 @@ class Shape:
     """Tiles that a multiprocessor should have room for: what its registers are divided by."""
     wider: int = 0
     """So many more bits may a tile have where a gate needs them."""
+    states: int = 1
+    """States whose tiles are worked on together: a program's, or the ket and the bra of the adjoint sweep."""
+    fewest: int = 0
+    """Bits of a tile, at least."""
 
     @property
     def widest(self) -> int:
         return self.tile + self.wider
+
+    @property
+    def narrowest(self) -> int:
+        return max(self.registers, self.fewest)
 
     @property
     def registers_per_thread(self) -> int:
@@ -55,8 +64,8 @@ class Shape:
 
     @property
     def tile_bytes(self) -> int:
-        """Shared memory of the largest tile."""
-        return self.itemsize << self.widest
+        """Shared memory of the largest tile of each state."""
+        return self.states * self.itemsize << self.widest
 
     @property
     def coefficient_bytes(self) -> int:
@@ -80,9 +89,29 @@ def shape_of(dtype: np.dtype) -> Shape:
     return Shape(16, tile=11, registers=4, contiguous=3, blocks=3, wider=1)
 
 
+def back_shape_of(dtype: np.dtype) -> Shape:
+    """The shape for the adjoint sweep, whose stages are those of ``shape_of``: the same tiles, two at a time, and a
+    whole warp at least, over which sums are taken."""
+    if dtype == np.complex64:
+        return Shape(8, tile=11, registers=4, contiguous=4, blocks=4, wider=2, states=2, fewest=9)
+    return Shape(16, tile=11, registers=3, contiguous=3, blocks=2, wider=1, states=2, fewest=8)
+
+
 def tile_level(num_bits: int, shape: Shape) -> Level:
     """The level at which a GPU's stages are planned."""
     return Level("tile", min(num_bits, shape.tile), min(num_bits, shape.contiguous))
+
+
+def bit_runs(positions: Sequence[int]) -> NDArray[np.int32]:
+    """By which a number becomes an index that has its bits at these positions, in order: for each run of neighbours
+    (shift in the number, width, shift in the index), one after the other; at least one, be it of width 0."""
+    runs: list[list[int]] = []
+    for shift, position in enumerate(positions):
+        if runs and runs[-1][2] + runs[-1][1] == position:
+            runs[-1][1] += 1
+        else:
+            runs.append([shift, 1, position])
+    return np.array(runs or [[0, 0, 0]], np.int32).ravel()
 
 
 def rank(vectors: Iterable[int]) -> int:

@@ -99,19 +99,26 @@ class StateVector:
                 f"{num_qubits} qubits have {1 << num_qubits} amplitudes, too few for {ranks} ranks: ranks "
                 f"{1 << num_qubits} to {ranks - 1} would hold nothing"
             )
-        if dtype.itemsize << num_qubits > _SMALL:
-            check_memory(num_qubits, dtype, ranks, self._free_memory(place))
+        self.check_room(num_qubits, dtype, self._comm, place)
         share_cores(self._comm)
         self._shard_bits = num_qubits - far
         self.traffic = Traffic()
         self._first, end = self.bounds(rank)
         self._local = devices.zeros(end - self._first, dtype, place)
 
-    def _free_memory(self, device: str) -> int:
+    @staticmethod
+    def check_room(
+        num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, device: str, states: int = 1
+    ) -> None:
+        """Raises MemoryError where so many states like this do not fit into what is free now; takes nothing."""
+        comm = _alone() if comm is None else comm
+        if states * dtype.itemsize << num_qubits <= _SMALL:
+            return
         if device != "cpu":
-            return devices.free_device_memory(device)
-        share = np.array(free_memory() // self._comm.local_size)
-        return int(self._comm.all_reduce(share, "min"))
+            free = devices.free_device_memory(device)
+        else:
+            free = int(comm.all_reduce(np.array(free_memory() // comm.local_size), "min"))
+        check_memory(num_qubits, dtype, comm.size, free, states)
 
     # Other ways to make one ------------------------------------------------------------------------------------------
 
