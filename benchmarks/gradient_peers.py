@@ -53,10 +53,10 @@ class QDist(Library):
         from qdist.native import kernels
 
         kernels.set_threads(threads)
-        self.program = qd.compile(qd.library.hardware_efficient(num_qubits, layers), dtype=dtype)
+        self.program = qd.compile(qd.library.hardware_efficient(num_qubits, layers), device="cpu", dtype=dtype)
         terms = {f"{p}{q} {p}{q + 1}": 1.0 for q in range(num_qubits - 1) for p in "XYZ"}
         self.observable = qd.PauliSum(terms)
-        self.new_state = lambda: qd.StateVector(num_qubits, dtype)
+        self.new_state = lambda: qd.StateVector(num_qubits, dtype, device="cpu")
         self.state: Any = None
 
     def forward(self, theta: NDArray[np.float64]) -> None:

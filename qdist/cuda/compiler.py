@@ -14,7 +14,15 @@ import numpy as np
 
 from qdist.cuda.tile import Shape
 
-__all__ = ["measure_kernels", "measure_source", "stage_kernel", "stage_source", "sum_kernel"]
+__all__ = [
+    "measure_kernels",
+    "measure_source",
+    "move_kernels",
+    "move_source",
+    "stage_kernel",
+    "stage_source",
+    "sum_kernel",
+]
 
 _FOLDER = Path(__file__).parent
 
@@ -33,6 +41,11 @@ def measure_source(dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
 
 def _joined(*names: str) -> str:
     return "\n".join((_FOLDER / f"{name}.cu").read_text() for name in names)
+
+
+def move_source(dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
+    """The source of the kernels that take parts of a shard out and put them back, and the compiler's options."""
+    return (_FOLDER / "moves.cu").read_text(), _options(dtype)
 
 
 def _options(dtype: np.dtype) -> tuple[str, ...]:
@@ -71,4 +84,14 @@ def measure_kernels(dtype: np.dtype, device: int) -> Any:
     import cupy
 
     source, options = measure_source(dtype)
+    return cupy.RawModule(code=source, options=options, backend="nvrtc")
+
+
+@cache
+def move_kernels(dtype: np.dtype, device: int) -> Any:
+    """The module of kernels that take parts of a shard out and put them back, on the current device."""
+    del device
+    import cupy
+
+    source, options = move_source(dtype)
     return cupy.RawModule(code=source, options=options, backend="nvrtc")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +10,20 @@ import numpy as np
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Affine, Operation
 
-__all__ = ["undoing"]
+__all__ = ["undoing", "undone"]
 
 
 def undoing(blocks: Sequence[Block]) -> list[Block]:
     """Blocks that undo these, in the order in which they do. Dense ones are as they were: their matrix's adjoint is taken
     when it is bound."""
     return [_undoing(block) for block in reversed(blocks)]
+
+
+def undone(operation: Operation) -> Operation:
+    """The operation that undoes a wide one without angles: a dense matrix or a permutation."""
+    if operation.kind == "dense":
+        return replace(operation, matrix=np.conj(np.asarray(operation.matrix)).T)
+    return _INVERSE[operation.kind](operation)
 
 
 def _undoing(block: Block) -> Block:
@@ -39,7 +46,7 @@ def _negative(affine: Affine) -> Affine:
     return -constant, tuple((slot, -coefficient) for slot, coefficient in parts)
 
 
-_INVERSE = {
+_INVERSE: dict[str, Callable[[Operation], Operation]] = {
     "diagonal": _diagonal,
     "linear": lambda operation: operation,
     "rotation": lambda operation: replace(operation, sign=-operation.sign),

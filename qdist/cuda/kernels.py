@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.cuda.measuring import BLOCKS, blocks, count, empty, inner, ints, launch, module, permuted_inner, run
+from qdist.cuda.measuring import BLOCKS, beside, blocks, count, empty, inner, ints, launch, permuted_inner, run
+from qdist.cuda.moves import pack, swap_parts, unpack
 from qdist.cuda.pauli import PauliPlan, apply_batch, expect_batch
 
 __all__ = [
@@ -22,12 +23,15 @@ __all__ = [
     "apply_batch",
     "expect_batch",
     "inner",
+    "pack",
     "permuted_copy",
     "permuted_inner",
     "project",
     "reset_bit",
     "squared_norm",
+    "swap_parts",
     "swap_positions",
+    "unpack",
 ]
 
 _CHUNK_BITS = 11
@@ -71,7 +75,8 @@ def add_probabilities(shard: Any, first: int, positions: Sequence[int], out: NDA
     high = [p for p in range(low, bits) if p in positions]
     free = [p for p in range(low, bits) if p not in positions]
     rows = min(1 << len(free), max(1, 2 * BLOCKS >> len(high)))
-    found = module().zeros((rows, out.size))
+    found = empty(shard, (rows, out.size))
+    found.fill(0)
     run(
         "probabilities",
         shard,
@@ -87,15 +92,15 @@ def add_probabilities(shard: Any, first: int, positions: Sequence[int], out: NDA
         count(positions),
         found,
     )
-    out += found.sum(axis=0).get()
+    with shard.device:
+        out += found.sum(axis=0).get()
 
 
 def add_weighted(
     ket: Any, first: int, positions: Sequence[int], weights: NDArray[np.float64], bra: Any
 ) -> None:
     """bra[i] += weights[j] ket[i], where bit k of j is the bit at positions[k] of i."""
-    with ket.device:
-        numbers = module().asarray(np.ascontiguousarray(weights, np.float64))
+    numbers = beside(ket, np.ascontiguousarray(weights, np.float64))
     sizes = np.uint64(ket.size), np.uint64(first)
     launch("add_weighted", ket, ket.size, ket, *sizes, ints(ket, positions), count(positions), numbers, bra)
 
@@ -106,7 +111,7 @@ def add_leaves(
     """Adds |amplitude|^2 of the indices base | bits at positions to the leaves of each base's tree."""
     leaves = len(bases) << len(positions)
     found = empty(shard, leaves)
-    where = module().asarray(np.asarray(bases).astype(np.uint64))
+    where = beside(shard, np.asarray(bases).astype(np.uint64))
     sizes = np.uint64(shard.size), np.uint64(first)
     places = ints(shard, positions)
     launch("leaves", shard, leaves, shard, *sizes, where, np.uint64(len(bases)), places, count(positions), found)

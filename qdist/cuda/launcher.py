@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from qdist.cuda.compiler import stage_kernel
+from qdist.cuda.moves import runs_of
 from qdist.cuda.tables import OP, PHASE, StageTables, Tables
-from qdist.cuda.tile import bit_runs
 
 __all__ = ["Launcher"]
 
@@ -97,8 +97,9 @@ class Launcher:
         if key not in self._runs:
             tile = self.tables.stages[number].tile
             outside = [p for p in range(self.tables.num_bits) if p not in tile and live >> p & 1]
-            runs = bit_runs(outside)
-            self._runs[key] = self._cupy.asarray(runs), len(runs) // 3, 1 << len(outside)
+            runs = runs_of(outside)
+            table = np.array(runs or [(0, 0, 0)], np.int32).ravel()
+            self._runs[key] = self._cupy.asarray(table), len(runs), 1 << len(outside)
         return self._runs[key]
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from qdist.cuda.compiler import measure_kernels
 
-__all__ = ["BLOCKS", "blocks", "count", "empty", "inner", "ints", "launch", "module", "never_empty", "permuted_inner", "run"]
+__all__ = ["BLOCKS", "beside", "blocks", "count", "empty", "inner", "ints", "launch", "permuted_inner", "run"]
 
 _THREADS = 256
 BLOCKS = 2048
@@ -31,27 +31,24 @@ def run(name: str, shard: Any, grid: tuple[int, ...], *arguments: Any) -> None:
         measure_kernels(shard.dtype, shard.device.id).get_function(name)(grid, (_THREADS,), arguments)
 
 
-def module() -> Any:
-    """CuPy, without importing it before there is an array of its."""
+def empty(shard: Any, shape: int | tuple[int, ...]) -> Any:
+    """Room for doubles on the shard's device."""
     import cupy
 
-    return cupy
-
-
-def empty(shard: Any, size: int) -> Any:
-    """Doubles beside a shard."""
     with shard.device:
-        return module().empty(size)
+        return cupy.empty(shape)
 
 
 def ints(shard: Any, numbers: Sequence[int]) -> Any:
+    return beside(shard, np.array(list(numbers), np.int32))
+
+
+def beside(shard: Any, array: NDArray[Any]) -> Any:
+    """A NumPy array's copy on the shard's device; of an empty one something, as a kernel's pointer must be one."""
+    import cupy
+
     with shard.device:
-        return module().asarray(never_empty(np.array(list(numbers), np.int32)))
-
-
-def never_empty(array: NDArray[Any]) -> NDArray[Any]:
-    """A kernel's pointer must be one, though nothing is read from it."""
-    return array if array.size else np.zeros(1, array.dtype)
+        return cupy.asarray(array if array.size else np.zeros(1, array.dtype))
 
 
 def count(things: Any) -> np.int32:

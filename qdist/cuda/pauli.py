@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.cuda.compiler import measure_kernels
-from qdist.cuda.measuring import blocks, count, inner, launch, module, never_empty, run
-from qdist.cuda.tile import bit_runs
+from qdist.cuda.measuring import beside, blocks, count, empty, inner, launch, run
+from qdist.cuda.moves import runs_of
 
 __all__ = ["GROUP", "STRING", "PauliPlan", "TilePass", "apply_batch", "expect_batch", "tile_passes"]
 
@@ -76,7 +76,7 @@ class PauliPlan:
     def _group_sums(self, shard: Any, first: int, flips: int, own: NDArray[np.int64]) -> Any:
         half = shard.size // 2 if flips else shard.size
         width = next(w for w in _WIDTHS if w >= len(own))
-        sums = module().empty((blocks(half), width))
+        sums = empty(shard, (blocks(half), width))
         odd = sum(1 << k for k, num_y in enumerate(self._num_y[own]) if num_y & 1)
         launch(
             f"pauli_values_{width}",
@@ -87,7 +87,7 @@ class PauliPlan:
             np.uint64(first),
             np.uint64(flips),
             np.int32(flips.bit_length() - 1),
-            module().asarray(self._z[own]),
+            beside(shard, self._z[own]),
             np.uint32(odd),
             count(own),
             sums,
@@ -149,8 +149,7 @@ class PauliPlan:
         if not len(self._x) or not rows:
             return
         x, z, factors = _on_device(kets, self._x, self._z, self._factors.view(np.float64))
-        with kets.device:
-            found = module().empty((rows, len(self._x)))
+        found = empty(kets, (rows, len(self._x)))
         run("term_values", kets, (len(self._x), rows), kets, np.uint64(size), x, z, factors, found)
         np.add.at(values.T, self._observable, found.get().T)
 
@@ -234,7 +233,7 @@ def _tile_pass(bits: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArr
     outside = [p for p in range(bits) if p not in bit]
     return TilePass(
         np.concatenate([columns, threads]),
-        bit_runs(outside),
+        np.array(runs_of(outside) or [(0, 0, 0)], np.int32).ravel(),
         1 << len(outside),
         np.array(groups, GROUP),
         np.array(strings, STRING),
@@ -266,5 +265,4 @@ def _launch_pass(one: TilePass, shard: Any, first: int, add: bool, out: Any) -> 
 
 
 def _on_device(shard: Any, *arrays: NDArray[Any]) -> list[Any]:
-    with shard.device:
-        return [module().asarray(never_empty(np.ascontiguousarray(a))) for a in arrays]
+    return [beside(shard, np.ascontiguousarray(a)) for a in arrays]

@@ -13,11 +13,10 @@ from functools import cache
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qdist.plan.levels import Level
 
-__all__ = ["Shape", "back_shape_of", "bit_runs", "rank", "shape_of", "tile_level"]
+__all__ = ["Shape", "back_shape_of", "rank", "shape_of", "tile_level"]
 
 # The bank that a bit of a tile's index moves an amplitude by, for amplitudes of 8 bytes (16 banks) and 16 (8 banks).
 # Whichever register bits are taken out, those that are left still reach every bank: tests/cuda/test_tile.py counts.
@@ -43,6 +42,8 @@ class Shape:
     """States whose tiles are worked on together: a program's, or the ket and the bra of the adjoint sweep."""
     fewest: int = 0
     """Bits of a tile, at least."""
+    coefficient_bytes: int = 16384
+    """Shared memory beside a tile, for angles that differ from tile to tile."""
 
     @property
     def widest(self) -> int:
@@ -66,11 +67,6 @@ class Shape:
     def tile_bytes(self) -> int:
         """Shared memory of the largest tile of each state."""
         return self.states * self.itemsize << self.widest
-
-    @property
-    def coefficient_bytes(self) -> int:
-        """Shared memory beside a tile, for angles that differ from tile to tile."""
-        return 16384
 
     def swizzled(self, index: int) -> int:
         """The place of an element of a tile in shared memory: linear over XOR, and its own inverse."""
@@ -100,18 +96,6 @@ def back_shape_of(dtype: np.dtype) -> Shape:
 def tile_level(num_bits: int, shape: Shape) -> Level:
     """The level at which a GPU's stages are planned."""
     return Level("tile", min(num_bits, shape.tile), min(num_bits, shape.contiguous))
-
-
-def bit_runs(positions: Sequence[int]) -> NDArray[np.int32]:
-    """By which a number becomes an index that has its bits at these positions, in order: for each run of neighbours
-    (shift in the number, width, shift in the index), one after the other; at least one, be it of width 0."""
-    runs: list[list[int]] = []
-    for shift, position in enumerate(positions):
-        if runs and runs[-1][2] + runs[-1][1] == position:
-            runs[-1][1] += 1
-        else:
-            runs.append([shift, 1, position])
-    return np.array(runs or [[0, 0, 0]], np.int32).ravel()
 
 
 def rank(vectors: Iterable[int]) -> int:

@@ -168,7 +168,7 @@ def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVect
     if at_once > 1 and not program.plan.far and all(part.instruction is None for part in program.plan.parts):
         for start in range(0, len(params), at_once):
             for amplitudes in program.run_batch(params[start : start + at_once]):
-                yield StateVector.from_amplitudes(amplitudes)
+                yield StateVector.from_amplitudes(amplitudes, device=program.device)
         return
     state = None
     for row in params:

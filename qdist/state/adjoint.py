@@ -159,7 +159,7 @@ def _vjp(
     states = 2 + max((o.more_states for o in outputs if isinstance(o, Output)), default=0)
     StateVector.check_room(program.num_qubits, program.dtype, program.comm, program.device, states)
     ket = program.run(params)
-    bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, program.device)
+    bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
     values = _pull_back(ket, outputs, cotangents, bra)
     gradient = program.affine.transposed(sweep_back(program, ket, bra))
     return values, ket.sum_over_ranks(gradient)

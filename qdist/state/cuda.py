@@ -9,12 +9,14 @@ import numpy as np
 
 from qdist.circuit import AffineMap
 from qdist.cuda.launcher import Launcher
+from qdist.cuda.stages import runnable
 from qdist.cuda.tables import Tables
 from qdist.cuda.tile import Shape, shape_of
+from qdist.cuda.wide import WideGate
 from qdist.plan.fuse import Block
+from qdist.plan.operations import Operation
 from qdist.plan.schedule import Stage
-from qdist.state.cuda_back import CudaSweep, check_tables
-from qdist.state.errors import StateError
+from qdist.state.cuda_back import CudaSweep
 
 __all__ = ["CudaProgram"]
 
@@ -26,7 +28,7 @@ class CudaProgram:
     """Stages of blocks on a shard of ``num_bits`` index bits on GPU number ``device``, position p holding qubit p.
 
     affine: how the circuit's angles follow from its parameters. shape: of the tiles; the stages must have been planned
-    for it. Raises StateError for gates that mix more qubits than a tile holds.
+    for it.
     """
 
     def __init__(
@@ -43,14 +45,13 @@ class CudaProgram:
         self.dtype = np.dtype(dtype)
         self._cupy, self._device, self._num_bits = cupy, device, num_bits
         shape = shape or shape_of(self.dtype)
-        for stage, _ in stages:
-            if len(stage.close) > shape.widest:
-                raise StateError(
-                    f"a gate needs {len(stage.close)} qubits in a tile (its own and the {shape.contiguous} lowest); on "
-                    f"the GPU a tile holds {shape.widest} in {self.dtype}: use device='cpu' or narrower gates"
-                )
-        self._tables = Tables(num_bits, self.dtype, stages, shape)
-        check_tables(self._tables)
+        found = list(runnable(num_bits, self.dtype, stages, shape))
+        self._tables = Tables(num_bits, self.dtype, [s for s in found if not isinstance(s, Operation)], shape)
+        tiles = iter(range(len(self._tables.stages)))
+        with cupy.cuda.Device(device):
+            self._steps: list[int | WideGate] = [
+                WideGate(s, num_bits, self.dtype, cupy) if isinstance(s, Operation) else next(tiles) for s in found
+            ]
         self._launcher = Launcher(self._tables, self.dtype, device)
         self._stages, self._affine = stages, affine
         self._trainable = frozenset(affine.slots.tolist())
@@ -59,7 +60,7 @@ class CudaProgram:
 
     @property
     def num_stages(self) -> int:
-        return len(self._tables.stages)
+        return len(self._steps)
 
     @property
     def num_phases(self) -> int:
@@ -138,9 +139,14 @@ class CudaProgram:
     def _run(self, states: Any, offset: int, live: int, rows: int, after_stage: Callable[[], None] | None) -> None:
         live &= (1 << self._num_bits) - 1
         with self._cupy.cuda.Device(self._device):
-            for number, stage in enumerate(self._tables.stages):
-                grid = (self._launcher.num_tiles(number, live), rows)
-                self._launcher.launch(number, states, offset, live, grid)
-                live |= sum(1 << p for p in stage.tile)
+            for step in self._steps:
+                if isinstance(step, WideGate):
+                    for row in states.reshape(rows, -1):
+                        step.run(row, offset)
+                    live = (1 << self._num_bits) - 1
+                else:
+                    grid = (self._launcher.num_tiles(step, live), rows)
+                    self._launcher.launch(step, states, offset, live, grid)
+                    live |= sum(1 << p for p in self._tables.stages[step].tile)
                 if after_stage is not None:
                     after_stage()

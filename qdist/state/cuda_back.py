@@ -9,14 +9,16 @@ import numpy as np
 
 from qdist.cuda.back_tables import BackTables
 from qdist.cuda.compiler import sum_kernel
+from qdist.cuda.inverse import undone
 from qdist.cuda.launcher import Launcher
-from qdist.cuda.tables import Tables
+from qdist.cuda.stages import runnable
 from qdist.cuda.tile import Shape, back_shape_of
+from qdist.cuda.wide import WideGate
 from qdist.plan.fuse import Block
+from qdist.plan.operations import Operation
 from qdist.plan.schedule import Stage
-from qdist.state.errors import StateError
 
-__all__ = ["CudaSweep", "check_tables"]
+__all__ = ["CudaSweep"]
 
 _PARTIAL_BYTES = 1 << 26
 """Memory that the sums of a stage may take before they are added up."""
@@ -37,11 +39,19 @@ class CudaSweep:
         import cupy
 
         self._cupy, self._device, self._num_bits, self._dtype = cupy, device, num_bits, dtype
-        self._tables = BackTables(num_bits, dtype, stages, shape or back_shape_of(dtype), trainable)
-        check_tables(self._tables)
+        shape = shape or back_shape_of(dtype)
+        found = list(runnable(num_bits, dtype, stages, shape))
+        tiled = [step for step in found if not isinstance(step, Operation)]
+        self._tables = BackTables(num_bits, dtype, tiled, shape, trainable)
+        numbers = iter(range(len(self._tables.stages)))
+        with cupy.cuda.Device(device):
+            self._steps: list[int | WideGate] = [
+                WideGate(undone(s), num_bits, dtype, cupy) if isinstance(s, Operation) else next(numbers)
+                for s in reversed(found)
+            ]
         self._launcher = Launcher(self._tables, dtype, device)
         card = cupy.cuda.runtime.getDeviceProperties(device)
-        self._blocks = card["multiProcessorCount"] * self._tables.shape.blocks
+        self._blocks = card["multiProcessorCount"] * shape.blocks
 
     @property
     def most_rows(self) -> int:
@@ -64,15 +74,19 @@ class CudaSweep:
         The arguments are those of ``CudaProgram.run_back``. The sums come to the host in one copy.
         """
         rows, tables, cupy = len(angles), self._tables, self._cupy
-        wanted = [k for k, (_, count) in enumerate(tables.sums) if count]
-        end = len(tables.stages) if recover else (wanted[-1] + 1 if wanted else 0)
-        if end == 0:
+        wanted = [k for k, step in enumerate(self._steps) if isinstance(step, int) and tables.sums[step][1]]
+        end = len(self._steps) if recover else (wanted[-1] + 1 if wanted else 0)
+        if end == 0 or rows == 0:
             return
         self._launcher.bind(angles)
         with cupy.cuda.Device(self._device):
             sums = cupy.zeros((rows, max(tables.num_sums, 1)))
-            for number, stage_live in list(zip(range(end), self._live(live))):
-                self._undo(number, kets, bras, offset, stage_live, rows, sums, recover or number + 1 < end)
+            for k, (step, live_before) in enumerate(list(zip(self._steps, self._live(live)))[:end]):
+                if isinstance(step, WideGate):
+                    for row in (*kets.reshape(rows, -1), *bras.reshape(rows, -1)):
+                        step.run(row, offset)
+                else:
+                    self._undo(step, kets, bras, offset, live_before, rows, sums, recover or k + 1 < end)
             found = sums.get()
         for row, own, gradient in zip(found, angles, gradients):
             tables.gradients.add(row, own, gradient)
@@ -98,21 +112,14 @@ class CudaSweep:
         return self._launcher.threads(number) // 32
 
     def _live(self, live: int) -> list[int]:
-        """The bits that were live before each stage ran, the last stage first: what it passed over is passed over."""
-        live &= (1 << self._num_bits) - 1
+        """The bits that were live before each step ran, the last step first: what it passed over is passed over."""
+        everything = (1 << self._num_bits) - 1
+        live &= everything
         found = []
-        for stage in reversed(self._tables.stages):
+        for step in reversed(self._steps):
             found.append(live)
-            live |= sum(1 << p for p in stage.tile)
+            if isinstance(step, WideGate):
+                live = everything
+            else:
+                live |= sum(1 << p for p in self._tables.stages[step].tile)
         return found[::-1]
-
-
-def check_tables(tables: Tables) -> None:
-    """Raises StateError where a stage has more phases that differ from tile to tile than shared memory holds."""
-    for lowered in tables.stages:
-        needed = lowered.num_coefficients * tables.binding.turn.itemsize
-        if needed > tables.shape.coefficient_bytes:
-            raise StateError(
-                f"the phases of a stage's diagonals need {needed} bytes of a GPU's shared memory, where "
-                f"{tables.shape.coefficient_bytes} are set aside for them: use device='cpu'"
-            )

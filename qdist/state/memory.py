@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["aligned_zeros", "check_memory", "free_memory"]
+__all__ = ["aligned_zeros", "check_memory", "free_memory", "shard_bytes"]
 
 _ALIGNMENT = 64
 _GIB = 1 << 30
@@ -20,6 +20,12 @@ def aligned_zeros(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     array = np.zeros(size + padding, dtype)
     start = -array.ctypes.data % _ALIGNMENT // dtype.itemsize
     return array[start : start + size]
+
+
+def shard_bytes(num_qubits: int, dtype: np.dtype[Any], ranks: int) -> int:
+    """Bytes of the amplitudes that a rank holds at most: one shard, or two where their number is no power of two."""
+    shards = 1 << (ranks - 1).bit_length()
+    return (dtype.itemsize << num_qubits - (shards.bit_length() - 1)) * -(-shards // ranks)
 
 
 def check_memory(num_qubits: int, dtype: np.dtype[Any], ranks: int, free: int, states: int = 1) -> None:
@@ -35,13 +41,10 @@ def check_memory(num_qubits: int, dtype: np.dtype[Any], ranks: int, free: int, s
     Raises:
         MemoryError: saying what is needed, what is there, and how many ranks would do.
     """
-    shards = 1 << (ranks - 1).bit_length()
-    shard = dtype.itemsize << num_qubits - (shards.bit_length() - 1)
-    # A rank holds one shard, or two where their number is no power of two.
-    needed = states * shard * -(-shards // ranks)
+    needed = states * shard_bytes(num_qubits, dtype, ranks)
     if needed <= free:
         return
-    enough = shards
+    enough = 1 << (ranks - 1).bit_length()
     while states * dtype.itemsize << num_qubits > free * enough and enough < 1 << num_qubits:
         enough *= 2
     where = f"on each of {ranks} ranks" if ranks > 1 else "on 1 rank"

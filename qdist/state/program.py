@@ -52,11 +52,6 @@ class Program:
         levels: Sequence[Level] | None = None,
         schedule: str = "lazy",
     ) -> None:
-        self.device = devices.checked_device(device)
-        if self.device != "cpu" and comm is not None and comm.size > 1:
-            raise StateError(
-                f"device={device!r}: a GPU holds whole states in this version; use one rank, or device='cpu'"
-            )
         check_schedule(schedule)
         far = 0 if comm is None else (comm.size - 1).bit_length()
         if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:
@@ -67,8 +62,9 @@ class Program:
         self.circuit = circuit
         self.dtype = checks.checked_dtype(dtype)
         self.comm = comm
+        self.device = devices.chosen_device(device, circuit.num_qubits, self.dtype, comm)
         if levels is None and self.device != "cpu":
-            levels = [tile_level(circuit.num_qubits, shape_of(self.dtype))]
+            levels = [tile_level(circuit.num_qubits - far, shape_of(self.dtype))]
         self._levels, self._far, self._schedule = levels, far, schedule
         self._inside = far if comm is None else _inside_bits(comm)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
@@ -186,16 +182,17 @@ class Program:
         theta = checks.checked_batch(params, self.circuit.num_parameters)
         if any(part.instruction is not None for part in self.plan.parts):
             raise StateError("circuits that measure, reset, initialise or branch cannot run as a batch")
+        if self.plan.far:
+            rows = [self.run(values).amplitudes() for values in theta]
+            return np.stack(rows) if rows else np.zeros((0, 1 << self.num_qubits), self.dtype)
         return devices.on_host(self.run_rows(theta))
 
     def run_rows(self, theta: NDArray[np.float64]) -> Any:
-        """What ``run_batch`` gives, where this program's device is; ``theta`` has been checked."""
+        """What ``run_batch`` gives, where this program's device is: for unitary circuits on one rank. ``theta`` has been
+        checked."""
         states = devices.zeros(len(theta) << self.num_qubits, self.dtype, self.device).reshape(len(theta), -1)
         states[:, 0] = 1
-        if self.plan.far:
-            for row, values in zip(states, theta):
-                row[:] = self.run(values).amplitudes()
-        elif self._parts:
+        if self._parts:
             ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
             native.run_batch(states, self.affine.rows(theta))
         return states
@@ -385,10 +382,11 @@ def compile(
 ) -> Program:
     """Plans a circuit once, to run it many times with different parameters.
 
-    dtype: complex64 or complex128. device: "cpu", "cuda" or "cuda:N" for a GPU, or "auto", which is the CPU as long as
-    gradients run there alone. schedule: when amplitudes travel between ranks: "lazy", as rarely as can be; or, to
-    compare with, "in-order" and "paper" (see plan.planner.make_plan). Raises StateError for what cannot be, ValueError
-    for an unknown schedule.
+    dtype: complex64 or complex128. device: "cpu"; "cuda" for a GPU (on several ranks, the one whose number is the
+    rank's on its node, modulo their number) or "cuda:N" for GPU number N; or "auto": the GPU where every rank has one,
+    its share of the state has at least 2**18 amplitudes, and they fit there; else the CPU. schedule: when amplitudes
+    travel between ranks: "lazy", as rarely as can be; or, to compare with, "in-order" and "paper" (see
+    plan.planner.make_plan). Raises StateError for what cannot be, ValueError for an unknown schedule.
 
     >>> program = compile(Circuit(2).h(0).cx(0, 1))
     >>> program.run().probabilities([1])

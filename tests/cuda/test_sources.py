@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qdist.cuda.compiler import measure_source, stage_source
+from qdist.cuda.compiler import measure_source, move_source, stage_source
 from qdist.cuda.tile import shape_of
 
 
@@ -59,3 +59,12 @@ def test_the_kernels_that_measure(nvrtc: ctypes.CDLL, dtype: str, generation: st
     names = "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves apply_paulis"
     for name in [*names.split(), "pauli_values_2", "pauli_values_4", "pauli_values_16"]:
         assert f".entry {name}(" in text
+
+
+@pytest.mark.parametrize(("dtype", "generation"), [("complex64", "90"), ("complex128", "80")])
+def test_the_kernels_that_move(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
+    source, options = move_source(np.dtype(dtype))
+    text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
+    for name in ("take_part", "put_part", "swap_parts"):
+        assert f".entry {name}(" in text
+    assert ".local" not in text

@@ -29,7 +29,7 @@ def test_bytes_are_what_k_swapped_bits_leave_of_a_shard(ranks: int, swapped: int
     state = StateVector(far + 9, comm=comm)
     shard = state.local.nbytes
     swap_bits(state, [(8 - k, 9 + k) for k in range(swapped)])
-    sent = [m for m in comm.messages if m.op == "isend"]
+    sent = [m for m in comm.messages if m.op == "isendrecv"]
     assert sum(m.bytes for m in sent) == state.traffic.bytes_sent == shard - (shard >> swapped)
     assert len({m.group for m in sent}) == (1 << swapped) - 1
     assert len(sent) == state.traffic.messages == 32 - (32 >> swapped)
@@ -91,7 +91,7 @@ def test_any_order_of_bits_in_place(n: int, threads: int) -> None:
 
 @pytest.mark.parametrize(
     ("what", "message"),
-    [("kill", r"Killed \(signal 9\)|signal 9 \(Killed\)"), ("sleep", r"i(send|recv)\(complex64\[\d+\], .*=3\)")],
+    [("kill", r"Killed \(signal 9\)|signal 9 \(Killed\)"), ("sleep", r"isendrecv\(complex64\[\d+\], dest=3\)")],
 )
 def test_a_rank_that_breaks_off_in_an_exchange_ends_all(run_ranks, device: str, what: str, message: str) -> None:
     done = run_ranks(4, [FAULTY, what, device], timeout=60)

@@ -98,6 +98,34 @@ def test_messages_and_ragged_lists(comm: qc.Communicator) -> None:
     assert row.tolist() == [2.0 * comm.rank, 2.0 * comm.rank + 1]
 
 
+def test_trades_under_way_together(comm: qc.Communicator) -> None:
+    """More than one at a time, of what is still being computed, into memory that is still being read."""
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    x, out, total = cupy.zeros((4, 1 << 18)), cupy.empty((2, 1 << 18)), cupy.zeros(1 << 18)
+    works = []
+
+    def take(number: int) -> None:
+        nonlocal total
+        incoming = works[number].wait()
+        assert incoming.data.ptr == out[number % 2].data.ptr
+        total += incoming
+
+    for number in range(4):
+        if number >= 2:
+            take(number - 2)
+        x[number] += comm.rank + 10 * number
+        works.append(comm.isendrecv(x[number], right, out[number % 2], left))
+    take(2)
+    take(3)
+    np.testing.assert_array_equal(cupy.asnumpy(total), np.full(1 << 18, 4 * left + 60))
+    assert all(work.is_completed() for work in works)
+    strided = cupy.zeros((5, 2))[:, 1]
+    assert comm.sendrecv(cupy.full((10,), comm.rank)[::2].astype(float), right, strided, left) is strided
+    assert (strided == left).all()
+    with pytest.raises(TypeError, match="not one of each"):
+        comm.sendrecv(cupy.zeros(1), right, np.zeros(1), left)
+
+
 def test_groups(comm: qc.Communicator) -> None:
     part = comm.split([[r] for r in range(comm.size)])
     assert part is not None

@@ -1,5 +1,6 @@
 """Programs whose shards are on several ranks give what one process gives; run on every rank at once."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from test_program import angles, odd_gates, random_state
 
 @pytest.fixture(scope="session")
 def comm() -> qd.comm.Communicator:
-    return qd.comm.init(timeout=120)
+    return qd.comm.init(os.environ.get("QDIST_TEST_BACKEND", "auto"), timeout=120)
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
