@@ -1,4 +1,4 @@
-"""The tables of the adjoint sweep: a program's blocks undone on a ket and a bra, with the sums that gradients follow from.
+"""The tables of the adjoint sweep: a program's blocks undone on a ket and a bra, and the sums that gradients need.
 
 Before a block with trainable angles is undone, what its angles change in <bra|ket> is summed over all amplitudes: of a
 dense block the transition matrix T_qp = sum of ket_q conj(bra_p), of a real one-qubit block one number of it, of a
@@ -135,7 +135,7 @@ class BackTables(Tables):
             self._parities += terms
 
     def _derivatives(self, affine: Affine) -> dict[int, float]:
-        """What a sum of w means for each trainable angle of a phase that undoes it: twice the phase's own coefficient."""
+        """What a sum of w means for each trainable angle of a phase, given what undoes it: twice its coefficient."""
         wanted: dict[int, float] = {}
         for slot, coefficient in affine[1]:
             if slot in self._trainable:

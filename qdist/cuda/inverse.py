@@ -14,8 +14,8 @@ __all__ = ["undoing", "undone"]
 
 
 def undoing(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks that undo these, in the order in which they do. Dense ones are as they were: their matrix's adjoint is taken
-    when it is bound."""
+    """Blocks that undo these, in the order in which they do. Dense ones are as they were: the adjoint of their matrix
+    is taken when it is bound."""
     return [_undoing(block) for block in reversed(blocks)]
 
 

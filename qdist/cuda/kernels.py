@@ -96,9 +96,7 @@ def add_probabilities(shard: Any, first: int, positions: Sequence[int], out: NDA
         out += found.sum(axis=0).get()
 
 
-def add_weighted(
-    ket: Any, first: int, positions: Sequence[int], weights: NDArray[np.float64], bra: Any
-) -> None:
+def add_weighted(ket: Any, first: int, positions: Sequence[int], weights: NDArray[np.float64], bra: Any) -> None:
     """bra[i] += weights[j] ket[i], where bit k of j is the bit at positions[k] of i."""
     numbers = beside(ket, np.ascontiguousarray(weights, np.float64))
     sizes = np.uint64(ket.size), np.uint64(first)

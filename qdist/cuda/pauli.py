@@ -1,7 +1,7 @@
 """Sums of Pauli strings on a GPU: expectation values, and products with a state or with the states of a batch.
 
-Products are computed a tile at a time, as programs run: the strings whose flips lie within a tile's bits share a pass over
-the state. What flips more bits than a tile has is gathered from memory, string by string.
+Products are computed a tile at a time, as programs run: the strings whose flips lie within a tile's bits share a pass
+over the state. What flips more bits than a tile has is gathered from memory, string by string.
 """
 
 from __future__ import annotations
@@ -122,9 +122,7 @@ class PauliPlan:
         else:
             self.add_expectations(shard, first, values)
 
-    def _passes(
-        self, weights: NDArray[np.float64]
-    ) -> tuple[list[TilePass], NDArray[np.int64], NDArray[np.complex128]]:
+    def _passes(self, weights: NDArray[np.float64]) -> tuple[list[TilePass], NDArray[np.int64], NDArray[np.complex128]]:
         """What ``tile_passes`` says for these weights, and the strings' factors; kept until other weights come."""
         key = np.asarray(weights, np.float64).tobytes()
         if self._kept is None or self._kept[0] != key:
@@ -180,8 +178,8 @@ class TilePass:
 def tile_passes(
     bits: int, x: NDArray[np.uint64], z: NDArray[np.uint64], factors: NDArray[np.complex128]
 ) -> tuple[list[TilePass], NDArray[np.int64]]:
-    """The passes over a shard of 2**bits amplitudes that apply strings, and the numbers of those that flip more bits than
-    a tile has. factors: with an i for every Y."""
+    """The passes over a shard of 2**bits amplitudes that apply strings, and the numbers of those that flip more bits
+    than a tile has. factors: with an i for every Y."""
     if bits < _TILE_BITS:
         return [], np.arange(len(x))
     flips = sorted({int(m) for m in x}, key=lambda m: (m >> _LOW_BITS, m))

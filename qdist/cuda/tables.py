@@ -26,8 +26,8 @@ __all__ = ["MODES", "OPS", "StageTables", "Tables"]
 _OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
 _SUM_NAMES = ("transition1", "transition2", "weigh")
 OPS = {name: 8 * k for k, name in enumerate(_OP_NAMES + _SUM_NAMES)}
-"""Kinds of operations; the register bit (or pair of bits) is added where there is one. The last are sums over a ket and a
-bra, which change nothing (back_tables.py)."""
+"""Kinds of operations; the register bit (or pair of bits) is added where there is one. The last are sums over a ket and
+a bra, which change nothing (back_tables.py)."""
 GENERAL = 7
 """Added instead by a cross that is not of one register bit."""
 

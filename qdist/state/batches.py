@@ -1,4 +1,4 @@
-"""Batches of small circuits: states, expectation values and gradients of many parameter sets by the kernels' own loops."""
+"""Batches of small circuits: expectation values and gradients of many parameter sets by the kernels' own loops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.state import expectation
+from qdist.state import devices, expectation
 from qdist.state.devices import kernels_of
 from qdist.state.expectation import Observable
 from qdist.state.outputs import Output
@@ -52,7 +52,7 @@ def vjp(
     by_angle = np.zeros_like(angles)
     for some in _parts(program, len(theta)):
         kets = program.run_rows(theta[some])
-        bras = kets.copy()
+        bras = devices.empty(kets.shape, program.dtype, program.device)
         kernels_of(kets).apply_batch(strings, kets, weights[some], bras, found[some])
         native.run_back_batch(kets, bras, angles[some], by_angle[some])
     return list(found.T), program.affine.transposed_rows(by_angle)

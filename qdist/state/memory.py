@@ -52,7 +52,9 @@ def check_memory(num_qubits: int, dtype: np.dtype[Any], ranks: int, free: int, s
     if dtype == np.complex128 and needed // 2 <= free:
         ways.append('so would dtype="complex64"')
     what = "" if states == 1 else f" for {states} states"
-    raise MemoryError(f"{num_qubits} qubits need {_gib(needed)}{what} {where}; {_gib(free)} are free; {', '.join(ways)}")
+    raise MemoryError(
+        f"{num_qubits} qubits need {_gib(needed)}{what} {where}; {_gib(free)} are free; {', '.join(ways)}"
+    )
 
 
 def free_memory(root: Path = Path("/")) -> int:

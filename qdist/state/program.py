@@ -188,8 +188,8 @@ class Program:
         return devices.on_host(self.run_rows(theta))
 
     def run_rows(self, theta: NDArray[np.float64]) -> Any:
-        """What ``run_batch`` gives, where this program's device is: for unitary circuits on one rank. ``theta`` has been
-        checked."""
+        """What ``run_batch`` gives, where this program's device is: for unitary circuits on one rank. ``theta`` has
+        been checked."""
         states = devices.zeros(len(theta) << self.num_qubits, self.dtype, self.device).reshape(len(theta), -1)
         states[:, 0] = 1
         if self._parts:
@@ -203,7 +203,9 @@ class Program:
             if self.plan.far:
                 return np.array([self.run(row).expectation(observable) for row in np.asarray(params, np.float64)])
             if self.device != "cpu" and batches.fit(self, [observable]):
-                return batches.values(self, [observable], checks.checked_batch(params, self.circuit.num_parameters))[:, 0]
+                return batches.values(self, [observable], checks.checked_batch(params, self.circuit.num_parameters))[
+                    :, 0
+                ]
             states = self.run_batch(params)
             return np.array(
                 [StateVector.from_amplitudes(x, device=self.device).expectation(observable) for x in states]

@@ -74,7 +74,11 @@ class BackInterpreter(Interpreter):
         for _ in range(*take(1)):
             register, first, end = take(3)
             for threads, result, far_mask in self.arrays["parities"][first:end].tolist():
-                odd = parity(thread & threads)[:, None] ^ parity(self.setting & register) ^ (where & far_mask).bit_count() & 1
+                odd = (
+                    parity(thread & threads)[:, None]
+                    ^ parity(self.setting & register)
+                    ^ (where & far_mask).bit_count() & 1
+                )
                 self._add(number, result, (w * (1 - 2 * odd)).sum())
 
     def _sum_entry(self, number: int, phase: Any, slots: np.ndarray, shared: list[np.ndarray], where: int) -> None:

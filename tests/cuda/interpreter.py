@@ -28,9 +28,7 @@ class Interpreter:
                 base = sum((tile >> k & 1) << p for k, p in enumerate(outside))
                 self._tile(number, stage, shards, base, base | offset)
 
-    def _tile(
-        self, number: int, stage: StageTables, shards: tuple[np.ndarray, ...], base: int, where: int
-    ) -> None:
+    def _tile(self, number: int, stage: StageTables, shards: tuple[np.ndarray, ...], base: int, where: int) -> None:
         registers, threads = self.tables.shape.registers, 1 << stage.size - self.tables.shape.registers
         places = self.arrays["places"][stage.places :].astype(np.int64)
         load, places = places[: registers + threads], places[registers + threads :]
