@@ -34,7 +34,7 @@ def run(one: TilePass, ket: np.ndarray, first: int, out: np.ndarray) -> None:
 def test_strings_within_tiles_are_applied_in_passes_and_the_rest_is_named(first: int) -> None:
     n = 13
     rng = np.random.default_rng(1)
-    x = np.repeat(np.array([0, 0b11, 1 << 12, 0b1100000000011, (1 << 13) - 1, 0x0FF0], np.uint64), 4)
+    x = np.repeat(np.array([0, 0b11, 1 << 12, 0b1100000000011, (1 << 13) - 1, 0x0FF0, 0x03F0], np.uint64), 4)
     z = rng.integers(0, 1 << n + 2, len(x), dtype=np.uint64)
     observable = qd.PauliSum.from_masks(x, z, rng.normal(size=len(x)) + 1j * rng.normal(size=len(x)))
     whole = rng.normal(size=1 << n + 2) + 1j * rng.normal(size=1 << n + 2)
