@@ -27,6 +27,8 @@ from qdist.plan.schedule import Stage
 
 __all__ = ["PARITY", "BackTables"]
 
+_LANES = 31
+"""The bits of a thread's number within its warp."""
 PARITY = np.dtype([("threads", "u4"), ("result", "i4"), ("far", "u8")])
 
 
@@ -119,20 +121,32 @@ class BackTables(Tables):
                     at = self._own(self.gradients.linear(wanted))
                     conditions += [threads, word, *halves(far), at]
                     count += 1
-        groups: dict[int, list[tuple[int, int, int]]] = {}
+        groups: dict[int, list[tuple[int, int, int]]] = {0: []}
+        single = [(0, -1, 0)] * 4
         for qubits, wanted in parities.items():
             kept = {slot: c for slot, c in wanted.items() if c != 0}
             if kept:
                 lanes, (register, _), (far_mask, _) = view.split((q, 0) for q in qubits)
-                at = self._own(self.gradients.linear(kept))
-                groups.setdefault(register, []).append((lanes, at, far_mask))
-        if not groups and not count:
+                record = (lanes, self._own(self.gradients.linear(kept)), far_mask)
+                bit = register.bit_length() - 1
+                if register.bit_count() == 1 and not lanes & _LANES and single[bit][1] < 0:
+                    single[bit] = record
+                else:
+                    groups.setdefault(register, []).append(record)
+        singles = any(result >= 0 for _, result, _ in single)
+        if not count and not singles and not any(groups.values()):
             return
         self.op(OPS["weigh"], len(self._lists))
-        self.long_list([count, *conditions, len(groups)])
+        self.long_list([count, *conditions, self._records(single)[0] if singles else -1])
+        self.long_list([*self._records(groups.pop(0)), len(groups)])
         for register, terms in groups.items():
-            self.long_list([register, len(self._parities), len(self._parities) + len(terms)])
-            self._parities += terms
+            self.long_list([register, *self._records(terms)])
+
+    def _records(self, terms: list[tuple[int, int, int]]) -> tuple[int, int]:
+        """Adds parities; returns the place of the first, and that after the last."""
+        first = len(self._parities)
+        self._parities += terms
+        return first, len(self._parities)
 
     def _derivatives(self, affine: Affine) -> dict[int, float]:
         """What a sum of w means for each trainable angle of a phase, given what undoes it: twice its coefficient."""

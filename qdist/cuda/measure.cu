@@ -30,7 +30,7 @@ __device__ double block_sum(double value) {
     if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
     __syncthreads();
     double sum = 0;
-    for (int w = 0; w < THREADS / 32; ++w) sum += warps[w];
+    for (int w = 0; w < blockDim.x / 32; ++w) sum += warps[w];
     return sum;
 }
 

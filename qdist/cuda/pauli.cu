@@ -19,9 +19,10 @@ struct Group {
 constexpr int HELD = 16;
 
 // out (+)= what the groups make of a. places: columns of the four highest bits of a tile's index, then the offset of each
-// thread. runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base.
-extern "C" __global__ void apply_tiles(const Complex* __restrict__ a, Index first, const int* __restrict__ runs, int num_runs, const Index* __restrict__ places, const Group* __restrict__ groups, int num_groups,
-          const String* __restrict__ strings, int add, Complex* __restrict__ out) {
+// thread. runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. values,
+// where it is given: the real part of <a|out> in each tile.
+extern "C" __global__ void __launch_bounds__(sizeof(Real) == 4 ? 256 : 128, 3) apply_tiles(const Complex* __restrict__ a, Index first, const int* __restrict__ runs, int num_runs, const Index* __restrict__ places, const Group* __restrict__ groups, int num_groups,
+          const String* __restrict__ strings, int add, Complex* __restrict__ out, double* __restrict__ values) {
     extern __shared__ __align__(16) unsigned char memory[];
     Complex* tile = reinterpret_cast<Complex*>(memory);
     const unsigned thread = threadIdx.x;
@@ -73,6 +74,15 @@ extern "C" __global__ void apply_tiles(const Complex* __restrict__ a, Index firs
     }
 #pragma unroll
     for (int j = 0; j < HELD; ++j) out[place(j)] = sum[j];
+    if (values == nullptr) return;
+    double value = 0;
+#pragma unroll
+    for (int j = 0; j < HELD; ++j) {
+        const Complex v = tile[thread + j * blockDim.x];
+        value += double(v.x) * sum[j].x + double(v.y) * sum[j].y;
+    }
+    value = block_sum(value);
+    if (thread == 0) values[blockIdx.x] = value;
 }
 
 // out[i] (+)= sum over terms of factor (-1)^parity((i ^ x) & z) a[i ^ x]

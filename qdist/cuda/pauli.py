@@ -21,9 +21,10 @@ __all__ = ["GROUP", "STRING", "PauliPlan", "TilePass", "apply_batch", "expect_ba
 _WIDTHS = (2, 4, 16)
 """Strings that a pass for expectation values can take: there is a kernel for each of these numbers."""
 _HELD_BITS = 4
-_TILE_BITS = 11
-_LOW_BITS = 4
-"""Lowest bits that every tile holds, so that memory is read in whole rows."""
+_TILE_BITS = {8: 12, 16: 11}
+"""Bits of a tile by the bytes of an amplitude."""
+_LOW_BITS = 3
+"""Lowest bits that every tile holds, so that memory is read in rows of 64 bytes at least."""
 
 STRING = np.dtype([("far", "u8"), ("near", "u4"), ("word", "u4"), ("factor", "f8")])
 GROUP = np.dtype([("x", "u4"), ("imaginary", "i4"), ("end", "i4")])
@@ -105,11 +106,12 @@ class PauliPlan:
     ) -> None:
         """out = the sum of all terms, times their observables' weights, applied to the shard; with ``add`` it is added
         to what is there. out is another array of the same size. The observables' values are added to ``values``."""
-        passes, wide, factors = self._passes(weights)
-        # One observable alone has its value in the product.
+        passes, wide, factors = self._passes(weights, shard.dtype.itemsize)
+        # One observable alone has its value in the product, which the last pass completes.
         alone = values is not None and self.observables == 1 and weights[0] != 0 and not add
-        for one in passes:
-            _launch_pass(one, shard, first, add, out)
+        found = 0.0
+        for k, one in enumerate(passes):
+            found = _launch_pass(one, shard, first, add, out, alone and k + 1 == len(passes) and not len(wide))
             add = True
         if len(wide) or not add:
             x, z, numbers = _on_device(shard, self._x[wide], self._z[wide], factors[wide].view(np.float64))
@@ -118,17 +120,19 @@ class PauliPlan:
         if values is None:
             return
         if alone:
-            values[0] += inner(shard, out).real / weights[0]
+            values[0] += (inner(shard, out).real if len(wide) or not passes else found) / weights[0]
         else:
             self.add_expectations(shard, first, values)
 
-    def _passes(self, weights: NDArray[np.float64]) -> tuple[list[TilePass], NDArray[np.int64], NDArray[np.complex128]]:
+    def _passes(
+        self, weights: NDArray[np.float64], itemsize: int
+    ) -> tuple[list[TilePass], NDArray[np.int64], NDArray[np.complex128]]:
         """What ``tile_passes`` says for these weights, and the strings' factors; kept until other weights come."""
         key = np.asarray(weights, np.float64).tobytes()
         if self._kept is None or self._kept[0] != key:
             factors = self._factors * np.asarray(weights)[self._observable]
             chosen = np.flatnonzero(factors)
-            passes, wide = tile_passes(self._bits, self._x[chosen], self._z[chosen], factors[chosen])
+            passes, wide = tile_passes(self._bits, self._x[chosen], self._z[chosen], factors[chosen], itemsize)
             self._kept = key, (passes, chosen[wide], factors)
         return self._kept[1]
 
@@ -176,14 +180,15 @@ class TilePass:
 
 
 def tile_passes(
-    bits: int, x: NDArray[np.uint64], z: NDArray[np.uint64], factors: NDArray[np.complex128]
+    bits: int, x: NDArray[np.uint64], z: NDArray[np.uint64], factors: NDArray[np.complex128], itemsize: int
 ) -> tuple[list[TilePass], NDArray[np.int64]]:
     """The passes over a shard of 2**bits amplitudes that apply strings, and the numbers of those that flip more bits
-    than a tile has. factors: with an i for every Y."""
-    if bits < _TILE_BITS:
+    than a tile has. factors: with an i for every Y. itemsize: bytes of an amplitude."""
+    size = _TILE_BITS[itemsize]
+    if bits < size:
         return [], np.arange(len(x))
     flips = sorted({int(m) for m in x}, key=lambda m: (m >> _LOW_BITS, m))
-    room = _TILE_BITS - _LOW_BITS
+    room = size - _LOW_BITS
     chosen: list[tuple[int, list[int]]] = []
     for mask in flips:
         high = mask >> _LOW_BITS
@@ -195,14 +200,16 @@ def tile_passes(
         else:
             tile, masks = chosen[fitting]
             chosen[fitting] = (tile | high, [*masks, mask])
-    passes = [_tile_pass(bits, tile << _LOW_BITS, masks, x, z, factors) for tile, masks in chosen]
+    passes = [_tile_pass(bits, size, tile << _LOW_BITS, masks, x, z, factors) for tile, masks in chosen]
     done = {mask for _, masks in chosen for mask in masks}
     return passes, np.array([k for k, mask in enumerate(x.tolist()) if mask not in done], np.int64)
 
 
-def _tile_pass(bits: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArray[Any], factors: Any) -> TilePass:
+def _tile_pass(
+    bits: int, size: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArray[Any], factors: Any
+) -> TilePass:
     positions = [p for p in range(bits) if p < _LOW_BITS or tile >> p & 1]
-    positions += [p for p in range(bits) if p not in positions][: _TILE_BITS - len(positions)]
+    positions += [p for p in range(bits) if p not in positions][: size - len(positions)]
     positions.sort()
     bit = {p: k for k, p in enumerate(positions)}
     inside = sum(1 << p for p in positions)
@@ -220,8 +227,8 @@ def _tile_pass(bits: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArr
                 # The parity of the result's index, where the product's is that of the source.
                 factor = -part[k] if (mask & signs).bit_count() & 1 else part[k]
                 low = near(signs)
-                word = _WORDS[low >> _TILE_BITS - _HELD_BITS]
-                strings.append((signs & ~inside, low & (1 << _TILE_BITS - _HELD_BITS) - 1, word, factor))
+                word = _WORDS[low >> size - _HELD_BITS]
+                strings.append((signs & ~inside, low & (1 << size - _HELD_BITS) - 1, word, factor))
             if held:
                 groups.append((near(mask), imaginary, len(strings)))
     threads = np.zeros(1, np.uint64)
@@ -238,14 +245,17 @@ def _tile_pass(bits: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArr
     )
 
 
-def _launch_pass(one: TilePass, shard: Any, first: int, add: bool, out: Any) -> None:
+def _launch_pass(one: TilePass, shard: Any, first: int, add: bool, out: Any, wanted: bool) -> float:
+    """Returns Re <shard|out>, where it is wanted."""
+    size = _TILE_BITS[shard.dtype.itemsize]
+    values = empty(shard, one.tiles) if wanted else None
     bytes_of = (a.view(np.uint8) for a in (one.groups, one.strings))
     runs, places, groups, strings = _on_device(shard, one.runs, one.places, *bytes_of)
     with shard.device:
         kernel = measure_kernels(shard.dtype, shard.device.id).get_function("apply_tiles")
         kernel(
             (one.tiles,),
-            (1 << _TILE_BITS - _HELD_BITS,),
+            (1 << size - _HELD_BITS,),
             (
                 shard,
                 np.uint64(first),
@@ -257,9 +267,11 @@ def _launch_pass(one: TilePass, shard: Any, first: int, add: bool, out: Any) -> 
                 strings,
                 np.int32(add),
                 out,
+                np.uint64(0) if values is None else values,
             ),
-            shared_mem=shard.dtype.itemsize << _TILE_BITS,
+            shared_mem=shard.dtype.itemsize << size,
         )
+        return 0.0 if values is None else float(values.sum())
 
 
 def _on_device(shard: Any, *arrays: NDArray[Any]) -> list[Any]:

@@ -108,14 +108,34 @@ __device__ __forceinline__ void add_transition2(const States& a, unsigned word, 
     }
 }
 
-// Sums of w = Re(i conj(bra) ket), which is what a phase of an amplitude changes <bra|ket> by: over amplitudes that meet a
-// condition, and over all with the sign of a parity. Parities that share their register bits share the transform over a
-// warp's lanes, after which lane l has the sum with the parity of l.
-__device__ __forceinline__ void weigh(const States& a, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
+__device__ __forceinline__ void add_parity(const Parity& parity, Real sum, unsigned thread, Index where, double* sums) {
+    const int odd = __popc(thread & ~31 & parity.threads) + __popcll(where & parity.far);
+    if (parity.result >= 0) add(sums + parity.result, odd & 1 ? -sum : sum);
+}
+
+// Adds sums with the parities from `first` to `end`, which have the same register bits: v is summed with these on the
+// thread's own amplitudes. After the transform lane l has the sum over the warp with the parity of l's bits.
+__device__ __forceinline__ void add_parities(Real v, const Parity* parities, int first, int end, unsigned thread, Index where, double* sums) {
     const unsigned lane = thread & 31;
-    Real w[N];
 #pragma unroll
-    for (int k = 0; k < N; ++k) w[k] = a[1][k].y * a[0][k].x - a[1][k].x * a[0][k].y;
+    for (int step = 1; step < 32; step *= 2) {
+        const Real other = __shfl_xor_sync(ALL, v, step);
+        v = lane & step ? other - v : v + other;
+    }
+#pragma unroll 1
+    for (; first < end; first += 32) {
+        const int t = first + lane;
+        const Parity parity = parities[t < end ? t : first];
+        const Real sum = __shfl_sync(ALL, v, parity.threads & 31);
+        if (t < end) add_parity(parity, sum, thread, where, sums);
+    }
+}
+
+// Sums of w = Re(i conj(bra) ket), which is what a phase of an amplitude changes <bra|ket> by: over amplitudes that meet a
+// condition, and over all with the sign of a parity. The list: conditions; parities of one register bit alone, by bit;
+// parities without register bits; and the others, in groups that share their register bits.
+__device__ __forceinline__ void weigh(const States& a, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
+    const auto w = [&](int k) { return a[1][k].y * a[0][k].x - a[1][k].x * a[0][k].y; };
     const int conditions = *list++;
 #pragma unroll 1
     for (int c = 0; c < conditions; ++c, list += 7) {
@@ -124,39 +144,40 @@ __device__ __forceinline__ void weigh(const States& a, const int* list, const Pa
         Real own[1] = {0};
 #pragma unroll
         for (int k = 0; k < N; ++k)
-            if (word >> k & 1) own[0] += w[k];
+            if (word >> k & 1) own[0] += w(k);
         add_warp_sums<1>(own, sums + list[6]);
     }
-    const int groups = *list++;
-    if (groups == 0) return;
+    const int single = list[0], first = list[1], end = list[2], groups = list[3];
+    list += 4;
+    if (single >= 0 || first < end) {
+        // Halving: the sums over pairs take the place of their parts, their differences tell the parity of a bit.
+        Real sum[N / 2], odd[4] = {};
 #pragma unroll
-    for (int step = 1; step < N; step *= 2)
+        for (int k = 0; k < N / 2; ++k) {
+            const Real zero = w(2 * k), one = w(2 * k + 1);
+            odd[0] += zero - one;
+            sum[k] = zero + one;
+        }
 #pragma unroll
-        for (int k = 0; k < N; ++k)
-            if (!(k & step)) {
-                const Real zero = w[k], one = w[k | step];
-                w[k] = zero + one;
-                w[k | step] = zero - one;
+        for (int b = 1; b < R; ++b)
+#pragma unroll
+            for (int k = 0; k < N >> (b + 1); ++k) {
+                odd[b] += sum[2 * k] - sum[2 * k + 1];
+                sum[k] = sum[2 * k] + sum[2 * k + 1];
             }
+        if (single >= 0) {
+            const Parity parity = parities[single + (thread & 3)];
+            const Real total = warp_sums<4>(odd);
+            if ((thread & 31) < 4) add_parity(parity, total, thread, where, sums);
+        }
+        if (first < end) add_parities(sum[0], parities, first, end, thread, where, sums);
+    }
 #pragma unroll 1
     for (int g = 0; g < groups; ++g, list += 3) {
-        Real v = w[0];
+        Real v = 0;
 #pragma unroll
-        for (int k = 1; k < N; ++k)
-            if (list[0] == k) v = w[k];
-#pragma unroll
-        for (int step = 1; step < 32; step *= 2) {
-            const Real other = __shfl_xor_sync(ALL, v, step);
-            v = lane & step ? other - v : v + other;
-        }
-#pragma unroll 1
-        for (int first = list[1]; first < list[2]; first += 32) {
-            const int t = first + lane;
-            const Parity parity = parities[t < list[2] ? t : first];
-            const Real sum = __shfl_sync(ALL, v, parity.threads & 31);
-            const int odd = __popc(thread & ~31 & parity.threads) + __popcll(where & parity.far);
-            if (t < list[2]) add(sums + parity.result, odd & 1 ? -sum : sum);
-        }
+        for (int k = 0; k < N; ++k) v += __popc(list[0] & k) & 1 ? -w(k) : w(k);
+        add_parities(v, parities, list[1], list[2], thread, where, sums);
     }
 }
 

@@ -23,6 +23,8 @@ __all__ = ["fit", "values", "vjp"]
 _FEWEST_QUBITS, _MOST_QUBITS = 3, 16
 _BATCH_BYTES = 1 << 26
 """Memory that the kets and bras of a batch may take at a time."""
+_MOST_ROWS = 65535
+"""What a GPU's grid holds."""
 
 
 def fit(program: Program, outputs: Sequence[Observable | Output]) -> bool:
@@ -67,5 +69,5 @@ def _plan(program: Program, observables: Sequence[Observable]) -> Any:
 
 
 def _parts(program: Program, count: int) -> list[slice]:
-    rows = max(1, _BATCH_BYTES // (2 * program.dtype.itemsize << program.num_qubits))
+    rows = min(_MOST_ROWS, max(1, _BATCH_BYTES // (2 * program.dtype.itemsize << program.num_qubits)))
     return [slice(start, min(start + rows, count)) for start in range(0, count, rows)]

@@ -71,9 +71,16 @@ class BackInterpreter(Interpreter):
             if where & mask == value:
                 active = (thread & threads & 0xFFFF) == threads >> 16
                 self._add(number, result, w[active][:, word >> self.setting & 1 == 1].sum())
-        for _ in range(*take(1)):
-            register, first, end = take(3)
+        groups = []
+        (single,) = take(1)
+        if single != 0xFFFFFFFF:
+            groups += [(1 << b, single + b, single + b + 1) for b in range(4)]
+        groups.append((0, *take(2)))
+        groups += [tuple(take(3)) for _ in range(*take(1))]
+        for register, first, end in groups:
             for threads, result, far_mask in self.arrays["parities"][first:end].tolist():
+                if result < 0:
+                    continue
                 odd = (
                     parity(thread & threads)[:, None]
                     ^ parity(self.setting & register)
