@@ -29,7 +29,7 @@ _FOLDER = Path(__file__).parent
 
 def stage_source(dtype: np.dtype, shape: Shape) -> tuple[str, tuple[str, ...]]:
     """The tile kernel's source and the compiler's options. For two states it is that of the adjoint sweep."""
-    names = ("records", "kernel") if shape.states == 1 else ("records", "sums", "kernel")
+    names = ("records", "ops", "kernel") if shape.states == 1 else ("records", "ops", "sums", "kernel")
     sizes = (f"-DREGISTER_BITS={shape.registers}", f"-DSTATES={shape.states}")
     return _joined(*names), (*_options(dtype), *sizes, f"--maxrregcount={shape.registers_per_thread}")
 

@@ -17,11 +17,12 @@ struct Group {
 
 // Amplitudes of a thread; the lowest bits of a tile's index are the thread's number.
 constexpr int HELD = 16;
+constexpr int TILE_THREADS = sizeof(Real) == 4 ? 256 : 128;
 
 // out (+)= what the groups make of a. places: columns of the four highest bits of a tile's index, then the offset of each
 // thread. runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. values,
 // where it is given: the real part of <a|out> in each tile.
-extern "C" __global__ void __launch_bounds__(sizeof(Real) == 4 ? 256 : 128, 3) apply_tiles(const Complex* __restrict__ a, Index first, const int* __restrict__ runs, int num_runs, const Index* __restrict__ places, const Group* __restrict__ groups, int num_groups,
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 3) apply_tiles(const Complex* __restrict__ a, Index first, const int* __restrict__ runs, int num_runs, const Index* __restrict__ places, const Group* __restrict__ groups, int num_groups,
           const String* __restrict__ strings, int add, Complex* __restrict__ out, double* __restrict__ values) {
     extern __shared__ __align__(16) unsigned char memory[];
     Complex* tile = reinterpret_cast<Complex*>(memory);
@@ -43,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(sizeof(Real) == 4 ? 256 : 128, 3) a
     Complex sum[HELD];
 #pragma unroll
     for (int j = 0; j < HELD; ++j) {
-        tile[thread + j * blockDim.x] = a[place(j)];
+        tile[thread + j * TILE_THREADS] = a[place(j)];
         sum[j] = add ? out[place(j)] : Complex{0, 0};
     }
     __syncthreads();
@@ -64,12 +65,21 @@ extern "C" __global__ void __launch_bounds__(sizeof(Real) == 4 ? 256 : 128, 3) a
                 for (int j = 0; j < HELD; ++j) each[j] += string.word >> j & 1 ? -factor : factor;
             }
         }
+        const unsigned other = thread ^ group.x;
+        if (group.imaginary) {
 #pragma unroll
-        for (int j = 0; j < HELD; ++j) {
-            const Complex v = tile[(thread + j * blockDim.x) ^ group.x];
-            const Real c = common + each[j];
-            sum[j].x = group.imaginary ? fma(-c, v.y, sum[j].x) : fma(c, v.x, sum[j].x);
-            sum[j].y = group.imaginary ? fma(c, v.x, sum[j].y) : fma(c, v.y, sum[j].y);
+            for (int j = 0; j < HELD; ++j) {
+                const Complex v = tile[other ^ j * TILE_THREADS];
+                const Real c = common + each[j];
+                sum[j] = {fma(-c, v.y, sum[j].x), fma(c, v.x, sum[j].y)};
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < HELD; ++j) {
+                const Complex v = tile[other ^ j * TILE_THREADS];
+                const Real c = common + each[j];
+                sum[j] = {fma(c, v.x, sum[j].x), fma(c, v.y, sum[j].y)};
+            }
         }
     }
 #pragma unroll
@@ -78,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(sizeof(Real) == 4 ? 256 : 128, 3) a
     double value = 0;
 #pragma unroll
     for (int j = 0; j < HELD; ++j) {
-        const Complex v = tile[thread + j * blockDim.x];
+        const Complex v = tile[thread + j * TILE_THREADS];
         value += double(v.x) * sum[j].x + double(v.y) * sum[j].y;
     }
     value = block_sum(value);

@@ -85,7 +85,7 @@ def test_features_and_weights_come_in_the_order_given(parts) -> None:
     layer = nn.QuantumLayer(circuit, OBSERVABLES, [x[2], w[1], x[0]], [w[3], x[1], w[0], w[2]], dtype="complex128")
     row = np.array([0.1, 0.2, 0.3])
     with tensor.no_grad():
-        layer.weights.assign(np.array([0.4, 0.5, 0.6, 0.7]))
+        layer.weights.assign(Tensor(np.array([0.4, 0.5, 0.6, 0.7])))
     values = {x[2]: 0.1, w[1]: 0.2, x[0]: 0.3, w[3]: 0.4, x[1]: 0.5, w[0]: 0.6, w[2]: 0.7}
     np.testing.assert_allclose(layer(Tensor(row[None])).numpy()[0], expected(circuit, values), atol=1e-13)
 
