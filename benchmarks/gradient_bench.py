@@ -9,10 +9,11 @@ gradient_peers.py says what a library is asked for, and runs each in a process o
 that neither their thread pools nor their memory meet. They take turns; the median over all turns counts. Gradients must
 agree with qdist's, or the run ends.
 
-"gradient s" is the energy with all its derivatives from new angles, "ratio" that over a forward run from |0...0> with
-new angles; for qdist, whose runs pass over what is still zero then, "dense ratio" is over a forward run from a state
-without zeros. "states" is the memory at the peak of the gradient in units of one state vector, beyond what the library
-took before. Qulacs gives no energy with its gradient and has no complex64.
+"gradient s" is the energy with all its derivatives from new angles, "ratio" that over a forward run from |0...0> to a
+state, "energy ratio" over the energy alone, each with new angles; for qdist, whose runs pass over what is still zero,
+"dense ratio" is over a forward run from a state without zeros. "states" is the memory at the peak of the gradient in
+units of one state vector, beyond what the library took before. Qulacs gives no energy with its gradient and has no
+complex64.
 
 With --device cuda qdist runs on a GPU as well (qdist-cuda), beside the CPU and the peers of --only; its memory is the
 card's.
@@ -67,8 +68,9 @@ def case(num_qubits: int, layers: int, dtype: str, options: argparse.Namespace) 
     for name, found in turns.items():
         if not found:
             continue
-        gradient, forward = (
-            statistics.median(s for t in found for s in t[key]) for key in ("gradient_seconds", "forward_seconds")
+        gradient, forward, energy = (
+            statistics.median(s for t in found for s in t[f"{key}_seconds"])
+            for key in ("gradient", "forward", "energy")
         )
         dense = [s for t in found for s in t.get("dense_seconds", ())]
         rows.append(
@@ -80,7 +82,9 @@ def case(num_qubits: int, layers: int, dtype: str, options: argparse.Namespace) 
                 "library": f"{name} {found[0]['version']}",
                 "gradient_seconds": gradient,
                 "forward_seconds": forward,
+                "energy_seconds": energy,
                 "ratio": gradient / forward,
+                "energy_ratio": gradient / energy,
                 "dense_ratio": gradient / statistics.median(dense) if dense else None,
                 "peak_states": max(t["peak_bytes"] for t in found) / (np.dtype(dtype).itemsize << num_qubits),
                 "gradient": found[0]["gradient"],
@@ -132,7 +136,8 @@ def main() -> None:
     if options.device == "cuda":
         options.only.insert(0, "qdist-cuda")
     print(f"{machine_line()}; {options.threads} threads", flush=True)
-    header = ["qubits", "parameters", "dtype", "library", "gradient s", "ratio", "dense ratio", "states", "speed-up"]
+    ratios = ["ratio", "energy ratio", "dense ratio"]
+    header = ["qubits", "parameters", "dtype", "library", "gradient s", *ratios, "states", "speed-up"]
     rows: list[dict[str, Any]] = []
     for num_qubits in options.qubits + ([24] if options.large else []):
         for layers in options.layers:
@@ -161,6 +166,7 @@ def _cells(row: dict[str, Any]) -> list[Any]:
         "library",
         "gradient_seconds",
         "ratio",
+        "energy_ratio",
         "dense_ratio",
         "peak_states",
         "speed_up",

@@ -2,10 +2,11 @@
 
 The circuit is the benchmark's ansatz (layers of RY and RZ on every qubit, then a chain of CX), the observable a
 Heisenberg chain (XX, YY and ZZ on neighbours). A gradient is the energy with its derivatives by all angles, from new
-angles in an array; a forward run is the evolution of |0...0> with new angles, without the energy.
+angles in an array; a forward run is the evolution of |0...0> with new angles to a state, without the energy; an energy
+is both.
 
 Run as a program (`gradient_peers.py NAME QUBITS LAYERS DTYPE THREADS REPEATS`) this file measures a library and prints
-one line of JSON: the seconds of each gradient and of each forward run, the bytes of memory at the peak of the gradients
+one line of JSON: the seconds of each gradient, forward run and energy, the bytes of memory at the peak of the gradients
 beyond those before the first, and the gradient at the benchmark's angles. Everything is made once before the clock
 starts.
 """
@@ -50,6 +51,9 @@ class Library:
     def forward(self, theta: NDArray[np.float64]) -> None:
         raise NotImplementedError
 
+    def energy(self, theta: NDArray[np.float64]) -> None:
+        raise NotImplementedError
+
     def gradient(self, theta: NDArray[np.float64]) -> Any:
         raise NotImplementedError
 
@@ -74,9 +78,10 @@ class QDist(Library):
         return qd.__version__
 
     def forward(self, theta: NDArray[np.float64]) -> None:
-        if self.state is None:
-            self.state = self.new_state()
-        self.program.run(theta, out=self.state)
+        self.program.run(theta)
+
+    def energy(self, theta: NDArray[np.float64]) -> None:
+        self.program.expectation(self.observable, theta)
 
     def dense_forward(self, theta: NDArray[np.float64]) -> None:
         """From a state without zeros, none of which a run may pass over."""
@@ -127,7 +132,7 @@ class Lightning(Library):
         self.config = self.made.setup_execution_config(self.config)
         pauli = {"X": qml.PauliX, "Y": qml.PauliY, "Z": qml.PauliZ}
         terms = [pauli[p](q) @ pauli[p](q + 1) for q in range(num_qubits - 1) for p in "XYZ"]
-        self.energy = qml.expval(qml.Hamiltonian([1.0] * len(terms), terms))
+        self.measured = qml.expval(qml.Hamiltonian([1.0] * len(terms), terms))
 
     def _tape(self, theta: NDArray[np.float64], measured: list[Any]) -> Any:
         angles, operations, n, qml = iter(theta.tolist()), [], self.num_qubits, self.qml
@@ -142,8 +147,11 @@ class Lightning(Library):
         one = self.qml.probs(wires=[0])
         self.made.execute(self._tape(theta, [one]), self.config)
 
+    def energy(self, theta: NDArray[np.float64]) -> None:
+        self.made.execute(self._tape(theta, [self.measured]), self.config)
+
     def gradient(self, theta: NDArray[np.float64]) -> Any:
-        tape = self._tape(theta, [self.energy])
+        tape = self._tape(theta, [self.measured])
         return self.made.execute_and_compute_derivatives(tape, self.config)[1]
 
 
@@ -189,6 +197,10 @@ class Qulacs(Library):
         self.state.set_zero_state()
         self.circuit.update_quantum_state(self.state)
 
+    def energy(self, theta: NDArray[np.float64]) -> None:
+        self.forward(theta)
+        self.observable.get_expectation_value(self.state)
+
     def gradient(self, theta: NDArray[np.float64]) -> Any:
         self._set(theta)
         return -np.array(self.circuit.backprop(self.observable))
@@ -226,6 +238,7 @@ def measure(name: str, num_qubits: int, layers: int, dtype: str, threads: int, r
         "gradient_seconds": seconds,
         "peak_bytes": peak,
         "forward_seconds": _seconds(library.forward, theta, repeats, rng),
+        "energy_seconds": _seconds(library.energy, theta, repeats, rng),
         "gradient": gradient.tolist(),
     }
     if isinstance(library, QDist):

@@ -303,8 +303,8 @@ class Communicator:
         return self.isendrecv(x, dest, out, source, tag).wait()
 
     def isendrecv(self, x: Any, dest: int, out: Array, source: int, tag: int = 0) -> Work:
-        """Starts what ``sendrecv`` does; ``wait()`` returns ``out``. Ranks that trade with each other wait in the order
-        in which they started."""
+        """Starts what ``sendrecv`` does; ``wait()`` returns ``out``. Two ranks that trade with each other both do so by
+        sendrecv or isendrecv, and wait in the order in which they started."""
         x, target, result = checks.trade(self, x, dest, out, source, tag)
         call = self._message("isendrecv", x, dest)
         request = self._launch(call, self._of(x).sendrecv, x, dest, target, source, tag)

@@ -309,6 +309,10 @@ extern "C" __global__ void run_stage(
         // The next tile's coefficients and amplitudes go where others may still read this one's.
         __syncthreads();
         if (!keep) continue;
+#else
+        // With several phases barriers lie between loading and storing. With one, a change of index may have this thread store
+        // where another has yet to load.
+        if (num_phases == 1) __syncthreads();
 #endif
         const Index* stored = places + R + blockDim.x;
         span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);

@@ -29,11 +29,12 @@ __all__ = [
     "zeros",
 ]
 
-_WORTHWHILE = 18
-"""Bits of a shard from which a GPU gains; below, starting its kernels takes longer than a CPU's whole run."""
+_WORTHWHILE = 20
+"""Bits of a shard from which a GPU gains. Below, starting its kernels takes as long as the whole run of a CPU: an H200
+and 16 cores of a Xeon need the same time for an ansatz of 4 layers at 18 qubits, and with its energy at 20."""
 
-_LARGEST_BUFFERS = 1 << 27
-"""Bytes that the buffers of an exchange take at most on a GPU (exchange.py: four pieces)."""
+_LARGEST_BUFFERS = 1 << 28
+"""Bytes that exchanges take at most on a GPU: four pieces (exchange.py) and a window (comm/ipc.py)."""
 
 _NCCL_BUFFERS = 1 << 30
 """Bytes set aside for what NCCL takes when ranks first meet. By its documentation a channel to a peer has a buffer of
@@ -43,7 +44,7 @@ _NCCL_BUFFERS = 1 << 30
 def chosen_device(device: Any, num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None) -> str:
     """The device of a state, as "cpu" or "cuda:N"; all ranks of ``comm`` call.
 
-    "auto" is the GPU where on every rank there are CuPy and a GPU, the rank's shard has at least 2**18 amplitudes, and
+    "auto" is the GPU where on every rank there are CuPy and a GPU, the rank's shard has at least 2**20 amplitudes, and
     it fits into what is free there; else the CPU. So it is of one kind on all ranks.
 
     Raises StateError as ``checked_device`` does.

@@ -386,7 +386,7 @@ def compile(
 
     dtype: complex64 or complex128. device: "cpu"; "cuda" for a GPU (on several ranks, the one whose number is the
     rank's on its node, modulo their number) or "cuda:N" for GPU number N; or "auto": the GPU where every rank has one,
-    its share of the state has at least 2**18 amplitudes, and they fit there; else the CPU. schedule: when amplitudes
+    its share of the state has at least 2**20 amplitudes, and they fit there; else the CPU. schedule: when amplitudes
     travel between ranks: "lazy", as rarely as can be; or, to compare with, "in-order" and "paper" (see
     plan.planner.make_plan). Raises StateError for what cannot be, ValueError for an unknown schedule.
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..comm import Communicator
 from ..comm.guard import Guard
+from ..comm.ipc import share_gpus
 from ..comm.place import Place
 from ..comm.solo import SoloTransport
 from ..comm.world import DEFAULT_TIMEOUT
@@ -53,7 +54,7 @@ class StateVector:
         layout: which bit of an amplitude's place each qubit is; its own number by default.
         device: "cpu"; "cuda" for a GPU (on several ranks, the one whose number is the rank's on its node, modulo
             their number) or "cuda:N" for GPU number N; or "auto": the GPU where every rank has one, its share has at
-            least 2**18 amplitudes, and they fit there; else the CPU.
+            least 2**20 amplitudes, and they fit there; else the CPU.
 
     Raises:
         StateError: for arguments that cannot be right.
@@ -99,6 +100,8 @@ class StateVector:
         place = devices.chosen_device(device, num_qubits, dtype, self._comm)
         self.check_room(num_qubits, dtype, self._comm, place)
         share_cores(self._comm)
+        if place != "cpu" and ranks > 1:
+            share_gpus(self._comm)
         self._shard_bits = num_qubits - far
         self.traffic = Traffic()
         self._first, end = self.bounds(rank)

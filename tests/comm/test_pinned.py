@@ -124,11 +124,28 @@ def test_what_comes_up_waits_for_those_who_still_read_and_its_memory_stays(gpu: 
         gpu.current.work.append(lambda: seen.append(out.values.copy()))
         over.sendrecv(Array(np.zeros(2)), 1, out, 1, 0).wait()
     gpu.current.work.append(lambda: seen.append(out.values.copy()))
-    assert len(over._rising) == 2
-    gpu.up.run()
-    assert len(seen) == 2  # Both copies had to wait for the readers before them.
+    # The first had come up before the second was sent; the second is still to come.
+    ((memory, done),) = over._rising
+    assert not done.done
+    assert memory.tolist() == [6.0, 6.0]
+    assert len(seen) == 2
     gpu.current.run()
+    assert done.done
     assert [s.tolist() for s in seen] == [[4.0, 4.0], [5.0, 5.0], [6.0, 6.0]]
-    inner.letters.append(np.zeros(2))
-    over.sendrecv(Array(np.zeros(2)), 1, out, 1, 0).wait()
-    assert len(over._rising) == 1
+
+
+def test_a_cuda_aware_transport_gets_the_arrays_themselves_when_they_are_there(gpu: SimpleNamespace) -> None:
+    x, out, computed = Array(np.zeros(2)), Array(np.zeros(2)), []
+    gpu.current.work.append(lambda: computed.append(x))
+    gpu.current.synchronize = gpu.current.run
+    taken = []
+
+    class Aware(Mail):
+        def sendrecv(self, *arguments: Any) -> Any:
+            assert computed == [x]
+            taken.append(arguments)
+            return SimpleNamespace(wait=lambda: None, test=lambda: True)
+
+    over = pinned.device_arrays_over(Aware([]), cuda_aware=True)
+    over.sendrecv(x, 1, out, 1, 3).wait()
+    assert taken == [(x, 1, out, 1, 3)]

@@ -111,10 +111,10 @@ def test_gates_wider_than_any_tile(dtype: str) -> None:
 
 def test_more_phases_than_shared_memory_has_room_for() -> None:
     circuit = qd.Circuit(14).h(range(14))
-    for number, qubits in enumerate(combinations(range(14), 5)):
-        circuit.append(GATES["p"].controlled(4), qubits, [0.1 * number])
-    for number, qubits in enumerate(combinations(range(14), 4)):
-        circuit.append(GATES["p"].controlled(3), qubits, [0.3 * number])
+    for size in (4, 5, 6):
+        for number, qubits in enumerate(combinations(range(14), size)):
+            # Controls by 0 and by 1, so that few conditions are the same.
+            circuit.append(GATES["p"].controlled(size - 1, number % 8), qubits, [0.1 * number])
     program = qd.compile(circuit, device="cuda", dtype="complex128")
     assert program._parts[0][1][0].num_stages > program.plan.sweeps
     want = qd.simulate(circuit, device="cpu", dtype="complex128").amplitudes()
@@ -274,7 +274,7 @@ def test_kernels_are_compiled_once() -> None:
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("n", [20, 34])
+@pytest.mark.parametrize("n", [20, 30, 34])
 def test_a_state_that_fills_the_card(n: int) -> None:
     """34 qubits are 128 GiB: run, measured and collapsed without a second array of that order."""
     import cupy

@@ -14,18 +14,18 @@ from qdist.state import StateVector, devices
 from qdist.state.errors import StateError
 
 
-@pytest.mark.parametrize("device", ["auto", "cpu"])
-def test_the_cpu(device: str) -> None:
-    program = qd.compile(qd.Circuit(2).h(0), device=device)
+@pytest.mark.parametrize("name", ["auto", "cpu"])
+def test_the_cpu(name: str) -> None:
+    program = qd.compile(qd.Circuit(2).h(0), device=name)
     assert program.device == program.run().device == "cpu"
     assert isinstance(program.run().local, np.ndarray)
     assert devices.kernels_of(program.run().local) is kernels
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", 0, None])
-def test_names_that_are_none(device: object) -> None:
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:-1", 0, None])
+def test_names_that_are_none(name: object) -> None:
     with pytest.raises(StateError, match="use 'cpu', 'cuda'"):
-        qd.compile(qd.Circuit(2).h(0), device=device)  # type: ignore[arg-type]
+        qd.compile(qd.Circuit(2).h(0), device=name)  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(cuda_devices() > 0, reason="there is a GPU")
@@ -99,13 +99,13 @@ def test_auto_is_the_gpu_where_it_gains_and_the_state_fits(card: SimpleNamespace
     def auto(num_qubits: int, comm: Any = None) -> str:
         return devices.chosen_device("auto", num_qubits, C64, comm)
 
-    assert [auto(n) for n in (1, 17, 18, 33, 34)] == ["cpu", "cpu", "cuda:2", "cuda:2", "cpu"]
+    assert [auto(n) for n in (1, 19, 20, 33, 34)] == ["cpu", "cpu", "cuda:2", "cuda:2", "cpu"]
     card.free = 118 * GIB
     assert auto(34) == "cuda:2"
     # On 4 ranks a shard has 2 bits less; all must have a GPU.
     yes, no = np.array(1), np.array(0)
-    assert auto(19, FakeRanks(4, 1, [yes] * 3)) == "cpu"
-    assert auto(20, FakeRanks(4, 1, [yes, no, yes])) == "cpu"
+    assert auto(21, FakeRanks(4, 1, [yes] * 3)) == "cpu"
+    assert auto(22, FakeRanks(4, 1, [yes, no, yes])) == "cpu"
 
 
 def test_auto_without_a_gpu_or_without_cupy_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_auto_without_a_gpu_or_without_cupy_is_the_cpu(monkeypatch: pytest.Monke
         assert devices.chosen_device("auto", 30, C64, None) == "cpu"
 
 
-@pytest.mark.parametrize(("backend", "buffers"), [("mpi", GIB // 8), ("nccl", GIB + GIB // 8)])
+@pytest.mark.parametrize(("backend", "buffers"), [("mpi", GIB // 4), ("nccl", GIB + GIB // 4)])
 def test_free_memory_counts_the_pool_the_buffers_and_who_shares_the_gpu(
     card: SimpleNamespace, backend: str, buffers: int
 ) -> None:

@@ -11,7 +11,8 @@
 namespace qdist {
 
 // The factors of a pass's jobs by slot and lane, with a weight for each observable. Slots are those of a tile's rows: what
-// a tile adds to them (PauliJob::base_slot) is taken into account by reordering the factors for it.
+// a tile adds to them (PauliJob::base_slot) is taken into account by reordering the factors for it. Where a job's signs
+// depend on bits of the tile alone, that is nothing: its factors are the same for all tiles.
 template <class Real>
 class PassFactors {
 public:
@@ -22,15 +23,16 @@ public:
             size += pass.jobs[j].slots() * lanes;
         }
         kept_.resize(size);
-        of_tile_.resize(size);
         for (std::size_t j = 0; j < pass.jobs.size(); ++j)
             if (!pass.jobs[j].by_tile) fill(pass.jobs[j], 0, kept_.data() + start_[j]);
+        of_tile_ = kept_;
     }
 
     // Makes the factors those of the tile whose first amplitude has index `base`.
     void set_tile(Index base) {
         for (std::size_t j = 0; j < pass_.jobs.size(); ++j) {
             const PauliJob& job = pass_.jobs[j];
+            if (is_same_for_all_tiles(job)) continue;
             Real* factors = of_tile_.data() + start_[j];
             if (job.by_tile) {
                 fill(job, base & ~pass_.tile, factors);
@@ -42,9 +44,20 @@ public:
         }
     }
 
-    const Real* of(std::size_t job) const { return of_tile_.data() + start_[job]; }
+    const Real* data() const { return of_tile_.data(); }
+    std::size_t at(std::size_t job, std::size_t slot) const { return start_[job] + slot * lanes; }
+
+    // Whether a slot's factors are zero in all tiles.
+    bool is_zero(std::size_t job, std::size_t slot) const {
+        const auto first = kept_.begin() + std::ptrdiff_t(at(job, slot));
+        return is_same_for_all_tiles(pass_.jobs[job]) && std::all_of(first, first + lanes, [](Real f) { return f == 0; });
+    }
 
 private:
+    bool is_same_for_all_tiles(const PauliJob& job) const {
+        return !job.by_tile && std::ranges::all_of(job.basis, [&](Index mask) { return (mask & ~pass_.tile) == 0; });
+    }
+
     // `outside` as in add_terms.
     void fill(const PauliJob& job, Index outside, Real* factors) {
         const std::size_t size = job.slots() * lanes;
@@ -66,63 +79,74 @@ private:
     std::vector<double> sums_;
 };
 
-// Adds what a group of jobs makes of the tile `in` to the rows of `out`: the flipped sum of the rows that each job takes
-// there, times their slots' factors. With `expect`, `in` is the tile at the same place as `out`, and the real part of
-// its product with what was added is returned.
-template <class Real, Index flip, bool imaginary, bool expect>
-double add_group(const PauliGroup& group, const PassFactors<Real>& factors, std::size_t rows, Rows<const Real> in,
-                 Rows<Real> out, std::vector<const Real*>& of_job) {
-    const std::size_t jobs = group.jobs.size();
-    of_job.resize(jobs);
-    for (std::size_t k = 0; k < jobs; ++k) of_job[k] = factors.of(group.jobs[k]);
-    const Real* const* factor_of = of_job.data();
-    const std::uint16_t *row_flips = group.row_flips.data(), *slots = group.slots.data();
-    const auto added = [](const Split<Real>& a, const Split<Real>& b) -> Split<Real> {
-        const auto re = flipped<flip>(b.re), im = flipped<flip>(b.im);
+// What a group of jobs adds to each row of a tile: rows to read, and where their factors are. Those that are zero in all
+// tiles are left out: half of them where a chain's XX and YY have the same coefficient.
+struct RowSums {
+    template <class Real>
+    RowSums(const PauliGroup& group, const PassFactors<Real>& factors, std::size_t rows) {
+        starts.reserve(rows + 1);
+        const std::size_t jobs = group.jobs.size();
+        for (std::size_t row = 0; row < rows; ++row) {
+            starts.push_back(std::uint32_t(sources.size()));
+            for (std::size_t k = 0; k < jobs; ++k) {
+                const std::size_t job = group.jobs[k], slot = group.slots[row * jobs + k];
+                if (factors.is_zero(job, slot)) continue;
+                sources.push_back(std::uint16_t(row ^ group.row_flips[k]));
+                factors_at.push_back(std::uint32_t(factors.at(job, slot)));
+            }
+        }
+        starts.push_back(std::uint32_t(sources.size()));
+    }
+
+    std::vector<std::uint32_t> starts, factors_at;
+    std::vector<std::uint16_t> sources;
+};
+
+// Adds what a group of jobs makes of the tile `in` to the rows of `out`, or writes it there if they are `fresh`: the
+// flipped sum of the rows that each job takes there, times their slots' factors.
+template <class Real, Index flip, bool imaginary>
+void add_group(const RowSums& sums, const Real* factors, std::size_t rows, Rows<const Real> in, bool fresh, Rows<Real> out) {
+    const std::uint32_t *starts = sums.starts.data(), *factors_at = sums.factors_at.data();
+    const std::uint16_t* sources = sums.sources.data();
+    const auto added = [](const Split<Real>& a, const Lanes<Real>& re, const Lanes<Real>& im) -> Split<Real> {
         if constexpr (imaginary)
             return {a.re - im, a.im + re};
         else
             return {a.re + re, a.im + im};
     };
+    for (std::size_t row = 0; row < rows; ++row) {
+        Lanes<Real> re{}, im{};
+        for (std::size_t e = starts[row]; e < starts[row + 1]; ++e) {
+            const auto a = in[sources[e]];
+            const auto f = Lanes<Real>::load(factors + factors_at[e]);
+            re = re + f * a.re;
+            im = im + f * a.im;
+        }
+        if (fresh)
+            out.set(row, added({}, flipped<flip>(re), flipped<flip>(im)));
+        else
+            out.set(row, added(out[row], flipped<flip>(re), flipped<flip>(im)));
+    }
+}
+
+// The real part of <a|b>.
+template <class Real>
+double real_product(std::size_t rows, Rows<const Real> a, Rows<const Real> b) {
     // Sums of this many rows are added up before they become doubles, because that costs more than they do.
     constexpr std::size_t together = 8;
     Lanes<double> total{};
     Lanes<Real> some{};
-    // Two rows at a time, so that one sum need not wait for the other. A tile with a single row is its own neighbour.
-    const std::size_t step = std::min<std::size_t>(rows, 2);
-    for (std::size_t row = 0; row < rows; row += step) {
-        Split<Real> first{}, second{};
-        const std::uint16_t *slot = slots + row * jobs, *next = slot + (step - 1) * jobs;
-        for (std::size_t k = 0; k < jobs; ++k) {
-            const Index source = row ^ row_flips[k];
-            const auto a = in[source], b = in[source ^ (step - 1)];
-            const auto f = Lanes<Real>::load(factor_of[k] + slot[k] * lanes);
-            const auto g = Lanes<Real>::load(factor_of[k] + next[k] * lanes);
-            first.re = first.re + f * a.re;
-            first.im = first.im + f * a.im;
-            second.re = second.re + g * b.re;
-            second.im = second.im + g * b.im;
-        }
-        for (std::size_t r = row; r < row + step; ++r) {
-            const Split<Real>& sum = r == row ? first : second;
-            out.set(r, added(out[r], sum));
-            if constexpr (expect) {
-                const auto bra = in[r];
-                const auto change = added({}, sum);
-                some = some + bra.re * change.re + bra.im * change.im;
-                if (r % together == together - 1 || r + 1 == rows) {
-                    total = total + widened(some);
-                    some = {};
-                }
-            }
+    for (std::size_t row = 0; row < rows; ++row) {
+        const auto bra = a[row], ket = b[row];
+        some = some + bra.re * ket.re + bra.im * ket.im;
+        if (row % together == together - 1 || row + 1 == rows) {
+            total = total + widened(some);
+            some = {};
         }
     }
-    double result = 0;
-    if constexpr (expect) {
-        double numbers[lanes];
-        total.store(numbers);
-        for (double number : numbers) result += number;
-    }
+    double numbers[lanes], result = 0;
+    total.store(numbers);
+    for (double number : numbers) result += number;
     return result;
 }
 
@@ -138,11 +162,12 @@ void apply_pass(const PauliPlan& plan, const PauliPass& pass, const Real* shard,
     const std::size_t observables = std::size_t(plan.observables), rows = grid.size / lanes;
     std::vector<double> partial(values == Values::none ? 0 : chunks * observables);
     const PassFactors<Real> shared_factors(pass, weights);
+    std::vector<RowSums> row_sums;
+    for (const PauliGroup& group : pass.groups) row_sums.emplace_back(group, shared_factors, rows);
 #pragma omp parallel if (chunks > 1)
     {
         Tile<Real> in(grid.size), result(grid.size);
         PassFactors<Real> factors = shared_factors;
-        std::vector<const Real*> of_job;
         PassSums sums(pass);
 #pragma omp for schedule(static)
         for (std::size_t c = 0; c < chunks; ++c) {
@@ -151,21 +176,19 @@ void apply_pass(const PauliPlan& plan, const PauliPass& pass, const Real* shard,
                 const Index base = grid.base(t), source = base ^ pass.far;
                 grid.load(shard, source, in);
                 if (t + 1 < tiles) grid.prefetch(shard, grid.base(t + 1) ^ pass.far);
-                if (fresh)
-                    result.clear();
-                else
-                    grid.load(out, base, result);
                 factors.set_tile(first + source);
                 const Rows<const Real> ket = std::as_const(in).rows();
-                for (const PauliGroup& group : pass.groups)
-                    specialised(group.lane_flip, group.imaginary, [&](auto flip, auto imaginary) {
-                        constexpr bool expect = values == Values::of_product;
-                        const double value = add_group<Real, flip, imaginary, expect>(group, factors, rows, ket,
-                                                                                      result.rows(), of_job);
-                        if constexpr (expect) *found += value / *weights;
+                for (std::size_t g = 0; g < pass.groups.size(); ++g)
+                    specialised(pass.groups[g].lane_flip, pass.groups[g].imaginary, [&](auto flip, auto imaginary) {
+                        add_group<Real, flip, imaginary>(row_sums[g], factors.data(), rows, ket, g == 0, result.rows());
                     });
+                if constexpr (values == Values::of_product)
+                    *found += real_product(rows, ket, std::as_const(result).rows()) / *weights;
                 if constexpr (values == Values::of_jobs) sums.add_tile(ket, ket, first + base, found);
-                grid.store(result, base, out);
+                if (fresh)
+                    grid.store(result, base, out);
+                else
+                    grid.add(result, base, out);
             }
             if constexpr (values == Values::of_jobs) sums.finish(found);
         }

@@ -90,17 +90,26 @@ public:
     // Undoes it on a ket and a bra. Where `w` is given, it gets Re(i conj(bra) ket) of each element, which stays the same.
     void undo(const TilePair<Real>& tiles, std::size_t base, Real* w) const {
         Real *const ket_re = tiles.ket_re, *const ket_im = tiles.ket_im, *const bra_re = tiles.bra_re, *const bra_im = tiles.bra_im;
-        const auto undo_one = [=](std::size_t i, V c, V s) {
+        // What w needs is loaded once: the compiler cannot know that storing w changes nothing else.
+        const auto undo_and_sum = [=](std::size_t i, V c, V s) {
+            const V k = load(ket_re + i), l = load(ket_im + i), a = load(bra_re + i), b = load(bra_im + i);
+            store<Real>(ket_re + i, c * k + s * l);
+            store<Real>(ket_im + i, c * l - s * k);
+            store<Real>(bra_re + i, c * a + s * b);
+            store<Real>(bra_im + i, c * b - s * a);
+            store<Real>(w + i, b * k - a * l);
+        };
+        const auto sum = [=](std::size_t i) {
+            store<Real>(w + i, load(bra_im + i) * load(ket_re + i) - load(bra_re + i) * load(ket_im + i));
+        };
+        const auto undo = [=](std::size_t i, V c, V s) {
             multiply(ket_re + i, ket_im + i, c, -s);
             multiply(bra_re + i, bra_im + i, c, -s);
         };
-        const auto add_one = [=](std::size_t i) {
-            store<Real>(w + i, load(bra_im + i) * load(ket_re + i) - load(bra_re + i) * load(ket_im + i));
-        };
         if (w)
-            each_factor(base, [=](std::size_t i, V c, V s) { add_one(i), undo_one(i, c, s); }, add_one);
+            each_factor(base, undo_and_sum, sum);
         else
-            each_factor(base, undo_one, [](std::size_t) {});
+            each_factor(base, undo, [](std::size_t) {});
         for (std::size_t k = 0; k < wide_.size(); ++k) {
             apply_wide(ket_re, ket_im, base, wide_[k], -wide_value_[k]);
             apply_wide(bra_re, bra_im, base, wide_[k], -wide_value_[k]);

@@ -33,7 +33,6 @@ public:
     explicit Tile(std::size_t size) : numbers_(2 * size) {}
     Rows<const Real> rows() const { return {numbers_.data()}; }
     Rows<Real> rows() { return {numbers_.data()}; }
-    void clear() { std::fill(numbers_.begin(), numbers_.end(), Real(0)); }
 
 private:
     std::vector<Real> numbers_;
@@ -70,6 +69,19 @@ public:
         each_run([&](Index offset, Index row, Index count) {
             Real* a = shard + 2 * (base | offset);
             for (Index k = 0; k < count; ++k) rows[row + k].store(a + 2 * lanes * k);
+        });
+    }
+
+    // Adds a tile to what is there.
+    template <class Real>
+    void add(const Tile<Real>& tile, Index base, Real* shard) const {
+        const Rows<const Real> rows = tile.rows();
+        each_run([&](Index offset, Index row, Index count) {
+            Real* a = shard + 2 * (base | offset);
+            for (Index k = 0; k < count; ++k) {
+                const auto there = Split<Real>::load(a + 2 * lanes * k), more = rows[row + k];
+                Split<Real>{there.re + more.re, there.im + more.im}.store(a + 2 * lanes * k);
+            }
         });
     }
 
