@@ -259,9 +259,9 @@ class Tables:
         where = registers[0] if len(targets) == 1 else min(registers) // 2
         if real:
             # Real matrices on different bits, one after the other, are one operation.
-            kind, at, threads, word, *far = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
+            kind, at, threads, word, *more = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
             if kind == OPS["real1"] and not word >> where & 1:
-                self._ops[-1] = (kind, at, threads, word | 1 << where, *far)
+                self._ops[-1] = (kind, at, threads, word | 1 << where, *more)
             else:
                 at = self.binding.place(4 * self.shape.registers)
                 self.op(OPS["real1"], at, word=1 << where)

@@ -34,7 +34,7 @@ def fit(program: Program, outputs: Sequence[Observable | Output]) -> bool:
     return alone and bool(outputs) and not any(isinstance(o, Output) for o in outputs)
 
 
-def values(program: Program, observables: Sequence[Observable], theta: NDArray[np.float64]) -> NDArray[np.float64]:
+def values(program: Program, observables: Sequence[Any], theta: NDArray[np.float64]) -> NDArray[np.float64]:
     """The expectation values for each row of parameters on a GPU: float64 of shape (batch, number of observables)."""
     strings, found = _plan(program, observables), np.zeros((len(theta), len(observables)))
     for some in _parts(program, len(theta)):
