@@ -3,7 +3,7 @@
     python benchmarks/gradient_bench.py                       # n = 12, 16, 20
     python benchmarks/gradient_bench.py --large --save        # n = 24 too; JSON and a plot in benchmarks/results/
     python benchmarks/gradient_bench.py --only qdist --qubits 20 --layers 1 2 4 8 16
-    python benchmarks/gradient_bench.py --device cuda --qubits 28 --only qdist --repeats 1 --turns 1
+    python benchmarks/gradient_bench.py --device cuda --qubits 28 --only qdist --repeats 2 --turns 1
 
 gradient_peers.py says what a library is asked for, and runs each in a process of its own, with the threads set, so
 that neither their thread pools nor their memory meet. They take turns; the median over all turns counts. Gradients must
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--dtypes", nargs="+", default=["complex64", "complex128"], choices=["complex64", "complex128"])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: qdist on a GPU too")
     on_cpu = [name for name in LIBRARIES if name != "qdist-cuda"]
-    parser.add_argument("--only", nargs="+", default=on_cpu, choices=on_cpu, help="qdist comes first")
+    parser.add_argument("--only", nargs="*", default=on_cpu, choices=on_cpu, help="qdist comes first")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, default=3, help="gradients in a turn")
     parser.add_argument("--turns", type=int, default=3)
@@ -154,8 +154,15 @@ def main() -> None:
                 print(f"{num_qubits} qubits, {layers} layers, {dtype}: done", file=sys.stderr)
     print(table(header, [_cells(row) for row in rows]))
     if options.save:
-        print(save(options.save, {"threads": options.threads, "rows": rows}))
+        card = {"gpu": _card()} if options.device == "cuda" else {}
+        print(save(options.save, {"threads": options.threads, **card, "rows": rows}))
         plot(rows, RESULTS / f"{options.save}.png")
+
+
+def _card() -> str:
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:
