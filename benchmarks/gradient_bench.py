@@ -154,7 +154,7 @@ def main() -> None:
                 print(f"{num_qubits} qubits, {layers} layers, {dtype}: done", file=sys.stderr)
     print(table(header, [_cells(row) for row in rows]))
     if options.save:
-        card = {"gpu": _card()} if options.device == "cuda" else {}
+        card = {"card": _card()} if options.device == "cuda" else {}
         print(save(options.save, {"threads": options.threads, **card, "rows": rows}))
         plot(rows, RESULTS / f"{options.save}.png")
 
