@@ -7,8 +7,8 @@ module's forward and backward pass and freed after it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -16,13 +16,15 @@ import numpy as np
 from ..comm import Communicator
 from ..nn import Module
 from ..optim import Optimizer
+from ..optim.clip import check_max_norm
 from ..tensor import Tensor, packing
 from ..tensor.arrays import Array, is_array
 from . import zero_config, zero_state
 from .buckets import BUCKET_BYTES, Bucket
+from .clip import clip_grad_norm_
 from .loss_scale import LossScale
 from .replica import Replica
-from .zero_shards import Unit, View
+from .zero_shards import GradientPart, Unit, View
 from .zero_units import around_modules, units_by_module, units_by_size
 
 __all__ = ["Zero"]
@@ -128,12 +130,16 @@ class Zero(Replica):
         precision, and outputs float32."""
         if self.precision is not None:
             args, kwargs = _cast((args, kwargs), self.precision)
-        if self.stage < 3:
+        with self.freeing():
             output = super().forward(*args, **kwargs)
-        else:
-            with packing(self._pack, self._unpack):
-                output = super().forward(*args, **kwargs)
         return output if self.precision is None else _cast(output, np.dtype(np.float32))
+
+    @contextmanager
+    def freeing(self) -> Iterator[None]:
+        """Within it nothing that is recorded keeps gathered parameters alive. For those who run the modules by
+        themselves, stage by stage of a pipeline, and not through forward()."""
+        with nullcontext() if self.stage < 3 else packing(self._pack, self._unpack):
+            yield
 
     def backward(self, loss: Tensor) -> None:
         """Add the loss's derivative to the gradients, each of `accumulate` passes counting an equal share."""
@@ -176,20 +182,20 @@ class Zero(Replica):
     def clip_grad_norm(self, max_norm: float) -> float:
         """Scale all gradients together so that their joint 2-norm is at most max_norm; gives the norm before.
 
-        Raises RuntimeError when the norm is not finite; gradients are left as they are.
+        Parameters that are divided over other ranks as well (tensor parallelism) count as a whole. Raises RuntimeError
+        when the norm is not finite; gradients are left as they are.
         """
-        if max_norm <= 0:
-            raise ValueError(f"max_norm must be positive, got {max_norm}")
+        check_max_norm(max_norm)
+        return clip_grad_norm_(self.graded(), max_norm, over=[self.comm])
+
+    def graded(self) -> list[GradientPart]:
+        """The gradients of the parts that this rank updates, complete. Collective."""
         self.settle()
-        parts = [unit.gradient for unit in self.units if unit.gradient is not None]
-        mine = sum(float(abs((g.conj() @ g).real)) for g in parts)
-        norm = math.sqrt(float(self.comm.all_reduce(np.array(mine))))
-        if not math.isfinite(norm):
-            raise RuntimeError(f"the gradient norm is {norm}; look for NaN or infinity in the loss or the data")
-        if norm > max_norm:
-            for g in parts:
-                g *= max_norm / norm
-        return norm
+        return [
+            GradientPart(piece.tensor.grad, unit.parameters[piece.index])
+            for unit in self.units
+            for piece in unit.pieces
+        ]
 
     def gradients(self) -> dict[str, np.ndarray]:
         """The whole batch's gradients by parameter name, on every rank, without those that no rank has. Collective."""

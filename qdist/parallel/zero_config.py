@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from ..comm import Communicator, world
 from ..nn import Module
 from .loss_scale import LossScale
 
-__all__ = ["read"]
+__all__ = ["check_keys", "optimizer_class", "read"]
 
-_OPTIMIZERS = {
+_OPTIMIZERS: dict[str, Callable[..., optim.Optimizer]] = {
     "sgd": optim.SGD,
     "adam": optim.Adam,
     "adamw": optim.AdamW,
@@ -55,13 +56,17 @@ def read(
         "gradient_clipping",
         "fp16",
     }
-    _only("config", config, known)
+    check_keys("config", config, known)
     zero = config.get("zero_optimization", {})
-    _only("zero_optimization", zero, {"stage"})
-    made = optimizer if optimizer is not None else _optimizer(config.get("optimizer"), model)
+    check_keys("zero_optimization", zero, {"stage"})
+    if optimizer is None:
+        if "optimizer" not in config:
+            raise ValueError('give an optimiser, or name one in the config: {"optimizer": {"type": "adam"}}')
+        kind, options = optimizer_class(config["optimizer"])
+        optimizer = kind(model.parameters(), **options)
     half = _half(config.get("fp16", {}))
     return {
-        "optimizer": made,
+        "optimizer": optimizer,
         "stage": zero.get("stage", 1),
         "accumulate": _accumulation(config, (world() if comm is None else comm).size),
         "max_norm": config.get("gradient_clipping"),
@@ -70,21 +75,20 @@ def read(
     }
 
 
-def _only(where: str, given: dict[str, Any], known: set[str]) -> None:
-    unknown = sorted(set(given) - known)
+def check_keys(where: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raises ValueError, naming it, for a key that is not known."""
+    unknown = sorted(set(given) - set(known))
     if unknown:
         raise ValueError(f"{where}: unknown key {', '.join(unknown)}; there are {', '.join(sorted(known))}")
 
 
-def _optimizer(config: dict[str, Any] | None, model: Module) -> optim.Optimizer:
-    if config is None:
-        raise ValueError('give an optimiser, or name one in the config: {"optimizer": {"type": "adam"}}')
-    _only("optimizer", config, {"type", "params"})
+def optimizer_class(config: Mapping[str, Any]) -> tuple[Callable[..., optim.Optimizer], dict[str, Any]]:
+    """The class that {"type": "adam", "params": {"lr": 1e-3}} names, and its options."""
+    check_keys("optimizer", config, {"type", "params"})
     kind = str(config.get("type", "")).lower()
     if kind not in _OPTIMIZERS:
         raise ValueError(f"optimizer type {config.get('type')!r}: use one of {', '.join(_OPTIMIZERS)}")
-    make: Any = _OPTIMIZERS[kind]
-    return make(model.parameters(), **config.get("params", {}))
+    return _OPTIMIZERS[kind], dict(config.get("params", {}))
 
 
 def _accumulation(config: dict[str, Any], ranks: int) -> int:
@@ -102,7 +106,7 @@ def _accumulation(config: dict[str, Any], ranks: int) -> int:
 
 
 def _half(config: dict[str, Any]) -> LossScale | None:
-    _only("fp16", config, {"enabled", "loss_scale", "initial_scale_power", "loss_scale_window"})
+    check_keys("fp16", config, {"enabled", "loss_scale", "initial_scale_power", "loss_scale_window"})
     if not config.get("enabled", False):
         return None
     fixed = config.get("loss_scale", 0)

@@ -15,7 +15,7 @@ from ..tensor.arrays import FLOAT32, Array, module_of
 from ..tensor.autograd import mode
 from .buckets import Bucket
 
-__all__ = ["Piece", "ShardedParameter", "Unit", "View"]
+__all__ = ["GradientPart", "Piece", "ShardedParameter", "Unit", "View"]
 
 
 class ShardedParameter(Parameter):
@@ -73,6 +73,18 @@ class Piece:
     """Where it stands in the flattened parameter."""
     tensor: Tensor
     """Its values, 1-D, in the precision of the optimiser: what the optimiser updates."""
+
+
+class GradientPart(NamedTuple):
+    """The gradient of the part of one parameter that this rank updates."""
+
+    grad: Tensor | None
+    parameter: Parameter
+
+    @property
+    def partition(self) -> Any:
+        """How the parameter itself is divided over other ranks: None if it is whole."""
+        return self.parameter.partition
 
 
 class View(NamedTuple):

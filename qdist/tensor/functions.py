@@ -128,7 +128,10 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     rule = Rule("checkpoint", lambda xp, *arrays: ([r._data for r in results], ()), vjp)
     guards = [(x._version, x._version[0]) for x in sources]
     xp = module_of(results[0]._data)
-    node = Node(rule, tuple(edges), {}, (), guards, xp, None)
+    # The vjp finds its arguments by itself; those that were computed are listed, so that what a graph keeps can be
+    # counted.
+    kept = tuple(x._data for x in sources if x._node is not None)
+    node = Node(rule, tuple(edges), {}, kept, guards, xp, None)
     made = tuple(r.detach() for r in results)
     for i, out in enumerate(made):
         out._node = Node(PICK, (node,), {"index": i, "total": len(made)}, (), (), xp, out._data)

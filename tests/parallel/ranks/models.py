@@ -77,20 +77,20 @@ def transformer(comm: Any = None) -> nn.Module:
     return nn.Sequential(Tokens(), *blocks, norm, head)
 
 
-def hybrid(comm: Any = None) -> nn.Module:
+def hybrid(comm: Any = None, qubits: int = QUBITS) -> nn.Module:
     """A circuit between linear layers. comm: what the quantum layer takes, for its amplitudes."""
-    x, w = qd.ParameterVector("x", QUBITS), qd.ParameterVector("w", 2 * QUBITS)
-    circuit = qd.Circuit(QUBITS)
-    for q in range(QUBITS):
+    x, w = qd.ParameterVector("x", qubits), qd.ParameterVector("w", 2 * qubits)
+    circuit = qd.Circuit(qubits)
+    for q in range(qubits):
         circuit.rx(x[q], q).ry(w[q], q)
-    for q in range(QUBITS):
-        circuit.cx(q, (q + 1) % QUBITS).rz(w[QUBITS + q], q).rx(x[q], q)
-    observables = [f"Z{q}" for q in range(QUBITS)]
+    for q in range(qubits):
+        circuit.cx(q, (q + 1) % qubits).rz(w[qubits + q], q).rx(x[q], q)
+    observables = [f"Z{q}" for q in range(qubits)]
     return nn.Sequential(
-        nn.Linear(12, QUBITS, dtype=F64),
+        nn.Linear(12, qubits, dtype=F64),
         nn.Tanh(),
         nn.QuantumLayer(circuit, observables, x, w, comm=comm, dtype="complex128"),
-        nn.Linear(QUBITS, CLASSES, dtype=F64),
+        nn.Linear(qubits, CLASSES, dtype=F64),
     )
 
 
