@@ -106,7 +106,7 @@ class Pipeline:
             for place in rows:
                 if isinstance(listed[place], Module):
                     setattr(self.module, str(place), listed[place])
-        self._names = _plain_names(listed, self.module)
+        self._names, self._all_names = _plain_names(listed, self.module)
         where = [first.rank_of(number) for number, rows in enumerate(parts) for _ in rows]
         self.tied = TiedWeights(listed, where, self.comm)
         """The weights that this rank shares with others."""
@@ -233,8 +233,11 @@ class Pipeline:
     def load_whole_state_dict(self, state: dict[str, Any]) -> None:
         """Take this rank's part of what whole_state_dict(), or the plain model's state_dict(), gave.
 
-        Raises ValueError, as load_state_dict, when this rank's names are missing or shapes do not fit.
+        Raises ValueError, as load_state_dict, for names that no layer has, names of this rank that are missing, and
+        shapes that do not fit.
         """
+        if unknown := [name for name in state if name not in self._all_names]:
+            raise ValueError(f"this state does not fit the pipeline's layers: unknown: {', '.join(unknown)}")
         mine = {name: state[plain] for name, plain in self._names.items() if plain in state}
         load_whole_state_dict(self.module, mine)
 
@@ -330,16 +333,17 @@ def _axes(comm: Communicator | Mesh) -> tuple[Communicator, Communicator | None]
     return comm["pp"], comm["dp"] if "dp" in comm and comm.shape["dp"] > 1 else None
 
 
-def _plain_names(layers: Sequence[Layer], module: Module) -> dict[str, str]:
+def _plain_names(layers: Sequence[Layer], module: Module) -> tuple[dict[str, str], frozenset[str]]:
     """For each name in the module's state the name that the Sequential of all layers has for it: another one where a
-    layer that comes earlier has the same tensor."""
+    layer that comes earlier has the same tensor. And all names of the Sequential."""
     whole = Module()
     for number, layer in enumerate(layers):
         if isinstance(layer, Module):
             setattr(whole, str(number), layer)
     known = whole.state_dict()
     found = {id(value.data): name for name, value in known.items()}
-    return {name: name if name in known else found[id(value.data)] for name, value in module.state_dict().items()}
+    own = {name: name if name in known else found[id(value.data)] for name, value in module.state_dict().items()}
+    return own, frozenset(known)
 
 
 def _reduction_of(loss: Any, given: str | None) -> str:

@@ -165,6 +165,8 @@ def test_the_whole_state_is_that_of_the_plain_model_and_tied_copies_stay_equal(c
     np.testing.assert_allclose(again.predict(x).numpy(), plain(Tensor(x)).numpy(), rtol=1e-10)
     with pytest.raises(ValueError, match="missing"):
         again.load_whole_state_dict({})
+    with pytest.raises(ValueError, match=r"unknown: 9\.weight"):
+        again.load_whole_state_dict(plain.state_dict() | {"9.weight": 1.0})
 
 
 def test_gradients_of_several_batches_add_up_and_are_clipped_over_all_stages(comm) -> None:
