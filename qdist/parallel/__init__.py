@@ -1,6 +1,6 @@
 """Classical parallelism: each module a small file, a client of the communicator and the tensor core."""
 
-from . import collectives
+from . import auto, collectives
 from .activation_memory import activation_bytes, saved_bytes
 from .clip import clip_grad_norm_, grad_norm
 from .context import RingAttention, ring_attention, shard_sequence, unshard_sequence
@@ -45,6 +45,7 @@ __all__ = [
     "VocabParallelEmbedding",
     "Zero",
     "activation_bytes",
+    "auto",
     "average_gradients",
     "checkpoint",
     "clip_grad_norm_",
