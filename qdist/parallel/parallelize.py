@@ -192,6 +192,7 @@ class ParallelModel:
         """The loss of a batch in evaluation mode."""
         x, y = self._own(inputs), self._own(targets)
         if self.pipeline is not None:
+            self._staged_rows(len(_first(inputs)))
             loss = self.pipeline.eval_batch(x, y)
         else:
             with no_grad():
@@ -204,7 +205,11 @@ class ParallelModel:
         Along "cp" outputs have the whole sequence again, as their second axis.
         """
         x = self._own(inputs)
-        outputs = self._evaluating(x) if self.pipeline is None else self.pipeline.predict(x)
+        if self.pipeline is None:
+            outputs = self._evaluating(x)
+        else:
+            self._staged_rows(len(_first(inputs)))
+            outputs = self.pipeline.predict(x)
         if self.mesh.shape.get("cp", 1) == 1:
             return outputs
         with no_grad():
@@ -274,10 +279,21 @@ class ParallelModel:
 
     def _share(self, rows: int) -> float:
         """What this rank's gradient is multiplied by so that the plain mean over replicas is the whole batch's."""
-        counts = self._replicas.all_gather(np.array(rows))
-        if not counts.all():
-            raise ValueError(f"a pipeline needs at least one row on every rank of 'dp'; they have {counts.tolist()}")
-        return float(self._replicas.size if self._reduction == "sum" else rows * self._replicas.size / counts.sum())
+        total = sum(self._staged_rows(rows))
+        return float(self._replicas.size if self._reduction == "sum" else rows * self._replicas.size / total)
+
+    def _staged_rows(self, rows: int) -> list[int]:
+        """The rows of every replica of a pipeline. Raises ValueError, on all ranks, where they do not go together."""
+        counts: list[int] = self._replicas.all_gather(np.array(rows)).tolist()
+        if min(counts) == 0:
+            raise ValueError(f"a pipeline needs at least one row on every rank of 'dp'; they have {counts}")
+        parts = {min(count, self.plan.micro_batches) for count in counts}
+        if self.plan.zero == 3 and len(parts) > 1:
+            raise ValueError(
+                f"zero=3 gathers parameters for every micro-batch, and the ranks of 'dp' have rows for {sorted(parts)} "
+                f"micro-batches: give each of them at least {self.plan.micro_batches} rows"
+            )
+        return counts
 
     def _of_all_rows(self, loss: float, rows: int) -> float:
         if self._reduction == "sum":

@@ -497,3 +497,15 @@ def test_batches_without_rows(comm) -> None:
             model = build("mlp")
             models.loss_of(model, x, y).backward()
             assert_same(trained.gradients(), models.gradients_of(model))
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
+def test_ranks_that_would_gather_for_different_micro_batches_are_refused(comm) -> None:
+    mesh = Mesh(comm, dp=2, pp=2)
+    trained = spread("mlp", mesh, {"micro_batches": 2, "zero": 3})
+    x, y = (part[: 2 - mesh.coordinates["dp"]] for part in batch("mlp", 0, 9))
+    for call in (trained.backward, trained.eval_batch, lambda x, y: trained.predict(x)):
+        with pytest.raises(
+            ValueError, match=r"have rows for \[1, 2\] micro-batches: give each of them at least 2 rows"
+        ):
+            call(x, y)
