@@ -291,7 +291,7 @@ class ParallelModel:
         if self.plan.zero == 3 and len(parts) > 1:
             raise ValueError(
                 f"zero=3 gathers parameters for every micro-batch, and the ranks of 'dp' have rows for {sorted(parts)} "
-                f"micro-batches: give each of them at least {self.plan.micro_batches} rows"
+                f"micro-batches: give each at least {self.plan.micro_batches}"
             )
         return counts
 
