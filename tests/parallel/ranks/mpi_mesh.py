@@ -505,7 +505,5 @@ def test_ranks_that_would_gather_for_different_micro_batches_are_refused(comm) -
     trained = spread("mlp", mesh, {"micro_batches": 2, "zero": 3})
     x, y = (part[: 2 - mesh.coordinates["dp"]] for part in batch("mlp", 0, 9))
     for call in (trained.backward, trained.eval_batch, lambda x, y: trained.predict(x)):
-        with pytest.raises(
-            ValueError, match=r"have rows for \[1, 2\] micro-batches: give each at least 2"
-        ):
+        with pytest.raises(ValueError, match=r"have rows for \[1, 2\] micro-batches: give each at least 2"):
             call(x, y)
