@@ -26,8 +26,8 @@ _TILE_BITS = {8: 12, 16: 11}
 _LOW_BITS = 3
 """Lowest bits that every tile holds, so that memory is read in rows of 64 bytes at least."""
 
-STRING = np.dtype([("far", "u8"), ("near", "u4"), ("word", "u4"), ("factor", "f8")])
-GROUP = np.dtype([("x", "u4"), ("imaginary", "i4"), ("end", "i4")])
+STRING = np.dtype([("far", "u8"), ("near", "u4"), ("unused", "u4"), ("factor", "f8")])
+GROUP = np.dtype([("x", "u4"), ("word", "u4"), ("imaginary", "i4"), ("end", "i4")])
 # A bit for each of a thread's amplitudes, whether the parity of its number under a mask is odd.
 _WORDS = [sum(((k & mask).bit_count() & 1) << k for k in range(1 << _HELD_BITS)) for mask in range(1 << _HELD_BITS)]
 
@@ -217,20 +217,21 @@ def _tile_pass(
     def near(mask: int) -> int:
         return sum(1 << k for p, k in bit.items() if mask >> p & 1)
 
-    groups, strings = [], []
-    for mask in masks:
-        own = np.flatnonzero(x == np.uint64(mask))
-        for imaginary, part in enumerate((factors.real, factors.imag)):
-            held = [k for k in own.tolist() if part[k] != 0]
-            for k in held:
-                signs = int(z[k])
+    # (flips, signs of a thread's amplitudes, whether imaginary): the strings that share them
+    shared: dict[tuple[int, int, int], list[tuple[int, int, int, float]]] = {}
+    for k in np.flatnonzero(np.isin(x, np.array(masks, np.uint64))).tolist():
+        flips, signs = int(x[k]), int(z[k])
+        low = near(signs)
+        word = _WORDS[low >> size - _HELD_BITS]
+        for imaginary, part in enumerate((factors[k].real, factors[k].imag)):
+            if part != 0:
                 # The parity of the result's index, where the product's is that of the source.
-                factor = -part[k] if (mask & signs).bit_count() & 1 else part[k]
-                low = near(signs)
-                word = _WORDS[low >> size - _HELD_BITS]
-                strings.append((signs & ~inside, low & (1 << size - _HELD_BITS) - 1, word, factor))
-            if held:
-                groups.append((near(mask), imaginary, len(strings)))
+                factor = -part if (flips & signs).bit_count() & 1 else part
+                string = (signs & ~inside, low & (1 << size - _HELD_BITS) - 1, 0, factor)
+                shared.setdefault((near(flips), word, imaginary), []).append(string)
+    ends = np.cumsum([len(own) for own in shared.values()])
+    groups = [(*key, end) for key, end in zip(shared, ends)]
+    strings = [string for own in shared.values() for string in own]
     threads = np.zeros(1, np.uint64)
     for position in positions[:-_HELD_BITS]:
         threads = np.concatenate([threads, threads | np.uint64(1 << position)])
