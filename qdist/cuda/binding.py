@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from qdist.native import kernels
 from qdist.plan.operations import Affine
 
-__all__ = ["Binding", "Factors"]
+__all__ = ["Binding", "Factors", "reordered"]
 
 Factors = list[tuple[int, list[int], list[int], list[complex]]]
 """(formula, angle slots, bits of the product, constant matrix)"""
@@ -31,8 +31,9 @@ class Binding:
         self._size = 0
         self._constants: list[tuple[int, NDArray[Any]]] = []
         self._matrices = kernels.MatrixList()
-        self._entries: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self._entries: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
         self._affine: list[Affine] = []
+        self._turns_at: list[int] = []
         self._tables: list[int] = []
         self._terms: list[tuple[int, int, int, int]] = []
         self._rotations: list[tuple[int, int, int]] = []
@@ -43,21 +44,29 @@ class Binding:
         self._constants.append((at, np.asarray(numbers, np.complex128).view(np.float64)))
         return at
 
-    def matrix(self, num_bits: int, factors: Factors, order: Sequence[int], at: int, real: bool = False) -> None:
-        """Puts a matrix at a place, row by row. Bit k of its index is bit order[k] of the factors' product.
+    def matrix(
+        self, num_bits: int, factors: Factors, order: Sequence[int], at: int, real: bool = False, adjoint: bool = False
+    ) -> None:
+        """Puts a matrix, or its adjoint, at a place, row by row. Bit k of its index is bit order[k] of the factors'
+        product.
 
         real: the real parts alone.
         """
         first = self._matrices.size
         self._matrices.add(num_bits, factors)
-        index = np.arange(1 << num_bits)
-        old = np.zeros_like(index)
-        for k, bit in enumerate(order):
-            old |= (index >> k & 1) << bit
-        source = 2 * (first + (old[:, None] << num_bits | old[None, :]).ravel())
+        entries = reordered(order)
+        source = 2 * (first + (entries.T if adjoint else entries).ravel())
+        sign = np.ones(len(source))
         if not real:
             source = np.stack([source, source + 1], axis=1).ravel()
-        self._entries.append((at + np.arange(len(source)), source))
+            sign = np.stack([sign, -sign if adjoint else sign], axis=1).ravel()
+        self._entries.append((at + np.arange(len(source)), source, sign))
+
+    def as_turn(self, at: int) -> None:
+        """Has the real orthogonal matrix at a place stored as (ratio t, scale, how, 0): scale times (1, t; -t, 1), or
+        times (t, 1; -1, t) where ``how`` has bit 0, after a change of sign of the upper amplitude where it has bit 1.
+        """
+        self._turns_at.append(at)
 
     def angle(self, affine: Affine) -> int:
         """A place in turns for an angle."""
@@ -91,8 +100,9 @@ class Binding:
         for at, numbers in self._constants:
             self._template[at : at + len(numbers)] = numbers
         empty = [np.zeros(0, np.int64)]
-        self._to = np.concatenate(empty + [to for to, _ in self._entries])
-        self._from = np.concatenate(empty + [source for _, source in self._entries])
+        self._to = np.concatenate(empty + [to for to, _, _ in self._entries])
+        self._from = np.concatenate(empty + [source for _, source, _ in self._entries])
+        self._sign = np.concatenate([np.zeros(0), *(sign for _, _, sign in self._entries)])
         self._offsets = np.array([constant for constant, _ in self._affine], np.float64)
         parts = [(k, slot, c) for k, (_, slots) in enumerate(self._affine) for slot, c in slots]
         self._owner, self._slot = (np.array([p[j] for p in parts], np.int64) for j in (0, 1))
@@ -114,7 +124,9 @@ class Binding:
             matrices = np.empty((rows, self._matrices.size), np.complex128)
             for row, own in zip(angles, matrices):
                 self._matrices.at(row, own)
-            reals[:, self._to] = matrices.view(np.float64)[:, self._from]
+            reals[:, self._to] = matrices.view(np.float64)[:, self._from] * self._sign
+        if self._turns_at:
+            self._make_turns(reals)
         sums = np.tile(self._offsets, (rows, 1))
         if len(self._owner):
             # One bincount for all rows: each has its own range of bins.
@@ -132,6 +144,18 @@ class Binding:
             reals[:, at], reals[:, at + 1], reals[:, at + 2] = np.cos(half), factor.real, factor.imag
         return reals, self._turns(sums)
 
+    def _make_turns(self, reals: NDArray[Any]) -> None:
+        """(1, t; -t, 1) and (t, 1; -1, t) with the ratio that is at most 1."""
+        places = np.array(self._turns_at)[:, None] + np.arange(4)
+        matrices = reals[:, places]
+        a, b, c, d = np.moveaxis(matrices, -1, 0)
+        changed = a * d < b * c
+        b = np.where(changed, -b, b)
+        large = np.abs(a) >= np.abs(b)
+        scale = np.where(large, a, b)
+        ratio = np.where(large, b, a) / scale
+        reals[:, places] = np.stack([ratio, scale, ~large + 2 * changed, np.zeros_like(a)], axis=-1)
+
     def _turns(self, angles: NDArray[np.float64]) -> NDArray[Any]:
         fraction = angles / (2 * np.pi)
         fraction -= np.round(fraction)
@@ -141,3 +165,12 @@ class Binding:
         largest = float(np.nextafter(2.0 ** (bits - 1), 0)) if bits == 64 else 2.0**31 - 1
         scaled = np.clip(np.rint(fraction * 2.0**bits), -(2.0 ** (bits - 1)), largest)
         return np.ascontiguousarray(scaled.astype(signed)).view(self.turn)
+
+
+def reordered(order: Sequence[int]) -> NDArray[np.int64]:
+    """For each entry of a matrix whose index has bit order[k] of another's as bit k: its place in the other."""
+    index = np.arange(1 << len(order))
+    old = np.zeros_like(index)
+    for k, bit in enumerate(order):
+        old |= (index >> k & 1) << bit
+    return old[:, None] << len(order) | old[None, :]

@@ -98,8 +98,7 @@ class StateVector:
                 f"{1 << num_qubits} to {ranks - 1} would hold nothing"
             )
         place = devices.chosen_device(device, num_qubits, dtype, self._comm)
-        if dtype.itemsize << num_qubits > _SMALL:
-            check_memory(num_qubits, dtype, ranks, self._free_memory(place))
+        self.check_room(num_qubits, dtype, self._comm, place)
         share_cores(self._comm)
         if place != "cpu" and ranks > 1:
             share_gpus(self._comm)
@@ -108,11 +107,19 @@ class StateVector:
         self._first, end = self.bounds(rank)
         self._local = devices.zeros(end - self._first, dtype, place)
 
-    def _free_memory(self, device: str) -> int:
+    @staticmethod
+    def check_room(
+        num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, device: str, states: int = 1
+    ) -> None:
+        """Raises MemoryError where so many states like this do not fit into what is free now; takes nothing."""
+        comm = _alone() if comm is None else comm
+        if states * dtype.itemsize << num_qubits <= _SMALL:
+            return
         if device != "cpu":
-            return devices.free_device_memory(device, self._comm)
-        share = np.array(free_memory() // self._comm.local_size)
-        return int(self._comm.all_reduce(share, "min"))
+            free = devices.free_device_memory(device, comm)
+        else:
+            free = int(comm.all_reduce(np.array(free_memory() // comm.local_size), "min"))
+        check_memory(num_qubits, dtype, comm.size, free, states)
 
     # Other ways to make one ------------------------------------------------------------------------------------------
 
