@@ -2,7 +2,7 @@
 
 __version__ = "0.1.0"
 
-from qdist import comm, data, nn, optim
+from qdist import comm, data, nn, optim, parallel
 from qdist.circuit import (
     Circuit,
     CircuitError,
@@ -41,6 +41,7 @@ __all__ = [
     "library",
     "nn",
     "optim",
+    "parallel",
     "simulate",
     "spawn",
 ]

@@ -1,7 +1,10 @@
 """Checkpoints: nested state dicts in one safetensors file, written atomically and verified when read.
 
-The header's metadata also holds the nesting with all numbers and strings, and a SHA-256 of everything. Nothing is
-ever unpickled.
+One process writes it alone, or many write it together, each what it holds of every tensor. The file has the whole
+tensors either way, so any number of processes can read it, and each only what it needs.
+
+The header's metadata also holds the nesting with all numbers and strings, a SHA-256 of every tensor, and one of the
+header. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -10,62 +13,62 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .statetree import DTYPES, PAIRS, Leaf, Part, decode, encode, merge, name_tensors
 from .tensor import Tensor
-from .tensorfile import BLANK, CheckpointError, Replacement, header_bytes, read_header
+from .tensorfile import BLANK, CheckpointError, Ranks, Replacement, agreeing, header_bytes, read_header
 
-__all__ = ["CheckpointError", "load", "save"]
+__all__ = ["CheckpointError", "Part", "Stored", "load", "read_all", "reading", "save"]
 
-_NAMES = {
-    "bool": "BOOL",
-    "uint8": "U8",
-    "int8": "I8",
-    "uint16": "U16",
-    "int16": "I16",
-    "uint32": "U32",
-    "int32": "I32",
-    "uint64": "U64",
-    "int64": "I64",
-    "float16": "F16",
-    "float32": "F32",
-    "float64": "F64",
-}
-_DTYPES = {name: np.dtype(dtype).newbyteorder("<") for dtype, name in _NAMES.items()}
-# safetensors has no complex numbers: they are stored as pairs of reals along a last axis.
-_PAIRS = {"complex64": np.float32, "complex128": np.float64}
+_FORMAT = "qdist"
 
 
-def save(path: str | Path, state: Any) -> None:
+def save(path: str | Path, state: Any, comm: Ranks | None = None) -> None:
     """Write a state to a file.
 
     Args:
         path: the file; an existing one is replaced only when the new one is complete and on disk.
         state: nested dicts (with string keys), lists and tuples of Tensors, arrays, numbers, strings, bools
             and None.
+        comm: the ranks that write together; None for this process alone. Dicts may have different keys on
+            different ranks; what several ranks have must be equal, and is written once. Of a tensor that no rank
+            has whole each gives a `Part`; together they must be all of it.
 
     Raises:
         TypeError: naming the entry that cannot be stored.
+        ValueError: naming the entry that differs between ranks, or that their parts leave incomplete.
+        All ranks raise when one does.
     """
-    path = Path(path)
-    arrays: dict[str, np.ndarray] = {}
-    tree = _encode(state, "", arrays)
-    header: dict[str, Any] = {}
-    offset = 0
-    for name, array in arrays.items():
-        spec = {"dtype": _NAMES[array.dtype.name], "shape": list(array.shape)}
-        header[name] = {**spec, "data_offsets": [offset, offset + array.nbytes]}
-        offset += array.nbytes
-    metadata = {"format": "qdist", "tree": json.dumps(tree), "sha256": BLANK}
-    blank = header_bytes(header, metadata)
-    digest = hashlib.sha256(blank)
-    for array in arrays.values():
-        digest.update(_bytes(array))
-    head = header_bytes(header, {**metadata, "sha256": digest.hexdigest()})
-    _write(path, [head, *(_bytes(array) for array in arrays.values())])
+    ranks: Ranks = _Alone() if comm is None else comm
+    plan = _Plan(ranks, state)
+    replacement: Replacement | None = None
+    try:
+        with agreeing(ranks):
+            if ranks.rank == 0:
+                replacement = Replacement(Path(path))
+                os.truncate(replacement.temporary, len(plan.header()) + plan.nbytes)
+        temporary = ranks.broadcast_object(None if replacement is None else str(replacement.temporary))
+        with agreeing(ranks), open(temporary, "r+b") as file:
+            plan.write_own(file)
+            file.flush()
+            os.fsync(file.fileno())
+        with agreeing(ranks), open(temporary, "rb") as file:
+            plan.digest_shared(file)
+        plan.exchange_digests()
+        with agreeing(ranks):
+            if replacement is not None:
+                replacement.commit_with(plan.header())
+    except BaseException:
+        if replacement is not None:
+            replacement.discard()
+        raise
 
 
 def load(path: str | Path) -> Any:
@@ -74,92 +77,183 @@ def load(path: str | Path) -> Any:
     Raises:
         CheckpointError: when the file is cut off, changed, or not a checkpoint.
     """
+    with reading(path) as state:
+        return read_all(state)
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[Any]:
+    """The state in a file with a `Stored` in the place of every tensor: inside the block each can be read.
+
+    Raises CheckpointError as `load` does.
+    """
     path = Path(path)
     with open(path, "rb") as file:
         header, metadata = read_header(path, file)
-        data = memoryview(bytearray(file.read()))  # writable, so that loaded tensors can be updated in place
-    if metadata.get("format") != "qdist":
-        raise CheckpointError(f"{path} is a safetensors file but not a checkpoint of this library")
-    stored = metadata.get("sha256", "")
-    digest = hashlib.sha256(header_bytes(header, {**metadata, "sha256": BLANK}))
-    digest.update(data)
-    if digest.hexdigest() != stored:
-        raise CheckpointError(f"{path} is damaged: its contents do not match its checksum")
-    tensors = {name: _tensor(path, name, entry, data) for name, entry in header.items()}
-    return _decode(json.loads(metadata["tree"]), tensors)
+        if metadata.get("format") != _FORMAT:
+            raise CheckpointError(f"{path} is a safetensors file but not a checkpoint of this library")
+        found = hashlib.sha256(header_bytes(header, {**metadata, "sha256": BLANK})).hexdigest()
+        if found != metadata.get("sha256"):
+            raise CheckpointError(f"{path} is damaged: its header does not match its checksum")
+        start = file.tell()
+        end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        extra = os.fstat(file.fileno()).st_size - start - end
+        if extra:
+            what = f"it is {extra} bytes too long" if extra > 0 else f"it is cut off, {-extra} bytes are missing"
+            raise CheckpointError(f"{path} is damaged: {what}")
+        digests = json.loads(metadata["tensors_sha256"])
+
+        def stored(note: dict[str, Any]) -> Stored:
+            name = note["tensor"]
+            first, last = header[name]["data_offsets"]
+            return Stored(path, file, note, (start + first, start + last), digests[name])
+
+        yield decode(json.loads(metadata["tree"]), stored)
 
 
-def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Turn a state into JSON, moving its arrays into `arrays` under readable, unique names."""
-    if value is None or isinstance(value, (bool, str)) or type(value) in (int, float):
-        # JSON has no infinities; floats go as their exact hexadecimal form.
-        return {"float": value.hex()} if type(value) is float else value
-    if isinstance(value, dict):
-        bad = [key for key in value if not isinstance(key, str)]
-        if bad:
-            raise TypeError(f"checkpoint entry {path or 'state'!r} has a key that is not a string: {bad[0]!r}")
-        return {"dict": {k: _encode(v, f"{path}.{k}" if path else k, arrays) for k, v in value.items()}}
-    if isinstance(value, (list, tuple)):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_encode(v, f"{path}.{i}" if path else str(i), arrays) for i, v in enumerate(value)]}
-    if isinstance(value, np.generic):
-        value = np.asarray(value)
-    if isinstance(value, Tensor) or hasattr(value, "__array__"):
-        array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
-        note = {"dtype": array.dtype.name}
-        if array.dtype.name in _PAIRS:
-            array = np.stack([array.real, array.imag], axis=-1)
-        if array.dtype.name not in _NAMES:
-            raise TypeError(f"checkpoint entry {path or 'state'!r} has dtype {array.dtype}, which is not stored")
-        name = path or "state"
-        while name in arrays or name == "__metadata__":
-            name += "_"
-        arrays[name] = np.asarray(array, order="C")
-        return {"tensor": name, **note}
-    raise TypeError(
-        f"checkpoint entry {path or 'state'!r} is a {type(value).__name__}; only dicts, lists, tensors, "
-        "arrays, numbers and strings are stored"
-    )
+class Stored:
+    """A tensor in a file that is being read."""
+
+    def __init__(self, path: Path, file: BinaryIO, note: dict[str, Any], bounds: tuple[int, int], digest: str) -> None:
+        self.name, self.shape, self.dtype = note["tensor"], tuple(note["shape"]), np.dtype(note["dtype"])
+        self._path, self._file, self._bounds, self._digest = path, file, bounds, digest
+
+    def read(self) -> Tensor:
+        """The tensor, on the CPU. Raises CheckpointError when it does not match its checksum."""
+        start, stop = self._bounds
+        self._file.seek(start)
+        # Writable, so that loaded tensors can be updated in place.
+        raw = bytearray(self._file.read(stop - start))
+        little = self.dtype.newbyteorder("<")
+        whole = math.prod(self.shape) * little.itemsize
+        if len(raw) != whole or hashlib.sha256(raw).hexdigest() != self._digest:
+            raise CheckpointError(f"{self._path} is damaged: {self.name} does not match its checksum")
+        return Tensor(np.frombuffer(raw, little).reshape(self.shape).astype(self.dtype, copy=False))
 
 
-def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
-    if not isinstance(tree, dict):
-        return tree
-    ((kind, value), *rest) = tree.items()
-    if kind == "float":
-        return float.fromhex(value)
-    if kind == "dict":
-        return {k: _decode(v, tensors) for k, v in value.items()}
-    if kind == "tensor":
-        array = tensors[value]
-        dtype = dict(rest)["dtype"]
-        return Tensor(array.view(dtype).reshape(array.shape[:-1]) if dtype in _PAIRS else array)
-    items = [_decode(v, tensors) for v in value]
-    return items if kind == "list" else tuple(items)
+def read_all(state: Any) -> Any:
+    """A state, or a part of one, that `reading` gave, with all its tensors read."""
+    if isinstance(state, dict):
+        return {key: read_all(value) for key, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return type(state)(read_all(value) for value in state)
+    return state.read() if isinstance(state, Stored) else state
+
+
+class _Alone:
+    """The ranks of a process that writes by itself."""
+
+    rank, size = 0, 1
+
+    def all_gather_object(self, value: Any) -> list[Any]:
+        return [value]
+
+    def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
+        return value
+
+
+class _Plan:
+    """What stands where in the file, and which of it this rank writes. The same on all ranks but for their share."""
+
+    def __init__(self, ranks: Ranks, state: Any) -> None:
+        self.ranks = ranks
+        self.leaves: dict[tuple[str, ...], Leaf] = {}
+        with agreeing(ranks):
+            own = encode(state, self.leaves)
+        parts = {path: _part(leaf.places) for path, leaf in self.leaves.items()}
+        everyone = ranks.all_gather_object((own, parts))
+        self.tree = merge([tree for tree, _ in everyone])
+        self.paths = name_tensors(self.tree)
+        self.table: dict[str, Any] = {}
+        self.writers: dict[str, dict[str, int]] = {}
+        """Of each tensor: {part: the first rank that has it, which writes it}."""
+        self.nbytes = 0
+        notes: list[dict[str, Any]] = []
+        decode(self.tree, notes.append)
+        for note in notes:
+            name, dtype, shape = note["tensor"], note["dtype"], note["shape"]
+            pair = [2] if dtype in PAIRS else []
+            end = self.nbytes + math.prod(shape) * np.dtype(dtype).itemsize
+            kind = DTYPES[PAIRS.get(dtype, dtype)]
+            self.table[name] = {"dtype": kind, "shape": [*shape, *pair], "data_offsets": [self.nbytes, end]}
+            self.nbytes = end
+            have = [parts.get(self.paths[name]) for _, parts in everyone]
+            self.writers[name] = _writers(name, math.prod(shape), have)
+        self.digests = dict.fromkeys(self.table, BLANK)
+
+    def header(self) -> bytes:
+        """The file up to its data, with a checksum of itself."""
+        metadata = {
+            "format": _FORMAT,
+            "tree": json.dumps(self.tree),
+            "tensors_sha256": json.dumps(self.digests),
+            "sha256": BLANK,
+        }
+        digest = hashlib.sha256(header_bytes(self.table, metadata)).hexdigest()
+        return header_bytes(self.table, {**metadata, "sha256": digest})
+
+    def write_own(self, file: BinaryIO) -> None:
+        start = len(self.header())
+        for name, path in self.paths.items():
+            leaf = self.leaves.get(path)
+            if leaf is None or self.writers[name].get(_part(leaf.places)[0]) != self.ranks.rank:
+                continue
+            raw = _bytes(leaf.array)
+            offset = start + self.table[name]["data_offsets"][0]
+            if leaf.places is None:
+                self.digests[name] = hashlib.sha256(raw).hexdigest()
+                file.seek(offset)
+                file.write(raw)
+                continue
+            width = leaf.array.dtype.itemsize
+            for first, place, count in _runs(leaf.places):
+                file.seek(offset + place * width)
+                file.write(raw[first * width : (first + count) * width])
+
+    def digest_shared(self, file: BinaryIO) -> None:
+        """Checksums of what several ranks wrote, each by one of them."""
+        start = len(self.header())
+        shared = [name for name, writers in self.writers.items() if "whole" not in writers]
+        for name in shared[self.ranks.rank :: self.ranks.size]:
+            first, last = self.table[name]["data_offsets"]
+            file.seek(start + first)
+            self.digests[name] = hashlib.sha256(file.read(last - first)).hexdigest()
+
+    def exchange_digests(self) -> None:
+        for digests in self.ranks.all_gather_object(self.digests):
+            self.digests.update({name: digest for name, digest in digests.items() if digest != BLANK})
+
+
+def _part(places: NDArray[np.int64] | None) -> tuple[str, int]:
+    """A name for the places of a part, equal for equal ones, and how many they are."""
+    if places is None:
+        return "whole", 0
+    return hashlib.sha256(np.ascontiguousarray(places, np.int64).data).hexdigest(), places.size
+
+
+def _writers(name: str, size: int, parts: list[tuple[str, int] | None]) -> dict[str, int]:
+    """{part: the rank that writes it}. Raises ValueError when the parts are not all of the tensor."""
+    writers: dict[str, int] = {}
+    covered = 0
+    for rank, part in enumerate(parts):
+        if part is not None and part[0] not in writers:
+            writers[part[0]] = rank
+            covered += part[1]
+    if "whole" in writers:
+        return {"whole": writers["whole"]}
+    if covered != size:
+        raise ValueError(f"checkpoint entry {name!r}: the ranks' parts have {covered} of its {size} elements")
+    return writers
+
+
+def _runs(places: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+    """(first element of the part, its place in the whole, how many follow each other)."""
+    cuts = np.flatnonzero(np.diff(places) != 1) + 1
+    starts = np.concatenate(([0], cuts)) if places.size else np.zeros(0, np.int64)
+    lengths = np.diff(np.concatenate((starts, [places.size])))
+    yield from zip(starts.tolist(), places[starts].tolist(), lengths.tolist())
 
 
 def _bytes(array: np.ndarray) -> memoryview:
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return little.reshape(-1).view(np.uint8).data
-
-
-def _tensor(path: Path, name: str, entry: Any, data: memoryview) -> np.ndarray:
-    dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
-    start, stop = entry["data_offsets"]
-    if not 0 <= start <= stop <= len(data) or stop - start != math.prod(shape) * dtype.itemsize:
-        raise CheckpointError(f"{path}: {name} claims bytes {start} to {stop} of {len(data)} for shape {shape}")
-    return np.frombuffer(data[start:stop], dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
-
-
-def _write(path: Path, parts: list[Any]) -> None:
-    replacement = Replacement(path)
-    try:
-        with open(replacement.temporary, "wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        replacement.commit()
-    except BaseException:
-        replacement.discard()
-        raise

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
-__all__ = ["BLANK", "CheckpointError", "Replacement", "header_bytes", "read_header"]
+__all__ = ["BLANK", "CheckpointError", "Ranks", "Replacement", "agreeing", "header_bytes", "read_header"]
 
 BLANK = "0" * 64
 """Stands for a SHA-256, in hexadecimal, that is not known yet."""
@@ -22,6 +24,38 @@ _MAX_HEADER = 100_000_000
 
 class CheckpointError(ValueError):
     """A checkpoint file is damaged or is not one."""
+
+
+class Ranks(Protocol):
+    """The ranks that write a file together: a Communicator."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def all_gather_object(self, value: Any) -> list[Any]: ...
+    def broadcast_object(self, value: Any = None, root: int = 0) -> Any: ...
+
+
+_ERRORS = {kind.__name__: kind for kind in (OSError, CheckpointError, TypeError, ValueError)}
+
+
+@contextmanager
+def agreeing(ranks: Ranks) -> Iterator[None]:
+    """What fails on one rank is raised on all of them, when all have come to the end of the block."""
+    error: Exception | None = None
+    try:
+        yield
+    except (OSError, TypeError, ValueError) as caught:
+        error = caught
+    name = next((name for name, kind in _ERRORS.items() if isinstance(error, kind)), None)
+    failures = ranks.all_gather_object(None if name is None else (name, str(error)))
+    if error is not None:
+        raise error
+    for rank, failure in enumerate(failures):
+        if failure is not None:
+            kind, text = failure
+            raise _ERRORS[kind](f"rank {rank}: {text}")
 
 
 def header_bytes(tensors: dict[str, Any], metadata: dict[str, str]) -> bytes:
@@ -54,7 +88,8 @@ def read_header(path: Path, file: BinaryIO) -> tuple[dict[str, Any], dict[str, A
 class Replacement:
     """A new file beside ``path``, which takes its place when it is complete: readers see the old file or the new.
 
-    Write to ``temporary`` and sync it; then ``commit()``, or ``discard()`` when something went wrong.
+    Write to ``temporary`` and sync it; then ``commit()``, or ``discard()`` when something went wrong. What many ranks
+    write gets its header last, by ``commit_with(header)``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,6 +106,14 @@ class Replacement:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+    def commit_with(self, header: bytes) -> None:
+        """Writes the beginning of the file, then commits."""
+        with open(self.temporary, "r+b") as file:
+            file.write(header)
+            file.flush()
+            os.fsync(file.fileno())
+        self.commit()
 
     def discard(self) -> None:
         self.temporary.unlink(missing_ok=True)

@@ -2,12 +2,16 @@
 
 import json
 import os
+import pickle
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from qdist import checkpoint, nn, optim, tensor
-from qdist.checkpoint import CheckpointError
+from qdist.checkpoint import CheckpointError, Part
 from qdist.tensor import Tensor
 
 
@@ -167,3 +171,123 @@ def test_a_foreign_safetensors_file_is_refused_clearly(tmp_path):
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     with pytest.raises(CheckpointError, match="not a checkpoint of this library"):
         checkpoint.load(path)
+
+
+class Together:
+    """Ranks of one process that save in turn: every collective waits for all of them."""
+
+    def __init__(self, rank, size, shared):
+        self.rank, self.size, self.shared, self.calls = rank, size, shared, 0
+
+    def all_gather_object(self, value):
+        number, self.calls = self.calls, self.calls + 1
+        self.shared["values"].setdefault(number, {})[self.rank] = pickle.dumps(value)
+        self.shared["barrier"].wait(timeout=30)
+        return [pickle.loads(self.shared["values"][number][r]) for r in range(self.size)]
+
+    def broadcast_object(self, value=None, root=0):
+        return self.all_gather_object(value)[root]
+
+
+def save_together(path, states):
+    """Saves one state a rank; gives the error of each rank, or None."""
+    shared = {"values": {}, "barrier": threading.Barrier(len(states))}
+
+    def one(rank):
+        try:
+            checkpoint.save(path, states[rank], Together(rank, len(states), shared))
+        except (OSError, TypeError, ValueError) as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(len(states)) as pool:
+        return list(pool.map(one, range(len(states))))
+
+
+def parts(whole, cuts):
+    """One part of a tensor for every list of places along its flattened elements."""
+    return [Part(whole.reshape(-1)[places], whole.shape, np.asarray(places)) for places in cuts]
+
+
+def test_ranks_write_one_file_of_whole_tensors(tmp_path):
+    rng = np.random.default_rng(0)
+    weight, moment = rng.normal(size=(4, 6)), rng.normal(size=(5,)) + 1j * rng.normal(size=(5,))
+    columns = [np.arange(24).reshape(4, 6)[:, 2 * r : 2 * r + 2].ravel() for r in range(3)]
+    split = zip(parts(weight, columns), parts(moment, [[4, 0], [1, 2], [3]]))
+    states = [
+        {"model": {"w": w, f"stage{r}": np.full(2, r)}, "moment": m, "epoch": 7, "order": [1, {"deep": w}]}
+        for r, (w, m) in enumerate(split)
+    ]
+    assert save_together(tmp_path / "c", states) == [None] * 3
+    got = checkpoint.load(tmp_path / "c")
+    np.testing.assert_array_equal(got["model"]["w"].numpy(), weight)
+    np.testing.assert_array_equal(got["order"][1]["deep"].numpy(), weight)
+    np.testing.assert_array_equal(got["moment"].numpy(), moment)
+    assert [got["model"][f"stage{r}"].tolist() for r in range(3)] == [[0, 0], [1, 1], [2, 2]]
+    assert got["epoch"] == 7
+    assert os.listdir(tmp_path) == ["c"]
+    # One process that has the same state whole writes the same file.
+    whole = {"model": {"w": weight, **{f"stage{r}": np.full(2, r) for r in range(3)}}, "moment": moment}
+    checkpoint.save(tmp_path / "alone", {**whole, "epoch": 7, "order": [1, {"deep": weight}]})
+    assert (tmp_path / "alone").stat().st_size == (tmp_path / "c").stat().st_size
+    assert equal(checkpoint.load(tmp_path / "alone")["model"]["w"], got["model"]["w"])
+
+
+def test_replicas_are_written_by_the_first_rank_that_has_them(tmp_path):
+    halves = parts(np.arange(4.0), [[0, 1], [2, 3], [0, 1], [2, 3]])
+    halves[2].data = halves[2].data + 100  # Would be seen if the second replica were written.
+    states = [{"w": half, "b": np.full(1, rank)} for rank, half in enumerate(halves)]
+    assert save_together(tmp_path / "c", states) == [None] * 4
+    got = checkpoint.load(tmp_path / "c")
+    assert got["w"].tolist() == [0, 1, 2, 3]
+    assert got["b"].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("states", "kind", "message"),
+    [
+        ([{"n": 1}, {"n": 2}], ValueError, "'n' differs between ranks"),
+        ([{"a": {"n": [1]}}, {"a": {"n": [1, 2]}}], ValueError, "'a.n' differs"),
+        ([{"w": np.zeros(2)}, {"w": np.zeros(3)}], ValueError, "'w' differs"),
+        ([{"w": p} for p in parts(np.zeros(5), [[0, 1], [2, 3]])], ValueError, "'w'.*4 of its 5 elements"),
+        ([{"w": 1}, {"w": print}], TypeError, "'w' is a builtin"),
+    ],
+)
+def test_ranks_that_do_not_agree_all_raise(tmp_path, states, kind, message):
+    errors = save_together(tmp_path / "c", states)
+    for error in errors:
+        assert isinstance(error, kind)
+        assert re.search(message, str(error))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_tensor_is_read_alone(tmp_path):
+    path = tmp_path / "c"
+    checkpoint.save(path, {"a": np.arange(6.0).reshape(2, 3), "b": np.zeros(1000)})
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+    with checkpoint.reading(path) as state:
+        assert (state["a"].shape, state["a"].dtype) == ((2, 3), np.float64)
+        assert state["a"].read().tolist() == [[0, 1, 2], [3, 4, 5]]
+        with pytest.raises(CheckpointError, match="damaged: b does not match"):
+            state["b"].read()
+
+
+def test_a_disk_that_is_full_for_one_rank_stops_all_of_them(tmp_path, monkeypatch):
+    path = tmp_path / "c"
+    checkpoint.save(path, {"epoch": 1})
+    real, failing = os.fsync, []
+
+    def full(handle):
+        # The second rank to write; the first may have come to the end of its part.
+        failing.append(handle)
+        if len(failing) == 2:
+            raise OSError("no space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    errors = save_together(path, [{"w": part} for part in parts(np.arange(4.0), [[0, 1], [2, 3]])])
+    assert [str(error).endswith("no space left on device") for error in errors] == [True, True]
+    assert os.listdir(tmp_path) == ["c"]
+    assert checkpoint.load(path) == {"epoch": 1}

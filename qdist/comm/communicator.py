@@ -112,6 +112,9 @@ class Communicator:
     def __repr__(self) -> str:
         return f"<Communicator {self.name!r} ({self.backend}): rank {self.rank} of {self.size}>"
 
+    def __deepcopy__(self, memo: Any) -> Communicator:
+        return self  # A copy of a model talks to the same ranks.
+
     # Collectives -----------------------------------------------------------------------------------------------------
 
     def all_reduce(

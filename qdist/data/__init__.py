@@ -1,5 +1,6 @@
-"""Data: datasets, samplers, loaders and readers."""
+"""Data: datasets, samplers, loaders, readers and transforms of images."""
 
+from . import transforms
 from .dataset import ArrayDataset, DataPartitioner, Dataset, Subset, split_data
 from .loader import DataLoader, collate
 from .readers import cifar10, digits, mnist, read_idx
@@ -20,4 +21,5 @@ __all__ = [
     "mnist",
     "read_idx",
     "split_data",
+    "transforms",
 ]

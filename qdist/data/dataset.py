@@ -118,8 +118,13 @@ def split_data(
     if len(x) != len(y):
         raise ValueError(f"{len(x)} samples but {len(y)} labels")
     order = Generator(seed).permutation(len(x)) if shuffle else np.arange(len(x))
-    mine = order[len(x) * rank // size : len(x) * (rank + 1) // size]
+    mine = order[share(len(x), rank, size)]
     return x[mine], y[mine]
+
+
+def share(length: int, rank: int, size: int) -> slice:
+    """One rank's contiguous part of so many rows. Parts differ by at most one row and together hold each once."""
+    return slice(length * rank // size, length * (rank + 1) // size)
 
 
 def ranks(rank: Any, size: int | None) -> tuple[int, int]:

@@ -11,7 +11,9 @@ import numpy as np
 
 from ..tensor import Tensor
 from ..tensor.arrays import is_array
-from .sampler import RandomSampler, SequentialSampler
+from .dataset import ranks as _ranks
+from .dataset import share
+from .sampler import DistributedSampler, RandomSampler, SequentialSampler
 
 
 def collate(items: list[Any]) -> Any:
@@ -35,6 +37,14 @@ def _tensors(batch: Any) -> Any:
     return Tensor(batch)
 
 
+def _no_rows(batch: Any) -> Any:
+    if isinstance(batch, tuple):
+        return tuple(_no_rows(part) for part in batch)
+    if isinstance(batch, dict):
+        return {key: _no_rows(part) for key, part in batch.items()}
+    return batch[:0]
+
+
 class DataLoader:
     """Iterate over a dataset in batches.
 
@@ -48,6 +58,9 @@ class DataLoader:
         prefetch: batches prepared ahead by a background thread; 0 prepares each when it is asked for.
         seed: of the shuffle.
         collate_fn: makes a batch of a list of items; stacks arrays by default.
+        ranks: a communicator (or what has .rank and .size) whose ranks share out every batch: `batch_size` counts the
+            rows of all, and this one fetches its own. Shares differ by at most one row; a last batch may leave some
+            ranks without any. All ranks together have the batches of one process.
 
     A batch has the structure of an item, with Tensors in the places of its numbers and arrays; arrays keep
     their dtype.
@@ -64,6 +77,7 @@ class DataLoader:
         prefetch: int = 0,
         seed: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        ranks: Any = None,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -71,6 +85,9 @@ class DataLoader:
             raise ValueError(f"prefetch must not be negative, got {prefetch}")
         if sampler is not None and shuffle:
             raise ValueError("a sampler decides the order itself: leave shuffle off")
+        if ranks is not None and isinstance(sampler, DistributedSampler):
+            raise ValueError("a DistributedSampler gives each rank its items already: leave ranks out")
+        self.rank, self.size = _ranks(0 if ranks is None else ranks, None)
         if sampler is None:
             sampler = RandomSampler(len(dataset), seed) if shuffle else SequentialSampler(len(dataset))
         self.dataset, self.batch_size, self.sampler = dataset, batch_size, sampler
@@ -84,12 +101,16 @@ class DataLoader:
         # The order is drawn here, in the caller's thread, so that prefetching changes nothing but time.
         has_array = hasattr(self.sampler, "indices")
         order = self.sampler.indices() if has_array else np.fromiter(self.sampler, dtype=np.int64)
-        batches = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self))]
+        whole = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self))]
+        batches = [indices[share(len(indices), self.rank, self.size)] for indices in whole]
         if self.prefetch == 0:
             return (self._fetch(indices) for indices in batches)
         return _ahead(self._fetch, batches, self.prefetch)
 
     def _fetch(self, indices: np.ndarray) -> Any:
+        if indices.size == 0:
+            # Any item tells what no rows look like.
+            return _no_rows(self._fetch(np.zeros(1, np.int64)))
         if self.collate_fn is None and hasattr(self.dataset, "fetch"):
             return _tensors(self.dataset.fetch(indices))
         return _tensors((self.collate_fn or collate)([self.dataset[int(i)] for i in indices]))

@@ -13,6 +13,9 @@ from ..tensor import Tensor, no_grad
 class Parameter(Tensor):
     """A leaf Tensor that a Module lists among its parameters."""
 
+    partition: Any = None
+    """How the values lie in a larger parameter that is divided over ranks; see qdist/parallel/partition.py."""
+
     def __init__(self, data: Any, requires_grad: bool = True, *, dtype: Any = None) -> None:
         super().__init__(data, requires_grad, dtype=dtype)
 
@@ -39,17 +42,13 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, (Parameter, Module)) and "_modules" not in self.__dict__:
             raise RuntimeError(f"call super().__init__() before assigning {name!r} in {type(self).__name__}")
-        for table in (
-            self.__dict__.get("_parameters"),
-            self.__dict__.get("_modules"),
-            self.__dict__.get("_buffers"),
-        ):
-            if table is not None:
-                table.pop(name, None)
-        if isinstance(value, Parameter):
-            self._parameters[name] = value
-        elif isinstance(value, Module):
-            self._modules[name] = value
+        own = "_parameters" if isinstance(value, Parameter) else "_modules" if isinstance(value, Module) else None
+        for table in ("_parameters", "_modules", "_buffers"):
+            if table == own:
+                # What replaces another keeps its place: a Sequential runs in the order of its names.
+                self.__dict__[table][name] = value
+            elif table in self.__dict__:
+                self.__dict__[table].pop(name, None)
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:

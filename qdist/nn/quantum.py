@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,6 +96,14 @@ class QuantumLayer(Module):
                 self.weights.register_hook(_mean_over(rows))
         elif initial is not None:
             raise ValueError("initial values are given, but no weights")
+
+    def split_over(self, comm: Communicator) -> Self:
+        """Splits the amplitudes over the ranks of a communicator from now on; returns itself.
+
+        The weights stay as they are, and must be equal on these ranks. Collective over them.
+        """
+        self.program = compile(self.program.circuit, comm=comm, dtype=self.program.dtype)
+        return self
 
     @property
     def in_features(self) -> int:

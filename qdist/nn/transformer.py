@@ -37,12 +37,19 @@ class MultiHeadAttention(Module):
         """mask: broadcasts to (batch, heads, sequence, sequence); bool (True is seen) or added to scores."""
         if x.ndim != 3:
             raise ValueError(f"MultiHeadAttention takes (batch, sequence, features), got shape {x.shape}")
-        batch, length, _ = x.shape
-        qkv = self.qkv(x).reshape(batch, length, 3, self.heads, self.features // self.heads)
+        qkv = self.qkv(x)
+        # Parallel forms have only some of the heads here, and more of the sequence than of x.
+        batch, length, together = qkv.shape
+        width = self.features // self.heads
+        qkv = qkv.reshape(batch, length, 3, together // (3 * width), width)
         q, k, v = (part.squeeze(2).swapaxes(1, 2) for part in qkv.split(1, axis=2))
+        joined = self.attend(q, k, v, mask, causal)
+        return self.out(joined.swapaxes(1, 2).reshape(batch, length, together // 3))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Any, causal: bool) -> Tensor:
+        """The heads' weighted values, all (batch, heads, sequence, features / heads): the part without weights."""
         dropout = self.dropout if self.training else 0.0
-        joined = functional.attention(q, k, v, mask, causal=causal, dropout=dropout)
-        return self.out(joined.swapaxes(1, 2).reshape(batch, length, self.features))
+        return functional.attention(q, k, v, mask, causal=causal, dropout=dropout)
 
     def extra_repr(self) -> str:
         return f"{self.features}, heads={self.heads}, dropout={self.dropout}"

@@ -14,16 +14,35 @@ def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> float:
     Raises:
         RuntimeError: when the norm is not finite; gradients are left as they are.
     """
-    if max_norm <= 0:
-        raise ValueError(f"max_norm must be positive, got {max_norm}")
+    check_max_norm(max_norm)
     grads = [p.grad for p in parameters if p.grad is not None]
-    norm = math.sqrt(sum(float(abs((g.data.reshape(-1).conj() @ g.data.reshape(-1)).real)) for g in grads))
+    norm = math.sqrt(sum(squares(g) for g in grads))
+    scale_gradients(grads, norm, max_norm)
+    return norm
+
+
+def check_max_norm(max_norm: float) -> None:
+    """Raises ValueError unless it is positive."""
+    if not max_norm > 0:
+        raise ValueError(f"max_norm must be positive, got {max_norm}")
+
+
+def squares(gradient: Tensor) -> float:
+    """The sum of the squared absolute values."""
+    flat = gradient.data.reshape(-1)
+    return float(abs((flat.conj() @ flat).real))
+
+
+def scale_gradients(gradients: Iterable[Tensor], norm: float, max_norm: float) -> None:
+    """Scales gradients whose joint norm is `norm`, in place, if that is above max_norm.
+
+    Raises RuntimeError when the norm is not finite.
+    """
     if not math.isfinite(norm):
         raise RuntimeError(f"the gradient norm is {norm}; look for NaN or infinity in the loss or the data")
     if norm > max_norm:
-        for g in grads:
-            g.data *= max_norm / norm
-    return norm
+        for gradient in gradients:
+            gradient.data *= max_norm / norm
 
 
 def clip_grad_value_(parameters: Iterable[Tensor], limit: float) -> None:

@@ -8,7 +8,7 @@ arrays, `_direction`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,15 @@ class _Bucket:
         real = _flat(parameters[0].data).dtype
         self.update = self.xp.empty(self.offsets[-1], real)
         self.state = {slot: self.xp.zeros(self.offsets[-1], real) for slot in slots}
+
+    def resize(self) -> None:
+        """Take the sizes that the parameters have now: they may be sharded between the making and the first step."""
+        if self.sizes != [_flat(p.data).size for p in self.parameters]:
+            if any(self.steps):
+                raise RuntimeError(
+                    "a parameter changed its size after the optimiser's first step; shard parameters before it"
+                )
+            self.__init__(self.parameters, tuple(self.state))  # type: ignore[misc]
 
     def runs(self) -> Iterable[tuple[int, int]]:
         """Longest ranges of neighbours that all have a gradient and have taken equally many steps."""
@@ -94,6 +103,15 @@ class Optimizer:
             kinds.setdefault((p.dtype, device_of(p.data)), []).append(p)
         self._buckets.append([_Bucket(ps, self.slots) for ps in kinds.values()])
 
+    def exchange_parameters(self, substitutes: Callable[[Tensor], Iterable[Tensor]]) -> None:
+        """Update substitutes(p) from now on in place of each parameter p: none, one or several tensors.
+
+        Groups and their options stay; state and step counts start anew.
+        """
+        groups, self.param_groups, self._buckets = self.param_groups, [], []
+        for group in groups:
+            self.add_param_group({**group, "params": [t for p in group["params"] for t in substitutes(p)]})
+
     def _check(self, group: dict[str, Any]) -> None:
         for name in ("lr", "weight_decay", "eps"):
             if group.get(name, 0.0) < 0:
@@ -109,6 +127,7 @@ class Optimizer:
         """Update every parameter that has a gradient."""
         for group, buckets in zip(self.param_groups, self._buckets):
             for bucket in buckets:
+                bucket.resize()
                 for first, last in list(bucket.runs()):
                     self._step_run(group, bucket, first, last)
 
@@ -120,7 +139,7 @@ class Optimizer:
         for i in range(first, last):
             p = bucket.parameters[i]
             assert p.grad is not None
-            target = bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p.shape)
+            target = bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p.data.shape)
             if decay and not decoupled:
                 bucket.xp.multiply(p.data, decay, out=target)
                 target += p.grad.data
@@ -140,7 +159,7 @@ class Optimizer:
             p = bucket.parameters[i]
             if decay and decoupled:
                 p.data *= 1 - group["lr"] * decay
-            p.data -= bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p.shape)
+            p.data -= bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p.data.shape)
 
     def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
         """Turn the flat gradient g, in place, into what is subtracted from parameters; step is 1, 2 ..."""
@@ -157,7 +176,7 @@ class Optimizer:
                 entry: dict[str, Any] = {"step": bucket.steps[i]}
                 for slot, flat in bucket.state.items():
                     piece = flat[bucket.offsets[i] : bucket.offsets[i + 1]].view(p.dtype)
-                    entry[slot] = Tensor(piece.reshape(p.shape).copy())
+                    entry[slot] = Tensor(piece.reshape(p.data.shape).copy())
                 state[str(numbers[id(p)])] = entry
         groups = [
             {
@@ -187,9 +206,9 @@ class Optimizer:
             entry = saved["state"][str(numbers[id(p)])]
             for slot in self.slots:
                 shape = Tensor(entry[slot]).shape if slot in entry else None
-                if shape != p.shape:
+                if shape != p.data.shape:
                     raise ValueError(
-                        f"parameter {numbers[id(p)]}: {slot} has shape {shape}, the parameter has {p.shape}"
+                        f"parameter {numbers[id(p)]}: {slot} has shape {shape}, the parameter has {p.data.shape}"
                     )
         for bucket, i, p in everything:
             entry = saved["state"][str(numbers[id(p)])]

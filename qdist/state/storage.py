@@ -9,17 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qdist.comm import Communicator
 from qdist.plan import Layout
 from qdist.state.devices import moved, on_host
-from qdist.tensorfile import BLANK, CheckpointError, Replacement, header_bytes, read_header
+from qdist.tensorfile import BLANK, CheckpointError, Replacement, agreeing, header_bytes, read_header
 
 if TYPE_CHECKING:
     from qdist.state.statevector import StateVector
@@ -30,7 +28,6 @@ _FORMAT = "qdist-state"
 _SMALLEST_BLOCK = 1 << 22  # bytes
 _MOST_BLOCKS = 1 << 16
 _PARTS = {"complex64": "F32", "complex128": "F64"}
-_ERRORS = {"OSError": OSError, "CheckpointError": CheckpointError}
 
 
 class Description:
@@ -78,13 +75,13 @@ def save(sv: StateVector, path: Path) -> None:
     data_start = len(description.header)
     replacement: Replacement | None = None
     try:
-        with _agreeing(comm):
+        with agreeing(comm):
             if comm.rank == 0:
                 replacement = Replacement(path)
                 os.truncate(replacement.temporary, data_start + description.size * itemsize)
         temporary = comm.broadcast_object(None if replacement is None else str(replacement.temporary))
         digests = ""
-        with _agreeing(comm), open(temporary, "r+b") as file:
+        with agreeing(comm), open(temporary, "r+b") as file:
             start, _ = sv.bounds(comm.rank)
             file.seek(data_start + start * itemsize)
             for first in range(0, len(sv.local), block):
@@ -95,13 +92,9 @@ def save(sv: StateVector, path: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         description.digests = "".join(comm.all_gather_object(digests))
-        with _agreeing(comm):
+        with agreeing(comm):
             if replacement is not None:
-                with open(replacement.temporary, "r+b") as file:
-                    file.write(description.header)
-                    file.flush()
-                    os.fsync(file.fileno())
-                replacement.commit()
+                replacement.commit_with(description.header)
     except BaseException:
         if replacement is not None:
             replacement.discard()
@@ -110,7 +103,7 @@ def save(sv: StateVector, path: Path) -> None:
 
 def read_description(path: Path, comm: Communicator) -> Description:
     """What stands in a file. Raises CheckpointError when it is cut off, changed, or no state's; on all ranks."""
-    with _agreeing(comm), open(path, "rb") as file:
+    with agreeing(comm), open(path, "rb") as file:
         _, metadata = read_header(path, file)
         if metadata.get("format") != _FORMAT:
             raise CheckpointError(f"{path} is a safetensors file but holds no state of this library")
@@ -140,7 +133,7 @@ def read_amplitudes(sv: StateVector, path: Path, description: Description) -> No
     block, kind = description.block, np.dtype(description.dtype).newbyteorder("<")
     start, end = sv.bounds(sv.comm.rank)
     buffer = np.empty(block, kind)
-    with _agreeing(sv.comm), open(path, "rb") as file:
+    with agreeing(sv.comm), open(path, "rb") as file:
         first_block = start // block
         file.seek(len(description.header) + first_block * block * kind.itemsize)
         for number in range(first_block, -(-end // block)):
@@ -152,22 +145,3 @@ def read_amplitudes(sv: StateVector, path: Path, description: Description) -> No
             low, high = max(start, number * block), min(end, (number + 1) * block)
             own = buffer[low - number * block : high - number * block].astype(sv.dtype, copy=False)
             sv.local[low - start : high - start] = moved(own, sv.device)
-
-
-@contextmanager
-def _agreeing(comm: Communicator) -> Iterator[None]:
-    """What fails on one rank is raised on all of them, when all have come to the end of the block."""
-    error: OSError | CheckpointError | None = None
-    try:
-        yield
-    except (OSError, CheckpointError) as caught:
-        error = caught
-    failures: list[Any] = comm.all_gather_object(
-        None if error is None else ("OSError" if isinstance(error, OSError) else "CheckpointError", str(error))
-    )
-    if error is not None:
-        raise error
-    for rank, failure in enumerate(failures):
-        if failure is not None:
-            kind, text = failure
-            raise _ERRORS[kind](f"rank {rank}: {text}")

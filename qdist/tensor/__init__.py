@@ -1,7 +1,7 @@
 """Tensor: reverse-mode differentiation over NumPy and CuPy arrays, with all derivative rules in one table."""
 
 from . import functional, random
-from .autograd import Node, enable_grad, no_grad, tracing
+from .autograd import Node, after_backward, enable_grad, no_grad, packing, tracing
 from .functional import (
     arctan2,
     as_tensor,
@@ -31,6 +31,7 @@ __all__ = [
     "Node",
     "Rule",
     "Tensor",
+    "after_backward",
     "apply",
     "arctan2",
     "as_tensor",
@@ -50,6 +51,7 @@ __all__ = [
     "no_grad",
     "num_threads",
     "ones",
+    "packing",
     "rand",
     "randn",
     "random",

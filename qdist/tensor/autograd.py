@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array
+from .arrays import Array, is_array
 from .rules import Rule
 
 Hook = Callable[[Any], Any]
@@ -25,19 +25,32 @@ _sequence = count().__next__
 
 
 class Mode(threading.local):
-    """Per-thread switches: whether operations are recorded, and who watches them."""
+    """Per-thread switches: whether operations are recorded, who watches them, what is kept for derivatives."""
 
     grad = True
     tracer: Callable[..., None] | None = None
+    packing: tuple[Callable[[Array], Any], Callable[[Any], Array]] | None = None
+    walks = 0  # under way, one inside the other
+    at_end: tuple[Callable[[], None], ...] = ()
 
 
 mode = Mode()
+
+
+class _Packed:
+    """What stands in the place of a saved array: see packing()."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
 
 
 class Node:
     """One recorded operation; also the place where the cotangent of its output is gathered."""
 
     hooks: list[Hook] | None = None
+    unpack: Callable[[Any], Array] | None = None
     freed = False
 
     def __init__(
@@ -54,6 +67,9 @@ class Node:
         self.inputs = inputs
         self.attributes = attributes
         self.saved = saved
+        if mode.packing is not None:
+            pack, self.unpack = mode.packing
+            self.saved = tuple(_Packed(pack(s)) if is_array(s) else s for s in saved)
         # (version counter, its value when saved) of each saved tensor.
         self.guards = guards
         self.xp = xp
@@ -62,6 +78,12 @@ class Node:
         self.dtype = None if output is None else output.dtype
         # An output is made after its inputs, so in descending sequence cotangents are complete.
         self.sequence = _sequence()
+
+    def unpacked(self) -> Any:
+        """What the vjp saved, as it was."""
+        if self.unpack is None:
+            return self.saved
+        return tuple(self.unpack(s.content) if s.__class__ is _Packed else s for s in self.saved)
 
     def __repr__(self) -> str:
         return f"<Node {self.rule.name} {self.shape}>"
@@ -116,6 +138,34 @@ def tracing(callback: Callable[[Rule, tuple[Any, ...], dict[str, Any], Any], Non
         yield
     finally:
         mode.tracer = previous
+
+
+@contextmanager
+def packing(pack: Callable[[Array], Any], unpack: Callable[[Any], Array]) -> Iterator[None]:
+    """Inside the block, operations keep pack(array) in place of each array that their derivative needs.
+
+    unpack(what pack gave) gives the array back when the backward pass gets there. pack must leave the array as it is;
+    returning it keeps it as usual. Blocks do not nest: the innermost counts.
+    """
+    previous, mode.packing = mode.packing, (pack, unpack)
+    try:
+        yield
+    finally:
+        mode.packing = previous
+
+
+def after_backward(callback: Callable[[], None]) -> bool:
+    """Call callback() when the backward pass under way has completed every .grad. To be called from hooks.
+
+    Asked for several times in a pass, it is called once; the first time gives True. A pass that computes grad(), or
+    fails, calls none.
+    """
+    if mode.walks == 0:
+        raise RuntimeError("after_backward() is for hooks: no backward pass is under way")
+    if callback in mode.at_end:
+        return False
+    mode.at_end += (callback,)
+    return True
 
 
 def fit(xp: ModuleType, g: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
@@ -202,6 +252,22 @@ def walk(
     Returns:
         {edge: cotangent} for the targets that were reached.
     """
+    mode.walks += 1
+    try:
+        result = _walk(roots, retain_graph, targets, barrier)
+    finally:
+        mode.walks -= 1
+        if mode.walks == 0:
+            callbacks, mode.at_end = mode.at_end, ()
+    if mode.walks == 0 and targets is None:
+        for callback in callbacks:
+            callback()
+    return result
+
+
+def _walk(
+    roots: Sequence[tuple[Any, Array]], retain_graph: bool, targets: Sequence[Any] | None, barrier: bool
+) -> dict[Any, Array]:
     wanted = set(targets or ())
     nodes, uses = _survey([edge for edge, _ in roots], wanted if barrier else set())
     useful = None if targets is None else _leads_to(nodes, wanted)
@@ -222,7 +288,8 @@ def walk(
             uses[edge] -= 1
             if uses[edge] == 0 and edge in gathered:
                 value, own = gathered.pop(edge)
-                value = run_hooks(edge._hooks, value)
+                # Behind a barrier another walk goes on with this cotangent, and runs the hooks when it is complete.
+                value = value if barrier else run_hooks(edge._hooks, value)
                 if targets is None:
                     edge._accumulate(value, own)
                 else:
@@ -233,7 +300,7 @@ def walk(
     while heap:
         node = heappop(heap)[1]
         g, _ = gathered.pop(node)
-        if node.hooks is not None:
+        if node.hooks is not None and not (barrier and node in wanted):
             g = run_hooks(node.hooks, g)
         if node in wanted:
             result[node] = g
@@ -244,7 +311,7 @@ def walk(
         assert node.rule.vjp is not None
         needs = [edge is not None for edge in inputs]
         with _NOWHERE if xp is np else _place(g):
-            cotangents = node.rule.vjp(xp, g, node.saved, needs, **node.attributes)
+            cotangents = node.rule.vjp(xp, g, node.unpacked(), needs, **node.attributes)
         if not retain_graph:
             node.saved = node.guards = node.inputs = ()
             node.freed = True

@@ -157,16 +157,17 @@ def log_softmax(x: Any, axis: int = -1) -> Tensor:
     return apply("log_softmax", x, axis=normal_axis(axis, x.ndim))
 
 
-def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
+def dropout(x: Any, p: float = 0.5, training: bool = True, spans: Sequence[random.Span] = ()) -> Tensor:
     """Zero each element with probability p and scale the rest so that the expectation stays.
 
-    Nothing happens when not training.     The mask comes from the default generator, p in steps of 1/65536.
+    Nothing happens when not training. The mask comes from the default generator, p in steps of 1/65536. With `spans`,
+    x is that part of a larger tensor and gets its part of the larger mask.
     """
     if not 0 <= p < 1:
         raise ValueError(f"dropout probability {p} is not in [0, 1)")
     if not training or p == 0:
         return as_tensor(x)
-    return apply("dropout", x, p=p, ticket=random.default_generator().ticket())
+    return apply("dropout", x, p=p, ticket=random.default_generator().ticket().within(*spans))
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
@@ -214,6 +215,7 @@ def attention(
     causal: bool = False,
     scale: float | None = None,
     dropout: float = 0.0,
+    spans: Sequence[random.Span] = (),
 ) -> Tensor:
     """Scaled dot-product attention, softmax(q k^T scale + mask) v.
 
@@ -223,6 +225,7 @@ def attention(
         causal: each query sees only keys up to its own position, counted from the end.
         scale: 1 / sqrt(d) when not given.
         dropout: probability of dropping a weight.
+        spans: the weights (..., queries, keys) are this part of larger ones, and so is the mask of what is dropped.
 
     Returns:
         (..., queries, e). A query that may see nothing gives zeros.
@@ -243,7 +246,7 @@ def attention(
         scale=1 / math.sqrt(q.shape[-1]) if scale is None else scale,
         causal=causal,
         p=dropout,
-        ticket=random.default_generator().ticket() if dropout > 0 else None,
+        ticket=random.default_generator().ticket().within(*spans) if dropout > 0 else None,
     )
 
 
@@ -304,15 +307,18 @@ def _pool(op: str, x: Any, kernel: Size, stride: Size | None, padding: Size) -> 
     return apply(op, x, kernel=size, stride=step, padding=edge)
 
 
+def check_reduction(reduction: str) -> None:
+    """Raises ValueError unless a loss can be reduced so."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f'unknown reduction {reduction!r}: use "mean", "sum" or "none"')
+
+
 def reduce_loss(values: Tensor, reduction: str) -> Tensor:
     """mean, sum, or none of it."""
-    if reduction == "mean":
-        return values.mean()
-    if reduction == "sum":
-        return values.sum()
+    check_reduction(reduction)
     if reduction == "none":
         return values
-    raise ValueError(f'unknown reduction {reduction!r}: use "mean", "sum" or "none"')
+    return values.mean() if reduction == "mean" else values.sum()
 
 
 def mse_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
@@ -330,7 +336,7 @@ def cross_entropy(logits: Any, targets: Any, reduction: str = "mean") -> Tensor:
         IndexError: for a target outside 0 ... classes - 1.
     """
     logits, targets = as_tensor(logits), as_tensor(targets)
-    _check_targets("cross_entropy", logits, targets)
+    check_targets("cross_entropy", logits, targets, logits.shape[-1])
     flat = apply("cross_entropy", logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
     return reduce_loss(flat if logits.ndim == 2 else flat.reshape(targets.shape), reduction)
 
@@ -338,19 +344,20 @@ def cross_entropy(logits: Any, targets: Any, reduction: str = "mean") -> Tensor:
 def nll_loss(logp: Any, targets: Any, reduction: str = "mean") -> Tensor:
     """-logp[target] for log-probabilities (..., classes) and integer targets (...)."""
     logp, targets = as_tensor(logp), as_tensor(targets)
-    _check_targets("nll_loss", logp, targets)
+    check_targets("nll_loss", logp, targets, logp.shape[-1])
     return reduce_loss(-logp.gather(targets.unsqueeze(-1), -1).squeeze(-1), reduction)
 
 
-def _check_targets(name: str, scores: Tensor, targets: Tensor) -> None:
+def check_targets(name: str, scores: Tensor, targets: Tensor, classes: int) -> None:
+    """Raises ValueError or IndexError unless targets are integers (...) below `classes` for scores (..., any)."""
     if targets.dtype.kind not in "iu" or targets.shape != scores.shape[:-1]:
         raise ValueError(
             f"{name} takes integer targets of shape {scores.shape[:-1]}, got {targets.dtype} of shape {targets.shape}"
         )
     if targets.size:
         low, high = int(targets.data.min()), int(targets.data.max())
-        if low < 0 or high >= scores.shape[-1]:
-            raise IndexError(f"{name}: targets go from {low} to {high}, but there are {scores.shape[-1]} classes")
+        if low < 0 or high >= classes:
+            raise IndexError(f"{name}: targets go from {low} to {high}, but there are {classes} classes")
 
 
 def binary_cross_entropy_with_logits(logits: Any, targets: Any, reduction: str = "mean") -> Tensor:

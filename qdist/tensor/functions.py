@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import random
-from .autograd import enable_grad, mode, no_grad, tracing, walk
+from .arrays import module_of
+from .autograd import PICK, Node, enable_grad, mode, no_grad, tracing, walk
 from .rules import Rule
 from .tensor import Tensor, apply, refuse_second_order
 
@@ -110,9 +111,6 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return result
     edges = [x._edge() for x in sources]
 
-    def forward(xp: Any, *arrays: Any) -> Any:
-        return [r._data for r in results], arrays
-
     def vjp(xp: Any, g: Any, saved: Any, needs: Any) -> Any:
         after = random.get_state()
         random.set_state(state)
@@ -126,5 +124,18 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         found = walk(roots, False, edges, barrier=True)
         return tuple(found[edge][...] if edge in found else None for edge in edges)
 
-    made = apply(Rule("checkpoint", forward, vjp), *sources)
+    # Recorded by hand and not by apply(), which would look at the sources' values: they may be elsewhere by now.
+    rule = Rule("checkpoint", lambda xp, *arrays: ([r._data for r in results], ()), vjp)
+    guards = [(x._version, x._version[0]) for x in sources]
+    xp = module_of(results[0]._data)
+    # The vjp finds its arguments by itself; those that were computed are listed, so that what a graph keeps can be
+    # counted.
+    kept = tuple(x._data for x in sources if x._node is not None)
+    node = Node(rule, tuple(edges), {}, kept, guards, xp, None)
+    made = tuple(r.detach() for r in results)
+    for i, out in enumerate(made):
+        out._node = Node(PICK, (node,), {"index": i, "total": len(made)}, (), (), xp, out._data)
+        out.requires_grad = True
+    if mode.tracer is not None:
+        mode.tracer(rule, tuple(sources), {}, made)
     return made[0] if isinstance(result, Tensor) else made

@@ -18,13 +18,30 @@ import numpy as np
 from .arrays import FLOAT32, Array
 
 _LEVELS = 65536  # a mask element takes 16 random bits
+_NEAR = 4096  # elements; a jump of the generator takes as long as drawing so many
+
+
+class Span(NamedTuple):
+    """The places along one axis of a larger array that an array holds."""
+
+    axis: int
+    whole: int
+    """Length of the larger array's axis."""
+    pieces: tuple[tuple[int, int], ...]
+    """(start, stop) of each run of places, in the order in which the array holds them."""
 
 
 class Ticket(NamedTuple):
-    """All that is needed to make one draw again."""
+    """All that is needed to make one draw again, whole or only the part for a piece of the array."""
 
     key: tuple[int, int]
     draw: int
+    spans: tuple[Span, ...] = ()
+
+    def within(self, *spans: Span) -> Ticket:
+        """The same draw for an array that lies at `spans` of the one drawn for."""
+        parts = [span for span in spans if span.pieces != ((0, span.whole),)]
+        return self._replace(spans=(*self.spans, *parts)) if parts else self
 
 
 class Generator:
@@ -87,18 +104,65 @@ def keep_mask(xp: Any, ticket: Ticket, shape: tuple[int, ...], p: float) -> tupl
     """A dropout mask and the factor for what is kept.
 
     p is rounded to a multiple of 1/65536 and the factor is the reciprocal of the probability then in force,
-    so the expectation is exact. Returns a bool array of `shape`, False with probability p, and the factor.
+    so the expectation is exact. Returns a bool array of `shape`, False with probability p, and the factor. Where the
+    ticket has spans, the array is that part of the mask of the larger array.
     """
     dropped = min(round(p * _LEVELS), _LEVELS - 1)
-    count = math.prod(shape)
+    whole = _larger(shape, ticket.spans)
     if xp is np:
-        words = np.random.Philox(key=ticket.key, counter=(0, 0, ticket.draw, 0)).random_raw(-(-count // 4))
-        bits = words.view(np.uint16)[:count]
+        partly = ticket.spans and 0 not in shape
+        bits = _part(ticket, shape, whole) if partly else _bits(ticket, 0, math.prod(shape)).reshape(shape)
     else:
         seed = np.random.SeedSequence([*ticket.key, ticket.draw]).generate_state(1, np.uint64)[0]
         stream = xp.random.Generator(xp.random.Philox4x3210(int(seed)))
-        bits = stream.integers(0, _LEVELS, size=count, dtype=xp.uint32)
-    return (bits >= dropped).reshape(shape), _LEVELS / (_LEVELS - dropped)
+        bits = stream.integers(0, _LEVELS, size=math.prod(whole), dtype=xp.uint32).reshape(whole)
+        for span in ticket.spans:
+            bits = bits.take(xp.asarray(_places(span)), axis=span.axis)
+    return bits >= dropped, _LEVELS / (_LEVELS - dropped)
+
+
+def _bits(ticket: Ticket, start: int, count: int) -> Array:
+    """`count` numbers of 16 bits from number `start` of the draw on; the generator gives 16 a step and can jump."""
+    step, skip = divmod(start, 16)
+    stream = np.random.Philox(key=ticket.key, counter=(step, 0, ticket.draw, 0))
+    return stream.random_raw(-(-(skip + count) // 4)).view(np.uint16)[skip : skip + count]
+
+
+def _part(ticket: Ticket, shape: tuple[int, ...], whole: tuple[int, ...]) -> Array:
+    """The bits at the ticket's spans, without most of the others: run by run of what the spans hold side by side."""
+    spans = {span.axis: span for span in ticket.spans}
+    last = max(spans)
+    rows = np.zeros(1, np.int64)
+    for axis in range(last):
+        places = _places(spans[axis]) if axis in spans else np.arange(whole[axis])
+        rows = (rows[:, None] * whole[axis] + places).reshape(-1)
+    # First and last place of every run, in the order of the result.
+    bounds = rows[:, None, None] * whole[last] + np.array(spans[last].pieces)
+    starts, stops = (bounds * math.prod(whole[last + 1 :])).reshape(-1, 2).T
+    jumps = np.flatnonzero((starts[1:] < stops[:-1]) | (starts[1:] - stops[:-1] > _NEAR)) + 1
+    out = np.empty(math.prod(shape), np.uint16)
+    filled = 0
+    for begins, ends in zip(np.split(starts, jumps), np.split(stops, jumps)):
+        bits = _bits(ticket, int(begins[0]), int(ends[-1] - begins[0]))
+        for begin, end in zip((begins - begins[0]).tolist(), (ends - begins[0]).tolist()):
+            out[filled : filled + end - begin] = bits[begin:end]
+            filled += end - begin
+    return out.reshape(shape)
+
+
+def _places(span: Span) -> Array:
+    return np.concatenate([np.arange(start, stop) for start, stop in span.pieces])
+
+
+def _larger(shape: tuple[int, ...], spans: tuple[Span, ...]) -> tuple[int, ...]:
+    """The shape of the array that an array of `shape` is part of."""
+    whole = list(shape)
+    for span in spans:
+        held = sum(stop - start for start, stop in span.pieces)
+        if held != shape[span.axis]:
+            raise ValueError(f"axis {span.axis} of shape {shape} does not have the {held} places of {span}")
+        whole[span.axis] = span.whole
+    return tuple(whole)
 
 
 _default = Generator(0)

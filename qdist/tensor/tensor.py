@@ -40,6 +40,8 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
     mixed = wants = elsewhere = False
     for x in inputs:
         if isinstance(x, Tensor):
+            if x.dispatch is not None:
+                return x.dispatch(rule, tuple(map(_operand, inputs)), attributes)
             a = x._data
             if a.dtype is not dtype:
                 mixed = mixed or dtype is not None
@@ -169,6 +171,8 @@ class Tensor(Methods):
 
     _data: Array
     _version: list[int]
+    # A sub-class that runs operations in a way of its own: dispatch(rule, inputs, attributes) -> tensor(s).
+    dispatch: Callable[..., Any] | None = None
     # Class-level defaults keep the making of a tensor cheap: most never set these.
     requires_grad: bool = False
     grad: Tensor | None = None
@@ -178,7 +182,7 @@ class Tensor(Methods):
 
     def __init__(self, data: Any, requires_grad: bool = False, *, dtype: Any = None, device: str | None = None) -> None:
         if isinstance(data, Tensor):
-            data = data._data
+            data = data._data if data.dispatch is None else data.numpy()
         array = arrays.as_array(data, None if dtype is None else np.dtype(dtype))
         self._data = array if device is None else arrays.to_device(array, device)
         self._version = [0]

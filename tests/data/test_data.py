@@ -240,3 +240,22 @@ def test_digits_are_split_reproducibly():
     assert set(yt) == set(range(10))
     with pytest.raises(ValueError, match="between 0 and 1"):
         data.digits(1.5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("kind", ["array", "items"])
+def test_ranks_share_out_every_batch_of_one_process(size, kind):
+    arrays = data.ArrayDataset(np.arange(21), np.arange(42.0).reshape(21, 2))
+    dataset = arrays if kind == "array" else [arrays[i] for i in range(21)]
+    whole = list(data.DataLoader(dataset, 9, shuffle=True, seed=3))
+    places = [SimpleNamespace(rank=rank, size=size) for rank in range(size)]
+    parts = [list(data.DataLoader(dataset, 9, shuffle=True, seed=3, ranks=place)) for place in places]
+    assert [len(batches) for batches in parts] == [3] * size
+    for number, batch in enumerate(whole):
+        for i, column in enumerate(batch):
+            mine = [batches[number][i].numpy() for batches in parts]
+            assert max(map(len, mine)) - min(map(len, mine)) <= 1
+            assert {a.dtype for a in mine} == {column.dtype}
+            np.testing.assert_array_equal(np.concatenate(mine), column.numpy())
+    with pytest.raises(ValueError, match="leave ranks out"):
+        DataLoader(dataset, 9, sampler=DistributedSampler(21), ranks=places[0])

@@ -51,6 +51,14 @@ def test_replacing_and_deleting_attributes_updates_the_tables():
     assert list(m.parameters()) == []
 
 
+def test_a_module_that_replaces_another_takes_its_place():
+    m = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 4))
+    setattr(m, "0", nn.Linear(5, 3))
+    assert m(tensor.Tensor(np.ones((1, 5), np.float32))).shape == (1, 4)
+    m[1].weight = nn.Parameter(np.ones((4, 3), np.float32))
+    assert [name for name, _ in m.named_parameters()] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+
+
 def test_assigning_before_init_is_explained():
     class Bad(nn.Module):
         def __init__(self):

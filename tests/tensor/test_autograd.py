@@ -337,3 +337,68 @@ def test_descent_along_minus_grad_lowers_a_real_loss_of_a_complex_tensor():
     loss.backward()
     lower = (((z.detach() - 1e-4 * z.grad) ** 2) + 1).abs2().sum()
     assert lower.item() < loss.item()
+
+
+def test_hooks_of_what_a_checkpoint_uses_run_once():
+    x, w = leaf(2.0), leaf(3.0)
+    h = x * 1.0
+    for tensor in (x, w, h):
+        tensor.register_hook(lambda g: g * 10)
+    qt.checkpoint(lambda v: v * w, h).sum().backward()
+    np.testing.assert_allclose([w.grad.item(), x.grad.item()], [20.0, 300.0])
+
+
+def test_packing_replaces_what_is_saved_until_it_is_needed():
+    x, w = leaf(2.0, 3.0), leaf(5.0, 7.0)
+    kept = []
+
+    def pack(array):
+        if array is w.data:
+            kept.append(array.copy())
+            return len(kept) - 1
+        return array
+
+    with qt.packing(pack, lambda content: kept[content] * 2 if isinstance(content, int) else content):
+        y = x * w
+    z = x * w
+    (y + z).sum().backward()
+    # Only the product inside the block was packed, and what came back was twice what went in.
+    np.testing.assert_allclose(x.grad.numpy(), [15.0, 21.0])
+    np.testing.assert_allclose(w.grad.numpy(), [4.0, 6.0])
+    assert len(kept) == 1
+
+
+def test_packed_values_need_not_live_while_nobody_needs_them():
+    w = leaf(*np.arange(4.0))
+    with qt.packing(lambda array: array.tolist(), np.array):
+        h = w.exp()
+        y = h.sin()
+    alive = weakref.ref(h.data)
+    del h
+    gc.collect()
+    assert alive() is None
+    y.sum().backward()
+    np.testing.assert_allclose(w.grad.numpy(), np.cos(np.exp(np.arange(4.0))) * np.exp(np.arange(4.0)))
+
+
+def test_callbacks_after_the_backward_pass_see_all_gradients_and_run_once():
+    x, w = leaf(2.0), leaf(3.0)
+    seen = []
+    first = []
+
+    def finish():
+        seen.append((x.grad.item(), w.grad.item()))
+
+    for tensor in (x, w):
+        tensor.register_post_accumulate_hook(lambda _: first.append(qt.after_backward(finish)))
+    qt.checkpoint(lambda: x * w).sum().backward()
+    assert (seen, first) == ([(3.0, 2.0)], [True, False])
+    qt.grad(x * w, [x])
+    with pytest.raises(RuntimeError, match="no backward pass"):
+        qt.after_backward(finish)
+    remove = w.register_hook(lambda g: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        (w * x).backward()
+    remove()
+    (x * x).backward()
+    assert len(seen) == 2

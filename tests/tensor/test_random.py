@@ -43,6 +43,24 @@ def test_a_ticket_draws_the_same_mask_again():
     assert np.array_equal(a, b)
 
 
+@pytest.mark.parametrize(
+    ("shape", "index", "spans"),
+    [
+        ((2, 8, 6, 10), np.s_[:, 2:4], [(1, 8, ((2, 4),))]),
+        ((2, 2, 6, 10), np.s_[..., [0, 1, 8, 9]], [(3, 10, ((0, 2), (8, 10)))]),
+        ((2, 8, 6, 10), np.s_[:, 4:8, 3:5, 7:], [(3, 10, ((7, 10),)), (1, 8, ((4, 8),)), (2, 6, ((3, 5),))]),
+        ((37,), np.s_[[30, 31, 5, 6, 7]], [(0, 37, ((30, 32), (5, 8)))]),
+    ],
+)
+def test_a_part_of_a_mask_is_drawn_without_the_rest(shape, index, spans):
+    ticket = Generator(3).ticket()
+    want = random.keep_mask(np, ticket, shape, 0.4)[0][index]
+    part = ticket.within(*(random.Span(*span) for span in spans))
+    assert np.array_equal(random.keep_mask(np, part, want.shape, 0.4)[0], want)
+    with pytest.raises(ValueError, match="does not have the"):
+        random.keep_mask(np, part, tuple(n + 1 for n in want.shape), 0.4)
+
+
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.999])
 def test_dropout_keeps_the_expectation(p):
     qt.manual_seed(0)

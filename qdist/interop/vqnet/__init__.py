@@ -7,12 +7,14 @@ this library's, these modules translate and compute nothing themselves:
     pyvqnet.distributed                      qdist.interop.vqnet.distributed
     pyvqnet.distributed.qubits_reorder       qdist.interop.vqnet.qubits_reorder
     pyvqnet.qnn.vqc                          qdist.interop.vqnet.vqc
-    pyvqnet.tensor, pyvqnet.nn, pyvqnet.utils    the same below qdist.interop.vqnet
+    pyvqnet.data, nn, optim, tensor, utils   the same below qdist.interop.vqnet
 
-Circuits run on the CPU, so `.toGPU(...)` is left out. circuits/vqnet_example.py is a whole program.
+Circuits run on the CPU, so `.toGPU(...)` is left out. Whole programs are circuits/vqnet_example.py (a circuit over
+ranks), vqnet_zero.py, vqnet_tensor_parallel.py and vqnet_pipeline.py.
 """
 
-from . import distributed, nn, qubits_reorder, tensor, utils, vqc
+from . import data, distributed, nn, optim, qubits_reorder, tensor, utils, vqc
+from .devices import DEV_CPU, DEV_GPU_0
 from .distributed import (
     CommController,
     get_host_name,
@@ -38,11 +40,14 @@ from .tensor import QTensor
 from .vqc import MeasureAll
 
 __all__ = [
+    "DEV_CPU",
+    "DEV_GPU_0",
     "CommController",
     "DistQuantumLayerAdjoint",
     "DistributeQMachine",
     "MeasureAll",
     "QTensor",
+    "data",
     "distributed",
     "get_host_name",
     "get_local_rank",
@@ -59,6 +64,7 @@ __all__ = [
     "kint64",
     "kuint8",
     "nn",
+    "optim",
     "qubits_reorder",
     "split_data",
     "tensor",

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...tensor import Tensor
+from .devices import as_device
 from .dtypes import as_dtype
 
-__all__ = ["QTensor", "broadcast_to", "tensor", "to_tensor", "zeros_like"]
+__all__ = ["QTensor", "argmax", "broadcast_to", "flatten", "sums", "tensor", "to_tensor", "zeros_like"]
 
 # VQNet's programs write both `from pyvqnet import tensor` and `from pyvqnet.tensor import tensor`.
 tensor = sys.modules[__name__]
@@ -42,6 +43,15 @@ class QTensor(Tensor):
         start = np.ones(self.shape, self.dtype) if gradient is None else gradient
         super().backward(start, retain_graph=retain_graph, create_graph=create_graph)
 
+    def to(self, device: Any) -> QTensor:
+        """To 0, the CPU, or 1000 + k, the k-th GPU."""
+        moved = super().to(as_device(device))
+        return self if moved is self else QTensor.of(moved)
+
+    def numel(self) -> int:
+        """How many elements it has."""
+        return self.size
+
 
 def to_tensor(data: Any) -> QTensor:
     """Numbers or an array as a QTensor; arrays keep their dtype."""
@@ -56,3 +66,20 @@ def zeros_like(x: Tensor) -> QTensor:
 def broadcast_to(x: Tensor, shape: Sequence[int]) -> QTensor:
     """x repeated along new or single axes, up to `shape`."""
     return QTensor.of(x.expand(*shape))
+
+
+def argmax(t: Tensor, dim: int | None = None, keepdims: bool = False) -> QTensor:
+    """Where the largest elements along `dim` are, int64; of the flattened tensor without it."""
+    places = t.argmax(dim)
+    return QTensor.of(places.unsqueeze(dim) if keepdims and dim is not None else places)
+
+
+def sums(t: Tensor, axis: int | None = None, keepdims: bool = False) -> QTensor:
+    """The sum along an axis, or of all elements; of a mask, how many are True."""
+    numbers = t.to(np.int64) if t.dtype.kind == "b" else t
+    return QTensor.of(numbers.sum(axis, keepdims))
+
+
+def flatten(t: Tensor, start: int = 0) -> QTensor:
+    """All axes from `start` on joined to one."""
+    return QTensor.of(t.flatten(start))

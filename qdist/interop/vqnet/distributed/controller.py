@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ... import comm as qc
-from ...comm import Communicator
-from ...data import split_data as _share
-from ...nn import Module
-from ...tensor import Tensor, no_grad
-from .tensor import QTensor
+from .... import comm as qc
+from ....comm import Communicator
+from ....data import split_data as _share
+from ....nn import Module
+from ....tensor import Tensor, no_grad
+from ..tensor import QTensor
 
 __all__ = [
     "CommController",
@@ -130,9 +130,13 @@ class CommController:
     all_gather_group = allgather_group
 
     def broadcast_model_params(self, model: Module, root: int = 0) -> None:
-        """Gives every process `root`'s parameters of a model, in place."""
+        """Gives every process `root`'s parameters of a model, in place.
+
+        Those that are divided over ranks (by ColumnParallelLinear, RowParallelLinear) stay: `root` has another part.
+        """
         for parameter in model.parameters():
-            self.broadcast(parameter, root)
+            if parameter.partition is None:
+                self.broadcast(parameter, root)
 
     def _of(self, group: Group) -> Communicator:
         chosen = group[0] if isinstance(group, Sequence) else group

@@ -1,0 +1,242 @@
+"""The states of a model on a mesh: whole ones, and files that every rank writes its part of.
+
+A file has the whole tensors by the names of the whole model, and the optimiser's state by the same names, whatever
+divided them: tensor parallelism, stages of a pipeline, shards of ZeRO. So a file of one mesh fits any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import checkpoint
+from ..checkpoint import Part
+from ..comm import Communicator
+from ..nn import Module, Parameter
+from ..tensor import Tensor, no_grad, random
+
+if TYPE_CHECKING:
+    from .parallelize import ParallelModel
+
+__all__ = ["load", "save", "whole_gradients", "whole_state"]
+
+
+class _Held(NamedTuple):
+    """What this rank has of one parameter."""
+
+    names: list[str]
+    """All that it has in the model: several where layers share it."""
+    tensor: Tensor
+    """The parameter, or the part of it that this rank updates."""
+    shape: tuple[int, ...]
+    """Of the whole parameter."""
+    places: NDArray[np.int64] | None
+    """Where in the whole, flattened, the elements are; None if this is all of it."""
+
+    def stored(self, values: Any) -> Any:
+        """Values for these elements, as a checkpoint stores them."""
+        return values if self.places is None else Part(values, self.shape, self.places)
+
+    def part(self, whole: NDArray[Any]) -> NDArray[Any]:
+        """These elements of the whole, in the shape that they have here."""
+        return whole if self.places is None else whole.reshape(-1)[self.places].reshape(self.tensor.shape)
+
+
+def save(model: ParallelModel, path: str | Path, extra: Any) -> None:
+    """As ParallelModel.save."""
+    held = list(_held(model))
+    buffers = {name: buffer.detach() for name, buffer in model.module.named_buffers()}
+    values = {name: each.stored(each.tensor.detach()) for each in held for name in each.names}
+    state = {"model": values | buffers, "optimizer": _optimizer_state(model, held), "extra": extra}
+    checkpoint.save(path, {**state, "random": _random_state(model)}, model.mesh.comm)
+
+
+def load(model: ParallelModel, path: str | Path) -> Any:
+    """As ParallelModel.load."""
+    held = list(_held(model))
+    buffers = dict(model.module.named_buffers())
+    with checkpoint.reading(path) as state:
+        if not isinstance(state, dict) or not {"model", "optimizer", "extra", "random"} <= state.keys():
+            raise ValueError(f"{path} was not written by ParallelModel.save")
+        shapes = {name: each.shape for each in held for name in each.names}
+        shapes |= {name: buffer.shape for name, buffer in buffers.items()}
+        _check_fits(model.mesh.comm, path, shapes, state["model"])
+        options = _read_optimizer(model, held, state["optimizer"])
+        with no_grad():
+            for each in held:
+                whole = state["model"][each.names[0]].read()
+                each.tensor.assign(Tensor(each.part(whole.numpy())).to(each.tensor.dtype).to(each.tensor.device))
+            for name, buffer in buffers.items():
+                buffer.assign(state["model"][name].read().to(buffer.dtype).to(buffer.device))
+        extra = checkpoint.read_all(state["extra"])
+        _load_random_state(model, state["random"])
+    if model.zero is not None:
+        for unit in model.zero.units:
+            unit.publish()
+        for unit in model.zero.units:
+            unit.finish_publish()
+    if model.optimizer is not None:
+        model.optimizer.load_state_dict(options)
+    return extra
+
+
+def whole_state(model: ParallelModel) -> dict[str, Tensor]:
+    """As ParallelModel.state_dict."""
+    own = model.module.state_dict() if model.zero is None else model.zero.state_dict()
+    partitions = {name: p.partition for name, p in _all_names(model.module)}
+    arrays = {name: _joined(tensor.numpy(), partitions.get(name)) for name, tensor in own.items()}
+    return {name: Tensor(array) for name, array in _of_all_stages(model, arrays).items()}
+
+
+def whole_gradients(model: ParallelModel) -> dict[str, NDArray[Any]]:
+    """As ParallelModel.gradients."""
+    named = dict(model.module.named_parameters())
+    if model.zero is None:
+        own = {name: p.grad.numpy() for name, p in named.items() if p.grad is not None}
+    else:
+        own = model.zero.gradients()
+    return _of_all_stages(model, {name: _joined(g, named[name].partition) for name, g in own.items()})
+
+
+def _joined(part: NDArray[Any], partition: Any) -> NDArray[Any]:
+    return part.copy() if partition is None else partition.whole(part)
+
+
+def _of_all_stages(model: ParallelModel, own: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """All stages' arrays by name, on every rank; what several have is the first one's."""
+    if model.pipeline is None:
+        return own
+    comm = model.pipeline.comm
+    found: dict[str, NDArray[Any]] = {}
+    kinds = comm.all_gather_object([(name, array.shape, array.dtype.str) for name, array in own.items()])
+    for root, stage in enumerate(kinds):
+        for name, shape, dtype in stage:
+            if name not in found:
+                values = own[name] if root == comm.rank else np.empty(shape, dtype)
+                found[name] = comm.broadcast(values, root)
+    return found
+
+
+# What a rank has -----------------------------------------------------------------------------------------------------
+
+
+def _all_names(module: Module) -> Iterator[tuple[str, Parameter]]:
+    """All parameters, one that is shared under each of its names."""
+    for prefix, owner in module.named_modules():
+        for name, parameter in owner._parameters.items():
+            yield (f"{prefix}.{name}" if prefix else name), parameter
+
+
+def _held(model: ParallelModel) -> Iterator[_Held]:
+    names: dict[int, list[str]] = {}
+    for name, parameter in _all_names(model.module):
+        names.setdefault(id(parameter), []).append(name)
+    sharded: set[int] = set()
+    for unit in model.zero.units if model.zero is not None else ():
+        sharded |= {id(parameter) for parameter in unit.parameters}
+        for piece in unit.pieces:
+            parameter = unit.parameters[piece.index]
+            shape, places = _places(parameter)
+            bounds = slice(piece.start, piece.stop)
+            own = np.arange(piece.start, piece.stop) if places is None else places.reshape(-1)[bounds]
+            yield _Held(names[id(parameter)], piece.tensor, shape, own)
+    for parameter in model.module.parameters():
+        if id(parameter) not in sharded:
+            yield _Held(names[id(parameter)], parameter, *_places(parameter))
+
+
+def _places(parameter: Parameter) -> tuple[tuple[int, ...], NDArray[np.int64] | None]:
+    """The shape of the whole parameter, and where in it, flattened, the elements of this one are; None if it is all."""
+    partition, shape = parameter.partition, list(parameter.shape)
+    if partition is None:
+        return tuple(shape), None
+    shape[partition.axis] *= partition.comm.size
+    return tuple(shape), partition.part(np.arange(math.prod(shape)).reshape(shape))
+
+
+# What is drawn next --------------------------------------------------------------------------------------------------
+
+
+def _random_state(model: ParallelModel) -> dict[str, Any]:
+    micro_batches = 0 if model.pipeline is None else model.pipeline.micro_batches_so_far
+    own = {"generator": random.get_state(), "micro_batches": micro_batches}
+    return {"mesh": model.mesh.shape, "ranks": {str(model.mesh.comm.rank): own}}
+
+
+def _load_random_state(model: ParallelModel, state: dict[str, Any]) -> None:
+    """On a mesh of the same shape every rank draws on from where it was; another mesh has no such place."""
+    if state["mesh"] == model.mesh.shape:
+        own = state["ranks"][str(model.mesh.comm.rank)]
+        random.set_state(own["generator"])
+        if model.pipeline is not None:
+            model.pipeline.micro_batches_so_far = own["micro_batches"]
+
+
+# The optimiser's state by names --------------------------------------------------------------------------------------
+
+
+def _optimizer_state(model: ParallelModel, held: list[_Held]) -> dict[str, Any]:
+    if model.optimizer is None:
+        return {"groups": {}, "state": {}}
+    saved = model.optimizer.state_dict()
+    groups = [{k: v for k, v in group.items() if k != "params"} for group in saved["param_groups"]]
+    by_tensor = _numbers(model)
+    state: dict[str, Any] = {}
+    for each in held:
+        if id(each.tensor) in by_tensor:
+            group, number = by_tensor[id(each.tensor)]
+            entry = {key: each.stored(v) if isinstance(v, Tensor) else v for key, v in saved["state"][number].items()}
+            state |= {name: {"group": group, **entry} for name in each.names}
+    return {"groups": {str(i): options for i, options in enumerate(groups)}, "state": state}
+
+
+def _read_optimizer(model: ParallelModel, held: list[_Held], stored: dict[str, Any]) -> dict[str, Any]:
+    """What this rank's optimiser loads. Raises ValueError for the state of another kind of optimiser."""
+    if model.optimizer is None:
+        return {}
+    own = model.optimizer.state_dict()
+    by_tensor = _numbers(model)
+    for each in held:
+        if id(each.tensor) not in by_tensor:
+            continue
+        group, number = by_tensor[id(each.tensor)]
+        entry = stored["state"].get(each.names[0], {})
+        mine = own["state"][number]
+        if entry.keys() != mine.keys() | {"group"} or entry["group"] != group:
+            raise ValueError(
+                f"the file's optimiser keeps {sorted(entry)} of {each.names[0]}, and this one keeps "
+                f"{sorted([*mine, 'group'])} of it in group {group}"
+            )
+        for key, value in mine.items():
+            mine[key] = Tensor(each.part(entry[key].read().numpy())) if isinstance(value, Tensor) else entry[key]
+    for i, group in enumerate(own["param_groups"]):
+        group.update(stored["groups"][str(i)])
+    return own
+
+
+def _numbers(model: ParallelModel) -> dict[int, tuple[int, str]]:
+    """Of every tensor that the optimiser updates: its group, and its number in the optimiser's state."""
+    assert model.optimizer is not None
+    listed = [(g, tensor) for g, group in enumerate(model.optimizer.param_groups) for tensor in group["params"]]
+    return {id(tensor): (g, str(number)) for number, (g, tensor) in enumerate(listed)}
+
+
+def _check_fits(comm: Communicator, path: Any, own: dict[str, tuple[int, ...]], stored: dict[str, Any]) -> None:
+    """Raises ValueError, on every rank, unless the file has the parameters and buffers that all ranks together have."""
+    needed: dict[str, tuple[int, ...]] = {}
+    for shapes in comm.all_gather_object(own):
+        needed |= shapes
+    problems = [f"missing: {name} {shape}" for name, shape in needed.items() if name not in stored]
+    problems += [f"unknown: {name} {found.shape}" for name, found in stored.items() if name not in needed]
+    problems += [
+        f"shape of {name}: {stored[name].shape} in the file, {shape} needed"
+        for name, shape in needed.items()
+        if name in stored and stored[name].shape != shape
+    ]
+    if problems:
+        raise ValueError(f"{path} does not fit the model:\n  " + "\n  ".join(problems))

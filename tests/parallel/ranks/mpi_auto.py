@@ -1,0 +1,277 @@
+"""Semi-automatic and automatic parallelism against one process; run on every rank of 8 at once.
+
+Smaller groups are parts of the 8 ranks, all at work at the same time.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from models import assert_same, batch, build, gradients_of, loss_of, parameters_of, sgd, train_alone
+
+import qdist as qd
+from qdist import nn
+from qdist.comm import Communicator
+from qdist.parallel.auto import (
+    Engine,
+    Machine,
+    Partial,
+    ProcessMesh,
+    Replicate,
+    Shard,
+    Strategy,
+    clip_grad_norm_,
+    matmul,
+    reshard,
+    shard_tensor,
+    to_static,
+)
+from qdist.tensor import Tensor, functional, manual_seed
+
+sys.path.append(str(Path(__file__).parents[3] / "circuits"))
+import auto_parallel
+
+# The quick model on every number of ranks, the others where they are cut differently.
+CASES = [("mlp", 8), ("transformer", 4), ("cnn", 2), ("hybrid", 8)]
+reference = cache(train_alone)
+
+
+@pytest.fixture(scope="session")
+def world() -> Communicator:
+    return qd.comm.init(timeout=120)
+
+
+@pytest.fixture(scope="session")
+def groups(world: Communicator) -> dict[int, Communicator]:
+    """This rank's group of 2, 4 and 8 ranks."""
+    found = {}
+    for size in (2, 4, 8):
+        found[size] = world.split([list(range(i, i + size)) for i in range(0, world.size, size)])
+    return found
+
+
+def line(comm: Communicator, name: str) -> ProcessMesh:
+    """All ranks on one axis."""
+    return ProcessMesh(list(range(comm.size)), [name], comm)
+
+
+def meshes(comm: Communicator) -> list[ProcessMesh]:
+    """All ranks on one axis, and where there are enough of them on two."""
+    found = [line(comm, "dp")]
+    if comm.size >= 4:
+        found.append(ProcessMesh(np.arange(comm.size).reshape(2, -1), ["dp", "mp"], comm))
+    return found
+
+
+def annotate(model: nn.Module, mesh: ProcessMesh) -> None:
+    """Weights cut along the mesh's last axis: first by rows, then by columns, as in Megatron."""
+    others = [Replicate()] * (len(mesh.shape) - 1)
+    linears = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear) and min(m.weight.shape) >= 8]
+    for i, (name, layer) in enumerate(linears):
+        rows = Shard(0, 3 if name.endswith("qkv") else 1)
+        shard_tensor(layer.weight, mesh, [*others, Shard(1) if i % 2 else rows])
+        if not i % 2:
+            shard_tensor(layer.bias, mesh, [*others, rows])
+
+
+def train(name: str, mesh: ProcessMesh, tensor_parallel: bool) -> None:
+    want = reference(name, steps=2)
+    model = build(name)
+    update = sgd(model.parameters())
+    if tensor_parallel:
+        annotate(model, mesh)
+    rows = [Shard(0) if axis == "dp" else Replicate() for axis in mesh.dim_names]
+    losses = []
+    for step in range(2):
+        x, y = batch(name, step)
+        update.zero_grad()
+        loss = functional.cross_entropy(model(shard_tensor(x, mesh, rows)), shard_tensor(y, mesh, rows))
+        loss.backward()
+        update.step()
+        losses.append(loss.item())
+    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+    assert_same(gradients_of(model), want.gradients)
+    assert_same(parameters_of(model), want.parameters)
+
+
+@pytest.mark.parametrize(("name", "size"), CASES)
+def test_a_model_whose_input_alone_is_cut_is_data_parallel(name, size, groups) -> None:
+    train(name, line(groups[size], "dp"), tensor_parallel=False)
+
+
+@pytest.mark.parametrize(("name", "size"), [("mlp", 4), ("mlp", 8), ("transformer", 4)])
+def test_annotated_weights_train_as_one_process_does(name, size, groups) -> None:
+    if name == "mlp":
+        train(name, line(groups[size], "mp"), tensor_parallel=True)
+    train(name, meshes(groups[size])[-1], tensor_parallel=True)
+
+
+def strategies() -> dict[str, Strategy]:
+    made = {name: Strategy() for name in ["plain", "stage 1", "stage 3", "recompute", "auto", "all devices"]}
+    made["stage 1"].sharding.enable = made["stage 3"].sharding.enable = True
+    made["stage 3"].sharding.stage = 3
+    made["recompute"].recompute.enable = True
+    made["auto"].auto = True
+    made["auto"].machine = Machine(latency=0.0, flops=1e9)
+    made["all devices"].fully_use_devices = True
+    return made
+
+
+@pytest.mark.parametrize(
+    ("strategy", "size"), [*((name, 4) for name in strategies()), ("plain", 8), ("stage 3", 8), ("auto", 8)]
+)
+def test_an_engine_trains_as_one_process_does(strategy, size, groups) -> None:
+    engine_as_alone("mlp", strategies()[strategy], meshes(groups[size])[-1])
+
+
+def test_an_engine_trains_a_transformer(groups) -> None:
+    engine_as_alone("transformer", strategies()["stage 3"], meshes(groups[4])[-1])
+
+
+def engine_as_alone(name: str, strategy: Strategy, mesh: ProcessMesh) -> None:
+    want = reference(name, steps=2)
+    model = build(name)
+    engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), None, strategy, mesh)
+    losses = [engine.run(batch(name, step))["loss"] for step in range(2)]
+    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+    assert_same(engine.state_dict(), want.parameters)
+
+
+@pytest.mark.parametrize(("name", "size"), CASES[2:])
+def test_to_static_trains_other_networks_data_parallel(name, size, groups) -> None:
+    want = reference(name, steps=2)
+    model = build(name)
+    step = to_static(model, functional.cross_entropy, sgd(model.parameters()), comm=groups[size])
+    np.testing.assert_allclose([step(*batch(name, s)) for s in range(2)], want.losses, rtol=1e-10)
+    assert_same(parameters_of(model), want.parameters)
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_masks_are_those_of_one_process(size, groups) -> None:
+    """Dropout on rows of the batch, and in a captured graph whose weights are cut too."""
+
+    def losses(comm: Communicator | None, static: bool) -> list[float]:
+        manual_seed(2)
+        model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 8)).to(np.float64)
+        rule = sgd(model.parameters())
+        x, y = np.random.default_rng(0).normal(size=(2, 16, 8))
+        mesh = None if comm is None else line(comm, "mp" if static else "dp")
+        if static and mesh is not None:
+            shard_tensor(model[0].weight, mesh, ["mp", None])
+            engine = Engine(model, functional.mse_loss, rule, mesh=mesh)
+            engine.prepare(x, y)
+            manual_seed(9)
+            return [engine.run((x, y))["loss"] for _ in range(2)]
+        manual_seed(9)
+        found = []
+        for _ in range(2):
+            rule.zero_grad()
+            rows = Tensor(x) if mesh is None else shard_tensor(x, mesh, [Shard(0)])
+            loss = functional.mse_loss(model(rows), Tensor(y))
+            loss.backward()
+            rule.step()
+            found.append(loss.item())
+        return found
+
+    want = losses(None, False)
+    for static in (False, True):
+        np.testing.assert_allclose(losses(groups[size], static), want, rtol=1e-10)
+
+
+def test_clipping_counts_every_part_once(groups) -> None:
+    norms = []
+    for mesh in (None, line(groups[2], "mp"), meshes(groups[8])[-1]):
+        model = build("mlp")
+        if mesh is not None:
+            annotate(model, mesh)
+        loss_of(model, *batch("mlp", 0)).backward()
+        norms.append(clip_grad_norm_(model.parameters(), 0.1))
+        norms.append(clip_grad_norm_(model.parameters(), 10.0))
+    np.testing.assert_allclose(norms[::2], norms[0], rtol=1e-12)
+    np.testing.assert_allclose(norms[1::2], 0.1, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("net", auto_parallel.NETS)
+def test_the_examples_give_the_losses_of_one_process_in_every_mode(net, size, groups) -> None:
+    def losses(*words: str) -> list[float]:
+        small = ["--width", "16", "--inner", "32", "--rows", "16", "--steps", "2", "--precision", "float64", "--net"]
+        return auto_parallel.train(auto_parallel.parser().parse_args([*small, net, *words]), groups[size])
+
+    want = losses("--mode", "alone")
+    for mode in auto_parallel.MODES[1:]:
+        np.testing.assert_allclose(losses("--mode", mode), want, rtol=1e-10, err_msg=mode)
+        if mode != "auto":
+            np.testing.assert_allclose(losses("--mode", mode, "--static"), want, rtol=1e-10, err_msg=f"static {mode}")
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_random_placements_in_and_resharded_out_have_the_same_value(size, groups) -> None:
+    rng = np.random.default_rng(3)
+    for mesh in meshes(groups[size]):
+        for _ in range(10):
+            shape = tuple(int(n) for n in rng.integers(size, size + 5, 2))
+            value = rng.standard_normal(shape)
+            ways = [Replicate(), Partial(), Shard(0), Shard(1)]
+            x = Tensor(value, True)
+            y = shard_tensor(x, mesh, [ways[i] for i in rng.integers(0, 4, len(mesh.shape))])
+            y = reshard(y, mesh, [ways[i] for i in rng.integers(0, 4, len(mesh.shape))])
+            np.testing.assert_allclose(y.numpy(), value, rtol=1e-12)
+            (y * Tensor(value)).sum().backward()
+            np.testing.assert_allclose(x.grad, value, rtol=1e-12)
+
+
+class TwoProducts(nn.Module):
+    """The net of the MindSpore tutorial: two matrix products with a ReLU between."""
+
+    def __init__(self, strategy, comm=None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(np.empty((32, 16)))
+        self.weight2 = nn.Parameter(np.empty((16, 16)))
+        manual_seed(1)
+        nn.init.normal_(self.weight, std=0.1)
+        nn.init.normal_(self.weight2, std=0.1)
+        self.matmul = matmul if strategy is None else matmul.shard(strategy, comm)
+
+    def forward(self, x):
+        return matmul(functional.relu(self.matmul(x, self.weight)), self.weight2)
+
+
+def test_the_two_product_net_has_the_shapes_and_the_group_of_the_tutorial(world) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.random((16, 32)), rng.random((16, 16))
+    alone = TwoProducts(None)
+    optimizer = qd.optim.SGD(alone.parameters(), lr=0.2, momentum=0.1)
+    want = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = functional.mse_loss(alone(Tensor(x)), Tensor(y))
+        loss.backward()
+        optimizer.step()
+        want.append(loss.item())
+
+    net = TwoProducts(((2, 4), (4, 1)), world)
+    strategy = Strategy(fully_use_devices=True)
+    engine = Engine(net, functional.mse_loss, qd.optim.SGD(net.parameters(), lr=0.2, momentum=0.1), strategy=strategy)
+    losses = [engine.run((x, y))["loss"] for _ in range(3)]
+    np.testing.assert_allclose(losses, want, rtol=1e-10)
+    lines = [line.strip() for line in engine.main_program.splitlines()]
+    first = 4 * (world.rank // 4)
+    # %12 MatMul (8, 8), (8, 16) -> (8, 16); %13 AllReduce over 0-1-2-3; %14 slice to (8, 4); %15 ReLU; %17 MatMul.
+    product = next(i for i, line in enumerate(lines) if "= matmul" in line)
+    assert "local [8, 8]" in lines[product + 1]
+    assert "local [8, 16]" in lines[product + 1]
+    reduce = next(line for line in lines[product:] if "all_reduce(" in line)
+    assert f"all_reduce over d1 {list(range(first, first + 4))}" in reduce
+    relu = next(i for i, line in enumerate(lines) if "= relu" in line)
+    assert lines[relu + 1].count("local [8, 4]") == 2
+    second = next(i for i, line in enumerate(lines) if "= matmul" in line and i > relu)
+    assert "local [8, 4]" in lines[second + 1]
+    assert "local [4, 16]" in lines[second + 1]
+    assert "local [8, 16]" in lines[second + 1]
+    assert net.weight.local.shape == (8, 16)
+    assert net.weight2.local.shape == (4, 16)

@@ -1,0 +1,475 @@
+"""Models on meshes train as in one process, and their checkpoints fit other meshes; run on every rank at once."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import models
+import numpy as np
+import pytest
+from models import F64, Trained, adam, assert_same, batch, build, sgd, share
+
+import qdist as qd
+from qdist import nn, optim
+from qdist.comm import Communicator, Mesh
+from qdist.parallel import (
+    ParallelModel,
+    Plan,
+    clip_grad_norm_,
+    grad_norm,
+    parallelize,
+    seed_mesh,
+    vocab_parallel_cross_entropy,
+)
+from qdist.tensor import Tensor, functional, random
+
+STEPS = 3
+
+
+def rows_in_all(name: str) -> int:
+    """Rows of a batch: odd, so that "dp" has uneven shares, and few where each is a circuit over ranks."""
+    return 3 if name == "wide" else 9
+
+
+# Enough qubits for eight ranks.
+models.MODELS["wide"] = partial(models.hybrid, qubits=8)
+
+LAYERS = {
+    "mlp": {"0": "column", "2": "row", "4": "column", "6": "row"},
+    "cnn": {"7": "row-scatter"},
+    "transformer": {"0.table": "vocabulary", "[12]": "block", "4": "column-gather"},
+    "hybrid": {"0": "column-gather", "3": "row-scatter"},
+    "wide": {"0": "column-gather", "3": "row-scatter"},
+}
+SEQUENCE: dict[str, Any] = {
+    "layers": {**LAYERS["transformer"], "3": "norm"},
+    "sequence_parallel": True,
+    "positions": ["0.places"],
+}
+
+# (model, degrees, options of the plan) for each number of ranks.
+CASES: dict[int, list[tuple[str, dict[str, int], dict[str, Any]]]] = {
+    2: [
+        ("mlp", {"dp": 2}, {}),
+        ("mlp", {"dp": 2}, {"zero": 3}),
+        ("mlp", {"pp": 2}, {"micro_batches": 3}),
+        ("cnn", {"dp": 2}, {"zero": 1}),
+        ("cnn", {"tp": 2}, {}),
+        ("cnn", {"pp": 2}, {"micro_batches": 2, "stages": "parameters"}),
+        ("transformer", {"tp": 2}, SEQUENCE),
+        ("transformer", {"cp": 2}, {"positions": ["0.pl*"]}),
+        ("transformer", {"cp": 2}, {"positions": ["0.pl*"], "zero": 2}),
+        ("wide", {"state": 2}, {}),
+        ("hybrid", {"tp": 2}, {}),
+        ("hybrid", {"pp": 2}, {"micro_batches": 2}),
+    ],
+    4: [
+        ("mlp", {"pp": 2, "tp": 2}, {"schedule": "interleaved", "virtual_stages": 2, "micro_batches": 2}),
+        ("cnn", {"dp": 2, "pp": 2}, {"micro_batches": 2, "zero": 1}),
+        ("transformer", {"dp": 2, "tp": 2}, {"zero": 3, "recompute": ["1", "2.attention", "4"]}),
+        ("transformer", {"cp": 2, "tp": 2}, SEQUENCE),
+        ("transformer", {"dp": 2, "cp": 2}, {"positions": ["0.places"], "zero": 1}),
+        ("transformer", {"pp": 2, "cp": 2}, {"positions": ["0.places"], "micro_batches": 3, "recompute": ["[0-2]"]}),
+        ("wide", {"dp": 2, "state": 2}, {}),
+        ("wide", {"pp": 2, "state": 2}, {"micro_batches": 2}),
+    ],
+    8: [
+        ("mlp", {"dp": 2, "pp": 2, "tp": 2}, {"micro_batches": 2, "zero": 3}),
+        ("cnn", {"dp": 2, "tp": 4}, {}),
+        ("transformer", {"dp": 2, "pp": 2, "tp": 2}, {**SEQUENCE, "micro_batches": 2}),
+        ("transformer", {"dp": 2, "cp": 2, "tp": 2}, {**SEQUENCE, "zero": 2}),
+        ("transformer", {"pp": 2, "cp": 2, "tp": 2}, {**SEQUENCE, "micro_batches": 2}),
+        ("wide", {"dp": 2, "tp": 2, "state": 2}, {"zero": 1}),
+    ],
+}
+
+
+@pytest.fixture(scope="session")
+def comm() -> Communicator:
+    return qd.comm.init(timeout=120)
+
+
+@pytest.fixture(scope="session")
+def folder(comm: Communicator) -> Path:
+    return Path(comm.broadcast_object(os.environ["QDIST_TEST_FOLDER"]))
+
+
+def loss(output: Any, targets: Any) -> Tensor:
+    return functional.cross_entropy(output, targets)
+
+
+def spread(name: str, mesh: Mesh, options: dict[str, Any], seed: int = 0) -> ParallelModel:
+    plan = Plan(**{"layers": LAYERS[name], **options})
+    make = adam if plan.zero else sgd
+    return parallelize(build(name, seed), mesh, plan, optimizer=make, loss=loss)
+
+
+def rows_of(name: str, mesh: Mesh, step: int) -> tuple[np.ndarray, np.ndarray]:
+    place, degree = mesh.coordinates.get("dp", 0), mesh.shape.get("dp", 1)
+    x, y = batch(name, step, rows_in_all(name))
+    return share(x, place, degree), share(y, place, degree)
+
+
+@cache
+def alone(name: str, with_adam: bool) -> Trained:
+    return models.train_alone(name, STEPS, rows_in_all(name), adam if with_adam else sgd)
+
+
+def case_id(case: tuple[str, dict[str, int], dict[str, Any]]) -> str:
+    name, degrees, options = case
+    words = [name, *(f"{axis}{degree}" for axis, degree in degrees.items())]
+    words += [f"zero{options['zero']}"] if "zero" in options else []
+    return "-".join([*words, "sequence"] if "sequence_parallel" in options else words)
+
+
+SIZE = qd.comm.init(timeout=120).size
+
+
+@pytest.mark.parametrize("case", CASES[SIZE], ids=case_id)
+def test_trains_as_one_process(comm, case) -> None:
+    name, degrees, options = case
+    mesh = Mesh(comm, **degrees)
+    # Every rank draws other weights: the first rank's are taken.
+    trained = spread(name, mesh, options, seed=comm.rank)
+    losses = []
+    for step in range(STEPS):
+        losses.append(trained.backward(*rows_of(name, mesh, step)))
+        gradients = trained.gradients()
+        norm = trained.grad_norm()
+        trained.step()
+    want = alone(name, bool(options.get("zero")))
+    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+    assert_same(gradients, want.gradients)
+    assert_same({n: t.numpy() for n, t in trained.state_dict().items()}, want.parameters)
+    # Every parameter is counted once, whatever divides or repeats it.
+    whole = np.sqrt(sum((abs(g) ** 2).sum() for g in want.gradients.values()))
+    np.testing.assert_allclose(norm, whole, rtol=1e-10)
+
+
+CLIPPED = {2: ({"tp": 2}, 0), 4: ({"pp": 2, "tp": 2}, 0), 8: ({"dp": 2, "pp": 2, "tp": 2}, 2)}
+
+
+def test_clipping_scales_as_in_one_process(comm) -> None:
+    degrees, zero = CLIPPED[SIZE]
+    mesh = Mesh(comm, **degrees)
+    trained = spread("mlp", mesh, {"zero": zero, "micro_batches": 2})
+    model = build("mlp")
+    update = (adam if zero else sgd)(model.parameters())
+    for step in range(2):
+        trained.train_batch(*rows_of("mlp", mesh, step), max_norm=0.05)
+        x, y = batch("mlp", step, 9)
+        update.zero_grad()
+        models.loss_of(model, x, y).backward()
+        assert optim.clip_grad_norm_(model.parameters(), 0.05) > 0.05
+        update.step()
+    assert_same({n: t.numpy() for n, t in trained.state_dict().items()}, models.parameters_of(model))
+    np.testing.assert_allclose(trained.eval_batch(x, y), models.loss_of(model, x, y).item(), rtol=1e-10)
+    np.testing.assert_allclose(trained.predict(x).numpy(), model(Tensor(x)).numpy(), atol=1e-10)
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
+@pytest.mark.parametrize(
+    ("degrees", "options"),
+    [({"dp": 2, "pp": 2}, {"micro_batches": 2}), ({"dp": 2, "cp": 2}, {"positions": ["0.places"], "zero": 2})],
+)
+def test_losses_may_be_sums(comm, degrees, options) -> None:
+    mesh = Mesh(comm, **degrees)
+    goal = nn.CrossEntropyLoss("sum")
+    trained = parallelize(build("transformer"), mesh, Plan(**options), optimizer=adam, loss=goal)
+    total = trained.backward(*rows_of("transformer", mesh, 0))
+    model = build("transformer")
+    x, y = batch("transformer", 0, 9)
+    want = goal(model(Tensor(x)), Tensor(y))
+    want.backward()
+    np.testing.assert_allclose(total, want.item(), rtol=1e-10)
+    assert_same(trained.gradients(), models.gradients_of(model))
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
+@pytest.mark.parametrize(("degrees", "zero"), [({"dp": 2, "pp": 2}, 0), ({"dp": 2, "pp": 2}, 2)])
+def test_several_passes_make_one_step(comm, degrees, zero: int) -> None:
+    mesh = Mesh(comm, **degrees)
+    trained = spread("mlp", mesh, {"zero": zero, "micro_batches": 2})
+    model = build("mlp")
+    for step in range(3):
+        trained.backward(*rows_of("mlp", mesh, step))
+        models.loss_of(model, *batch("mlp", step, 9)).backward()
+    assert_same(trained.gradients(), models.gradients_of(model))
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
+def test_the_loss_may_work_on_a_divided_vocabulary(comm) -> None:
+    mesh = Mesh(comm, dp=2, tp=2)
+    goal = partial(vocab_parallel_cross_entropy, comm=mesh["tp"])
+    plan = Plan({**LAYERS["transformer"], "4": "column"})
+    trained = parallelize(build("transformer"), mesh, plan, optimizer=sgd, loss=goal)
+    losses = [trained.train_batch(*rows_of("transformer", mesh, step)) for step in range(STEPS)]
+    want = alone("transformer", False)
+    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+    assert_same({n: t.numpy() for n, t in trained.state_dict().items()}, want.parameters)
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
+def test_norms_that_are_not_finite_raise_everywhere(comm) -> None:
+    mesh = Mesh(comm, pp=2, tp=2)
+    parameter = nn.Parameter(np.ones(2))
+    parameter.grad = Tensor(np.full(2, np.nan if comm.rank == 3 else 1.0))
+    over = [mesh["tp"], mesh["pp"]]
+    with pytest.raises(RuntimeError, match="the gradient norm is nan"):
+        clip_grad_norm_([parameter], 1.0, over=over)
+    assert parameter.grad.tolist()[0] == 1.0 or comm.rank == 3
+    with pytest.raises(ValueError, match="max_norm must be positive"):
+        clip_grad_norm_([parameter], 0.0, over=over)
+    parameter.grad = None if comm.rank == 1 else Tensor(np.full(2, 2.0))
+    assert grad_norm([parameter], over=over) == pytest.approx(np.sqrt(3 * 8))
+
+
+# Checkpoints ---------------------------------------------------------------------------------------------------------
+
+SAVED: dict[int, list[tuple[dict[str, int], dict[str, Any]]]] = {
+    2: [({"tp": 2}, {}), ({"pp": 2}, {"micro_batches": 2}), ({"dp": 2}, {"zero": 2})],
+    4: [
+        ({"dp": 2, "tp": 2}, {"zero": 3}),
+        ({"pp": 2, "tp": 2}, {"micro_batches": 2}),
+        ({"dp": 4}, {"zero": 1}),
+    ],
+    8: [({"dp": 2, "pp": 2, "tp": 2}, {"micro_batches": 2, "zero": 3})],
+}
+
+
+def tied() -> nn.Sequential:
+    """A table that embeds tokens and scores them."""
+    model = build("transformer")
+    model[4].weight = model[0].table.weight
+    return model
+
+
+def spread_tied(mesh: Mesh, options: dict[str, Any]) -> ParallelModel:
+    plan = Plan(**{"layers": LAYERS["transformer"], **options})
+    return parallelize(tied(), mesh, plan, optimizer=adam, loss=loss)
+
+
+def by_itself(comm: Communicator) -> Mesh:
+    """A mesh of this rank alone."""
+    group = comm.split([[rank] for rank in range(comm.size)])
+    assert group is not None
+    return Mesh(group, dp=1)
+
+
+@cache
+def tied_alone() -> dict[str, np.ndarray]:
+    model = tied()
+    update = adam(model.parameters())
+    for step in range(STEPS):
+        update.zero_grad()
+        models.loss_of(model, *batch("transformer", step, 9)).backward()
+        update.step()
+    return {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+
+
+def test_a_checkpoint_of_any_mesh_goes_on_on_any_other(comm, folder) -> None:
+    path = folder / f"mesh{SIZE}"
+    one = by_itself(comm)
+    last: Mesh | None = one
+    for degrees, options in [({"dp": 1}, {}), *SAVED[SIZE], ({"dp": 1}, {})]:
+        mesh = one if degrees == {"dp": 1} else Mesh(comm, **degrees)
+        trained = spread_tied(mesh, options)
+        if last is not one or mesh is not one:
+            assert trained.load(path) == {"epoch": 1, "best": [0.5]}
+        else:
+            trained.train_batch(*rows_of("transformer", mesh, 0))
+        before = {name: tensor.numpy() for name, tensor in trained.state_dict().items()}
+        # Saved again from here: the next mesh starts where this one did.
+        if mesh is not one or comm.rank == 0:
+            trained.save(path, {"epoch": 1, "best": [0.5]})
+        comm.barrier()
+        for step in range(1, STEPS):
+            trained.train_batch(*rows_of("transformer", mesh, step))
+        got = {name: tensor.numpy() for name, tensor in trained.state_dict().items()}
+        assert_same(got, tied_alone())
+        assert any((got[name] != before[name]).any() for name in got)
+        last = mesh
+    if comm.rank == 0:
+        plain = tied()
+        plain.load_state_dict(qd.checkpoint.load(path)["model"])
+        assert_same({n: t.numpy() for n, t in plain.state_dict().items()}, before)
+
+
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+def test_files_that_do_not_fit_are_refused_everywhere(comm, folder) -> None:
+    path = folder / "other"
+    spread("mlp", Mesh(comm, tp=2), {}).save(path)
+    with pytest.raises(ValueError, match=r"does not fit the model:\n  missing: 0.places"):
+        spread("transformer", Mesh(comm, pp=2), {"micro_batches": 2}).load(path)
+    with pytest.raises(ValueError, match="the file's optimiser keeps"):
+        spread("mlp", Mesh(comm, dp=2), {"zero": 1}).load(path)
+
+
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+@pytest.mark.parametrize("axis", ["dp", "pp"])
+def test_dropout_goes_on_after_a_checkpoint(comm, folder, axis: str) -> None:
+    mesh = Mesh(comm, **{axis: 2})
+
+    def start(seed: int) -> ParallelModel:
+        random.manual_seed(0)
+        model = nn.Sequential(nn.Linear(12, 16, dtype=F64), nn.Dropout(0.5), nn.Linear(16, 5, dtype=F64))
+        seed_mesh(mesh, seed)
+        return parallelize(model, mesh, Plan(micro_batches=2), optimizer=adam, loss=loss)
+
+    def train(model: ParallelModel, steps: range) -> list[float]:
+        return [model.train_batch(*rows_of("mlp", mesh, step)) for step in steps]
+
+    whole = train(start(3), range(4))
+    first = start(3)
+    assert train(first, range(2)) == whole[:2]
+    first.save(folder / "dropout")
+    second = start(4)
+    second.load(folder / "dropout")
+    assert train(second, range(2, 4)) == whole[2:]
+
+
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+@pytest.mark.parametrize(
+    ("axis", "options"),
+    [
+        ("tp", {"layers": {"2": "block", "4": "column-gather"}}),
+        ("tp", {"layers": {"0.table": "vocabulary", "1": "dropout", "2": "block", "3": "norm", "4": "column-gather"}}),
+        ("cp", {}),
+    ],
+    ids=["tp", "sequence", "cp"],
+)
+def test_masks_are_those_of_one_process(comm, axis: str, options: dict[str, Any]) -> None:
+    def model() -> nn.Module:
+        random.manual_seed(0)
+        block = nn.TransformerBlock(models.FEATURES, models.HEADS, 32, dropout=0.2, causal=True, dtype=F64)
+        norm, head = nn.LayerNorm(models.FEATURES, dtype=F64), nn.Linear(models.FEATURES, models.VOCABULARY, dtype=F64)
+        return nn.Sequential(models.Tokens(), nn.Dropout(0.3), block, norm, head)
+
+    sequence = "1" in options.get("layers", {})
+    plan = Plan(**options, sequence_parallel=sequence, positions=["0.places"])
+    mesh = Mesh(comm, **{axis: 2})
+    trained = parallelize(model(), mesh, plan, optimizer=sgd, loss=loss)
+    seed_mesh(mesh, 3)
+    got = [trained.train_batch(*batch("transformer", step, 4)) for step in range(2)]
+    plain = model()
+    update = sgd(plain.parameters())
+    random.manual_seed(3)
+    want = []
+    for step in range(2):
+        update.zero_grad()
+        value = models.loss_of(plain, *batch("transformer", step, 4))
+        value.backward()
+        update.step()
+        want.append(value.item())
+    np.testing.assert_allclose(got, want, rtol=1e-10)
+
+
+# Seeds ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
+def test_dropout_differs_over_dp_and_agrees_over_tp(comm) -> None:
+    mesh = Mesh(comm, dp=2, tp=2)
+
+    def masks(**options: Any) -> list[bytes]:
+        seed_mesh(mesh, 7, **options)
+        mask = functional.dropout(Tensor(np.ones((8, 8))), 0.5)
+        return comm.all_gather_object(mask.numpy().tobytes())
+
+    a, b, c, d = masks()
+    assert a == b
+    assert c == d
+    assert a != c
+    assert len(set(masks(different=()))) == 1
+    assert len(set(masks(different=("dp", "tp")))) == 4
+    by_columns = masks(different=["tp"])
+    assert by_columns[0] == by_columns[2] != by_columns[1] == by_columns[3]
+    random.manual_seed(7)
+    assert functional.dropout(Tensor(np.ones((8, 8))), 0.5).numpy().tobytes() == a
+    with pytest.raises(ValueError, match="the mesh has no axis 'pp'"):
+        seed_mesh(mesh, 7, ["pp"])
+
+
+# Refusals ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+@pytest.mark.parametrize(
+    ("name", "degrees", "options", "message"),
+    [
+        ("mlp", {"tp": 2}, {"layers": {}}, "tp=2 divides layers, and the plan names none"),
+        ("mlp", {"tp": 2}, {"layers": {"9": "column"}}, "pattern '9' fits no module"),
+        ("mlp", {"tp": 2}, {"layers": {"1": "column"}}, "'1' is a Tanh, and the form 'column' is for a Linear"),
+        ("mlp", {"tp": 2}, {"layers": {"0": "columns"}}, "forms are block, attention"),
+        ("mlp", {"tp": 2}, {"layers": {"0": "column", "[01]*": "column"}}, "is a Tanh|two patterns"),
+        ("mlp", {"tp": 2}, {"layers": {"8": "column"}}, "out_features is 5, which cannot be divided over 2 ranks"),
+        ("mlp", {"cp": 2}, {}, "cp=2 divides a sequence, and the model has no attention"),
+        ("mlp", {"state": 2}, {}, "state=2 divides the amplitudes of circuits"),
+        ("mlp", {"ep": 2}, {}, "the mesh has an axis 'ep'"),
+        ("mlp", {"dp": 2}, {"zero": 4}, "zero=4: use 0, 1, 2 or 3"),
+        ("mlp", {"dp": 2}, {"sequence_parallel": True}, "sequence_parallel needs an axis 'tp'"),
+        ("transformer", {"cp": 2}, {"positions": ["places"]}, "pattern 'places' of positions fits no parameter"),
+        ("mlp", {"dp": 2}, {"recompute": ["x*"]}, r"pattern 'x\*' of recomputed modules fits none"),
+    ],
+)
+def test_what_does_not_fit_is_refused(comm, name, degrees, options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        spread(name, Mesh(comm, **degrees), options)
+
+
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+def test_models_and_weights_that_do_not_fit_are_refused(comm) -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4, dtype=F64), nn.Linear(4, 4, dtype=F64)
+            self.b.weight = self.a.weight
+
+        def forward(self, x: Any) -> Any:
+            return self.b(self.a(x))
+
+    def refused(message: str, mesh: Mesh, plan: Plan, goal: Any = loss) -> None:
+        with pytest.raises(ValueError, match=message):
+            parallelize(Twice(), mesh, plan, optimizer=sgd, loss=goal)
+
+    tp, pp = Mesh(comm, tp=2), Mesh(comm, pp=2)
+    refused("pp=2 needs a Sequential, whose layers make stages, not Twice", pp, Plan())
+    refused("a.weight and b.weight are one parameter and would be", tp, Plan({"a": "column", "b": "row"}))
+    refused("a.weight and b.weight are one parameter, and the plan divides only", tp, Plan({"a": "column-gather"}))
+    refused("the loss has reduction 'none'", Mesh(comm, dp=2), Plan(), nn.MSELoss("none"))
+
+
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+def test_sequences_are_as_long_as_the_table_of_positions(comm) -> None:
+    trained = spread("transformer", Mesh(comm, cp=2), {"positions": ["0.places"]})
+    x, y = batch("transformer", 0, 2)
+    with pytest.raises(ValueError, match=r"places has 16 positions, 8 of them here, and its module is given .*2, 4"):
+        trained.backward(x[:, :8], y[:, :8])
+    with pytest.raises(ValueError, match=r"cp=2 divides the second axis, the sequence, and a batch has shape \(2,\)"):
+        trained.backward(x, y[:, 0])
+    want = build("transformer")(Tensor(x)).numpy()
+    np.testing.assert_allclose(trained.predict(x).numpy(), want, atol=1e-10)
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
+def test_batches_without_rows(comm) -> None:
+    """A rank of "dp" may have none, but not in a pipeline."""
+    x, y = batch("mlp", 0, 9)
+    for mesh, options in ((Mesh(comm, dp=2, tp=2), {}), (Mesh(comm, dp=2, pp=2), {"micro_batches": 2})):
+        trained = spread("mlp", mesh, options)
+        rows = slice(0, 9 if mesh.coordinates["dp"] == 0 else 0)
+        if "pp" in mesh:
+            with pytest.raises(ValueError, match=r"at least one row on every rank of 'dp'; they have \[9, 0\]"):
+                trained.backward(x[rows], y[rows])
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # The mean over no rows.
+                got = trained.backward(x[rows], y[rows])
+            assert got == pytest.approx(alone("mlp", False).losses[0], rel=1e-10)
+            model = build("mlp")
+            models.loss_of(model, x, y).backward()
+            assert_same(trained.gradients(), models.gradients_of(model))
