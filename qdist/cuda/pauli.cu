@@ -22,7 +22,7 @@ constexpr int TILE_THREADS = sizeof(Real) == 4 ? 256 : 128;
 
 // out (+)= what the groups make of a. places: columns of the four highest bits of a tile's index, then the offset of each
 // thread. runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. values,
-// where it is given: the real part of <a|out> in each tile.
+// where it is given: the real part of <a|out> in each tile, where out need not be.
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) apply_tiles(const Complex* __restrict__ a, Index first, const int* __restrict__ runs, int num_runs, const Index* __restrict__ places, const Group* __restrict__ groups, int num_groups,
           const String* __restrict__ strings, int add, Complex* __restrict__ out, double* __restrict__ values) {
     extern __shared__ __align__(16) unsigned char memory[];
@@ -77,8 +77,9 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) apply_tiles(const 
             }
         }
     }
+    if (out != nullptr)
 #pragma unroll
-    for (int j = 0; j < HELD; ++j) out[place(j)] = sum[j];
+        for (int j = 0; j < HELD; ++j) out[place(j)] = sum[j];
     if (values == nullptr) return;
     double value = 0;
 #pragma unroll
