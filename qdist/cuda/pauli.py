@@ -16,7 +16,7 @@ from qdist.cuda.compiler import measure_kernels
 from qdist.cuda.measuring import beside, blocks, count, empty, inner, launch, run
 from qdist.cuda.moves import runs_of
 
-__all__ = ["GROUP", "STRING", "PauliPlan", "TilePass", "apply_batch", "expect_batch", "tile_passes"]
+__all__ = ["GROUP", "STRING", "PauliPlan", "TilePass", "apply_batch", "tile_passes"]
 
 _WIDTHS = (2, 4, 16)
 """Strings that a pass for expectation values can take: there is a kernel for each of these numbers."""
@@ -167,11 +167,6 @@ class PauliPlan:
 def apply_batch(plan: PauliPlan, kets: Any, weights: NDArray[np.float64], bras: Any, values: NDArray[Any]) -> None:
     """For each row: bra = sum of weights[k] O_k ket, and the observables' values added to ``values``."""
     plan.apply_rows(kets, weights, bras)
-    plan.add_values(kets, values)
-
-
-def expect_batch(plan: PauliPlan, kets: Any, values: NDArray[np.float64]) -> None:
-    """Adds the observables' values in each row to ``values``."""
     plan.add_values(kets, values)
 
 
