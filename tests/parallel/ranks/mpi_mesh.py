@@ -15,6 +15,7 @@ from models import F64, Trained, adam, assert_same, batch, build, sgd, share
 
 import qdist as qd
 from qdist import nn, optim
+from qdist.checkpoint import CheckpointError
 from qdist.comm import Communicator, Mesh
 from qdist.parallel import (
     ColumnParallelLinear,
@@ -307,6 +308,19 @@ def test_files_that_do_not_fit_are_refused_everywhere(comm, folder) -> None:
         spread("transformer", Mesh(comm, pp=2), {"micro_batches": 2}).load(path)
     with pytest.raises(ValueError, match="the file's optimiser keeps"):
         spread("mlp", Mesh(comm, dp=2), {"zero": 1}).load(path)
+    # What only the last stage reads is damaged: no rank takes anything over.
+    staged = spread("mlp", Mesh(comm, pp=2), {"micro_batches": 2})
+    staged.save(path)
+    if comm.rank == 0:
+        raw = bytearray(path.read_bytes())
+        raw[-1] ^= 1
+        path.write_bytes(raw)
+    comm.barrier()
+    other = spread("mlp", Mesh(comm, pp=2), {"micro_batches": 2}, seed=1)
+    before = {name: tensor.numpy() for name, tensor in other.state_dict().items()}
+    with pytest.raises(CheckpointError, match=r"(rank 1: )?.*other is damaged: .* does not match its checksum"):
+        other.load(path)
+    assert_same({name: tensor.numpy() for name, tensor in other.state_dict().items()}, before)
 
 
 @pytest.mark.skipif(SIZE != 2, reason="once is enough")
