@@ -70,6 +70,10 @@ class DistTensor(Tensor):
     def _node(self) -> Any:  # type: ignore[override]
         return self.local._node
 
+    @_node.setter
+    def _node(self, value: Any) -> None:
+        self.local._node = value
+
     @property
     def _hooks(self) -> Any:  # type: ignore[override]
         return self.local._hooks

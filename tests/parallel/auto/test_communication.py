@@ -20,7 +20,7 @@ from qdist.parallel.auto import (
     shard_tensor,
 )
 from qdist.parallel.auto.lower import sent_bytes
-from qdist.tensor import Tensor, functional
+from qdist.tensor import Tensor, checkpoint, functional
 
 BATCH, LENGTH, FEATURES, HEADS = 2, 6, 16, 8
 F64 = np.float64
@@ -170,6 +170,32 @@ def test_batch_norm_over_cut_rows_sends_numbers_of_channels_alone() -> None:
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
         # The two statistics, and both once more for the running averages.
         assert [(op, np.prod(shape)) for op, _, shape in sent] == [("all_reduce", 3)] * 4
+
+
+def test_recomputed_layers_of_distributed_tensors_give_the_same_gradients() -> None:
+    x = np.random.default_rng(0).normal(size=(4, FEATURES))
+
+    def work(comm):
+        found = []
+        for recomputed in (False, True):
+            model = mlp()
+            model.load_state_dict(alone.state_dict())
+            mesh = ProcessMesh([0, 1], ["mp"], comm)
+            leaf = Tensor(x, True)
+            placed = shard_tensor(leaf, mesh, [Shard(0)])
+            made = checkpoint(model, placed) if recomputed else model(placed)
+            assert made.shape == x.shape
+            (made**2).sum().backward()
+            found.append([leaf.grad.numpy(), *(p.grad.numpy() for p in model.parameters())])
+        return found
+
+    alone, whole = mlp(), Tensor(x, True)
+    (alone(whole) ** 2).sum().backward()
+    want = [whole.grad.numpy(), *(p.grad.numpy() for p in alone.parameters())]
+    for plain, again in on_threads(2, work):
+        for a, b, c in zip(plain, again, want, strict=True):
+            np.testing.assert_allclose(a, c, rtol=1e-10)
+            np.testing.assert_allclose(b, c, rtol=1e-10)
 
 
 # Choices
