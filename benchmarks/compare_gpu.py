@@ -7,9 +7,11 @@ random SU(4) on random pairs. Only the evolution of the state is timed, with CUD
 `zero` from |0...0>, where what must still be zero is passed over, `dense` from a state without zeros.
 
 `bandwidth` and `flops` are those of the dense run, in percent of what this card reaches in a copy, which is timed
-first, and of 132 x 128 FMA (64 in double) at the clock the driver names. cuStateVec's times, where it is not installed
-here, are those of version 1.15 on one H200, measured 2026-11-14 with the same circuits: gate by gate, and cuStateVecEx
-with its own fusing updater; they are printed beside, and say nothing about another card.
+first, and of 132 x 128 FMA (64 in double) at the clock the driver names.
+
+cuStateVec gate by gate and cuStateVecEx with its own fusing updater run beside it where cuquantum-python is installed
+(custatevec.py). Where it is not, their times are those of version 1.15 on one H200, measured 2026-11-14 with the same
+circuits, and say nothing about another card; `source` says which.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
+import custatevec as peers
 import numpy as np
 from common import machine_line, save, table
 
 import qdist as qd
+from qdist.cuda import custatevec
 
 # Milliseconds on one H200: {(circuit, qubits, dtype): (gate by gate, cuStateVecEx)}.
 CUSTATEVEC = {
@@ -42,7 +46,7 @@ CUSTATEVEC = {
 
 CIRCUITS: dict[str, Callable[[int], qd.Circuit]] = {
     "hea": lambda n: qd.library.hardware_efficient(n, 8),
-    "qft": qd.library.qft,
+    "qft": lambda n: qd.library.qft(n, swaps=False),
     "qv": lambda n: qd.library.quantum_volume(n, 10, seed=3),
 }
 
@@ -83,24 +87,39 @@ def measure(name: str, n: int, dtype: str, repeats: int, bandwidth: float) -> di
     circuit = CIRCUITS[name](n)
     program = qd.compile(circuit, device="cuda", dtype=dtype)
     program.bind(np.linspace(-2, 2, circuit.num_parameters))
-    state = qd.StateVector(n, dtype, device="cuda", layout=program.plan.layout)
+    plan = program.plan
+    state = qd.StateVector(n, dtype, device="cuda", layout=plan.layout)
     zero = milliseconds(lambda: program.run(out=state), repeats)
     # The state of the last run has no zeros to pass over.
     dense = milliseconds(lambda: program.run(initial=state, out=state), repeats)
-    gates, fused = CUSTATEVEC.get((name, n, dtype), (None, None))
+    gates, fused, source = peer_milliseconds(name, n, dtype, repeats)
     return {
         "circuit": name,
         "n": n,
         "dtype": dtype,
-        "sweeps": program.plan.sweeps,
+        "sweeps": plan.sweeps,
         "zero ms": zero,
         "dense ms": dense,
-        "bandwidth %": 100 * program.plan.bytes_moved / (1e-3 * dense) / bandwidth,
-        "flops %": 100 * program.plan.flops / (1e-3 * dense) / peak_flops(dtype),
+        "bandwidth %": 100 * plan.bytes_moved / (1e-3 * dense) / bandwidth,
+        "flops %": 100 * plan.flops / (1e-3 * dense) / peak_flops(dtype),
         "cuStateVec ms": gates,
         "cuStateVecEx ms": fused,
         "Ex / zero": None if fused is None else fused / zero,
+        "source": source,
     }
+
+
+def peer_milliseconds(name: str, n: int, dtype: str, repeats: int) -> tuple[Any, Any, str]:
+    """(cuStateVec gate by gate, cuStateVecEx, where both come from); None for what is not known."""
+    if not custatevec.is_installed():
+        return *CUSTATEVEC.get((name, n, dtype), (None, None)), "H200, 2026-11-14"
+    circuit = CIRCUITS[name](n)
+    bound = circuit.bind(np.linspace(-2, 2, circuit.num_parameters))
+    return (
+        milliseconds(peers.gate_by_gate(bound, dtype), repeats),
+        milliseconds(peers.fused(bound, dtype), repeats),
+        "this run",
+    )
 
 
 def main() -> None:

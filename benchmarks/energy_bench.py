@@ -71,7 +71,7 @@ def main() -> None:
         observable = heisenberg(num_qubits)
         factors = np.random.default_rng(num_qubits).normal(size=(num_qubits, 2))
         for dtype in ("complex64", "complex128"):
-            sv = StateVector.product(factors, dtype).normalize()
+            sv = StateVector.product(factors, dtype, device="cpu").normalize()
             energy, product, both = times(sv, observable, arguments.repeats)
             passes = observable_plan(sv, (observable,), real=True).strings[0].passes
             share = 100 * passes * sv.local.nbytes / bandwidth / energy

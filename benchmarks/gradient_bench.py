@@ -3,6 +3,7 @@
     python benchmarks/gradient_bench.py                       # n = 12, 16, 20
     python benchmarks/gradient_bench.py --large --save        # n = 24 too; JSON and a plot in benchmarks/results/
     python benchmarks/gradient_bench.py --only qdist --qubits 20 --layers 1 2 4 8 16
+    python benchmarks/gradient_bench.py --device cuda --qubits 28 --only qdist --repeats 2 --turns 1
 
 gradient_peers.py says what a library is asked for, and runs each in a process of its own, with the threads set, so
 that neither their thread pools nor their memory meet. They take turns; the median over all turns counts. Gradients must
@@ -13,6 +14,9 @@ state, "energy ratio" over the energy alone, each with new angles; for qdist, wh
 "dense ratio" is over a forward run from a state without zeros. "states" is the memory at the peak of the gradient in
 units of one state vector, beyond what the library took before. Qulacs gives no energy with its gradient and has no
 complex64.
+
+With --device cuda qdist runs on a GPU as well (qdist-cuda), beside the CPU and the peers of --only; its memory is the
+card's.
 """
 
 from __future__ import annotations
@@ -120,13 +124,17 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="24 qubits too")
     parser.add_argument("--layers", type=int, nargs="+", default=[8])
     parser.add_argument("--dtypes", nargs="+", default=["complex64", "complex128"], choices=["complex64", "complex128"])
-    parser.add_argument("--only", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES), help="qdist comes first")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: qdist on a GPU too")
+    on_cpu = [name for name in LIBRARIES if name != "qdist-cuda"]
+    parser.add_argument("--only", nargs="*", default=on_cpu, choices=on_cpu, help="qdist comes first")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, default=3, help="gradients in a turn")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--timeout", type=float, default=1800)
     parser.add_argument("--save", nargs="?", const="gradient_bench", help="write results/NAME.json and NAME.png")
     options = parser.parse_args()
+    if options.device == "cuda":
+        options.only.insert(0, "qdist-cuda")
     print(f"{machine_line()}; {options.threads} threads", flush=True)
     ratios = ["ratio", "energy ratio", "dense ratio"]
     header = ["qubits", "parameters", "dtype", "library", "gradient s", *ratios, "states", "speed-up"]
@@ -146,8 +154,15 @@ def main() -> None:
                 print(f"{num_qubits} qubits, {layers} layers, {dtype}: done", file=sys.stderr)
     print(table(header, [_cells(row) for row in rows]))
     if options.save:
-        print(save(options.save, {"threads": options.threads, "rows": rows}))
+        card = {"card": _card()} if options.device == "cuda" else {}
+        print(save(options.save, {"threads": options.threads, **card, "rows": rows}))
         plot(rows, RESULTS / f"{options.save}.png")
+
+
+def _card() -> str:
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:

@@ -39,6 +39,15 @@ class Library:
     def __init__(self, num_qubits: int, layers: int, dtype: str, threads: int) -> None:
         raise NotImplementedError
 
+    def version(self) -> str:
+        return importlib.metadata.version(self.package)
+
+    def memory(self, peak: bool) -> int:
+        """Bytes that this process has in memory now, or had at the peak."""
+        if peak:
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
     def forward(self, theta: NDArray[np.float64]) -> None:
         raise NotImplementedError
 
@@ -50,18 +59,23 @@ class Library:
 
 
 class QDist(Library):
-    package = "qdist"
+    package, device = "qdist", "cpu"
 
     def __init__(self, num_qubits: int, layers: int, dtype: str, threads: int) -> None:
         import qdist as qd
         from qdist.native import kernels
 
         kernels.set_threads(threads)
-        self.program = qd.compile(qd.library.hardware_efficient(num_qubits, layers), dtype=dtype)
+        self.program = qd.compile(qd.library.hardware_efficient(num_qubits, layers), device=self.device, dtype=dtype)
         terms = {f"{p}{q} {p}{q + 1}": 1.0 for q in range(num_qubits - 1) for p in "XYZ"}
         self.observable = qd.PauliSum(terms)
-        self.new_state = lambda: qd.StateVector(num_qubits, dtype)
+        self.new_state = lambda: qd.StateVector(num_qubits, dtype, device=self.device)
         self.state: Any = None
+
+    def version(self) -> str:
+        import qdist as qd
+
+        return qd.__version__
 
     def forward(self, theta: NDArray[np.float64]) -> None:
         self.program.run(theta)
@@ -78,6 +92,30 @@ class QDist(Library):
 
     def gradient(self, theta: NDArray[np.float64]) -> Any:
         return self.program.value_and_grad(self.observable, theta)[1]
+
+
+class QDistOnCuda(QDist):
+    """The same on a GPU. Its memory is what CuPy's pool has taken from the card, which it keeps."""
+
+    device = "cuda"
+
+    def memory(self, peak: bool) -> int:
+        import cupy
+
+        return cupy.get_default_memory_pool().total_bytes()
+
+    def forward(self, theta: NDArray[np.float64]) -> None:
+        super().forward(theta)
+        self._wait()
+
+    def dense_forward(self, theta: NDArray[np.float64]) -> None:
+        super().dense_forward(theta)
+        self._wait()
+
+    def _wait(self) -> None:
+        import cupy
+
+        cupy.cuda.Device().synchronize()
 
 
 class Lightning(Library):
@@ -170,15 +208,11 @@ class Qulacs(Library):
 
 LIBRARIES: dict[str, type[Library]] = {
     "qdist": QDist,
+    "qdist-cuda": QDistOnCuda,
     "lightning.qubit": LightningQubit,
     "lightning.kokkos": LightningKokkos,
     "qulacs": Qulacs,
 }
-
-
-def _memory() -> int:
-    """Bytes that this process has in memory now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _seconds(call: Any, theta: NDArray[np.float64], repeats: int, rng: np.random.Generator) -> list[float]:
@@ -195,12 +229,12 @@ def _seconds(call: Any, theta: NDArray[np.float64], repeats: int, rng: np.random
 def measure(name: str, num_qubits: int, layers: int, dtype: str, threads: int, repeats: int) -> dict[str, Any]:
     library = LIBRARIES[name](num_qubits, layers, dtype, threads)
     theta, rng = parameters(num_qubits, layers), np.random.default_rng(1)
-    before = _memory()
+    before = library.memory(peak=False)
     gradient = np.ravel(np.asarray(library.gradient(theta), dtype=np.float64))
     seconds = _seconds(library.gradient, theta, repeats, rng)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    peak = library.memory(peak=True) - before
     found = {
-        "version": importlib.metadata.version(library.package),
+        "version": library.version(),
         "gradient_seconds": seconds,
         "peak_bytes": peak,
         "forward_seconds": _seconds(library.forward, theta, repeats, rng),

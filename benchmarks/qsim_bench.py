@@ -66,6 +66,14 @@ def size_that_fits(comm: qd.comm.Communicator, dtype: str) -> int:
     return int(comm.all_reduce(np.array(close + far), "min"))
 
 
+def finish(state: qd.StateVector) -> None:
+    """Waits for a GPU, which is only told what to do by a run."""
+    if state.device != "cpu":
+        import cupy
+
+        cupy.cuda.get_current_stream().synchronize()
+
+
 def measure(case: Case, num_qubits: int, comm: qd.comm.Communicator, options: argparse.Namespace) -> dict[str, Any]:
     """Runs a case `options.repeats` times after one that warms up."""
     circuit = circuit_of(case.circuit, num_qubits)
@@ -73,6 +81,7 @@ def measure(case: Case, num_qubits: int, comm: qd.comm.Communicator, options: ar
     program = qd.compile(circuit, comm=comm, device=options.device, dtype=options.dtype, schedule=case.schedule)
     energy = qd.library.heisenberg_xxz(num_qubits) if case.circuit == "vqe" else None
     state = program.run(angles)
+    finish(state)
     turns = []
     for _ in range(options.repeats):
         before = (state.traffic.pack_seconds, state.traffic.network_seconds)
@@ -82,6 +91,7 @@ def measure(case: Case, num_qubits: int, comm: qd.comm.Communicator, options: ar
         program.run(out=state)
         if energy is not None:
             state.expectation(energy)
+        finish(state)
         seconds = time.perf_counter() - start
         after = (state.traffic.pack_seconds, state.traffic.network_seconds)
         turns.append([seconds, after[0] - before[0], after[1] - before[1]])
@@ -145,7 +155,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--schedules", nargs="+", choices=SCHEDULES, default=SCHEDULES, metavar="NAME",
                         help=f"of {', '.join(SCHEDULES)} (default: all)")  # fmt: skip
     parser.add_argument("--dtype", choices=("complex64", "complex128"), default="complex64", help="(default complex64)")
-    parser.add_argument("--device", default="auto", help="auto or cpu (default auto)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default auto)")
     parser.add_argument("--repeats", type=int, default=3, metavar="R", help="runs a case, of which the median counts")
     parser.add_argument("--json", metavar="FILE", help="write the numbers and the machine to a file, - for stdout")
     parser.add_argument("--plot", metavar="FILE", help="draw where the time went (needs matplotlib)")

@@ -93,7 +93,7 @@ class QDist(Simulator):
 
     def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
         circuit, theta = to_qdist(work)
-        self.program = self.qd.compile(circuit, dtype=dtype).bind(theta)
+        self.program = self.qd.compile(circuit, device="cpu", dtype=dtype).bind(theta)
         self.state = self.program.run()
         self.dense = mode == "dense"
         if self.dense:

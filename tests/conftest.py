@@ -1,4 +1,4 @@
-"""What all tests share: where ranks come from, and property tests that give the same answer every time."""
+"""What all tests share: where ranks come from, the device to test, and property tests that always answer the same."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from qdist.comm import CommError
+from qdist.comm import CommError, cuda_devices
 from qdist.comm.launch import mpirun_command
 from qdist.comm.libmpi import find_mpirun
 
@@ -39,6 +39,45 @@ def run_ranks() -> RunRanks:
         )
 
     return run
+
+
+@pytest.fixture
+def run_nccl_ranks(run_ranks: RunRanks, tmp_path: Path) -> RunRanks:
+    """As run_ranks, for programs that talk over NCCL, on however few GPUs.
+
+    NCCL refuses two ranks of one host on one GPU; told that each rank is a host of its own, it talks over sockets.
+    """
+    wrapper = tmp_path / "as_own_host.py"
+    wrapper.write_text(
+        "import os, sys\n"
+        "rank = os.environ.get('PMI_RANK') or os.environ['OMPI_COMM_WORLD_RANK']\n"
+        "os.environ['NCCL_HOSTID'] = 'host' + rank\n"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
+    )
+
+    def run(ranks: int, arguments: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+        own_hosts = [wrapper] if ranks > cuda_devices() else []
+        interface = os.environ.get("NCCL_SOCKET_IFNAME", "lo")
+        return run_ranks(ranks, [*own_hosts, *arguments], QDIST_TEST_BACKEND="nccl", NCCL_SOCKET_IFNAME=interface)
+
+    return run
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--device", default="cpu", choices=["cpu", "cuda"], help="where the states of the shared suites are"
+    )
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    """What --device says: cpu or cuda. Skips where there is no such device."""
+    chosen = request.config.getoption("--device")
+    if chosen == "cuda":
+        pytest.importorskip("cupy", reason="--device cuda needs CuPy")
+        if cuda_devices() == 0:
+            pytest.skip("--device cuda: no CUDA device")
+    return chosen
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qdist.comm.arrays import Array, as_output, is_cupy
+from qdist.comm.arrays import Array, as_input, as_output, is_cupy
 
 if TYPE_CHECKING:
     from qdist.comm.communicator import Communicator
 
-__all__ = ["counts", "group", "peer", "rank", "receiver", "rows"]
+__all__ = ["counts", "group", "peer", "rank", "receiver", "rows", "trade"]
 
 
 def rank(comm: Communicator, what: str, number: int) -> None:
@@ -34,6 +34,16 @@ def receiver(comm: Communicator, out: Any, source: int, tag: int) -> tuple[Array
     if type(out) is not np.ndarray and not is_cupy(out):
         raise TypeError(f"recv writes into a NumPy or CuPy array, not into {type(out).__name__}")
     return as_output(out, out.shape, out.dtype, out)
+
+
+def trade(comm: Communicator, x: Any, dest: int, out: Any, source: int, tag: int) -> tuple[Array, Array, Array]:
+    """What is sent, where a message may be written, and what the user gets."""
+    x = as_input(x)
+    peer(comm, "dest", dest, tag)
+    target, result = receiver(comm, out, source, tag)
+    if is_cupy(x) != is_cupy(target):
+        raise TypeError("sendrecv takes two NumPy arrays or two CuPy arrays, not one of each")
+    return x, target, result
 
 
 def rows(comm: Communicator, op: str, x: Array) -> None:

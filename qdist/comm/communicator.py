@@ -302,12 +302,16 @@ class Communicator:
         return Work(request, lambda: _deliver(target, result), call, self._guard)
 
     def sendrecv(self, x: Any, dest: int, out: Array, source: int, tag: int = 0) -> Array:
-        """Sends ``x`` to ``dest`` while receiving from ``source`` into ``out``; returns ``out``."""
-        received = self.irecv(out, source, tag)
-        sent = self.isend(x, dest, tag)
-        received.wait()
-        sent.wait()
-        return out
+        """Sends ``x`` to ``dest`` while a message of ``out``'s size comes from ``source``; returns ``out``."""
+        return self.isendrecv(x, dest, out, source, tag).wait()
+
+    def isendrecv(self, x: Any, dest: int, out: Array, source: int, tag: int = 0) -> Work:
+        """Starts what ``sendrecv`` does; ``wait()`` returns ``out``. Two ranks that trade with each other both do so by
+        sendrecv or isendrecv, and wait in the order in which they started."""
+        x, target, result = checks.trade(self, x, dest, out, source, tag)
+        call = self._message("isendrecv", x, dest)
+        request = self._launch(call, self._of(x).sendrecv, x, dest, target, source, tag)
+        return Work(request, lambda: _deliver(target, result), call, self._guard)
 
     # Small Python values ---------------------------------------------------------------------------------------------
 
@@ -384,7 +388,7 @@ class Communicator:
 
     @cached_property
     def _device_over_host(self) -> Transport:
-        from qdist.comm.staging import device_arrays_over
+        from qdist.comm.pinned import device_arrays_over
 
         if self._host.name != "mpi":
             return self._host

@@ -44,6 +44,22 @@ class MpiRequest:
         return self._request.Test()
 
 
+class MpiRequests:
+    """Several MPI requests that are one to whoever waits, and the buffers that must outlive them."""
+
+    __slots__ = ("_keep", "_requests")
+
+    def __init__(self, requests: list[MPI.Request], *keep: Any) -> None:
+        self._requests = requests
+        self._keep = keep
+
+    def wait(self) -> None:
+        MPI.Request.Waitall(self._requests)
+
+    def test(self) -> bool:
+        return MPI.Request.Testall(self._requests)
+
+
 class MpiTransport:
     """The ranks of an MPI communicator. The communicator is used, never freed unless made here."""
 
@@ -127,6 +143,10 @@ class MpiTransport:
         if block:
             return self._comm.Recv(_movable(out), source, tag)
         return MpiRequest(self._comm.Irecv(_movable(out), source, tag), out)
+
+    def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> MpiRequests:
+        received = self._comm.Irecv(_movable(out), source, tag)
+        return MpiRequests([received, self._comm.Isend(_movable(x), dest, tag)], x, out)
 
     def split(self, groups: Sequence[Sequence[int]]) -> MpiTransport | None:
         color, key = MPI.UNDEFINED, 0

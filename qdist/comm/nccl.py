@@ -152,6 +152,10 @@ class NcclTransport:
         self._only_tag_zero(tag)
         return self._messages([], [(out.data.ptr, out.nbytes, source)], block, out)
 
+    def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> Any:
+        self._only_tag_zero(tag)
+        return self._messages([(x.data.ptr, x.nbytes, dest)], [(out.data.ptr, out.nbytes, source)], False, x, out)
+
     def split(self, groups: Sequence[Sequence[int]]) -> NcclTransport | None:
         # Every rank offers an id; a group takes its first member's.
         offer = _as_array(nccl.get_unique_id())

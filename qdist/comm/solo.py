@@ -66,6 +66,10 @@ class SoloTransport:
         pending.wait()
         return None
 
+    def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> _Pending:
+        self.send(x, dest, tag, True)
+        return _Pending(self._mailbox, tag, out)
+
     def split(self, groups: Sequence[Sequence[int]]) -> SoloTransport | None:
         return SoloTransport() if any(0 in group for group in groups) else None
 

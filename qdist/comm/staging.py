@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from qdist.comm.reduction import ReduceOp
 from qdist.comm.transport import Request, Transport
 
-__all__ = ["StagedTransport", "device_arrays_over", "host_arrays_over"]
+__all__ = ["StagedTransport", "host_arrays_over"]
 
 
 class StagedTransport:
@@ -89,6 +87,11 @@ class StagedTransport:
     def recv(self, out: Any, source: int, tag: int, block: bool) -> Any:
         return self._through(lambda _, o, s, g, b: self._inner.recv(o, s, g, b), None, out, source, tag, block)
 
+    def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> Request:
+        there = self._fresh(out)
+        request = self._inner.sendrecv(self._over(x), dest, there, source, tag)
+        return _StagedRequest(request, lambda: self._home(there, out))
+
     def split(self, groups: Sequence[Sequence[int]]) -> StagedTransport | None:
         part = self._inner.split(groups)
         return None if part is None else self.over(part)
@@ -98,7 +101,7 @@ class StagedTransport:
 
     def over(self, inner: Transport) -> StagedTransport:
         """The same staging over another transport."""
-        return StagedTransport(inner, self._over, self._fresh, self._back)
+        return type(self)(inner, self._over, self._fresh, self._back)
 
     def abort(self, code: int) -> None:
         self._inner.abort(code)
@@ -132,26 +135,6 @@ class _StagedRequest:
             home()
 
 
-def device_arrays_over(inner: Transport, cuda_aware: bool) -> StagedTransport:
-    """CuPy arrays over a transport of host memory; handed over as they are where that transport is CUDA-aware."""
-    import cupy
-
-    def settle(x: Any) -> Any:
-        # The transport knows nothing of streams: what is still being computed must be there before it reads.
-        cupy.cuda.get_current_stream().synchronize()
-        return x
-
-    if cuda_aware:
-        return StagedTransport(inner, over=settle, fresh=settle, back=lambda there, x: None)
-
-    def download(x: Any) -> Any:
-        host = _pinned(cupy, x)
-        x.get(out=host)
-        return host
-
-    return StagedTransport(inner, over=download, fresh=lambda x: _pinned(cupy, x), back=lambda there, x: x.set(there))
-
-
 def host_arrays_over(inner: Transport) -> StagedTransport:
     """NumPy arrays over a transport of GPU memory."""
     import cupy
@@ -160,8 +143,3 @@ def host_arrays_over(inner: Transport) -> StagedTransport:
         x[...] = cupy.asnumpy(there)
 
     return StagedTransport(inner, over=cupy.asarray, fresh=lambda x: cupy.empty(x.shape, x.dtype), back=download)
-
-
-def _pinned(cupy: Any, like: Any) -> np.ndarray:
-    memory = cupy.cuda.alloc_pinned_memory(max(1, like.nbytes))
-    return np.frombuffer(memory, like.dtype, like.size).reshape(like.shape)

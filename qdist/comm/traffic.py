@@ -39,6 +39,7 @@ _WIRE: dict[str, Callable[[int, int], float]] = {
     "all_to_all": lambda n, b: (n - 1) * b / n,
     "send": lambda n, b: b,
     "isend": lambda n, b: b,
+    "isendrecv": lambda n, b: b,
 }
 
 

@@ -49,6 +49,9 @@ class Transport(Protocol):
     def send(self, x: Any, dest: int, tag: int, block: bool) -> Request | None: ...
     def recv(self, out: Any, source: int, tag: int, block: bool) -> Request | None: ...
 
+    def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> Request:
+        """Both at once, so that two ranks may trade. ``out`` has the size of the message that comes."""
+
     def split(self, groups: Sequence[Sequence[int]]) -> Transport | None:
         """Every rank calls; each gets the transport of the group it is in, ranks in the order listed, or None."""
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from qdist.native import kernels
 from qdist.plan.operations import Affine
 
-__all__ = ["Binding", "Factors"]
+__all__ = ["Binding", "Factors", "reordered"]
 
 Factors = list[tuple[int, list[int], list[int], list[complex]]]
 """(formula, angle slots, bits of the product, constant matrix)"""
@@ -31,7 +31,7 @@ class Binding:
         self._size = 0
         self._constants: list[tuple[int, NDArray[Any]]] = []
         self._matrices = kernels.MatrixList()
-        self._entries: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self._entries: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
         self._affine: list[Affine] = []
         self._tables: list[int] = []
         self._terms: list[tuple[int, int, int, int]] = []
@@ -43,21 +43,23 @@ class Binding:
         self._constants.append((at, np.asarray(numbers, np.complex128).view(np.float64)))
         return at
 
-    def matrix(self, num_bits: int, factors: Factors, order: Sequence[int], at: int, real: bool = False) -> None:
-        """Puts a matrix at a place, row by row. Bit k of its index is bit order[k] of the factors' product.
+    def matrix(
+        self, num_bits: int, factors: Factors, order: Sequence[int], at: int, real: bool = False, adjoint: bool = False
+    ) -> None:
+        """Puts a matrix, or its adjoint, at a place, row by row. Bit k of its index is bit order[k] of the factors'
+        product.
 
         real: the real parts alone.
         """
         first = self._matrices.size
         self._matrices.add(num_bits, factors)
-        index = np.arange(1 << num_bits)
-        old = np.zeros_like(index)
-        for k, bit in enumerate(order):
-            old |= (index >> k & 1) << bit
-        source = 2 * (first + (old[:, None] << num_bits | old[None, :]).ravel())
+        entries = reordered(order)
+        source = 2 * (first + (entries.T if adjoint else entries).ravel())
+        sign = np.ones(len(source))
         if not real:
             source = np.stack([source, source + 1], axis=1).ravel()
-        self._entries.append((at + np.arange(len(source)), source))
+            sign = np.stack([sign, -sign if adjoint else sign], axis=1).ravel()
+        self._entries.append((at + np.arange(len(source)), source, sign))
 
     def angle(self, affine: Affine) -> int:
         """A place in turns for an angle."""
@@ -91,8 +93,9 @@ class Binding:
         for at, numbers in self._constants:
             self._template[at : at + len(numbers)] = numbers
         empty = [np.zeros(0, np.int64)]
-        self._to = np.concatenate(empty + [to for to, _ in self._entries])
-        self._from = np.concatenate(empty + [source for _, source in self._entries])
+        self._to = np.concatenate(empty + [to for to, _, _ in self._entries])
+        self._from = np.concatenate(empty + [source for _, source, _ in self._entries])
+        self._sign = np.concatenate([np.zeros(0), *(sign for _, _, sign in self._entries)])
         self._offsets = np.array([constant for constant, _ in self._affine], np.float64)
         parts = [(k, slot, c) for k, (_, slots) in enumerate(self._affine) for slot, c in slots]
         self._owner, self._slot = (np.array([p[j] for p in parts], np.int64) for j in (0, 1))
@@ -114,7 +117,7 @@ class Binding:
             matrices = np.empty((rows, self._matrices.size), np.complex128)
             for row, own in zip(angles, matrices):
                 self._matrices.at(row, own)
-            reals[:, self._to] = matrices.view(np.float64)[:, self._from]
+            reals[:, self._to] = matrices.view(np.float64)[:, self._from] * self._sign
         sums = np.tile(self._offsets, (rows, 1))
         if len(self._owner):
             # One bincount for all rows: each has its own range of bins.
@@ -141,3 +144,12 @@ class Binding:
         largest = float(np.nextafter(2.0 ** (bits - 1), 0)) if bits == 64 else 2.0**31 - 1
         scaled = np.clip(np.rint(fraction * 2.0**bits), -(2.0 ** (bits - 1)), largest)
         return np.ascontiguousarray(scaled.astype(signed)).view(self.turn)
+
+
+def reordered(order: Sequence[int]) -> NDArray[np.int64]:
+    """For each entry of a matrix whose index has bit order[k] of another's as bit k: its place in the other."""
+    index = np.arange(1 << len(order))
+    old = np.zeros_like(index)
+    for k, bit in enumerate(order):
+        old |= (index >> k & 1) << bit
+    return old[:, None] << len(order) | old[None, :]

@@ -14,20 +14,38 @@ import numpy as np
 
 from qdist.cuda.tile import Shape
 
-__all__ = ["measure_kernels", "measure_source", "stage_kernel", "stage_source"]
+__all__ = [
+    "measure_kernels",
+    "measure_source",
+    "move_kernels",
+    "move_source",
+    "stage_kernel",
+    "stage_source",
+    "sum_kernel",
+]
 
 _FOLDER = Path(__file__).parent
 
 
 def stage_source(dtype: np.dtype, shape: Shape) -> tuple[str, tuple[str, ...]]:
-    """The tile kernel's source and the compiler's options."""
-    sizes = (f"-DREGISTER_BITS={shape.registers}", f"--maxrregcount={shape.registers_per_thread}")
-    return (_FOLDER / "kernel.cu").read_text(), (*_options(dtype), *sizes)
+    """The tile kernel's source and the compiler's options. For two states it is that of the adjoint sweep."""
+    names = ("records", "ops", "kernel") if shape.states == 1 else ("records", "ops", "sums", "kernel")
+    sizes = (f"-DREGISTER_BITS={shape.registers}", f"-DSTATES={shape.states}")
+    return _joined(*names), (*_options(dtype), *sizes, f"--maxrregcount={shape.registers_per_thread}")
 
 
 def measure_source(dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
     """The source of the kernels that read or collapse a state, and the compiler's options."""
-    return (_FOLDER / "measure.cu").read_text(), _options(dtype)
+    return _joined("measure", "pauli"), _options(dtype)
+
+
+def _joined(*names: str) -> str:
+    return "\n".join((_FOLDER / f"{name}.cu").read_text() for name in names)
+
+
+def move_source(dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
+    """The source of the kernels that take parts of a shard out and put them back, and the compiler's options."""
+    return (_FOLDER / "moves.cu").read_text(), _options(dtype)
 
 
 def _options(dtype: np.dtype) -> tuple[str, ...]:
@@ -38,14 +56,25 @@ def _options(dtype: np.dtype) -> tuple[str, ...]:
 @cache
 def stage_kernel(dtype: np.dtype, shape: Shape, device: int) -> Any:
     """The tile kernel for this precision on the current device."""
+    kernel = _stage_module(dtype, shape, device).get_function("run_stage")
+    # A tile, and beside it the phases that change from tile to tile.
+    kernel.max_dynamic_shared_size_bytes = shape.tile_bytes + shape.coefficient_bytes
+    return kernel
+
+
+@cache
+def sum_kernel(dtype: np.dtype, shape: Shape, device: int) -> Any:
+    """The kernel that adds up what the blocks of the adjoint sweep have summed, on the current device."""
+    return _stage_module(dtype, shape, device).get_function("add_partial")
+
+
+@cache
+def _stage_module(dtype: np.dtype, shape: Shape, device: int) -> Any:
     del device  # A kernel belongs to the device it was loaded on, so each has its own.
     import cupy
 
     source, options = stage_source(dtype, shape)
-    kernel = cupy.RawModule(code=source, options=options, backend="nvrtc").get_function("run_stage")
-    # A tile, and beside it the phases that change from tile to tile.
-    kernel.max_dynamic_shared_size_bytes = shape.tile_bytes + shape.coefficient_bytes
-    return kernel
+    return cupy.RawModule(code=source, options=options, backend="nvrtc")
 
 
 @cache
@@ -55,4 +84,14 @@ def measure_kernels(dtype: np.dtype, device: int) -> Any:
     import cupy
 
     source, options = measure_source(dtype)
+    return cupy.RawModule(code=source, options=options, backend="nvrtc")
+
+
+@cache
+def move_kernels(dtype: np.dtype, device: int) -> Any:
+    """The module of kernels that take parts of a shard out and put them back, on the current device."""
+    del device
+    import cupy
+
+    source, options = move_source(dtype)
     return cupy.RawModule(code=source, options=options, backend="nvrtc")

@@ -1,204 +1,13 @@
 // One stage of a program on a GPU: each block of threads loads a tile, runs the stage's phases on it, and stores it.
 //
+// Compiled for two STATES it is a stage of the adjoint sweep: the tiles of a ket and of a bra are worked on together, and
+// what the angles of the blocks change is summed on the way (sums.cu, which then stands before this source).
+//
 // Nothing here depends on the circuit. What to do comes in tables (qdist/cuda/tables.py writes them, field by field), so
 // one compilation per precision serves every circuit, and new parameters are two small arrays. All threads of a block
 // read the same records, so branches are uniform; registers are indexed by constants in every case.
 //
-// Compiled with Real (float or double), Pair (float2 or double2), Turn (unsigned of the same size) and REGISTER_BITS defined.
-
-typedef unsigned long long Index;
-
-struct __align__(2 * sizeof(Real)) Complex {
-    Real x, y;
-};
-
-struct __align__(16) Op {
-    int kind, data;
-    unsigned threads, word;
-    Index far_mask, far_value;
-};
-
-struct Phase {
-    int mode, end_op, first_flip, end_flip, exclusive, special;
-    int load[5], store[5], index[5];
-    int turns;
-};
-
-struct Flip {
-    Index mask, value, bits;
-};
-
-struct __align__(8) Term {
-    unsigned threads;
-    int coefficient;
-};
-
-struct Part {
-    Index mask, value;
-    int turn, unused;
-};
-
-struct __align__(8) Slot {
-    unsigned short load, store, index, unused;
-};
-
-constexpr int R = REGISTER_BITS;
-constexpr int N = 1 << R;
-
-enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64 };
-enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
-
-// A result takes the register of the amplitude it replaces: everything else is summed up first, and its own term is the
-// last to be added. Otherwise every operation would end with a move of every register.
-__device__ __forceinline__ Complex times(Complex a, Complex b) { return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x}; }
-__device__ __forceinline__ Complex times_plus(Complex a, Complex b, Complex sum) {
-    sum.x = fma(-a.y, b.y, sum.x);
-    sum.y = fma(a.y, b.x, sum.y);
-    return {fma(a.x, b.x, sum.x), fma(a.x, b.y, sum.y)};
-}
-__device__ __forceinline__ void multiply(Complex factor, Complex& a) {
-    const Real u = factor.y * a.y, v = factor.y * a.x;
-    a = {fma(factor.x, a.x, -u), fma(factor.x, a.y, v)};
-}
-
-// exp(2 pi i turn): the turn is signed, in fixed point, so that half a turn is the end of the range.
-__device__ __forceinline__ Complex cis(unsigned turn) {
-    float s, c;
-    sincospif(float(int(turn)) * 0x1p-31f, &s, &c);
-    return {Real(c), Real(s)};
-}
-__device__ __forceinline__ Complex cis(Index turn) {
-    double s, c;
-    sincospi(double((long long)turn) * 0x1p-63, &s, &c);
-    return {Real(c), Real(s)};
-}
-
-__device__ __forceinline__ constexpr int lowest(int k) { return k & 1 ? 0 : k & 2 ? 1 : k & 4 ? 2 : k & 8 ? 3 : 4; }
-
-// all[k]: `first` and the columns of k's bits, joined by XOR.
-template <class T>
-__device__ __forceinline__ void span(T first, const T* columns, T* all) {
-    all[0] = first;
-#pragma unroll
-    for (int k = 1; k < N; ++k) all[k] = all[k & (k - 1)] ^ columns[lowest(k)];
-}
-
-// The addresses, in bytes of shared memory, of a thread's amplitudes.
-__device__ __forceinline__ void addresses(unsigned first, const int* columns, unsigned* all) {
-    unsigned column[R];
-#pragma unroll
-    for (int b = 0; b < R; ++b) column[b] = unsigned(columns[b]) * sizeof(Complex);
-    span<unsigned>(first * sizeof(Complex), column, all);
-}
-
-extern __shared__ __align__(16) unsigned char memory[];
-
-__device__ __forceinline__ Complex& shared_at(unsigned address) { return *reinterpret_cast<Complex*>(memory + address); }
-
-// A tile is read and written once a stage: it should not drive the tables out of the cache.
-__device__ __forceinline__ Complex streamed(const Complex* from) {
-    const auto v = __ldcs(reinterpret_cast<const Pair*>(from));
-    return {v.x, v.y};
-}
-__device__ __forceinline__ void stream(Complex* to, Complex a) {
-    Pair v;
-    v.x = a.x;
-    v.y = a.y;
-    __stcs(reinterpret_cast<Pair*>(to), v);
-}
-
-struct __align__(16) Four {
-    Real a, b, c, d;
-};
-
-template <int B>
-__device__ __forceinline__ void real1(Complex* a, const Four* matrices) {
-    const auto [m00, m01, m10, m11] = matrices[B];
-#pragma unroll
-    for (int k = 0; k < N; ++k)
-        if (!(k >> B & 1)) {
-            Complex &p = a[k], &q = a[k | 1 << B];
-            const Complex u = {m10 * p.x, m10 * p.y}, v = {m01 * q.x, m01 * q.y};
-            p = {fma(m00, p.x, v.x), fma(m00, p.y, v.y)};
-            q = {fma(m11, q.x, u.x), fma(m11, q.y, u.y)};
-        }
-}
-
-// word: a bit for each of the thread's amplitudes, whether it takes part.
-template <int B, bool Controlled>
-__device__ __forceinline__ void dense1(Complex* a, const Four* m, unsigned word) {
-    const Four top = m[0], bottom = m[1];
-    const Complex m00 = {top.a, top.b}, m01 = {top.c, top.d}, m10 = {bottom.a, bottom.b}, m11 = {bottom.c, bottom.d};
-#pragma unroll
-    for (int k = 0; k < N; ++k)
-        if (!(k >> B & 1)) {
-            if (Controlled && !(word >> k & 1)) continue;
-            Complex &p = a[k], &q = a[k | 1 << B];
-            const Complex u = times(m10, p), v = times(m01, q);
-            p = times_plus(m00, p, v);
-            q = times_plus(m11, q, u);
-        }
-}
-
-// The entries of a 4 by 4 matrix: in registers where they find room, else read anew each time (which the compiler must be
-// kept from doing once and for all).
-struct Entries {
-    Complex kept[sizeof(Real) == 4 ? 16 : 1];
-    const Four* matrix;
-
-    __device__ __forceinline__ explicit Entries(const Four* matrix) : matrix(matrix) {
-        if (sizeof(Real) == 4)
-#pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                const Four two = matrix[j];
-                kept[2 * j] = {two.a, two.b};
-                kept[2 * j + 1] = {two.c, two.d};
-            }
-    }
-    __device__ __forceinline__ Complex operator()(int row, int column) const {
-        if (sizeof(Real) == 4) return kept[4 * row + column];
-        double x, y;
-        asm volatile("ld.global.nc.v2.f64 {%0, %1}, [%2];" : "=d"(x), "=d"(y) : "l"(reinterpret_cast<const Complex*>(matrix) + 4 * row + column));
-        return {Real(x), Real(y)};
-    }
-};
-
-// On register bits 2 P and 2 P + 1.
-template <int P, bool Controlled>
-__device__ __forceinline__ void dense2(Complex* a, const Four* matrix, unsigned word) {
-    constexpr int low = 1 << 2 * P;
-    const Entries m(matrix);
-#pragma unroll
-    for (int k = 0; k < N; ++k)
-        if (!(k & 3 * low)) {
-            if (Controlled && !(word >> k & 1)) continue;
-            Complex others[4];
-#pragma unroll
-            for (int p = 0; p < 4; ++p) {
-                others[p] = times(m(p, p ^ 1), a[k | (p ^ 1) * low]);
-                others[p] = times_plus(m(p, p ^ 2), a[k | (p ^ 2) * low], others[p]);
-                others[p] = times_plus(m(p, p ^ 3), a[k | (p ^ 3) * low], others[p]);
-            }
-#pragma unroll
-            for (int p = 0; p < 4; ++p) a[k | p * low] = times_plus(m(p, p), a[k | p * low], others[p]);
-        }
-}
-
-// Multiplies the amplitudes whose register bit B is 1.
-template <int B>
-__device__ __forceinline__ void turn1(Complex* a, Complex factor) {
-#pragma unroll
-    for (int k = 0; k < N; ++k)
-        if (k >> B & 1) multiply(factor, a[k]);
-}
-
-__device__ __forceinline__ bool holds(unsigned thread, unsigned condition) {
-    return (thread & condition & 0xffff) == condition >> 16;
-}
-
-__device__ __forceinline__ Index joined(const int* halves) {
-    return Index(unsigned(halves[0])) | Index(unsigned(halves[1])) << 32;
-}
+// records.cu and ops.cu stand before it.
 
 __device__ __forceinline__ Index flipped(const Flip* flips, int first, int end, Index where) {
     Index flip = 0;
@@ -208,37 +17,29 @@ __device__ __forceinline__ Index flipped(const Flip* flips, int first, int end, 
     return flip;
 }
 
-// The phase of a diagonal gate that is given as a table.
-__device__ __forceinline__ void look_up(Complex* a, const int* list, const Real* reals, unsigned thread, unsigned word, Index where) {
-    const Complex* table = reinterpret_cast<const Complex*>(reals + list[0]);
-    const int* own = list + 1;
-    list += 1 + N;
-    int at = 0;
-    const int lanes = *list++;
-#pragma unroll 1
-    for (int j = 0; j < lanes; ++j, list += 2) at |= (thread >> list[0] & 1) << list[1];
-    const int outside = *list++;
-#pragma unroll 1
-    for (int j = 0; j < outside; ++j, list += 2) at |= int(where >> list[0] & 1) << list[1];
-#pragma unroll
-    for (int k = 0; k < N; ++k)
-        if (word >> k & 1) multiply(table[at | own[k]], a[k]);
-}
+// Where state number s has its tile in shared memory, joined to an address by XOR.
+__device__ __forceinline__ unsigned tile_of(int s) { return s * (blockDim.x << R) * unsigned(sizeof(Complex)); }
 
-// Reads the tile back from shared memory; what mixes threads happens here.
-__device__ __forceinline__ void read_tile(Complex* a, const Phase& phase, Slot slot, const Flip* flips, const int* lists, const Real* reals, Index where) {
+// Reads the tiles back from shared memory; what mixes threads happens here.
+__device__ __forceinline__ void read_tile(States& states, const Phase& phase, Slot slot, const Flip* flips, const int* lists, const Real* reals, Index where, double* sums) {
     if (phase.mode == SHARED) {
         const unsigned at = slot.load ^ unsigned(flipped(flips, phase.first_flip, phase.end_flip, where));
         unsigned address[N];
         addresses(at, phase.load, address);
 #pragma unroll
-        for (int k = 0; k < N; ++k) a[k] = shared_at(address[k]);
+        for (int s = 0; s < STATES; ++s)
+#pragma unroll
+            for (int k = 0; k < N; ++k) states[s][k] = shared_at(address[k] ^ tile_of(s));
         return;
     }
     const int* list = lists + phase.special;
     if (phase.mode == PERMUTE) {
 #pragma unroll
-        for (int k = 0; k < N; ++k) a[k] = shared_at(list[k * blockDim.x + threadIdx.x] * sizeof(Complex));
+        for (int k = 0; k < N; ++k) {
+            const unsigned at = list[k * blockDim.x + threadIdx.x] * sizeof(Complex);
+#pragma unroll
+            for (int s = 0; s < STATES; ++s) states[s][k] = shared_at(at ^ tile_of(s));
+        }
         return;
     }
     unsigned address[N], index[N], column[R];
@@ -253,38 +54,57 @@ __device__ __forceinline__ void read_tile(Complex* a, const Phase& phase, Slot s
         const Complex factor = {reals[list[0] + 1], reals[list[0] + 2]};
         const unsigned x = list[7], x_place = list[8] * sizeof(Complex), z = list[9];
         const int odd = __popcll(where & joined(list + 10));
+        Complex overlap = {0, 0};
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            a[k] = shared_at(address[k]);
+#pragma unroll
+            for (int s = 0; s < STATES; ++s) states[s][k] = shared_at(address[k] ^ tile_of(s));
             if (far && (index[k] & mask) == value) {
-                const Complex other = shared_at(address[k] ^ x_place);
                 const Real sign = (__popc((index[k] ^ x) & z) + odd) & 1 ? Real(-1) : Real(1);
-                a[k] = {cosine * a[k].x + sign * (factor.x * other.x - factor.y * other.y),
-                        cosine * a[k].y + sign * (factor.x * other.y + factor.y * other.x)};
+#if STATES == 2
+                add_product(overlap, states[1][k], shared_at(address[k] ^ x_place), sign);
+#endif
+#pragma unroll
+                for (int s = 0; s < STATES; ++s) {
+                    Complex& a = states[s][k];
+                    const Complex other = shared_at(address[k] ^ x_place ^ tile_of(s));
+                    a = {cosine * a.x + sign * (factor.x * other.x - factor.y * other.y),
+                         cosine * a.y + sign * (factor.x * other.y + factor.y * other.x)};
+                }
             }
         }
+#if STATES == 2
+        if (list[12] >= 0) add_overlap(overlap, list[13], sums + list[12]);
+#endif
         return;
     }
     const Complex* matrix = reinterpret_cast<const Complex*>(reals + list[0]);
     const int count = list[7], *bits = list + 8, *spread = bits + count;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-        a[k] = shared_at(address[k]);
+#pragma unroll
+        for (int s = 0; s < STATES; ++s) states[s][k] = shared_at(address[k] ^ tile_of(s));
         if (far && (index[k] & mask) == value) {
             int row = 0;
 #pragma unroll 1
             for (int j = 0; j < count; ++j) row |= (index[k] >> bits[j] & 1) << j;
             const unsigned zero = address[k] ^ spread[row] * sizeof(Complex);
-            Complex sum = {0, 0};
+            Complex total[STATES] = {};
 #pragma unroll 1
-            for (int q = 0; q < 1 << count; ++q) sum = times_plus(matrix[(row << count) + q], shared_at(zero ^ spread[q] * sizeof(Complex)), sum);
-            a[k] = sum;
+            for (int q = 0; q < 1 << count; ++q) {
+                const Complex entry = matrix[(row << count) + q];
+                const unsigned at = zero ^ spread[q] * sizeof(Complex);
+#pragma unroll
+                for (int s = 0; s < STATES; ++s) total[s] = times_plus(entry, shared_at(at ^ tile_of(s)), total[s]);
+            }
+#pragma unroll
+            for (int s = 0; s < STATES; ++s) states[s][k] = total[s];
         }
     }
 }
 
 // All operations of a phase, in registers. o: the number of its first, then of the next phase's first.
-__device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, int& o, const Op* ops, const Term* terms, const int* lists, const Real* reals, const Turn* coefficients, Index where) {
+__device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, const Op* ops, const Term* terms, const int* lists, const Parity* parities, const Real* reals, const Turn* coefficients, Index where, double* sums) {
     const unsigned thread = threadIdx.x;
     Turn turn = 0;
 #pragma unroll 1
@@ -294,10 +114,14 @@ __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, int& o, 
         const int kind = head.x;
         const Four* data = reinterpret_cast<const Four*>(reals + head.y);
         if (kind == REAL1) {
+#if STATES == 2
+            // What another bit's matrix does to both states changes nothing in these sums.
+            if (head.z) add_turns(a, head.z, sums + ops[o].far_mask);
+#endif
             if (head.w & 1) real1<0>(a, data);
             if (head.w & 2) real1<1>(a, data);
             if (head.w & 4) real1<2>(a, data);
-            if (head.w & 8) real1<3>(a, data);
+            if (R > 3 && head.w & 8) real1<FOURTH>(a, data);
             if (R > 4 && head.w & 16) real1<R - 1>(a, data);
             continue;
         }
@@ -305,8 +129,11 @@ __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, int& o, 
 #pragma unroll
             for (int k = 0; k < N; k += 2) {
                 const Four two = data[k / 2];
-                multiply({two.a, two.b}, a[k]);
-                multiply({two.c, two.d}, a[k + 1]);
+#pragma unroll
+                for (Complex* own : a) {
+                    multiply({two.a, two.b}, own[k]);
+                    multiply({two.c, two.d}, own[k + 1]);
+                }
             }
             continue;
         }
@@ -315,7 +142,7 @@ __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, int& o, 
                 case DENSE1: dense1<0, false>(a, data, 0); break;
                 case DENSE1 + 1: dense1<1, false>(a, data, 0); break;
                 case DENSE1 + 2: dense1<2, false>(a, data, 0); break;
-                case DENSE1 + 3: dense1<3, false>(a, data, 0); break;
+                case DENSE1 + 3: dense1<FOURTH, false>(a, data, 0); break;
                 case DENSE1 + 4: dense1<R - 1, false>(a, data, 0); break;
                 case DENSE2: dense2<0, false>(a, data, 0); break;
                 case DENSE2 + 1: dense2<1, false>(a, data, 0); break;
@@ -338,12 +165,14 @@ __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, int& o, 
                 case CROSS: turn1<0>(a, factor); break;
                 case CROSS + 1: turn1<1>(a, factor); break;
                 case CROSS + 2: turn1<2>(a, factor); break;
-                case CROSS + 3: turn1<3>(a, factor); break;
+                case CROSS + 3: turn1<FOURTH>(a, factor); break;
                 case CROSS + 4: turn1<R - 1>(a, factor); break;
                 default:
 #pragma unroll
-                    for (int k = 0; k < N; ++k)
-                        if (unsigned(head.w) >> k & 1) multiply(factor, a[k]);
+                    for (Complex* own : a)
+#pragma unroll
+                        for (int k = 0; k < N; ++k)
+                            if (unsigned(head.w) >> k & 1) multiply(factor, own[k]);
             }
             continue;
         }
@@ -353,86 +182,134 @@ __device__ __forceinline__ void run_ops(Complex* a, const Phase& phase, int& o, 
             case CONTROLLED1: dense1<0, true>(a, data, word); break;
             case CONTROLLED1 + 1: dense1<1, true>(a, data, word); break;
             case CONTROLLED1 + 2: dense1<2, true>(a, data, word); break;
-            case CONTROLLED1 + 3: dense1<3, true>(a, data, word); break;
+            case CONTROLLED1 + 3: dense1<FOURTH, true>(a, data, word); break;
             case CONTROLLED1 + 4: dense1<R - 1, true>(a, data, word); break;
             case CONTROLLED2: dense2<0, true>(a, data, word); break;
             case CONTROLLED2 + 1: dense2<1, true>(a, data, word); break;
             case LOOKUP: look_up(a, lists + head.y, reals, thread, word, where); break;
+#if STATES == 2
+            case TRANSITION1: add_transition1<0>(a, word, sums + head.y); break;
+            case TRANSITION1 + 1: add_transition1<1>(a, word, sums + head.y); break;
+            case TRANSITION1 + 2: add_transition1<2>(a, word, sums + head.y); break;
+            case TRANSITION1 + 3: add_transition1<FOURTH>(a, word, sums + head.y); break;
+            case TRANSITION2: add_transition2<0>(a, word, sums + head.y); break;
+            case TRANSITION2 + 1: add_transition2<1>(a, word, sums + head.y); break;
+            case WEIGH: weigh(a, lists + head.y, parities, thread, where, sums); break;
+#endif
         }
     }
     if (phase.turns) {
         const Complex factor = cis(turn);
 #pragma unroll
-        for (int k = 0; k < N; ++k) multiply(factor, a[k]);
+        for (Complex* own : a)
+#pragma unroll
+            for (int k = 0; k < N; ++k) multiply(factor, own[k]);
     }
 }
 
-// state: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
+// ket: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
 // runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
 // columns of the registers and offsets of the threads, for loading, then for storing.
-extern "C" __global__ void run_stage(Complex* state, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
-          const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
-          const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
-          const Real* __restrict__ reals, Index reals_stride, const Turn* __restrict__ turns, Index turns_stride) {
-    Turn* coefficients = reinterpret_cast<Turn*>(memory + (blockDim.x << R) * sizeof(Complex));
+//
+// With two states a block goes through many tiles, and each of its warps adds to `num_sums` doubles of its own in
+// `partial`. keep: whether the tiles are written back.
+extern "C" __global__ void run_stage(
+#if STATES == 2
+    Complex* bra, Index tiles, int keep, double* partial, int num_sums, const Parity* __restrict__ parities,
+#endif
+    Complex* ket, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
+    const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
+    const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
+    const Real* __restrict__ reals, Index reals_stride, const Turn* __restrict__ turns, Index turns_stride) {
+    Turn* coefficients = reinterpret_cast<Turn*>(memory + tile_of(STATES));
     const unsigned thread = threadIdx.x;
-    state += Index(blockIdx.y) * size;
     reals += Index(blockIdx.y) * reals_stride;
     turns += Index(blockIdx.y) * turns_stride;
-
-    Index base = 0;
+#if STATES == 2
+    Complex* const rows[] = {ket + Index(blockIdx.y) * size, bra + Index(blockIdx.y) * size};
+    double* sums = partial + ((Index(blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x / 32) + thread / 32) * num_sums;
+    // States smaller than a tile are padded with zeros.
+    const bool whole = size >= blockDim.x << R;
 #pragma unroll 1
-    for (int r = 0; r < num_runs; ++r) base |= (Index(blockIdx.x) >> runs[3 * r] & ((Index(1) << runs[3 * r + 1]) - 1)) << runs[3 * r + 2];
-    const Index where = base | offset;
+    for (Index tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+#else
+    Complex* const rows[] = {ket + Index(blockIdx.y) * size};
+    constexpr Parity* parities = nullptr;
+    constexpr double* sums = nullptr;
     // States smaller than a thread's registers are padded with zeros.
     const bool whole = size >= N;
+    const Index tile = blockIdx.x;
+    {
+#endif
+        Index base = 0;
+#pragma unroll 1
+        for (int r = 0; r < num_runs; ++r) base |= (tile >> runs[3 * r] & ((Index(1) << runs[3 * r + 1]) - 1)) << runs[3 * r + 2];
+        const Index where = base | offset;
 
-    Complex a[N];
-    Index at[N];
-    span<Index>(base ^ places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), places, at);
-    if (whole) {
+        States a;
+        Index at[N];
+        span<Index>(base ^ places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), places, at);
 #pragma unroll
-        for (int k = 0; k < N; ++k) a[k] = streamed(state + at[k]);
-    } else {
+        for (int s = 0; s < STATES; ++s) {
+            if (whole) {
 #pragma unroll
-        for (int k = 0; k < N; ++k) a[k] = at[k] < size ? state[at[k]] : Complex{0, 0};
-    }
-#pragma unroll 1
-    for (int c = thread; c < num_coefficients; c += blockDim.x) {
-        Turn sum = 0;
-#pragma unroll 1
-        for (int p = begins[c]; p < begins[c + 1]; ++p)
-            if ((where & parts[p].mask) == parts[p].value) sum += turns[parts[p].turn];
-        coefficients[c] = sum;
-    }
-    if (num_coefficients) __syncthreads();
-
-    int o = 0;
-#pragma unroll 1
-    for (int p = 0; p < num_phases; ++p) {
-        const Phase& phase = phases[p];
-        const Slot slot = slots[p * blockDim.x + thread];
-        if (p > 0) read_tile(a, phase, slot, flips, lists, reals, where);
-        run_ops(a, phase, o, ops, terms, lists, reals, coefficients, where);
-        if (p + 1 < num_phases) {
-            // Others may still read what this thread writes now.
-            if (phase.exclusive) __syncthreads();
-            unsigned address[N];
-            addresses(slot.store, phase.store, address);
+                for (int k = 0; k < N; ++k) a[s][k] = streamed(rows[s] + at[k]);
+            } else {
 #pragma unroll
-            for (int k = 0; k < N; ++k) shared_at(address[k]) = a[k];
-            __syncthreads();
+                for (int k = 0; k < N; ++k) a[s][k] = at[k] < size ? rows[s][at[k]] : Complex{0, 0};
+            }
         }
-    }
+#pragma unroll 1
+        for (int c = thread; c < num_coefficients; c += blockDim.x) {
+            Turn sum = 0;
+#pragma unroll 1
+            for (int p = begins[c]; p < begins[c + 1]; ++p)
+                if ((where & parts[p].mask) == parts[p].value) sum += turns[parts[p].turn];
+            coefficients[c] = sum;
+        }
+        if (num_coefficients) __syncthreads();
 
-    places += R + blockDim.x;
-    span<Index>(base ^ places[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), places, at);
-    if (whole) {
+        int o = 0;
+#pragma unroll 1
+        for (int p = 0; p < num_phases; ++p) {
+            const Phase& phase = phases[p];
+            const Slot slot = slots[p * blockDim.x + thread];
+            if (p > 0) read_tile(a, phase, slot, flips, lists, reals, where, sums);
+            run_ops(a, phase, o, ops, terms, lists, parities, reals, coefficients, where, sums);
+            if (p + 1 < num_phases) {
+                // Others may still read what this thread writes now.
+                if (phase.exclusive) __syncthreads();
+                unsigned address[N];
+                addresses(slot.store, phase.store, address);
 #pragma unroll
-        for (int k = 0; k < N; ++k) stream(state + at[k], a[k]);
-    } else {
+                for (int s = 0; s < STATES; ++s)
 #pragma unroll
-        for (int k = 0; k < N; ++k)
-            if (at[k] < size) state[at[k]] = a[k];
+                    for (int k = 0; k < N; ++k) shared_at(address[k] ^ tile_of(s)) = a[s][k];
+                __syncthreads();
+            }
+        }
+
+#if STATES == 2
+        // The next tile's coefficients and amplitudes go where others may still read this one's.
+        __syncthreads();
+        if (!keep) continue;
+#else
+        // With several phases barriers lie between loading and storing. With one, a change of index may have this thread store
+        // where another has yet to load.
+        if (num_phases == 1) __syncthreads();
+#endif
+        const Index* stored = places + R + blockDim.x;
+        span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);
+#pragma unroll
+        for (int s = 0; s < STATES; ++s) {
+            if (whole) {
+#pragma unroll
+                for (int k = 0; k < N; ++k) stream(rows[s] + at[k], a[s][k]);
+            } else {
+#pragma unroll
+                for (int k = 0; k < N; ++k)
+                    if (at[k] < size) rows[s][at[k]] = a[s][k];
+            }
+        }
     }
 }

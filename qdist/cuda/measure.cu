@@ -30,7 +30,7 @@ __device__ double block_sum(double value) {
     if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
     __syncthreads();
     double sum = 0;
-    for (int w = 0; w < THREADS / 32; ++w) sum += warps[w];
+    for (int w = 0; w < blockDim.x / 32; ++w) sum += warps[w];
     return sum;
 }
 
@@ -176,18 +176,12 @@ PAULI_VALUES(2)
 PAULI_VALUES(4)
 PAULI_VALUES(16)
 
-// out[i] (+)= sum over terms of factor (-1)^parity((i ^ x) & z) a[i ^ x]
-extern "C" __global__ void apply_paulis(const Complex* a, Index size, Index first, const Index* x, const Index* z, const double* factors, int count, int add, Complex* out) {
+// bra[i] += weights[j] ket[i], where bit k of j is the bit at positions[k] of i.
+extern "C" __global__ void add_weighted(const Complex* ket, Index size, Index first, const int* positions, int count, const double* weights, Complex* bra) {
     for (Index i = first_index(); i < size; i += stride()) {
-        double re = add ? out[i].x : 0, im = add ? out[i].y : 0;
-        for (int k = 0; k < count; ++k) {
-            const Index j = i ^ x[k];
-            const Complex v = a[j];
-            const bool odd = __popcll((first | j) & z[k]) & 1;
-            const double c = odd ? -factors[2 * k] : factors[2 * k], s = odd ? -factors[2 * k + 1] : factors[2 * k + 1];
-            re += c * v.x - s * v.y;
-            im += c * v.y + s * v.x;
-        }
-        out[i] = {Real(re), Real(im)};
+        Index j = 0;
+        for (int k = 0; k < count; ++k) j |= ((first | i) >> positions[k] & 1) << k;
+        const Real w = Real(weights[j]);
+        bra[i] = {fma(w, ket[i].x, bra[i].x), fma(w, ket[i].y, bra[i].y)};
     }
 }

@@ -52,7 +52,7 @@ class TilePhases:
 
 def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TilePhases:
     """The phases of a stage whose tile holds the positions ``close``."""
-    size = max(len(close), shape.registers)
+    size = max(len(close), shape.narrowest)
     bit = {position: k for k, position in enumerate(close)}
     low = min(shape.contiguous, size - shape.registers)
     found = [Phase(None, None)]

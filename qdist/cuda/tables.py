@@ -24,8 +24,10 @@ from qdist.plan.schedule import Stage
 __all__ = ["MODES", "OPS", "StageTables", "Tables"]
 
 _OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
-OPS = {name: 8 * k for k, name in enumerate(_OP_NAMES)}
-"""Kinds of operations; the register bit (or pair of bits) is added where there is one."""
+_SUM_NAMES = ("transition1", "transition2", "weigh")
+OPS = {name: 8 * k for k, name in enumerate(_OP_NAMES + _SUM_NAMES)}
+"""Kinds of operations; the register bit (or pair of bits) is added where there is one. The last are sums over a ket and
+a bra, which change nothing (back_tables.py)."""
 GENERAL = 7
 """Added instead by a cross that is not of one register bit."""
 
@@ -100,29 +102,31 @@ class Tables:
         """All tables by the names that the kernel knows them by."""
         begins = np.cumsum([0, *(len(parts) for parts in self._coefficients)])
         return {
-            "phases": _records(self._phases, PHASE),
-            "ops": _records(self._ops, OP),
+            "phases": records(self._phases, PHASE),
+            "ops": records(self._ops, OP),
             "slots": np.concatenate([np.zeros((0, 4), np.uint16), *self._slots]).ravel(),
             "places": np.concatenate([np.zeros(0, np.uint64), *self._places]),
-            "flips": _records(self._flips, FLIP),
-            "terms": _records(self._terms, TERM),
+            "flips": records(self._flips, FLIP),
+            "terms": records(self._terms, TERM),
             "begins": begins.astype(np.int32),
-            "parts": _records([part for parts in self._coefficients for part in parts], PART),
+            "parts": records([part for parts in self._coefficients for part in parts], PART),
             "lists": np.array(self._lists, np.int64).astype(np.uint32).view(np.int32),
         }
 
     def _stage(self, stage: Stage, blocks: list[Block]) -> StageTables:
-        tile = phases(stage.close, blocks, self.shape)
+        close = list(stage.close)
+        close += [p for p in range(self.num_bits) if p not in close][: max(0, self.shape.narrowest - len(close))]
+        tile = phases(close, blocks, self.shape)
         first_phase, first_op, first_coefficient = len(self._phases), len(self._ops), len(self._coefficients)
         first_slot = sum(len(s) for s in self._slots)
-        positions = list(stage.close) + list(range(self.num_bits, tile.size))
+        positions = close + list(range(self.num_bits, tile.size))
         for phase in tile.phases:
             self._phase(tile, phase, first_op, first_coefficient)
         places = sum(len(p) for p in self._places)
         load = self._outer(tile.phases[0], tile.load, positions)
         store = self._outer(tile.phases[-1], tile.store, positions)
         return StageTables(
-            tuple(stage.close),
+            tuple(close),
             tile.size,
             first_phase,
             len(tile.phases),
@@ -160,15 +164,15 @@ class Tables:
         slots[:, 1] = _span([store[b] for b in phase.lanes], 0, np.uint16)
         slots[:, 2] = _span([1 << b for b in phase.lanes], 0, np.uint16)
         self._slots.append(slots)
-        view = _View(tile, phase, len(self._ops))
+        view = View(tile, phase, len(self._ops))
         mode, special = MODES["shared"], 0
         if phase.entry is not None:
-            mode = MODES[{"permute": "permute", "rotation": "rotation", "dense": "wide"}[phase.entry.kind]]
-            special = len(self._lists)
-            _ENTRIES[phase.entry.kind](self, tile, phase, phase.entry)
+            name = "wide" if phase.entry.kind == "dense" else phase.entry.kind
+            mode, special = MODES[name], len(self._lists)
+            getattr(self, name)(tile, phase, phase.entry)
         first_op = len(self._ops)
         for block in phase.blocks:
-            _LOWER[block.kind](self, view, block, first_coefficient)
+            getattr(self, block.kind)(view, block, first_coefficient)
         turns = any(kind == OPS["turn"] for kind, *_ in self._ops[first_op:])
 
         def columns(values: list[int]) -> tuple[int, ...]:
@@ -196,6 +200,10 @@ class Tables:
     def long_list(self, numbers: Iterable[int]) -> None:
         """Adds to lists; numbers of 64 bits are given as two."""
         self._lists += numbers
+
+    def matrix(self, block: Block, targets: list[int], order: Sequence[int], at: int, real: bool = False) -> None:
+        """Has a dense block's matrix put at a place in reals."""
+        self.binding.matrix(len(targets), factors_of(block, targets), order, at, real=real)
 
     # What reading the tile performs ----------------------------------------------------------------------------------
 
@@ -229,20 +237,20 @@ class Tables:
             num_y += letter == "Y"
         data = self.binding.rotation((0.0, ((operation.slots[0], operation.sign),)), num_y)
         near, far = _split(tile, operation.controls)
-        self.long_list([data, *near, *_halves(far), x, self.shape.swizzled(x), z, *_halves((far_z,))])
+        self.long_list([data, *near, *halves(far), x, self.shape.swizzled(x), z, *halves((far_z,))])
 
     def wide(self, tile: TilePhases, phase: Phase, block: Block) -> None:
         targets = dense_targets(block)
         bits = [tile.bit[q] for q in targets]
         data = self.binding.place(2 << 2 * len(bits))
-        self.binding.matrix(len(bits), _factors(block, targets), range(len(bits)), data)
+        self.matrix(block, targets, range(len(bits)), data)
         near, far = _split(tile, block.operations[0].controls)
         spread = _span([self.shape.swizzled(1 << b) for b in bits], 0, np.int64)
-        self.long_list([data, *near, *_halves(far), len(bits), *bits, *spread.tolist()])
+        self.long_list([data, *near, *halves(far), len(bits), *bits, *spread.tolist()])
 
     # What runs in registers ------------------------------------------------------------------------------------------
 
-    def dense(self, view: _View, block: Block, first_coefficient: int) -> None:
+    def dense(self, view: View, block: Block, first_coefficient: int) -> None:
         targets = dense_targets(block)
         registers = [view.register[q] for q in targets]
         controls = block.operations[0].controls
@@ -251,26 +259,26 @@ class Tables:
         where = registers[0] if len(targets) == 1 else min(registers) // 2
         if real:
             # Real matrices on different bits, one after the other, are one operation.
-            kind, at, _, word, *_ = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
+            kind, at, threads, word, *more = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
             if kind == OPS["real1"] and not word >> where & 1:
-                self._ops[-1] = (kind, at, 0, word | 1 << where, 0, 0)
+                self._ops[-1] = (kind, at, threads, word | 1 << where, *more)
             else:
                 at = self.binding.place(4 * self.shape.registers)
                 self.op(OPS["real1"], at, word=1 << where)
-            self.binding.matrix(1, _factors(block, targets), order, at + 4 * where, real=True)
+            self.matrix(block, targets, order, at + 4 * where, real=True)
             return
         data = self.binding.place(2 << 2 * len(targets))
-        self.binding.matrix(len(targets), _factors(block, targets), order, data)
+        self.matrix(block, targets, order, data)
         if controls:
             threads, word, far = view.where(controls)
             self.op(OPS[f"controlled{len(targets)}"] + where, data, threads, word, far)
         else:
             self.op(OPS[f"dense{len(targets)}"] + where, data)
 
-    def diagonal(self, view: _View, block: Block, first_coefficient: int) -> None:
+    def diagonal(self, view: View, block: Block, first_coefficient: int) -> None:
         """Phases of registers alone are one table; those of threads and of bits outside the tile are turns, which are
         added up a thread; what joins them is a turn for some of the registers."""
-        split = [(*view.split(conditions), affine) for conditions, affine in _phases_of(block)]
+        split = [(*view.split(conditions), affine) for conditions, affine in phases_of(block)]
         table: list[tuple[int, int, Affine]] = []
         crossing: dict[int, dict[int, list[tuple[int, int, Affine]]]] = {}
         # A constant costs nothing in a table that is there anyway.
@@ -293,7 +301,7 @@ class Tables:
             kind = OPS["turn"] if word == view.everything else OPS["cross"] + (single or [GENERAL])[0]
             self.op(kind, first, len(self._terms), word)
 
-    def table(self, view: _View, block: Block, first_coefficient: int) -> None:
+    def table(self, view: View, block: Block, first_coefficient: int) -> None:
         for operation in block.operations:
             data = self.binding.constant(np.asarray(operation.matrix).tolist())
             threads, word, far = view.where(operation.controls)
@@ -311,7 +319,7 @@ class Tables:
             self.op(OPS["lookup"], at, threads, word, far)
 
 
-class _View:
+class View:
     """Where qubits are, seen from a thread in a phase: its registers, its own number, or outside the tile."""
 
     def __init__(self, tile: TilePhases, phase: Phase, first_op: int) -> None:
@@ -346,14 +354,14 @@ class _View:
         return threads, self.word(register), far
 
 
-def _phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affine]]:
+def phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affine]]:
     for operation in block.operations:
         for product, affine in operation.terms:
             yield tuple((q, 1) for q in sorted(set(product))), affine
         yield from operation.wide
 
 
-def _factors(block: Block, targets: list[int]) -> Factors:
+def factors_of(block: Block, targets: list[int]) -> Factors:
     return [_factor(o, [targets.index(q) for q in o.targets]) for o in block.operations]
 
 
@@ -375,7 +383,7 @@ def _split(tile: TilePhases, conditions: Conditions) -> tuple[tuple[int, int], t
     return (mask, value), (far_mask, far_value)
 
 
-def _halves(numbers: Iterable[int]) -> list[int]:
+def halves(numbers: Iterable[int]) -> list[int]:
     """64-bit numbers as their low and high 32 bits."""
     return [half for n in numbers for half in (n & 0xFFFFFFFF, n >> 32)]
 
@@ -388,9 +396,5 @@ def _span(columns: Sequence[int], constant: int, dtype: Any) -> NDArray[Any]:
     return result
 
 
-def _records(rows: Sequence[tuple[Any, ...]], dtype: np.dtype) -> NDArray[Any]:
+def records(rows: Sequence[tuple[Any, ...]], dtype: np.dtype) -> NDArray[Any]:
     return np.array([tuple(row) for row in rows], dtype)
-
-
-_ENTRIES = {"permute": Tables.permute, "rotation": Tables.rotation, "dense": Tables.wide}
-_LOWER = {"dense": Tables.dense, "diagonal": Tables.diagonal, "table": Tables.table}

@@ -16,7 +16,7 @@ import numpy as np
 
 from qdist.plan.levels import Level
 
-__all__ = ["Shape", "rank", "shape_of", "tile_level"]
+__all__ = ["Shape", "back_shape_of", "rank", "shape_of", "tile_level"]
 
 # The bank that a bit of a tile's index moves an amplitude by, for amplitudes of 8 bytes (16 banks) and 16 (8 banks).
 # Whichever register bits are taken out, those that are left still reach every bank: tests/cuda/test_tile.py counts.
@@ -38,10 +38,20 @@ class Shape:
     """Tiles that a multiprocessor should have room for: what its registers are divided by."""
     wider: int = 0
     """So many more bits may a tile have where a gate needs them."""
+    states: int = 1
+    """States whose tiles are worked on together: a program's, or the ket and the bra of the adjoint sweep."""
+    fewest: int = 0
+    """Bits of a tile, at least."""
+    coefficient_bytes: int = 16384
+    """Shared memory beside a tile, for angles that differ from tile to tile."""
 
     @property
     def widest(self) -> int:
         return self.tile + self.wider
+
+    @property
+    def narrowest(self) -> int:
+        return max(self.registers, self.fewest)
 
     @property
     def registers_per_thread(self) -> int:
@@ -55,13 +65,8 @@ class Shape:
 
     @property
     def tile_bytes(self) -> int:
-        """Shared memory of the largest tile."""
-        return self.itemsize << self.widest
-
-    @property
-    def coefficient_bytes(self) -> int:
-        """Shared memory beside a tile, for angles that differ from tile to tile."""
-        return 16384
+        """Shared memory of the largest tile of each state."""
+        return self.states * self.itemsize << self.widest
 
     def swizzled(self, index: int) -> int:
         """The place of an element of a tile in shared memory: linear over XOR, and its own inverse."""
@@ -78,6 +83,14 @@ def shape_of(dtype: np.dtype) -> Shape:
     if dtype == np.complex64:
         return Shape(8, tile=11, registers=4, contiguous=4, blocks=6, wider=2)
     return Shape(16, tile=11, registers=4, contiguous=3, blocks=3, wider=1)
+
+
+def back_shape_of(dtype: np.dtype) -> Shape:
+    """The shape for the adjoint sweep, whose stages are those of ``shape_of``: the same tiles, two at a time, and a
+    whole warp at least, over which sums are taken."""
+    if dtype == np.complex64:
+        return Shape(8, tile=11, registers=4, contiguous=4, blocks=4, wider=2, states=2, fewest=9)
+    return Shape(16, tile=11, registers=3, contiguous=3, blocks=2, wider=1, states=2, fewest=8)
 
 
 def tile_level(num_bits: int, shape: Shape) -> Level:

@@ -11,8 +11,7 @@ from .module import Module
 class _Loss(Module):
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
-        if reduction not in ("mean", "sum", "none"):
-            raise ValueError(f'unknown reduction {reduction!r}: use "mean", "sum" or "none"')
+        functional.check_reduction(reduction)
         self.reduction = reduction
 
     def extra_repr(self) -> str:

@@ -12,12 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from ..circuit import Circuit, CircuitError, ParameterVector
 from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
+from ..state import batches
 from ..state.adjoint import check_differentiable
+from ..state.devices import on_host
 from ..state.expectation import as_pauli_sum
 from ..state.outputs import Output
 from ..state.program import Program, compile
 from ..state.statevector import StateVector
 from ..tensor import Generator, Rule, Tensor, apply, random
+from ..tensor.arrays import to_device
 from .module import Module, Parameter
 
 __all__ = ["QuantumLayer"]
@@ -38,6 +41,9 @@ class QuantumLayer(Module):
             splits them over its axis "state", while the ranks of its axis "dp" each have rows of the batch.
         dtype: complex64 or complex128, of the amplitudes. The weights are float32 or float64 accordingly, and so are x
             and the outputs.
+        device: where the circuit runs and the weights are: "cpu", "cuda" or "cuda:N". x must be there too, and the
+            outputs are. On a GPU the angles go through the host, where matrices are made of them: x and the weights are
+            copied to it, values and gradients of their size come back; the states stay where they are.
         initial: the weights to start from; uniform in [0, 2 pi) when not given.
         seed: of those uniform numbers; None draws them from the default generator, as other layers do.
 
@@ -63,6 +69,7 @@ class QuantumLayer(Module):
         *,
         comm: Communicator | Mesh | None = None,
         dtype: Any = "complex64",
+        device: str = "cpu",
         initial: ArrayLike | None = None,
         seed: int | None = None,
     ) -> None:
@@ -70,7 +77,7 @@ class QuantumLayer(Module):
         columns = _columns(circuit, inputs=_flat(inputs), weights=_flat(weights))
         self._input_columns, self._weight_columns = columns["inputs"], columns["weights"]
         everyone, shared, rows = _groups(comm)
-        self.program: Program = compile(circuit, comm=shared, dtype=dtype)
+        self.program: Program = compile(circuit, comm=shared, device=device, dtype=dtype)
         check_differentiable(self.program)
         given = observables if isinstance(observables, list) else [observables]
         if not given:
@@ -83,7 +90,8 @@ class QuantumLayer(Module):
         self.weights: Parameter | None = None
         if len(self._weight_columns):
             values = _start(len(self._weight_columns), initial, seed, self._dtype)
-            self.weights = Parameter(values if everyone is None else everyone.broadcast(values))
+            values = values if everyone is None else everyone.broadcast(values)
+            self.weights = Parameter(to_device(values, self.program.device))
             if rows is not None and rows.size > 1:
                 self.weights.register_hook(_mean_over(rows))
         elif initial is not None:
@@ -108,11 +116,12 @@ class QuantumLayer(Module):
             if self.in_features:
                 raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got nothing")
             x = np.zeros((1, 0), self._dtype)
-        x = x if isinstance(x, Tensor) else Tensor(x)
+        x = x if isinstance(x, Tensor) else Tensor(x, device=self.program.device)
         if x.ndim != 2 or x.shape[1] != self.in_features:
             raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got shape {x.shape}")
-        if x.device != "cpu":
-            raise TypeError(f"circuits run on the CPU and x is on {x.device}: move it with x.to('cpu')")
+        if x.device != self.program.device:
+            where = self.program.device
+            raise TypeError(f"the circuit runs on {where} and x is on {x.device}: move it with x.to({where!r})")
         inputs = (x,) if self.weights is None else (x, self.weights)
         return apply(_RULE, *inputs, layer=self)
 
@@ -123,26 +132,26 @@ class QuantumLayer(Module):
     def _params(self, x: NDArray[Any], weights: NDArray[Any] | None) -> NDArray[np.float64]:
         """One row of the circuit's parameters for every row of x."""
         params = np.empty((len(x), len(self._input_columns) + len(self._weight_columns)))
-        params[:, self._input_columns] = x
+        params[:, self._input_columns] = on_host(x)
         if weights is not None:
-            params[:, self._weight_columns] = weights
+            params[:, self._weight_columns] = on_host(weights)
         return params
 
 
 def _forward(xp: Any, x: Any, weights: Any = None, *, layer: QuantumLayer) -> Any:
     params = layer._params(x, weights)
-    return _values(layer, params).astype(x.dtype), (params,)
+    return xp.asarray(_values(layer, params).astype(x.dtype)), (params,)
 
 
 def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLayer) -> tuple[Any, ...]:
     (params,) = saved
     bounds = np.cumsum([math.prod(shape) for shape in layer._shapes])[:-1]
-    columns = np.split(g.astype(np.float64), bounds, axis=1)
+    columns = np.split(on_host(g).astype(np.float64), bounds, axis=1)
     cotangents = [column.reshape(len(g), *shape) for column, shape in zip(columns, layer._shapes)]
     _, gradient = layer.program.vjp(layer.observables, params, cotangents)
     # The rows are added up in double precision, whatever the weights have.
     both = gradient[:, layer._input_columns], gradient[:, layer._weight_columns].sum(axis=0)
-    return both[: len(needs)]
+    return tuple(xp.asarray(part) for part in both[: len(needs)])
 
 
 _BATCH_BYTES = 1 << 26
@@ -153,6 +162,8 @@ _RULE = Rule("quantum_layer", _forward, _vjp, floating=True)
 
 def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> NDArray[np.float64]:
     """The outputs for every row of parameters."""
+    if layer.program.device != "cpu" and batches.fit(layer.program, layer.observables):
+        return batches.values(layer.program, layer.observables, params)
     values = np.empty((len(params), sum(math.prod(shape) for shape in layer._shapes)))
     for row, state in zip(values, _states(layer.program, params)):
         row[:] = np.concatenate([np.ravel(value) for value in _read(state, layer.observables)])
@@ -161,11 +172,11 @@ def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> NDArray[np.floa
 
 def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVector]:
     """The state of each row, valid until the next is asked for. Small ones are computed many at once."""
-    at_once = _BATCH_BYTES // (program.dtype.itemsize << program.num_qubits)
+    at_once = _BATCH_BYTES // (program.dtype.itemsize << program.num_qubits) if program.device == "cpu" else 1
     if at_once > 1 and not program.plan.far and all(part.instruction is None for part in program.plan.parts):
         for start in range(0, len(params), at_once):
             for amplitudes in program.run_batch(params[start : start + at_once]):
-                yield StateVector.from_amplitudes(amplitudes)
+                yield StateVector.from_amplitudes(amplitudes, device=program.device)
         return
     state = None
     for row in params:

@@ -17,13 +17,15 @@ from ..optim.clip import check_max_norm
 from ..tensor import Tensor, no_grad
 from ..tensor.arrays import Array, is_array
 from . import saving
+from .buckets import broadcast
 from .clip import clip_grad_norm_, grad_norm
-from .context import shard_sequence
+from .context import shard_sequence, unshard_sequence
 from .data import DataParallel, average_gradients
 from .divide import divide
 from .pipeline import Pipeline
 from .plan import Plan
 from .recompute import recompute
+from .stages import as_tuple
 from .zero import Zero
 
 __all__ = ["ParallelModel", "parallelize"]
@@ -40,15 +42,16 @@ def parallelize(
     """Spread a model over a mesh, so that it trains as it would in one process.
 
     Args:
-        model: with all its weights, the same on every rank; it is changed and must not be used on its own any more.
-            With an axis "pp" of more than one rank it is a Sequential. A QuantumLayer in it is made without comm.
+        model: the whole one on every rank; the first rank's weights are taken over by all. It is changed and must not
+            be used on its own any more. With an axis "pp" of more than one rank it is a Sequential. A QuantumLayer in
+            it is made without comm.
         mesh: its axes are some of "dp", "tp", "pp", "cp" and "state", with any degrees.
         plan: what is done along each axis; `Plan()` when not given.
         optimizer: makes the optimiser of the parameters that it is given: `lambda ps: optim.Adam(ps, lr=0.01)`.
         loss: loss(output, targets), one number, a mean or a sum over rows as its `reduction` says ("mean" if it has
             none).
 
-    Raises ValueError, on every rank and before anything is sent, for a mesh, a plan and a model that do not fit.
+    Raises ValueError, on every rank, for a mesh, a plan and a model that do not fit.
 
     >>> plan = Plan({"*.table": "vocabulary", "blocks.*": "block", "head": "column-gather"}, zero=1)
     >>> trained = parallelize(model, Mesh(comm, dp=2, tp=4), plan, optimizer=make_adam, loss=nn.CrossEntropyLoss())
@@ -83,6 +86,7 @@ class ParallelModel:
                 f"pp={mesh.shape['pp']} needs a Sequential, whose layers make stages, not {type(model).__name__}"
             )
         names = _fitting(model, plan.recompute)
+        broadcast([*model.parameters(), *model.buffers()], mesh.comm)
         model = divide(model, mesh, plan)
         for name, module in list(model.named_modules()):
             if name in names:
@@ -139,7 +143,7 @@ class ParallelModel:
         if self.pipeline is not None:
             return self._backward_in_stages(x, y, rows)
         assert self._replica is not None
-        loss = self._loss(self._replica(*x) if isinstance(x, tuple) else self._replica(x), y)
+        loss = self._loss(self._replica(*as_tuple(x)), y)
         if self.zero is not None:
             self.zero.backward(loss)
         else:
@@ -189,13 +193,32 @@ class ParallelModel:
         if self.pipeline is not None:
             loss = self.pipeline.eval_batch(x, y)
         else:
-            assert self._replica is not None
-            training = self.module.training
-            self.module.eval()
             with no_grad():
-                loss = float(self._loss(self._replica(*x) if isinstance(x, tuple) else self._replica(x), y))
-            self.module.train(training)
+                loss = float(self._loss(self._evaluating(x), y))
         return self._of_all_rows(loss, len(_first(inputs)))
+
+    def predict(self, inputs: Any) -> Any:
+        """What the model gives for this rank's rows in evaluation mode: a Tensor, or a tuple of them.
+
+        Along "cp" outputs have the whole sequence again, as their second axis.
+        """
+        x = self._own(inputs)
+        outputs = self._evaluating(x) if self.pipeline is None else self.pipeline.predict(x)
+        if self.mesh.shape.get("cp", 1) == 1:
+            return outputs
+        with no_grad():
+            whole = [unshard_sequence(part, self.mesh["cp"]) for part in as_tuple(outputs)]
+        return tuple(whole) if isinstance(outputs, tuple) else whole[0]
+
+    def _evaluating(self, x: Any) -> Any:
+        assert self._replica is not None
+        training = self.module.training
+        self.module.eval()
+        try:
+            with no_grad():
+                return self._replica(*as_tuple(x))
+        finally:
+            self.module.train(training)
 
     # Gradients and states --------------------------------------------------------------------------------------------
 
@@ -241,7 +264,12 @@ class ParallelModel:
         if isinstance(given, tuple):
             return tuple(self._own(part) for part in given)
         tensor = given if isinstance(given, Tensor) else Tensor(given)
-        return tensor if self.mesh.shape.get("cp", 1) == 1 else shard_sequence(tensor, self.mesh["cp"])
+        degree = self.mesh.shape.get("cp", 1)
+        if degree == 1:
+            return tensor
+        if tensor.ndim < 2:
+            raise ValueError(f"cp={degree} divides the second axis, the sequence, and a batch has shape {tensor.shape}")
+        return shard_sequence(tensor, self.mesh["cp"])
 
     def _share(self, rows: int) -> float:
         """What this rank's gradient is multiplied by so that the plain mean over replicas is the whole batch's."""

@@ -8,7 +8,7 @@ from typing import Any
 from ..comm import Communicator
 from ..nn import Module, Parameter
 from ..tensor import Tensor
-from ..tensor.arrays import Array, module_of
+from ..tensor.arrays import Array
 from .collectives import join_rows, slice_of
 
 __all__ = ["Partition", "check_divides", "divided", "load_whole_state_dict", "whole_state_dict"]
@@ -63,9 +63,9 @@ def check_divides(what: str, length: int, ranks: int, blocks: int = 1) -> None:
 def whole_state_dict(model: Module) -> dict[str, Tensor]:
     """The state of the undivided model, by the same names, on every rank. Collective over the groups it is divided
     over."""
-    partitions = {id(p.data): p.partition for p in model.parameters() if p.partition is not None}
+    partitions = _partitions(model)
     return {
-        name: Tensor(partitions[id(value.data)].whole(value.data)) if id(value.data) in partitions else value
+        name: Tensor(partitions[name].whole(value.data)) if name in partitions else value
         for name, value in model.state_dict().items()
     }
 
@@ -75,11 +75,15 @@ def load_whole_state_dict(model: Module, state: dict[str, Any], strict: bool = T
 
     Raises ValueError, as load_state_dict, for names and shapes that do not fit. Nothing is sent.
     """
-    parts = dict(state)
-    for name, parameter in model.named_parameters():
-        if parameter.partition is not None and name in parts:
-            value = Tensor(parts[name])
-            # What has the wrong number of axes is named by load_state_dict.
-            if value.ndim == parameter.ndim:
-                parts[name] = Tensor(parameter.partition.part(module_of(value.data).asarray(value.data)))
+    own, parts = model.state_dict(), dict(state)
+    for name, partition in _partitions(model).items():
+        # What has the wrong number of axes is named by load_state_dict.
+        if name in parts and Tensor(parts[name]).ndim == own[name].ndim:
+            parts[name] = partition.part(Tensor(parts[name]).data)
     model.load_state_dict(parts, strict)
+
+
+def _partitions(model: Module) -> dict[str, Partition]:
+    """How each divided parameter is divided, by all names that it has."""
+    found = {id(p.data): p.partition for p in model.parameters() if p.partition is not None}
+    return {name: found[id(value.data)] for name, value in model.state_dict().items() if id(value.data) in found}

@@ -10,7 +10,7 @@ from ..comm import Communicator
 from ..nn import Embedding, Module
 from ..tensor import Rule, Tensor, apply, functional
 from ..tensor.arrays import Array
-from ..tensor.functional import as_tensor, check_targets, reduce_loss
+from ..tensor.functional import as_tensor, check_reduction, check_targets, reduce_loss
 from .collectives import reduce, reduce_scatter
 from .partition import Partition, check_divides, divided
 
@@ -66,7 +66,7 @@ class VocabParallelEmbedding(Module):
             )
         rows = len(self.weight)
         # Negative indices count from the end, as in the whole table.
-        own = tokens % self.count - self.comm.rank * rows
+        own = tokens.astype(np.int64) % self.count - self.comm.rank * rows
         here = (own >= 0) & (own < rows)
         found = functional.embedding(self.weight, own.clip(0, rows - 1)) * here[..., None].astype(self.weight.dtype)
         return reduce_scatter(found, self.comm, -2) if self.sequence_parallel else reduce(found, self.comm)
@@ -88,10 +88,11 @@ def vocab_parallel_cross_entropy(logits: Any, targets: Any, comm: Communicator, 
         The loss, equal on all ranks. Three numbers a target travel, whatever the size of the vocabulary.
 
     Raises:
-        ValueError: for targets that are no integers or do not fit the logits' shape.
+        ValueError: for targets that are no integers or do not fit the logits' shape, or another reduction.
         IndexError: for a target outside 0 ... classes - 1.
     """
     logits, targets = as_tensor(logits), as_tensor(targets)
+    check_reduction(reduction)
     check_targets("vocab_parallel_cross_entropy", logits, targets, logits.shape[-1] * comm.size)
     flat = apply(_LOSS, logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), comm=comm)
     return reduce_loss(flat if logits.ndim == 2 else flat.reshape(targets.shape), reduction)
@@ -100,7 +101,7 @@ def vocab_parallel_cross_entropy(logits: Any, targets: Any, comm: Communicator, 
 def _loss(xp: Any, logits: Array, targets: Array, *, comm: Communicator) -> Any:
     top = comm.all_reduce(logits.max(axis=1), "max")
     shifted = logits - top[:, None]
-    own = targets - comm.rank * logits.shape[1]
+    own = targets.astype(np.int64) - comm.rank * logits.shape[1]  # Unsigned numbers would wrap around.
     here = (own >= 0) & (own < logits.shape[1])
     own = xp.where(here, own, 0)
     weights = xp.exp(shifted)

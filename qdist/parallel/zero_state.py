@@ -10,7 +10,7 @@ import numpy as np
 from ..comm import Communicator
 from ..nn import Module
 from ..optim import Optimizer
-from ..tensor import Tensor
+from ..tensor import Tensor, no_grad
 from .zero_shards import Piece, Unit
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def load_model(model: Module, units: Sequence[Unit], state: dict[str, Any], stri
         unit.assign([Tensor(value).data for value in values])
     for name, tensor in [*model._named("_parameters"), *model._named("_buffers")]:
         if name in state and id(tensor) not in sharded:
-            tensor.data[...] = Tensor(state[name]).to(tensor.dtype).data
+            _write(tensor, state[name])
 
 
 def _check_names(model: Module, state: dict[str, Any], strict: bool) -> None:
@@ -162,16 +162,21 @@ def load_shard(zero: Zero, state: dict[str, Any]) -> None:
     for unit in zero.units:
         for piece in unit.pieces:
             entry = state["parameters"][names[id(unit.parameters[piece.index])]]
-            piece.tensor.assign(Tensor(entry["values"]).to(unit.master_dtype))
+            _write(piece.tensor, entry["values"])
             entries[id(piece.tensor)] = entry
         unit.publish()
         unit.finish_publish()
     for name, tensor in [*zero.module._named("_parameters"), *zero.module._named("_buffers")]:
         if name in state["replicated"]:
-            tensor.data[...] = Tensor(state["replicated"][name]).data
+            _write(tensor, state["replicated"][name])
     _load_pieces(zero.optimizer, entries, state)
     if zero.loss_scale is not None and state["loss_scale"] is not None:
         zero.loss_scale.load_state_dict(state["loss_scale"])
+
+
+def _write(tensor: Tensor, values: Any) -> None:
+    with no_grad():
+        tensor.assign(Tensor(values).to(tensor.dtype).to(tensor.device))
 
 
 def _numbers(groups: Sequence[Sequence[Any]]) -> dict[int, int]:

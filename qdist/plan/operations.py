@@ -61,6 +61,12 @@ class Operation:
     def all(self) -> int:
         return self.mixes | self.z_like
 
+    @property
+    def reads(self) -> set[int]:
+        """The angles that it depends on."""
+        affine = [a for _, a in self.terms] + [a for _, a in self.wide]
+        return set(self.slots).union(slot for _, parts in affine for slot, _ in parts)
+
 
 def operation(instruction: Instruction, slot: int) -> Operation | None:
     """A gate as an operation; None for an identity. Its angles are numbered from ``slot`` on.

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.circuit import PauliSum
-from qdist.native import kernels
-from qdist.state import expectation, gradient_checks
+from qdist.state import batches, checks, expectation, gradient_checks
 from qdist.state.cpu import CpuProgram
 from qdist.state.errors import StateError
 from qdist.state.exchange import swap_bits
@@ -29,11 +28,6 @@ if TYPE_CHECKING:
     from qdist.state.program import Program
 
 __all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
-
-# States of so many qubits go to the kernels in batches, threads over the rows; larger ones one by one.
-_FEWEST_QUBITS, _MOST_QUBITS = 3, 16
-_BATCH_BYTES = 1 << 26
-"""Memory that the kets and bras of a batch may take at a time."""
 
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
 
@@ -74,10 +68,10 @@ def vjp(
         raise StateError(f"{len(outputs)} outputs take as many cotangents; got {len(cotangents)}")
     if not _is_batch(params):
         return _vjp(program, outputs, params, [_checked(program, o, g, ()) for o, g in zip(outputs, cotangents)])
-    theta = _checked_batch(program, params)
+    theta = checks.checked_batch(params, program.circuit.num_parameters)
     checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(outputs, cotangents)]
-    if _runs_whole(program, outputs):
-        return _vjp_rows(program, outputs, theta, checked)
+    if batches.fit(program, outputs):
+        return batches.vjp(program, outputs, theta, checked)
     rows = [_vjp(program, outputs, row, [g[b] for g in checked]) for b, row in enumerate(theta)]
     values = [np.array([row[0][k] for row in rows]) for k in range(len(outputs))]
     return values, np.array([row[1] for row in rows]).reshape(theta.shape)
@@ -90,7 +84,7 @@ def jacobian(program: Program, observables: Sequence[Observable], params: Any = 
         rows = [vjp(program, observables, params, list(row))[1] for row in unit]
         return np.array(rows).reshape(len(observables), program.circuit.num_parameters)
     # One row for each set of parameters and each observable.
-    theta, count = _checked_batch(program, params), len(observables)
+    theta, count = checks.checked_batch(params, program.circuit.num_parameters), len(observables)
     cotangents = np.tile(unit, (len(theta), 1))
     _, gradients = vjp(program, observables, np.repeat(theta, count, axis=0), list(cotangents.T))
     return gradients.reshape(len(theta), count, program.circuit.num_parameters)
@@ -162,8 +156,10 @@ def _go_back(segment: Segment, previous: Segment | None, ket: StateVector, bra: 
 def _vjp(
     program: Program, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
 ) -> tuple[list[Any], NDArray[np.float64]]:
+    states = 2 + max((o.more_states for o in outputs if isinstance(o, Output)), default=0)
+    StateVector.check_room(program.num_qubits, program.dtype, program.comm, program.device, states)
     ket = program.run(params)
-    bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout)
+    bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
     values = _pull_back(ket, outputs, cotangents, bra)
     gradient = program.affine.transposed(sweep_back(program, ket, bra))
     return values, ket.sum_over_ranks(gradient)
@@ -187,45 +183,6 @@ def _pull_back(
             relayout(ket, bra.layout)
             output.pull_back(ket, cotangents[k], bra)
     return values
-
-
-def _runs_whole(program: Program, outputs: Sequence[Observable | Output]) -> bool:
-    """Whether batches run in the kernels: small states on one rank from |0...0>, and nothing but expectation values."""
-    small = _FEWEST_QUBITS <= program.num_qubits <= _MOST_QUBITS and not program.plan.far
-    alone = small and len(program.plan.parts) == 1 and program.plan.parts[0].instruction is None
-    return alone and bool(outputs) and not any(isinstance(o, Output) for o in outputs)
-
-
-def _vjp_rows(
-    program: Program, outputs: Sequence[Any], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
-) -> tuple[list[Any], NDArray[np.float64]]:
-    """vjp of a batch by the kernels' own loops, in parts that take a bounded amount of memory."""
-    ((_, native, _),) = program.steps
-    sums = [expectation.as_pauli_sum(o, program.num_qubits) for o in outputs]
-    like = StateVector(program.num_qubits, program.dtype, layout=program.plan.layout)
-    (strings,) = expectation.observable_plan(like, sums, real=True).strings
-    values, weights = np.zeros((len(theta), len(sums))), np.stack(cotangents, axis=1)
-    angles = program.affine.rows(theta)
-    by_angle = np.zeros_like(angles)
-    rows = max(1, _BATCH_BYTES // (2 * like.local.nbytes))
-    for start in range(0, len(theta), rows):
-        some = slice(start, start + rows)
-        kets = program.run_batch(theta[some])
-        bras = np.empty_like(kets)
-        kernels.apply_batch(strings, kets, weights[some], bras, values[some])
-        native.run_back_batch(kets, bras, angles[some], by_angle[some])
-    return list(values.T), program.affine.transposed_rows(by_angle)
-
-
-def _checked_batch(program: Program, params: Any) -> NDArray[np.float64]:
-    theta = np.array(params, dtype=np.float64)
-    if theta.shape[1] != program.circuit.num_parameters:
-        raise StateError(
-            f"a batch has shape (batch, {program.circuit.num_parameters}), one row a parameter set; got {theta.shape}"
-        )
-    if not np.isfinite(theta).all():
-        raise StateError("parameter values must be finite")
-    return theta
 
 
 def _checked(program: Program, output: Observable | Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:

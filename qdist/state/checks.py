@@ -98,3 +98,13 @@ def _integer(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         return None
+
+
+def checked_batch(params: Any, num_parameters: int) -> NDArray[np.float64]:
+    """A batch of parameter sets, one a row: finite, and a copy."""
+    theta = np.array(params, dtype=np.float64)
+    if theta.ndim != 2 or theta.shape[1] != num_parameters:
+        raise StateError(f"a batch has shape (batch, {num_parameters}), one row a parameter set; got {theta.shape}")
+    if not np.isfinite(theta).all():
+        raise StateError("parameter values must be finite")
+    return theta

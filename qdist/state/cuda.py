@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from qdist.circuit import AffineMap
-from qdist.cuda.compiler import stage_kernel
-from qdist.cuda.tables import OP, PHASE, StageTables, Tables
+from qdist.cuda.launcher import Launcher
+from qdist.cuda.stages import runnable
+from qdist.cuda.tables import Tables
 from qdist.cuda.tile import Shape, shape_of
+from qdist.cuda.wide import WideGate
 from qdist.plan.fuse import Block
+from qdist.plan.operations import Operation
 from qdist.plan.schedule import Stage
-from qdist.state.errors import StateError
+from qdist.state.cuda_back import CudaSweep
 
 __all__ = ["CudaProgram"]
 
@@ -25,7 +28,7 @@ class CudaProgram:
     """Stages of blocks on a shard of ``num_bits`` index bits on GPU number ``device``, position p holding qubit p.
 
     affine: how the circuit's angles follow from its parameters. shape: of the tiles; the stages must have been planned
-    for it. Raises StateError for gates that mix more qubits than a tile holds.
+    for it.
     """
 
     def __init__(
@@ -42,35 +45,32 @@ class CudaProgram:
         self.dtype = np.dtype(dtype)
         self._cupy, self._device, self._num_bits = cupy, device, num_bits
         shape = shape or shape_of(self.dtype)
-        for stage, _ in stages:
-            if len(stage.close) > shape.widest:
-                raise StateError(
-                    f"a gate needs {len(stage.close)} qubits in a tile (its own and the {shape.contiguous} lowest); on "
-                    f"the GPU a tile holds {shape.widest} in {self.dtype}: use device='cpu' or narrower gates"
-                )
-        self._tables = Tables(num_bits, self.dtype, stages, shape)
-        for lowered in self._tables.stages:
-            needed = lowered.num_coefficients * self._tables.binding.turn.itemsize
-            if needed > shape.coefficient_bytes:
-                raise StateError(
-                    f"the phases of a stage's diagonals need {needed} bytes of a GPU's shared memory, where "
-                    f"{shape.coefficient_bytes} are set aside for them: use device='cpu'"
-                )
+        found = list(runnable(num_bits, self.dtype, stages, shape))
+        self._tables = Tables(num_bits, self.dtype, [s for s in found if not isinstance(s, Operation)], shape)
+        tiles = iter(range(len(self._tables.stages)))
         with cupy.cuda.Device(device):
-            self._arrays = {name: _on_device(cupy, x) for name, x in self._tables.arrays().items()}
-        self._runs: dict[tuple[int, int], tuple[Any, int, int]] = {}
-        self._affine = affine
-        self._reals: Any = None
-        self._turns: Any = None
+            self._steps: list[int | WideGate] = [
+                WideGate(s, num_bits, self.dtype, cupy) if isinstance(s, Operation) else next(tiles) for s in found
+            ]
+        self._launcher = Launcher(self._tables, self.dtype, device)
+        self._stages, self._affine = stages, affine
+        self._trainable = frozenset(affine.slots.tolist())
+        self._angles = np.zeros(0)
+        self._sweep: CudaSweep | None = None
 
     @property
     def num_stages(self) -> int:
-        return len(self._tables.stages)
+        return len(self._steps)
 
     @property
     def num_phases(self) -> int:
         """How often a tile is held in registers, summed over the stages."""
         return sum(stage.num_phases for stage in self._tables.stages)
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether anything in it depends on a parameter."""
+        return any(o.reads & self._trainable for _, blocks in self._stages for b in blocks for o in b.operations)
 
     def bind(self, theta: np.ndarray) -> bool:
         """Computes all matrices and phases from the parameters' values (float64); False if one is not finite."""
@@ -81,15 +81,8 @@ class CudaProgram:
 
     def bind_angles(self, angles: np.ndarray) -> None:
         """Computes all matrices and phases from the circuit's angles (float64)."""
-        self._bind_rows(angles[None])
-
-    def _bind_rows(self, angles: np.ndarray) -> None:
-        """One row of angles for each state of a batch."""
-        reals, turns = self._tables.binding.values(angles)
-        if turns.size == 0:
-            turns = np.zeros((len(angles), 1), turns.dtype)  # A kernel's pointer must be one, though nothing is read.
-        with self._cupy.cuda.Device(self._device):
-            self._reals, self._turns = self._cupy.asarray(reals), self._cupy.asarray(turns)
+        self._angles = angles.copy()
+        self._launcher.bind(angles[None])
 
     def run_from_zero(self, shard: Any) -> None:
         """Puts |0...0> into a shard that holds the whole state, and runs."""
@@ -107,83 +100,53 @@ class CudaProgram:
 
     def run_batch(self, states: Any, angles: np.ndarray) -> None:
         """Binds and runs once for each row of ``angles``, on the row of ``states``, which is |0...0> before."""
-        kept = self._reals, self._turns
+        kept = self._launcher.bound
         for first in range(0, len(angles), _MOST_ROWS):
             some = slice(first, first + _MOST_ROWS)
-            self._bind_rows(angles[some])
+            self._launcher.bind(angles[some])
             self._run(states[some], 0, 0, len(angles[some]), None)
-        self._reals, self._turns = kept
+        self._launcher.bound = kept
+
+    def run_back(
+        self,
+        ket: Any,
+        bra: Any,
+        gradient: np.ndarray,
+        offset: int = 0,
+        live: int = -1,
+        recover: bool = True,
+    ) -> None:
+        """Undoes the run on both shards in place, and adds 2 Re <bra|d ket> by each angle to ``gradient`` (float64).
+
+        ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first stage that depends
+        on a parameter, and leaves nothing of use in the shards.
+        """
+        self._back.run(ket, bra, self._angles[None], gradient[None], offset, live, recover)
+
+    def run_back_batch(self, kets: Any, bras: Any, angles: np.ndarray, gradients: np.ndarray) -> None:
+        """run_back, without recovery, for each row of what run_batch made; gradients: one row of angles each."""
+        rows = min(_MOST_ROWS, self._back.most_rows)
+        for first in range(0, len(angles), rows):
+            some = slice(first, first + rows)
+            self._back.run(kets[some], bras[some], angles[some], gradients[some], 0, 0, False)
+
+    @property
+    def _back(self) -> CudaSweep:
+        if self._sweep is None:
+            self._sweep = CudaSweep(self._num_bits, self.dtype, self._stages, self._trainable, self._device)
+        return self._sweep
 
     def _run(self, states: Any, offset: int, live: int, rows: int, after_stage: Callable[[], None] | None) -> None:
         live &= (1 << self._num_bits) - 1
         with self._cupy.cuda.Device(self._device):
-            kernel = stage_kernel(self.dtype, self._tables.shape, self._device)
-            for number, stage in enumerate(self._tables.stages):
-                self._launch(kernel, number, stage, states, offset, live, rows)
-                live |= sum(1 << p for p in stage.tile)
+            for step in self._steps:
+                if isinstance(step, WideGate):
+                    for row in states.reshape(rows, -1):
+                        step.run(row, offset)
+                    live = (1 << self._num_bits) - 1
+                else:
+                    grid = (self._launcher.num_tiles(step, live), rows)
+                    self._launcher.launch(step, states, offset, live, grid)
+                    live |= sum(1 << p for p in self._tables.stages[step].tile)
                 if after_stage is not None:
                     after_stage()
-
-    def _launch(
-        self, kernel: Any, number: int, stage: StageTables, states: Any, offset: int, live: int, rows: int
-    ) -> None:
-        runs, num_runs, tiles = self._tiles(number, stage, live)
-        arrays, u8, i4 = self._arrays, np.uint64, np.int32
-        threads = 1 << stage.size - self._tables.shape.registers
-        shared = (self.dtype.itemsize << stage.size) + stage.num_coefficients * self._tables.binding.turn.itemsize
-        kernel(
-            (tiles, rows),
-            (threads,),
-            (
-                states,
-                u8(1 << self._num_bits),
-                u8(offset),
-                runs,
-                i4(num_runs),
-                arrays["phases"][stage.first_phase * PHASE.itemsize :],
-                i4(stage.num_phases),
-                arrays["ops"][stage.first_op * OP.itemsize :],
-                arrays["slots"][4 * stage.first_slot :],
-                arrays["places"][stage.places :],
-                arrays["flips"],
-                *(i4(x) for x in (*stage.load_flips, *stage.store_flips)),
-                arrays["terms"],
-                arrays["begins"][stage.first_coefficient :],
-                arrays["parts"],
-                i4(stage.num_coefficients),
-                arrays["lists"],
-                self._reals,
-                u8(self._reals.shape[1]),
-                self._turns,
-                u8(self._turns.shape[1]),
-            ),
-            shared_mem=shared,
-        )
-
-    def _tiles(self, number: int, stage: StageTables, live: int) -> tuple[Any, int, int]:
-        """How a tile's number becomes the base of its index, as runs of bits; and how many tiles there are."""
-        key = (number, live)
-        if key not in self._runs:
-            runs: list[list[int]] = []
-            shift = 0
-            for position in range(self._num_bits):
-                if position in stage.tile or not live >> position & 1:
-                    continue
-                if runs and runs[-1][2] + runs[-1][1] == position:
-                    runs[-1][1] += 1
-                else:
-                    runs.append([shift, 1, position])
-                shift += 1
-            table = np.array(runs or [[0, 0, 0]], np.int32).ravel()
-            self._runs[key] = self._cupy.asarray(table), len(runs), 1 << shift
-        return self._runs[key]
-
-
-def _on_device(cupy: Any, array: np.ndarray) -> Any:
-    """The array's bytes on the GPU; of an empty one, some that nobody reads, since a kernel's pointer must be one."""
-    flat = np.ascontiguousarray(array)
-    if flat.size == 0:
-        return cupy.zeros(1, np.uint64)
-    if flat.dtype.fields is not None:
-        return cupy.asarray(flat.view(np.uint8))
-    return cupy.asarray(flat)

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from qdist.comm.work import Work
-from qdist.native import kernels
+from qdist.state.devices import empty, kernels_of
 from qdist.state.errors import StateError
 
 if TYPE_CHECKING:
@@ -32,12 +31,12 @@ BUFFER_SHARE = 8
 _UNDER_WAY = 2
 """Pieces whose buffers are in use at a time."""
 
-_TAGS = (32_766, 32_767)
-"""Of messages to a shard with an even and with an odd number. A rank holds at most two shards, which are neighbours, so
-these tell them apart; and they are the highest that every MPI has, out of the way of a program's own."""
+_TAG = 32_767
+"""The highest that every MPI has, out of the way of a program's own. Two ranks send each other their pieces in the same
+order, so one tag will do."""
 
-_LARGEST_PIECE = 1 << 22
-"""Bytes. Larger messages are not faster, and take memory."""
+_LARGEST_PIECE = {"cpu": 1 << 22, "cuda": 1 << 25}
+"""Bytes. Larger messages are not faster, and take memory; on a GPU smaller ones leave it idle."""
 
 
 @dataclass(slots=True)
@@ -48,7 +47,7 @@ class Traffic:
     messages: int = 0
     bytes_sent: int = 0
     pack_seconds: float = 0.0
-    """Spent in copying amplitudes within this rank."""
+    """Spent in copying amplitudes within this rank; on a GPU, in telling it to."""
     network_seconds: float = 0.0
     """Spent in starting messages and waiting for them."""
 
@@ -62,10 +61,6 @@ class _Trade(NamedTuple):
     """Index of the part's first amplitude in the shard."""
     peer: int
     """The other rank."""
-    number: int
-    """Of the shard here."""
-    partner: int
-    """The number of the other shard."""
 
 
 class _Piece(NamedTuple):
@@ -74,7 +69,7 @@ class _Piece(NamedTuple):
     trade: _Trade
     base: int
     incoming: NDArray[Any]
-    works: tuple[Work, Work]
+    work: Work
 
 
 def swap_bits(
@@ -107,11 +102,12 @@ def swap_bits(
         shards = {first >> bits: shard for first, shard in state.shards()}
         for turn, number, partner, base, partner_base in _meetings(bits, pairs, shards):
             if partner not in shards:
-                trade = _Trade(state, shards[number], base, state.owner(partner), number, partner)
+                trade = _Trade(state, shards[number], base, state.owner(partner))
                 trades.append(((turn, min(number, partner)), trade))
             elif number < partner:
                 start = perf_counter()
-                kernels.swap_parts(shards[number], base, shards[partner], partner_base, rest)
+                own, other = shards[number], shards[partner]
+                kernels_of(own).swap_parts(own, base, other, partner_base, rest)
                 state.traffic.pack_seconds += perf_counter() - start
     # All ranks come to the pieces that they have in common in the same order, so nobody waits in a circle.
     trades.sort(key=lambda item: item[0])
@@ -136,7 +132,7 @@ def partner_pieces(
     bits = state.shard_bits
     size = piece_size(state, buffer_share)
     shards = {first >> bits: shard for first, shard in state.shards()}
-    buffers = np.empty((_UNDER_WAY, size), state.dtype)
+    buffers = empty((_UNDER_WAY, size), state.dtype, state.device)
     inside = flips & (1 << bits) - 1 & -size
     state.traffic.exchanges += 1
     steps = []
@@ -144,22 +140,23 @@ def partner_pieces(
         partner = number ^ flips >> bits
         steps += [(min(number, partner), start, number, partner, shard) for start in range(0, len(shard), size)]
     steps.sort(key=lambda step: step[:3])
-    waiting: deque[tuple[int, NDArray[Any], NDArray[Any], tuple[Work, ...]]] = deque()
+    waiting: deque[tuple[int, NDArray[Any], NDArray[Any], Work | None]] = deque()
 
     def finished() -> tuple[int, NDArray[Any], NDArray[Any]]:
-        place, own, other, works = waiting.popleft()
-        _wait(state, works)
+        place, own, other, work = waiting.popleft()
+        if work is not None:
+            _wait(state, work)
         return place, own, other
 
     for count, (_, start, number, partner, shard) in enumerate(steps):
         own, there = shard[start : start + size], slice(start ^ inside, (start ^ inside) + size)
         if partner in shards:
-            works: tuple[Work, ...] = ()
+            work = None
             other = shards[partner][there]
         else:
             other = buffers[count % _UNDER_WAY]
-            works = _start(state, state.owner(partner), shard[there], partner, other, number)
-        waiting.append((number << bits | start, own, other, works))
+            work = _start(state, state.owner(partner), shard[there], other)
+        waiting.append((number << bits | start, own, other, work))
         if len(waiting) == _UNDER_WAY:
             yield finished()
     while waiting:
@@ -215,7 +212,8 @@ def _meetings(
 def piece_size(state: StateVector, buffer_share: int = BUFFER_SHARE) -> int:
     """Amplitudes in a piece of a shard: a power of two, the same on every rank, for buffers of bounded size."""
     budget = (state.dtype.itemsize << state.shard_bits) // (buffer_share * 2 * _UNDER_WAY)
-    most = max(1, min(budget, _LARGEST_PIECE) // state.dtype.itemsize)
+    largest = _LARGEST_PIECE["cpu" if state.device == "cpu" else "cuda"]
+    most = max(1, min(budget, largest) // state.dtype.itemsize)
     return 1 << most.bit_length() - 1
 
 
@@ -226,7 +224,7 @@ def _carry_out(trades: list[_Trade], rest: int, size: int) -> None:
     within = _lowest_set(rest, size.bit_length() - 1)
     steps = _settings(rest & ~within)
     size = 1 << within.bit_count()  # A part may be smaller than a piece.
-    buffers = np.empty((_UNDER_WAY, 2, size), trades[0].state.dtype)
+    buffers = empty((_UNDER_WAY, 2, size), trades[0].state.dtype, trades[0].state.device)
     waiting: deque[_Piece] = deque()
     count = 0
     for trade in trades:
@@ -246,39 +244,34 @@ def _send_off(trade: _Trade, base: int, within: int, outgoing: NDArray[Any], inc
         outgoing = trade.shard[base : base + len(outgoing)]
     else:
         start = perf_counter()
-        kernels.pack(trade.shard, base, within, outgoing)
+        kernels_of(trade.shard).pack(trade.shard, base, within, outgoing)
         trade.state.traffic.pack_seconds += perf_counter() - start
-    works = _start(trade.state, trade.peer, outgoing, trade.partner, incoming, trade.number)
-    return _Piece(trade, base, incoming, works)
+    return _Piece(trade, base, incoming, _start(trade.state, trade.peer, outgoing, incoming))
 
 
 def _put_away(piece: _Piece, within: int) -> None:
     state = piece.trade.state
-    _wait(state, piece.works)
+    _wait(state, piece.work)
     start = perf_counter()
-    kernels.unpack(piece.incoming, piece.trade.shard, piece.base, within)
+    kernels_of(piece.incoming).unpack(piece.incoming, piece.trade.shard, piece.base, within)
     state.traffic.pack_seconds += perf_counter() - start
 
 
-def _start(
-    state: StateVector, peer: int, outgoing: NDArray[Any], partner: int, incoming: NDArray[Any], number: int
-) -> tuple[Work, Work]:
-    """Starts sending to shard ``partner`` of a rank, and receiving from there for shard ``number``."""
+def _start(state: StateVector, peer: int, outgoing: NDArray[Any], incoming: NDArray[Any]) -> Work:
+    """Starts sending to another rank and receiving from it."""
     start = perf_counter()
-    works = (
-        state.comm.irecv(incoming, peer, tag=_TAGS[number & 1]),
-        state.comm.isend(outgoing, peer, tag=_TAGS[partner & 1]),
-    )
+    # NCCL carries nothing but GPU arrays, and has no tags.
+    tag = 0 if state.comm.backend == "nccl" and state.device != "cpu" else _TAG
+    work = state.comm.isendrecv(outgoing, peer, incoming, peer, tag)
     state.traffic.messages += 1
     state.traffic.bytes_sent += outgoing.nbytes
     state.traffic.network_seconds += perf_counter() - start
-    return works
+    return work
 
 
-def _wait(state: StateVector, works: Iterable[Work]) -> None:
+def _wait(state: StateVector, work: Work) -> None:
     start = perf_counter()
-    for work in works:
-        work.wait()
+    work.wait()
     state.traffic.network_seconds += perf_counter() - start
 
 

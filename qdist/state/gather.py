@@ -19,7 +19,7 @@ __all__ = ["gathered"]
 def gathered(sv: StateVector, root: int | None) -> NDArray[Any] | None:
     """All amplitudes in logical order: a new array on rank ``root``, or on every rank where that is None.
 
-    Elsewhere None. Takes no more memory than the result.
+    Elsewhere None. Takes no more memory than the result, and for a state on a GPU the rank's own share of it.
     """
     comm = sv.comm
     if comm.size == 1:
@@ -29,20 +29,21 @@ def gathered(sv: StateVector, root: int | None) -> NDArray[Any] | None:
         result = np.empty_like(sv.local)
         kernels_of(result).permuted_copy(sv.local, sv.layout.positions, result)
         return on_host(result)
+    own = on_host(sv.local)
     if root is not None and comm.rank != root:
-        comm.send(sv.local, root)
+        comm.send(own, root)
         return None
     whole = np.empty(1 << sv.num_qubits, sv.dtype)
     parts = [whole[slice(*sv.bounds(rank))] for rank in range(comm.size)]
     if root is not None:
-        parts[root][:] = sv.local
+        parts[root][:] = own
         for rank, part in enumerate(parts):
             if rank != root:
                 comm.recv(part, rank)
     elif len({len(part) for part in parts}) == 1:
-        comm.all_gather(sv.local, out=whole.reshape(comm.size, -1))
+        comm.all_gather(own, out=whole.reshape(comm.size, -1))
     else:
-        parts[comm.rank][:] = sv.local
+        parts[comm.rank][:] = own
         works = [comm.broadcast(part, rank, out=part, async_op=True) for rank, part in enumerate(parts)]
         for work in works:
             work.wait()

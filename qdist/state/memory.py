@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["aligned_zeros", "check_memory", "free_memory"]
+__all__ = ["aligned_zeros", "check_memory", "free_memory", "shard_bytes"]
 
 _ALIGNMENT = 64
 _GIB = 1 << 30
@@ -22,32 +22,39 @@ def aligned_zeros(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     return array[start : start + size]
 
 
-def check_memory(num_qubits: int, dtype: np.dtype[Any], ranks: int, free: int) -> None:
-    """Refuse a state that does not fit.
+def shard_bytes(num_qubits: int, dtype: np.dtype[Any], ranks: int) -> int:
+    """Bytes of the amplitudes that a rank holds at most: one shard, or two where their number is no power of two."""
+    shards = 1 << (ranks - 1).bit_length()
+    return (dtype.itemsize << num_qubits - (shards.bit_length() - 1)) * -(-shards // ranks)
+
+
+def check_memory(num_qubits: int, dtype: np.dtype[Any], ranks: int, free: int, states: int = 1) -> None:
+    """Refuse a state, or several of its size, that do not fit.
 
     Args:
         num_qubits: of the whole state.
         dtype: complex64 or complex128.
         ranks: processes that share it.
         free: bytes that each of them may take.
+        states: how many there are.
 
     Raises:
         MemoryError: saying what is needed, what is there, and how many ranks would do.
     """
-    shards = 1 << (ranks - 1).bit_length()
-    shard = dtype.itemsize << num_qubits - (shards.bit_length() - 1)
-    # A rank holds one shard, or two where their number is no power of two.
-    needed = shard * -(-shards // ranks)
+    needed = states * shard_bytes(num_qubits, dtype, ranks)
     if needed <= free:
         return
-    enough = shards
-    while dtype.itemsize << num_qubits > free * enough and enough < 1 << num_qubits:
+    enough = 1 << (ranks - 1).bit_length()
+    while states * dtype.itemsize << num_qubits > free * enough and enough < 1 << num_qubits:
         enough *= 2
     where = f"on each of {ranks} ranks" if ranks > 1 else "on 1 rank"
     ways = [f"{enough} ranks would do"]
     if dtype == np.complex128 and needed // 2 <= free:
         ways.append('so would dtype="complex64"')
-    raise MemoryError(f"{num_qubits} qubits need {_gib(needed)} {where}; {_gib(free)} are free; {', '.join(ways)}")
+    what = "" if states == 1 else f" for {states} states"
+    raise MemoryError(
+        f"{num_qubits} qubits need {_gib(needed)}{what} {where}; {_gib(free)} are free; {', '.join(ways)}"
+    )
 
 
 def free_memory(root: Path = Path("/")) -> int:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..native import kernels
-from . import checks, expectation
+from . import checks, devices, expectation
+from .devices import kernels_of
 from .errors import StateError
 from .expectation import Observable
 from .statevector import StateVector
@@ -27,6 +27,8 @@ class Output:
     """One output of a program. ``dtype`` is that of its value and of its cotangent."""
 
     dtype: Any = np.float64
+    more_states: int = 0
+    """Memory that its ``pull_back`` takes, in states beside the ket and the bra."""
 
     def shape(self, num_qubits: int) -> tuple[int, ...]:
         """Of the value, for a state of so many qubits."""
@@ -43,9 +45,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Variance(Output):
-    """<O^2> - <O>^2 of a Hermitian observable. Takes memory for two more states while it is differentiated."""
+    """<O^2> - <O>^2 of a Hermitian observable. Takes memory for three more states while it is differentiated."""
 
     observable: Observable
+    more_states = 3
 
     def value(self, ket: StateVector) -> float:
         return ket.variance(self.observable)
@@ -76,7 +79,7 @@ class Probabilities(Output):
         qubits = checks.checked_qubits(self.qubits, ket.num_qubits)
         positions = [ket.layout.positions[q] for q in qubits]
         for (first, shard), (_, out) in zip(ket.shards(), bra.shards()):
-            kernels.add_weighted(shard, first, positions, cotangent, out)
+            kernels_of(shard).add_weighted(shard, first, positions, cotangent, out)
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,7 @@ def _add_logical(bra: StateVector, amplitudes: NDArray[Any]) -> None:
     """Adds amplitudes in logical order, wherever this rank's shards have them."""
     for first, shard in bra.shards():
         if bra.layout.is_identity:
-            shard += amplitudes[first : first + len(shard)]
+            own = amplitudes[first : first + len(shard)]
         else:
-            shard += amplitudes[bra.layout.to_logical(np.arange(first, first + len(shard)))]
+            own = amplitudes[bra.layout.to_logical(np.arange(first, first + len(shard)))]
+        shard += devices.moved(own.astype(shard.dtype, copy=False), bra.device)

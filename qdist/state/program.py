@@ -18,7 +18,7 @@ from qdist.plan.levels import Level, inside_bits
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.planner import check_schedule, make_plan
 from qdist.progress import Progress
-from qdist.state import adjoint, checks, devices
+from qdist.state import adjoint, batches, checks, devices
 from qdist.state.cpu import CpuProgram
 from qdist.state.cuda import CudaProgram
 from qdist.state.errors import StateError
@@ -52,11 +52,6 @@ class Program:
         levels: Sequence[Level] | None = None,
         schedule: str = "lazy",
     ) -> None:
-        self.device = devices.checked_device(device)
-        if self.device != "cpu" and comm is not None and comm.size > 1:
-            raise StateError(
-                f"device={device!r}: a GPU holds whole states in this version; use one rank, or device='cpu'"
-            )
         check_schedule(schedule)
         far = 0 if comm is None else (comm.size - 1).bit_length()
         if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:
@@ -67,8 +62,9 @@ class Program:
         self.circuit = circuit
         self.dtype = checks.checked_dtype(dtype)
         self.comm = comm
+        self.device = devices.chosen_device(device, circuit.num_qubits, self.dtype, comm)
         if levels is None and self.device != "cpu":
-            levels = [tile_level(circuit.num_qubits, shape_of(self.dtype))]
+            levels = [tile_level(circuit.num_qubits - far, shape_of(self.dtype))]
         self._levels, self._far, self._schedule = levels, far, schedule
         self._inside = far if comm is None else _inside_bits(comm)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
@@ -183,30 +179,33 @@ class Program:
         On several ranks they run one after the other, and every rank gets all of them.
         params: shape (batch, number of parameters). Raises StateError for circuits that measure, reset or initialise.
         """
-        theta = np.asarray(params, dtype=np.float64)
-        if theta.ndim != 2 or theta.shape[1] != self.circuit.num_parameters:
-            raise StateError(
-                f"a batch has shape (batch, {self.circuit.num_parameters}), one row a parameter set; got {theta.shape}"
-            )
-        if not np.isfinite(theta).all():
-            raise StateError("parameter values must be finite")
+        theta = checks.checked_batch(params, self.circuit.num_parameters)
         if any(part.instruction is not None for part in self.plan.parts):
             raise StateError("circuits that measure, reset, initialise or branch cannot run as a batch")
+        if self.plan.far:
+            rows = [self.run(values).amplitudes() for values in theta]
+            return np.stack(rows) if rows else np.zeros((0, 1 << self.num_qubits), self.dtype)
+        return devices.on_host(self.run_rows(theta))
+
+    def run_rows(self, theta: NDArray[np.float64]) -> Any:
+        """What ``run_batch`` gives, where this program's device is: for unitary circuits on one rank. ``theta`` has
+        been checked."""
         states = devices.zeros(len(theta) << self.num_qubits, self.dtype, self.device).reshape(len(theta), -1)
         states[:, 0] = 1
-        if self.plan.far:
-            for row, values in zip(states, theta):
-                row[:] = self.run(values).amplitudes()
-        elif self._parts:
+        if self._parts:
             ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
             native.run_batch(states, self.affine.rows(theta))
-        return devices.on_host(states)
+        return states
 
     def expectation(self, observable: Observable, params: Any = None) -> Any:
         """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row."""
         if params is not None and not isinstance(params, dict) and np.ndim(params) == 2:
             if self.plan.far:
                 return np.array([self.run(row).expectation(observable) for row in np.asarray(params, np.float64)])
+            if self.device != "cpu" and batches.fit(self, [observable]):
+                return batches.values(self, [observable], checks.checked_batch(params, self.circuit.num_parameters))[
+                    :, 0
+                ]
             states = self.run_batch(params)
             return np.array(
                 [StateVector.from_amplitudes(x, device=self.device).expectation(observable) for x in states]
@@ -233,7 +232,6 @@ class Program:
         Raises:
             StateError: for circuits that measure, reset, branch, or initialise qubits on the way.
         """
-        self._check_gradients()
         return adjoint.value_and_grad(self, observable, params, method, coefficients)
 
     def vjp(
@@ -256,7 +254,6 @@ class Program:
             StateError: for circuits that measure, reset, branch, or initialise qubits on the way, and for cotangents
                 of another shape.
         """
-        self._check_gradients()
         return adjoint.vjp(self, outputs, params, cotangents)
 
     def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
@@ -265,14 +262,7 @@ class Program:
         Returns float64 of shape (number of observables, number of parameters); for a batch with the batch in front.
         Raises StateError as ``value_and_grad`` does.
         """
-        self._check_gradients()
         return adjoint.jacobian(self, observables, params)
-
-    def _check_gradients(self) -> None:
-        if self.device != "cpu":
-            raise StateError(
-                f"gradients run on the CPU in this version: compile with device='cpu', not {self.device!r}"
-            )
 
     def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
@@ -394,10 +384,11 @@ def compile(
 ) -> Program:
     """Plans a circuit once, to run it many times with different parameters.
 
-    dtype: complex64 or complex128. device: "cpu", "cuda" or "cuda:N" for a GPU, or "auto", which is the CPU as long as
-    gradients run there alone. schedule: when amplitudes travel between ranks: "lazy", as rarely as can be; or, to
-    compare with, "in-order" and "paper" (see plan.planner.make_plan). Raises StateError for what cannot be, ValueError
-    for an unknown schedule.
+    dtype: complex64 or complex128. device: "cpu"; "cuda" for a GPU (on several ranks, the one whose number is the
+    rank's on its node, modulo their number) or "cuda:N" for GPU number N; or "auto": the GPU where every rank has one,
+    its share of the state has at least 2**20 amplitudes, and they fit there; else the CPU. schedule: when amplitudes
+    travel between ranks: "lazy", as rarely as can be; or, to compare with, "in-order" and "paper" (see
+    plan.planner.make_plan). Raises StateError for what cannot be, ValueError for an unknown schedule.
 
     >>> program = compile(Circuit(2).h(0).cx(0, 1))
     >>> program.run().probabilities([1])

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..comm import Communicator
 from ..comm.guard import Guard
+from ..comm.ipc import share_gpus
 from ..comm.place import Place
 from ..comm.solo import SoloTransport
 from ..comm.world import DEFAULT_TIMEOUT
@@ -51,7 +52,9 @@ class StateVector:
         dtype: "complex64" or "complex128".
         comm: whose ranks share the state; without one this process holds all of it.
         layout: which bit of an amplitude's place each qubit is; its own number by default.
-        device: "cpu", or "cuda" or "cuda:N" for a GPU, which then holds the whole state.
+        device: "cpu"; "cuda" for a GPU (on several ranks, the one whose number is the rank's on its node, modulo
+            their number) or "cuda:N" for GPU number N; or "auto": the GPU where every rank has one, its share has at
+            least 2**20 amplitudes, and they fit there; else the CPU.
 
     Raises:
         StateError: for arguments that cannot be right.
@@ -73,7 +76,7 @@ class StateVector:
         dtype: Any = "complex64",
         comm: Communicator | None = None,
         layout: Layout | None = None,
-        device: str = "cpu",
+        device: str = "auto",
     ) -> None:
         self._allocate(checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype), comm, layout, device)
         if self._first == 0:
@@ -84,11 +87,6 @@ class StateVector:
     ) -> None:
         """All amplitudes zero."""
         self._comm = _alone() if comm is None else comm
-        place = devices.checked_device(device)
-        if place != "cpu" and self._comm.size > 1:
-            raise StateError(
-                f"device={device!r}: a GPU holds whole states in this version; use one rank, or device='cpu'"
-            )
         self._layout = Layout.identity(num_qubits)
         if layout is not None:
             self.layout = layout
@@ -99,19 +97,29 @@ class StateVector:
                 f"{num_qubits} qubits have {1 << num_qubits} amplitudes, too few for {ranks} ranks: ranks "
                 f"{1 << num_qubits} to {ranks - 1} would hold nothing"
             )
-        if dtype.itemsize << num_qubits > _SMALL:
-            check_memory(num_qubits, dtype, ranks, self._free_memory(place))
+        place = devices.chosen_device(device, num_qubits, dtype, self._comm)
+        self.check_room(num_qubits, dtype, self._comm, place)
         share_cores(self._comm)
+        if place != "cpu" and ranks > 1:
+            share_gpus(self._comm)
         self._shard_bits = num_qubits - far
         self.traffic = Traffic()
         self._first, end = self.bounds(rank)
         self._local = devices.zeros(end - self._first, dtype, place)
 
-    def _free_memory(self, device: str) -> int:
+    @staticmethod
+    def check_room(
+        num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, device: str, states: int = 1
+    ) -> None:
+        """Raises MemoryError where so many states like this do not fit into what is free now; takes nothing."""
+        comm = _alone() if comm is None else comm
+        if states * dtype.itemsize << num_qubits <= _SMALL:
+            return
         if device != "cpu":
-            return devices.free_device_memory(device)
-        share = np.array(free_memory() // self._comm.local_size)
-        return int(self._comm.all_reduce(share, "min"))
+            free = devices.free_device_memory(device, comm)
+        else:
+            free = int(comm.all_reduce(np.array(free_memory() // comm.local_size), "min"))
+        check_memory(num_qubits, dtype, comm.size, free, states)
 
     # Other ways to make one ------------------------------------------------------------------------------------------
 
@@ -122,7 +130,7 @@ class StateVector:
         dtype: Any = None,
         comm: Communicator | None = None,
         layout: Layout | None = None,
-        device: str = "cpu",
+        device: str = "auto",
     ) -> StateVector:
         """The state with these 2**n amplitudes, in logical order, which are copied.
 
@@ -157,7 +165,7 @@ class StateVector:
         dtype: Any = "complex64",
         comm: Communicator | None = None,
         layout: Layout | None = None,
-        device: str = "cpu",
+        device: str = "auto",
     ) -> StateVector:
         """The basis state with this index, or this bit string (highest qubit first)."""
         count, kind = checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype)
@@ -176,7 +184,7 @@ class StateVector:
         dtype: Any = "complex64",
         comm: Communicator | None = None,
         layout: Layout | None = None,
-        device: str = "cpu",
+        device: str = "auto",
     ) -> StateVector:
         """The product of one-qubit states: factors[q] holds the amplitudes of 0 and 1 of qubit q."""
         array = np.asarray(factors)
@@ -201,7 +209,7 @@ class StateVector:
         return result
 
     @classmethod
-    def load(cls, path: str | Path, comm: Communicator | None = None, device: str = "cpu") -> StateVector:
+    def load(cls, path: str | Path, comm: Communicator | None = None, device: str = "auto") -> StateVector:
         """The state that ``save`` wrote, with its dtype and layout, on any number of ranks.
 
         All ranks read their parts at once, so all must see the file. Raises CheckpointError when it is cut off,

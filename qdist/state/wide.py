@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.circuit.pauli.masks import bit_count
+from qdist.state.devices import empty, kernels_of
 from qdist.state.exchange import partner_pieces, piece_size
 from qdist.state.strings import Strings
 
@@ -47,7 +48,7 @@ class WideStrings:
         found = None if values is None else np.zeros_like(values)
         start, _ = out.bounds(out.comm.rank)
         size = piece_size(sv)
-        result = np.empty(2 * size, sv.dtype)
+        result = empty((2 * size,), sv.dtype, sv.device)
         for first, place, both in self._pairs(sv):
             self.plan.apply(both, first, weights, result, False, found)
             out.local[place - start :][:size] += result[:size]
@@ -56,7 +57,7 @@ class WideStrings:
 
     def _pairs(self, sv: StateVector) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """(place of both by the plan's bits, place of the own piece, the own piece and the other in one array)"""
-        both = np.empty((2, piece_size(sv)), sv.dtype)
+        both = empty((2, piece_size(sv)), sv.dtype, sv.device)
         for place, own, other in partner_pieces(sv, self.flips):
             both[0], both[1] = own, other
             yield place << 1, place, both.reshape(-1)
@@ -67,10 +68,12 @@ def wide_strings(sv: StateVector, strings: Strings) -> list[WideStrings]:
     size = np.uint64(piece_size(sv))
     bits = int(size).bit_length() - 1
     outside = strings.x & ~(size - np.uint64(1))
-    return [
-        WideStrings(int(flips), _on_two_pieces(strings.chosen(outside == flips), int(flips), bits).compiled(bits + 1))
-        for flips in np.unique(outside)
-    ]
+    kernels = kernels_of(sv.local)
+
+    def compiled(flips: int) -> Any:
+        return _on_two_pieces(strings.chosen(outside == flips), flips, bits).compiled(bits + 1, kernels)
+
+    return [WideStrings(int(flips), compiled(int(flips))) for flips in np.unique(outside)]
 
 
 def _on_two_pieces(strings: Strings, flips: int, bits: int) -> Strings:

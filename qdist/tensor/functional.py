@@ -307,15 +307,18 @@ def _pool(op: str, x: Any, kernel: Size, stride: Size | None, padding: Size) -> 
     return apply(op, x, kernel=size, stride=step, padding=edge)
 
 
+def check_reduction(reduction: str) -> None:
+    """Raises ValueError unless a loss can be reduced so."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f'unknown reduction {reduction!r}: use "mean", "sum" or "none"')
+
+
 def reduce_loss(values: Tensor, reduction: str) -> Tensor:
     """mean, sum, or none of it."""
-    if reduction == "mean":
-        return values.mean()
-    if reduction == "sum":
-        return values.sum()
+    check_reduction(reduction)
     if reduction == "none":
         return values
-    raise ValueError(f'unknown reduction {reduction!r}: use "mean", "sum" or "none"')
+    return values.mean() if reduction == "mean" else values.sum()
 
 
 def mse_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:

@@ -20,14 +20,15 @@ class Interpreter:
         self.count = 1 << tables.shape.registers
         self.setting = np.arange(self.count)
 
-    def run(self, shard: np.ndarray, offset: int = 0) -> None:
-        for stage in self.tables.stages:
+    def run(self, *shards: np.ndarray, offset: int = 0) -> None:
+        """On one shard, or with the tables of the adjoint sweep on a ket's and a bra's."""
+        for number, stage in enumerate(self.tables.stages):
             outside = [p for p in range(self.tables.num_bits) if p not in stage.tile]
             for tile in range(1 << len(outside)):
                 base = sum((tile >> k & 1) << p for k, p in enumerate(outside))
-                self._tile(stage, shard, base, base | offset)
+                self._tile(number, stage, shards, base, base | offset)
 
-    def _tile(self, stage: StageTables, shard: np.ndarray, base: int, where: int) -> None:
+    def _tile(self, number: int, stage: StageTables, shards: tuple[np.ndarray, ...], base: int, where: int) -> None:
         registers, threads = self.tables.shape.registers, 1 << stage.size - self.tables.shape.registers
         places = self.arrays["places"][stage.places :].astype(np.int64)
         load, places = places[: registers + threads], places[registers + threads :]
@@ -38,36 +39,50 @@ class Interpreter:
             return base ^ flip ^ part[registers:, None] ^ span(part[:registers])[None, :]
 
         at = index(load, stage.load_flips)
-        inside = at < len(shard)
-        amplitudes = np.where(inside, shard[np.where(inside, at, 0)], 0)
+        inside = at < len(shards[0])
+        states = [np.where(inside, shard[np.where(inside, at, 0)], 0) for shard in shards]
         coefficients = self._coefficients(stage, where)
-        shared = np.full(1 << stage.size, np.nan, np.complex128)
+        shared = [np.full(1 << stage.size, np.nan, np.complex128) for _ in shards]
         next_op = stage.first_op
-        for number in range(stage.num_phases):
-            phase = self.arrays["phases"][stage.first_phase + number]
-            row = stage.first_slot + number * threads
+        for step in range(stage.num_phases):
+            phase = self.arrays["phases"][stage.first_phase + step]
+            row = stage.first_slot + step * threads
             slots = self.arrays["slots"].reshape(-1, 4)[row : row + threads].astype(np.int64)
-            if number:
-                amplitudes = self._read(phase, slots, shared, where)
+            if step:
+                self._sum_entry(number, phase, slots, shared, where)
+                states = [self._read(phase, slots, tile, where) for tile in shared]
             turn = np.zeros(threads, self.turns.dtype)
             end_op = stage.first_op + int(phase["end_op"])
             for op in self.arrays["ops"][next_op:end_op]:
-                self._op(op, amplitudes, turn, coefficients, where)
+                self._sum(number, op, states, where)
+                turns = [turn.copy() for _ in states]
+                for amplitudes, own in zip(states, turns):
+                    self._op(op, amplitudes, own, coefficients, where)
+                turn = turns[0]
             next_op = end_op
             assert bool(phase["turns"]) or not turn.any()
-            amplitudes *= self._factor(turn)[:, None]
-            if number + 1 < stage.num_phases:
+            for amplitudes in states:
+                amplitudes *= self._factor(turn)[:, None]
+            if step + 1 < stage.num_phases:
                 own = slots[:, 1, None] ^ span(phase["store"][:registers])[None, :]
                 assert len(np.unique(own)) == own.size
-                if number and not phase["exclusive"]:
+                if step and not phase["exclusive"]:
                     # Without a barrier in between a thread may write only what it has read itself.
                     read = slots[:, 0, None] ^ span(phase["load"][:registers])[None, :]
                     np.testing.assert_array_equal(read, own)
-                shared[own] = amplitudes
+                for tile, amplitudes in zip(shared, states):
+                    tile[own] = amplitudes
         at = index(store, stage.store_flips)
-        inside = at < len(shard)
+        inside = at < len(shards[0])
         assert len(np.unique(at)) == at.size
-        shard[at[inside]] = amplitudes[inside]
+        for shard, amplitudes in zip(shards, states):
+            shard[at[inside]] = amplitudes[inside]
+
+    def _sum(self, number: int, op: Any, states: list[np.ndarray], where: int) -> None:
+        """What an operation sums over the states before it changes them."""
+
+    def _sum_entry(self, number: int, phase: Any, slots: np.ndarray, shared: list[np.ndarray], where: int) -> None:
+        """What reading the tiles sums."""
 
     def _flipped(self, first: int, end: int, where: int) -> int:
         flip = 0
@@ -123,8 +138,9 @@ class Interpreter:
 
     def _op(self, op: Any, amplitudes: np.ndarray, turn: np.ndarray, coefficients: np.ndarray, where: int) -> None:
         kind, data = int(op["kind"]), int(op["data"])
-        name = next(n for n, k in OPS.items() if k <= kind < k + 8)
-        which = kind - OPS[name]
+        name, which = name_of(kind)
+        if name in ("transition1", "transition2", "weigh"):
+            return
         thread = np.arange(len(amplitudes))
         word = (int(op["word"]) >> self.setting & 1).astype(bool)
         if name in ("turn", "cross"):
@@ -174,6 +190,12 @@ class Interpreter:
             at += 2 * count
         places = index[:, None] | own[None, :]
         return self.reals[data + 2 * places] + 1j * self.reals[data + 2 * places + 1]
+
+
+def name_of(kind: int) -> tuple[str, int]:
+    """An operation's name, and its register bit or pair."""
+    name = next(n for n, k in OPS.items() if k <= kind < k + 8)
+    return name, kind - OPS[name]
 
 
 def span(columns: Any) -> np.ndarray:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qdist.cuda.compiler import measure_source, stage_source
-from qdist.cuda.tile import shape_of
+from qdist.cuda.compiler import measure_source, move_source, stage_source
+from qdist.cuda.tile import back_shape_of, shape_of
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +50,41 @@ def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> Non
     whole = ".v2.f32" if dtype == "complex64" else ".v2.f64"
     assert text.count(f"ld.global.cs{whole}") == 1 << shape.registers
     assert text.count(f"st.global.cs{whole}") == 1 << shape.registers
+    # Barriers: after the coefficients, on both sides of writing to shared memory, and, in stages of one phase that have
+    # neither, between loading a tile and storing it.
+    assert text.count("bar.sync") == 4
+    assert text.rfind("bar.sync") < text.find("st.global.cs")
+
+
+@pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
+def test_the_kernel_of_the_adjoint_sweep(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
+    kind = np.dtype(dtype)
+    shape = back_shape_of(kind)
+    source, options = stage_source(kind, shape)
+    text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
+    assert ".entry run_stage(" in text
+    assert ".entry add_partial(" in text
+    assert ".local" not in text
+    # The tiles of the ket and of the bra are read and written once; sums go to a warp's own place in double.
+    whole = ".v2.f32" if dtype == "complex64" else ".v2.f64"
+    assert text.count(f"ld.global.cs{whole}") == text.count(f"st.global.cs{whole}") == 2 << shape.registers
+    assert "red.global.add.f64" in text or "atom.global.add.f64" in text
 
 
 @pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
 def test_the_kernels_that_measure(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
     source, options = measure_source(np.dtype(dtype))
     text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
-    names = "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves apply_paulis"
+    names = "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves add_weighted"
+    names += " apply_tiles apply_paulis apply_rows term_values"
     for name in [*names.split(), "pauli_values_2", "pauli_values_4", "pauli_values_16"]:
         assert f".entry {name}(" in text
+
+
+@pytest.mark.parametrize(("dtype", "generation"), [("complex64", "90"), ("complex128", "80")])
+def test_the_kernels_that_move(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
+    source, options = move_source(np.dtype(dtype))
+    text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
+    for name in ("take_part", "put_part", "swap_parts"):
+        assert f".entry {name}(" in text
+    assert ".local" not in text

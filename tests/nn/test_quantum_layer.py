@@ -1,6 +1,8 @@
 """QuantumLayer: its numbers against the dense reference, its gradients against finite differences."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +10,26 @@ import pytest
 import qdist as qd
 from qdist import nn, optim, tensor
 from qdist.state import StateError, reference
-from qdist.tensor import Tensor
 
 N = 3
+_device = "cpu"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _layers_on_the_device(device: str) -> Iterator[None]:
+    """Layers, and what goes into them, are on the device of --device, whatever it is."""
+    global _device
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(nn.QuantumLayer.__init__.__kwdefaults__, "device", device)
+        _device = device
+        yield
+    _device = "cpu"
+
+
+def Tensor(data: Any, **options: Any) -> tensor.Tensor:
+    return tensor.Tensor(data, device=_device, **options)
+
+
 OBSERVABLES = ["Z0", qd.PauliSum({"X0 Y1": 0.5, "Z2": -1.5, "": 0.25}), {"Y2": 1.0}]
 
 
@@ -36,9 +55,9 @@ def expected(circuit: qd.Circuit, params: dict) -> list[float]:
 
 def differences(loss, array: np.ndarray, step: float = 1e-5) -> np.ndarray:
     """Central differences of loss() by the elements of an array that it reads."""
-    gradient = np.zeros_like(array)
+    gradient = np.zeros(array.shape)
     for index in np.ndindex(array.shape):
-        value = array[index]
+        value = float(array[index])
         array[index] = value + step
         above = loss()
         array[index] = value - step
@@ -66,7 +85,7 @@ def test_features_and_weights_come_in_the_order_given(parts) -> None:
     layer = nn.QuantumLayer(circuit, OBSERVABLES, [x[2], w[1], x[0]], [w[3], x[1], w[0], w[2]], dtype="complex128")
     row = np.array([0.1, 0.2, 0.3])
     with tensor.no_grad():
-        layer.weights.assign(np.array([0.4, 0.5, 0.6, 0.7]))
+        layer.weights.assign(Tensor(np.array([0.4, 0.5, 0.6, 0.7])))
     values = {x[2]: 0.1, w[1]: 0.2, x[0]: 0.3, w[3]: 0.4, x[1]: 0.5, w[0]: 0.6, w[2]: 0.7}
     np.testing.assert_allclose(layer(Tensor(row[None])).numpy()[0], expected(circuit, values), atol=1e-13)
 
@@ -102,7 +121,7 @@ def test_a_hybrid_net_learns_through_linear_layers_on_both_sides(parts) -> None:
     circuit, x, w = parts
     tensor.manual_seed(3)
     quantum = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, dtype="complex128")
-    net = nn.Sequential(nn.Linear(2, 3, dtype=np.float64), quantum, nn.Linear(3, 1, dtype=np.float64))
+    net = nn.Sequential(nn.Linear(2, 3, dtype=np.float64), quantum, nn.Linear(3, 1, dtype=np.float64)).to(_device)
     data = Tensor(np.random.default_rng(3).normal(size=(5, 2)))
     net(data).sum().backward()
 
@@ -264,7 +283,7 @@ def test_large_batches_run_in_parts(parts, monkeypatch) -> None:
     layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, seed=0)
     data = np.random.default_rng(7).normal(size=(7, 3)).astype(np.float32)
     want = layer(data).numpy()
-    for states in (3, 1):
+    for states in (3, 1) if _device == "cpu" else ():
         monkeypatch.setattr(nn.quantum, "_BATCH_BYTES", states * 64)
         np.testing.assert_allclose(layer(data).numpy(), want, atol=1e-6)
     assert layer(data[:0]).shape == (0, 3)

@@ -128,3 +128,22 @@ def test_layers_and_losses_that_do_not_fit_are_named(layers: list, loss: object,
     pipeline = Pipeline(layers, loss, comm, micro_batches=2, schedule="interleaved", virtual_stages=2)
     with pytest.raises((TypeError, ValueError), match=message):
         pipeline.train_batch(np.ones((4, 3)), np.ones((4, 3)))
+
+
+def test_dropout_differs_from_micro_batch_to_micro_batch_and_ends_with_training() -> None:
+    seen: list[bytes] = []
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        seen.append(output.numpy().tobytes())
+        return output.mean()
+
+    ones = np.ones((4, 64))
+    pipeline = Pipeline([nn.Dropout(0.5)], loss, qd.comm.counting_communicator(1), micro_batches=2)
+    pipeline.train_batch(ones, ones)
+    pipeline.train_batch(ones, ones)
+    assert len(set(seen)) == 4
+    pipeline.eval_batch(ones, ones)
+    assert seen[4] == seen[5] == ones[:2].tobytes()
+    again = Pipeline([nn.Dropout(0.5)], loss, qd.comm.counting_communicator(1), micro_batches=2, seed=1)
+    again.train_batch(ones, ones)
+    assert not set(seen[6:]) & set(seen[:6])

@@ -214,6 +214,7 @@ def test_a_copied_layer_has_its_own_weights_and_the_same_ranks() -> None:
         (lambda c: collectives.reduce_scatter(np.ones(3), c, 0), "which 4 ranks do not divide"),
         (lambda c: collectives.gather(np.ones(3), c, 1), "axis 1 is out of range"),
         (lambda c: vocab_parallel_cross_entropy(np.ones((2, 3)), np.ones(2), c), "integer targets"),
+        (lambda c: vocab_parallel_cross_entropy(np.ones((1, 3)), np.array([1]), c, "max"), "unknown reduction 'max'"),
         (lambda c: load_whole_state_dict(ColumnParallelLinear(2, 4, c), {"weight": np.ones((4, 3))}), "missing: bias"),
     ],
 )
@@ -232,6 +233,20 @@ def test_tokens_outside_the_whole_vocabulary_are_refused(token: int) -> None:
     with pytest.raises(IndexError, match="12 classes"):
         vocab_parallel_cross_entropy(np.ones((1, 3)), [token], comm)
     assert comm.messages == []
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32"])
+def test_tokens_of_any_integer_type(dtype: str) -> None:
+    """Rank 3 of 4 has rows 192 to 255, of which uint8 has the numbers but not their differences to 192."""
+    comm = counting_communicator(4, 3)
+    table = VocabParallelEmbedding(256, 2, comm, dtype=np.float64)
+    tokens = np.array([200, 3, 255]).astype(dtype)
+    np.testing.assert_array_equal(table(tokens).numpy(), table.weight.numpy()[[8, 0, 63]] * [[1], [0], [1]])
+    logits = np.random.default_rng(0).normal(size=(3, 64))
+    loss = vocab_parallel_cross_entropy(logits, tokens, comm, "none").numpy()
+    # The other ranks bring nothing to the sums: a target that they have counts as the largest logit.
+    chosen = np.array([logits[0, 8], logits[1].max(), logits[2, 63]])
+    np.testing.assert_allclose(loss, np.log(np.exp(logits).sum(1)) - chosen)
 
 
 def test_masks_of_a_slice_are_slices_of_the_mask() -> None:

@@ -9,9 +9,9 @@ import qdist as qd
 from qdist.state import StateVector, exchange
 
 
-def main(what: str) -> None:
+def main(what: str, device: str) -> None:
     comm = qd.comm.init(timeout=3)
-    state = StateVector(14, comm=comm)
+    state = StateVector(14, comm=comm, device=device)
     far = range(state.shard_bits, 14)
     put_away, pieces = exchange._put_away, []
 
@@ -29,4 +29,4 @@ def main(what: str) -> None:
     print("went through")
 
 
-main(sys.argv[1])
+main(*sys.argv[1:])

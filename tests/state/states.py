@@ -1,4 +1,6 @@
-"""What the tests of states share: random states, layouts and observables."""
+"""What the tests of states share: random states, layouts and observables, and a look at amplitudes on any device."""
+
+from typing import Any
 
 import numpy as np
 
@@ -7,6 +9,11 @@ from qdist.plan import Layout
 
 DTYPES = ["complex64", "complex128"]
 TOLERANCE = {"complex64": 2e-5, "complex128": 1e-11}
+
+
+def address(array: Any) -> int:
+    """Where an array's memory begins, on whichever device."""
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
 def random_ket(n: int, seed: int = 0) -> np.ndarray:

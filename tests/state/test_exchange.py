@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from states import random_ket, random_layout
+from states import address, random_ket, random_layout
 
 from qdist.comm import counting_communicator
 from qdist.native import kernels
 from qdist.plan import Layout
+from qdist.state.devices import on_host
 from qdist.state.exchange import swap_bits
 from qdist.state.relayout import relayout, reorder
 from qdist.state.statevector import StateVector
@@ -28,7 +29,7 @@ def test_bytes_are_what_k_swapped_bits_leave_of_a_shard(ranks: int, swapped: int
     state = StateVector(far + 9, comm=comm)
     shard = state.local.nbytes
     swap_bits(state, [(8 - k, 9 + k) for k in range(swapped)])
-    sent = [m for m in comm.messages if m.op == "isend"]
+    sent = [m for m in comm.messages if m.op == "isendrecv"]
     assert sum(m.bytes for m in sent) == state.traffic.bytes_sent == shard - (shard >> swapped)
     assert len({m.group for m in sent}) == (1 << swapped) - 1
     assert len(sent) == state.traffic.messages == 32 - (32 >> swapped)
@@ -77,23 +78,23 @@ def test_any_order_of_bits_in_place(n: int, threads: int) -> None:
     for seed in range(5):
         here, there = random_layout(n, seed), random_layout(n, seed + 100)
         state = StateVector.from_amplitudes(ket, layout=here)
-        memory = state.local.ctypes.data
+        memory = address(state.local)
         relayout(state, there)
-        assert (state.layout, state.local.ctypes.data) == (there, memory)
-        np.testing.assert_array_equal(state.local, ket[there.to_logical(np.arange(1 << n))])
-        whole = state.local.copy()
+        assert (state.layout, address(state.local)) == (there, memory)
+        whole = on_host(state.local).copy()
+        np.testing.assert_array_equal(whole, ket[there.to_logical(np.arange(1 << n))])
         reorder(whole, there)
         np.testing.assert_array_equal(whole, ket)
         assert state.relayout(Layout.identity(n)) is state
-        np.testing.assert_array_equal(state.local, ket)
+        np.testing.assert_array_equal(on_host(state.local), ket)
 
 
 @pytest.mark.parametrize(
     ("what", "message"),
-    [("kill", r"Killed \(signal 9\)|signal 9 \(Killed\)"), ("sleep", r"i(send|recv)\(complex64\[\d+\], .*=3\)")],
+    [("kill", r"Killed \(signal 9\)|signal 9 \(Killed\)"), ("sleep", r"isendrecv\(complex64\[\d+\], dest=3\)")],
 )
-def test_a_rank_that_breaks_off_in_an_exchange_ends_all(run_ranks, what: str, message: str) -> None:
-    done = run_ranks(4, [FAULTY, what], timeout=60)
+def test_a_rank_that_breaks_off_in_an_exchange_ends_all(run_ranks, device: str, what: str, message: str) -> None:
+    done = run_ranks(4, [FAULTY, what, device], timeout=60)
     assert done.returncode != 0
     assert "went through" not in done.stdout
     assert re.search(message, done.stdout + done.stderr), done.stdout + done.stderr

@@ -1,5 +1,6 @@
 """Runs tests/state/ranks on 1, 2, 3, 4, 7 and 8 MPI processes: every number is the same as in one process alone."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,13 @@ FOLDER = Path(__file__).parent / "ranks"
 
 
 TOPICS = ("exchange", "states", "observables", "programs", "adjoint")
+PYTEST = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
+
+
+def files(topics: Sequence[str], device: str) -> list[str | Path]:
+    """Arguments of pytest. Gradients run on the CPU."""
+    chosen = [topic for topic in topics if device == "cpu" or topic != "adjoint"]
+    return [*PYTEST, f"--device={device}", *(FOLDER / f"mpi_{topic}.py" for topic in chosen)]
 
 
 @pytest.mark.parametrize(
@@ -15,8 +23,17 @@ TOPICS = ("exchange", "states", "observables", "programs", "adjoint")
     [(1, TOPICS), (2, TOPICS), (3, TOPICS), (4, TOPICS), (7, ("exchange", "programs")), (8, TOPICS)],
     ids=lambda value: str(value) if isinstance(value, int) else "",
 )
-def test_all_ranks_pass(run_ranks, ranks: int, topics: tuple[str, ...]) -> None:
-    arguments = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-    done = run_ranks(ranks, [*arguments, *(FOLDER / f"mpi_{topic}.py" for topic in topics)])
+def test_all_ranks_pass(run_ranks, device: str, ranks: int, topics: tuple[str, ...]) -> None:
+    done = run_ranks(ranks, files(topics, device))
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert done.stdout.count(" passed") == ranks
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_all_ranks_pass_over_nccl(run_nccl_ranks, device: str, ranks: int) -> None:
+    if device != "cuda":
+        pytest.skip("NCCL joins GPUs: needs --device cuda")
+    done = run_nccl_ranks(ranks, files(TOPICS, device))
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert done.stdout.count(" passed") == ranks

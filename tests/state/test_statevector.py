@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from states import DTYPES, TOLERANCE, random_ket, random_layout
+from states import DTYPES, TOLERANCE, address, random_ket, random_layout
 
 from qdist.comm import counting_communicator
 from qdist.plan import Layout
+from qdist.state.devices import on_host
 from qdist.state.errors import StateError
 from qdist.state.statevector import StateVector
 
@@ -20,9 +21,9 @@ def test_starts_in_all_zeros(n: int, dtype: str) -> None:
     sv = StateVector(n, dtype)
     assert (sv.num_qubits, sv.dtype, sv.layout, sv.comm.size) == (n, dtype, Layout.identity(n), 1)
     assert sv.local.shape == (1 << n,)
-    assert sv.local.ctypes.data % 64 == 0
+    assert address(sv.local) % 64 == 0
     assert sv.local[0] == 1
-    assert np.count_nonzero(sv.local) == 1
+    assert np.count_nonzero(on_host(sv.local)) == 1
     assert StateVector(n).dtype == np.complex64
 
 
@@ -31,7 +32,7 @@ def test_local_is_the_memory_itself() -> None:
     sv.local[:] = 0
     sv.local[5] = 1j
     assert sv.amplitude(5) == 1j
-    assert sv.local.base is not None
+    assert address(sv.local) == address(sv.local[:1])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -48,7 +49,8 @@ def test_amplitudes_come_back_in_logical_order_whatever_the_layout(n: int, dtype
         assert np.array_equal(sv.amplitudes(chosen), ket[chosen])
         assert sv.amplitude(1) == ket[1] == sv.amplitude("1".zfill(n))
     assert sv.amplitudes([]).shape == (0,)
-    assert not np.shares_memory(sv.amplitudes(), sv.local)
+    sv.amplitudes()[:] = 0
+    assert np.array_equal(sv.amplitudes(), ket)
 
 
 @pytest.mark.parametrize(

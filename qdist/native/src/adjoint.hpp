@@ -11,39 +11,6 @@
 
 namespace qdist {
 
-// The derivatives by the angles of a dense block, given its transition matrix: 2 Re Tr(dU U^-1 T) each.
-template <class Real>
-void add_dense_gradient(const DenseBlock<Real>& block, const double* sums, const double* angles, double* gradient) {
-    const std::size_t size = std::size_t(1) << block.num_targets;
-    Matrix t(size * size);
-    for (std::size_t k = 0; k < t.size(); ++k) t[k] = {sums[2 * k], sums[2 * k + 1]};
-    for (std::size_t f = block.factors.size(); f-- > 0;) {
-        const auto& [source, bits] = block.factors[f];
-        const std::size_t small = std::size_t(1) << bits.size();
-        const Matrix u = source.at(angles);
-        if (!source.slots.empty()) {
-            // Tr(dU U^-1 T) = Tr(dU S) with S = U^-1 T.
-            Matrix s = traced(t, bits, block.num_targets);
-            std::vector<int> own(bits.size());
-            for (std::size_t j = 0; j < own.size(); ++j) own[j] = int(j);
-            apply_left(adjoint(u, small), own, s, int(bits.size()));
-            for (std::size_t k = 0; k < source.slots.size(); ++k) {
-                const Matrix d = derivative(source, int(k), angles);
-                double sum = 0;
-                for (std::size_t p = 0; p < small; ++p)
-                    for (std::size_t q = 0; q < small; ++q) sum += (d[p * small + q] * s[q * small + p]).real();
-                gradient[source.slots[k]] += 2 * sum;
-            }
-        }
-        if (f == 0) break;
-        // The transition matrix before this factor: U^-1 T U.
-        apply_left(adjoint(u, small), bits, t, block.num_targets);
-        t = transposed(t, size);
-        apply_left(transposed(u, small), bits, t, block.num_targets);
-        t = transposed(t, size);
-    }
-}
-
 // One stage's part of the sweep: what is summed where, and in which order blocks are undone.
 template <class Real>
 class StageBack {
@@ -197,10 +164,12 @@ private:
                 gradient[d->factors[0].source.slots[0]] += *results;
             } else if (d->undo.turn()) {
                 // What else is in T changes nothing: dU U^-1 of real rotations is real and antisymmetric.
-                const double t[8] = {0, 0, *results, 0, 0, 0, 0, 0};
-                add_dense_gradient(*d, t, angles_, gradient);
-            } else
-                add_dense_gradient(*d, results, angles_, gradient);
+                add_dense_gradient(1, d->factors, {0, *results, 0, 0}, angles_, gradient);
+            } else {
+                Matrix t(std::size_t(1) << 2 * d->num_targets);
+                for (std::size_t k = 0; k < t.size(); ++k) t[k] = {results[2 * k], results[2 * k + 1]};
+                add_dense_gradient(d->num_targets, d->factors, std::move(t), angles_, gradient);
+            }
         } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block))
             g->sums.finish(results, gradient);
         else if (const auto* r = std::get_if<Rotation_>(&block); r && r->is_trainable)

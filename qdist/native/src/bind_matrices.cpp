@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "matrices.hpp"
+#include "derivatives.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -40,6 +40,14 @@ public:
         }
     }
 
+    void add_gradients(const Complex* transitions, const double* angles, double* gradient) const {
+        for (const auto& [bits, factors] : products_) {
+            const Complex* end = transitions + (std::size_t(1) << 2 * bits);
+            add_dense_gradient(bits, factors, Matrix(transitions, end), angles, gradient);
+            transitions = end;
+        }
+    }
+
 private:
     std::vector<std::pair<int, std::vector<std::pair<Source, std::vector<int>>>>> products_;
     std::size_t size_ = 0;
@@ -59,5 +67,15 @@ void bind_matrices(nb::module_& m) {
                  if (out.size() != list.size()) throw nb::value_error("out has another size");
                  list.at(angles.data(), out.data());
              },
-             "angles"_a, "out"_a, "Writes all matrices, row by row, one after the other.");
+             "angles"_a, "out"_a, "Writes all matrices, row by row, one after the other.")
+        .def("add_gradients",
+             [](const MatrixList& list, nb::ndarray<const Complex, nb::ndim<1>, nb::c_contig, nb::device::cpu> transitions, Angles angles,
+                nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu> gradient) {
+                 if (transitions.size() != list.size()) throw nb::value_error("transitions have another size");
+                 if (gradient.size() != angles.size()) throw nb::value_error("gradient has another size");
+                 list.add_gradients(transitions.data(), angles.data(), gradient.data());
+             },
+             "transitions"_a, "angles"_a, "gradient"_a,
+             "Adds 2 Re <bra|d ket> by each angle, given the transition matrix T_qp = sum of ket_q conj(bra_p) for each matrix, "
+             "as `at` writes matrices.");
 }

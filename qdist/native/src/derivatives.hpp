@@ -1,4 +1,4 @@
-// Derivatives of the matrices of matrices.hpp by one of their angles.
+// Derivatives of the matrices of matrices.hpp by one of their angles, and of what blocks of them do to <bra|ket>.
 #pragma once
 #include "matrices.hpp"
 
@@ -98,6 +98,38 @@ inline Matrix traced(const Matrix& m, const std::vector<int>& bits, int n) {
             for (std::size_t p = 0; p < small; ++p)
                 for (std::size_t q = 0; q < small; ++q) out[p * small + q] += m[(rest | offset[p]) * size + (rest | offset[q])];
     return out;
+}
+
+// The derivatives by the angles of a block on n bits, given its transition matrix: 2 Re Tr(dU U^-1 T) each. factors: pairs of
+// a source and its bits, in the order in which they act.
+template <class Factors>
+void add_dense_gradient(int n, const Factors& factors, Matrix t, const double* angles, double* gradient) {
+    const std::size_t size = std::size_t(1) << n;
+    for (std::size_t f = factors.size(); f-- > 0;) {
+        const auto& [source, bits] = factors[f];
+        const std::size_t small = std::size_t(1) << bits.size();
+        const Matrix u = source.at(angles);
+        if (!source.slots.empty()) {
+            // Tr(dU U^-1 T) = Tr(dU S) with S = U^-1 T.
+            Matrix s = traced(t, bits, n);
+            std::vector<int> own(bits.size());
+            for (std::size_t j = 0; j < own.size(); ++j) own[j] = int(j);
+            apply_left(adjoint(u, small), own, s, int(bits.size()));
+            for (std::size_t k = 0; k < source.slots.size(); ++k) {
+                const Matrix d = derivative(source, int(k), angles);
+                double sum = 0;
+                for (std::size_t p = 0; p < small; ++p)
+                    for (std::size_t q = 0; q < small; ++q) sum += (d[p * small + q] * s[q * small + p]).real();
+                gradient[source.slots[k]] += 2 * sum;
+            }
+        }
+        if (f == 0) break;
+        // The transition matrix before this factor: U^-1 T U.
+        apply_left(adjoint(u, small), bits, t, n);
+        t = transposed(t, size);
+        apply_left(transposed(u, small), bits, t, n);
+        t = transposed(t, size);
+    }
 }
 
 }  // namespace qdist

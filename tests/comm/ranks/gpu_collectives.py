@@ -12,6 +12,7 @@ import pytest
 from arrays import DTYPES, make
 
 import qdist.comm as qc
+from qdist.comm.ipc import share_gpus
 
 cupy = pytest.importorskip("cupy")
 
@@ -96,6 +97,42 @@ def test_messages_and_ragged_lists(comm: qc.Communicator) -> None:
         cupy.arange(comm.size * 2.0).reshape(comm.size, 2) if comm.rank == 0 else None, out=cupy.empty(2)
     )
     assert row.tolist() == [2.0 * comm.rank, 2.0 * comm.rank + 1]
+
+
+@pytest.mark.parametrize("met", [False, True], ids=["strangers", "met"])
+def test_trades_under_way_together(comm: qc.Communicator, met: bool) -> None:
+    """More than one at a time, of what is still being computed, into memory that is still being read."""
+    if met:
+        share_gpus(comm)
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    x, out, total = cupy.zeros((4, 1 << 18)), cupy.empty((2, 1 << 18)), cupy.zeros(1 << 18)
+    works = []
+
+    def take(number: int) -> None:
+        nonlocal total
+        incoming = works[number].wait()
+        assert incoming.data.ptr == out[number % 2].data.ptr
+        total += incoming
+
+    for number in range(4):
+        if number >= 2:
+            take(number - 2)
+        x[number] += comm.rank + 10 * number
+        works.append(comm.isendrecv(x[number], right, out[number % 2], left))
+    take(2)
+    take(3)
+    if comm.size == 2:
+        # With one rank both ways: too small for a window, of its sizes, and too large.
+        for size in (3, 1 << 19, (1 << 22) + 1):
+            mine, theirs = cupy.full(size, comm.rank + 7.0), cupy.empty(size)
+            assert (comm.sendrecv(mine, 1 - comm.rank, theirs, 1 - comm.rank) == 8.0 - comm.rank).all()
+    np.testing.assert_array_equal(cupy.asnumpy(total), np.full(1 << 18, 4 * left + 60))
+    assert all(work.is_completed() for work in works)
+    strided = cupy.zeros((5, 2))[:, 1]
+    assert comm.sendrecv(cupy.full((10,), comm.rank)[::2].astype(float), right, strided, left) is strided
+    assert (strided == left).all()
+    with pytest.raises(TypeError, match="not one of each"):
+        comm.sendrecv(cupy.zeros(1), right, np.zeros(1), left)
 
 
 def test_groups(comm: qc.Communicator) -> None:

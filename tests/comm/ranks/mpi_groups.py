@@ -27,6 +27,19 @@ def test_messages_go_round(comm: qc.Communicator, dtype: str, kind: str) -> None
     np.testing.assert_array_equal(comm.sendrecv(x, right, np.empty_like(out), left), want)
 
 
+def test_trades_pair_up_in_the_order_in_which_they_start(comm: qc.Communicator) -> None:
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    trades = []
+    for size in (3, 0, 1000, 70_000):
+        x = np.arange(size) + 1j * comm.rank
+        trades.append((comm.isendrecv(x, right, np.empty((2, size), complex)[1], left, tag=9), size))
+    for work, size in trades:
+        np.testing.assert_array_equal(work.wait(), np.arange(size) + 1j * left)
+        assert work.is_completed()
+    with pytest.raises(ValueError, match="source=99 is not a rank"):
+        comm.sendrecv(np.zeros(1), right, np.zeros(1), 99)
+
+
 def test_messages_with_different_tags_do_not_meet(comm: qc.Communicator) -> None:
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     works = [comm.isend(np.array([tag]), right, tag=tag) for tag in (5, 6)]

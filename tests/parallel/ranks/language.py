@@ -3,11 +3,10 @@ sequence. Its sizes divide by 2, 3, 4 and 8, for the sequence in twice as many c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from models import Trained
+from models import Trained, assert_same, gradients_of, parameters_of
 
 from qdist import nn, optim
 from qdist.comm import Communicator
@@ -79,7 +78,7 @@ class Language(nn.Module):
 
 
 def train(model: nn.Module, batches: list[tuple[Any, Any]], context: Communicator | None = None) -> Trained:
-    """A few steps; gradients and parameters of the whole model. Over `context` losses and gradients are averaged."""
+    """A few steps; what this rank has after them. Over `context` losses and gradients are averaged."""
     manual_seed(5)  # Of the dropout masks.
     update = optim.AdamW(model.parameters(), lr=1e-2)
     losses = []
@@ -91,13 +90,20 @@ def train(model: nn.Module, batches: list[tuple[Any, Any]], context: Communicato
             average_gradients(model, context)
         update.step()
         losses.append(loss.item() if context is None else float(context.all_reduce(np.array(loss.item()), "avg")))
-    return Trained(losses, whole(model, lambda p: p.grad.data), whole(model, lambda p: p.data))
+    return Trained(losses, gradients_of(model), parameters_of(model))
 
 
-def whole(model: nn.Module, values: Callable[[nn.Parameter], np.ndarray]) -> dict[str, np.ndarray]:
-    return {
-        name: values(p) if p.partition is None else p.partition.whole(values(p)) for name, p in model.named_parameters()
-    }
+def part(parameter: nn.Parameter, values: np.ndarray) -> np.ndarray:
+    """A rank's part of what belongs to the whole parameter."""
+    return values if parameter.partition is None else parameter.partition.part(values)
+
+
+def assert_trained(model: nn.Module, got: Trained, want: Trained) -> None:
+    """Losses are those of the whole model, gradients and parameters this rank's part of its."""
+    np.testing.assert_allclose(got.losses, want.losses, rtol=1e-10)
+    parameters = dict(model.named_parameters())
+    assert_same(got.gradients, {name: part(parameters[name], value) for name, value in want.gradients.items()})
+    assert_same(got.parameters, {name: part(parameters[name], value) for name, value in want.parameters.items()})
 
 
 def batches() -> list[tuple[np.ndarray, np.ndarray]]:

@@ -133,7 +133,8 @@ SIZE = qd.comm.init(timeout=120).size
 def test_trains_as_one_process(comm, case) -> None:
     name, degrees, options = case
     mesh = Mesh(comm, **degrees)
-    trained = spread(name, mesh, options)
+    # Every rank draws other weights: the first rank's are taken.
+    trained = spread(name, mesh, options, seed=comm.rank)
     losses = []
     for step in range(STEPS):
         losses.append(trained.backward(*rows_of(name, mesh, step)))
@@ -167,6 +168,7 @@ def test_clipping_scales_as_in_one_process(comm) -> None:
         update.step()
     assert_same({n: t.numpy() for n, t in trained.state_dict().items()}, models.parameters_of(model))
     np.testing.assert_allclose(trained.eval_batch(x, y), models.loss_of(model, x, y).item(), rtol=1e-10)
+    np.testing.assert_allclose(trained.predict(x).numpy(), model(Tensor(x)).numpy(), atol=1e-10)
 
 
 @pytest.mark.skipif(SIZE != 4, reason="once is enough")
@@ -447,6 +449,10 @@ def test_sequences_are_as_long_as_the_table_of_positions(comm) -> None:
     x, y = batch("transformer", 0, 2)
     with pytest.raises(ValueError, match=r"places has 16 positions, 8 of them here, and its module is given .*2, 4"):
         trained.backward(x[:, :8], y[:, :8])
+    with pytest.raises(ValueError, match=r"cp=2 divides the second axis, the sequence, and a batch has shape \(2,\)"):
+        trained.backward(x, y[:, 0])
+    want = build("transformer")(Tensor(x)).numpy()
+    np.testing.assert_allclose(trained.predict(x).numpy(), want, atol=1e-10)
 
 
 @pytest.mark.skipif(SIZE != 4, reason="once is enough")

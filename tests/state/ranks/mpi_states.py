@@ -11,10 +11,11 @@ import pytest
 import qdist as qd
 from qdist.native import kernels
 from qdist.plan import Layout
-from qdist.state import StateVector, threads
+from qdist.state import StateVector, devices, threads
+from qdist.state.devices import on_host
 from qdist.state.errors import StateError
 
-COMM = qd.comm.init()
+COMM = qd.comm.init(os.environ.get("QDIST_TEST_BACKEND", "auto"), timeout=120)
 N = 6
 
 
@@ -96,10 +97,10 @@ def test_inner_products_of_states_laid_out_differently(pair) -> None:
     want = np.vdot(alone.amplitudes(), ket)
     for _ in range(5):
         other = StateVector.from_amplitudes(ket, comm=COMM, layout=Layout(rng.permutation(N)))
-        before = other.local.copy()
+        before = on_host(other.local).copy()
         assert shared.inner(other) == pytest.approx(want, abs=1e-12)
         assert shared.fidelity(other) == pytest.approx(abs(want) ** 2, abs=1e-12)
-        assert np.array_equal(other.local, before)
+        assert np.array_equal(on_host(other.local), before)
 
 
 def test_each_rank_may_hold_a_single_amplitude() -> None:
@@ -149,6 +150,14 @@ def test_states_saved_by_any_number_of_ranks_are_loaded_by_any_other(pair) -> No
         shared.save(path)
     with pytest.raises(OSError, match="No such file"):
         StateVector.load(path, COMM)
+
+
+def test_auto_is_one_kind_of_device_on_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "checked_device", lambda device, comm: "cuda:0")
+    monkeypatch.setattr(devices, "free_device_memory", lambda device, comm: 1 << 40)
+    for gpus, chosen in ((lambda: 1, "cuda:0"), (lambda: int(COMM.rank > 0), "cpu")):
+        monkeypatch.setattr(devices, "cuda_devices", gpus)
+        assert devices.chosen_device("auto", 30, np.dtype("complex64"), COMM) == chosen
 
 
 def test_ranks_of_a_node_share_its_cores_unless_somebody_decided(monkeypatch: pytest.MonkeyPatch) -> None:

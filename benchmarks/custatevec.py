@@ -1,0 +1,74 @@
+"""cuStateVec on the circuits of compare_gpu.py, where cuquantum-python is installed: gate by gate, and cuStateVecEx.
+
+Written from the documentation of cuquantum.bindings (docs.nvidia.com/cuda/cuquantum/latest/python/bindings). The
+machine that results/compare_gpu.json comes from has no cuquantum, so this has not been run there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import qdist as qd
+from qdist.cuda import custatevec
+
+
+def gates_of(circuit: qd.Circuit, dtype: str) -> Iterator[tuple[np.ndarray, list[int], list[tuple[int, int]]]]:
+    """(matrix, targets, controls with their values) of each gate of a circuit without parameters."""
+    for gate, qubits, params, _, _ in circuit:
+        count = gate.num_controls
+        matrix = gate.base.matrix(*(float(p) for p in params)).astype(dtype)
+        controls = [(q, gate.ctrl_state >> k & 1) for k, q in enumerate(qubits[:count])]
+        yield np.ascontiguousarray(matrix), list(qubits[count:]), controls
+
+
+def gate_by_gate(circuit: qd.Circuit, dtype: str) -> Callable[[], None]:
+    """What applies every gate to one state with custatevecApplyMatrix."""
+    import cupy
+
+    n = circuit.num_qubits
+    state = cupy.zeros(1 << n, dtype)
+    gates = [(cupy.asarray(matrix), targets, controls) for matrix, targets, controls in gates_of(circuit, dtype)]
+
+    def run() -> None:
+        state.fill(0)
+        state[0] = 1
+        for matrix, targets, controls in gates:
+            custatevec.apply_matrix(state, n, matrix, targets, controls)
+
+    return run
+
+
+def fused(circuit: qd.Circuit, dtype: str) -> Callable[[], None]:
+    """What applies the whole circuit with cuStateVecEx's updater, which fuses gates as it likes."""
+    from cuquantum import cudaDataType
+    from cuquantum.bindings import custatevec as cusv
+    from cuquantum.bindings import custatevecEx as Ex
+
+    n = circuit.num_qubits
+    data_type = cudaDataType.CUDA_C_32F if dtype == "complex64" else cudaDataType.CUDA_C_64F
+
+    def configured(config: int, create: Callable[[int], Any]) -> Any:
+        try:
+            return create(config)
+        finally:
+            Ex.dictionary_destroy(config)
+
+    state = configured(
+        Ex.configure_state_vector_single_device(data_type, n, n, 0, Ex.StateVectorCapability.NONE),
+        lambda config: Ex.state_vector_create_single_process(config, 0, 0, 0),
+    )
+    updater = configured(Ex.configure_sv_updater(data_type, ()), lambda config: Ex.sv_updater_create(config, 0))
+    for matrix, targets, controls in gates_of(circuit, dtype):
+        bits, values = [q for q, _ in controls], [v for _, v in controls]
+        about = (matrix.ctypes.data, data_type, Ex.MatrixType.DENSE, cusv.MatrixLayout.ROW, 0)
+        Ex.sv_updater_enqueue_matrix(updater, *about, targets, len(targets), bits, values, len(bits))
+
+    def run() -> None:
+        Ex.state_vector_set_zero_state(state)
+        Ex.sv_updater_apply(updater, state, 0, 0)
+        Ex.state_vector_synchronize(state)
+
+    return run

@@ -1,0 +1,38 @@
+// Kernels that take parts out of a shard and put them back: what exchanges and wide gates need.
+//
+// A part is the amplitudes at base | spread(i): the bits of i go, in runs of neighbours, to places of the shard's index.
+//
+// Compiled with Real (float or double) defined. Blocks have 256 threads.
+
+typedef unsigned long long Index;
+
+struct __align__(2 * sizeof(Real)) Complex {
+    Real x, y;
+};
+
+// runs: (shift in i, width, shift in the shard's index).
+__device__ __forceinline__ Index spread(Index i, const int* runs, int num_runs) {
+    Index result = 0;
+    for (int r = 0; r < num_runs; ++r) result |= (i >> runs[3 * r] & ((Index(1) << runs[3 * r + 1]) - 1)) << runs[3 * r + 2];
+    return result;
+}
+
+__device__ __forceinline__ Index first_index() { return Index(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ Index stride() { return Index(gridDim.x) * blockDim.x; }
+
+extern "C" __global__ void take_part(const Complex* shard, Index base, const int* __restrict__ runs, int num_runs, Index size, Complex* out) {
+    for (Index i = first_index(); i < size; i += stride()) out[i] = shard[base | spread(i, runs, num_runs)];
+}
+
+extern "C" __global__ void put_part(const Complex* part, Complex* shard, Index base, const int* __restrict__ runs, int num_runs, Index size) {
+    for (Index i = first_index(); i < size; i += stride()) shard[base | spread(i, runs, num_runs)] = part[i];
+}
+
+extern "C" __global__ void swap_parts(Complex* a, Index a_base, Complex* b, Index b_base, const int* __restrict__ runs, int num_runs, Index size) {
+    for (Index i = first_index(); i < size; i += stride()) {
+        const Index at = spread(i, runs, num_runs);
+        const Complex kept = a[a_base | at];
+        a[a_base | at] = b[b_base | at];
+        b[b_base | at] = kept;
+    }
+}

@@ -1,0 +1,66 @@
+// What the tile kernel's sources share: the records of qdist/cuda/tables.py, field by field, and where things are.
+//
+// Compiled with Real (float or double), Pair (float2 or double2), Turn (unsigned of the same size), REGISTER_BITS and STATES
+// (1, or 2 for a ket and a bra) defined.
+
+typedef unsigned long long Index;
+
+struct __align__(2 * sizeof(Real)) Complex {
+    Real x, y;
+};
+
+struct __align__(16) Op {
+    int kind, data;
+    unsigned threads, word;
+    Index far_mask, far_value;
+};
+
+struct Phase {
+    int mode, end_op, first_flip, end_flip, exclusive, special;
+    int load[5], store[5], index[5];
+    int turns;
+};
+
+struct Flip {
+    Index mask, value, bits;
+};
+
+struct __align__(8) Term {
+    unsigned threads;
+    int coefficient;
+};
+
+struct Part {
+    Index mask, value;
+    int turn, unused;
+};
+
+struct __align__(8) Slot {
+    unsigned short load, store, index, unused;
+};
+
+// A sum over amplitudes with the sign of a parity. threads: mask of the thread's number; far: of positions outside the tile.
+struct __align__(16) Parity {
+    unsigned threads;
+    int result;
+    Index far;
+};
+
+constexpr int R = REGISTER_BITS;
+constexpr int N = 1 << R;
+// A bit that three register bits do not have is never asked for.
+constexpr int FOURTH = R > 3 ? 3 : R - 1;
+
+// A thread's own amplitudes of each state.
+typedef Complex States[STATES][N];
+
+enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88 };
+enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
+
+__device__ __forceinline__ bool holds(unsigned thread, unsigned condition) {
+    return (thread & condition & 0xffff) == condition >> 16;
+}
+
+__device__ __forceinline__ Index joined(const int* halves) {
+    return Index(unsigned(halves[0])) | Index(unsigned(halves[1])) << 32;
+}

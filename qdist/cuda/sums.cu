@@ -1,0 +1,196 @@
+// What the adjoint sweep sums over a ket's and a bra's tile, so that the derivatives by a block's angles follow.
+//
+// A warp adds up what its threads have in the program's precision, and its result to a double of its own: nobody else adds
+// there, so that the order of the additions is always the same. Blocks have whole warps, threads at most 4 register bits.
+
+static_assert(REGISTER_BITS <= 4, "more register bits than there are sums for");
+
+constexpr unsigned ALL = 0xffffffff;
+
+__device__ __forceinline__ void add(double* to, Real value) { atomicAdd(to, double(value)); }
+
+// The sums over a warp of COUNT numbers; a lane gets that of number lane % COUNT.
+template <int COUNT>
+__device__ __forceinline__ Real warp_sums(Real* v) {
+    const unsigned lane = threadIdx.x & 31;
+#pragma unroll
+    for (int half = COUNT / 2; half > 0; half /= 2) {
+        const bool upper = lane & half;
+#pragma unroll
+        for (int j = 0; j < half; ++j) {
+            const Real given = upper ? v[j] : v[j + half], kept = upper ? v[j + half] : v[j];
+            v[j] = kept + __shfl_xor_sync(ALL, given, half);
+        }
+    }
+#pragma unroll
+    for (int step = COUNT; step < 32; step *= 2) v[0] += __shfl_xor_sync(ALL, v[0], step);
+    return v[0];
+}
+
+// The same, added to the doubles from `sums` on.
+template <int COUNT>
+__device__ __forceinline__ void add_warp_sums(Real* v, double* sums) {
+    const Real sum = warp_sums<COUNT>(v);
+    const unsigned lane = threadIdx.x & 31;
+    if (lane < COUNT) add(sums + lane, sum);
+}
+
+// sum += sign conj(bra) ket
+__device__ __forceinline__ void add_product(Complex& sum, Complex bra, Complex ket, Real sign) {
+    sum.x = fma(sign, bra.x * ket.x + bra.y * ket.y, sum.x);
+    sum.y = fma(sign, bra.x * ket.y - bra.y * ket.x, sum.y);
+}
+
+// Im <bra|P|ket> of a Pauli string with num_y Y, each of which is a factor i that `overlap` lacks.
+__device__ __forceinline__ void add_overlap(Complex overlap, int num_y, double* sums) {
+    Real own[1] = {num_y & 1 ? overlap.x : overlap.y};
+    if (num_y & 2) own[0] = -own[0];
+    add_warp_sums<1>(own, sums);
+}
+
+// The sum of bra1 ket0 - bra0 ket1 for real and imaginary parts: all that a real rotation of register bit B needs.
+template <int B>
+__device__ __forceinline__ Real turned(const States& a) {
+    Real sum = 0;
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+        if (!(k >> B & 1)) {
+            const Complex p = a[0][k], q = a[0][k | 1 << B], u = a[1][k], v = a[1][k | 1 << B];
+            sum = fma(v.x, p.x, sum);
+            sum = fma(v.y, p.y, sum);
+            sum = fma(-u.x, q.x, sum);
+            sum = fma(-u.y, q.y, sum);
+        }
+    return sum;
+}
+
+// For the register bits in `bits`; that of bit b goes to sums[b].
+__device__ __forceinline__ void add_turns(const States& a, unsigned bits, double* sums) {
+    Real own[4] = {};
+    if (bits & 1) own[0] = turned<0>(a);
+    if (bits & 2) own[1] = turned<1>(a);
+    if (bits & 4) own[2] = turned<2>(a);
+    if (R > 3 && bits & 8) own[3] = turned<FOURTH>(a);
+    add_warp_sums<4>(own, sums);
+}
+
+// Row q of the transition matrix T_qp = sum of ket_q conj(bra_p) on the register bits of `low`, whose settings are those of
+// SIZE multiples of it: real and imaginary parts in turn. word: a bit for each amplitude, whether it takes part.
+template <int SIZE, int LOW>
+__device__ __forceinline__ void add_row(const States& a, int q, unsigned word, double* sums) {
+    Real own[2 * SIZE] = {};
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+        if (!(k & (SIZE - 1) * LOW) && word >> k & 1) {
+            const Complex ket = a[0][k | q * LOW];
+#pragma unroll
+            for (int p = 0; p < SIZE; ++p) {
+                const Complex bra = a[1][k | p * LOW];
+                own[2 * p] = fma(ket.x, bra.x, fma(ket.y, bra.y, own[2 * p]));
+                own[2 * p + 1] = fma(ket.y, bra.x, fma(-ket.x, bra.y, own[2 * p + 1]));
+            }
+        }
+    add_warp_sums<2 * SIZE>(own, sums + 2 * SIZE * q);
+}
+
+template <int B>
+__device__ __forceinline__ void add_transition1(const States& a, unsigned word, double* sums) {
+#pragma unroll
+    for (int q = 0; q < 2; ++q) add_row<2, 1 << B>(a, q, word, sums);
+}
+
+// On register bits 2 P and 2 P + 1.
+template <int P>
+__device__ __forceinline__ void add_transition2(const States& a, unsigned word, double* sums) {
+    if constexpr (2 * P + 1 < R) {
+#pragma unroll
+        for (int q = 0; q < 4; ++q) add_row<4, 1 << 2 * P>(a, q, word, sums);
+    }
+}
+
+__device__ __forceinline__ void add_parity(const Parity& parity, Real sum, unsigned thread, Index where, double* sums) {
+    const int odd = __popc(thread & ~31 & parity.threads) + __popcll(where & parity.far);
+    if (parity.result >= 0) add(sums + parity.result, odd & 1 ? -sum : sum);
+}
+
+// Adds sums with the parities from `first` to `end`, which have the same register bits: v is summed with these on the
+// thread's own amplitudes. After the transform lane l has the sum over the warp with the parity of l's bits.
+__device__ __forceinline__ void add_parities(Real v, const Parity* parities, int first, int end, unsigned thread, Index where, double* sums) {
+    const unsigned lane = thread & 31;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const Real other = __shfl_xor_sync(ALL, v, step);
+        v = lane & step ? other - v : v + other;
+    }
+#pragma unroll 1
+    for (; first < end; first += 32) {
+        const int t = first + lane;
+        const Parity parity = parities[t < end ? t : first];
+        const Real sum = __shfl_sync(ALL, v, parity.threads & 31);
+        if (t < end) add_parity(parity, sum, thread, where, sums);
+    }
+}
+
+// Sums of w = Re(i conj(bra) ket), which is what a phase of an amplitude changes <bra|ket> by: over amplitudes that meet a
+// condition, and over all with the sign of a parity. The list: conditions; parities of one register bit alone, by bit;
+// parities without register bits; and the others, in groups that share their register bits.
+__device__ __forceinline__ void weigh(const States& a, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
+    const auto w = [&](int k) { return a[1][k].y * a[0][k].x - a[1][k].x * a[0][k].y; };
+    const int conditions = *list++;
+#pragma unroll 1
+    for (int c = 0; c < conditions; ++c, list += 7) {
+        if ((where & joined(list + 2)) != joined(list + 4)) continue;
+        const unsigned word = holds(thread, list[0]) ? list[1] : 0;
+        Real own[1] = {0};
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+            if (word >> k & 1) own[0] += w(k);
+        add_warp_sums<1>(own, sums + list[6]);
+    }
+    const int single = list[0], first = list[1], end = list[2], groups = list[3];
+    list += 4;
+    if (single >= 0 || first < end) {
+        // Halving: the sums over pairs take the place of their parts, their differences tell the parity of a bit.
+        Real sum[N / 2], odd[4] = {};
+#pragma unroll
+        for (int k = 0; k < N / 2; ++k) {
+            const Real zero = w(2 * k), one = w(2 * k + 1);
+            odd[0] += zero - one;
+            sum[k] = zero + one;
+        }
+#pragma unroll
+        for (int b = 1; b < R; ++b)
+#pragma unroll
+            for (int k = 0; k < N >> (b + 1); ++k) {
+                odd[b] += sum[2 * k] - sum[2 * k + 1];
+                sum[k] = sum[2 * k] + sum[2 * k + 1];
+            }
+        if (single >= 0) {
+            const Parity parity = parities[single + (thread & 3)];
+            const Real total = warp_sums<4>(odd);
+            if ((thread & 31) < 4) add_parity(parity, total, thread, where, sums);
+        }
+        if (first < end) add_parities(sum[0], parities, first, end, thread, where, sums);
+    }
+#pragma unroll 1
+    for (int g = 0; g < groups; ++g, list += 3) {
+        Real v = 0;
+#pragma unroll
+        for (int k = 0; k < N; ++k) v += __popc(list[0] & k) & 1 ? -w(k) : w(k);
+        add_parities(v, parities, list[1], list[2], thread, where, sums);
+    }
+}
+
+// sums[row][k]: what all warps of all blocks have added for a row of a batch, in a fixed order.
+extern "C" __global__ void add_partial(const double* partial, int count, int num_sums, double* sums, Index sums_stride) {
+    __shared__ double parts[256];
+    const double* own = partial + Index(blockIdx.y) * count * num_sums + blockIdx.x;
+    double sum = 0;
+    for (int k = threadIdx.x; k < count; k += 256) sum += own[Index(k) * num_sums];
+    parts[threadIdx.x] = sum;
+    for (int step = 128; step > 0; step /= 2) {
+        __syncthreads();
+        if (threadIdx.x < step) parts[threadIdx.x] += parts[threadIdx.x + step];
+    }
+    if (threadIdx.x == 0) sums[Index(blockIdx.y) * sums_stride + blockIdx.x] = parts[0];
+}

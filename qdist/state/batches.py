@@ -1,0 +1,73 @@
+"""Batches of small circuits: expectation values and gradients of many parameter sets by the kernels' own loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.state import devices, expectation
+from qdist.state.devices import kernels_of
+from qdist.state.expectation import Observable
+from qdist.state.outputs import Output
+from qdist.state.statevector import StateVector
+
+if TYPE_CHECKING:
+    from qdist.state.program import Program
+
+__all__ = ["fit", "values", "vjp"]
+
+# States of so many qubits go to the kernels in batches, threads over the rows; larger ones one by one.
+_FEWEST_QUBITS, _MOST_QUBITS = 3, 16
+_BATCH_BYTES = 1 << 26
+"""Memory that the kets and bras of a batch may take at a time."""
+_MOST_ROWS = 65535
+"""What a GPU's grid holds."""
+
+
+def fit(program: Program, outputs: Sequence[Observable | Output]) -> bool:
+    """Whether batches run in the kernels: small states on one rank from |0...0>, and nothing but expectation values."""
+    small = _FEWEST_QUBITS <= program.num_qubits <= _MOST_QUBITS and not program.plan.far
+    alone = small and len(program.plan.parts) == 1 and program.plan.parts[0].instruction is None
+    return alone and bool(outputs) and not any(isinstance(o, Output) for o in outputs)
+
+
+def values(program: Program, observables: Sequence[Any], theta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The expectation values for each row of parameters on a GPU: float64 of shape (batch, number of observables)."""
+    strings, found = _plan(program, observables), np.zeros((len(theta), len(observables)))
+    for some in _parts(program, len(theta)):
+        kets = program.run_rows(theta[some])
+        kernels_of(kets).expect_batch(strings, kets, found[some])
+    return found
+
+
+def vjp(
+    program: Program, outputs: Sequence[Any], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
+) -> tuple[list[Any], NDArray[np.float64]]:
+    """``Program.vjp`` of a batch, in parts that take a bounded amount of memory."""
+    ((_, native, _),) = program.steps
+    strings = _plan(program, outputs)
+    found, weights = np.zeros((len(theta), len(outputs))), np.stack(cotangents, axis=1)
+    angles = program.affine.rows(theta)
+    by_angle = np.zeros_like(angles)
+    for some in _parts(program, len(theta)):
+        kets = program.run_rows(theta[some])
+        bras = devices.empty(kets.shape, program.dtype, program.device)
+        kernels_of(kets).apply_batch(strings, kets, weights[some], bras, found[some])
+        native.run_back_batch(kets, bras, angles[some], by_angle[some])
+    return list(found.T), program.affine.transposed_rows(by_angle)
+
+
+def _plan(program: Program, observables: Sequence[Observable]) -> Any:
+    """The kernels' plan for the strings of all observables."""
+    sums = [expectation.as_pauli_sum(o, program.num_qubits) for o in observables]
+    like = StateVector(program.num_qubits, program.dtype, layout=program.plan.layout, device=program.device)
+    (strings,) = expectation.observable_plan(like, sums, real=True).strings
+    return strings
+
+
+def _parts(program: Program, count: int) -> list[slice]:
+    rows = min(_MOST_ROWS, max(1, _BATCH_BYTES // (2 * program.dtype.itemsize << program.num_qubits)))
+    return [slice(start, min(start + rows, count)) for start in range(0, count, rows)]

@@ -1,0 +1,193 @@
+"""Gradients on a GPU against the reference and against the CPU's adjoint sweep."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_back_tables import everywhere
+from test_tables import odd_gates
+
+import qdist as qd
+from qdist import nn
+from qdist.circuit import GATES, unitary_gate
+from qdist.comm import cuda_devices
+from qdist.state import reference
+from qdist.state.adjoint import sweep_back
+from qdist.tensor import Tensor
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_devices() == 0, reason="no CUDA device")]
+both = pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
+
+
+def random_sum(n: int, terms: int, seed: int = 0) -> qd.PauliSum:
+    rng = np.random.default_rng(seed)
+    masks = rng.integers(0, 1 << n, (2, terms), dtype=np.uint64)
+    return qd.PauliSum.from_masks(*masks, rng.normal(size=terms))
+
+
+def values(circuit: qd.Circuit, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-3, 3, circuit.num_parameters)
+
+
+def check(circuit: qd.Circuit, dtype: str) -> None:
+    """Value and gradient equal the reference's, or the CPU's where there are many qubits; the ket comes back."""
+    n, params = circuit.num_qubits, values(circuit)
+    observable = random_sum(n, 6)
+    program = qd.Program(circuit, dtype=dtype, device="cuda")
+    value, gradient = program.value_and_grad(observable, params)
+    if n <= 8:
+        want = reference.expectation(circuit, observable, params), reference.gradient(circuit, observable, params)
+    else:
+        want = qd.Program(circuit, dtype="complex128", device="cpu").value_and_grad(observable, params)
+    atol = TOLERANCE[dtype] * np.abs(observable.coefficients).sum()
+    assert value == pytest.approx(want[0], abs=atol)
+    np.testing.assert_allclose(gradient, want[1], atol=atol)
+    ket = program.run(params)
+    bra = ket.apply_pauli_sum(observable)
+    again = program.affine.transposed(sweep_back(program, ket, bra, recover=True))
+    np.testing.assert_allclose(again, gradient, atol=atol)
+    np.testing.assert_allclose(ket.amplitudes(), np.eye(1, 1 << n)[0], atol=atol)
+
+
+@both
+@pytest.mark.parametrize("n", [7, 14])
+def test_every_gate_with_angles(n: int, dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    for gate in {g.name: g for g in GATES.values() if g.num_params}.values():
+        check(everywhere(gate, [tuple(rng.permutation(n)[: gate.num_qubits].tolist()) for _ in range(8)], n), dtype)
+
+
+@both
+@pytest.mark.parametrize("n", [7, 14])
+def test_gates_with_data_controls_and_strings(n: int, dtype: str) -> None:
+    rng = np.random.default_rng(6)
+    for gate in odd_gates().values():
+        circuit = everywhere(gate, [tuple(rng.permutation(n)[: gate.num_qubits].tolist()) for _ in range(3)], n)
+        for q in range(n):
+            circuit.ry(qd.Parameter(f"y{q}"), q)
+        check(circuit, dtype)
+
+
+@both
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 9, 12, 16])
+def test_random_circuits(n: int, dtype: str) -> None:
+    for depth in (3, 10):
+        random = qd.library.random_circuit(n, depth, seed=n)
+        circuit = qd.library.hardware_efficient(n, 1).compose(random.bind(values(random)))
+        check(circuit.compose(_renamed(qd.library.hardware_efficient(n, 1))), dtype)
+
+
+def _renamed(circuit: qd.Circuit) -> qd.Circuit:
+    return circuit.bind(dict(zip(circuit.parameters, qd.ParameterVector("again", circuit.num_parameters))))
+
+
+@both
+def test_an_ansatz_of_many_tiles_and_a_gate_wider_than_a_tile(dtype: str) -> None:
+    check(qd.library.hardware_efficient(19, 4), dtype)
+    wide = unitary_gate(np.roll(np.eye(1 << 10), 3, axis=0))
+    circuit = qd.library.hardware_efficient(15, 1).append(wide, range(5, 15))
+    check(circuit.compose(_renamed(qd.library.hardware_efficient(15, 1))), dtype)
+
+
+def test_the_same_bits_from_run_to_run() -> None:
+    program = qd.compile(qd.library.hardware_efficient(18, 3), device="cuda")
+    params = values(program.circuit)
+    assert len({program.value_and_grad(qd.library.heisenberg_xxz(18), params)[1].tobytes() for _ in range(4)}) == 1
+
+
+@both
+@pytest.mark.parametrize("n", [3, 12, 17])
+def test_batches_are_their_rows(n: int, dtype: str) -> None:
+    circuit = qd.library.hardware_efficient(n, 2)
+    rows = 5
+    params = np.random.default_rng(1).uniform(-3, 3, (rows, circuit.num_parameters))
+    observables: list[Any] = ["Z0", random_sum(n, 5), "X1 Y2"]
+    cotangents = list(np.random.default_rng(2).normal(size=(3, rows)))
+    got, want = (
+        qd.compile(circuit, dtype=kind, device=device).vjp(observables, params, cotangents)
+        for kind, device in ((dtype, "cuda"), ("complex128", "cpu"))
+    )
+    atol = 10 * TOLERANCE[dtype]
+    np.testing.assert_allclose(got[0], want[0], atol=atol)
+    np.testing.assert_allclose(got[1], want[1], atol=atol)
+    program = qd.compile(circuit, dtype=dtype, device="cuda")
+    np.testing.assert_allclose(program.expectation(observables[1], params), want[0][1], atol=atol)
+    jacobians = [qd.compile(circuit, dtype=dtype, device=d).jacobian(observables, params[:2]) for d in ("cuda", "cpu")]
+    np.testing.assert_allclose(*jacobians, atol=atol)
+
+
+def test_thousands_of_rows_come_in_parts() -> None:
+    circuit = qd.library.hardware_efficient(4, 2)
+    params = np.random.default_rng(1).uniform(-3, 3, (70000, circuit.num_parameters))
+    energies, gradients = qd.compile(circuit, device="cuda").value_and_grad("Z0 Z1", params)
+    some = slice(None, None, 9999)
+    want = qd.compile(circuit, device="cpu").value_and_grad("Z0 Z1", params[some])
+    np.testing.assert_allclose(energies[some], want[0], atol=1e-5)
+    np.testing.assert_allclose(gradients[some], want[1], atol=1e-5)
+
+
+def test_products_of_strings_within_and_beyond_a_tile() -> None:
+    n = 16
+    rng = np.random.default_rng(5)
+    x = np.array([0, 0, 0b11, 1 << 15, 0b1100000000011, (1 << 16) - 1, 0xFF00, 0x0F0F], np.uint64)
+    observable = qd.PauliSum.from_masks(
+        np.repeat(x, 3), rng.integers(0, 1 << n, 24, dtype=np.uint64), rng.normal(size=24)
+    )
+    ket = rng.normal(size=1 << n) + 1j * rng.normal(size=1 << n)
+    for dtype in ("complex64", "complex128"):
+        cpu, gpu = (
+            qd.StateVector.from_amplitudes(ket, dtype, device=d).apply_pauli_sum(observable * (1 + 0.5j)).amplitudes()
+            for d in ("cpu", "cuda")
+        )
+        np.testing.assert_allclose(gpu, cpu, atol=1e-4 if dtype == "complex64" else 1e-12)
+
+
+def test_two_states_are_all_the_memory_a_gradient_takes() -> None:
+    import cupy
+
+    n = 24
+    program = qd.compile(qd.library.hardware_efficient(n, 2), device="cuda")
+    observable, params = qd.library.heisenberg_xxz(n), values(program.circuit)
+    program.value_and_grad(observable, params)
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    before = pool.total_bytes()
+    program.value_and_grad(observable, params)
+    assert pool.total_bytes() - before < 2.2 * (8 << n)
+
+
+def test_a_gradient_that_does_not_fit_is_refused_before_anything_is_taken() -> None:
+    import cupy
+
+    free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+    n = int(free // 8).bit_length() - 1  # One state fits, two do not.
+    program = qd.compile(qd.Circuit(n).ry(qd.Parameter("a"), 0), device="cuda")
+    before = cupy.get_default_memory_pool().total_bytes()
+    with pytest.raises(MemoryError, match="for 2 states on 1 rank"):
+        program.value_and_grad("Z0", [0.3])
+    assert cupy.get_default_memory_pool().total_bytes() == before
+
+
+@both
+def test_a_layer_whose_batch_is_on_the_gpu(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = qd.ParameterVector("x", 3), qd.ParameterVector("w", 3)
+    circuit = qd.Circuit(3)
+    for q in range(3):
+        circuit.rx(x[q], q).ry(w[q], q).cx(q, (q + 1) % 3)
+    real = np.float32 if dtype == "complex64" else np.float64
+    data = np.random.default_rng(0).normal(size=(6, 3)).astype(real)
+    found = []
+    for device in ("cpu", "cuda"):
+        layer = nn.QuantumLayer(circuit, ["Z0", "X1"], x, w, dtype=dtype, device=device, initial=[0.3, -1.0, 2.0])
+        inputs = Tensor(data, requires_grad=True, device=device)
+        # What brings states to the host is not asked for.
+        monkeypatch.setattr(layer.program, "run_batch", None if device == "cuda" else layer.program.run_batch)
+        out = layer(inputs)
+        out.sum().backward()
+        assert out.device.partition(":")[0] == layer.weights.device.partition(":")[0] == device
+        found.append((out.numpy(), inputs.grad.numpy(), layer.weights.grad.numpy()))
+    for got, want in zip(found[1], found[0]):
+        np.testing.assert_allclose(got, want, atol=10 * TOLERANCE[dtype])
+    with pytest.raises(TypeError, match="the circuit runs on cuda:0 and x is on cpu"):
+        layer(Tensor(data))
