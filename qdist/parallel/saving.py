@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .. import checkpoint
 from ..checkpoint import Part
 from ..comm import Communicator
-from ..nn import Module, Parameter
+from ..nn import Parameter
 from ..tensor import Tensor, no_grad, random
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def load(model: ParallelModel, path: str | Path) -> Any:
 def whole_state(model: ParallelModel) -> dict[str, Tensor]:
     """As ParallelModel.state_dict."""
     own = model.module.state_dict() if model.zero is None else model.zero.state_dict()
-    partitions = {name: p.partition for name, p in _all_names(model.module)}
+    partitions = {name: p.partition for name, p in model.module._named("_parameters")}
     arrays = {name: _joined(tensor.numpy(), partitions.get(name)) for name, tensor in own.items()}
     return {name: Tensor(array) for name, array in _of_all_stages(model, arrays).items()}
 
@@ -125,16 +125,9 @@ def _of_all_stages(model: ParallelModel, own: dict[str, NDArray[Any]]) -> dict[s
 # What a rank has -----------------------------------------------------------------------------------------------------
 
 
-def _all_names(module: Module) -> Iterator[tuple[str, Parameter]]:
-    """All parameters, one that is shared under each of its names."""
-    for prefix, owner in module.named_modules():
-        for name, parameter in owner._parameters.items():
-            yield (f"{prefix}.{name}" if prefix else name), parameter
-
-
 def _held(model: ParallelModel) -> Iterator[_Held]:
     names: dict[int, list[str]] = {}
-    for name, parameter in _all_names(model.module):
+    for name, parameter in model.module._named("_parameters"):
         names.setdefault(id(parameter), []).append(name)
     sharded: set[int] = set()
     for unit in model.zero.units if model.zero is not None else ():
