@@ -210,9 +210,6 @@ class DistTensor(Tensor):
 class DistParameter(DistTensor, Parameter):
     """A Parameter of which every rank holds its part. A Parameter becomes one by shard_tensor()."""
 
-    def __init__(self, local: Tensor, mesh: ProcessMesh, placements: tuple[Placement, ...]) -> None:
-        super().__init__(local, mesh, placements, local.shape)
-
 
 def _spent(tensor: Tensor) -> bool:
     """Whether a backward pass has gone through the graph of this tensor and freed it."""
