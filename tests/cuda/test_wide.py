@@ -58,7 +58,7 @@ def run(circuit: qd.Circuit, shape: Shape, state: np.ndarray, shards: int = 1) -
             if gate is not None:
                 gate.run(shard, offset)
             else:
-                Interpreter(Tables(bits, dtype, [step], shape), angles).run(shard, offset)
+                Interpreter(Tables(bits, dtype, [step], shape), angles).run(shard, offset=offset)
     return kinds
 
 
