@@ -22,8 +22,16 @@ Tiles = tuple[Stage, list[Block]]
 
 
 def runnable(num_bits: int, dtype: np.dtype, stages: Sequence[Tiles], shape: Shape) -> Iterator[Tiles | Operation]:
-    """The stages on shards of ``num_bits`` bits, in order: those of tiles, and wide gates as bare operations."""
+    """The stages on shards of ``num_bits`` bits, in order: those of tiles, and wide gates as bare operations.
+
+    Raises ValueError for stages whose tiles are smaller than what a thread holds.
+    """
     for stage, blocks in stages:
+        if len(stage.close) < min(num_bits, shape.registers):
+            raise ValueError(
+                f"the stages were planned for tiles of {len(stage.close)} bits, and a thread of the kernel holds "
+                f"{shape.registers}: plan them with levels of at least that many"
+            )
         if len(stage.close) <= shape.widest:
             yield from _few_phases(num_bits, dtype, stage, blocks, shape)
             continue

@@ -98,16 +98,10 @@ class Pipeline:
         """This rank's stages by their number."""
         self.module = Module()
         """This rank's layers under their number in the list: names are those of the whole Sequential."""
-        shift = 0 if self._replicas is None else self._replicas.rank * len(listed)
         for number in range(self.comm.rank, first.stages, self.comm.size):
-            rows = parts[number]
-            generators = [Generator(seed, shift + place) for place in rows]
-            self.stages[number] = Stage([listed[place] for place in rows], rows.start, generators)
-            for place in rows:
-                if isinstance(listed[place], Module):
-                    setattr(self.module, str(place), listed[place])
+            self._take_stage(number, listed, parts[number], seed)
         self._names, self._all_names = _plain_names(listed, self.module)
-        where = [first.rank_of(number) for number, rows in enumerate(parts) for _ in rows]
+        where = [first.rank_of(number) for number, part in enumerate(parts) for _ in part]
         self.tied = TiedWeights(listed, where, self.comm)
         """The weights that this rank shares with others."""
         if self._replicas is not None:
@@ -243,6 +237,15 @@ class Pipeline:
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
+    def _take_stage(self, number: int, layers: list[Layer], part: range, seed: int) -> None:
+        """Have these of all layers as a stage of this rank."""
+        replica = 0 if self._replicas is None else self._replicas.rank
+        generators = [Generator(seed, replica * len(layers) + place) for place in part]
+        self.stages[number] = Stage([layers[place] for place in part], part.start, generators)
+        for place in part:
+            if isinstance(layers[place], Module):
+                setattr(self.module, str(place), layers[place])
+
     def _check_given(self, schedule: Schedule, count: int | None, size: int | None) -> None:
         """Raise ValueError unless a schedule of the user's own fits."""
         if (count, size, self._virtual_stages) != (None, None, 1):
@@ -294,6 +297,8 @@ class Pipeline:
         if self._reduction == "sum":
             return [float(replicas)] * len(bounds)
         everywhere = rows if self._replicas is None else int(self._replicas.all_reduce(np.array(rows)))
+        if not everywhere:
+            raise ValueError("a batch needs at least one row")
         return [len(part) * replicas / everywhere for part in bounds]
 
     def _whole_loss(self, run: Run) -> float:

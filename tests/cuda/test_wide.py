@@ -16,6 +16,7 @@ from qdist.cuda.stages import runnable
 from qdist.cuda.tables import Tables
 from qdist.cuda.tile import Shape, tile_level
 from qdist.cuda.wide import WideGate
+from qdist.plan.levels import Level
 from qdist.plan.operations import Operation
 from qdist.plan.planner import make_plan
 from qdist.state import reference
@@ -57,7 +58,7 @@ def run(circuit: qd.Circuit, shape: Shape, state: np.ndarray, shards: int = 1) -
             if gate is not None:
                 gate.run(shard, offset)
             else:
-                Interpreter(Tables(bits, dtype, [step], shape), angles).run(shard, offset)
+                Interpreter(Tables(bits, dtype, [step], shape), angles).run(shard, offset=offset)
     return kinds
 
 
@@ -92,6 +93,13 @@ def test_controls_of_a_wide_gate_may_be_on_other_ranks(numpy_moves: None) -> Non
 
 def test_gates_that_fit_are_left_to_tiles() -> None:
     assert set(check(qd.library.random_circuit(N, 4, seed=3))) == {"tiles"}
+
+
+def test_tiles_smaller_than_a_thread_are_refused() -> None:
+    circuit, dtype = qd.Circuit(N).h(range(N)), np.dtype("complex128")
+    (segment,) = make_plan(circuit, dtype, [Level("tile", 3, 1)]).segments
+    with pytest.raises(ValueError, match="planned for tiles of 3 bits, and a thread of the kernel holds 4"):
+        list(runnable(N, dtype, segment.stages, Shape(16, tile=5, registers=4, contiguous=1)))
 
 
 def test_stages_of_many_phases_are_divided(numpy_moves: None) -> None:

@@ -13,9 +13,8 @@ PYTEST = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--stric
 
 
 def files(topics: Sequence[str], device: str) -> list[str | Path]:
-    """Arguments of pytest. Gradients run on the CPU."""
-    chosen = [topic for topic in topics if device == "cpu" or topic != "adjoint"]
-    return [*PYTEST, f"--device={device}", *(FOLDER / f"mpi_{topic}.py" for topic in chosen)]
+    """Arguments of pytest."""
+    return [*PYTEST, f"--device={device}", *(FOLDER / f"mpi_{topic}.py" for topic in topics)]
 
 
 @pytest.mark.parametrize(

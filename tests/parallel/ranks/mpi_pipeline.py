@@ -372,6 +372,8 @@ def test_pipelines_side_by_side_without_rows_and_with_running_averages(comm) -> 
     want.backward()
     np.testing.assert_allclose(loss, want.item(), rtol=1e-12)
     assert_same(gradients_of(pipeline.module), gradients_of(plain))
+    with pytest.raises(ValueError, match="at least one row"):
+        pipeline.train_batch(x[:0], y[:0])
 
 
 def test_a_schedule_of_ones_own(comm, one_process) -> None:
