@@ -68,8 +68,6 @@ class BackTables(Tables):
 
     def matrix(self, block: Block, targets: list[int], order: Sequence[int], at: int, real: bool = False) -> None:
         self.binding.matrix(len(targets), factors_of(block, targets), order, at, real=real, adjoint=True)
-        if real:
-            self.binding.as_turn(at)
 
     def rotation(self, tile: TilePhases, phase: Phase, block: Block) -> None:
         super().rotation(tile, phase, block)

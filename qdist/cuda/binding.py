@@ -33,7 +33,6 @@ class Binding:
         self._matrices = kernels.MatrixList()
         self._entries: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
         self._affine: list[Affine] = []
-        self._turns_at: list[int] = []
         self._tables: list[int] = []
         self._terms: list[tuple[int, int, int, int]] = []
         self._rotations: list[tuple[int, int, int]] = []
@@ -61,12 +60,6 @@ class Binding:
             source = np.stack([source, source + 1], axis=1).ravel()
             sign = np.stack([sign, -sign if adjoint else sign], axis=1).ravel()
         self._entries.append((at + np.arange(len(source)), source, sign))
-
-    def as_turn(self, at: int) -> None:
-        """Has the real orthogonal matrix at a place stored as (ratio t, scale, how, 0): scale times (1, t; -t, 1), or
-        times (t, 1; -1, t) where ``how`` has bit 0, after a change of sign of the upper amplitude where it has bit 1.
-        """
-        self._turns_at.append(at)
 
     def angle(self, affine: Affine) -> int:
         """A place in turns for an angle."""
@@ -125,8 +118,6 @@ class Binding:
             for row, own in zip(angles, matrices):
                 self._matrices.at(row, own)
             reals[:, self._to] = matrices.view(np.float64)[:, self._from] * self._sign
-        if self._turns_at:
-            self._make_turns(reals)
         sums = np.tile(self._offsets, (rows, 1))
         if len(self._owner):
             # One bincount for all rows: each has its own range of bins.
@@ -143,18 +134,6 @@ class Binding:
             factor = -1j * np.sin(half) * np.array([1, 1j, -1, -1j])[num_y & 3]
             reals[:, at], reals[:, at + 1], reals[:, at + 2] = np.cos(half), factor.real, factor.imag
         return reals, self._turns(sums)
-
-    def _make_turns(self, reals: NDArray[Any]) -> None:
-        """(1, t; -t, 1) and (t, 1; -1, t) with the ratio that is at most 1."""
-        places = np.array(self._turns_at)[:, None] + np.arange(4)
-        matrices = reals[:, places]
-        a, b, c, d = np.moveaxis(matrices, -1, 0)
-        changed = a * d < b * c
-        b = np.where(changed, -b, b)
-        large = np.abs(a) >= np.abs(b)
-        scale = np.where(large, a, b)
-        ratio = np.where(large, b, a) / scale
-        reals[:, places] = np.stack([ratio, scale, ~large + 2 * changed, np.zeros_like(a)], axis=-1)
 
     def _turns(self, angles: NDArray[np.float64]) -> NDArray[Any]:
         fraction = angles / (2 * np.pi)

@@ -106,11 +106,7 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
 // All operations of a phase, in registers. o: the number of its first, then of the next phase's first.
 __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, const Op* ops, const Term* terms, const int* lists, const Parity* parities, const Real* reals, const Turn* coefficients, Index where, double* sums) {
     const unsigned thread = threadIdx.x;
-    Turn whole = 0;
-#if STATES == 2
-    // What real matrices have left out, the same for all amplitudes of both states.
-    Real scale = 1;
-#endif
+    Turn turn = 0;
 #pragma unroll 1
     for (; o < phase.end_op; ++o) {
         // kind, data, threads, word
@@ -120,22 +116,13 @@ __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, c
         if (kind == REAL1) {
 #if STATES == 2
             // What another bit's matrix does to both states changes nothing in these sums.
-            if (head.z) add_turns(a, head.z, scale * scale, sums + ops[o].far_mask);
-            if (head.w & 1) turn<0>(a, data, scale);
-            if (head.w & 2) turn<1>(a, data, scale);
-            if (head.w & 4) turn<2>(a, data, scale);
-            if (R > 3 && head.w & 8) turn<FOURTH>(a, data, scale);
-            if (fabs(scale) < Real(1e-3)) {
-                scale_all(a, scale);
-                scale = 1;
-            }
-#else
+            if (head.z) add_turns(a, head.z, sums + ops[o].far_mask);
+#endif
             if (head.w & 1) real1<0>(a, data);
             if (head.w & 2) real1<1>(a, data);
             if (head.w & 4) real1<2>(a, data);
             if (R > 3 && head.w & 8) real1<FOURTH>(a, data);
             if (R > 4 && head.w & 16) real1<R - 1>(a, data);
-#endif
             continue;
         }
         if (kind == PHASES) {
@@ -170,7 +157,7 @@ __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, c
                 if (holds(thread, term.threads)) sum += coefficients[term.coefficient];
             }
             if (kind == TURN) {
-                whole += sum;
+                turn += sum;
                 continue;
             }
             const Complex factor = cis(sum);
@@ -201,26 +188,23 @@ __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, c
             case CONTROLLED2 + 1: dense2<1, true>(a, data, word); break;
             case LOOKUP: look_up(a, lists + head.y, reals, thread, word, where); break;
 #if STATES == 2
-            case TRANSITION1: add_transition1<0>(a, word, scale * scale, sums + head.y); break;
-            case TRANSITION1 + 1: add_transition1<1>(a, word, scale * scale, sums + head.y); break;
-            case TRANSITION1 + 2: add_transition1<2>(a, word, scale * scale, sums + head.y); break;
-            case TRANSITION1 + 3: add_transition1<FOURTH>(a, word, scale * scale, sums + head.y); break;
-            case TRANSITION2: add_transition2<0>(a, word, scale * scale, sums + head.y); break;
-            case TRANSITION2 + 1: add_transition2<1>(a, word, scale * scale, sums + head.y); break;
-            case WEIGH: weigh(a, lists + head.y, parities, thread, where, scale * scale, sums); break;
+            case TRANSITION1: add_transition1<0>(a, word, sums + head.y); break;
+            case TRANSITION1 + 1: add_transition1<1>(a, word, sums + head.y); break;
+            case TRANSITION1 + 2: add_transition1<2>(a, word, sums + head.y); break;
+            case TRANSITION1 + 3: add_transition1<FOURTH>(a, word, sums + head.y); break;
+            case TRANSITION2: add_transition2<0>(a, word, sums + head.y); break;
+            case TRANSITION2 + 1: add_transition2<1>(a, word, sums + head.y); break;
+            case WEIGH: weigh(a, lists + head.y, parities, thread, where, sums); break;
 #endif
         }
     }
-#if STATES == 2
     if (phase.turns) {
-        const Complex factor = cis(whole);
-        multiply_all(a, {scale * factor.x, scale * factor.y});
-    } else if (scale != 1) {
-        scale_all(a, scale);
+        const Complex factor = cis(turn);
+#pragma unroll
+        for (Complex* own : a)
+#pragma unroll
+            for (int k = 0; k < N; ++k) multiply(factor, own[k]);
     }
-#else
-    if (phase.turns) multiply_all(a, cis(whole));
-#endif
 }
 
 // ket: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.

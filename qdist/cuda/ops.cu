@@ -144,57 +144,6 @@ __device__ __forceinline__ void dense2(States& states, const Four* matrix, unsig
     }
 }
 
-__device__ __forceinline__ void multiply_all(States& states, Complex factor) {
-#pragma unroll
-    for (Complex* a : states)
-#pragma unroll
-        for (int k = 0; k < N; ++k) multiply(factor, a[k]);
-}
-
-__device__ __forceinline__ void scale_all(States& states, Real factor) {
-#pragma unroll
-    for (Complex* a : states)
-#pragma unroll
-        for (int k = 0; k < N; ++k) a[k] = {factor * a[k].x, factor * a[k].y};
-}
-
-// A real orthogonal matrix in half the arithmetic: what is left out of it, the same for all amplitudes, goes to scale. data:
-// (ratio, what is left out, how): the matrix is (1, t; -t, 1), or (t, 1; -1, t) where `how` has bit 0, after the sign of
-// the upper amplitude has changed where it has bit 1.
-template <int B>
-__device__ __forceinline__ void turn(States& states, const Four* data, Real& scale) {
-    const Four m = data[B];
-    const Real t = m.a;
-    const int how = int(m.c);
-    scale *= m.b;
-    if (how & 2)
-#pragma unroll
-        for (Complex* a : states)
-#pragma unroll
-            for (int k = 0; k < N; ++k)
-                if (k >> B & 1) a[k] = {-a[k].x, -a[k].y};
-#pragma unroll
-    for (Complex* a : states) {
-        if (how & 1) {
-#pragma unroll
-            for (int k = 0; k < N; ++k)
-                if (!(k >> B & 1)) {
-                    const Complex p = a[k], q = a[k | 1 << B];
-                    a[k] = {fma(t, p.x, q.x), fma(t, p.y, q.y)};
-                    a[k | 1 << B] = {fma(t, q.x, -p.x), fma(t, q.y, -p.y)};
-                }
-        } else {
-#pragma unroll
-            for (int k = 0; k < N; ++k)
-                if (!(k >> B & 1)) {
-                    const Complex p = a[k], q = a[k | 1 << B];
-                    a[k] = {fma(t, q.x, p.x), fma(t, q.y, p.y)};
-                    a[k | 1 << B] = {fma(-t, p.x, q.x), fma(-t, p.y, q.y)};
-                }
-        }
-    }
-}
-
 // Multiplies the amplitudes whose register bit B is 1.
 template <int B>
 __device__ __forceinline__ void turn1(States& states, Complex factor) {

@@ -1,17 +1,18 @@
 // Sums of Pauli strings on states of a GPU. |i> becomes factor (-1)^parity(i & z) |i ^ x>; `first` is the index of a shard's
 // first amplitude, by bit position, in the whole state. measure.cu, which stands before this source, defines the rest.
 
-// A string in a pass over tiles: masks of tile bits and of positions outside, the signs of a thread's amplitudes, and the
-// factor, in which every Y counts.
+// A string in a pass over tiles: masks of the thread's bits and of positions outside the tile, and the factor, in which
+// every Y counts.
 struct __align__(8) String {
     Index far;
-    unsigned near, word;
+    unsigned near, unused;
     double factor;
 };
 
-// Strings that flip the same bits of a tile. imaginary: whether their factors lack an i.
-struct Group {
-    unsigned x;
+// Strings that flip the same bits of a tile. word: a bit for each of a thread's amplitudes, whether they change its sign.
+// imaginary: whether their factors lack an i.
+struct __align__(16) Group {
+    unsigned x, word;
     int imaginary, end;
 };
 
@@ -21,8 +22,8 @@ constexpr int TILE_THREADS = sizeof(Real) == 4 ? 256 : 128;
 
 // out (+)= what the groups make of a. places: columns of the four highest bits of a tile's index, then the offset of each
 // thread. runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. values,
-// where it is given: the real part of <a|out> in each tile.
-extern "C" __global__ void __launch_bounds__(TILE_THREADS, 3) apply_tiles(const Complex* __restrict__ a, Index first, const int* __restrict__ runs, int num_runs, const Index* __restrict__ places, const Group* __restrict__ groups, int num_groups,
+// where it is given: the real part of <a|out> in each tile, where out need not be.
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) apply_tiles(const Complex* __restrict__ a, Index first, const int* __restrict__ runs, int num_runs, const Index* __restrict__ places, const Group* __restrict__ groups, int num_groups,
           const String* __restrict__ strings, int add, Complex* __restrict__ out, double* __restrict__ values) {
     extern __shared__ __align__(16) unsigned char memory[];
     Complex* tile = reinterpret_cast<Complex*>(memory);
@@ -52,38 +53,33 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 3) apply_tiles(const 
 #pragma unroll 1
     for (int g = 0; g < num_groups; ++g) {
         const Group group = groups[g];
-        Real common = 0, each[HELD] = {};
+        Real factor = 0;
 #pragma unroll 1
         for (; s < group.end; ++s) {
             const String string = strings[s];
             const int odd = __popcll(where & string.far) + __popc(thread & string.near);
-            const Real factor = Real(odd & 1 ? -string.factor : string.factor);
-            if (string.word == 0) {
-                common += factor;
-            } else {
-#pragma unroll
-                for (int j = 0; j < HELD; ++j) each[j] += string.word >> j & 1 ? -factor : factor;
-            }
+            factor += Real(odd & 1 ? -string.factor : string.factor);
         }
         const unsigned other = thread ^ group.x;
         if (group.imaginary) {
 #pragma unroll
             for (int j = 0; j < HELD; ++j) {
                 const Complex v = tile[other ^ j * TILE_THREADS];
-                const Real c = common + each[j];
+                const Real c = group.word >> j & 1 ? -factor : factor;
                 sum[j] = {fma(-c, v.y, sum[j].x), fma(c, v.x, sum[j].y)};
             }
         } else {
 #pragma unroll
             for (int j = 0; j < HELD; ++j) {
                 const Complex v = tile[other ^ j * TILE_THREADS];
-                const Real c = common + each[j];
+                const Real c = group.word >> j & 1 ? -factor : factor;
                 sum[j] = {fma(c, v.x, sum[j].x), fma(c, v.y, sum[j].y)};
             }
         }
     }
+    if (out != nullptr)
 #pragma unroll
-    for (int j = 0; j < HELD; ++j) out[place(j)] = sum[j];
+        for (int j = 0; j < HELD; ++j) out[place(j)] = sum[j];
     if (values == nullptr) return;
     double value = 0;
 #pragma unroll

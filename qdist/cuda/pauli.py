@@ -26,8 +26,8 @@ _TILE_BITS = {8: 12, 16: 11}
 _LOW_BITS = 3
 """Lowest bits that every tile holds, so that memory is read in rows of 64 bytes at least."""
 
-STRING = np.dtype([("far", "u8"), ("near", "u4"), ("word", "u4"), ("factor", "f8")])
-GROUP = np.dtype([("x", "u4"), ("imaginary", "i4"), ("end", "i4")])
+STRING = np.dtype([("far", "u8"), ("near", "u4"), ("unused", "u4"), ("factor", "f8")])
+GROUP = np.dtype([("x", "u4"), ("word", "u4"), ("imaginary", "i4"), ("end", "i4")])
 # A bit for each of a thread's amplitudes, whether the parity of its number under a mask is odd.
 _WORDS = [sum(((k & mask).bit_count() & 1) << k for k in range(1 << _HELD_BITS)) for mask in range(1 << _HELD_BITS)]
 
@@ -35,7 +35,8 @@ _WORDS = [sum(((k & mask).bit_count() & 1) << k for k in range(1 << _HELD_BITS))
 class PauliPlan:
     """Pauli strings, by masks of bit positions, arranged in passes over a shard of 2**bits amplitudes.
 
-    No x mask reaches beyond the shard. Strings that flip the same bits share a pass for their values, up to 16 of them.
+    No x mask reaches beyond the shard. Strings of several observables that flip the same bits share a pass for their
+    values, up to 16 of them; those of one observable are multiplied with the state, a tile at a time.
     """
 
     def __init__(
@@ -61,13 +62,19 @@ class PauliPlan:
 
     @property
     def passes(self) -> int:
-        """How often the plan reads the shard for expectation values."""
+        """How often the plan reads the shard for the values of several observables."""
         return len(self._groups)
 
     def add_expectations(self, shard: Any, first: int, out: NDArray[np.float64]) -> None:
         """Adds the observables' values in a shard to out (float64)."""
-        found = [self._group_sums(shard, first, flips, own) for flips, own in self._groups]
-        for (flips, own), sums in zip(self._groups, found):
+        groups = self._groups
+        if self.observables == 1:
+            passes, wide, _ = self._passes(np.ones(1), shard.dtype.itemsize)
+            if len(passes) < len(groups):
+                out[0] += sum(_launch_pass(one, shard, first, False, None, True) for one in passes)
+                groups = [(flips, own) for flips, own in groups if own[0] in wide]
+        found = [self._group_sums(shard, first, flips, own) for flips, own in groups]
+        for (flips, own), sums in zip(groups, found):
             num_y = self._num_y[own]
             # i^num_y of the real part, i^(num_y + 1) of the imaginary one; both pairs of a flip count.
             sign = np.where((num_y + 1) // 2 % 2, -1.0, 1.0) * (2 if flips else 1)
@@ -217,20 +224,21 @@ def _tile_pass(
     def near(mask: int) -> int:
         return sum(1 << k for p, k in bit.items() if mask >> p & 1)
 
-    groups, strings = [], []
-    for mask in masks:
-        own = np.flatnonzero(x == np.uint64(mask))
-        for imaginary, part in enumerate((factors.real, factors.imag)):
-            held = [k for k in own.tolist() if part[k] != 0]
-            for k in held:
-                signs = int(z[k])
+    # (flips, signs of a thread's amplitudes, whether imaginary): the strings that share them
+    shared: dict[tuple[int, int, int], list[tuple[int, int, int, float]]] = {}
+    for k in np.flatnonzero(np.isin(x, np.array(masks, np.uint64))).tolist():
+        flips, signs = int(x[k]), int(z[k])
+        low = near(signs)
+        word = _WORDS[low >> size - _HELD_BITS]
+        for imaginary, part in enumerate((factors[k].real, factors[k].imag)):
+            if part != 0:
                 # The parity of the result's index, where the product's is that of the source.
-                factor = -part[k] if (mask & signs).bit_count() & 1 else part[k]
-                low = near(signs)
-                word = _WORDS[low >> size - _HELD_BITS]
-                strings.append((signs & ~inside, low & (1 << size - _HELD_BITS) - 1, word, factor))
-            if held:
-                groups.append((near(mask), imaginary, len(strings)))
+                factor = -part if (flips & signs).bit_count() & 1 else part
+                string = (signs & ~inside, low & (1 << size - _HELD_BITS) - 1, 0, factor)
+                shared.setdefault((near(flips), word, imaginary), []).append(string)
+    ends = np.cumsum([len(own) for own in shared.values()])
+    groups = [(*key, end) for key, end in zip(shared, ends)]
+    strings = [string for own in shared.values() for string in own]
     threads = np.zeros(1, np.uint64)
     for position in positions[:-_HELD_BITS]:
         threads = np.concatenate([threads, threads | np.uint64(1 << position)])
@@ -246,7 +254,7 @@ def _tile_pass(
 
 
 def _launch_pass(one: TilePass, shard: Any, first: int, add: bool, out: Any, wanted: bool) -> float:
-    """Returns Re <shard|out>, where it is wanted."""
+    """Returns Re <shard|out>, where it is wanted; out: None where nothing else is."""
     size = _TILE_BITS[shard.dtype.itemsize]
     values = empty(shard, one.tiles) if wanted else None
     bytes_of = (a.view(np.uint8) for a in (one.groups, one.strings))
@@ -266,7 +274,7 @@ def _launch_pass(one: TilePass, shard: Any, first: int, add: bool, out: Any, wan
                 count(one.groups),
                 strings,
                 np.int32(add),
-                out,
+                np.uint64(0) if out is None else out,
                 np.uint64(0) if values is None else values,
             ),
             shared_mem=shard.dtype.itemsize << size,

@@ -27,10 +27,10 @@ __device__ __forceinline__ Real warp_sums(Real* v) {
     return v[0];
 }
 
-// The same times `weight`, added to the doubles from `sums` on.
+// The same, added to the doubles from `sums` on.
 template <int COUNT>
-__device__ __forceinline__ void add_warp_sums(Real* v, Real weight, double* sums) {
-    const Real sum = weight * warp_sums<COUNT>(v);
+__device__ __forceinline__ void add_warp_sums(Real* v, double* sums) {
+    const Real sum = warp_sums<COUNT>(v);
     const unsigned lane = threadIdx.x & 31;
     if (lane < COUNT) add(sums + lane, sum);
 }
@@ -44,7 +44,8 @@ __device__ __forceinline__ void add_product(Complex& sum, Complex bra, Complex k
 // Im <bra|P|ket> of a Pauli string with num_y Y, each of which is a factor i that `overlap` lacks.
 __device__ __forceinline__ void add_overlap(Complex overlap, int num_y, double* sums) {
     Real own[1] = {num_y & 1 ? overlap.x : overlap.y};
-    add_warp_sums<1>(own, num_y & 2 ? -1 : 1, sums);
+    if (num_y & 2) own[0] = -own[0];
+    add_warp_sums<1>(own, sums);
 }
 
 // The sum of bra1 ket0 - bra0 ket1 for real and imaginary parts: all that a real rotation of register bit B needs.
@@ -63,21 +64,20 @@ __device__ __forceinline__ Real turned(const States& a) {
     return sum;
 }
 
-// For the register bits in `bits`; that of bit b goes to sums[b]. weight, here as below: what products of the amplitudes as
-// they are lack.
-__device__ __forceinline__ void add_turns(const States& a, unsigned bits, Real weight, double* sums) {
+// For the register bits in `bits`; that of bit b goes to sums[b].
+__device__ __forceinline__ void add_turns(const States& a, unsigned bits, double* sums) {
     Real own[4] = {};
     if (bits & 1) own[0] = turned<0>(a);
     if (bits & 2) own[1] = turned<1>(a);
     if (bits & 4) own[2] = turned<2>(a);
     if (R > 3 && bits & 8) own[3] = turned<FOURTH>(a);
-    add_warp_sums<4>(own, weight, sums);
+    add_warp_sums<4>(own, sums);
 }
 
 // Row q of the transition matrix T_qp = sum of ket_q conj(bra_p) on the register bits of `low`, whose settings are those of
 // SIZE multiples of it: real and imaginary parts in turn. word: a bit for each amplitude, whether it takes part.
 template <int SIZE, int LOW>
-__device__ __forceinline__ void add_row(const States& a, int q, unsigned word, Real weight, double* sums) {
+__device__ __forceinline__ void add_row(const States& a, int q, unsigned word, double* sums) {
     Real own[2 * SIZE] = {};
 #pragma unroll
     for (int k = 0; k < N; ++k)
@@ -90,21 +90,21 @@ __device__ __forceinline__ void add_row(const States& a, int q, unsigned word, R
                 own[2 * p + 1] = fma(ket.y, bra.x, fma(-ket.x, bra.y, own[2 * p + 1]));
             }
         }
-    add_warp_sums<2 * SIZE>(own, weight, sums + 2 * SIZE * q);
+    add_warp_sums<2 * SIZE>(own, sums + 2 * SIZE * q);
 }
 
 template <int B>
-__device__ __forceinline__ void add_transition1(const States& a, unsigned word, Real weight, double* sums) {
+__device__ __forceinline__ void add_transition1(const States& a, unsigned word, double* sums) {
 #pragma unroll
-    for (int q = 0; q < 2; ++q) add_row<2, 1 << B>(a, q, word, weight, sums);
+    for (int q = 0; q < 2; ++q) add_row<2, 1 << B>(a, q, word, sums);
 }
 
 // On register bits 2 P and 2 P + 1.
 template <int P>
-__device__ __forceinline__ void add_transition2(const States& a, unsigned word, Real weight, double* sums) {
+__device__ __forceinline__ void add_transition2(const States& a, unsigned word, double* sums) {
     if constexpr (2 * P + 1 < R) {
 #pragma unroll
-        for (int q = 0; q < 4; ++q) add_row<4, 1 << 2 * P>(a, q, word, weight, sums);
+        for (int q = 0; q < 4; ++q) add_row<4, 1 << 2 * P>(a, q, word, sums);
     }
 }
 
@@ -134,7 +134,7 @@ __device__ __forceinline__ void add_parities(Real v, const Parity* parities, int
 // Sums of w = Re(i conj(bra) ket), which is what a phase of an amplitude changes <bra|ket> by: over amplitudes that meet a
 // condition, and over all with the sign of a parity. The list: conditions; parities of one register bit alone, by bit;
 // parities without register bits; and the others, in groups that share their register bits.
-__device__ __forceinline__ void weigh(const States& a, const int* list, const Parity* parities, unsigned thread, Index where, Real weight, double* sums) {
+__device__ __forceinline__ void weigh(const States& a, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
     const auto w = [&](int k) { return a[1][k].y * a[0][k].x - a[1][k].x * a[0][k].y; };
     const int conditions = *list++;
 #pragma unroll 1
@@ -145,7 +145,7 @@ __device__ __forceinline__ void weigh(const States& a, const int* list, const Pa
 #pragma unroll
         for (int k = 0; k < N; ++k)
             if (word >> k & 1) own[0] += w(k);
-        add_warp_sums<1>(own, weight, sums + list[6]);
+        add_warp_sums<1>(own, sums + list[6]);
     }
     const int single = list[0], first = list[1], end = list[2], groups = list[3];
     list += 4;
@@ -167,17 +167,17 @@ __device__ __forceinline__ void weigh(const States& a, const int* list, const Pa
             }
         if (single >= 0) {
             const Parity parity = parities[single + (thread & 3)];
-            const Real total = weight * warp_sums<4>(odd);
+            const Real total = warp_sums<4>(odd);
             if ((thread & 31) < 4) add_parity(parity, total, thread, where, sums);
         }
-        if (first < end) add_parities(weight * sum[0], parities, first, end, thread, where, sums);
+        if (first < end) add_parities(sum[0], parities, first, end, thread, where, sums);
     }
 #pragma unroll 1
     for (int g = 0; g < groups; ++g, list += 3) {
         Real v = 0;
 #pragma unroll
         for (int k = 0; k < N; ++k) v += __popc(list[0] & k) & 1 ? -w(k) : w(k);
-        add_parities(weight * v, parities, list[1], list[2], thread, where, sums);
+        add_parities(v, parities, list[1], list[2], thread, where, sums);
     }
 }
 

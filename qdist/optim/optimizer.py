@@ -103,6 +103,11 @@ class Optimizer:
             kinds.setdefault((p.dtype, device_of(p.data)), []).append(p)
         self._buckets.append([_Bucket(ps, self.slots) for ps in kinds.values()])
 
+    @property
+    def started(self) -> bool:
+        """Whether a parameter has been updated."""
+        return any(any(bucket.steps) for buckets in self._buckets for bucket in buckets)
+
     def exchange_parameters(self, substitutes: Callable[[Tensor], Iterable[Tensor]]) -> None:
         """Update substitutes(p) from now on in place of each parameter p: none, one or several tensors.
 

@@ -83,14 +83,14 @@ class Zero(Replica):
         self._pending = False
         self._passes = 0
         self._held: list[Unit] = []
-        before = optimizer.state_dict()
+        before = optimizer.state_dict() if optimizer.started else None
         self._groups: list[list[Any]] = [list(group["params"]) for group in optimizer.param_groups]
         self.units = self._shard({id(p) for group in self._groups for p in group}, types, bucket_bytes or BUCKET_BYTES)
         self._follow(self.units)
         self.zero_grad()
         pieces = {id(u.parameters[piece.index]): piece.tensor for u in self.units for piece in u.pieces}
         optimizer.exchange_parameters(lambda p: [pieces[id(p)]] if id(p) in pieces else [])
-        if any(entry["step"] for entry in before["state"].values()):
+        if before is not None:
             zero_state.load_optimizer(self.units, optimizer, self._groups, before)
 
     @classmethod
@@ -143,7 +143,10 @@ class Zero(Replica):
 
     def backward(self, loss: Tensor) -> None:
         """Add the loss's derivative to the gradients, each of `accumulate` passes counting an equal share."""
-        factor = (1.0 if self.loss_scale is None else self.loss_scale.value) / self.accumulate
+        scale = 1.0 if self.loss_scale is None else self.loss_scale.value
+        for unit in self.units:
+            unit.scale = scale
+        factor = scale / self.accumulate
         (loss if factor == 1.0 else loss * factor).backward()
 
     def step(self) -> bool:
@@ -155,7 +158,7 @@ class Zero(Replica):
         if self._passes % self.accumulate:
             return False
         self.settle()
-        finite = self._unscale()
+        finite = self.loss_scale is None or self._all_finite()
         if finite:
             if self.max_norm is not None:
                 self.clip_grad_norm(self.max_norm)
@@ -165,6 +168,8 @@ class Zero(Replica):
             for unit in self.units:
                 unit.finish_publish()
         self.zero_grad()
+        if self.loss_scale is not None:
+            self.loss_scale.update(finite)
         return finite
 
     def zero_grad(self) -> None:
@@ -196,13 +201,12 @@ class Zero(Replica):
         """The whole batch's gradients by parameter name, on every rank, without those that no rank has. Collective."""
         self.settle()
         names = {id(p): name for name, p in self.module.named_parameters()}
-        scale = 1.0 if self.loss_scale is None else self.loss_scale.value
         found = {}
         for unit in self.units:
             mine = unit.xp.zeros(unit.length, unit.master_dtype) if unit.gradient is None else unit.gradient
             for p, used, whole in zip(unit.parameters, unit.used, unit.cut(self.comm.all_gather(mine))):
                 if used:
-                    found[names[id(p)]] = Tensor(whole / scale).numpy()
+                    found[names[id(p)]] = Tensor(whole.copy()).numpy()
         return found
 
     # States
@@ -247,17 +251,11 @@ class Zero(Replica):
             self._begin()
             self._combine()
 
-    def _unscale(self) -> bool:
-        """Take the loss scale out of the gradients; whether they are all finite, on every rank."""
-        if self.loss_scale is None:
-            return True
+    def _all_finite(self) -> bool:
+        """Whether no gradient of any rank has overflowed."""
         parts = [unit.gradient for unit in self.units if unit.gradient is not None]
         mine = all(bool(np.isfinite(float(abs(g).max()))) for g in parts if g.size)
-        finite = bool(self.comm.all_reduce(np.array(mine, np.uint8), "min"))
-        for g in parts:
-            g /= self.loss_scale.value
-        self.loss_scale.update(finite)
-        return finite
+        return bool(self.comm.all_reduce(np.array(mine, np.uint8), "min"))
 
     def _let_go(self) -> None:
         raise ValueError("the model is sharded by a Zero already: go on with that one, or build the model anew")

@@ -117,6 +117,8 @@ class Unit(Bucket):
         self.keep = keep
         self.holders = 0
         self.gradient: Array | None = None
+        self.scale = 1.0
+        """Of the loss whose gradients come: taken out of them when they have been added up."""
         self.used = [False] * len(parameters)
         self.xp = module_of(parameters[0].data)
         self.length = -(-self.spans[-1][1] // comm.size)
@@ -241,6 +243,8 @@ class Unit(Bucket):
         if self.work is None:
             return
         part, self.work = self.work.wait(), None
+        if self.scale != 1.0:
+            part /= self.scale
         if self.gradient is None:
             self.gradient = part
         else:

@@ -26,12 +26,6 @@ class BackInterpreter(Interpreter):
         self.tables.gradients.add(self.sums, self.angles, result)
         return result
 
-    def _real_matrix(self, numbers: np.ndarray) -> np.ndarray:
-        ratio, scale, how, _ = numbers
-        assert abs(ratio) <= 1
-        matrix = np.array([[ratio, 1], [-1, ratio]] if int(how) & 1 else [[1, ratio], [-ratio, 1]])
-        return scale * matrix @ np.diag([1, -1 if int(how) & 2 else 1])
-
     def _add(self, number: int, at: int, values: Any) -> None:
         """To sums of a stage, from its number ``at`` on."""
         first, count = self.tables.sums[number]

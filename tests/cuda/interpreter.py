@@ -165,7 +165,7 @@ class Interpreter:
             return
         if name == "real1":
             for b in np.flatnonzero(word[: self.tables.shape.registers]):
-                matrix = self._real_matrix(self.reals[data + 4 * b : data + 4 * b + 4])
+                matrix = self.reals[data + 4 * b : data + 4 * b + 4].reshape(2, 2)
                 pairs = amplitudes[:, np.stack([self.setting & ~(1 << b), self.setting | 1 << b], axis=1)]
                 amplitudes[:] = (matrix[self.setting >> b & 1] * pairs).sum(-1)
             return
@@ -177,9 +177,6 @@ class Interpreter:
         result = (matrix[row][None] * amplitudes[:, rest[:, None] | spread]).sum(-1)
         where_held = (active[:, None] & word) if name.startswith("controlled") else True
         amplitudes[:] = np.where(where_held, result, amplitudes)
-
-    def _real_matrix(self, numbers: np.ndarray) -> np.ndarray:
-        return numbers.reshape(2, 2)
 
     def _looked_up(self, at: int, thread: np.ndarray, where: int) -> np.ndarray:
         lists = self.arrays["lists"]

@@ -20,9 +20,9 @@ def run(one: TilePass, ket: np.ndarray, first: int, out: np.ndarray) -> None:
         done[places] += 1
         shared = ket[places].T.ravel()  # The thread's number is the lowest bits.
         begin = 0
-        for x, imaginary, end in one.groups.tolist():
+        for x, word, imaginary, end in one.groups.tolist():
             factors = np.zeros(places.shape)
-            for far, near, word, factor in one.strings[begin:end].tolist():
+            for far, near, _, factor in one.strings[begin:end].tolist():
                 odd = ((first | base) & far).bit_count() + np.bitwise_count(thread & near) + (word >> j & 1)
                 factors += np.where(odd & 1, -factor, factor)
             begin = end

@@ -331,6 +331,8 @@ def test_half_precision_follows_single_precision_with_a_float32_master(comm, sta
         scores = model(mine)
         assert scores.dtype == np.float32
         model.backward(functional.cross_entropy(scores, targets))
+        norm = optim.clip_grad_norm_(plain.parameters(), 1e6)
+        np.testing.assert_allclose(model.clip_grad_norm(1e6), norm, rtol=1e-2)  # Not the scaled loss's.
         assert model.step()
     for key, value in plain.state_dict().items():
         # Half precision has 11 bits; what ten steps of it leave stays within a few units of the last.
