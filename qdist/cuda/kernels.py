@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from qdist.cuda.measuring import BLOCKS, beside, blocks, count, empty, inner, ints, launch, permuted_inner, run
 from qdist.cuda.moves import pack, swap_parts, unpack
-from qdist.cuda.pauli import PauliPlan, apply_batch, expect_batch
+from qdist.cuda.pauli import PauliPlan, apply_batch
 
 __all__ = [
     "PauliPlan",
@@ -21,7 +21,6 @@ __all__ = [
     "add_probabilities",
     "add_weighted",
     "apply_batch",
-    "expect_batch",
     "inner",
     "pack",
     "permuted_copy",

@@ -16,7 +16,7 @@ from qdist.cuda.compiler import measure_kernels
 from qdist.cuda.measuring import beside, blocks, count, empty, inner, launch, run
 from qdist.cuda.moves import runs_of
 
-__all__ = ["GROUP", "STRING", "PauliPlan", "TilePass", "apply_batch", "expect_batch", "tile_passes"]
+__all__ = ["GROUP", "STRING", "PauliPlan", "TilePass", "apply_batch", "tile_passes"]
 
 _WIDTHS = (2, 4, 16)
 """Strings that a pass for expectation values can take: there is a kernel for each of these numbers."""
@@ -36,7 +36,7 @@ class PauliPlan:
     """Pauli strings, by masks of bit positions, arranged in passes over a shard of 2**bits amplitudes.
 
     No x mask reaches beyond the shard. Strings of several observables that flip the same bits share a pass for their
-    values, up to 16 of them; those of one observable are multiplied with the state, a tile at a time.
+    values, up to 16 of them; those of one observable in complex128 are multiplied with the state, a tile at a time.
     """
 
     def __init__(
@@ -68,7 +68,8 @@ class PauliPlan:
     def add_expectations(self, shard: Any, first: int, out: NDArray[np.float64]) -> None:
         """Adds the observables' values in a shard to out (float64)."""
         groups = self._groups
-        if self.observables == 1:
+        # Products in single precision would cost the values digits: those are summed in double, pair by pair.
+        if self.observables == 1 and shard.dtype == np.complex128:
             passes, wide, _ = self._passes(np.ones(1), shard.dtype.itemsize)
             if len(passes) < len(groups):
                 out[0] += sum(_launch_pass(one, shard, first, False, None, True) for one in passes)
@@ -166,11 +167,6 @@ class PauliPlan:
 def apply_batch(plan: PauliPlan, kets: Any, weights: NDArray[np.float64], bras: Any, values: NDArray[Any]) -> None:
     """For each row: bra = sum of weights[k] O_k ket, and the observables' values added to ``values``."""
     plan.apply_rows(kets, weights, bras)
-    plan.add_values(kets, values)
-
-
-def expect_batch(plan: PauliPlan, kets: Any, values: NDArray[np.float64]) -> None:
-    """Adds the observables' values in each row to ``values``."""
     plan.add_values(kets, values)
 
 

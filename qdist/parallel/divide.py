@@ -144,6 +144,8 @@ def _chosen(model: Module, plan: Plan) -> dict[str, str]:
 
 def _over_tensor(model: Module, plan: Plan, comm: Communicator, context: Communicator | None) -> Module:
     """Gives the modules that the plan names their forms. Weights that they share they share divided too."""
+    if not plan.layers and all(parameter.partition is None for parameter in model.parameters()):
+        raise ValueError(f"tp={comm.size} divides layers, and the plan names none: see Plan.layers")
     chosen = _chosen(model, plan)
     modules = dict(model.named_modules())
     parts: dict[int, tuple[str, Parameter, Parameter]] = {}

@@ -42,9 +42,9 @@ def parallelize(
     """Spread a model over a mesh, so that it trains as it would in one process.
 
     Args:
-        model: the whole one on every rank; the first rank's weights are taken over by all. It is changed and must not
-            be used on its own any more. With an axis "pp" of more than one rank it is a Sequential. A QuantumLayer in
-            it is made without comm.
+        model: the whole one on every rank; the first rank's weights are taken over by all. Layers that were made
+            divided over mesh["tp"] stay as they are. It is changed and must not be used on its own any more. With an
+            axis "pp" of more than one rank it is a Sequential. A QuantumLayer in it is made without comm.
         mesh: its axes are some of "dp", "tp", "pp", "cp" and "state", with any degrees.
         plan: what is done along each axis; `Plan()` when not given.
         optimizer: makes the optimiser of the parameters that it is given: `lambda ps: optim.Adam(ps, lr=0.01)`.
@@ -86,7 +86,8 @@ class ParallelModel:
                 f"pp={mesh.shape['pp']} needs a Sequential, whose layers make stages, not {type(model).__name__}"
             )
         names = _fitting(model, plan.recompute)
-        broadcast([*model.parameters(), *model.buffers()], mesh.comm)
+        whole = [parameter for parameter in model.parameters() if parameter.partition is None]
+        broadcast([*whole, *model.buffers()], mesh.comm)
         model = divide(model, mesh, plan)
         for name, module in list(model.named_modules()):
             if name in names:

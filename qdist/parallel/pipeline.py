@@ -20,7 +20,7 @@ from .buckets import broadcast
 from .clip import clip_grad_norm_
 from .data import average_gradients
 from .partition import load_whole_state_dict, whole_state_dict
-from .pipeline_batch import Batch, agree, arrays_of, cut_by_count, cut_by_size
+from .pipeline_batch import Batch, agree, arrays_of, cutter
 from .pipeline_run import Negotiated, Run
 from .schedules import Schedule, make_schedule
 from .stage_messages import channels_of
@@ -77,12 +77,13 @@ class Pipeline:
         self.comm, self._replicas = _axes(comm)
         self._loss, self._reduction = loss, _reduction_of(loss, reduction)
         self._recompute = recompute
-        self._given, self._cut = _cutting(schedule, micro_batches, micro_batch_size, virtual_stages)
-        self._name = schedule if isinstance(schedule, str) else schedule.name
-        self._virtual_stages = virtual_stages
-        first = self.schedule(1 if self._given is None else self._given.micro_batches)
-        if first.ranks != self.comm.size:
-            raise ValueError(f"the schedule is for {first.ranks} ranks, the pipeline has {self.comm.size}")
+        self._given, self._name, self._virtual_stages = None, schedule, virtual_stages
+        if isinstance(schedule, Schedule):
+            self._given, self._name = schedule, schedule.name
+            self._check_given(schedule, micro_batches, micro_batch_size)
+            micro_batches = schedule.micro_batches
+        self._cut = cutter(micro_batches, micro_batch_size)
+        first = self.schedule(1)
         if isinstance(layers, Module) and not hasattr(layers, "__iter__"):
             raise TypeError(f"a pipeline takes a list of layers or a Sequential; {type(layers).__name__} has no order")
         listed: list[Layer] = list(layers)
@@ -97,16 +98,10 @@ class Pipeline:
         """This rank's stages by their number."""
         self.module = Module()
         """This rank's layers under their number in the list: names are those of the whole Sequential."""
-        shift = 0 if self._replicas is None else self._replicas.rank * len(listed)
         for number in range(self.comm.rank, first.stages, self.comm.size):
-            rows = parts[number]
-            generators = [Generator(seed, shift + place) for place in rows]
-            self.stages[number] = Stage([listed[place] for place in rows], rows.start, generators)
-            for place in rows:
-                if isinstance(listed[place], Module):
-                    setattr(self.module, str(place), listed[place])
-        self._names = _plain_names(listed, self.module)
-        where = [first.rank_of(number) for number, rows in enumerate(parts) for _ in rows]
+            self._take_stage(number, listed, parts[number], seed)
+        self._names, self._all_names = _plain_names(listed, self.module)
+        where = [first.rank_of(number) for number, part in enumerate(parts) for _ in part]
         self.tied = TiedWeights(listed, where, self.comm)
         """The weights that this rank shares with others."""
         if self._replicas is not None:
@@ -196,7 +191,7 @@ class Pipeline:
     # What it is ------------------------------------------------------------------------------------------------------
 
     def schedule(self, micro_batches: int) -> Schedule:
-        """The schedule of a batch that is cut into so many parts."""
+        """The schedule of a batch that is cut into so many parts; one of your own is always the same."""
         if self._given is not None:
             return self._given
         return make_schedule(self._name, self.comm.size, micro_batches, self._virtual_stages)
@@ -232,12 +227,32 @@ class Pipeline:
     def load_whole_state_dict(self, state: dict[str, Any]) -> None:
         """Take this rank's part of what whole_state_dict(), or the plain model's state_dict(), gave.
 
-        Raises ValueError, as load_state_dict, when this rank's names are missing or shapes do not fit.
+        Raises ValueError, as load_state_dict, for names that no layer has, names of this rank that are missing, and
+        shapes that do not fit.
         """
+        if unknown := [name for name in state if name not in self._all_names]:
+            raise ValueError(f"this state does not fit the pipeline's layers: unknown: {', '.join(unknown)}")
         mine = {name: state[plain] for name, plain in self._names.items() if plain in state}
         load_whole_state_dict(self.module, mine)
 
     # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _take_stage(self, number: int, layers: list[Layer], part: range, seed: int) -> None:
+        """Have these of all layers as a stage of this rank."""
+        replica = 0 if self._replicas is None else self._replicas.rank
+        generators = [Generator(seed, replica * len(layers) + place) for place in part]
+        self.stages[number] = Stage([layers[place] for place in part], part.start, generators)
+        for place in part:
+            if isinstance(layers[place], Module):
+                setattr(self.module, str(place), layers[place])
+
+    def _check_given(self, schedule: Schedule, count: int | None, size: int | None) -> None:
+        """Raise ValueError unless a schedule of the user's own fits."""
+        if (count, size, self._virtual_stages) != (None, None, 1):
+            raise ValueError("a Schedule says how many micro-batches and virtual stages there are: leave them out")
+        if schedule.ranks != self.comm.size:
+            raise ValueError(f"the schedule is for {schedule.ranks} ranks, the pipeline has {self.comm.size}")
+        schedule.check()
 
     def _prepare(self, call: str, inputs: Any, targets: Any) -> Run:
         """Agree with the other ranks on a batch, and on all that is needed to take it through the stages."""
@@ -282,6 +297,8 @@ class Pipeline:
         if self._reduction == "sum":
             return [float(replicas)] * len(bounds)
         everywhere = rows if self._replicas is None else int(self._replicas.all_reduce(np.array(rows)))
+        if not everywhere:
+            raise ValueError("a batch needs at least one row")
         return [len(part) * replicas / everywhere for part in bounds]
 
     def _whole_loss(self, run: Run) -> float:
@@ -321,16 +338,17 @@ def _axes(comm: Communicator | Mesh) -> tuple[Communicator, Communicator | None]
     return comm["pp"], comm["dp"] if "dp" in comm and comm.shape["dp"] > 1 else None
 
 
-def _plain_names(layers: Sequence[Layer], module: Module) -> dict[str, str]:
+def _plain_names(layers: Sequence[Layer], module: Module) -> tuple[dict[str, str], frozenset[str]]:
     """For each name in the module's state the name that the Sequential of all layers has for it: another one where a
-    layer that comes earlier has the same tensor."""
+    layer that comes earlier has the same tensor. And all names of the Sequential."""
     whole = Module()
     for number, layer in enumerate(layers):
         if isinstance(layer, Module):
             setattr(whole, str(number), layer)
     known = whole.state_dict()
     found = {id(value.data): name for name, value in known.items()}
-    return {name: name if name in known else found[id(value.data)] for name, value in module.state_dict().items()}
+    own = {name: name if name in known else found[id(value.data)] for name, value in module.state_dict().items()}
+    return own, frozenset(known)
 
 
 def _reduction_of(loss: Any, given: str | None) -> str:
@@ -338,27 +356,3 @@ def _reduction_of(loss: Any, given: str | None) -> str:
     if reduction not in ("mean", "sum"):
         raise ValueError(f"reduction {reduction!r}: the loss of a pipeline is a 'mean' or a 'sum' over rows")
     return reduction
-
-
-def _cutting(
-    schedule: str | Schedule, count: int | None, size: int | None, virtual_stages: int
-) -> tuple[Schedule | None, Callable[[int], list[range]]]:
-    """The schedule, where one was given, and what cuts so many rows into micro-batches."""
-    given = None if isinstance(schedule, str) else schedule
-    if given is not None:
-        given.check()
-        if (count, size, virtual_stages) != (None, None, 1):
-            raise ValueError(
-                "a Schedule says itself how many micro-batches and virtual stages there are: leave them out"
-            )
-        return given, lambda rows: cut_by_count(rows, given.micro_batches)
-    if (count is None) == (size is None):
-        raise ValueError("give either micro_batches or micro_batch_size")
-    if count is not None:
-        if count < 1:
-            raise ValueError(f"micro_batches={count}: at least 1")
-        return None, lambda rows: cut_by_count(rows, count)
-    assert size is not None
-    if size < 1:
-        raise ValueError(f"micro_batch_size={size}: at least 1")
-    return None, lambda rows: cut_by_size(rows, size)

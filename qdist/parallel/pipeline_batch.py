@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..tensor import Tensor
 from ..tensor.arrays import Array
 from .stages import as_tuple
 
-__all__ = ["CALLS", "Batch", "agree", "arrays_of", "cut_by_count", "cut_by_size"]
+__all__ = ["CALLS", "Batch", "agree", "arrays_of", "cut_by_count", "cut_by_size", "cutter"]
 
 CALLS = ("train_batch", "eval_batch", "predict")
 _NONE, _REFUSED = -1, -2
@@ -46,6 +47,23 @@ class Batch:
     def _rows(self, arrays: tuple[Array, ...], micro_batch: int) -> tuple[Tensor, ...]:
         rows = self.bounds[micro_batch]
         return tuple(Tensor(a[rows.start : rows.stop]) for a in arrays)
+
+
+def cutter(count: int | None, size: int | None) -> Callable[[int], list[range]]:
+    """What cuts so many rows into `count` micro-batches, or into micro-batches of `size` rows.
+
+    Raises ValueError unless one of the two is given, and positive.
+    """
+    if (count is None) == (size is None):
+        raise ValueError("give either micro_batches or micro_batch_size")
+    if count is not None:
+        if count < 1:
+            raise ValueError(f"micro_batches={count}: at least 1")
+        return partial(cut_by_count, count=count)
+    assert size is not None
+    if size < 1:
+        raise ValueError(f"micro_batch_size={size}: at least 1")
+    return partial(cut_by_size, size=size)
 
 
 def cut_by_count(rows: int, count: int) -> list[range]:

@@ -22,7 +22,7 @@ AXES = {
 @dataclass(frozen=True)
 class Plan:
     """What `parallelize` does with each axis of a mesh that has more than one rank. The defaults do for "dp", "cp" and
-    "state"; "tp" needs `layers`."""
+    "state"; "tp" needs `layers`, or a model that was made of divided layers."""
 
     layers: Mapping[str, str] = field(default_factory=dict)
     """{pattern of module names: form}, for "tp". Patterns are as in `fnmatch` ("*.expand", "blocks.[0-3]"). Forms:
@@ -78,7 +78,5 @@ class Plan:
         degree = mesh.shape.get
         if self.zero not in (0, 1, 2, 3):
             raise ValueError(f"zero={self.zero}: use 0, 1, 2 or 3")
-        if degree("tp", 1) > 1 and not self.layers:
-            raise ValueError(f"tp={mesh.shape['tp']} divides layers, and the plan names none: see Plan.layers")
         if self.sequence_parallel and degree("tp", 1) == 1:
             raise ValueError("sequence_parallel needs an axis 'tp' of more than one rank in the mesh")

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from .. import checkpoint
 from ..checkpoint import Part
-from ..comm import Communicator
-from ..nn import Module, Parameter
+from ..nn import Parameter
 from ..tensor import Tensor, no_grad, random
+from ..tensorfile import agreeing
 
 if TYPE_CHECKING:
     from .parallelize import ParallelModel
@@ -60,21 +60,25 @@ def load(model: ParallelModel, path: str | Path) -> Any:
     """As ParallelModel.load."""
     held = list(_held(model))
     buffers = dict(model.module.named_buffers())
-    with checkpoint.reading(path) as state:
+    shapes = {name: each.shape for each in held for name in each.names}
+    shapes |= {name: buffer.shape for name, buffer in buffers.items()}
+    needed: dict[str, tuple[int, ...]] = {}
+    for own in model.mesh.comm.all_gather_object(shapes):
+        needed |= own
+    # Everything is read before anything is changed, on every rank.
+    with agreeing(model.mesh.comm), checkpoint.reading(path) as state:
         if not isinstance(state, dict) or not {"model", "optimizer", "extra", "random"} <= state.keys():
             raise ValueError(f"{path} was not written by ParallelModel.save")
-        shapes = {name: each.shape for each in held for name in each.names}
-        shapes |= {name: buffer.shape for name, buffer in buffers.items()}
-        _check_fits(model.mesh.comm, path, shapes, state["model"])
+        _check_fits(path, needed, state["model"])
         options = _read_optimizer(model, held, state["optimizer"])
-        with no_grad():
-            for each in held:
-                whole = state["model"][each.names[0]].read()
-                each.tensor.assign(Tensor(each.part(whole.numpy())).to(each.tensor.dtype).to(each.tensor.device))
-            for name, buffer in buffers.items():
-                buffer.assign(state["model"][name].read().to(buffer.dtype).to(buffer.device))
-        extra = checkpoint.read_all(state["extra"])
-        _load_random_state(model, state["random"])
+        values = [each.part(state["model"][each.names[0]].read().numpy()) for each in held]
+        averages = {name: state["model"][name].read() for name in buffers}
+        extra, drawn = checkpoint.read_all(state["extra"]), state["random"]
+    with no_grad():
+        for each, value in zip(held, values):
+            each.tensor.assign(Tensor(value).to(each.tensor.dtype).to(each.tensor.device))
+        for name, buffer in buffers.items():
+            buffer.assign(averages[name].to(buffer.dtype).to(buffer.device))
     if model.zero is not None:
         for unit in model.zero.units:
             unit.publish()
@@ -82,13 +86,14 @@ def load(model: ParallelModel, path: str | Path) -> Any:
             unit.finish_publish()
     if model.optimizer is not None:
         model.optimizer.load_state_dict(options)
+    _load_random_state(model, drawn)
     return extra
 
 
 def whole_state(model: ParallelModel) -> dict[str, Tensor]:
     """As ParallelModel.state_dict."""
     own = model.module.state_dict() if model.zero is None else model.zero.state_dict()
-    partitions = {name: p.partition for name, p in _all_names(model.module)}
+    partitions = {name: p.partition for name, p in model.module._named("_parameters")}
     arrays = {name: _joined(tensor.numpy(), partitions.get(name)) for name, tensor in own.items()}
     return {name: Tensor(array) for name, array in _of_all_stages(model, arrays).items()}
 
@@ -125,16 +130,9 @@ def _of_all_stages(model: ParallelModel, own: dict[str, NDArray[Any]]) -> dict[s
 # What a rank has -----------------------------------------------------------------------------------------------------
 
 
-def _all_names(module: Module) -> Iterator[tuple[str, Parameter]]:
-    """All parameters, one that is shared under each of its names."""
-    for prefix, owner in module.named_modules():
-        for name, parameter in owner._parameters.items():
-            yield (f"{prefix}.{name}" if prefix else name), parameter
-
-
 def _held(model: ParallelModel) -> Iterator[_Held]:
     names: dict[int, list[str]] = {}
-    for name, parameter in _all_names(model.module):
+    for name, parameter in model.module._named("_parameters"):
         names.setdefault(id(parameter), []).append(name)
     sharded: set[int] = set()
     for unit in model.zero.units if model.zero is not None else ():
@@ -226,11 +224,8 @@ def _numbers(model: ParallelModel) -> dict[int, tuple[int, str]]:
     return {id(tensor): (g, str(number)) for number, (g, tensor) in enumerate(listed)}
 
 
-def _check_fits(comm: Communicator, path: Any, own: dict[str, tuple[int, ...]], stored: dict[str, Any]) -> None:
-    """Raises ValueError, on every rank, unless the file has the parameters and buffers that all ranks together have."""
-    needed: dict[str, tuple[int, ...]] = {}
-    for shapes in comm.all_gather_object(own):
-        needed |= shapes
+def _check_fits(path: Any, needed: dict[str, tuple[int, ...]], stored: dict[str, Any]) -> None:
+    """Raises ValueError unless a file has the parameters and buffers that all ranks together need."""
     problems = [f"missing: {name} {shape}" for name, shape in needed.items() if name not in stored]
     problems += [f"unknown: {name} {found.shape}" for name, found in stored.items() if name not in needed]
     problems += [

@@ -107,6 +107,8 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     with no_grad(), tracing(watch):
         result = fn(*args, **kwargs)
     results = [result] if isinstance(result, Tensor) else list(result)
+    # What fn hands through was made outside and wants its gradient as well.
+    sources.update((r, None) for r in results if r.requires_grad)
     if not sources:
         return result
     edges = [x._edge() for x in sources]

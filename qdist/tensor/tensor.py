@@ -385,7 +385,7 @@ class Tensor(Methods):
 
     def assign(self, value: Any) -> Tensor:
         """Overwrite the values in place (same shape), outside the graph; returns itself."""
-        array = value._data if isinstance(value, Tensor) else arrays.as_array(value)
+        array = Tensor(value)._data
         if array.shape != self.shape:
             raise ValueError(f"cannot assign shape {array.shape} to a tensor of shape {self.shape}")
         self[...] = array

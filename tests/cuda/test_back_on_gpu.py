@@ -157,6 +157,39 @@ def test_two_states_are_all_the_memory_a_gradient_takes() -> None:
     assert pool.total_bytes() - before < 2.2 * (8 << n)
 
 
+@pytest.mark.large
+@pytest.mark.parametrize("n", [20, 33])
+def test_a_gradient_that_fills_the_card(n: int) -> None:
+    """33 qubits are two states of 64 GiB: nothing else of that order is taken."""
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    free = cupy.cuda.runtime.memGetInfo()[0]
+    if free < (16 << n) + (1 << 29):
+        pytest.skip(f"{free >> 30} GiB of the GPU are free")
+    circuit, observable, params, value, gradient = of_a_product_state(n)
+    before = pool.total_bytes()
+    got = qd.compile(circuit, device="cuda").value_and_grad(observable, params)
+    assert pool.total_bytes() - before < (16 << n) + (1 << 28)
+    assert got[0] == pytest.approx(value, abs=1e-3)
+    np.testing.assert_allclose(got[1], gradient, atol=1e-3)
+
+
+def of_a_product_state(n: int) -> tuple[qd.Circuit, qd.PauliSum, np.ndarray, float, np.ndarray]:
+    """A circuit of RY, an observable, and its value and gradient, which follow from <Z> = cos and <X> = sin."""
+    theta = qd.ParameterVector("t", n)
+    circuit = qd.Circuit(n)
+    for q in range(n):
+        circuit.ry(theta[q], q)
+    terms = {f"Z{q}": 0.1 * q for q in range(n)} | {f"X{q} X{q + 1}": 1.0 for q in range(n - 1)}
+    params = np.random.default_rng(n).uniform(-3, 3, n)
+    weights, sine, cosine = 0.1 * np.arange(n), np.sin(params), np.cos(params)
+    neighbours = np.append(sine[1:], 0) + np.append(0, sine[:-1])
+    value = float(weights @ cosine + sine[1:] @ sine[:-1])
+    return circuit, qd.PauliSum(terms), params, value, cosine * neighbours - weights * sine
+
+
 def test_a_gradient_that_does_not_fit_is_refused_before_anything_is_taken() -> None:
     import cupy
 

@@ -17,7 +17,7 @@ PYTEST = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--stric
 CHOICE = {
     2: "",
     3: "one_process and 1f1b or live or bytes",
-    4: "one_process and (1f1b or interleaved) or side_by_side",
+    4: "one_process and interleaved or side_by_side",
     8: "one_process and 1f1b and (mlp or transformer) or deep or side_by_side",
 }
 
@@ -60,7 +60,7 @@ LAYERS = [nn.Linear(2, 2), nn.Tanh()]
         ({"micro_batches": 2, "partition": "size"}, "'size' is not known"),
         ({"micro_batches": 2, "schedule": "interleaved", "virtual_stages": 3}, "2 layers do not make 3 stages"),
         ({"micro_batches": 2, "reduction": "none"}, "reduction 'none'"),
-        ({"micro_batches": 2, "schedule": make_schedule("1f1b", 1, 2)}, "says itself how many micro-batches"),
+        ({"micro_batches": 2, "schedule": make_schedule("1f1b", 1, 2)}, "says how many micro-batches"),
         ({"virtual_stages": 2, "schedule": make_schedule("1f1b", 1, 2)}, "and virtual stages there are"),
         ({"micro_batches": 2, "layers": nn.Tanh()}, "takes a list of layers or a Sequential; Tanh has no order"),
         ({"schedule": make_schedule("1f1b", 2, 2)}, "the schedule is for 2 ranks, the pipeline has 1"),

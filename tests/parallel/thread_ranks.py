@@ -33,9 +33,9 @@ class ThreadComm:
         self._room.barrier.wait(60)
         return everything
 
-    def all_reduce(self, x: Any) -> np.ndarray:
+    def all_reduce(self, x: Any, op: str = "sum") -> np.ndarray:
         self.sent.append(("all_reduce", self.group, x.shape))
-        return np.sum(self._exchange(x), axis=0)
+        return getattr(np, op)(self._exchange(x), axis=0)
 
     def all_gather(self, x: Any) -> np.ndarray:
         self.sent.append(("all_gather", self.group, x.shape))

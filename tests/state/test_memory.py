@@ -41,6 +41,13 @@ def test_what_fits_exactly_passes(num_qubits: int, dtype: np.dtype, ranks: int) 
         check_memory(num_qubits, dtype, ranks, 16 * GIB - 1)
 
 
+def test_several_states_are_counted_together() -> None:
+    check_memory(33, C64, 1, 128 * GIB, states=2)
+    with pytest.raises(MemoryError) as error:
+        check_memory(34, C64, 1, 139 * GIB, states=2)
+    assert str(error.value) == "34 qubits need 256 GiB for 2 states on 1 rank; 139 GiB are free; 2 ranks would do"
+
+
 def test_a_state_that_cannot_fit_is_refused_at_once() -> None:
     with pytest.raises(MemoryError, match=r"60 qubits need 8589934592 GiB on 1 rank; .* ranks would do"):
         StateVector(60)

@@ -307,6 +307,16 @@ def test_checkpoint_keeps_no_intermediate_values():
     assert len(held) == 2
 
 
+def test_what_a_checkpoint_hands_through_gets_its_gradient():
+    x, w = qt.Tensor(np.ones(3), True), qt.Tensor(np.full(3, 2.0), True)
+    for middle in (w, w * 1.0):
+        x.grad = w.grad = None
+        doubled, same = qt.checkpoint(lambda a, b: (a * 2, b), x, middle)
+        (doubled.sum() + (same * 3).sum()).backward()
+        np.testing.assert_array_equal(x.grad, np.full(3, 2.0))
+        np.testing.assert_array_equal(w.grad, np.full(3, 3.0))
+
+
 def test_checkpoints_nest():
     x = leaf(0.5)
     y = qt.checkpoint(lambda v: qt.checkpoint(lambda u: u.sin(), v).exp(), x)

@@ -27,7 +27,7 @@ def block_choices(graph: Graph) -> dict[Operation, set[tuple[str, int]]]:
         return [*zip(operation.inputs, form.inputs), *zip(operation.outputs, form.outputs)]
 
     for operation, form in forms.items():
-        for split, _ in form.extra:
+        for split, _, _ in form.extra:
             for value, place in zip((*operation.inputs, *operation.outputs), (*split.inputs, *split.outputs)):
                 if isinstance(place, Shard) and place.blocks > 1:
                     note(value, place.dim, {place.blocks})

@@ -16,7 +16,7 @@ from .forms import Form, Split
 from .moves import gradient_of, wire_bytes
 from .placements import Partial, Placement, Replicate, Shard
 
-__all__ = ["Operand", "choose", "outputs_of"]
+__all__ = ["Operand", "choose", "inner_bytes", "outputs_of"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ def choose(
             undone, forward, sliced, backward = _moving(split, operands, degrees, axis)
             produced = split.outputs[0]
             output = form.output_elements * itemsize / _cuts(chosen, degrees)
+            forward += inner_bytes((*chosen, split), degrees, itemsize)
             if use_all:
                 return undone, forward, cut.get(split.label or "", 1), backward
             unmet = target is not None and produced != target
@@ -119,6 +120,17 @@ def _moving(
         sliced += isinstance(source, Replicate) and isinstance(target, Shard)
         backward += wire_bytes(arriving, gradient_of(source), degree, whole) * operand.needs_grad
     return undone, forward, sliced, backward
+
+
+def inner_bytes(splits: Sequence[Split], degrees: Sequence[int], itemsize: int) -> float:
+    """Bytes that an operation itself sends while it runs in these ways, one a mesh axis."""
+    total = 0.0
+    for axis, split in enumerate(splits):
+        others = math.prod(
+            n for k, (other, n) in enumerate(zip(splits, degrees)) if k != axis and isinstance(other.outputs[0], Shard)
+        )
+        total += wire_bytes(Partial(), Replicate(), degrees[axis], split.inside * itemsize / others)
+    return total
 
 
 def _cuts(chosen: Sequence[Split], degrees: Sequence[int]) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from .capture import ANNOTATE
+from .choose import inner_bytes
 from .forms import Form, Split
 from .graph import Operation, Value
 from .lower import Move, lower, sent_bytes
@@ -60,11 +61,14 @@ class Machine:
         return sent * nbytes / self.bandwidth + times * self.latency
 
     def computing(self, operation: Operation, form: Form, splits: Sequence[Split], degrees: Sequence[int]) -> float:
-        """Seconds of one rank for an operation, forward and backward."""
+        """Seconds of one rank for an operation, forward and backward, with what it sends itself."""
         ranks = math.prod(n for split, n in zip(splits, degrees) if split.label is not None)
         # The backward pass multiplies twice: once for each factor's gradient.
         passes = 1 + sum(isinstance(x, Value) and x.needs_grad for x in operation.inputs)
-        return passes * _flops(operation, form) / ranks / self.flops
+        inner = inner_bytes(splits, degrees, operation.outputs[0].dtype.itemsize)
+        return (
+            passes * _flops(operation, form) / ranks / self.flops + inner / self.bandwidth + self.latency * (inner > 0)
+        )
 
     def updating(self, nbytes: float) -> float:
         """Seconds of an optimiser's step for `nbytes` of parameters: they and their state are read and written."""

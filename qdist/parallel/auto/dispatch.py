@@ -11,7 +11,7 @@ from . import capture
 from .choose import Operand, choose, outputs_of
 from .dist_tensor import DistTensor, reshard
 from .forms import Form, Split
-from .local_rules import LOCAL_RULES, Site
+from .local_rules import DECOMPOSED, LOCAL_RULES, Site
 from .operator_rules import form_of
 from .placements import Placement, Replicate, cuts
 from .process_mesh import ProcessMesh
@@ -37,6 +37,8 @@ def dispatch(
     Returns:
         A DistTensor, or a tuple of them.
     """
+    if rule.name in DECOMPOSED:
+        return DECOMPOSED[rule.name](*inputs, **attributes)
     mesh = mesh or next(x.mesh for x in inputs if isinstance(x, DistTensor))
     with capture.paused():
         placed = [_on(x, mesh) if isinstance(x, DistTensor) else x for x in inputs]

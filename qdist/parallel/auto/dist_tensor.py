@@ -70,6 +70,10 @@ class DistTensor(Tensor):
     def _node(self) -> Any:  # type: ignore[override]
         return self.local._node
 
+    @_node.setter
+    def _node(self, value: Any) -> None:
+        self.local._node = value
+
     @property
     def _hooks(self) -> Any:  # type: ignore[override]
         return self.local._hooks
@@ -205,9 +209,6 @@ class DistTensor(Tensor):
 
 class DistParameter(DistTensor, Parameter):
     """A Parameter of which every rank holds its part. A Parameter becomes one by shard_tensor()."""
-
-    def __init__(self, local: Tensor, mesh: ProcessMesh, placements: tuple[Placement, ...]) -> None:
-        super().__init__(local, mesh, placements, local.shape)
 
 
 def _spent(tensor: Tensor) -> bool:

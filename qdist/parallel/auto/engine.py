@@ -77,6 +77,8 @@ class Engine:
         self.mesh = mesh
         self.comm = comm
         self._programs: dict[Any, Program] = {}
+        # How parameters are used: other graphs (evaluation, a last batch) share them and have to use them so too.
+        self._used: dict[str, tuple[Placement, ...]] = {}
         self._latest: Program | None = None
         self._pipeline: GraphPipeline | None = None
 
@@ -116,12 +118,12 @@ class Engine:
         self.model.train(mode == "train")
         graph = trace(self.model, None if mode == "predict" else self.loss, inputs, () if mode == "predict" else labels)
         mesh = self.mesh = self.mesh or _mesh_of(graph) or self._default_mesh()
-        given = {value.name: _rows(value, mesh) for value in graph.inputs}
         if self.strategy.auto:
-            annotated = any(op.rule is ANNOTATE or op.pinned for op in graph.operations)
-            plan = search(graph, mesh, self.strategy.machine, given if annotated else None)
+            plan = search(graph, mesh, self.strategy.machine, self._used)
         else:
-            plan = propagate(graph, mesh, given, use_all=self.strategy.fully_use_devices)
+            rows = {value.name: _rows(value, mesh) for value in graph.inputs}
+            plan = propagate(graph, mesh, {**rows, **self._used}, use_all=self.strategy.fully_use_devices)
+        self._used.update({value.name: plan.placements[value] for value in graph.parameters})
         if self.strategy.sharding.enable:
             passes.shard_storage(plan, self.strategy.sharding, _data_axis(mesh))
         for value in (*graph.inputs, *graph.parameters):
@@ -155,11 +157,10 @@ class Engine:
         """
         inputs, labels = _split(data, mode)
         if self.strategy.pipeline.enable:
+            stages = self._stages(inputs)
             if mode == "predict":
-                return {"outputs": self._stages(inputs).stages.predict(tuple(x.numpy() for x in inputs)).numpy()}
-            return self._stages(inputs).run(
-                inputs, labels, self._optimizer() if mode == "train" else None, self.metrics
-            )
+                return {"outputs": stages.predict(inputs)}
+            return stages.run(inputs, labels, self._optimizer() if mode == "train" else None, self.metrics)
         program = self._program(mode, inputs, labels)
         self.model.train(mode == "train")
         parts = {

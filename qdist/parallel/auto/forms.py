@@ -11,10 +11,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from .placements import Partial, Placement, Replicate, Shard
 
-__all__ = ["Form", "Label", "Split"]
+__all__ = ["Extra", "Form", "Label", "Split"]
 
 Label = str | None
 _NO_MORE = 1 << 62
@@ -28,6 +29,8 @@ class Split:
     """The label that is cut; None where nothing is, or where a sum stays a sum."""
     inputs: tuple[Placement, ...]
     outputs: tuple[Placement, ...]
+    inside: int = 0
+    """How many numbers the operation itself adds up over the ranks of the axis, while it runs forward."""
 
     @property
     def blocks(self) -> int:
@@ -38,6 +41,16 @@ class Split:
     def differs(self) -> bool:
         """Whether the ranks compute different things, so that gradients of Replicate inputs are terms of a sum."""
         return any(not isinstance(p, Replicate) for p in (*self.inputs, *self.outputs))
+
+
+class Extra(NamedTuple):
+    """A way to run an operator that its labels do not tell; its label is cut by one axis at most."""
+
+    split: Split
+    length: int
+    """Of what is cut."""
+    exact: bool
+    """Only equal parts may be cut."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +75,8 @@ class Form:
     linear: tuple[tuple[int, ...], ...] = ()
     product: bool = False
     elements: int | None = None
-    extra: tuple[tuple[Split, int], ...] = ()
-    """Ways that labels do not tell, each with the length that is cut; parts are equal where several blocks are cut."""
+    extra: tuple[Extra, ...] = ()
+    """Ways that labels do not tell."""
 
     @cached_property
     def output_elements(self) -> int:
@@ -95,8 +108,8 @@ class Form:
         for group in self.linear:
             sums = tuple(Partial() if i in group else Replicate() for i in range(len(self.inputs)))
             yield Split(None, sums, (Partial(),) * len(self.outputs))
-        for split, length in self.extra:
-            if split.label not in cut and (length % degree == 0 if split.blocks > 1 else length >= degree):
+        for split, length, exact in self.extra:
+            if split.label not in cut and (length % degree == 0 if exact else length >= degree):
                 yield split
 
     def after(self, split: Split, cut: Mapping[str, int], degree: int) -> dict[str, int]:

@@ -1,4 +1,5 @@
-"""Operators whose local run is not just the operator on local parts: those that know the global shape."""
+"""Operators whose local run is not just the operator on local parts: those that know the global shape, and those that
+are run as several others."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ import numpy as np
 from ...tensor import Tensor, apply
 from ...tensor.arrays import module_of
 from ...tensor.random import keep_mask
+from ..vocabulary import vocab_parallel_cross_entropy
 from .placements import Placement, Replicate, Shard, cuts, local_part, local_shape
 from .process_mesh import ProcessMesh
 
-__all__ = ["LOCAL_RULES", "Site"]
+__all__ = ["DECOMPOSED", "LOCAL_RULES", "Site"]
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,33 @@ def _embedding(site: Site, table: Tensor, indices: Tensor) -> Tensor:
     return found * Tensor(here.reshape(*here.shape, *(1,) * (table.ndim - 1)).astype(table.dtype))
 
 
+def _cross_entropy(site: Site, logits: Tensor, targets: Tensor) -> Tensor:
+    if not site.cuts(0, (1,)):
+        return apply("cross_entropy", logits, targets)
+    axis = next(i for i, p in enumerate(site.inputs[0]) if cuts(p, 1))
+    return vocab_parallel_cross_entropy(logits, targets, site.mesh.group(axis), "none")
+
+
 LOCAL_RULES: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "expand": _expand,
     "mean": _mean,
+    "cross_entropy": _cross_entropy,
     "dropout": _dropout,
     "embedding": _embedding,
 }
+
+
+def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Statistics of the whole batch, wherever its rows are: two numbers a channel travel."""
+    axes = (0, *range(2, x.ndim))
+    shape = (1, -1, *(1,) * (x.ndim - 2))
+    mean = x.mean(axes)
+    centred = x - mean.reshape(*shape)
+    variance = (centred * centred).mean(axes)
+    scale = weight / (variance + eps).sqrt()
+    return centred * scale.reshape(*shape) + bias.reshape(*shape), mean, variance
+
+
+DECOMPOSED: dict[str, Callable[..., Any]] = {"batch_norm": _batch_norm}
+"""Operators that run as others when an input is a DistTensor."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .capture import ANNOTATE
+from .choose import inner_bytes
 from .graph import Operation, Value
 from .placements import Placement
 from .plan import Need, Plan, needs_of
@@ -127,4 +128,8 @@ def sent_bytes(plan: Plan) -> tuple[float, float]:
                 value.nbytes, plan.mesh.shape, source.placements, target.placements, target.differs
             )
             forward, backward = forward + there, backward + back * value.needs_grad
+        else:
+            operation = instruction.operation
+            itemsize = operation.outputs[0].dtype.itemsize
+            forward += inner_bytes(plan.splits[operation], plan.mesh.shape, itemsize)
     return forward, backward

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...tensor.kernels.shaping import Place
-from .forms import Form, Label, Split
+from .forms import Extra, Form, Label, Split
 from .placements import Partial, Replicate, Shard
 
 __all__ = ["FORMS", "form_of", "register_form"]
@@ -176,7 +176,7 @@ def _reshape(shapes: Shapes, shape: tuple[int, ...]) -> Form:
     outs: list[Label] = [None] * len(target)
     sizes: dict[str, int] = {}
     exact = set()
-    extra: list[tuple[Split, int]] = []
+    extra: list[Extra] = []
     i = j = 0
     while i < len(source) and j < len(target) and total:
         # A group of dimensions on each side with the same number of elements; its first dimension runs slowest, so
@@ -204,16 +204,16 @@ def _reshape(shapes: Shapes, shape: tuple[int, ...]) -> Form:
     )
 
 
-def _blocks(
-    first: int, i: int, source: Sequence[int], second: int, j: int, target: Sequence[int]
-) -> list[tuple[Split, int]]:
+def _blocks(first: int, i: int, source: Sequence[int], second: int, j: int, target: Sequence[int]) -> list[Extra]:
     """Dimensions first..i become second..j. Where one becomes several or several one, the second of the several may be
     cut: that cuts the one in blocks, as many as the first of the several is long."""
     label = f"d{first}"
     if i - first == 1 and j - second > 1:
-        return [(Split(label, (Shard(first, target[second]),), (Shard(second + 1),)), target[second + 1])]
+        split = Split(label, (Shard(first, target[second]),), (Shard(second + 1),))
+        return [Extra(split, target[second + 1], exact=True)]
     if j - second == 1 and i - first > 1:
-        return [(Split(label, (Shard(first + 1),), (Shard(second, source[first]),)), source[first + 1])]
+        split = Split(label, (Shard(first + 1),), (Shard(second, source[first]),))
+        return [Extra(split, source[first + 1], exact=True)]
     return []
 
 
@@ -310,11 +310,20 @@ def _embedding(shapes: Shapes) -> Form:
     # Ranks that hold a slice of the rows look up what they have and give zeros for the rest.
     rows = Split("v", (Shard(0), Replicate()), (Partial(),))
     sizes = _sizes((columns, table[1:]), (places, indices))
-    return Form(((None, *columns), places), ((*places, *columns),), sizes, linear=((0,),), extra=((rows, table[0]),))
+    return Form(
+        ((None, *columns), places),
+        ((*places, *columns),),
+        sizes,
+        linear=((0,),),
+        extra=(Extra(rows, table[0], exact=False),),
+    )
 
 
 def _cross_entropy(shapes: Shapes) -> Form:
-    return Form((("r", None), ("r",)), (("r",),), _sizes((("r",), shapes[1] or ())))
+    """Rows are cut freely. Where the classes are cut, every row's maximum, sum and target travel: three numbers."""
+    rows, classes = shapes[0] or (1, 1)
+    cut = Split("c", (Shard(1), Replicate()), (Replicate(),), inside=3 * rows)
+    return Form((("r", None), ("r",)), (("r",),), {"r": rows}, extra=(Extra(cut, classes, exact=True),))
 
 
 def _layer_norm(shapes: Shapes, dims: int, eps: float) -> Form:

@@ -12,7 +12,7 @@ from ...comm import Communicator, world
 from ...tensor import RULES, Tensor, apply
 from . import capture
 from .dispatch import dispatch, form_for
-from .dist_tensor import reshard, shard_tensor
+from .dist_tensor import DistTensor, reshard, shard_tensor
 from .forms import Form, Split
 from .placements import Partial, Replicate
 from .process_mesh import ProcessMesh
@@ -100,8 +100,14 @@ class Operator:
         comm = world() if self.comm is None else self.comm
         mesh, splits = _layout(self.name, form, self.in_strategy, comm)
         made = dispatch(self.rule, tensors, attributes, splits, mesh)
-        target = [Replicate() if isinstance(p, Partial) else p for p in made.placements]
-        return reshard(made, mesh, target)
+        if isinstance(made, tuple):
+            return tuple(_finished(part) for part in made)
+        return _finished(made)
+
+
+def _finished(x: DistTensor) -> DistTensor:
+    """x with its sums added up."""
+    return reshard(x, x.mesh, [Replicate() if isinstance(p, Partial) else p for p in x.placements])
 
 
 def _layout(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from .blocks import block_choices
 from .capture import ANNOTATE
 from .cost import Machine, cost_of, share
+from .dist_tensor import DistTensor
 from .forms import Split
 from .graph import Graph, Operation, Value
 from .placements import Placement
@@ -61,7 +62,7 @@ def search(
     """
     given = given or {}
     plans = [_searched(graph, mesh, machine, given, beam, 0.0)]
-    if not given:
+    if not given and not _annotated(graph):
         plans += [data_parallel(graph, mesh), propagate(graph, mesh)]
     limit = machine.memory
     price = 1 / machine.bandwidth / 16
@@ -76,6 +77,12 @@ def search(
             f"{(limit or 0) / 2**20:.1f} are allowed; use more ranks or a smaller batch"
         )
     return min(fitting, key=lambda p: cost_of(p, machine).seconds)
+
+
+def _annotated(graph: Graph) -> bool:
+    """Whether the user placed anything."""
+    placed = any(isinstance(value.tensor, DistTensor) for value in graph.parameters)
+    return placed or any(op.rule is ANNOTATE or op.pinned is not None for op in graph.operations)
 
 
 def _searched(

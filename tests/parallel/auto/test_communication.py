@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from thread_ranks import on_threads
 
 from qdist import nn
 from qdist.comm import counting_communicator
@@ -19,7 +20,7 @@ from qdist.parallel.auto import (
     shard_tensor,
 )
 from qdist.parallel.auto.lower import sent_bytes
-from qdist.tensor import Tensor, functional
+from qdist.tensor import Tensor, checkpoint, functional
 
 BATCH, LENGTH, FEATURES, HEADS = 2, 6, 16, 8
 F64 = np.float64
@@ -137,6 +138,64 @@ def test_a_tensor_that_several_products_use_travels_once() -> None:
     made = [x @ w for w in weights]
     assert all(y.placements == (Shard(1),) for y in made)
     assert [m.op for m in mesh.group(0).messages] == ["all_gather"]
+
+
+def test_a_loss_over_classes_that_are_cut_sends_three_numbers_a_row() -> None:
+    mesh = ProcessMesh(list(range(4)), ["mp"], counting_communicator(4))
+    head = nn.Linear(FEATURES, 16, bias=False, dtype=F64)
+    shard_tensor(head.weight, mesh, ["mp", None])
+    engine = Engine(head, functional.cross_entropy, SGD(head.parameters(), lr=0.1), mesh=mesh)
+    x, y = np.ones((10, FEATURES)), np.arange(10)
+    engine.prepare(x, y)
+    mesh.group(0).messages.clear()
+    engine.run((x, y))
+    assert sum(m.bytes for m in mesh.group(0).messages) == 3 * 10 * 8
+    assert sum(m.wire_bytes for m in mesh.group(0).messages) == sum(sent_bytes(engine.plan))
+
+
+def test_batch_norm_over_cut_rows_sends_numbers_of_channels_alone() -> None:
+    def work(comm):
+        model = nn.Sequential(nn.BatchNorm2d(3, dtype=F64))
+        mesh = None if comm is None else ProcessMesh([0, 1], ["dp"], comm)
+        x = Tensor(np.random.default_rng(0).normal(size=(6, 3, 4, 4)), True)
+        y = model(x if mesh is None else shard_tensor(x, mesh, [Shard(0)]))
+        sent = [] if comm is None else list(comm.sent)
+        (y**3).sum().backward()
+        state = {name: t.numpy() for name, t in model.state_dict().items()}
+        return [y.numpy(), x.grad.numpy(), model[0].weight.grad.numpy(), *state.values()], sent
+
+    want, _ = work(None)
+    for got, sent in on_threads(2, work):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+        # The two statistics, and both once more for the running averages.
+        assert [(op, np.prod(shape)) for op, _, shape in sent] == [("all_reduce", 3)] * 4
+
+
+def test_recomputed_layers_of_distributed_tensors_give_the_same_gradients() -> None:
+    x = np.random.default_rng(0).normal(size=(4, FEATURES))
+
+    def work(comm):
+        found = []
+        for recomputed in (False, True):
+            model = mlp()
+            model.load_state_dict(alone.state_dict())
+            mesh = ProcessMesh([0, 1], ["mp"], comm)
+            leaf = Tensor(x, True)
+            placed = shard_tensor(leaf, mesh, [Shard(0)])
+            made = checkpoint(model, placed) if recomputed else model(placed)
+            assert made.shape == x.shape
+            (made**2).sum().backward()
+            found.append([leaf.grad.numpy(), *(p.grad.numpy() for p in model.parameters())])
+        return found
+
+    alone, whole = mlp(), Tensor(x, True)
+    (alone(whole) ** 2).sum().backward()
+    want = [whole.grad.numpy(), *(p.grad.numpy() for p in alone.parameters())]
+    for plain, again in on_threads(2, work):
+        for a, b, c in zip(plain, again, want, strict=True):
+            np.testing.assert_allclose(a, c, rtol=1e-10)
+            np.testing.assert_allclose(b, c, rtol=1e-10)
 
 
 # Choices

@@ -35,8 +35,8 @@ from qdist.tensor import Tensor, functional, manual_seed
 sys.path.append(str(Path(__file__).parents[3] / "circuits"))
 import auto_parallel
 
-# The quick model on every number of ranks, the others where they are cut differently.
-CASES = [("mlp", 8), ("transformer", 4), ("cnn", 2), ("hybrid", 8)]
+# What is cut in the same way on every number of ranks is run on one of them; the examples run on all.
+CASES = [("transformer", 4), ("cnn", 2), ("hybrid", 8)]
 reference = cache(train_alone)
 
 
@@ -103,7 +103,7 @@ def test_a_model_whose_input_alone_is_cut_is_data_parallel(name, size, groups) -
     train(name, line(groups[size], "dp"), tensor_parallel=False)
 
 
-@pytest.mark.parametrize(("name", "size"), [("mlp", 4), ("mlp", 8), ("transformer", 4)])
+@pytest.mark.parametrize(("name", "size"), [("mlp", 8), ("transformer", 4)])
 def test_annotated_weights_train_as_one_process_does(name, size, groups) -> None:
     if name == "mlp":
         train(name, line(groups[size], "mp"), tensor_parallel=True)
@@ -121,11 +121,9 @@ def strategies() -> dict[str, Strategy]:
     return made
 
 
-@pytest.mark.parametrize(
-    ("strategy", "size"), [*((name, 4) for name in strategies()), ("plain", 8), ("stage 3", 8), ("auto", 8)]
-)
-def test_an_engine_trains_as_one_process_does(strategy, size, groups) -> None:
-    engine_as_alone("mlp", strategies()[strategy], meshes(groups[size])[-1])
+@pytest.mark.parametrize("strategy", strategies())
+def test_an_engine_trains_as_one_process_does(strategy, groups) -> None:
+    engine_as_alone("mlp", strategies()[strategy], meshes(groups[4])[-1])
 
 
 def test_an_engine_trains_a_transformer(groups) -> None:
@@ -136,12 +134,16 @@ def engine_as_alone(name: str, strategy: Strategy, mesh: ProcessMesh) -> None:
     want = reference(name, steps=2)
     model = build(name)
     engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), None, strategy, mesh)
-    losses = [engine.run(batch(name, step))["loss"] for step in range(2)]
-    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+    losses = []
+    for step in range(2):
+        # Another graph over the same parameters in between: it must find and leave them as they lie.
+        losses.append(engine.run(batch(name, step), "eval")["loss"])
+        losses.append(engine.run(batch(name, step))["loss"])
+    np.testing.assert_allclose(losses, np.repeat(want.losses, 2), rtol=1e-10)
     assert_same(engine.state_dict(), want.parameters)
 
 
-@pytest.mark.parametrize(("name", "size"), CASES[2:])
+@pytest.mark.parametrize(("name", "size"), CASES[1:])
 def test_to_static_trains_other_networks_data_parallel(name, size, groups) -> None:
     want = reference(name, steps=2)
     model = build(name)
@@ -150,8 +152,7 @@ def test_to_static_trains_other_networks_data_parallel(name, size, groups) -> No
     assert_same(parameters_of(model), want.parameters)
 
 
-@pytest.mark.parametrize("size", [2, 4, 8])
-def test_masks_are_those_of_one_process(size, groups) -> None:
+def test_masks_are_those_of_one_process(groups) -> None:
     """Dropout on rows of the batch, and in a captured graph whose weights are cut too."""
 
     def losses(comm: Communicator | None, static: bool) -> list[float]:
@@ -179,7 +180,7 @@ def test_masks_are_those_of_one_process(size, groups) -> None:
 
     want = losses(None, False)
     for static in (False, True):
-        np.testing.assert_allclose(losses(groups[size], static), want, rtol=1e-10)
+        np.testing.assert_allclose(losses(groups[4], static), want, rtol=1e-10)
 
 
 def test_clipping_counts_every_part_once(groups) -> None:
@@ -209,7 +210,7 @@ def test_the_examples_give_the_losses_of_one_process_in_every_mode(net, size, gr
             np.testing.assert_allclose(losses("--mode", mode, "--static"), want, rtol=1e-10, err_msg=f"static {mode}")
 
 
-@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("size", [2, 8])
 def test_random_placements_in_and_resharded_out_have_the_same_value(size, groups) -> None:
     rng = np.random.default_rng(3)
     for mesh in meshes(groups[size]):
