@@ -20,6 +20,9 @@ from qdist.interop.vqnet.nn import Conv2D, CrossEntropyLoss, Linear, MaxPool2D, 
 from qdist.interop.vqnet.nn import activation as F
 from qdist.interop.vqnet.tensor import tensor
 
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
+
 pipeline_parallel_size = 2
 
 num_steps = 1000

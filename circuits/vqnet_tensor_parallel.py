@@ -22,6 +22,9 @@ from qdist.interop.vqnet import *
 from qdist.interop.vqnet.distributed import *
 from qdist.interop.vqnet.distributed.tensor_parallel import ColumnParallelLinear, RowParallelLinear
 
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
+
 Comm_OP = CommController("mpi")
 
 import struct

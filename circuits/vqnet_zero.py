@@ -22,6 +22,9 @@ import qdist.interop.vqnet.optim as optim
 from qdist.interop.vqnet import *
 from qdist.interop.vqnet.distributed import *
 
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
+
 
 def load_mnist(dataset="training_data", digits=np.arange(2), path="./"):
     """

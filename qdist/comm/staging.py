@@ -1,4 +1,4 @@
-"""Carrying arrays across between a transport and where they live: GPU arrays over MPI, host arrays over NCCL."""
+"""Carrying arrays across between a transport and where they live: GPU arrays over a transport of host memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from qdist.comm.reduction import ReduceOp
 from qdist.comm.transport import Request, Transport
 
-__all__ = ["StagedTransport", "host_arrays_over"]
+__all__ = ["StagedTransport"]
 
 
 class StagedTransport:
@@ -133,13 +133,3 @@ class _StagedRequest:
         home, self._home = self._home, None
         if home is not None:
             home()
-
-
-def host_arrays_over(inner: Transport) -> StagedTransport:
-    """NumPy arrays over a transport of GPU memory."""
-    import cupy
-
-    def download(there: Any, x: Any) -> None:
-        x[...] = cupy.asnumpy(there)
-
-    return StagedTransport(inner, over=cupy.asarray, fresh=lambda x: cupy.empty(x.shape, x.dtype), back=download)
