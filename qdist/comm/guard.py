@@ -7,9 +7,13 @@ who else is, so it knows who is not.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import stat
+import struct
 import sys
+import termios
 import threading
 import time
 import traceback
@@ -305,6 +309,7 @@ class Guard:
 
     def _end_job(self) -> None:
         if not self._unattended:
+            _wait_for_readers()
             self._abort(1)
         os._exit(1)
 
@@ -317,6 +322,22 @@ class Guard:
                 time.sleep(3 * self._tick)  # The board dies with rank 0: let the others read it.
         except CommError:
             pass
+
+
+def _wait_for_readers(longest: float = 1.0) -> None:
+    """Until somebody has read what was printed: a launcher that ends ranks drops what is still in their pipes."""
+    until = time.monotonic() + longest
+    while time.monotonic() < until and any(map(_unread, (1, 2))):
+        time.sleep(0.01)
+
+
+def _unread(stream: int) -> int:
+    """Bytes that were written into a pipe and not yet read; 0 if it is none."""
+    try:
+        is_pipe = stat.S_ISFIFO(os.fstat(stream).st_mode)
+        return struct.unpack("i", fcntl.ioctl(stream, termios.FIONREAD, bytes(4)))[0] if is_pipe else 0
+    except OSError:
+        return 0
 
 
 def forget(active: list[Call | DirectEntry], call: Call) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from qdist.comm import guard
 from qdist.comm.libmpi import find_mpirun
 
 FAULTY = Path(__file__).parent / "faulty.py"
@@ -137,3 +138,16 @@ def test_ranks_without_a_launcher_succeed(free_port: int) -> None:
     outcome = unattended("nothing", free_port)
     assert [code for code, _ in outcome] == [0, 0, 0], outcome
     assert all("went through" in text for _, text in outcome)
+
+
+def test_what_was_printed_is_read_before_ranks_are_ended(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"why it ended")
+    assert guard._unread(writer) == 12
+    os.read(reader, 12)
+    assert guard._unread(writer) == 0
+    os.close(reader)
+    os.close(writer)
+    with (tmp_path / "log").open("w") as file:
+        file.write("nobody has to read a file")
+        assert guard._unread(file.fileno()) == 0
