@@ -8,14 +8,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from qdist.comm import CommError, cuda_devices
 from qdist.comm.launch import mpirun_command
 from qdist.comm.libmpi import find_mpirun
 
-settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.load_profile("repeatable")
+ON_RANKS = "QDIST_TEST_ON_RANKS"
+"""Set where a test started this process: such processes are many, and have no property tests."""
+
+if ON_RANKS not in os.environ:
+    from hypothesis import settings
+
+    settings.register_profile("repeatable", derandomize=True, deadline=None)
+    settings.load_profile("repeatable")
 
 RunRanks = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -33,7 +38,12 @@ def run_ranks() -> RunRanks:
     ) -> subprocess.CompletedProcess[str]:
         command = [*mpirun_command(mpirun, ranks), sys.executable, *map(str, arguments)]
         # Plugins of pytest, which no test on ranks needs, would double the time in which a rank starts.
-        plain = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        plain = {
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            ON_RANKS: "1",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
         return subprocess.run(
             command, env=os.environ | plain | environ, capture_output=True, text=True, timeout=timeout
         )

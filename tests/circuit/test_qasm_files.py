@@ -39,7 +39,7 @@ UNDECLARED = {
 }
 
 
-MAX_SIMULATED = 5_000
+MAX_SIMULATED = 12_000
 
 
 def _program_text(path: Path) -> str:
