@@ -230,16 +230,19 @@ def _first_to_end(pids: dict[int, int]) -> int | None:
     """Waits until one of these processes of this machine ends; returns its rank, or None where that cannot be seen."""
     poller = select.poll()
     rank_of: dict[int, int] = {}
+    gone = []
     try:
         for rank, pid in pids.items():
             try:
                 descriptor = os.pidfd_open(pid)
             except ProcessLookupError:
-                return rank
+                gone.append(rank)
+                continue
             rank_of[descriptor] = rank
             poller.register(descriptor, select.POLLIN)
-        ended = poller.poll() if rank_of else []
-        return rank_of[ended[0][0]] if len(ended) == 1 else None
+        # Of several that ended before anybody looked, none is known to be the first.
+        found = gone or [rank_of[descriptor] for descriptor, _ in (poller.poll() if rank_of else [])]
+        return found[0] if len(found) == 1 else None
     except OSError:
         return None
     finally:
