@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from qdist.native import kernels
 from qdist.plan.operations import Affine
 
-__all__ = ["Binding", "Factors", "reordered"]
+__all__ = ["Binding", "Factors", "constant_matrix", "reordered"]
 
 Factors = list[tuple[int, list[int], list[int], list[complex]]]
 """(formula, angle slots, bits of the product, constant matrix)"""
@@ -28,7 +28,8 @@ class Binding:
         self.real = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
         self.turn = np.dtype(np.uint32 if dtype == np.complex64 else np.uint64)
         self._settings = np.arange(1 << register_bits)
-        self._size = 0
+        self.size = 0
+        """Places in reals so far."""
         self._constants: list[tuple[int, NDArray[Any]]] = []
         self._matrices = kernels.MatrixList()
         self._entries: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
@@ -40,8 +41,12 @@ class Binding:
     def constant(self, numbers: Sequence[complex]) -> int:
         """A place in reals for complex numbers that never change: (real, imaginary) in turn."""
         at = self.place(2 * len(numbers))
-        self._constants.append((at, np.asarray(numbers, np.complex128).view(np.float64)))
+        self.constants(at, np.asarray(numbers, np.complex128).view(np.float64))
         return at
+
+    def constants(self, at: int, numbers: NDArray[np.float64]) -> None:
+        """Puts real numbers that never change at a place."""
+        self._constants.append((at, numbers))
 
     def matrix(
         self, num_bits: int, factors: Factors, order: Sequence[int], at: int, real: bool = False, adjoint: bool = False
@@ -83,13 +88,13 @@ class Binding:
 
     def place(self, count: int) -> int:
         """A place in reals for so many numbers. The kernel reads four at a time."""
-        at = self._size
-        self._size += -(-count // 4) * 4
+        at = self.size
+        self.size += -(-count // 4) * 4
         return at
 
     def freeze(self) -> None:
         """Nothing is added after this."""
-        self._template = np.zeros(max(self._size, 1), self.real)
+        self._template = np.zeros(max(self.size, 1), self.real)
         for at, numbers in self._constants:
             self._template[at : at + len(numbers)] = numbers
         empty = [np.zeros(0, np.int64)]
@@ -144,6 +149,15 @@ class Binding:
         largest = float(np.nextafter(2.0 ** (bits - 1), 0)) if bits == 64 else 2.0**31 - 1
         scaled = np.clip(np.rint(fraction * 2.0**bits), -(2.0 ** (bits - 1)), largest)
         return np.ascontiguousarray(scaled.astype(signed)).view(self.turn)
+
+
+def constant_matrix(factors: Factors, order: Sequence[int]) -> NDArray[np.complex128]:
+    """The product of factors that no angle changes. Bit k of its index is bit order[k] of theirs."""
+    matrices = kernels.MatrixList()
+    matrices.add(len(order), factors)
+    entries = np.empty(matrices.size, np.complex128)
+    matrices.at(np.zeros(0), entries)
+    return entries[reordered(order)]
 
 
 def reordered(order: Sequence[int]) -> NDArray[np.int64]:

@@ -103,16 +103,34 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
     }
 }
 
-// All operations of a phase, in registers. o: the number of its first, then of the next phase's first.
-__device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, const Op* ops, const Term* terms, const int* lists, const Parity* parities, const Real* reals, const Turn* coefficients, Index where, double* sums) {
+// All operations of a phase, in registers. o: the number of its first, then of the next phase's first. turns: whether any of
+// them turns all of a thread's amplitudes. numbers: what their matrices and tables of phases are found by.
+__device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& o, const Op* ops, const Term* terms, const int* lists, const Parity* parities, const Real* reals, const Real* numbers, const Turn* coefficients, Index where, double* sums) {
     const unsigned thread = threadIdx.x;
     Turn turn = 0;
 #pragma unroll 1
-    for (; o < phase.end_op; ++o) {
+    for (; o < end_op; ++o) {
         // kind, data, threads, word
         const int4 head = *reinterpret_cast<const int4*>(ops + o);
         const int kind = head.x;
-        const Four* data = reinterpret_cast<const Four*>(reals + head.y);
+        const Four* data = reinterpret_cast<const Four*>(numbers + head.y);
+#if STATES == 1
+        if (kind >= PAIR) {
+            if (kind == PAIR)
+                pair<0>(a, data);
+            else
+                pair<1>(a, data);
+            continue;
+        }
+#endif
+        if (kind == DENSE2) {
+            dense2<0, false>(a, data, 0);
+            continue;
+        }
+        if (kind == DENSE2 + 1) {
+            dense2<1, false>(a, data, 0);
+            continue;
+        }
         if (kind == REAL1) {
 #if STATES == 2
             // What another bit's matrix does to both states changes nothing in these sums.
@@ -144,8 +162,6 @@ __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, c
                 case DENSE1 + 2: dense1<2, false>(a, data, 0); break;
                 case DENSE1 + 3: dense1<FOURTH, false>(a, data, 0); break;
                 case DENSE1 + 4: dense1<R - 1, false>(a, data, 0); break;
-                case DENSE2: dense2<0, false>(a, data, 0); break;
-                case DENSE2 + 1: dense2<1, false>(a, data, 0); break;
             }
             continue;
         }
@@ -198,7 +214,7 @@ __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, c
 #endif
         }
     }
-    if (phase.turns) {
+    if (turns) {
         const Complex factor = cis(turn);
 #pragma unroll
         for (Complex* own : a)
@@ -207,6 +223,7 @@ __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, c
     }
 }
 
+#if STATES == 2
 // ket: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
 // runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
 // columns of the registers and offsets of the threads, for loading, then for storing.
@@ -275,7 +292,7 @@ extern "C" __global__ void run_stage(
             const Phase& phase = phases[p];
             const Slot slot = slots[p * blockDim.x + thread];
             if (p > 0) read_tile(a, phase, slot, flips, lists, reals, where, sums);
-            run_ops(a, phase, o, ops, terms, lists, parities, reals, coefficients, where, sums);
+            run_ops(a, phase.end_op, phase.turns, o, ops, terms, lists, parities, reals, reals, coefficients, where, sums);
             if (p + 1 < num_phases) {
                 // Others may still read what this thread writes now.
                 if (phase.exclusive) __syncthreads();
@@ -313,3 +330,4 @@ extern "C" __global__ void run_stage(
         }
     }
 }
+#endif

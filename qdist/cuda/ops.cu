@@ -96,14 +96,28 @@ __device__ __forceinline__ void dense1(States& states, const Four* m, unsigned w
             }
 }
 
-// The entries of a 4 by 4 matrix: in registers where they find room, else read anew each time (which the compiler must be
-// kept from doing once and for all).
+// Whether the entries of a 4 by 4 matrix find room in registers, beside a thread's amplitudes.
+constexpr bool KEPT = sizeof(Real) == 4;
+
+// Reads what the compiler must not keep. The matrices of one state's stages are in shared memory.
+__device__ __forceinline__ float2 read_anew(const float2* from) { return *from; }
+__device__ __forceinline__ double2 read_anew(const double2* from) {
+    double2 v;
+#if STATES == 1
+    asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(v.x), "=d"(v.y) : "r"(unsigned(__cvta_generic_to_shared(from))));
+#else
+    asm volatile("ld.global.nc.v2.f64 {%0, %1}, [%2];" : "=d"(v.x), "=d"(v.y) : "l"(from));
+#endif
+    return v;
+}
+
+// The entries of a 4 by 4 matrix: in registers where they find room, else read anew each time.
 struct Entries {
-    Complex kept[sizeof(Real) == 4 ? 16 : 1];
+    Complex kept[KEPT ? 16 : 1];
     const Four* matrix;
 
     __device__ __forceinline__ explicit Entries(const Four* matrix) : matrix(matrix) {
-        if (sizeof(Real) == 4)
+        if (KEPT)
 #pragma unroll
             for (int j = 0; j < 8; ++j) {
                 const Four two = matrix[j];
@@ -112,10 +126,9 @@ struct Entries {
             }
     }
     __device__ __forceinline__ Complex operator()(int row, int column) const {
-        if (sizeof(Real) == 4) return kept[4 * row + column];
-        double x, y;
-        asm volatile("ld.global.nc.v2.f64 {%0, %1}, [%2];" : "=d"(x), "=d"(y) : "l"(reinterpret_cast<const Complex*>(matrix) + 4 * row + column));
-        return {Real(x), Real(y)};
+        if (KEPT) return kept[4 * row + column];
+        const Pair v = read_anew(reinterpret_cast<const Pair*>(matrix) + 4 * row + column);
+        return {v.x, v.y};
     }
 };
 
@@ -140,6 +153,43 @@ __device__ __forceinline__ void dense2(States& states, const Four* matrix, unsig
                     }
 #pragma unroll
                     for (int p = 0; p < 4; ++p) a[k | p * low] = times_plus(m(p, p), a[k | p * low], others[p]);
+                }
+    }
+}
+
+// (1, -t; t, 1), a turn but for its scale.
+__device__ __forceinline__ void lean(Real t, Complex& p, Complex& q) {
+    const Complex before = p;
+    p = {fma(-t, q.x, p.x), fma(-t, q.y, p.y)};
+    q = {fma(t, before.x, q.x), fma(t, before.y, q.y)};
+}
+
+// (m00, m01; m10, m11), a row in a Four.
+__device__ __forceinline__ void mix(Four top, Four bottom, Complex& p, Complex& q) {
+    const Complex u = times({bottom.a, bottom.b}, p), v = times({top.c, top.d}, q);
+    p = times_plus({top.a, top.b}, p, v);
+    q = times_plus({bottom.c, bottom.d}, q, u);
+}
+
+// What is left of a 4 by 4 matrix (qdist/cuda/pairs.py) on register bits 2 P and 2 P + 1: a turn on each, then a matrix
+// that mixes 00 with 11 and one that mixes 01 with 10.
+template <int P>
+__device__ __forceinline__ void pair(States& states, const Four* data) {
+    if constexpr (2 * P + 1 < R) {
+        constexpr int low = 1 << 2 * P, high = 2 * low;
+        const Four turns = data[0], even_top = data[1], even_bottom = data[2], odd_top = data[3], odd_bottom = data[4];
+#pragma unroll
+        for (Complex* a : states)
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                if (!(k & (low | high))) {
+                    Complex *b = a + k;
+                    lean(turns.a, b[0], b[low]);
+                    lean(turns.a, b[high], b[high + low]);
+                    lean(turns.b, b[0], b[high]);
+                    lean(turns.b, b[low], b[high + low]);
+                    mix(even_top, even_bottom, b[0], b[high + low]);
+                    mix(odd_top, odd_bottom, b[low], b[high]);
                 }
     }
 }

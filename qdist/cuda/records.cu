@@ -15,7 +15,7 @@ struct __align__(16) Op {
     Index far_mask, far_value;
 };
 
-struct Phase {
+struct __align__(8) Phase {
     int mode, end_op, first_flip, end_flip, exclusive, special;
     int load[5], store[5], index[5];
     int turns;
@@ -54,7 +54,7 @@ constexpr int FOURTH = R > 3 ? 3 : R - 1;
 // A thread's own amplitudes of each state.
 typedef Complex States[STATES][N];
 
-enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88 };
+enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, PAIR = 96 };
 enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
 
 __device__ __forceinline__ bool holds(unsigned thread, unsigned condition) {

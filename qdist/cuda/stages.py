@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from qdist.cuda.resident import layout, resident
 from qdist.cuda.tables import Tables
-from qdist.cuda.tile import Shape, tile_level
+from qdist.cuda.tile import ROOM, Shape, tile_level
 from qdist.plan.fuse import Block, fuse
 from qdist.plan.operations import Operation
 from qdist.plan.schedule import Stage, schedule
@@ -52,12 +53,9 @@ def _tiles(num_bits: int, dtype: np.dtype, operations: list[Operation], shape: S
 
 
 def _few_phases(num_bits: int, dtype: np.dtype, stage: Stage, blocks: list[Block], shape: Shape) -> Iterator[Tiles]:
-    """The stage, or halves of halves of it, none of which needs more coefficients than there is room for."""
+    """The stage, or halves of halves of it, whose tables find room."""
     operations = [o for block in blocks for o in block.operations]
-    phases = sum(len(o.terms) + len(o.wide) for o in operations)
-    most = shape.coefficient_bytes // (dtype.itemsize // 2)
-    # Phases of one thread add up to one coefficient, so only tables tell; but there are never more.
-    if phases <= most or len(operations) == 1 or _coefficients(num_bits, dtype, stage, blocks, shape) <= most:
+    if len(operations) == 1 or _surely_fits(stage, operations, shape) or _fits(num_bits, dtype, stage, blocks, shape):
         yield stage, blocks
         return
     middle = len(operations) // 2
@@ -66,6 +64,22 @@ def _few_phases(num_bits: int, dtype: np.dtype, stage: Stage, blocks: list[Block
         yield from _few_phases(num_bits, dtype, part, fuse(half), shape)
 
 
-def _coefficients(num_bits: int, dtype: np.dtype, stage: Stage, blocks: list[Block], shape: Shape) -> int:
+def _surely_fits(stage: Stage, operations: list[Operation], shape: Shape) -> bool:
+    """Whether no lowering of the operations can need more room than there is: the usual case, told without lowering."""
+    phases = sum(len(o.terms) + len(o.wide) for o in operations)
+    if phases * shape.itemsize // 2 > shape.coefficient_bytes:
+        return False
+    # Each operation begins a phase at most, beside those that load and store. A matrix or a table of phases has up to
+    # 32 numbers, or two a register.
+    size = max(len(stage.close), shape.narrowest)
+    numbers = len(operations) * max(32, 2 << shape.registers)
+    counts = (len(operations) + 2, len(operations) + phases, numbers, phases)
+    return shape.states > 1 or layout(size, shape, *counts).end <= ROOM
+
+
+def _fits(num_bits: int, dtype: np.dtype, stage: Stage, blocks: list[Block], shape: Shape) -> bool:
     (lowered,) = Tables(num_bits, dtype, [(stage, blocks)], shape).stages
-    return lowered.num_coefficients
+    # Phases of one thread add up to one coefficient, so only tables tell.
+    if lowered.num_coefficients * shape.itemsize // 2 > shape.coefficient_bytes:
+        return False
+    return shape.states > 1 or resident(lowered, shape).end <= ROOM

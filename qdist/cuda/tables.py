@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.cuda.binding import Binding, Factors
+from qdist.cuda.binding import Binding, Factors, constant_matrix
 from qdist.cuda.linear import IndexMap
-from qdist.cuda.phases import Phase, TilePhases, dense_targets, phases
+from qdist.cuda.pairs import Pairs
+from qdist.cuda.phases import WIDEST, Phase, TilePhases, dense_targets, phases
 from qdist.cuda.tile import Shape
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
@@ -25,9 +26,9 @@ __all__ = ["MODES", "OPS", "StageTables", "Tables"]
 
 _OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
 _SUM_NAMES = ("transition1", "transition2", "weigh")
-OPS = {name: 8 * k for k, name in enumerate(_OP_NAMES + _SUM_NAMES)}
-"""Kinds of operations; the register bit (or pair of bits) is added where there is one. The last are sums over a ket and
-a bra, which change nothing (back_tables.py)."""
+OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *_SUM_NAMES, "pair"))}
+"""Kinds of operations; the register bit (or pair of bits) is added where there is one. Some are sums over a ket and a
+bra, which change nothing (back_tables.py)."""
 GENERAL = 7
 """Added instead by a cross that is not of one register bit."""
 
@@ -76,13 +77,26 @@ class StageTables:
     store_flips: tuple[int, int]
     first_coefficient: int
     num_coefficients: int
+    num_ops: int
+    first_number: int
+    """In reals: what the stage's operations read there."""
+    num_numbers: int
 
 
 class Tables:
-    """The tables of a program on shards of ``num_bits`` bits, and the binding that fills in its numbers."""
+    """The tables of a program on shards of ``num_bits`` bits, and the binding that fills in its numbers.
+
+    pairs: whether two-qubit matrices may hand parts of them to others (pairs.py), which asks that nothing else happens
+    between the stages.
+    """
 
     def __init__(
-        self, num_bits: int, dtype: np.dtype, stages: Sequence[tuple[Stage, list[Block]]], shape: Shape
+        self,
+        num_bits: int,
+        dtype: np.dtype,
+        stages: Sequence[tuple[Stage, list[Block]]],
+        shape: Shape,
+        pairs: bool = False,
     ) -> None:
         self.shape = shape
         self.num_bits = num_bits
@@ -95,7 +109,11 @@ class Tables:
         self._terms: list[tuple[int, int]] = []
         self._coefficients: list[list[tuple[int, int, int, int]]] = []
         self._lists: list[int] = []
+        self._seldom_read: dict[int, int] = {}
+        self._pairs = Pairs() if pairs else None
+        self._pair_ops: list[int] = []
         self.stages = [self._stage(stage, blocks) for stage, blocks in stages]
+        self._fill_pairs()
         self.binding.freeze()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -119,9 +137,16 @@ class Tables:
         tile = phases(close, blocks, self.shape)
         first_phase, first_op, first_coefficient = len(self._phases), len(self._ops), len(self._coefficients)
         first_slot = sum(len(s) for s in self._slots)
+        self._place_seldom_read(blocks)
+        first_number = self.binding.size
         positions = close + list(range(self.num_bits, tile.size))
+        identity = IndexMap.identity(tile.size)
+        if self._pairs and tile.load != identity:
+            self._pairs.touch(-1)
         for phase in tile.phases:
             self._phase(tile, phase, first_op, first_coefficient)
+        if self._pairs and tile.store != identity:
+            self._pairs.touch(-1)
         places = sum(len(p) for p in self._places)
         load = self._outer(tile.phases[0], tile.load, positions)
         store = self._outer(tile.phases[-1], tile.store, positions)
@@ -137,7 +162,28 @@ class Tables:
             store,
             first_coefficient,
             len(self._coefficients) - first_coefficient,
+            len(self._ops) - first_op,
+            first_number,
+            self.binding.size - first_number,
         )
+
+    def _fill_pairs(self) -> None:
+        """Fills in the constant matrices on two bits, some of which become another kind of operation."""
+        for number, (is_pair, numbers) in zip(self._pair_ops, self._pairs.numbers() if self._pairs else []):
+            kind, at, *rest = self._ops[number]
+            self.binding.constants(at, numbers)
+            if is_pair:
+                self._ops[number] = (kind - OPS["dense2"] + OPS["pair"], at, *rest)
+
+    def _place_seldom_read(self, blocks: list[Block]) -> None:
+        """Places in reals, by block or operation, for numbers that may be many and that the kernel keeps in memory."""
+        self._seldom_read = {}
+        for block in blocks:
+            if block.kind == "table":
+                for o in block.operations:
+                    self._seldom_read[id(o)] = self.binding.constant(np.asarray(o.matrix).tolist())
+            elif block.kind == "dense" and (bits := len(dense_targets(block))) > WIDEST:
+                self._seldom_read[id(block)] = self.binding.place(2 << 2 * bits)
 
     def _outer(self, phase: Phase, change: IndexMap, positions: list[int]) -> tuple[int, int]:
         """Columns and thread offsets of a phase that reads or writes memory; returns its flips' places."""
@@ -171,7 +217,11 @@ class Tables:
             mode, special = MODES[name], len(self._lists)
             getattr(self, name)(tile, phase, phase.entry)
         first_op = len(self._ops)
+        if self._pairs and (phase.entry is not None or phase.source is not None):
+            self._pairs.touch(-1)
         for block in phase.blocks:
+            if self._pairs and not _is_constant_pair(block):
+                self._pairs.touch(block.all)
             getattr(self, block.kind)(view, block, first_coefficient)
         turns = any(kind == OPS["turn"] for kind, *_ in self._ops[first_op:])
 
@@ -242,7 +292,7 @@ class Tables:
     def wide(self, tile: TilePhases, phase: Phase, block: Block) -> None:
         targets = dense_targets(block)
         bits = [tile.bit[q] for q in targets]
-        data = self.binding.place(2 << 2 * len(bits))
+        data = self._seldom_read[id(block)]
         self.matrix(block, targets, range(len(bits)), data)
         near, far = _split(tile, block.operations[0].controls)
         spread = _span([self.shape.swizzled(1 << b) for b in bits], 0, np.int64)
@@ -268,7 +318,12 @@ class Tables:
             self.matrix(block, targets, order, at + 4 * where, real=True)
             return
         data = self.binding.place(2 << 2 * len(targets))
-        self.matrix(block, targets, order, data)
+        if self._pairs and _is_constant_pair(block):
+            first, second = (targets[k] for k in order)
+            self._pairs.add((first, second), constant_matrix(factors_of(block, targets), order))
+            self._pair_ops.append(len(self._ops))
+        else:
+            self.matrix(block, targets, order, data)
         if controls:
             threads, word, far = view.where(controls)
             self.op(OPS[f"controlled{len(targets)}"] + where, data, threads, word, far)
@@ -303,7 +358,7 @@ class Tables:
 
     def table(self, view: View, block: Block, first_coefficient: int) -> None:
         for operation in block.operations:
-            data = self.binding.constant(np.asarray(operation.matrix).tolist())
+            data = self._seldom_read[id(operation)]
             threads, word, far = view.where(operation.controls)
             at = len(self._lists)
             own, lanes, outside = [0] * len(view.registers), [], []
@@ -359,6 +414,16 @@ def phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affin
         for product, affine in operation.terms:
             yield tuple((q, 1) for q in sorted(set(product))), affine
         yield from operation.wide
+
+
+def _is_constant_pair(block: Block) -> bool:
+    """Whether the block is an uncontrolled matrix on two qubits that no angle changes."""
+    return (
+        block.kind == "dense"
+        and not block.operations[0].controls
+        and len(dense_targets(block)) == 2
+        and not any(o.slots for o in block.operations)
+    )
 
 
 def factors_of(block: Block, targets: list[int]) -> Factors:

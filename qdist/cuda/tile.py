@@ -16,7 +16,10 @@ import numpy as np
 
 from qdist.plan.levels import Level
 
-__all__ = ["Shape", "back_shape_of", "rank", "shape_of", "tile_level"]
+__all__ = ["ROOM", "Shape", "back_shape_of", "rank", "shape_of", "tile_level"]
+
+ROOM = 99 << 10
+"""Bytes of shared memory that a block can have on any GPU since compute capability 8.0 (CUDA C++ Programming Guide)."""
 
 # The bank that a bit of a tile's index moves an amplitude by, for amplitudes of 8 bytes (16 banks) and 16 (8 banks).
 # Whichever register bits are taken out, those that are left still reach every bank: tests/cuda/test_tile.py counts.

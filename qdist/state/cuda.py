@@ -46,13 +46,15 @@ class CudaProgram:
         self._cupy, self._device, self._num_bits = cupy, device, num_bits
         shape = shape or shape_of(self.dtype)
         found = list(runnable(num_bits, self.dtype, stages, shape))
-        self._tables = Tables(num_bits, self.dtype, [s for s in found if not isinstance(s, Operation)], shape)
+        tiled = [s for s in found if not isinstance(s, Operation)]
+        self._tables = Tables(num_bits, self.dtype, tiled, shape, pairs=len(tiled) == len(found))
         tiles = iter(range(len(self._tables.stages)))
         with cupy.cuda.Device(device):
             self._steps: list[int | WideGate] = [
                 WideGate(s, num_bits, self.dtype, cupy) if isinstance(s, Operation) else next(tiles) for s in found
             ]
         self._launcher = Launcher(self._tables, self.dtype, device)
+        self._blocks = cupy.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"] * shape.blocks
         self._stages, self._affine = stages, affine
         self._trainable = frozenset(affine.slots.tolist())
         self._angles = np.zeros(0)
@@ -145,8 +147,7 @@ class CudaProgram:
                         step.run(row, offset)
                     live = (1 << self._num_bits) - 1
                 else:
-                    grid = (self._launcher.num_tiles(step, live), rows)
-                    self._launcher.launch(step, states, offset, live, grid)
+                    self._launcher.run(step, states, offset, live, self._blocks, rows)
                     live |= sum(1 << p for p in self._tables.stages[step].tile)
                 if after_stage is not None:
                     after_stage()

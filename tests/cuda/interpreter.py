@@ -169,6 +169,9 @@ class Interpreter:
                 pairs = amplitudes[:, np.stack([self.setting & ~(1 << b), self.setting | 1 << b], axis=1)]
                 amplitudes[:] = (matrix[self.setting >> b & 1] * pairs).sum(-1)
             return
+        if name == "pair":
+            self._pair(self.reals[data : data + 20], which, amplitudes)
+            return
         bits = [which] if name.endswith("1") else [2 * which, 2 * which + 1]
         matrix = self._complex(data, 1 << 2 * len(bits)).reshape(1 << len(bits), -1)
         row = sum((self.setting >> b & 1) << k for k, b in enumerate(bits))
@@ -177,6 +180,13 @@ class Interpreter:
         result = (matrix[row][None] * amplitudes[:, rest[:, None] | spread]).sum(-1)
         where_held = (active[:, None] & word) if name.startswith("controlled") else True
         amplitudes[:] = np.where(where_held, result, amplitudes)
+
+    def _pair(self, numbers: np.ndarray, which: int, amplitudes: np.ndarray) -> None:
+        turns = [np.array([[1, -t], [t, 1]]) for t in numbers[:2]]
+        core = np.zeros((4, 4), np.complex128)
+        core[[0, 0, 3, 3, 1, 1, 2, 2], [0, 3, 0, 3, 1, 2, 1, 2]] = numbers[4:].view(np.complex128)
+        mixed = amplitudes.reshape(len(amplitudes), -1, 4, 1 << 2 * which)
+        amplitudes[:] = np.einsum("ij,tajb->taib", core @ np.kron(turns[1], turns[0]), mixed).reshape(amplitudes.shape)
 
     def _looked_up(self, at: int, thread: np.ndarray, where: int) -> np.ndarray:
         lists = self.arrays["lists"]

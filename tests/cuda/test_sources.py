@@ -50,10 +50,12 @@ def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> Non
     whole = ".v2.f32" if dtype == "complex64" else ".v2.f64"
     assert text.count(f"ld.global.cs{whole}") == 1 << shape.registers
     assert text.count(f"st.global.cs{whole}") == 1 << shape.registers
-    # Barriers: after the coefficients, on both sides of writing to shared memory, and, in stages of one phase that have
-    # neither, between loading a tile and storing it.
-    assert text.count("bar.sync") == 4
-    assert text.rfind("bar.sync") < text.find("st.global.cs")
+    # Barriers: after copying tables, on both sides of the coefficients and of writing to shared memory, the first of
+    # which also lies between loading a tile and storing it.
+    assert text.count("bar.sync") == 5
+    assert text.find("ld.global.cs") < text.rfind("bar.sync") < text.find("st.global.cs")
+    # Matrices are read from the block's copy of the tables.
+    assert "ld.shared.v4.f32" in text if dtype == "complex64" else "ld.shared.v2.f64" in text
 
 
 @pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])

@@ -27,7 +27,7 @@ both = pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def tables_of(circuit: qd.Circuit, dtype: str, shape: Shape) -> list[Tables]:
     n, kind = circuit.num_qubits, np.dtype(dtype)
     plan = make_plan(circuit, kind, [tile_level(n, shape)])
-    return [Tables(n, kind, segment.stages, shape) for segment in plan.segments]
+    return [Tables(n, kind, segment.stages, shape, pairs=True) for segment in plan.segments]
 
 
 def check(circuit: qd.Circuit, dtype: str, shape: Shape | None = None, params: object = None) -> None:

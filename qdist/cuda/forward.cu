@@ -1,0 +1,189 @@
+// One stage of a program on a GPU. Each block of threads copies the stage's tables to shared memory, and then goes through
+// many tiles: it loads one, runs the stage's phases on it, and stores it.
+//
+// records.cu, ops.cu and kernel.cu stand before it.
+
+// A phase as it is in shared memory. head: flags, where its operations end, and where the numbers of those on register bits
+// 0 and 1, and on 2 and 3, are. Columns are in bytes.
+struct __align__(16) Step {
+    unsigned load[R > 4 ? 8 : 4], store[R > 4 ? 8 : 4];
+    int4 head;
+};
+// OTHERWISE: the tile is not just read place by place. PAIRED and WHOLE, shifted by the number of a pair of register bits: it
+// has an operation of 4 by 4 there, of which kind. LISTED: it has other operations, or several on a pair; all are in the list.
+enum { OTHERWISE = 1, EXCLUSIVE = 2, LISTED = 4, PAIRED = 8, WHOLE = 32, TURNS = 128 };
+
+__device__ __forceinline__ int4 head_of(const Phase& phase, const Op* ops, int first_op, int numbers_at) {
+    int4 head = {0, phase.end_op, 0, 0};
+    if (phase.mode != SHARED || phase.first_flip < phase.end_flip) head.x |= OTHERWISE;
+    if (phase.exclusive) head.x |= EXCLUSIVE;
+    if (phase.turns) head.x |= TURNS;
+#pragma unroll 1
+    for (int o = first_op; o < phase.end_op; ++o) {
+        const int kind = ops[o].kind & ~7, pair = ops[o].kind & 7, place = numbers_at + ops[o].data * int(sizeof(Real));
+        if ((kind != PAIR && kind != DENSE2) || (pair ? head.w : head.z)) {
+            head.x |= LISTED;
+            break;
+        }
+        head.x |= (kind == PAIR ? PAIRED : WHOLE) << pair;
+        head.z = pair ? head.z : place;
+        head.w = pair ? place : head.w;
+    }
+    return head;
+}
+
+// Where a thread has its first amplitude of a phase in shared memory, when reading and when writing it.
+struct __align__(4) Own {
+    unsigned short load, store;
+};
+
+// Copies words of 4 bytes.
+__device__ __forceinline__ void copy_words(int to, const void* from, int count) {
+#pragma unroll 1
+    for (int w = threadIdx.x; w < count; w += blockDim.x) reinterpret_cast<unsigned*>(memory + to)[w] = static_cast<const unsigned*>(from)[w];
+}
+
+template <class T>
+__device__ __forceinline__ T* at_byte(int place) { return reinterpret_cast<T*>(memory + place); }
+
+__device__ __forceinline__ Index base_of(Index tile, const int* runs, int num_runs) {
+    Index base = 0;
+#pragma unroll 1
+    for (int r = 0; r < num_runs; ++r) base |= (tile >> runs[3 * r] & ((Index(1) << runs[3 * r + 1]) - 1)) << runs[3 * r + 2];
+    return base;
+}
+
+// tiles: how many there are. outside: the bits of the index that tell them apart. What ends with _at: where a block has its
+// copy of a table in shared memory, in bytes (qdist/cuda/resident.py); for numbers, where number 0 of all stages would be.
+//
+// ket: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
+// runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
+// columns of the registers and offsets of the threads, for loading, then for storing.
+extern "C" __global__ void run_stage(
+    Index tiles, Index outside, int coefficients_at, int places_at, int numbers_at, int first_number, int num_numbers, int ops_at, int num_ops, int phases_at, int slots_at,
+    Complex* ket, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
+    const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
+    const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
+    const Real* __restrict__ reals, Index reals_stride, const Turn* __restrict__ turns, Index turns_stride) {
+    // Kept in a register: the compiler would ask for it anew, and wait, in every phase.
+    unsigned thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    ket += Index(blockIdx.y) * size;
+    // Kept as it is, or the compiler would add the row's part to each amplitude's address anew.
+    asm volatile("" : "+l"(ket));
+    reals += Index(blockIdx.y) * reals_stride;
+    turns += Index(blockIdx.y) * turns_stride;
+
+    Turn* coefficients = at_byte<Turn>(coefficients_at);
+    const Index* own_places = at_byte<Index>(places_at);
+    const Real* numbers = at_byte<Real>(numbers_at);
+    const Op* own_ops = at_byte<Op>(ops_at);
+    Step* steps = at_byte<Step>(phases_at);
+    Own* own = at_byte<Own>(slots_at) + thread;
+    copy_words(places_at, places, 4 * (R + blockDim.x));
+    copy_words(numbers_at + first_number * int(sizeof(Real)), reals + first_number, num_numbers * int(sizeof(Real) / 4));
+    copy_words(ops_at, ops, num_ops * int(sizeof(Op) / 4));
+#pragma unroll 1
+    for (int p = 0; p < num_phases; ++p) {
+        const Slot slot = slots[p * blockDim.x + thread];
+        own[p * blockDim.x] = {static_cast<unsigned short>(slot.load * sizeof(Complex)), static_cast<unsigned short>(slot.store * sizeof(Complex))};
+    }
+#pragma unroll 1
+    for (int p = thread; p < num_phases; p += blockDim.x) {
+#pragma unroll
+        for (int b = 0; b < R; ++b) {
+            steps[p].load[b] = phases[p].load[b] * sizeof(Complex);
+            steps[p].store[b] = phases[p].store[b] * sizeof(Complex);
+        }
+        steps[p].head = head_of(phases[p], ops, p > 0 ? phases[p - 1].end_op : 0, numbers_at);
+    }
+    __syncthreads();
+
+    // States smaller than a thread's registers are padded with zeros.
+    const bool whole = size >= N;
+    const Index stride = base_of(gridDim.x, runs, num_runs);
+    Index base = base_of(blockIdx.x, runs, num_runs);
+#pragma unroll 1
+    for (Index tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const Index where = base | offset;
+        States a;
+        Index at[N];
+        span<Index>(base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), own_places, at);
+        if (whole) {
+#pragma unroll
+            for (int k = 0; k < N; ++k) a[0][k] = streamed(ket + at[k]);
+        } else {
+#pragma unroll
+            for (int k = 0; k < N; ++k) a[0][k] = at[k] < size ? ket[at[k]] : Complex{0, 0};
+        }
+        if (num_coefficients) {
+            // Others may still read those of the tile before.
+            __syncthreads();
+#pragma unroll 1
+            for (int c = thread; c < num_coefficients; c += blockDim.x) {
+                Turn sum = 0;
+#pragma unroll 1
+                for (int p = begins[c]; p < begins[c + 1]; ++p)
+                    if ((where & parts[p].mask) == parts[p].value) sum += turns[parts[p].turn];
+                coefficients[c] = sum;
+            }
+            __syncthreads();
+        }
+
+        int o = 0;
+        int4 head = steps[0].head;
+        unsigned first = 0, column[R] = {};
+#pragma unroll 1
+        for (int p = 0; p < num_phases; ++p) {
+            if (head.x & OTHERWISE) {
+                if (p > 0) read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, nullptr);
+            } else if (p > 0) {
+                unsigned address[N];
+                span<unsigned>(first, column, address);
+#pragma unroll
+                for (int k = 0; k < N; ++k) a[0][k] = shared_at(address[k]);
+            }
+            if (head.x & LISTED) {
+                run_ops(a, head.y, head.x & TURNS, o, own_ops, terms, lists, nullptr, reals, numbers, coefficients, where, nullptr);
+            } else {
+                if (head.x & PAIRED)
+                    pair<0>(a, at_byte<Four>(head.z));
+                else if (head.x & WHOLE)
+                    dense2<0, false>(a, at_byte<Four>(head.z), 0);
+                if (head.x & PAIRED << 1)
+                    pair<1>(a, at_byte<Four>(head.w));
+                else if (head.x & WHOLE << 1)
+                    dense2<1, false>(a, at_byte<Four>(head.w), 0);
+                o = head.y;
+            }
+            // Others may still read what this thread writes now: elements of this phase, or of the tile before; and with one phase
+            // alone, a change of index may have this thread store where another has yet to load.
+            if (p == 0 || steps[p].head.x & EXCLUSIVE) __syncthreads();
+            if (p + 1 < num_phases) {
+                unsigned address[N];
+                span<unsigned>(own[p * blockDim.x].store, steps[p].store, address);
+                // What the next phase begins with, so that nobody waits for it behind the barrier.
+                head = steps[p + 1].head;
+                first = own[(p + 1) * blockDim.x].load;
+#pragma unroll
+                for (int b = 0; b < R; ++b) column[b] = steps[p + 1].load[b];
+#pragma unroll
+                for (int k = 0; k < N; ++k) shared_at(address[k]) = a[0][k];
+                __syncthreads();
+            }
+        }
+
+        const Index* stored = own_places + R + blockDim.x;
+        span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);
+        if (whole) {
+#pragma unroll
+            for (int k = 0; k < N; ++k) stream(ket + at[k], a[0][k]);
+        } else {
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                if (at[k] < size) ket[at[k]] = a[0][k];
+        }
+        // What the sum carries passes over the bits that do not tell tiles apart.
+        base = (base | ~outside) + stride & outside;
+    }
+}

@@ -1,0 +1,60 @@
+"""What a block of the forward kernel keeps in shared memory beside its tile: the tables it reads for every tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qdist.cuda.tables import OP, StageTables
+from qdist.cuda.tile import Shape
+
+__all__ = ["Resident", "layout", "resident"]
+
+_ALIGNMENT = 16
+_STEP_BYTES = 16
+"""Of a phase in shared memory (forward.cu), beside its columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """Where each table begins, in bytes: the tile comes first."""
+
+    coefficients: int
+    places: int
+    numbers: int
+    ops: int
+    phases: int
+    slots: int
+    end: int
+
+    def arguments(self, stage: StageTables, shape: Shape) -> tuple[np.int32, ...]:
+        """What the kernel takes of it. For ``numbers`` that is where number 0 of all stages would be."""
+        numbers = self.numbers - stage.first_number * shape.itemsize // 2
+        counted = (stage.first_number, stage.num_numbers, self.ops, stage.num_ops, self.phases, self.slots)
+        return tuple(np.int32(x) for x in (self.coefficients, self.places, numbers, *counted))
+
+
+def resident(stage: StageTables, shape: Shape) -> Resident:
+    """The layout of a stage's tables in shared memory."""
+    counts = (stage.num_phases, stage.num_ops, stage.num_numbers, stage.num_coefficients)
+    return layout(stage.size, shape, *counts)
+
+
+def layout(size: int, shape: Shape, phases: int, ops: int, numbers: int, coefficients: int) -> Resident:
+    """The layout of so many of each, for tiles of ``size`` bits."""
+    threads = 1 << size - shape.registers
+    number = shape.itemsize // 2
+    starts = []
+    end = shape.itemsize << size
+    for count, width in (
+        (coefficients, number),
+        (2 * (shape.registers + threads), np.dtype(np.uint64).itemsize),
+        (numbers, number),
+        (ops, OP.itemsize),
+        (phases, _STEP_BYTES + 2 * 4 * (4 if shape.registers <= 4 else 8)),
+        (phases * threads, np.dtype(np.uint32).itemsize),
+    ):
+        starts.append(-(-end // _ALIGNMENT) * _ALIGNMENT)
+        end = starts[-1] + count * width
+    return Resident(*starts, end)
