@@ -23,7 +23,7 @@ _SMALLEST = 1e-8
 
 
 def cartan(unitaries: Matrix) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix]:
-    """(A1, A0, core, C1, C0) of each of many unitaries: of shape (count, 4, 4), as the core; the others (count, 2, 2)."""
+    """(A1, A0, core, C1, C0) of many unitaries: these and the core of shape (count, 4, 4), the others (count, 2, 2)."""
     phase = _determinant(unitaries) ** 0.25
     magic = _BACK @ (unitaries / phase[:, None, None]) @ _MAGIC
     square = magic.swapaxes(1, 2) @ magic
