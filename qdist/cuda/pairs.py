@@ -9,6 +9,7 @@ an amplitude, not 16. A matrix that has no neighbour on one of its sides stays a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +99,6 @@ class Pairs:
         ]
 
 
-def _on(bit: int, matrix: Matrix) -> Matrix:
+def _on(bit: int, matrix: NDArray[Any]) -> NDArray[Any]:
     """A one-qubit matrix on one of two qubits."""
     return np.kron(matrix, np.eye(2)) if bit else np.kron(np.eye(2), matrix)

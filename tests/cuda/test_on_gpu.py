@@ -72,6 +72,13 @@ def test_gates_with_data_controls_and_strings(name: str, dtype: str) -> None:
 
 
 @both
+def test_blocks_that_go_through_many_tiles(dtype: str) -> None:
+    n = 21
+    for circuit in (qd.library.hardware_efficient(n, 2), qd.library.quantum_volume(n, 4, seed=1), qd.library.qft(n)):
+        check(circuit, dtype, np.linspace(-2, 2, circuit.num_parameters))
+
+
+@both
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 9, 12, 14, 16])
 def test_random_circuits(n: int, dtype: str) -> None:
     for depth in (3, 12):
