@@ -36,7 +36,7 @@ def stage_source(dtype: np.dtype, shape: Shape) -> tuple[str, tuple[str, ...]]:
 
 def measure_source(dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
     """The source of the kernels that read or collapse a state, and the compiler's options."""
-    return _joined("measure", "pauli"), _options(dtype)
+    return _joined("measure", "pauli", "pauli_tiles"), _options(dtype)
 
 
 def _joined(*names: str) -> str:

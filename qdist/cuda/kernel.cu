@@ -18,7 +18,30 @@ __device__ __forceinline__ Index flipped(const Flip* flips, int first, int end, 
 }
 
 // Where state number s has its tile in shared memory, joined to an address by XOR.
-__device__ __forceinline__ unsigned tile_of(int s) { return s * (blockDim.x << R) * unsigned(sizeof(Complex)); }
+__device__ __forceinline__ unsigned tile_of(int s) { return s * unsigned(sizeof(Complex)) * (TOGETHER > 1 ? 1 : blockDim.x << R); }
+
+// What all places of a thread hold, read from and written to shared memory.
+__device__ __forceinline__ void read_places(States& states, const unsigned* address) {
+#pragma unroll
+    for (int s = 0; s < STATES; s += TOGETHER)
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            const Place place = *reinterpret_cast<const Place*>(memory + (address[k] ^ tile_of(s)));
+#pragma unroll
+            for (int t = 0; t < TOGETHER; ++t) states[s + t][k] = place.of[t];
+        }
+}
+__device__ __forceinline__ void write_places(const States& states, const unsigned* address) {
+#pragma unroll
+    for (int s = 0; s < STATES; s += TOGETHER)
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            Place place;
+#pragma unroll
+            for (int t = 0; t < TOGETHER; ++t) place.of[t] = states[s + t][k];
+            *reinterpret_cast<Place*>(memory + (address[k] ^ tile_of(s))) = place;
+        }
+}
 
 // Reads the tiles back from shared memory; what mixes threads happens here.
 __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Slot slot, const Flip* flips, const int* lists, const Real* reals, Index where, double* sums) {
@@ -26,17 +49,14 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
         const unsigned at = slot.load ^ unsigned(flipped(flips, phase.first_flip, phase.end_flip, where));
         unsigned address[N];
         addresses(at, phase.load, address);
-#pragma unroll
-        for (int s = 0; s < STATES; ++s)
-#pragma unroll
-            for (int k = 0; k < N; ++k) states[s][k] = shared_at(address[k] ^ tile_of(s));
+        read_places(states, address);
         return;
     }
     const int* list = lists + phase.special;
     if (phase.mode == PERMUTE) {
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            const unsigned at = list[k * blockDim.x + threadIdx.x] * sizeof(Complex);
+            const unsigned at = list[k * blockDim.x + threadIdx.x] * PLACE_BYTES;
 #pragma unroll
             for (int s = 0; s < STATES; ++s) states[s][k] = shared_at(at ^ tile_of(s));
         }
@@ -52,7 +72,7 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
     if (phase.mode == ROTATION) {
         const Real cosine = reals[list[0]];
         const Complex factor = {reals[list[0] + 1], reals[list[0] + 2]};
-        const unsigned x = list[7], x_place = list[8] * sizeof(Complex), z = list[9];
+        const unsigned x = list[7], x_place = list[8] * PLACE_BYTES, z = list[9];
         const int odd = __popcll(where & joined(list + 10));
         Complex overlap = {0, 0};
 #pragma unroll
@@ -88,12 +108,12 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
             int row = 0;
 #pragma unroll 1
             for (int j = 0; j < count; ++j) row |= (index[k] >> bits[j] & 1) << j;
-            const unsigned zero = address[k] ^ spread[row] * sizeof(Complex);
+            const unsigned zero = address[k] ^ spread[row] * PLACE_BYTES;
             Complex total[STATES] = {};
 #pragma unroll 1
             for (int q = 0; q < 1 << count; ++q) {
                 const Complex entry = matrix[(row << count) + q];
-                const unsigned at = zero ^ spread[q] * sizeof(Complex);
+                const unsigned at = zero ^ spread[q] * PLACE_BYTES;
 #pragma unroll
                 for (int s = 0; s < STATES; ++s) total[s] = times_plus(entry, shared_at(at ^ tile_of(s)), total[s]);
             }
@@ -107,6 +127,7 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
 __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, const Op* ops, const Term* terms, const int* lists, const Parity* parities, const Real* reals, const Turn* coefficients, Index where, double* sums) {
     const unsigned thread = threadIdx.x;
     Turn turn = 0;
+    bool turning = false;
 #pragma unroll 1
     for (; o < phase.end_op; ++o) {
         // kind, data, threads, word
@@ -126,15 +147,17 @@ __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, c
             continue;
         }
         if (kind == PHASES) {
-#pragma unroll
-            for (int k = 0; k < N; k += 2) {
-                const Four two = data[k / 2];
-#pragma unroll
-                for (Complex* own : a) {
-                    multiply({two.a, two.b}, own[k]);
-                    multiply({two.c, two.d}, own[k + 1]);
-                }
+#if STATES == 2
+            if (turning) {
+                // The turn so far is the same for all amplitudes: it joins the table's entries, which both states meet.
+                const Complex factor = cis(turn);
+                turn = 0;
+                turning = false;
+                multiply_by_table(a, data, [&](Complex entry) { return times(factor, entry); });
+                continue;
             }
+#endif
+            multiply_by_table(a, data, [](Complex entry) { return entry; });
             continue;
         }
         if (kind < CONTROLLED1) {
@@ -158,6 +181,7 @@ __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, c
             }
             if (kind == TURN) {
                 turn += sum;
+                turning = true;
                 continue;
             }
             const Complex factor = cis(sum);
@@ -198,7 +222,7 @@ __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, c
 #endif
         }
     }
-    if (phase.turns) {
+    if (turning) {
         const Complex factor = cis(turn);
 #pragma unroll
         for (Complex* own : a)
@@ -221,7 +245,7 @@ extern "C" __global__ void run_stage(
     const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
     const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
     const Real* __restrict__ reals, Index reals_stride, const Turn* __restrict__ turns, Index turns_stride) {
-    Turn* coefficients = reinterpret_cast<Turn*>(memory + tile_of(STATES));
+    Turn* coefficients = reinterpret_cast<Turn*>(memory + STATES * (blockDim.x << R) * sizeof(Complex));
     const unsigned thread = threadIdx.x;
     reals += Index(blockIdx.y) * reals_stride;
     turns += Index(blockIdx.y) * turns_stride;
@@ -270,10 +294,13 @@ extern "C" __global__ void run_stage(
         if (num_coefficients) __syncthreads();
 
         int o = 0;
+        Slot next = slots[thread];
 #pragma unroll 1
         for (int p = 0; p < num_phases; ++p) {
             const Phase& phase = phases[p];
-            const Slot slot = slots[p * blockDim.x + thread];
+            const Slot slot = next;
+            // Loaded early: a thread waits for it nowhere.
+            if (p + 1 < num_phases) next = slots[(p + 1) * blockDim.x + thread];
             if (p > 0) read_tile(a, phase, slot, flips, lists, reals, where, sums);
             run_ops(a, phase, o, ops, terms, lists, parities, reals, coefficients, where, sums);
             if (p + 1 < num_phases) {
@@ -281,10 +308,7 @@ extern "C" __global__ void run_stage(
                 if (phase.exclusive) __syncthreads();
                 unsigned address[N];
                 addresses(slot.store, phase.store, address);
-#pragma unroll
-                for (int s = 0; s < STATES; ++s)
-#pragma unroll
-                    for (int k = 0; k < N; ++k) shared_at(address[k] ^ tile_of(s)) = a[s][k];
+                write_places(a, address);
                 __syncthreads();
             }
         }

@@ -39,8 +39,8 @@ __device__ __forceinline__ void span(T first, const T* columns, T* all) {
 __device__ __forceinline__ void addresses(unsigned first, const int* columns, unsigned* all) {
     unsigned column[R];
 #pragma unroll
-    for (int b = 0; b < R; ++b) column[b] = unsigned(columns[b]) * sizeof(Complex);
-    span<unsigned>(first * sizeof(Complex), column, all);
+    for (int b = 0; b < R; ++b) column[b] = unsigned(columns[b]) * PLACE_BYTES;
+    span<unsigned>(first * PLACE_BYTES, column, all);
 }
 
 extern __shared__ __align__(16) unsigned char memory[];
@@ -49,7 +49,20 @@ __device__ __forceinline__ Complex& shared_at(unsigned address) { return *reinte
 
 // A tile is read and written once a stage: it should not drive the tables out of the cache.
 __device__ __forceinline__ Complex streamed(const Complex* from) {
+#ifndef LOADS
+#define LOADS 1
+#endif
+#if STATES == 2 && LOADS == 1
+    const auto v = __ldcg(reinterpret_cast<const Pair*>(from));
+#elif STATES == 2 && LOADS == 2
+    Pair v;
+    if constexpr (sizeof(Real) == 4)
+        asm volatile("ld.global.L1::no_allocate.v2.f32 {%0, %1}, [%2];" : "=f"((float&)v.x), "=f"((float&)v.y) : "l"(from));
+    else
+        asm volatile("ld.global.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"((double&)v.x), "=d"((double&)v.y) : "l"(from));
+#else
     const auto v = __ldcs(reinterpret_cast<const Pair*>(from));
+#endif
     return {v.x, v.y};
 }
 __device__ __forceinline__ void stream(Complex* to, Complex a) {
@@ -152,6 +165,21 @@ __device__ __forceinline__ void turn1(States& states, Complex factor) {
 #pragma unroll
         for (int k = 0; k < N; ++k)
             if (k >> B & 1) multiply(factor, a[k]);
+}
+
+// Multiplies each of a thread's amplitudes by what `changed` makes of its entry of a table.
+template <class Change>
+__device__ __forceinline__ void multiply_by_table(States& states, const Four* table, Change changed) {
+#pragma unroll
+    for (int k = 0; k < N; k += 2) {
+        const Four two = table[k / 2];
+        const Complex even = changed(Complex{two.a, two.b}), odd = changed(Complex{two.c, two.d});
+#pragma unroll
+        for (Complex* a : states) {
+            multiply(even, a[k]);
+            multiply(odd, a[k + 1]);
+        }
+    }
 }
 
 // The phase of a diagonal gate that is given as a table.
