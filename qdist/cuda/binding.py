@@ -28,7 +28,8 @@ class Binding:
         self.real = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
         self.turn = np.dtype(np.uint32 if dtype == np.complex64 else np.uint64)
         self._settings = np.arange(1 << register_bits)
-        self._size = 0
+        self.size = 0
+        """Places in reals so far."""
         self._constants: list[tuple[int, NDArray[Any]]] = []
         self._matrices = kernels.MatrixList()
         self._entries: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
@@ -83,13 +84,13 @@ class Binding:
 
     def place(self, count: int) -> int:
         """A place in reals for so many numbers. The kernel reads four at a time."""
-        at = self._size
-        self._size += -(-count // 4) * 4
+        at = self.size
+        self.size += -(-count // 4) * 4
         return at
 
     def freeze(self) -> None:
         """Nothing is added after this."""
-        self._template = np.zeros(max(self._size, 1), self.real)
+        self._template = np.zeros(max(self.size, 1), self.real)
         for at, numbers in self._constants:
             self._template[at : at + len(numbers)] = numbers
         empty = [np.zeros(0, np.int64)]

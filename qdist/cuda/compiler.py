@@ -29,7 +29,7 @@ _FOLDER = Path(__file__).parent
 
 def stage_source(dtype: np.dtype, shape: Shape) -> tuple[str, tuple[str, ...]]:
     """The tile kernel's source and the compiler's options. For two states it is that of the adjoint sweep."""
-    names = ("records", "ops", "kernel") if shape.states == 1 else ("records", "ops", "sums", "kernel")
+    names = ("records", "ops", "kernel") if shape.states == 1 else ("records", "ops", "sums", "kernel", "backward")
     sizes = (f"-DREGISTER_BITS={shape.registers}", f"-DSTATES={shape.states}")
     return _joined(*names), (*_options(dtype), *sizes, f"--maxrregcount={shape.registers_per_thread}")
 
@@ -57,8 +57,7 @@ def _options(dtype: np.dtype) -> tuple[str, ...]:
 def stage_kernel(dtype: np.dtype, shape: Shape, device: int) -> Any:
     """The tile kernel for this precision on the current device."""
     kernel = _stage_module(dtype, shape, device).get_function("run_stage")
-    # A tile, and beside it the phases that change from tile to tile.
-    kernel.max_dynamic_shared_size_bytes = shape.tile_bytes + shape.coefficient_bytes
+    kernel.max_dynamic_shared_size_bytes = shape.shared_bytes
     return kernel
 
 

@@ -1,7 +1,7 @@
 // One stage of a program on a GPU: each block of threads loads a tile, runs the stage's phases on it, and stores it.
 //
-// Compiled for two STATES it is a stage of the adjoint sweep: the tiles of a ket and of a bra are worked on together, and
-// what the angles of the blocks change is summed on the way (sums.cu, which then stands before this source).
+// Compiled for two STATES it is a part of the adjoint sweep (backward.cu): the tiles of a ket and of a bra are worked on
+// together, and what the angles of the blocks change is summed on the way (sums.cu, which then stands before this source).
 //
 // Nothing here depends on the circuit. What to do comes in tables (qdist/cuda/tables.py writes them, field by field), so
 // one compilation per precision serves every circuit, and new parameters are two small arrays. All threads of a block
@@ -123,17 +123,18 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
     }
 }
 
-// All operations of a phase, in registers. o: the number of its first, then of the next phase's first.
-__device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, const Op* ops, const Term* terms, const int* lists, const Parity* parities, const Real* reals, const Turn* coefficients, Index where, double* sums) {
+// All operations of a phase, in registers. o: the number of its first, then of the next phase's first. numbers: what their
+// matrices and tables of phases are found by.
+__device__ __forceinline__ void run_ops(States& a, int end_op, int& o, const Op* ops, const Term* terms, const int* lists, const int* weighs, const Parity* parities, const Real* reals, const Real* numbers, const Turn* coefficients, Index where, double* sums) {
     const unsigned thread = threadIdx.x;
     Turn turn = 0;
     bool turning = false;
 #pragma unroll 1
-    for (; o < phase.end_op; ++o) {
+    for (; o < end_op; ++o) {
         // kind, data, threads, word
         const int4 head = *reinterpret_cast<const int4*>(ops + o);
         const int kind = head.x;
-        const Four* data = reinterpret_cast<const Four*>(reals + head.y);
+        const Four* data = reinterpret_cast<const Four*>(numbers + head.y);
         if (kind == REAL1) {
 #if STATES == 2
             // What another bit's matrix does to both states changes nothing in these sums.
@@ -218,7 +219,7 @@ __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, c
             case TRANSITION1 + 3: add_transition1<FOURTH>(a, word, sums + head.y); break;
             case TRANSITION2: add_transition2<0>(a, word, sums + head.y); break;
             case TRANSITION2 + 1: add_transition2<1>(a, word, sums + head.y); break;
-            case WEIGH: weigh(a, lists + head.y, parities, thread, where, sums); break;
+            case WEIGH: weigh(a, weighs + head.y, parities, thread, where, sums); break;
 #endif
         }
     }
@@ -231,109 +232,76 @@ __device__ __forceinline__ void run_ops(States& a, const Phase& phase, int& o, c
     }
 }
 
+#if STATES == 1
 // ket: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
 // runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
 // columns of the registers and offsets of the threads, for loading, then for storing.
-//
-// With two states a block goes through many tiles, and each of its warps adds to `num_sums` doubles of its own in
-// `partial`. keep: whether the tiles are written back.
 extern "C" __global__ void run_stage(
-#if STATES == 2
-    Complex* bra, Index tiles, int keep, double* partial, int num_sums, const Parity* __restrict__ parities,
-#endif
     Complex* ket, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
     const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
     const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
     const Real* __restrict__ reals, Index reals_stride, const Turn* __restrict__ turns, Index turns_stride) {
-    Turn* coefficients = reinterpret_cast<Turn*>(memory + STATES * (blockDim.x << R) * sizeof(Complex));
+    Turn* coefficients = reinterpret_cast<Turn*>(memory + (blockDim.x << R) * sizeof(Complex));
     const unsigned thread = threadIdx.x;
+    ket += Index(blockIdx.y) * size;
     reals += Index(blockIdx.y) * reals_stride;
     turns += Index(blockIdx.y) * turns_stride;
-#if STATES == 2
-    Complex* const rows[] = {ket + Index(blockIdx.y) * size, bra + Index(blockIdx.y) * size};
-    double* sums = partial + ((Index(blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x / 32) + thread / 32) * num_sums;
-    // States smaller than a tile are padded with zeros.
-    const bool whole = size >= blockDim.x << R;
-#pragma unroll 1
-    for (Index tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-#else
-    Complex* const rows[] = {ket + Index(blockIdx.y) * size};
-    constexpr Parity* parities = nullptr;
-    constexpr double* sums = nullptr;
     // States smaller than a thread's registers are padded with zeros.
     const bool whole = size >= N;
-    const Index tile = blockIdx.x;
-    {
-#endif
-        Index base = 0;
+    Index base = 0;
 #pragma unroll 1
-        for (int r = 0; r < num_runs; ++r) base |= (tile >> runs[3 * r] & ((Index(1) << runs[3 * r + 1]) - 1)) << runs[3 * r + 2];
-        const Index where = base | offset;
+    for (int r = 0; r < num_runs; ++r) base |= (Index(blockIdx.x) >> runs[3 * r] & ((Index(1) << runs[3 * r + 1]) - 1)) << runs[3 * r + 2];
+    const Index where = base | offset;
 
-        States a;
-        Index at[N];
-        span<Index>(base ^ places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), places, at);
+    States a;
+    Index at[N];
+    span<Index>(base ^ places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), places, at);
+    if (whole) {
 #pragma unroll
-        for (int s = 0; s < STATES; ++s) {
-            if (whole) {
+        for (int k = 0; k < N; ++k) a[0][k] = streamed(ket + at[k]);
+    } else {
 #pragma unroll
-                for (int k = 0; k < N; ++k) a[s][k] = streamed(rows[s] + at[k]);
-            } else {
-#pragma unroll
-                for (int k = 0; k < N; ++k) a[s][k] = at[k] < size ? rows[s][at[k]] : Complex{0, 0};
-            }
-        }
+        for (int k = 0; k < N; ++k) a[0][k] = at[k] < size ? ket[at[k]] : Complex{0, 0};
+    }
 #pragma unroll 1
-        for (int c = thread; c < num_coefficients; c += blockDim.x) {
-            Turn sum = 0;
+    for (int c = thread; c < num_coefficients; c += blockDim.x) {
+        Turn sum = 0;
 #pragma unroll 1
-            for (int p = begins[c]; p < begins[c + 1]; ++p)
-                if ((where & parts[p].mask) == parts[p].value) sum += turns[parts[p].turn];
-            coefficients[c] = sum;
-        }
-        if (num_coefficients) __syncthreads();
+        for (int p = begins[c]; p < begins[c + 1]; ++p)
+            if ((where & parts[p].mask) == parts[p].value) sum += turns[parts[p].turn];
+        coefficients[c] = sum;
+    }
+    if (num_coefficients) __syncthreads();
 
-        int o = 0;
-        Slot next = slots[thread];
+    int o = 0;
 #pragma unroll 1
-        for (int p = 0; p < num_phases; ++p) {
-            const Phase& phase = phases[p];
-            const Slot slot = next;
-            // Loaded early: a thread waits for it nowhere.
-            if (p + 1 < num_phases) next = slots[(p + 1) * blockDim.x + thread];
-            if (p > 0) read_tile(a, phase, slot, flips, lists, reals, where, sums);
-            run_ops(a, phase, o, ops, terms, lists, parities, reals, coefficients, where, sums);
-            if (p + 1 < num_phases) {
-                // Others may still read what this thread writes now.
-                if (phase.exclusive) __syncthreads();
-                unsigned address[N];
-                addresses(slot.store, phase.store, address);
-                write_places(a, address);
-                __syncthreads();
-            }
-        }
-
-#if STATES == 2
-        // The next tile's coefficients and amplitudes go where others may still read this one's.
-        __syncthreads();
-        if (!keep) continue;
-#else
-        // With several phases barriers lie between loading and storing. With one, a change of index may have this thread store
-        // where another has yet to load.
-        if (num_phases == 1) __syncthreads();
-#endif
-        const Index* stored = places + R + blockDim.x;
-        span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);
-#pragma unroll
-        for (int s = 0; s < STATES; ++s) {
-            if (whole) {
-#pragma unroll
-                for (int k = 0; k < N; ++k) stream(rows[s] + at[k], a[s][k]);
-            } else {
-#pragma unroll
-                for (int k = 0; k < N; ++k)
-                    if (at[k] < size) rows[s][at[k]] = a[s][k];
-            }
+    for (int p = 0; p < num_phases; ++p) {
+        const Phase& phase = phases[p];
+        const Slot slot = slots[p * blockDim.x + thread];
+        if (p > 0) read_tile(a, phase, slot, flips, lists, reals, where, nullptr);
+        run_ops(a, phase.end_op, o, ops, terms, lists, nullptr, nullptr, reals, reals, coefficients, where, nullptr);
+        if (p + 1 < num_phases) {
+            // Others may still read what this thread writes now.
+            if (phase.exclusive) __syncthreads();
+            unsigned address[N];
+            addresses(slot.store, phase.store, address);
+            write_places(a, address);
+            __syncthreads();
         }
     }
+
+    // With several phases barriers lie between loading and storing. With one, a change of index may have this thread store
+    // where another has yet to load.
+    if (num_phases == 1) __syncthreads();
+    const Index* stored = places + R + blockDim.x;
+    span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);
+    if (whole) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) stream(ket + at[k], a[0][k]);
+    } else {
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+            if (at[k] < size) ket[at[k]] = a[0][k];
+    }
 }
+#endif

@@ -24,7 +24,7 @@ class Launcher:
         self._cupy = cupy
         with cupy.cuda.Device(device):
             self._arrays = {name: _on_device(cupy, x) for name, x in tables.arrays().items()}
-        self._runs: dict[tuple[int, int], tuple[Any, int, int]] = {}
+        self._runs: dict[tuple[int, int], tuple[Any, int, int, int]] = {}
         self.bound: Any = None
         """(reals, turns) on the device: a row for each state of a batch."""
 
@@ -48,12 +48,23 @@ class Launcher:
         """One of the tables on the device."""
         return self._arrays[name]
 
+    def outside(self, number: int, live: int) -> int:
+        """The bits of the index that tell these tiles apart."""
+        return self._tiles(number, live)[3]
+
     def launch(
-        self, number: int, states: Any, offset: int, live: int, grid: tuple[int, int], leading: Sequence[Any] = ()
+        self,
+        number: int,
+        states: Any,
+        offset: int,
+        live: int,
+        grid: tuple[int, int],
+        leading: Sequence[Any] = (),
+        shared_bytes: int | None = None,
     ) -> None:
         """Runs stage ``number``; leading: what the kernel for two states takes before the rest."""
         stage = self.tables.stages[number]
-        runs, num_runs, _ = self._tiles(number, live)
+        runs, num_runs, *_ = self._tiles(number, live)
         arrays, u8, i4 = self._arrays, np.uint64, np.int32
         reals, turns = self.bound
         kernel = stage_kernel(self.dtype, self.tables.shape, self.device)
@@ -84,22 +95,23 @@ class Launcher:
                 turns,
                 u8(turns.shape[1]),
             ),
-            shared_mem=self._shared_bytes(stage),
+            shared_mem=self._shared_bytes(stage) if shared_bytes is None else shared_bytes,
         )
 
     def _shared_bytes(self, stage: StageTables) -> int:
         tiles = self.tables.shape.states * self.dtype.itemsize << stage.size
         return tiles + stage.num_coefficients * self.tables.binding.turn.itemsize
 
-    def _tiles(self, number: int, live: int) -> tuple[Any, int, int]:
-        """How a tile's number becomes the base of its index, as runs of bits; and how many tiles there are."""
+    def _tiles(self, number: int, live: int) -> tuple[Any, int, int, int]:
+        """How a tile's number becomes the base of its index, as runs of bits; how many tiles there are, and the bits of
+        the index that tell them apart."""
         key = (number, live)
         if key not in self._runs:
             tile = self.tables.stages[number].tile
             outside = [p for p in range(self.tables.num_bits) if p not in tile and live >> p & 1]
             runs = runs_of(outside)
             table = np.array(runs or [(0, 0, 0)], np.int32).ravel()
-            self._runs[key] = self._cupy.asarray(table), len(runs), 1 << len(outside)
+            self._runs[key] = self._cupy.asarray(table), len(runs), 1 << len(outside), sum(1 << p for p in outside)
         return self._runs[key]
 
 

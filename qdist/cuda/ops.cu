@@ -49,20 +49,7 @@ __device__ __forceinline__ Complex& shared_at(unsigned address) { return *reinte
 
 // A tile is read and written once a stage: it should not drive the tables out of the cache.
 __device__ __forceinline__ Complex streamed(const Complex* from) {
-#ifndef LOADS
-#define LOADS 1
-#endif
-#if STATES == 2 && LOADS == 1
-    const auto v = __ldcg(reinterpret_cast<const Pair*>(from));
-#elif STATES == 2 && LOADS == 2
-    Pair v;
-    if constexpr (sizeof(Real) == 4)
-        asm volatile("ld.global.L1::no_allocate.v2.f32 {%0, %1}, [%2];" : "=f"((float&)v.x), "=f"((float&)v.y) : "l"(from));
-    else
-        asm volatile("ld.global.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"((double&)v.x), "=d"((double&)v.y) : "l"(from));
-#else
     const auto v = __ldcs(reinterpret_cast<const Pair*>(from));
-#endif
     return {v.x, v.y};
 }
 __device__ __forceinline__ void stream(Complex* to, Complex a) {
@@ -127,7 +114,12 @@ struct Entries {
     __device__ __forceinline__ Complex operator()(int row, int column) const {
         if (sizeof(Real) == 4) return kept[4 * row + column];
         double x, y;
-        asm volatile("ld.global.nc.v2.f64 {%0, %1}, [%2];" : "=d"(x), "=d"(y) : "l"(reinterpret_cast<const Complex*>(matrix) + 4 * row + column));
+        const Complex* entry = reinterpret_cast<const Complex*>(matrix) + 4 * row + column;
+#if STATES == 2
+        asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(x), "=d"(y) : "r"(unsigned(__cvta_generic_to_shared(entry))));
+#else
+        asm volatile("ld.global.nc.v2.f64 {%0, %1}, [%2];" : "=d"(x), "=d"(y) : "l"(entry));
+#endif
         return {Real(x), Real(y)};
     }
 };

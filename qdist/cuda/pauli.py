@@ -103,8 +103,9 @@ class PauliPlan:
         """out = the sum of all terms, times their observables' weights, applied to the shard; with ``add`` it is added
         to what is there. out is another array of the same size. The observables' values are added to ``values``."""
         passes, wide, factors = self._passes(weights)
-        # One observable alone has its value in the product, which the last pass completes.
-        alone = values is not None and self.observables == 1 and weights[0] != 0 and not add
+        # One observable alone has its value in the product, which the last pass completes. It is divided by its weight
+        # again: one that is close to zero, or huge, would take its digits along.
+        alone = values is not None and self.observables == 1 and 1e-6 < abs(weights[0]) < 1e6 and not add
         found: Any = 0.0
         for k, one in enumerate(passes):
             found = apply_pass(one, shard, first, add, out, alone and k + 1 == len(passes) and not len(wide))

@@ -45,25 +45,37 @@ struct Where {
     }
 };
 
+// The first groups and strings of a pass, which are copied to shared memory: from memory each would be waited for anew.
+constexpr int FEW = 128;
+struct Few {
+    Group groups[FEW];
+    String strings[FEW];
+};
+
+template <class T>
+__device__ __forceinline__ void copy_first(T* to, const T* from, int count) {
+    for (int k = threadIdx.x; k < min(count, FEW); k += TILE_THREADS) to[k] = from[k];
+}
+
 // What the strings of a group make of this thread's amplitudes: the factors of those outside its word and of those in it.
 template <class Number>
 struct GroupFactors {
     Number outside, inside;
 
     // s: the number of the group's first string, then of the next group's.
-    __device__ __forceinline__ GroupFactors(const Group& group, const String* strings, Index where, int& s) {
-        const Number same = signed_sum(strings, where, s, group.middle), other = signed_sum(strings, where, s, group.end);
+    __device__ __forceinline__ GroupFactors(const Group& group, const Few& few, const String* strings, Index where, int& s) {
+        const Number same = signed_sum(few, strings, where, s, group.middle), other = signed_sum(few, strings, where, s, group.end);
         outside = same + other;
         inside = same - other;
     }
     // As those of a chain's XX and YY do for half of the threads.
     __device__ __forceinline__ bool vanish() const { return outside == 0 && inside == 0; }
 
-    static __device__ __forceinline__ Number signed_sum(const String* strings, Index where, int& s, int end) {
+    static __device__ __forceinline__ Number signed_sum(const Few& few, const String* strings, Index where, int& s, int end) {
         Number sum = 0;
 #pragma unroll 1
         for (; s < end; ++s) {
-            const String string = strings[s];
+            const String string = s < FEW ? few.strings[s] : strings[s];
             const int odd = __popcll(where & string.far) + __popc(threadIdx.x & string.near);
             sum += Number(odd & 1 ? -string.factor : string.factor);
         }
@@ -96,33 +108,41 @@ __device__ __forceinline__ void add_products(const Complex* tile, const Group& g
 // out (+)= what the groups make of a; the first `diagonal` of them flip nothing and have real factors. values, where it is
 // given: the real part of <a|out> in each tile.
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES) apply_tiles(const Complex* __restrict__ a, Index first, const int* __restrict__ runs, int num_runs, const Index* __restrict__ places, const Group* __restrict__ groups, int num_groups,
-          int diagonal, const String* __restrict__ strings, int add, Complex* __restrict__ out, double* __restrict__ values) {
+          const String* __restrict__ strings, int num_strings, int diagonal, int add, Complex* __restrict__ out, double* __restrict__ values) {
+    __shared__ Few few;
     Complex* tile = reinterpret_cast<Complex*>(tile_memory);
     const unsigned thread = threadIdx.x;
     const Where place(runs, num_runs, places);
     const Index where = first | place.base;
-    int s = 0, g = 0;
-    Real own[HELD] = {};
-#pragma unroll 1
-    for (; g < diagonal; ++g) {
-        const Group group = groups[g];
-        const GroupFactors<Real> factors(group, strings, where, s);
-#pragma unroll
-        for (int j = 0; j < HELD; ++j) own[j] += group.word >> j & 1 ? factors.inside : factors.outside;
-    }
     Complex sum[HELD];
 #pragma unroll
     for (int j = 0; j < HELD; ++j) {
-        const Complex v = a[place(j)];
-        tile[thread + j * TILE_THREADS] = v;
-        const Complex before = add ? out[place(j)] : Complex{0, 0};
-        sum[j] = {fma(own[j], v.x, before.x), fma(own[j], v.y, before.y)};
+        tile[thread + j * TILE_THREADS] = a[place(j)];
+        sum[j] = add ? out[place(j)] : Complex{0, 0};
     }
+    copy_first(few.groups, groups, num_groups);
+    copy_first(few.strings, strings, num_strings);
     __syncthreads();
+    int s = 0, g = 0;
+    if (diagonal) {
+        Real own[HELD] = {};
+#pragma unroll 1
+        for (; g < diagonal; ++g) {
+            const Group group = g < FEW ? few.groups[g] : groups[g];
+            const GroupFactors<Real> factors(group, few, strings, where, s);
+#pragma unroll
+            for (int j = 0; j < HELD; ++j) own[j] += group.word >> j & 1 ? factors.inside : factors.outside;
+        }
+#pragma unroll
+        for (int j = 0; j < HELD; ++j) {
+            const Complex v = tile[thread + j * TILE_THREADS];
+            sum[j] = {fma(own[j], v.x, sum[j].x), fma(own[j], v.y, sum[j].y)};
+        }
+    }
 #pragma unroll 1
     for (; g < num_groups; ++g) {
-        const Group group = groups[g];
-        const GroupFactors<Real> factors(group, strings, where, s);
+        const Group group = g < FEW ? few.groups[g] : groups[g];
+        const GroupFactors<Real> factors(group, few, strings, where, s);
         if (factors.vanish()) continue;
         if (group.imaginary)
             add_products<true>(tile, group, factors, sum);
@@ -159,7 +179,8 @@ __device__ __forceinline__ double group_value(const Complex* own, const Complex*
 
 // values: the real part of <a|what the groups make of a> in each tile.
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES) tile_values(const Complex* __restrict__ a, Index first, const int* __restrict__ runs, int num_runs, const Index* __restrict__ places, const Group* __restrict__ groups, int num_groups,
-          const String* __restrict__ strings, double* __restrict__ values) {
+          const String* __restrict__ strings, int num_strings, double* __restrict__ values) {
+    __shared__ Few few;
     Complex* tile = reinterpret_cast<Complex*>(tile_memory);
     const Where place(runs, num_runs, places);
     Complex own[HELD];
@@ -168,13 +189,15 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES) tile_values(co
         own[j] = a[place(j)];
         tile[threadIdx.x + j * TILE_THREADS] = own[j];
     }
+    copy_first(few.groups, groups, num_groups);
+    copy_first(few.strings, strings, num_strings);
     __syncthreads();
     int s = 0;
     double value = 0;
 #pragma unroll 1
     for (int g = 0; g < num_groups; ++g) {
-        const Group group = groups[g];
-        const GroupFactors<double> factors(group, strings, first | place.base, s);
+        const Group group = g < FEW ? few.groups[g] : groups[g];
+        const GroupFactors<double> factors(group, few, strings, first | place.base, s);
         if (factors.vanish()) continue;
         value += group.imaginary ? group_value<true>(own, tile, group, factors) : group_value<false>(own, tile, group, factors);
     }

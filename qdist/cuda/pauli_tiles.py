@@ -129,30 +129,26 @@ def apply_pass(one: TilePass, shard: Any, first: int, add: bool, out: Any, wante
     """out = what the strings make of the shard; with ``add`` it is added to what is there. Returns Re <shard|out>, on
     the GPU, where it is wanted, else 0."""
     values = empty(shard, one.tiles) if wanted else None
-    more = np.int32(one.diagonal), _bytes(shard, one.strings), np.int32(add), out
+    more = np.int32(one.diagonal), np.int32(add), out
     return _launch("apply_tiles", one, shard, first, (*more, np.uint64(0) if values is None else values), values)
 
 
 def pass_value(one: TilePass, shard: Any, first: int) -> Any:
     """Re <shard|what the strings make of it>, on the GPU."""
     values = empty(shard, one.tiles)
-    return _launch("tile_values", one, shard, first, (_bytes(shard, one.strings), values), values)
+    return _launch("tile_values", one, shard, first, (values,), values)
 
 
 def _launch(name: str, one: TilePass, shard: Any, first: int, more: Sequence[Any], values: Any) -> Any:
     runs, places = beside(shard, one.runs), beside(shard, one.places)
-    groups = _bytes(shard, one.groups), count(one.groups)
+    groups, strings = ((beside(shard, x.view(np.uint8)), count(x)) for x in (one.groups, one.strings))
     with shard.device:
         kernel = measure_kernels(shard.dtype, shard.device.id).get_function(name)
         kernel.max_dynamic_shared_size_bytes = shard.dtype.itemsize << _TILE_BITS
         kernel(
             (one.tiles,),
             (1 << _THREAD_BITS,),
-            (shard, np.uint64(first), runs, np.int32(len(one.runs) // 3), places, *groups, *more),
+            (shard, np.uint64(first), runs, np.int32(len(one.runs) // 3), places, *groups, *strings, *more),
             shared_mem=shard.dtype.itemsize << _TILE_BITS,
         )
         return 0.0 if values is None else values.sum()
-
-
-def _bytes(shard: Any, records: NDArray[Any]) -> Any:
-    return beside(shard, records.view(np.uint8))

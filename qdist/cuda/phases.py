@@ -14,9 +14,9 @@ from qdist.cuda.linear import IndexMap, index_map
 from qdist.cuda.tile import Shape, lane_order
 from qdist.plan.fuse import Block
 
-__all__ = ["Phase", "TilePhases", "phases"]
+__all__ = ["WIDEST", "Phase", "TilePhases", "phases"]
 
-_WIDEST = 2
+WIDEST = 2
 """Matrices of so many qubits run in registers."""
 
 
@@ -89,7 +89,7 @@ def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TileP
 
 def _crosses_threads(block: Block) -> bool:
     return block.kind in ("linear", "permute", "rotation") or (
-        block.kind == "dense" and block.mixes.bit_count() > _WIDEST
+        block.kind == "dense" and block.mixes.bit_count() > WIDEST
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from qdist.cuda.back_resident import resident
+from qdist.cuda.back_tables import BackTables
 from qdist.cuda.tables import Tables
 from qdist.cuda.tile import Shape, tile_level
 from qdist.plan.fuse import Block, fuse
@@ -52,12 +54,9 @@ def _tiles(num_bits: int, dtype: np.dtype, operations: list[Operation], shape: S
 
 
 def _few_phases(num_bits: int, dtype: np.dtype, stage: Stage, blocks: list[Block], shape: Shape) -> Iterator[Tiles]:
-    """The stage, or halves of halves of it, none of which needs more coefficients than there is room for."""
+    """The stage, or halves of halves of it, none of which needs more shared memory than there is."""
     operations = [o for block in blocks for o in block.operations]
-    phases = sum(len(o.terms) + len(o.wide) for o in operations)
-    most = shape.coefficient_bytes // (dtype.itemsize // 2)
-    # Phases of one thread add up to one coefficient, so only tables tell; but there are never more.
-    if phases <= most or len(operations) == 1 or _coefficients(num_bits, dtype, stage, blocks, shape) <= most:
+    if len(operations) == 1 or _surely_fits(stage, operations, shape) or _fits(num_bits, dtype, stage, blocks, shape):
         yield stage, blocks
         return
     middle = len(operations) // 2
@@ -66,6 +65,23 @@ def _few_phases(num_bits: int, dtype: np.dtype, stage: Stage, blocks: list[Block
         yield from _few_phases(num_bits, dtype, part, fuse(half), shape)
 
 
-def _coefficients(num_bits: int, dtype: np.dtype, stage: Stage, blocks: list[Block], shape: Shape) -> int:
-    (lowered,) = Tables(num_bits, dtype, [(stage, blocks)], shape).stages
-    return lowered.num_coefficients
+def _surely_fits(stage: Stage, operations: list[Operation], shape: Shape) -> bool:
+    """Whether no lowering of the operations can need more room than there is: the usual case, told without lowering."""
+    phases = sum(len(o.terms) + len(o.wide) for o in operations)
+    if shape.states == 1:
+        return phases * shape.itemsize // 2 <= shape.coefficient_bytes
+    # Each operation begins a phase at most, beside those that load and store.
+    size = max(len(stage.close), shape.narrowest)
+    phase_bytes = 1024 + (4 << size - shape.registers)
+    needed = (len(operations) + 2) * phase_bytes + 256 * phases
+    return needed <= shape.shared_bytes - (shape.states * shape.itemsize << size)
+
+
+def _fits(num_bits: int, dtype: np.dtype, stage: Stage, blocks: list[Block], shape: Shape) -> bool:
+    if shape.states == 1:
+        (lowered,) = Tables(num_bits, dtype, [(stage, blocks)], shape).stages
+        # Phases of one thread add up to one coefficient, so only tables tell.
+        return lowered.num_coefficients * shape.itemsize // 2 <= shape.coefficient_bytes
+    slots = {slot for block in blocks for o in block.operations for slot in o.reads}
+    tables = BackTables(num_bits, dtype, [(stage, blocks)], shape, slots)
+    return resident(tables.stages[0], tables.extents[0], shape)[1] <= shape.shared_bytes

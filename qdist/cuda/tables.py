@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from qdist.cuda.binding import Binding, Factors
 from qdist.cuda.linear import IndexMap
-from qdist.cuda.phases import Phase, TilePhases, dense_targets, phases
+from qdist.cuda.phases import WIDEST, Phase, TilePhases, dense_targets, phases
 from qdist.cuda.tile import Shape
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
@@ -76,6 +76,10 @@ class StageTables:
     store_flips: tuple[int, int]
     first_coefficient: int
     num_coefficients: int
+    num_ops: int
+    first_number: int
+    """In reals: what the stage's operations read there."""
+    num_numbers: int
 
 
 class Tables:
@@ -95,6 +99,7 @@ class Tables:
         self._terms: list[tuple[int, int]] = []
         self._coefficients: list[list[tuple[int, int, int, int]]] = []
         self._lists: list[int] = []
+        self._seldom_read: dict[int, int] = {}
         self.stages = [self._stage(stage, blocks) for stage, blocks in stages]
         self.binding.freeze()
 
@@ -119,6 +124,8 @@ class Tables:
         tile = phases(close, blocks, self.shape)
         first_phase, first_op, first_coefficient = len(self._phases), len(self._ops), len(self._coefficients)
         first_slot = sum(len(s) for s in self._slots)
+        self._place_seldom_read(blocks)
+        first_number = self.binding.size
         positions = close + list(range(self.num_bits, tile.size))
         for phase in tile.phases:
             self._phase(tile, phase, first_op, first_coefficient)
@@ -137,7 +144,20 @@ class Tables:
             store,
             first_coefficient,
             len(self._coefficients) - first_coefficient,
+            len(self._ops) - first_op,
+            first_number,
+            self.binding.size - first_number,
         )
+
+    def _place_seldom_read(self, blocks: list[Block]) -> None:
+        """Places in reals, by block or operation, for numbers that may be many and that the kernel keeps in memory."""
+        self._seldom_read = {}
+        for block in blocks:
+            if block.kind == "table":
+                for o in block.operations:
+                    self._seldom_read[id(o)] = self.binding.constant(np.asarray(o.matrix).tolist())
+            elif block.kind == "dense" and (bits := len(dense_targets(block))) > WIDEST:
+                self._seldom_read[id(block)] = self.binding.place(2 << 2 * bits)
 
     def _outer(self, phase: Phase, change: IndexMap, positions: list[int]) -> tuple[int, int]:
         """Columns and thread offsets of a phase that reads or writes memory; returns its flips' places."""
@@ -242,7 +262,7 @@ class Tables:
     def wide(self, tile: TilePhases, phase: Phase, block: Block) -> None:
         targets = dense_targets(block)
         bits = [tile.bit[q] for q in targets]
-        data = self.binding.place(2 << 2 * len(bits))
+        data = self._seldom_read[id(block)]
         self.matrix(block, targets, range(len(bits)), data)
         near, far = _split(tile, block.operations[0].controls)
         spread = _span([self.shape.swizzled(1 << b) for b in bits], 0, np.int64)
@@ -304,7 +324,7 @@ class Tables:
 
     def table(self, view: View, block: Block, first_coefficient: int) -> None:
         for operation in block.operations:
-            data = self.binding.constant(np.asarray(operation.matrix).tolist())
+            data = self._seldom_read[id(operation)]
             threads, word, far = view.where(operation.controls)
             at = len(self._lists)
             own, lanes, outside = [0] * len(view.registers), [], []

@@ -74,6 +74,11 @@ class Shape:
         """Shared memory of the largest tile of each state."""
         return self.states * self.itemsize << self.widest
 
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory that a block may have: a tile, and what is read for every tile beside it."""
+        return self.tile_bytes + self.coefficient_bytes
+
     def swizzled(self, index: int) -> int:
         """The place of an element of a tile in shared memory: linear over XOR, and its own inverse."""
         banks = _BANKS[self.place_bytes]
