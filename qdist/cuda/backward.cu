@@ -149,7 +149,7 @@ extern "C" __global__ void run_stage(
                     read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, sums);
                 }
             }
-            run_ops(a, step.end_op, o, own_ops, own_terms, lists, own_weighs, own_parities, reals, numbers, coefficients, where, sums);
+            run_ops(a, step.end_op, false, o, own_ops, own_terms, lists, own_weighs, own_parities, reals, numbers, coefficients, where, sums);
             if (p + 1 < num_phases) {
                 // Others may still read what this thread writes now.
                 if (step.exclusive) __syncthreads();

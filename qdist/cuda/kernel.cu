@@ -123,12 +123,11 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
     }
 }
 
-// All operations of a phase, in registers. o: the number of its first, then of the next phase's first. numbers: what their
-// matrices and tables of phases are found by.
-__device__ __forceinline__ void run_ops(States& a, int end_op, int& o, const Op* ops, const Term* terms, const int* lists, const int* weighs, const Parity* parities, const Real* reals, const Real* numbers, const Turn* coefficients, Index where, double* sums) {
+// All operations of a phase, in registers. o: the number of its first, then of the next phase's first. turns: whether, at the
+// end, all of a thread's amplitudes are to be turned. numbers: what matrices and tables of phases are found by.
+__device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& o, const Op* ops, const Term* terms, const int* lists, const int* weighs, const Parity* parities, const Real* reals, const Real* numbers, const Turn* coefficients, Index where, double* sums) {
     const unsigned thread = threadIdx.x;
     Turn turn = 0;
-    bool turning = false;
 #pragma unroll 1
     for (; o < end_op; ++o) {
         // kind, data, threads, word
@@ -149,11 +148,11 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, int& o, const Op*
         }
         if (kind == PHASES) {
 #if STATES == 2
-            if (turning) {
+            if (turns) {
                 // The turn so far is the same for all amplitudes: it joins the table's entries, which both states meet.
                 const Complex factor = cis(turn);
                 turn = 0;
-                turning = false;
+                turns = false;
                 multiply_by_table(a, data, [&](Complex entry) { return times(factor, entry); });
                 continue;
             }
@@ -182,7 +181,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, int& o, const Op*
             }
             if (kind == TURN) {
                 turn += sum;
-                turning = true;
+                turns = true;
                 continue;
             }
             const Complex factor = cis(sum);
@@ -223,7 +222,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, int& o, const Op*
 #endif
         }
     }
-    if (turning) {
+    if (turns) {
         const Complex factor = cis(turn);
 #pragma unroll
         for (Complex* own : a)
@@ -279,7 +278,7 @@ extern "C" __global__ void run_stage(
         const Phase& phase = phases[p];
         const Slot slot = slots[p * blockDim.x + thread];
         if (p > 0) read_tile(a, phase, slot, flips, lists, reals, where, nullptr);
-        run_ops(a, phase.end_op, o, ops, terms, lists, nullptr, nullptr, reals, reals, coefficients, where, nullptr);
+        run_ops(a, phase.end_op, phase.turns, o, ops, terms, lists, nullptr, nullptr, reals, reals, coefficients, where, nullptr);
         if (p + 1 < num_phases) {
             // Others may still read what this thread writes now.
             if (phase.exclusive) __syncthreads();

@@ -43,7 +43,7 @@ class Shape:
     fewest: int = 0
     """Bits of a tile, at least."""
     coefficient_bytes: int = 16384
-    """Shared memory beside a tile, for angles that differ from tile to tile."""
+    """Shared memory beside the largest tiles, for angles that differ from tile to tile and for the sweep's tables."""
 
     @property
     def widest(self) -> int:

@@ -50,6 +50,7 @@ class CudaSweep:
                 WideGate(undone(s), num_bits, dtype, cupy) if isinstance(s, Operation) else next(numbers)
                 for s in reversed(found)
             ]
+        self._resident = [resident(*both, shape) for both in zip(self._tables.stages, self._tables.extents)]
         self._launcher = Launcher(self._tables, dtype, device)
         card = cupy.cuda.runtime.getDeviceProperties(device)
         self._blocks = card["multiProcessorCount"] * shape.blocks
@@ -96,14 +97,13 @@ class CudaSweep:
         self, number: int, kets: Any, bras: Any, offset: int, live: int, rows: int, sums: Any, keep: bool
     ) -> None:
         cupy, launcher = self._cupy, self._launcher
-        extent = self._tables.extents[number]
-        first, count = extent.sums
+        first, count = self._tables.extents[number].sums
         tiles, warps = launcher.num_tiles(number, live), self._warps(number)
         # Each block goes through its share of the tiles, each warp has sums of its own.
         room = _PARTIAL_BYTES // (8 * warps * rows * max(count, 1))
         blocks = max(1, min(tiles, self._blocks, room))
         partial = cupy.zeros(max(rows * blocks * warps * count, 1))
-        places, shared_bytes = resident(self._tables.stages[number], extent, self._tables.shape)
+        places, shared_bytes = self._resident[number]
         bounds = np.uint64(tiles), np.uint64(launcher.outside(number, live)), np.int32(keep)
         lists = launcher.array("parities"), launcher.array("weighs")
         leading = (bras, *bounds, partial, np.int32(count), *lists, *places)

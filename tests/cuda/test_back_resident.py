@@ -1,4 +1,4 @@
-"""What the adjoint sweep's kernel keeps in shared memory: all that its operations read, in no more room than there is."""
+"""What the adjoint sweep's kernel keeps in shared memory: all that operations read, in the room there is."""
 
 import numpy as np
 import pytest
@@ -41,10 +41,8 @@ def mixed(n: int) -> qd.Circuit:
 def test_what_operations_read_is_there(make: object, dtype: str) -> None:
     tables = tables_of(make(), dtype)  # type: ignore[operator]
     arrays = tables.arrays()
-    sizes = dict.fromkeys((OPS["dense1"], OPS["controlled1"]), 8) | dict.fromkeys(
-        (OPS["dense2"], OPS["controlled2"]), 32
-    )
-    sizes |= {OPS["real1"]: 4 * tables.shape.registers, OPS["phases"]: 2 << tables.shape.registers}
+    sizes = {OPS["real1"]: 4 * tables.shape.registers, OPS["phases"]: 2 << tables.shape.registers}
+    sizes |= {OPS["dense1"]: 8, OPS["controlled1"]: 8, OPS["dense2"]: 32, OPS["controlled2"]: 32}
     seen = 0
     for stage, extent in zip(tables.stages, tables.extents):
         for op in arrays["ops"][stage.first_op : stage.first_op + stage.num_ops]:
@@ -77,14 +75,13 @@ def test_as_many_blocks_find_room_as_registers_allow(dtype: str) -> None:
     assert resident(tables.stages[-1], tables.extents[-1], shape)[1] <= shape.shared_bytes
 
 
-@both
-def test_stages_of_many_phases_are_divided(dtype: str) -> None:
-    circuit = qd.library.hardware_efficient(11, 150)
-    tables = tables_of(circuit, dtype)
-    assert 1 < len(tables.stages) < 20
+def test_stages_of_many_phases_are_divided() -> None:
+    circuit = qd.library.hardware_efficient(11, 100)
+    tables = tables_of(circuit, "complex64")
+    assert 1 < len(tables.stages) < 10
     assert all(
         resident(stage, extent, tables.shape)[1] <= tables.shape.shared_bytes
         for stage, extent in zip(tables.stages, tables.extents)
     )
     real = tables.arrays()["ops"]
-    assert sum(int(op["threads"]).bit_count() for op in real[real["kind"] == OPS["real1"]]) == 11 * 150
+    assert sum(int(op["threads"]).bit_count() for op in real[real["kind"] == OPS["real1"]]) == 11 * 100

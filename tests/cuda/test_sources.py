@@ -76,7 +76,7 @@ def test_the_kernels_that_measure(nvrtc: ctypes.CDLL, dtype: str, generation: st
     source, options = measure_source(np.dtype(dtype))
     text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
     names = "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves add_weighted"
-    names += " apply_tiles apply_paulis apply_rows term_values"
+    names += " apply_tiles tile_values apply_paulis apply_rows term_values"
     for name in [*names.split(), "pauli_values_2", "pauli_values_4", "pauli_values_16"]:
         assert f".entry {name}(" in text
 
