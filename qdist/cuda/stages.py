@@ -18,7 +18,7 @@ from qdist.plan.fuse import Block, fuse
 from qdist.plan.operations import Operation
 from qdist.plan.schedule import Stage, schedule
 
-__all__ = ["runnable"]
+__all__ = ["Tiles", "runnable"]
 
 Tiles = tuple[Stage, list[Block]]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from qdist.cuda.back_plan import sweep_stages
 from qdist.cuda.back_resident import resident
 from qdist.cuda.back_tables import BackTables
 from qdist.cuda.compiler import sum_kernel
 from qdist.cuda.inverse import undone
 from qdist.cuda.launcher import Launcher
-from qdist.cuda.stages import runnable
-from qdist.cuda.tile import Shape, back_shape_of
+from qdist.cuda.tile import back_shape_of
 from qdist.cuda.wide import WideGate
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Operation
@@ -26,7 +26,8 @@ _PARTIAL_BYTES = 1 << 26
 
 
 class CudaSweep:
-    """What undoes the stages of a CudaProgram. trainable: the angles whose derivatives are wanted."""
+    """What undoes the stages of a CudaProgram. trainable: the angles whose derivatives are wanted. live: as of the runs
+    that it should be fast for."""
 
     def __init__(
         self,
@@ -35,13 +36,12 @@ class CudaSweep:
         stages: Sequence[tuple[Stage, list[Block]]],
         trainable: Collection[int],
         device: int,
-        shape: Shape | None = None,
+        live: int = -1,
     ) -> None:
         import cupy
 
         self._cupy, self._device, self._num_bits, self._dtype = cupy, device, num_bits, dtype
-        shape = shape or back_shape_of(dtype)
-        found = list(runnable(num_bits, dtype, stages, shape))
+        found, shape = sweep_stages(num_bits, dtype, stages, back_shape_of(dtype), live)
         tiled = [step for step in found if not isinstance(step, Operation)]
         self._tables = BackTables(num_bits, dtype, tiled, shape, trainable)
         numbers = iter(range(len(self._tables.stages)))

@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,12 @@ def test_the_kernel_of_the_adjoint_sweep(nvrtc: ctypes.CDLL, dtype: str, generat
     whole = ".v2.f32" if dtype == "complex64" else ".v2.f64"
     assert text.count(f"ld.global.cs{whole}") == text.count(f"st.global.cs{whole}") == 2 << shape.registers
     assert "red.global.add.f64" in text or "atom.global.add.f64" in text
+    # Ket and bra go to shared memory in accesses of 16 bytes, one for both in single precision.
+    wide = ".v4.f32" if dtype == "complex64" else ".v2.f64"
+    assert text.count(f"st.shared{wide}") == (1 if dtype == "complex64" else 2) << shape.registers
+    # An operation's header is read from shared memory; so are all tables: none is read without knowing where it is.
+    assert text.count("ld.shared.v4.u32") == 1
+    assert not re.search(r"\sld\.(v\d\.)?[a-z]\d", text)
 
 
 @pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
