@@ -79,9 +79,9 @@ class BackTables(Tables):
         before = self._sizes()
         self._first_sum = self.num_sums
         result = super()._stage(stage, blocks)
-        ranges = [(first, end - first) for first, end in zip(before, self._sizes())]
+        sums, terms, parities, weighs = ((first, end - first) for first, end in zip(before, self._sizes()))
         parts = sum(len(own) for own in self._coefficients[result.first_coefficient :])
-        self.extents.append(Extent(*ranges, parts))
+        self.extents.append(Extent(sums, terms, parities, weighs, parts))
         return result
 
     def _sizes(self) -> tuple[int, ...]:
