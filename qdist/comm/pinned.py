@@ -34,14 +34,14 @@ class PinnedTransport(StagedTransport):
         self.window: Window | None = None
         """What ranks of a node trade through, once they have met."""
         self._group: tuple[int, ...] = ()
-        self._waiting: deque[_Trade | _WindowTrade] = deque()
+        self._waiting: deque[_Message] = deque()
         """Those that have not been sent, in the order in which the other ranks expect them."""
         self._streams: dict[int, tuple[Any, Any]] = {}
         self._rising: deque[tuple[Any, Any]] = deque()
         """What is being copied up, with the event that ends it: until then the memory must stay."""
 
-    def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> _Trade | _WindowTrade:
-        trade: _Trade | _WindowTrade
+    def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> _Message:
+        trade: _Message
         # The other rank decides the same way: it receives what is sent here, and sends what is received.
         if (
             self.window is not None
@@ -92,7 +92,7 @@ class PinnedTransport(StagedTransport):
         _current(out).wait_event(done)
         self._rising.append((host, done))
 
-    def send_off(self, until: _Trade | _WindowTrade | None = None) -> None:
+    def send_off(self, until: _Message | None = None) -> None:
         """Sends what is ready, in order; what comes up to and with ``until`` is waited for."""
         waited = until is not None
         while self._waiting and (waited or self._waiting[0].is_ready()):
@@ -122,24 +122,22 @@ class PinnedTransport(StagedTransport):
         return self._streams[number]
 
 
-class _Trade:
-    """A message down, away, in and up again."""
+class _Message:
+    """A message to another rank and one from there."""
 
-    def __init__(self, transport: PinnedTransport, x: Any, dest: int, out: Any, source: int, tag: int) -> None:
-        self._transport, self._out = transport, out
-        self._dest, self._tag = dest, tag
-        self._coming = pinned_like(out)
-        self._received = transport.expect(self._coming, source, tag)
-        self._leaving, self._copied = transport.download(x)
+    _received: Request
+
+    def __init__(self, transport: PinnedTransport) -> None:
+        self._transport = transport
         self._sent: Request | None = None
-        self._x = x  # Lives until it has been copied.
 
     def is_ready(self) -> bool:
-        return self._copied.done
+        """Whether it can be sent without waiting."""
+        raise NotImplementedError
 
     def send(self) -> None:
-        self._copied.synchronize()
-        self._sent = self._transport.start_send(self._leaving, self._dest, self._tag)
+        """Sets ``_sent``."""
+        raise NotImplementedError
 
     def wait(self) -> None:
         if self._sent is None:
@@ -149,26 +147,54 @@ class _Trade:
         self._transport.send_off()
         self._received.wait()
         self._sent.wait()
-        self._transport.upload(self._coming, self._out)
+        told = self._take()
+        if told is not None:
+            told.wait()
 
     def test(self) -> bool:
         self._transport.send_off()
         if self._sent is None or not self._received.test() or not self._sent.test():
             return False
+        told = self._take()
+        return told is None or told.test()
+
+    def _take(self) -> Request | None:
+        """Copies what came to where it is wanted; gives what tells the other rank, where that is needed."""
+        raise NotImplementedError
+
+
+class _Trade(_Message):
+    """A message down, away, in and up again."""
+
+    def __init__(self, transport: PinnedTransport, x: Any, dest: int, out: Any, source: int, tag: int) -> None:
+        super().__init__(transport)
+        self._out, self._dest, self._tag = out, dest, tag
+        self._coming = pinned_like(out)
+        self._received = transport.expect(self._coming, source, tag)
+        self._leaving, self._copied = transport.download(x)
+        self._x = x  # Lives until it has been copied.
+
+    def is_ready(self) -> bool:
+        return self._copied.done
+
+    def send(self) -> None:
+        self._copied.synchronize()
+        self._sent = self._transport.start_send(self._leaving, self._dest, self._tag)
+
+    def _take(self) -> None:
         self._transport.upload(self._coming, self._out)
-        return True
 
 
-class _WindowTrade:
+class _WindowTrade(_Message):
     """A message through a window of each side: the numbers of slots travel, by the host."""
 
     def __init__(self, transport: PinnedTransport, x: Any, rank: int, out: Any, tag: int) -> None:
-        self._transport, self._x, self._out = transport, x, out
+        super().__init__(transport)
+        self._x, self._out = x, out
         self._rank, self._tag = rank, tag
         self._slot = np.empty(1, np.int64)
         self._received = transport.expect(self._slot, rank, tag)
         self._computed = _now(x)
-        self._sent: Request | None = None
         self._told: Request | None = None
 
     def is_ready(self) -> bool:
@@ -179,23 +205,7 @@ class _WindowTrade:
         slot = self._transport.offer(self._x, self._rank, self._computed)
         self._sent = self._transport.start_send(np.array([slot]), self._rank, self._tag)
 
-    def wait(self) -> None:
-        if self._sent is None:
-            self._transport.send_off(self)
-        assert self._sent is not None
-        self._transport.send_off()
-        self._received.wait()
-        self._sent.wait()
-        self._take().wait()
-
-    def test(self) -> bool:
-        self._transport.send_off()
-        if self._sent is None or not self._received.test() or not self._sent.test():
-            return False
-        return self._take().test()
-
     def _take(self) -> Request:
-        """Copies what came, once, and gives what tells the other rank."""
         if self._told is None:
             self._told = self._transport.take(self._out, self._rank, int(self._slot[0]))
         return self._told

@@ -9,6 +9,7 @@ Im <bra|P|ket>. Every sum has a number; ``gradients`` knows what it means for th
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -25,11 +26,23 @@ from qdist.plan.fuse import Block
 from qdist.plan.operations import Affine
 from qdist.plan.schedule import Stage
 
-__all__ = ["PARITY", "BackTables"]
+__all__ = ["PARITY", "BackTables", "Extent"]
 
 _LANES = 31
 """The bits of a thread's number within its warp."""
 PARITY = np.dtype([("threads", "u4"), ("result", "i4"), ("far", "u8")])
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a stage has of the tables that only the sweep's kernel keeps beside a tile, each as (first, how many)."""
+
+    sums: tuple[int, int]
+    terms: tuple[int, int]
+    parities: tuple[int, int]
+    weighs: tuple[int, int]
+    parts: int
+    """Of its coefficients: how many."""
 
 
 class BackTables(Tables):
@@ -47,9 +60,10 @@ class BackTables(Tables):
         self.gradients = Gradients()
         self._trainable = frozenset(trainable)
         self._parities: list[tuple[int, int, int]] = []
+        self._weighs: list[int] = []
         self._first_sum = 0
-        self.sums: list[tuple[int, int]] = []
-        """For each stage its first sum and how many it has."""
+        self.extents: list[Extent] = []
+        """One for each stage."""
         super().__init__(num_bits, dtype, [(stage, undoing(blocks)) for stage, blocks in reversed(stages)], shape)
         self.gradients.freeze()
 
@@ -58,13 +72,20 @@ class BackTables(Tables):
         return self.gradients.num_sums
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return super().arrays() | {"parities": records(self._parities, PARITY)}
+        weighs = np.array(self._weighs, np.int64).astype(np.uint32).view(np.int32)
+        return super().arrays() | {"parities": records(self._parities, PARITY), "weighs": weighs}
 
     def _stage(self, stage: Stage, blocks: list[Block]) -> StageTables:
+        before = self._sizes()
         self._first_sum = self.num_sums
         result = super()._stage(stage, blocks)
-        self.sums.append((self._first_sum, self.num_sums - self._first_sum))
+        sums, terms, parities, weighs = ((first, end - first) for first, end in zip(before, self._sizes()))
+        parts = sum(len(own) for own in self._coefficients[result.first_coefficient :])
+        self.extents.append(Extent(sums, terms, parities, weighs, parts))
         return result
+
+    def _sizes(self) -> tuple[int, ...]:
+        return self.num_sums, len(self._terms), len(self._parities), len(self._weighs)
 
     def matrix(self, block: Block, targets: list[int], order: Sequence[int], at: int, real: bool = False) -> None:
         self.binding.matrix(len(targets), factors_of(block, targets), order, at, real=real, adjoint=True)
@@ -136,11 +157,11 @@ class BackTables(Tables):
         singles = any(result >= 0 for _, result, _ in single)
         if not count and not singles and not any(groups.values()):
             return
-        self.op(OPS["weigh"], len(self._lists))
-        self.long_list([count, *conditions, self._records(single)[0] if singles else -1])
-        self.long_list([*self._records(groups.pop(0)), len(groups)])
+        self.op(OPS["weigh"], len(self._weighs))
+        self._weighs += [count, *conditions, self._records(single)[0] if singles else -1]
+        self._weighs += [*self._records(groups.pop(0)), len(groups)]
         for register, terms in groups.items():
-            self.long_list([register, *self._records(terms)])
+            self._weighs += [register, *self._records(terms)]
 
     def _records(self, terms: list[tuple[int, int, int]]) -> tuple[int, int]:
         """Adds parities; returns the place of the first, and that after the last."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from qdist.cuda.tile import ROOM, Shape
+from qdist.cuda.tile import Shape
 
 __all__ = [
     "measure_kernels",
@@ -29,14 +29,15 @@ _FOLDER = Path(__file__).parent
 
 def stage_source(dtype: np.dtype, shape: Shape) -> tuple[str, tuple[str, ...]]:
     """The tile kernel's source and the compiler's options. For two states it is that of the adjoint sweep."""
-    names = ("records", "ops", "kernel", "forward") if shape.states == 1 else ("records", "ops", "sums", "kernel")
+    forward, backward = ("records", "ops", "kernel", "forward"), ("records", "ops", "sums", "kernel", "backward")
+    names = forward if shape.states == 1 else backward
     sizes = (f"-DREGISTER_BITS={shape.registers}", f"-DSTATES={shape.states}")
     return _joined(*names), (*_options(dtype), *sizes, f"--maxrregcount={shape.registers_per_thread}")
 
 
 def measure_source(dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
     """The source of the kernels that read or collapse a state, and the compiler's options."""
-    return _joined("measure", "pauli"), _options(dtype)
+    return _joined("measure", "pauli", "pauli_tiles"), _options(dtype)
 
 
 def _joined(*names: str) -> str:
@@ -57,8 +58,7 @@ def _options(dtype: np.dtype) -> tuple[str, ...]:
 def stage_kernel(dtype: np.dtype, shape: Shape, device: int) -> Any:
     """The tile kernel for this precision on the current device."""
     kernel = _stage_module(dtype, shape, device).get_function("run_stage")
-    # Tiles, and beside them the tables of a stage or, with two states, the phases that change from tile to tile.
-    kernel.max_dynamic_shared_size_bytes = ROOM if shape.states == 1 else shape.tile_bytes + shape.coefficient_bytes
+    kernel.max_dynamic_shared_size_bytes = shape.shared_bytes
     return kernel
 
 

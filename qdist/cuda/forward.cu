@@ -32,27 +32,6 @@ __device__ __forceinline__ int4 head_of(const Phase& phase, const Op* ops, int f
     return head;
 }
 
-// Where a thread has its first amplitude of a phase in shared memory, when reading and when writing it.
-struct __align__(4) Own {
-    unsigned short load, store;
-};
-
-// Copies words of 4 bytes.
-__device__ __forceinline__ void copy_words(int to, const void* from, int count) {
-#pragma unroll 1
-    for (int w = threadIdx.x; w < count; w += blockDim.x) reinterpret_cast<unsigned*>(memory + to)[w] = static_cast<const unsigned*>(from)[w];
-}
-
-template <class T>
-__device__ __forceinline__ T* at_byte(int place) { return reinterpret_cast<T*>(memory + place); }
-
-__device__ __forceinline__ Index base_of(Index tile, const int* runs, int num_runs) {
-    Index base = 0;
-#pragma unroll 1
-    for (int r = 0; r < num_runs; ++r) base |= (tile >> runs[3 * r] & ((Index(1) << runs[3 * r + 1]) - 1)) << runs[3 * r + 2];
-    return base;
-}
-
 // tiles: how many there are. outside: the bits of the index that tell them apart. What ends with _at: where a block has its
 // copy of a table in shared memory, in bytes (qdist/cuda/resident.py); for numbers, where number 0 of all stages would be.
 //
@@ -144,7 +123,7 @@ extern "C" __global__ void run_stage(
                 for (int k = 0; k < N; ++k) a[0][k] = shared_at(address[k]);
             }
             if (head.x & LISTED) {
-                run_ops(a, head.y, head.x & TURNS, o, own_ops, terms, lists, nullptr, reals, numbers, coefficients, where, nullptr);
+                run_ops(a, head.y, head.x & TURNS, o, own_ops, terms, lists, nullptr, nullptr, reals, numbers, coefficients, where, nullptr);
             } else {
                 if (head.x & PAIRED)
                     pair<0>(a, at_byte<Four>(head.z));

@@ -1,13 +1,35 @@
-// One stage of a program on a GPU: each block of threads loads a tile, runs the stage's phases on it, and stores it.
+// What the kernels of a stage share: how a block of threads copies tables, reads a tile back and runs a phase's operations.
 //
-// Compiled for two STATES it is a stage of the adjoint sweep: the tiles of a ket and of a bra are worked on together, and
-// what the angles of the blocks change is summed on the way (sums.cu, which then stands before this source).
+// Compiled for one of STATES it is a part of the forward run (forward.cu). For two it is a part of the adjoint sweep
+// (backward.cu): the tiles of a ket and of a bra are worked on together, and what the angles of the blocks change is summed
+// on the way (sums.cu, which then stands before this source).
 //
 // Nothing here depends on the circuit. What to do comes in tables (qdist/cuda/tables.py writes them, field by field), so
 // one compilation per precision serves every circuit, and new parameters are two small arrays. All threads of a block
 // read the same records, so branches are uniform; registers are indexed by constants in every case.
 //
 // records.cu and ops.cu stand before it.
+
+// Where a thread has its first amplitude of a phase in shared memory, when reading and when writing it.
+struct __align__(4) Own {
+    unsigned short load, store;
+};
+
+// Copies words of 4 bytes.
+__device__ __forceinline__ void copy_words(int to, const void* from, int count) {
+#pragma unroll 1
+    for (int w = threadIdx.x; w < count; w += blockDim.x) reinterpret_cast<unsigned*>(memory + to)[w] = static_cast<const unsigned*>(from)[w];
+}
+
+template <class T>
+__device__ __forceinline__ T* at_byte(int place) { return reinterpret_cast<T*>(memory + place); }
+
+__device__ __forceinline__ Index base_of(Index tile, const int* runs, int num_runs) {
+    Index base = 0;
+#pragma unroll 1
+    for (int r = 0; r < num_runs; ++r) base |= (tile >> runs[3 * r] & ((Index(1) << runs[3 * r + 1]) - 1)) << runs[3 * r + 2];
+    return base;
+}
 
 __device__ __forceinline__ Index flipped(const Flip* flips, int first, int end, Index where) {
     Index flip = 0;
@@ -18,7 +40,30 @@ __device__ __forceinline__ Index flipped(const Flip* flips, int first, int end, 
 }
 
 // Where state number s has its tile in shared memory, joined to an address by XOR.
-__device__ __forceinline__ unsigned tile_of(int s) { return s * (blockDim.x << R) * unsigned(sizeof(Complex)); }
+__device__ __forceinline__ unsigned tile_of(int s) { return s * unsigned(sizeof(Complex)) * (TOGETHER > 1 ? 1 : blockDim.x << R); }
+
+// What all places of a thread hold, read from and written to shared memory.
+__device__ __forceinline__ void read_places(States& states, const unsigned* address) {
+#pragma unroll
+    for (int s = 0; s < STATES; s += TOGETHER)
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            const Place place = *reinterpret_cast<const Place*>(memory + (address[k] ^ tile_of(s)));
+#pragma unroll
+            for (int t = 0; t < TOGETHER; ++t) states[s + t][k] = place.of[t];
+        }
+}
+__device__ __forceinline__ void write_places(const States& states, const unsigned* address) {
+#pragma unroll
+    for (int s = 0; s < STATES; s += TOGETHER)
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            Place place;
+#pragma unroll
+            for (int t = 0; t < TOGETHER; ++t) place.of[t] = states[s + t][k];
+            *reinterpret_cast<Place*>(memory + (address[k] ^ tile_of(s))) = place;
+        }
+}
 
 // Reads the tiles back from shared memory; what mixes threads happens here.
 __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Slot slot, const Flip* flips, const int* lists, const Real* reals, Index where, double* sums) {
@@ -26,17 +71,14 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
         const unsigned at = slot.load ^ unsigned(flipped(flips, phase.first_flip, phase.end_flip, where));
         unsigned address[N];
         addresses(at, phase.load, address);
-#pragma unroll
-        for (int s = 0; s < STATES; ++s)
-#pragma unroll
-            for (int k = 0; k < N; ++k) states[s][k] = shared_at(address[k] ^ tile_of(s));
+        read_places(states, address);
         return;
     }
     const int* list = lists + phase.special;
     if (phase.mode == PERMUTE) {
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            const unsigned at = list[k * blockDim.x + threadIdx.x] * sizeof(Complex);
+            const unsigned at = list[k * blockDim.x + threadIdx.x] * PLACE_BYTES;
 #pragma unroll
             for (int s = 0; s < STATES; ++s) states[s][k] = shared_at(at ^ tile_of(s));
         }
@@ -52,7 +94,7 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
     if (phase.mode == ROTATION) {
         const Real cosine = reals[list[0]];
         const Complex factor = {reals[list[0] + 1], reals[list[0] + 2]};
-        const unsigned x = list[7], x_place = list[8] * sizeof(Complex), z = list[9];
+        const unsigned x = list[7], x_place = list[8] * PLACE_BYTES, z = list[9];
         const int odd = __popcll(where & joined(list + 10));
         Complex overlap = {0, 0};
 #pragma unroll
@@ -88,12 +130,12 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
             int row = 0;
 #pragma unroll 1
             for (int j = 0; j < count; ++j) row |= (index[k] >> bits[j] & 1) << j;
-            const unsigned zero = address[k] ^ spread[row] * sizeof(Complex);
+            const unsigned zero = address[k] ^ spread[row] * PLACE_BYTES;
             Complex total[STATES] = {};
 #pragma unroll 1
             for (int q = 0; q < 1 << count; ++q) {
                 const Complex entry = matrix[(row << count) + q];
-                const unsigned at = zero ^ spread[q] * sizeof(Complex);
+                const unsigned at = zero ^ spread[q] * PLACE_BYTES;
 #pragma unroll
                 for (int s = 0; s < STATES; ++s) total[s] = times_plus(entry, shared_at(at ^ tile_of(s)), total[s]);
             }
@@ -103,9 +145,9 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
     }
 }
 
-// All operations of a phase, in registers. o: the number of its first, then of the next phase's first. turns: whether any of
-// them turns all of a thread's amplitudes. numbers: what their matrices and tables of phases are found by.
-__device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& o, const Op* ops, const Term* terms, const int* lists, const Parity* parities, const Real* reals, const Real* numbers, const Turn* coefficients, Index where, double* sums) {
+// All operations of a phase, in registers. o: the number of its first, then of the next phase's first. turns: whether, at the
+// end, all of a thread's amplitudes are to be turned. numbers: what matrices and tables of phases are found by.
+__device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& o, const Op* ops, const Term* terms, const int* lists, const int* weighs, const Parity* parities, const Real* reals, const Real* numbers, const Turn* coefficients, Index where, double* sums) {
     const unsigned thread = threadIdx.x;
     Turn turn = 0;
 #pragma unroll 1
@@ -123,14 +165,6 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             continue;
         }
 #endif
-        if (kind == DENSE2) {
-            dense2<0, false>(a, data, 0);
-            continue;
-        }
-        if (kind == DENSE2 + 1) {
-            dense2<1, false>(a, data, 0);
-            continue;
-        }
         if (kind == REAL1) {
 #if STATES == 2
             // What another bit's matrix does to both states changes nothing in these sums.
@@ -144,15 +178,17 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             continue;
         }
         if (kind == PHASES) {
-#pragma unroll
-            for (int k = 0; k < N; k += 2) {
-                const Four two = data[k / 2];
-#pragma unroll
-                for (Complex* own : a) {
-                    multiply({two.a, two.b}, own[k]);
-                    multiply({two.c, two.d}, own[k + 1]);
-                }
+#if STATES == 2
+            if (turns) {
+                // The turn so far is the same for all amplitudes: it joins the table's entries, which both states meet.
+                const Complex factor = cis(turn);
+                turn = 0;
+                turns = false;
+                multiply_by_table(a, data, [&](Complex entry) { return times(factor, entry); });
+                continue;
             }
+#endif
+            multiply_by_table(a, data, [](Complex entry) { return entry; });
             continue;
         }
         if (kind < CONTROLLED1) {
@@ -162,6 +198,8 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
                 case DENSE1 + 2: dense1<2, false>(a, data, 0); break;
                 case DENSE1 + 3: dense1<FOURTH, false>(a, data, 0); break;
                 case DENSE1 + 4: dense1<R - 1, false>(a, data, 0); break;
+                case DENSE2: dense2<0, false>(a, data, 0); break;
+                case DENSE2 + 1: dense2<1, false>(a, data, 0); break;
             }
             continue;
         }
@@ -174,6 +212,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             }
             if (kind == TURN) {
                 turn += sum;
+                turns = true;
                 continue;
             }
             const Complex factor = cis(sum);
@@ -210,7 +249,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             case TRANSITION1 + 3: add_transition1<FOURTH>(a, word, sums + head.y); break;
             case TRANSITION2: add_transition2<0>(a, word, sums + head.y); break;
             case TRANSITION2 + 1: add_transition2<1>(a, word, sums + head.y); break;
-            case WEIGH: weigh(a, lists + head.y, parities, thread, where, sums); break;
+            case WEIGH: weigh(a, weighs + head.y, parities, thread, where, sums); break;
 #endif
         }
     }
@@ -222,112 +261,3 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             for (int k = 0; k < N; ++k) multiply(factor, own[k]);
     }
 }
-
-#if STATES == 2
-// ket: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
-// runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
-// columns of the registers and offsets of the threads, for loading, then for storing.
-//
-// With two states a block goes through many tiles, and each of its warps adds to `num_sums` doubles of its own in
-// `partial`. keep: whether the tiles are written back.
-extern "C" __global__ void run_stage(
-#if STATES == 2
-    Complex* bra, Index tiles, int keep, double* partial, int num_sums, const Parity* __restrict__ parities,
-#endif
-    Complex* ket, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
-    const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
-    const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
-    const Real* __restrict__ reals, Index reals_stride, const Turn* __restrict__ turns, Index turns_stride) {
-    Turn* coefficients = reinterpret_cast<Turn*>(memory + tile_of(STATES));
-    const unsigned thread = threadIdx.x;
-    reals += Index(blockIdx.y) * reals_stride;
-    turns += Index(blockIdx.y) * turns_stride;
-#if STATES == 2
-    Complex* const rows[] = {ket + Index(blockIdx.y) * size, bra + Index(blockIdx.y) * size};
-    double* sums = partial + ((Index(blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x / 32) + thread / 32) * num_sums;
-    // States smaller than a tile are padded with zeros.
-    const bool whole = size >= blockDim.x << R;
-#pragma unroll 1
-    for (Index tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-#else
-    Complex* const rows[] = {ket + Index(blockIdx.y) * size};
-    constexpr Parity* parities = nullptr;
-    constexpr double* sums = nullptr;
-    // States smaller than a thread's registers are padded with zeros.
-    const bool whole = size >= N;
-    const Index tile = blockIdx.x;
-    {
-#endif
-        Index base = 0;
-#pragma unroll 1
-        for (int r = 0; r < num_runs; ++r) base |= (tile >> runs[3 * r] & ((Index(1) << runs[3 * r + 1]) - 1)) << runs[3 * r + 2];
-        const Index where = base | offset;
-
-        States a;
-        Index at[N];
-        span<Index>(base ^ places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), places, at);
-#pragma unroll
-        for (int s = 0; s < STATES; ++s) {
-            if (whole) {
-#pragma unroll
-                for (int k = 0; k < N; ++k) a[s][k] = streamed(rows[s] + at[k]);
-            } else {
-#pragma unroll
-                for (int k = 0; k < N; ++k) a[s][k] = at[k] < size ? rows[s][at[k]] : Complex{0, 0};
-            }
-        }
-#pragma unroll 1
-        for (int c = thread; c < num_coefficients; c += blockDim.x) {
-            Turn sum = 0;
-#pragma unroll 1
-            for (int p = begins[c]; p < begins[c + 1]; ++p)
-                if ((where & parts[p].mask) == parts[p].value) sum += turns[parts[p].turn];
-            coefficients[c] = sum;
-        }
-        if (num_coefficients) __syncthreads();
-
-        int o = 0;
-#pragma unroll 1
-        for (int p = 0; p < num_phases; ++p) {
-            const Phase& phase = phases[p];
-            const Slot slot = slots[p * blockDim.x + thread];
-            if (p > 0) read_tile(a, phase, slot, flips, lists, reals, where, sums);
-            run_ops(a, phase.end_op, phase.turns, o, ops, terms, lists, parities, reals, reals, coefficients, where, sums);
-            if (p + 1 < num_phases) {
-                // Others may still read what this thread writes now.
-                if (phase.exclusive) __syncthreads();
-                unsigned address[N];
-                addresses(slot.store, phase.store, address);
-#pragma unroll
-                for (int s = 0; s < STATES; ++s)
-#pragma unroll
-                    for (int k = 0; k < N; ++k) shared_at(address[k] ^ tile_of(s)) = a[s][k];
-                __syncthreads();
-            }
-        }
-
-#if STATES == 2
-        // The next tile's coefficients and amplitudes go where others may still read this one's.
-        __syncthreads();
-        if (!keep) continue;
-#else
-        // With several phases barriers lie between loading and storing. With one, a change of index may have this thread store
-        // where another has yet to load.
-        if (num_phases == 1) __syncthreads();
-#endif
-        const Index* stored = places + R + blockDim.x;
-        span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);
-#pragma unroll
-        for (int s = 0; s < STATES; ++s) {
-            if (whole) {
-#pragma unroll
-                for (int k = 0; k < N; ++k) stream(rows[s] + at[k], a[s][k]);
-            } else {
-#pragma unroll
-                for (int k = 0; k < N; ++k)
-                    if (at[k] < size) rows[s][at[k]] = a[s][k];
-            }
-        }
-    }
-}
-#endif

@@ -10,7 +10,7 @@ import numpy as np
 from qdist.cuda.compiler import stage_kernel
 from qdist.cuda.moves import runs_of
 from qdist.cuda.resident import resident
-from qdist.cuda.tables import OP, PHASE, StageTables, Tables
+from qdist.cuda.tables import OP, PHASE, Tables
 
 __all__ = ["Launcher"]
 
@@ -49,12 +49,16 @@ class Launcher:
         """One of the tables on the device."""
         return self._arrays[name]
 
+    def outside(self, number: int, live: int) -> int:
+        """The bits of the index that tell these tiles apart."""
+        return self._tiles(number, live)[3]
+
     def run(self, number: int, states: Any, offset: int, live: int, blocks: int, rows: int) -> None:
         """Runs stage ``number`` on ``rows`` states: so many blocks each at most, which go through the tiles."""
         stage, shape = self.tables.stages[number], self.tables.shape
-        _, _, tiles, outside = self._tiles(number, live)
+        tiles = self.num_tiles(number, live)
         layout = resident(stage, shape)
-        leading = (np.uint64(tiles), np.uint64(outside), *layout.arguments(stage, shape))
+        leading = (np.uint64(tiles), np.uint64(self.outside(number, live)), *layout.arguments(stage, shape))
         self.launch(number, states, offset, live, (min(tiles, blocks), rows), leading, layout.end)
 
     def launch(
@@ -65,9 +69,9 @@ class Launcher:
         live: int,
         grid: tuple[int, int],
         leading: Sequence[Any],
-        shared_bytes: int | None = None,
+        shared_bytes: int,
     ) -> None:
-        """Runs stage ``number``; leading: what the kernel takes before the rest."""
+        """Launches stage ``number``; leading: what its kernel takes before what both take."""
         stage = self.tables.stages[number]
         runs, num_runs, *_ = self._tiles(number, live)
         arrays, u8, i4 = self._arrays, np.uint64, np.int32
@@ -100,12 +104,8 @@ class Launcher:
                 turns,
                 u8(turns.shape[1]),
             ),
-            shared_mem=self._shared_bytes(stage) if shared_bytes is None else shared_bytes,
+            shared_mem=shared_bytes,
         )
-
-    def _shared_bytes(self, stage: StageTables) -> int:
-        tiles = self.tables.shape.states * self.dtype.itemsize << stage.size
-        return tiles + stage.num_coefficients * self.tables.binding.turn.itemsize
 
     def _tiles(self, number: int, live: int) -> tuple[Any, int, int, int]:
         """How a tile's number becomes the base of its index, as runs of bits; how many tiles there are, and the bits of

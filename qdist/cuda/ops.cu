@@ -39,8 +39,8 @@ __device__ __forceinline__ void span(T first, const T* columns, T* all) {
 __device__ __forceinline__ void addresses(unsigned first, const int* columns, unsigned* all) {
     unsigned column[R];
 #pragma unroll
-    for (int b = 0; b < R; ++b) column[b] = unsigned(columns[b]) * sizeof(Complex);
-    span<unsigned>(first * sizeof(Complex), column, all);
+    for (int b = 0; b < R; ++b) column[b] = unsigned(columns[b]) * PLACE_BYTES;
+    span<unsigned>(first * PLACE_BYTES, column, all);
 }
 
 extern __shared__ __align__(16) unsigned char memory[];
@@ -99,15 +99,11 @@ __device__ __forceinline__ void dense1(States& states, const Four* m, unsigned w
 // Whether the entries of a 4 by 4 matrix find room in registers, beside a thread's amplitudes.
 constexpr bool KEPT = sizeof(Real) == 4;
 
-// Reads what the compiler must not keep. The matrices of one state's stages are in shared memory.
+// Reads from shared memory what the compiler must not keep.
 __device__ __forceinline__ float2 read_anew(const float2* from) { return *from; }
 __device__ __forceinline__ double2 read_anew(const double2* from) {
     double2 v;
-#if STATES == 1
     asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(v.x), "=d"(v.y) : "r"(unsigned(__cvta_generic_to_shared(from))));
-#else
-    asm volatile("ld.global.nc.v2.f64 {%0, %1}, [%2];" : "=d"(v.x), "=d"(v.y) : "l"(from));
-#endif
     return v;
 }
 
@@ -202,6 +198,21 @@ __device__ __forceinline__ void turn1(States& states, Complex factor) {
 #pragma unroll
         for (int k = 0; k < N; ++k)
             if (k >> B & 1) multiply(factor, a[k]);
+}
+
+// Multiplies each of a thread's amplitudes by what `changed` makes of its entry of a table.
+template <class Change>
+__device__ __forceinline__ void multiply_by_table(States& states, const Four* table, Change changed) {
+#pragma unroll
+    for (int k = 0; k < N; k += 2) {
+        const Four two = table[k / 2];
+        const Complex even = changed(Complex{two.a, two.b}), odd = changed(Complex{two.c, two.d});
+#pragma unroll
+        for (Complex* a : states) {
+            multiply(even, a[k]);
+            multiply(odd, a[k + 1]);
+        }
+    }
 }
 
 // The phase of a diagonal gate that is given as a table.

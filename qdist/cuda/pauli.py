@@ -1,42 +1,30 @@
 """Sums of Pauli strings on a GPU: expectation values, and products with a state or with the states of a batch.
 
-Products are computed a tile at a time, as programs run: the strings whose flips lie within a tile's bits share a pass
-over the state. What flips more bits than a tile has is gathered from memory, string by string.
+Strings whose flips lie within a tile's bits share a pass over the state (pauli_tiles.py). What flips more bits than a
+tile has is gathered from memory, string by string.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.cuda.compiler import measure_kernels
 from qdist.cuda.measuring import beside, blocks, count, empty, inner, launch, run
-from qdist.cuda.moves import runs_of
+from qdist.cuda.pauli_tiles import TilePass, apply_pass, pass_value, tile_passes
 
-__all__ = ["GROUP", "STRING", "PauliPlan", "TilePass", "apply_batch", "tile_passes"]
+__all__ = ["PauliPlan", "apply_batch"]
 
 _WIDTHS = (2, 4, 16)
 """Strings that a pass for expectation values can take: there is a kernel for each of these numbers."""
-_HELD_BITS = 4
-_TILE_BITS = {8: 12, 16: 11}
-"""Bits of a tile by the bytes of an amplitude."""
-_LOW_BITS = 3
-"""Lowest bits that every tile holds, so that memory is read in rows of 64 bytes at least."""
-
-STRING = np.dtype([("far", "u8"), ("near", "u4"), ("unused", "u4"), ("factor", "f8")])
-GROUP = np.dtype([("x", "u4"), ("word", "u4"), ("imaginary", "i4"), ("end", "i4")])
-# A bit for each of a thread's amplitudes, whether the parity of its number under a mask is odd.
-_WORDS = [sum(((k & mask).bit_count() & 1) << k for k in range(1 << _HELD_BITS)) for mask in range(1 << _HELD_BITS)]
 
 
 class PauliPlan:
     """Pauli strings, by masks of bit positions, arranged in passes over a shard of 2**bits amplitudes.
 
     No x mask reaches beyond the shard. Strings of several observables that flip the same bits share a pass for their
-    values, up to 16 of them; those of one observable in complex128 are multiplied with the state, a tile at a time.
+    values, up to 16 of them; those of one observable share passes over tiles.
     """
 
     def __init__(
@@ -68,11 +56,11 @@ class PauliPlan:
     def add_expectations(self, shard: Any, first: int, out: NDArray[np.float64]) -> None:
         """Adds the observables' values in a shard to out (float64)."""
         groups = self._groups
-        # Products in single precision would cost the values digits: those are summed in double, pair by pair.
-        if self.observables == 1 and shard.dtype == np.complex128:
-            passes, wide, _ = self._passes(np.ones(1), shard.dtype.itemsize)
+        if self.observables == 1:
+            passes, wide, _ = self._passes(np.ones(1))
             if len(passes) < len(groups):
-                out[0] += sum(_launch_pass(one, shard, first, False, None, True) for one in passes)
+                # All passes are queued before the first value is waited for.
+                out[0] += sum(float(value) for value in [pass_value(one, shard, first) for one in passes])
                 groups = [(flips, own) for flips, own in groups if own[0] in wide]
         found = [self._group_sums(shard, first, flips, own) for flips, own in groups]
         for (flips, own), sums in zip(groups, found):
@@ -114,12 +102,13 @@ class PauliPlan:
     ) -> None:
         """out = the sum of all terms, times their observables' weights, applied to the shard; with ``add`` it is added
         to what is there. out is another array of the same size. The observables' values are added to ``values``."""
-        passes, wide, factors = self._passes(weights, shard.dtype.itemsize)
-        # One observable alone has its value in the product, which the last pass completes.
-        alone = values is not None and self.observables == 1 and weights[0] != 0 and not add
-        found = 0.0
+        passes, wide, factors = self._passes(weights)
+        # One observable alone has its value in the product, which the last pass completes. It is divided by its weight
+        # again: one that is close to zero, or huge, would take its digits along.
+        alone = values is not None and self.observables == 1 and 1e-6 < abs(weights[0]) < 1e6 and not add
+        found: Any = 0.0
         for k, one in enumerate(passes):
-            found = _launch_pass(one, shard, first, add, out, alone and k + 1 == len(passes) and not len(wide))
+            found = apply_pass(one, shard, first, add, out, alone and k + 1 == len(passes) and not len(wide))
             add = True
         if len(wide) or not add:
             x, z, numbers = _on_device(shard, self._x[wide], self._z[wide], factors[wide].view(np.float64))
@@ -128,19 +117,17 @@ class PauliPlan:
         if values is None:
             return
         if alone:
-            values[0] += (inner(shard, out).real if len(wide) or not passes else found) / weights[0]
+            values[0] += (inner(shard, out).real if len(wide) or not passes else float(found)) / weights[0]
         else:
             self.add_expectations(shard, first, values)
 
-    def _passes(
-        self, weights: NDArray[np.float64], itemsize: int
-    ) -> tuple[list[TilePass], NDArray[np.int64], NDArray[np.complex128]]:
+    def _passes(self, weights: NDArray[np.float64]) -> tuple[list[TilePass], NDArray[np.int64], NDArray[np.complex128]]:
         """What ``tile_passes`` says for these weights, and the strings' factors; kept until other weights come."""
         key = np.asarray(weights, np.float64).tobytes()
         if self._kept is None or self._kept[0] != key:
             factors = self._factors * np.asarray(weights)[self._observable]
             chosen = np.flatnonzero(factors)
-            passes, wide = tile_passes(self._bits, self._x[chosen], self._z[chosen], factors[chosen], itemsize)
+            passes, wide = tile_passes(self._bits, self._x[chosen], self._z[chosen], factors[chosen])
             self._kept = key, (passes, chosen[wide], factors)
         return self._kept[1]
 
@@ -168,114 +155,6 @@ def apply_batch(plan: PauliPlan, kets: Any, weights: NDArray[np.float64], bras: 
     """For each row: bra = sum of weights[k] O_k ket, and the observables' values added to ``values``."""
     plan.apply_rows(kets, weights, bras)
     plan.add_values(kets, values)
-
-
-@dataclass(frozen=True, slots=True)
-class TilePass:
-    """Strings that share a pass over the tiles of a shard, as apply_tiles of pauli.cu reads them."""
-
-    places: NDArray[np.uint64]
-    """Columns of a tile's four highest bits, then the offset of each thread."""
-    runs: NDArray[np.int32]
-    tiles: int
-    groups: NDArray[Any]
-    strings: NDArray[Any]
-
-
-def tile_passes(
-    bits: int, x: NDArray[np.uint64], z: NDArray[np.uint64], factors: NDArray[np.complex128], itemsize: int
-) -> tuple[list[TilePass], NDArray[np.int64]]:
-    """The passes over a shard of 2**bits amplitudes that apply strings, and the numbers of those that flip more bits
-    than a tile has. factors: with an i for every Y. itemsize: bytes of an amplitude."""
-    size = _TILE_BITS[itemsize]
-    if bits < size:
-        return [], np.arange(len(x))
-    flips = sorted({int(m) for m in x}, key=lambda m: (m >> _LOW_BITS, m))
-    room = size - _LOW_BITS
-    chosen: list[tuple[int, list[int]]] = []
-    for mask in flips:
-        high = mask >> _LOW_BITS
-        if high.bit_count() > room:
-            continue
-        fitting = next((k for k, (tile, _) in enumerate(chosen) if (tile | high).bit_count() <= room), None)
-        if fitting is None:
-            chosen.append((high, [mask]))
-        else:
-            tile, masks = chosen[fitting]
-            chosen[fitting] = (tile | high, [*masks, mask])
-    passes = [_tile_pass(bits, size, tile << _LOW_BITS, masks, x, z, factors) for tile, masks in chosen]
-    done = {mask for _, masks in chosen for mask in masks}
-    return passes, np.array([k for k, mask in enumerate(x.tolist()) if mask not in done], np.int64)
-
-
-def _tile_pass(
-    bits: int, size: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArray[Any], factors: Any
-) -> TilePass:
-    positions = [p for p in range(bits) if p < _LOW_BITS or tile >> p & 1]
-    positions += [p for p in range(bits) if p not in positions][: size - len(positions)]
-    positions.sort()
-    bit = {p: k for k, p in enumerate(positions)}
-    inside = sum(1 << p for p in positions)
-
-    def near(mask: int) -> int:
-        return sum(1 << k for p, k in bit.items() if mask >> p & 1)
-
-    # (flips, signs of a thread's amplitudes, whether imaginary): the strings that share them
-    shared: dict[tuple[int, int, int], list[tuple[int, int, int, float]]] = {}
-    for k in np.flatnonzero(np.isin(x, np.array(masks, np.uint64))).tolist():
-        flips, signs = int(x[k]), int(z[k])
-        low = near(signs)
-        word = _WORDS[low >> size - _HELD_BITS]
-        for imaginary, part in enumerate((factors[k].real, factors[k].imag)):
-            if part != 0:
-                # The parity of the result's index, where the product's is that of the source.
-                factor = -part if (flips & signs).bit_count() & 1 else part
-                string = (signs & ~inside, low & (1 << size - _HELD_BITS) - 1, 0, factor)
-                shared.setdefault((near(flips), word, imaginary), []).append(string)
-    ends = np.cumsum([len(own) for own in shared.values()])
-    groups = [(*key, end) for key, end in zip(shared, ends)]
-    strings = [string for own in shared.values() for string in own]
-    threads = np.zeros(1, np.uint64)
-    for position in positions[:-_HELD_BITS]:
-        threads = np.concatenate([threads, threads | np.uint64(1 << position)])
-    columns = np.array([1 << p for p in positions[-_HELD_BITS:]], np.uint64)
-    outside = [p for p in range(bits) if p not in bit]
-    return TilePass(
-        np.concatenate([columns, threads]),
-        np.array(runs_of(outside) or [(0, 0, 0)], np.int32).ravel(),
-        1 << len(outside),
-        np.array(groups, GROUP),
-        np.array(strings, STRING),
-    )
-
-
-def _launch_pass(one: TilePass, shard: Any, first: int, add: bool, out: Any, wanted: bool) -> float:
-    """Returns Re <shard|out>, where it is wanted; out: None where nothing else is."""
-    size = _TILE_BITS[shard.dtype.itemsize]
-    values = empty(shard, one.tiles) if wanted else None
-    bytes_of = (a.view(np.uint8) for a in (one.groups, one.strings))
-    runs, places, groups, strings = _on_device(shard, one.runs, one.places, *bytes_of)
-    with shard.device:
-        kernel = measure_kernels(shard.dtype, shard.device.id).get_function("apply_tiles")
-        kernel(
-            (one.tiles,),
-            (1 << size - _HELD_BITS,),
-            (
-                shard,
-                np.uint64(first),
-                runs,
-                np.int32(len(one.runs) // 3),
-                places,
-                groups,
-                count(one.groups),
-                strings,
-                np.int32(add),
-                np.uint64(0) if out is None else out,
-                np.uint64(0) if values is None else values,
-            ),
-            shared_mem=shard.dtype.itemsize << size,
-        )
-        return 0.0 if values is None else float(values.sum())
 
 
 def _on_device(shard: Any, *arrays: NDArray[Any]) -> list[Any]:

@@ -54,6 +54,15 @@ constexpr int FOURTH = R > 3 ? 3 : R - 1;
 // A thread's own amplitudes of each state.
 typedef Complex States[STATES][N];
 
+// States that lie side by side in shared memory, where one access of 16 bytes reads or writes both; else one state's tile
+// follows the other's.
+constexpr int TOGETHER = STATES * sizeof(Complex) <= 16 ? STATES : 1;
+constexpr unsigned PLACE_BYTES = TOGETHER * sizeof(Complex);
+
+struct __align__(PLACE_BYTES) Place {
+    Complex of[TOGETHER];
+};
+
 enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, PAIR = 96 };
 enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
 

@@ -10,14 +10,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from qdist.cuda import back_resident
+from qdist.cuda.back_tables import BackTables
 from qdist.cuda.resident import layout, resident
 from qdist.cuda.tables import Tables
-from qdist.cuda.tile import ROOM, Shape, tile_level
+from qdist.cuda.tile import Shape, tile_level
 from qdist.plan.fuse import Block, fuse
 from qdist.plan.operations import Operation
 from qdist.plan.schedule import Stage, schedule
 
-__all__ = ["runnable"]
+__all__ = ["Tiles", "runnable"]
 
 Tiles = tuple[Stage, list[Block]]
 
@@ -53,7 +55,7 @@ def _tiles(num_bits: int, dtype: np.dtype, operations: list[Operation], shape: S
 
 
 def _few_phases(num_bits: int, dtype: np.dtype, stage: Stage, blocks: list[Block], shape: Shape) -> Iterator[Tiles]:
-    """The stage, or halves of halves of it, whose tables find room."""
+    """The stage, or halves of halves of it, none of which needs more shared memory than there is."""
     operations = [o for block in blocks for o in block.operations]
     if len(operations) == 1 or _surely_fits(stage, operations, shape) or _fits(num_bits, dtype, stage, blocks, shape):
         yield stage, blocks
@@ -67,19 +69,25 @@ def _few_phases(num_bits: int, dtype: np.dtype, stage: Stage, blocks: list[Block
 def _surely_fits(stage: Stage, operations: list[Operation], shape: Shape) -> bool:
     """Whether no lowering of the operations can need more room than there is: the usual case, told without lowering."""
     phases = sum(len(o.terms) + len(o.wide) for o in operations)
-    if phases * shape.itemsize // 2 > shape.coefficient_bytes:
-        return False
-    # Each operation begins a phase at most, beside those that load and store. A matrix or a table of phases has up to
-    # 32 numbers, or two a register.
     size = max(len(stage.close), shape.narrowest)
-    numbers = len(operations) * max(32, 2 << shape.registers)
-    counts = (len(operations) + 2, len(operations) + phases, numbers, phases)
-    return shape.states > 1 or layout(size, shape, *counts).end <= ROOM
+    # Each operation begins a phase at most, beside those that load and store.
+    num_phases = len(operations) + 2
+    if shape.states == 1:
+        # A matrix or a table of phases has up to 32 numbers, or two a register.
+        numbers = len(operations) * max(32, 2 << shape.registers)
+        counts = (num_phases, len(operations) + phases, numbers, phases)
+        few = phases * shape.itemsize // 2 <= shape.coefficient_bytes
+        return few and layout(size, shape, *counts).end <= shape.shared_bytes
+    needed = num_phases * (1024 + (4 << size - shape.registers)) + 256 * phases
+    return needed <= shape.shared_bytes - (shape.states * shape.itemsize << size)
 
 
 def _fits(num_bits: int, dtype: np.dtype, stage: Stage, blocks: list[Block], shape: Shape) -> bool:
-    (lowered,) = Tables(num_bits, dtype, [(stage, blocks)], shape).stages
-    # Phases of one thread add up to one coefficient, so only tables tell.
-    if lowered.num_coefficients * shape.itemsize // 2 > shape.coefficient_bytes:
-        return False
-    return shape.states > 1 or resident(lowered, shape).end <= ROOM
+    if shape.states == 1:
+        (lowered,) = Tables(num_bits, dtype, [(stage, blocks)], shape).stages
+        # Phases of one thread add up to one coefficient, so only tables tell.
+        few = lowered.num_coefficients * shape.itemsize // 2 <= shape.coefficient_bytes
+        return few and resident(lowered, shape).end <= shape.shared_bytes
+    slots = {slot for block in blocks for o in block.operations for slot in o.reads}
+    tables = BackTables(num_bits, dtype, [(stage, blocks)], shape, slots)
+    return back_resident.resident(tables.stages[0], tables.extents[0], shape)[1] <= shape.shared_bytes

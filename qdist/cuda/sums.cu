@@ -51,17 +51,18 @@ __device__ __forceinline__ void add_overlap(Complex overlap, int num_y, double* 
 // The sum of bra1 ket0 - bra0 ket1 for real and imaginary parts: all that a real rotation of register bit B needs.
 template <int B>
 __device__ __forceinline__ Real turned(const States& a) {
-    Real sum = 0;
+    // Four sums, so that an addition need not wait for the one before it.
+    Real sum[4] = {};
 #pragma unroll
     for (int k = 0; k < N; ++k)
         if (!(k >> B & 1)) {
             const Complex p = a[0][k], q = a[0][k | 1 << B], u = a[1][k], v = a[1][k | 1 << B];
-            sum = fma(v.x, p.x, sum);
-            sum = fma(v.y, p.y, sum);
-            sum = fma(-u.x, q.x, sum);
-            sum = fma(-u.y, q.y, sum);
+            sum[0] = fma(v.x, p.x, sum[0]);
+            sum[1] = fma(v.y, p.y, sum[1]);
+            sum[2] = fma(u.x, q.x, sum[2]);
+            sum[3] = fma(u.y, q.y, sum[3]);
         }
-    return sum;
+    return (sum[0] + sum[1]) - (sum[2] + sum[3]);
 }
 
 // For the register bits in `bits`; that of bit b goes to sums[b].

@@ -343,8 +343,6 @@ class Tables:
                 table.append((*register, affine))
             else:
                 crossing.setdefault(view.word(register), {}).setdefault(threads, []).append((*far, affine))
-        if table:
-            self.op(OPS["phases"], self.binding.phase_table(table))
         for word, by_threads in crossing.items():
             first = len(self._terms)
             for threads, parts in by_threads.items():
@@ -355,6 +353,9 @@ class Tables:
             single = [b for b in range(len(view.registers)) if word == view.word((1 << b, 1 << b))]
             kind = OPS["turn"] if word == view.everything else OPS["cross"] + (single or [GENERAL])[0]
             self.op(kind, first, len(self._terms), word)
+        if table:
+            # After the turns, which it takes along where two states meet it.
+            self.op(OPS["phases"], self.binding.phase_table(table))
 
     def table(self, view: View, block: Block, first_coefficient: int) -> None:
         for operation in block.operations:

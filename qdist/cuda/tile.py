@@ -21,7 +21,7 @@ __all__ = ["ROOM", "Shape", "back_shape_of", "rank", "shape_of", "tile_level"]
 ROOM = 99 << 10
 """Bytes of shared memory that a block can have on any GPU since compute capability 8.0 (CUDA C++ Programming Guide)."""
 
-# The bank that a bit of a tile's index moves an amplitude by, for amplitudes of 8 bytes (16 banks) and 16 (8 banks).
+# The bank that a bit of a tile's index moves a place by, for places of 8 bytes (16 banks) and 16 (8 banks).
 # Whichever register bits are taken out, those that are left still reach every bank: tests/cuda/test_tile.py counts.
 _BANKS = {8: (1, 2, 4, 8, 13, 5, 10, 3, 7, 12, 11, 14, 15, 6), 16: (1, 2, 4, 7, 3, 6, 5, 1, 2, 4, 7, 3, 6, 5)}
 
@@ -46,7 +46,7 @@ class Shape:
     fewest: int = 0
     """Bits of a tile, at least."""
     coefficient_bytes: int = 16384
-    """Shared memory beside a tile, for angles that differ from tile to tile."""
+    """Shared memory beside the largest tiles, for angles that differ from tile to tile and for the sweep's tables."""
 
     @property
     def widest(self) -> int:
@@ -62,18 +62,29 @@ class Shape:
         return min(255, 65536 // (self.blocks << self.tile - self.registers) & ~7)
 
     @property
+    def place_bytes(self) -> int:
+        """Bytes of a place in shared memory: of both states where these fit into one access."""
+        together = self.states * self.itemsize
+        return together if together <= 16 else self.itemsize
+
+    @property
     def bank_bits(self) -> int:
         """So many lanes' lowest bits are served in one turn."""
-        return 4 if self.itemsize == 8 else 3
+        return 4 if self.place_bytes == 8 else 3
 
     @property
     def tile_bytes(self) -> int:
         """Shared memory of the largest tile of each state."""
         return self.states * self.itemsize << self.widest
 
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory that a block may have: a tile, and what is read for every tile beside it."""
+        return ROOM if self.states == 1 else self.tile_bytes + self.coefficient_bytes
+
     def swizzled(self, index: int) -> int:
         """The place of an element of a tile in shared memory: linear over XOR, and its own inverse."""
-        banks = _BANKS[self.itemsize]
+        banks = _BANKS[self.place_bytes]
         for bit in range(self.bank_bits, index.bit_length()):
             if index >> bit & 1:
                 index ^= banks[bit]

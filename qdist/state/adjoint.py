@@ -79,13 +79,14 @@ def vjp(
 
 def jacobian(program: Program, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
     """See ``Program.jacobian``."""
-    unit = np.eye(len(observables))
     if not _is_batch(params):
-        rows = [vjp(program, observables, params, list(row))[1] for row in unit]
+        # All are checked before the first of them runs.
+        sums = [expectation.as_hermitian_sum(o, program.num_qubits) for o in observables]
+        rows = [vjp(program, [one], params, [1.0])[1] for one in sums]
         return np.array(rows).reshape(len(observables), program.circuit.num_parameters)
     # One row for each set of parameters and each observable.
     theta, count = checks.checked_batch(params, program.circuit.num_parameters), len(observables)
-    cotangents = np.tile(unit, (len(theta), 1))
+    cotangents = np.tile(np.eye(count), (len(theta), 1))
     _, gradients = vjp(program, observables, np.repeat(theta, count, axis=0), list(cotangents.T))
     return gradients.reshape(len(theta), count, program.circuit.num_parameters)
 

@@ -123,19 +123,19 @@ class CudaProgram:
         ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first stage that depends
         on a parameter, and leaves nothing of use in the shards.
         """
-        self._back.run(ket, bra, self._angles[None], gradient[None], offset, live, recover)
+        self._back(live).run(ket, bra, self._angles[None], gradient[None], offset, live, recover)
 
     def run_back_batch(self, kets: Any, bras: Any, angles: np.ndarray, gradients: np.ndarray) -> None:
         """run_back, without recovery, for each row of what run_batch made; gradients: one row of angles each."""
-        rows = min(_MOST_ROWS, self._back.most_rows)
+        back = self._back(0)
+        rows = min(_MOST_ROWS, back.most_rows)
         for first in range(0, len(angles), rows):
             some = slice(first, first + rows)
-            self._back.run(kets[some], bras[some], angles[some], gradients[some], 0, 0, False)
+            back.run(kets[some], bras[some], angles[some], gradients[some], 0, 0, False)
 
-    @property
-    def _back(self) -> CudaSweep:
+    def _back(self, live: int) -> CudaSweep:
         if self._sweep is None:
-            self._sweep = CudaSweep(self._num_bits, self.dtype, self._stages, self._trainable, self._device)
+            self._sweep = CudaSweep(self._num_bits, self.dtype, self._stages, self._trainable, self._device, live)
         return self._sweep
 
     def _run(self, states: Any, offset: int, live: int, rows: int, after_stage: Callable[[], None] | None) -> None:

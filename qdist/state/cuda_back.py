@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from qdist.cuda.back_plan import sweep_stages
+from qdist.cuda.back_resident import resident
 from qdist.cuda.back_tables import BackTables
 from qdist.cuda.compiler import sum_kernel
 from qdist.cuda.inverse import undone
 from qdist.cuda.launcher import Launcher
-from qdist.cuda.stages import runnable
-from qdist.cuda.tile import Shape, back_shape_of
+from qdist.cuda.tile import back_shape_of
 from qdist.cuda.wide import WideGate
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Operation
@@ -25,7 +26,8 @@ _PARTIAL_BYTES = 1 << 26
 
 
 class CudaSweep:
-    """What undoes the stages of a CudaProgram. trainable: the angles whose derivatives are wanted."""
+    """What undoes the stages of a CudaProgram. trainable: the angles whose derivatives are wanted. live: as of the runs
+    that it should be fast for."""
 
     def __init__(
         self,
@@ -34,13 +36,12 @@ class CudaSweep:
         stages: Sequence[tuple[Stage, list[Block]]],
         trainable: Collection[int],
         device: int,
-        shape: Shape | None = None,
+        live: int = -1,
     ) -> None:
         import cupy
 
         self._cupy, self._device, self._num_bits, self._dtype = cupy, device, num_bits, dtype
-        shape = shape or back_shape_of(dtype)
-        found = list(runnable(num_bits, dtype, stages, shape))
+        found, shape = sweep_stages(num_bits, dtype, stages, back_shape_of(dtype), live)
         tiled = [step for step in found if not isinstance(step, Operation)]
         self._tables = BackTables(num_bits, dtype, tiled, shape, trainable)
         numbers = iter(range(len(self._tables.stages)))
@@ -49,6 +50,7 @@ class CudaSweep:
                 WideGate(undone(s), num_bits, dtype, cupy) if isinstance(s, Operation) else next(numbers)
                 for s in reversed(found)
             ]
+        self._resident = [resident(*both, shape) for both in zip(self._tables.stages, self._tables.extents)]
         self._launcher = Launcher(self._tables, dtype, device)
         card = cupy.cuda.runtime.getDeviceProperties(device)
         self._blocks = card["multiProcessorCount"] * shape.blocks
@@ -56,7 +58,7 @@ class CudaSweep:
     @property
     def most_rows(self) -> int:
         """Of a batch, so that their sums find room."""
-        needed = (self._warps(k) * count * 8 for k, (_, count) in enumerate(self._tables.sums))
+        needed = (self._warps(k) * extent.sums[1] * 8 for k, extent in enumerate(self._tables.extents))
         return max(1, _PARTIAL_BYTES // max([8, *needed]))
 
     def run(
@@ -74,7 +76,7 @@ class CudaSweep:
         The arguments are those of ``CudaProgram.run_back``. The sums come to the host in one copy.
         """
         rows, tables, cupy = len(angles), self._tables, self._cupy
-        wanted = [k for k, step in enumerate(self._steps) if isinstance(step, int) and tables.sums[step][1]]
+        wanted = [k for k, step in enumerate(self._steps) if isinstance(step, int) and tables.extents[step].sums[1]]
         end = len(self._steps) if recover else (wanted[-1] + 1 if wanted else 0)
         if end == 0 or rows == 0:
             return
@@ -95,14 +97,17 @@ class CudaSweep:
         self, number: int, kets: Any, bras: Any, offset: int, live: int, rows: int, sums: Any, keep: bool
     ) -> None:
         cupy, launcher = self._cupy, self._launcher
-        first, count = self._tables.sums[number]
+        first, count = self._tables.extents[number].sums
         tiles, warps = launcher.num_tiles(number, live), self._warps(number)
         # Each block goes through its share of the tiles, each warp has sums of its own.
         room = _PARTIAL_BYTES // (8 * warps * rows * max(count, 1))
         blocks = max(1, min(tiles, self._blocks, room))
         partial = cupy.zeros(max(rows * blocks * warps * count, 1))
-        leading = (bras, np.uint64(tiles), np.int32(keep), partial, np.int32(count), launcher.array("parities"))
-        launcher.launch(number, kets, offset, live, (blocks, rows), leading)
+        places, shared_bytes = self._resident[number]
+        bounds = np.uint64(tiles), np.uint64(launcher.outside(number, live)), np.int32(keep)
+        lists = launcher.array("parities"), launcher.array("weighs")
+        leading = (bras, *bounds, partial, np.int32(count), *lists, *places)
+        launcher.launch(number, kets, offset, live, (blocks, rows), leading, shared_bytes)
         if count:
             kernel = sum_kernel(self._dtype, self._tables.shape, self._device)
             stride = np.uint64(sums.shape[1])

@@ -34,6 +34,7 @@ __all__ = [
     "ObservablePlan",
     "apply_and_expect",
     "apply_pauli_sum",
+    "as_hermitian_sum",
     "as_pauli_sum",
     "expectations",
     "observable_plan",
@@ -85,6 +86,13 @@ def as_pauli_sum(observable: Observable, num_qubits: int) -> PauliSum:
         raise StateError(
             f"the observable acts on qubit {result.num_qubits - 1}; the state has qubits 0 to {num_qubits - 1}"
         )
+    return result
+
+
+def as_hermitian_sum(observable: Observable, num_qubits: int) -> PauliSum:
+    """The same for an observable whose values are real; raises StateError where they are not."""
+    result = as_pauli_sum(observable, num_qubits)
+    _check_hermitian(result)
     return result
 
 

@@ -28,7 +28,7 @@ class BackInterpreter(Interpreter):
 
     def _add(self, number: int, at: int, values: Any) -> None:
         """To sums of a stage, from its number ``at`` on."""
-        first, count = self.tables.sums[number]
+        first, count = self.tables.extents[number].sums
         values = np.atleast_1d(values)
         assert 0 <= at <= at + len(values) <= count
         self.sums[first + at : first + at + len(values)] += values
@@ -57,7 +57,7 @@ class BackInterpreter(Interpreter):
             self._add(number, int(op["data"]), matrix.ravel().view(np.float64))
 
     def _weigh(self, number: int, at: int, w: np.ndarray, where: int) -> None:
-        lists = self.arrays["lists"]
+        lists = self.arrays["weighs"]
         thread = np.arange(len(w))
 
         def take(count: int) -> list[int]:

@@ -146,4 +146,4 @@ def test_sums_are_few(dtype: str) -> None:
     tables = BackTables(n, kind, segment.stages, back_shape_of(kind), set(ansatz.affine().slots.tolist()))
     real = [op for op in tables.arrays()["ops"] if op["kind"] == OPS["real1"]]
     assert sum(int(op["threads"]).bit_count() for op in real) == n
-    assert sum(count for _, count in tables.sums) == tables.num_sums <= n + 4 * len(real)
+    assert sum(extent.sums[1] for extent in tables.extents) == tables.num_sums <= n + 4 * len(real)

@@ -1,10 +1,10 @@
-"""Passes of Pauli strings over tiles, in NumPy as pauli.cu does them, against the CPU's products: no GPU needed."""
+"""Passes of Pauli strings over tiles, in NumPy as pauli_tiles.cu does them, against the CPU's products: no GPU."""
 
 import numpy as np
 import pytest
 
 import qdist as qd
-from qdist.cuda.pauli import TilePass, tile_passes
+from qdist.cuda.pauli_tiles import TilePass, tile_passes
 from qdist.state.strings import Strings
 
 
@@ -20,18 +20,24 @@ def run(one: TilePass, ket: np.ndarray, first: int, out: np.ndarray) -> None:
         done[places] += 1
         shared = ket[places].T.ravel()  # The thread's number is the lowest bits.
         begin = 0
-        for x, word, imaginary, end in one.groups.tolist():
+        for x, word, imaginary, middle, end in one.groups.tolist():
             factors = np.zeros(places.shape)
-            for far, near, _, factor in one.strings[begin:end].tolist():
-                odd = ((first | base) & far).bit_count() + np.bitwise_count(thread & near) + (word >> j & 1)
+            for k, (far, near, _, factor) in enumerate(one.strings[begin:end].tolist(), begin):
+                odd = (
+                    ((first | base) & far).bit_count()
+                    + np.bitwise_count(thread & near)
+                    + (k >= middle) * (word >> j & 1)
+                )
                 factors += np.where(odd & 1, -factor, factor)
             begin = end
             out[places] += (1j if imaginary else 1) * factors * shared[(thread + j * len(offsets)) ^ x]
     np.testing.assert_array_equal(done, 1)
+    kinds = [(int(group["x"]), int(group["imaginary"])) for group in one.groups]
+    assert [kind == (0, 0) for kind in kinds] == [k < one.diagonal for k in range(len(kinds))]
 
 
-@pytest.mark.parametrize(("first", "itemsize"), [(0, 16), (3 << 13, 16), (1 << 13, 8)])
-def test_strings_within_tiles_are_applied_in_passes_and_the_rest_is_named(first: int, itemsize: int) -> None:
+@pytest.mark.parametrize("first", [0, 1 << 13, 3 << 13])
+def test_strings_within_tiles_are_applied_in_passes_and_the_rest_is_named(first: int) -> None:
     n = 13
     rng = np.random.default_rng(1)
     x = np.repeat(np.array([0, 0b11, 1 << 12, 0b1100000000011, (1 << 13) - 1, 0x0FF0, 0x03F0], np.uint64), 4)
@@ -41,8 +47,8 @@ def test_strings_within_tiles_are_applied_in_passes_and_the_rest_is_named(first:
     state = qd.StateVector.from_amplitudes(whole, "complex128", device="cpu")
     strings = Strings.of([observable], real=False)
     num_y = np.array([(int(a) & int(b)).bit_count() for a, b in zip(strings.x, strings.z)])
-    passes, wide = tile_passes(n, strings.x, strings.z, strings.coefficients * 1j**num_y, itemsize)
-    assert len(passes) == (1 if itemsize == 8 else 2)
+    passes, wide = tile_passes(n, strings.x, strings.z, strings.coefficients * 1j**num_y)
+    assert len(passes) == 1
     flips = {int(m) for m in strings.x[wide]}
     assert flips == {(1 << 13) - 1}
     narrow = [k for k in range(len(strings.x)) if k not in wide]
@@ -53,16 +59,16 @@ def test_strings_within_tiles_are_applied_in_passes_and_the_rest_is_named(first:
     np.testing.assert_allclose(out, state.apply_pauli_sum(part).amplitudes()[first : first + (1 << n)], atol=1e-11)
 
 
-def test_a_chain_of_neighbours_takes_few_passes() -> None:
+def test_a_chain_of_neighbours_takes_few_passes_and_reads_a_tile_once_a_flip() -> None:
     n = 28
     chain = Strings.of([qd.library.heisenberg_xxz(n)], real=True)
-    for itemsize, most in ((8, 3), (16, 4)):
-        passes, wide = tile_passes(n, chain.x, chain.z, chain.coefficients, itemsize)
-        assert len(passes) == most
-        assert len(wide) == 0
+    passes, wide = tile_passes(n, chain.x, chain.z, chain.coefficients)
+    assert len(passes) == 3
+    assert len(wide) == 0
+    assert sum(len(one.groups) - one.diagonal for one in passes) == n - 1
 
 
 def test_small_states_are_left_to_the_plain_kernel() -> None:
-    passes, wide = tile_passes(10, np.zeros(2, np.uint64), np.ones(2, np.uint64), np.ones(2, np.complex128), 16)
+    passes, wide = tile_passes(10, np.zeros(2, np.uint64), np.ones(2, np.uint64), np.ones(2, np.complex128))
     assert passes == []
     assert wide.tolist() == [0, 1]

@@ -6,7 +6,7 @@ from interpreter import Interpreter
 
 import qdist as qd
 from qdist.circuit import diagonal_gate, unitary_gate
-from qdist.cuda import stages
+from qdist.cuda import stages, tile
 from qdist.cuda.resident import resident
 from qdist.cuda.tables import OP, OPS, Tables
 from qdist.cuda.tile import ROOM, Shape, shape_of, tile_level
@@ -71,7 +71,7 @@ def test_stages_whose_tables_find_no_room_are_divided(monkeypatch: pytest.Monkey
     (segment,) = make_plan(circuit, dtype, [tile_level(N, shape)]).segments
     plain = list(stages.runnable(N, dtype, segment.stages, shape))
     assert len(plain) == len(segment.stages)
-    monkeypatch.setattr(stages, "ROOM", 2048)
+    monkeypatch.setattr(tile, "ROOM", 2048)
     divided = list(stages.runnable(N, dtype, segment.stages, shape))
     assert len(divided) > len(plain)
     got = np.zeros(1 << N, complex)

@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,12 @@ def test_the_kernel_of_the_adjoint_sweep(nvrtc: ctypes.CDLL, dtype: str, generat
     whole = ".v2.f32" if dtype == "complex64" else ".v2.f64"
     assert text.count(f"ld.global.cs{whole}") == text.count(f"st.global.cs{whole}") == 2 << shape.registers
     assert "red.global.add.f64" in text or "atom.global.add.f64" in text
+    # Ket and bra go to shared memory in accesses of 16 bytes, one for both in single precision.
+    wide = ".v4.f32" if dtype == "complex64" else ".v2.f64"
+    assert text.count(f"st.shared{wide}") == (1 if dtype == "complex64" else 2) << shape.registers
+    # An operation's header is read from shared memory; so are all tables: none is read without knowing where it is.
+    assert text.count("ld.shared.v4.u32") == 1
+    assert not re.search(r"\sld\.(v\d\.)?[a-z]\d", text)
 
 
 @pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
@@ -78,7 +85,7 @@ def test_the_kernels_that_measure(nvrtc: ctypes.CDLL, dtype: str, generation: st
     source, options = measure_source(np.dtype(dtype))
     text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
     names = "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves add_weighted"
-    names += " apply_tiles apply_paulis apply_rows term_values"
+    names += " apply_tiles tile_values apply_paulis apply_rows term_values"
     for name in [*names.split(), "pauli_values_2", "pauli_values_4", "pauli_values_16"]:
         assert f".entry {name}(" in text
 

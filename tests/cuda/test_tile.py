@@ -1,5 +1,6 @@
 """Tiles in shared memory: no bank conflicts that could be avoided, whole rows from memory, and few phases."""
 
+from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import qdist as qd
 from qdist.cuda.linear import IndexMap, index_map
 from qdist.cuda.tables import Tables
-from qdist.cuda.tile import rank, shape_of, tile_level
+from qdist.cuda.tile import Shape, back_shape_of, rank, shape_of, tile_level
 from qdist.plan.operations import operations
 from qdist.plan.planner import make_plan
 
@@ -25,9 +26,12 @@ def test_places_are_a_permutation_and_their_own_inverse(dtype: str) -> None:
 
 
 @both
-def test_lanes_reach_every_bank_whatever_the_register_bits(dtype: str) -> None:
-    shape = shape_of(np.dtype(dtype))
+@pytest.mark.parametrize("of", [shape_of, back_shape_of])
+def test_lanes_reach_every_bank_whatever_the_register_bits(of: Callable[[np.dtype], Shape], dtype: str) -> None:
+    shape = of(np.dtype(dtype))
     banks = (1 << shape.bank_bits) - 1
+    # All banks together serve 128 bytes at a time.
+    assert shape.place_bytes << shape.bank_bits == 128
     for registers in combinations(range(shape.tile), shape.registers):
         lanes = [k for k in range(shape.tile) if k not in registers]
         assert rank(shape.swizzled(1 << k) & banks for k in lanes) == shape.bank_bits

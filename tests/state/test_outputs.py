@@ -1,12 +1,15 @@
 """vjp, jacobian and value_and_grad as users call them: every kind of output, batches, other methods, refusals."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from states import random_ket, random_sum
 
 import qdist as qd
-from qdist.state import reference
+from qdist.state import expectation, reference
 from qdist.state.errors import StateError
+from qdist.state.expectation import apply_and_expect
 
 DTYPES = ["complex64", "complex128"]
 both = pytest.mark.parametrize("dtype", DTYPES)
@@ -109,6 +112,24 @@ def test_jacobian_has_a_row_for_each_observable(dtype: str) -> None:
     got = qd.compile(circuit, dtype="complex128").jacobian(observables, batch)
     assert got.shape == (2, 3, circuit.num_parameters)
     np.testing.assert_allclose(got[0], want, atol=1e-12)
+
+
+def test_jacobian_checks_all_observables_first_and_looks_at_one_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    circuit, params = ansatz()
+    program = qd.compile(circuit)
+    asked = []
+
+    def counting(ket: Any, observables: Any, *more: Any) -> Any:
+        asked.append(len(observables))
+        return apply_and_expect(ket, observables, *more)
+
+    monkeypatch.setattr(expectation, "apply_and_expect", counting)
+    for bad, words in (("Z9", "acts on qubit 9"), (qd.PauliSum({"X0": 1j}), "not Hermitian")):
+        with pytest.raises(StateError, match=words):
+            program.jacobian(["Z0", bad], params)
+    assert asked == []
+    program.jacobian(["Z0", "X1", "Y2"], params)
+    assert asked == [1, 1, 1]
 
 
 @both
