@@ -63,12 +63,17 @@ def _factors(products: Matrix) -> tuple[Matrix, Matrix]:
     return np.einsum("nijkl,nkl->nij", blocks, low.conj()) / 2, low
 
 
-def turned(unitary: Matrix) -> tuple[Matrix, float, float, Matrix]:
-    """(p, cosine, sine, q): a 2 by 2 unitary is diag(p) ((cosine, -sine), (sine, cosine)) diag(q), neither negative."""
-    cosine, sine = float(np.abs(unitary[0, 0])), float(np.abs(unitary[1, 0]))
-    if sine < _SMALLEST:
-        return np.array([unitary[0, 0], unitary[1, 1]]), 1.0, 0.0, np.ones(2, complex)
-    if cosine < _SMALLEST:
-        return np.array([-unitary[0, 1], unitary[1, 0]]), 0.0, 1.0, np.ones(2, complex)
-    p = np.array([unitary[0, 0] / cosine, unitary[1, 0] / sine])
-    return p, cosine, sine, np.array([1, unitary[1, 1] / (cosine * p[1])])
+def turned(unitaries: Matrix) -> tuple[Matrix, NDArray[np.float64], NDArray[np.float64], Matrix]:
+    """(p, cosine, sine, q): each unitary is diag(p) ((cosine, -sine), (sine, cosine)) diag(q), neither negative.
+
+    unitaries: of shape (..., 2, 2); p and q have (..., 2), the others one dimension less.
+    """
+    (u00, u01), (u10, u11) = np.moveaxis(unitaries, (-2, -1), (0, 1))
+    cosine, sine = np.abs(u00), np.abs(u10)
+    straight, across = sine < _SMALLEST, cosine < _SMALLEST
+    cosine, sine = np.where(straight, 1, np.where(across, 0, cosine)), np.where(across, 1, np.where(straight, 0, sine))
+    p0 = np.where(across, -u01, u00 / np.where(across, 1, cosine))
+    p1 = np.where(straight, u11, u10 / np.where(straight, 1, sine))
+    # Where one of both is 0 the phases on the left are enough.
+    q1 = np.where(straight | across, 1, u11 / (np.where(across, 1, cosine) * p1))
+    return np.stack([p0, p1], axis=-1), cosine, sine, np.stack([np.ones_like(q1), q1], axis=-1)

@@ -18,7 +18,6 @@ from qdist.cuda.cartan import Matrix, cartan, turned
 
 __all__ = ["Pairs"]
 
-_NOT = np.array([[0, 1], [1, 0]], complex)
 _INNER = np.array([[0, 0], [0, 3], [3, 0], [3, 3], [1, 1], [1, 2], [2, 1], [2, 2]])
 """The entries of a core that are not 0, in the order that the kernel reads them."""
 
@@ -66,39 +65,54 @@ class Pairs:
         core's entries, or all 16 entries; complex numbers as their two parts."""
         if not self._gates:
             return []
-        high, low, cores, first_high, first_low = cartan(np.array([gate.matrix for gate in self._gates]))
+        matrices = np.array([gate.matrix for gate in self._gates])
+        inner = np.array([gate.is_inner for gate in self._gates])
+        before, place = (
+            np.array([gate.before for gate in self._gates]),
+            np.array([self._places(g) for g in self._gates]),
+        )
+        handed = (before >= 0) & inner[before]
+        high, low, cores, first_high, first_low = cartan(matrices)
         left, right = np.stack([low, high], axis=1), np.stack([first_low, first_high], axis=1)
-        turns = np.zeros((len(self._gates), 2))
-        carried: dict[int, Matrix] = {}
-        done: list[Matrix] = []
-        for k, gate in enumerate(self._gates):
-            before = [carried.pop(q, np.eye(2)) for q in gate.qubits]
-            if not gate.is_inner:
-                done.append(gate.matrix @ np.kron(before[1], before[0]))
-                continue
-            core = cores[k]
-            for bit in (0, 1):
-                p, cosine, sine, q = turned(right[k, bit] @ before[bit])
-                if sine > cosine:
-                    # The turn by a right angle less, then a flip, which passes the core: a tangent is at most 1.
-                    p, cosine, sine = np.array([p[1], -p[0]]), sine, -cosine
-                    flip = _on(bit, _NOT)
-                    core, left[k, bit] = flip @ core @ flip, left[k, bit] @ _NOT
-                turns[k, bit] = sine / cosine
-                core = core @ _on(bit, np.diag(cosine * p))
-                other = gate.before[bit]
-                place = self._gates[other].qubits.index(gate.qubits[bit])
-                done[other] = _on(place, np.diag(q)) @ done[other]
-                carried[gate.qubits[bit]] = left[k, bit]
-            done.append(core)
+        carried = np.where(handed[..., None, None], left[before, place], np.eye(2))
+        flips = self._flips(right @ carried, inner, handed)
+        # A flip behind a matrix exchanges the columns of what it hands on.
+        carried = np.where((handed & flips[before, place])[..., None, None], carried[..., ::-1], carried)
+        p, cosine, sine, q = turned(right @ carried)
+        # A turn by more than half a right angle is one by a right angle less, and a flip that passes the core.
+        p = np.where(flips[..., None], p[..., ::-1] * [1, -1], p)
+        cosine, sine = np.where(flips, sine, cosine), np.where(flips, -cosine, sine)
+        index = np.arange(4) ^ (flips @ [1, 2])[:, None]
+        cores = np.take_along_axis(np.take_along_axis(cores, index[:, :, None], 1), index[:, None, :], 2)
+        cores = cores * _joined(p * cosine[..., None])[:, None, :]
+        whole = matrices @ np.einsum("nij,nkl->nikjl", carried[:, 1], carried[:, 0]).reshape(-1, 4, 4)
+        rows = np.ones((len(matrices), 2, 2), complex)
+        rows[before[inner], place[inner]] = q[inner]
+        done = np.where(inner[:, None, None], cores, whole) * _joined(rows)[:, :, None]
+        turns = np.where(cosine > 0, sine / np.where(cosine > 0, cosine, 1), 0)
         return [
-            (True, np.concatenate([turns[k], np.zeros(2), matrix[tuple(_INNER.T)].view(np.float64)]))
-            if gate.is_inner
+            (True, np.concatenate([tangents, np.zeros(2), matrix[tuple(_INNER.T)].view(np.float64)]))
+            if is_inner
             else (False, np.ascontiguousarray(matrix).ravel().view(np.float64))
-            for k, (gate, matrix) in enumerate(zip(self._gates, done))
+            for is_inner, tangents, matrix in zip(inner, turns, done)
         ]
 
+    def _places(self, gate: _Gate) -> list[int]:
+        """Which bit of the matrix before it each qubit is."""
+        both = zip(gate.qubits, gate.before)
+        return [self._gates[k].qubits.index(q) if k >= 0 else 0 for q, k in both]
 
-def _on(bit: int, matrix: NDArray[Any]) -> NDArray[Any]:
-    """A one-qubit matrix on one of two qubits."""
-    return np.kron(matrix, np.eye(2)) if bit else np.kron(np.eye(2), matrix)
+    def _flips(self, turns: Matrix, inner: NDArray[np.bool_], handed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether each turn is taken as one by a right angle less: a flip before it exchanges its sine and cosine."""
+        flips = (np.abs(turns[..., 1, 0]) > np.abs(turns[..., 0, 0])) & inner[:, None]
+        for k in np.flatnonzero(inner).tolist():
+            gate = self._gates[k]
+            for bit, (other, place) in enumerate(zip(gate.before, self._places(gate))):
+                if handed[k, bit] and flips[other, place]:
+                    flips[k, bit] = not flips[k, bit]
+        return flips
+
+
+def _joined(factors: NDArray[Any]) -> NDArray[Any]:
+    """The products of factors for bit 0 and bit 1 of an index: shape (count, 2, 2) in, (count, 4) out."""
+    return (factors[:, 1, :, None] * factors[:, 0, None, :]).reshape(-1, 4)

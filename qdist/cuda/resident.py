@@ -45,7 +45,7 @@ def layout(size: int, shape: Shape, phases: int, ops: int, numbers: int, coeffic
     """The layout of so many of each, for tiles of ``size`` bits."""
     threads = 1 << size - shape.registers
     number = shape.itemsize // 2
-    starts = []
+    starts: list[int] = []
     end = shape.itemsize << size
     for count, width in (
         (coefficients, number),
@@ -57,4 +57,5 @@ def layout(size: int, shape: Shape, phases: int, ops: int, numbers: int, coeffic
     ):
         starts.append(-(-end // _ALIGNMENT) * _ALIGNMENT)
         end = starts[-1] + count * width
-    return Resident(*starts, end)
+    first, second, third, fourth, fifth, sixth = starts
+    return Resident(first, second, third, fourth, fifth, sixth, end)

@@ -48,7 +48,7 @@ def test_the_decomposition_gives_the_matrix_back() -> None:
 
 @pytest.mark.parametrize("unitary", [su(2, seed=1), np.eye(2), np.diag([1, 1j]), np.array([[0, 1j], [1, 0]])])
 def test_a_turn_between_phases(unitary: np.ndarray) -> None:
-    p, cosine, sine, q = turned(unitary.astype(complex))
+    p, cosine, sine, q = turned(np.asarray(unitary, complex))
     assert cosine >= 0
     assert sine >= 0
     np.testing.assert_allclose(np.diag(p) @ [[cosine, -sine], [sine, cosine]] @ np.diag(q), unitary, atol=1e-14)
