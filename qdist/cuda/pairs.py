@@ -20,6 +20,7 @@ __all__ = ["Pairs"]
 
 _INNER = np.array([[0, 0], [0, 3], [3, 0], [3, 3], [1, 1], [1, 2], [2, 1], [2, 2]])
 """The entries of a core that are not 0, in the order that the kernel reads them."""
+_ROUNDING = 1e-13
 
 
 @dataclass(slots=True)
@@ -33,7 +34,9 @@ class _Gate:
 
     @property
     def is_inner(self) -> bool:
-        return min(*self.before, *self.after) >= 0
+        """Whether it becomes a pair: it has all neighbours, and is unitary up to rounding, as users' need not be."""
+        error = np.abs(self.matrix @ self.matrix.conj().T - np.eye(4)).max()
+        return min(*self.before, *self.after) >= 0 and bool(error < _ROUNDING)
 
 
 class Pairs:
@@ -48,8 +51,8 @@ class Pairs:
         for q in [q for q in self._last if qubits >> q & 1]:
             del self._last[q]
 
-    def add(self, qubits: tuple[int, int], matrix: Matrix) -> int:
-        """A matrix whose index has the first qubit as bit 0; returns its number."""
+    def add(self, qubits: tuple[int, int], matrix: Matrix) -> None:
+        """The next matrix, whose index has the first qubit as bit 0."""
         number = len(self._gates)
         before = [self._last.get(q, -1) for q in qubits]
         for q, other in zip(qubits, before):
@@ -58,7 +61,6 @@ class Pairs:
                 earlier.after[earlier.qubits.index(q)] = number
             self._last[q] = number
         self._gates.append(_Gate(qubits, matrix, before, [-1, -1]))
-        return number
 
     def numbers(self) -> list[tuple[bool, NDArray[np.float64]]]:
         """For each matrix whether it became a pair, and what the kernel reads: both turns, two unused numbers and the
@@ -67,10 +69,8 @@ class Pairs:
             return []
         matrices = np.array([gate.matrix for gate in self._gates])
         inner = np.array([gate.is_inner for gate in self._gates])
-        before, place = (
-            np.array([gate.before for gate in self._gates]),
-            np.array([self._places(g) for g in self._gates]),
-        )
+        before = np.array([gate.before for gate in self._gates])
+        place = np.array([self._places(gate) for gate in self._gates])
         handed = (before >= 0) & inner[before]
         high, low, cores, first_high, first_low = cartan(matrices)
         left, right = np.stack([low, high], axis=1), np.stack([first_low, first_high], axis=1)

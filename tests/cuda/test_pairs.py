@@ -112,6 +112,17 @@ def test_what_is_handed_on_stays_between_touches() -> None:
     np.testing.assert_allclose(got, want, atol=1e-13)
 
 
+def test_a_matrix_that_is_not_quite_unitary_is_left_as_it_is() -> None:
+    rough = su(4, seed=1).astype(np.complex64).astype(complex)
+    given, pairs = [su(4, seed=0), rough, su(4, seed=2), su(4, seed=3)], Pairs()
+    for matrix in given:
+        pairs.add((0, 1), matrix)
+    numbers = pairs.numbers()
+    assert [is_pair for is_pair, _ in numbers] == [False, False, True, False]
+    got = np.linalg.multi_dot([as_matrix(*own) for own in numbers[::-1]])
+    np.testing.assert_allclose(got, np.linalg.multi_dot(given[::-1]), atol=1e-14)
+
+
 def test_most_matrices_of_a_volume_are_pairs() -> None:
     n, dtype = 16, np.dtype(np.complex64)
     circuit = qd.library.quantum_volume(n, 6, seed=3)
