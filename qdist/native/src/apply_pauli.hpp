@@ -108,7 +108,8 @@ double finish_rows(const RowSums& sums, const Real* factors, std::size_t rows, R
         if (more) value = value + Rows<const Real>{more}[row];
         if constexpr (kind == Product::added) product.add(row, in[row], value);
         if (!fresh) {
-            prefetch<1>(out + 2 * offsets[row + TileGrid::ahead]);
+            // Four rows are neighbours in every tile.
+            if (row % 4 == 0) prefetch<1>(out + 2 * offsets[row + TileGrid::ahead], 4);
             value = value + Split<Real>::load(target);
         }
         if constexpr (kind == Product::whole) product.add(row, in[row], value);

@@ -38,10 +38,10 @@ private:
     std::vector<Real> numbers_;
 };
 
-// Asks for a row of amplitudes, to read it or to write it too.
+// Asks for rows of amplitudes that lie side by side, to read them or to write them too.
 template <int write, class Real>
-void prefetch(const Real* row) {
-    for (std::size_t k = 0; k < 2 * lanes; k += 64 / sizeof(Real)) __builtin_prefetch(row + k, write, 3);
+void prefetch(const Real* row, std::size_t count) {
+    for (std::size_t k = 0; k < 2 * lanes * count; k += 64 / sizeof(Real)) __builtin_prefetch(row + k, write, 3);
 }
 
 // Where the amplitudes of a pass's tiles are.
@@ -76,8 +76,7 @@ public:
         for (std::size_t row = 0; row < rows; row += run) {
             const Real* a = first + 2 * offsets[row];
             for (std::size_t k = 0; k < run; ++k) out.set(row + k, Split<Real>::load(a + 2 * lanes * k));
-            if (run < ahead)
-                for (std::size_t k = 0; k < run; ++k) prefetch<0>(first + 2 * offsets[row + ahead] + 2*lanes*k);
+            if (run < ahead) prefetch<0>(first + 2 * offsets[row + ahead], run);
         }
     }
 
