@@ -44,10 +44,6 @@ public:
                     TilePair<Real> pair = parts_of(buffer.data(), tiles.elements);
                     tiles.load(ket + base, pair.ket_re, pair.ket_im);
                     tiles.load(bra + base, pair.bra_re, pair.bra_im);
-                    if (tile + 1 < count) {
-                        tiles.prefetch(ket + tiles.base(tile + 1));
-                        tiles.prefetch(bra + tiles.base(tile + 1));
-                    }
                     undo_blocks(pair, base | offset, buffer.data() + 6 * tiles.elements, sums.data());
                     if (!keep_) continue;
                     tiles.store(ket + base, pair.ket_re, pair.ket_im);

@@ -6,167 +6,134 @@
 #include <vector>
 
 #include "expectation.hpp"
+#include "pauli_rows.hpp"
 #include "pauli_tiles.hpp"
 
 namespace qdist {
 
-// The factors of a pass's jobs by slot and lane, with a weight for each observable. Slots are those of a tile's rows: what
-// a tile adds to them (PauliJob::base_slot) is taken into account by reordering the factors for it. Where a job's signs
-// depend on bits of the tile alone, that is nothing: its factors are the same for all tiles.
+// The real part of <a|b>, row by row.
 template <class Real>
-class PassFactors {
+class RealProduct {
 public:
-    PassFactors(const PauliPass& pass, const double* weights) : pass_(pass), weights_(weights), start_(pass.jobs.size()) {
-        std::size_t size = 0;
-        for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
-            start_[j] = size;
-            size += pass.jobs[j].slots() * lanes;
-        }
-        kept_.resize(size);
-        for (std::size_t j = 0; j < pass.jobs.size(); ++j)
-            if (!pass.jobs[j].by_tile) fill(pass.jobs[j], 0, kept_.data() + start_[j]);
-        of_tile_ = kept_;
+    void add(std::size_t row, const Split<Real>& a, const Split<Real>& b) {
+        // Sums of this many rows are added up before they become doubles, because that costs more than they do.
+        constexpr std::size_t together = 8;
+        some_ = some_ + a.re * b.re + a.im * b.im;
+        if (row % together < together - 1) return;
+        total_ = total_ + widened(some_);
+        some_ = {};
     }
 
-    // Makes the factors those of the tile whose first amplitude has index `base`.
-    void set_tile(Index base) {
-        for (std::size_t j = 0; j < pass_.jobs.size(); ++j) {
-            const PauliJob& job = pass_.jobs[j];
-            if (is_same_for_all_tiles(job)) continue;
-            Real* factors = of_tile_.data() + start_[j];
-            if (job.by_tile) {
-                fill(job, base & ~pass_.tile, factors);
-                continue;
-            }
-            const std::uint32_t base_slot = job.base_slot(base);
-            for (std::uint32_t slot = 0; slot < job.slots(); ++slot)
-                std::copy_n(kept_.data() + start_[j] + (slot ^ base_slot) * lanes, lanes, factors + slot * lanes);
-        }
-    }
-
-    const Real* data() const { return of_tile_.data(); }
-    std::size_t at(std::size_t job, std::size_t slot) const { return start_[job] + slot * lanes; }
-
-    // Whether a slot's factors are zero in all tiles.
-    bool is_zero(std::size_t job, std::size_t slot) const {
-        const auto first = kept_.begin() + std::ptrdiff_t(at(job, slot));
-        return is_same_for_all_tiles(pass_.jobs[job]) && std::all_of(first, first + lanes, [](Real f) { return f == 0; });
+    double total() const {
+        double numbers[lanes], result = 0;
+        (total_ + widened(some_)).store(numbers);
+        for (double number : numbers) result += number;
+        return result;
     }
 
 private:
-    bool is_same_for_all_tiles(const PauliJob& job) const {
-        return !job.by_tile && std::ranges::all_of(job.basis, [&](Index mask) { return (mask & ~pass_.tile) == 0; });
-    }
-
-    // `outside` as in add_terms.
-    void fill(const PauliJob& job, Index outside, Real* factors) {
-        const std::size_t size = job.slots() * lanes;
-        sums_.assign(size, 0.0);
-        for (const PauliTerm& term : job.terms) {
-            const double weighted = weights_[term.observable] * term.coefficient;
-            const double c = job.by_tile && parity(term.z & outside) ? -weighted : weighted;
-            double* sum = sums_.data() + term.slot * lanes;
-            for (Index l = 0; l < lanes; ++l) sum[l] += parity(term.z & l) ? -c : c;
-        }
-        transform_slots(sums_.data(), job.slots());
-        std::copy(sums_.begin(), sums_.end(), factors);
-    }
-
-    const PauliPass& pass_;
-    const double* weights_;
-    std::vector<std::size_t> start_;
-    std::vector<Real> kept_, of_tile_;
-    std::vector<double> sums_;
+    Lanes<double> total_{};
+    Lanes<Real> some_{};
 };
 
-// What a group of jobs adds to each row of a tile: rows to read, and where their factors are. Those that are zero in all
-// tiles are left out: half of them where a chain's XX and YY have the same coefficient.
-struct RowSums {
-    template <class Real>
-    RowSums(const PauliGroup& group, const PassFactors<Real>& factors, std::size_t rows) {
-        starts.reserve(rows + 1);
-        const std::size_t jobs = group.jobs.size();
-        for (std::size_t row = 0; row < rows; ++row) {
-            starts.push_back(std::uint32_t(sources.size()));
-            for (std::size_t k = 0; k < jobs; ++k) {
-                const std::size_t job = group.jobs[k], slot = group.slots[row * jobs + k];
-                if (factors.is_zero(job, slot)) continue;
-                sources.push_back(std::uint16_t(row ^ group.row_flips[k]));
-                factors_at.push_back(std::uint32_t(factors.at(job, slot)));
-            }
-        }
-        starts.push_back(std::uint32_t(sources.size()));
-    }
-
-    std::vector<std::uint32_t> starts, factors_at;
-    std::vector<std::uint16_t> sources;
-};
-
-// Adds what a group of jobs makes of the tile `in` to the rows of `out`, or writes it there if they are `fresh`: the
-// flipped sum of the rows that each job takes there, times their slots' factors.
-template <class Real, Index flip, bool imaginary>
-void add_group(const RowSums& sums, const Real* factors, std::size_t rows, Rows<const Real> in, bool fresh, Rows<Real> out) {
-    const std::uint32_t *starts = sums.starts.data(), *factors_at = sums.factors_at.data();
-    const std::uint16_t* sources = sums.sources.data();
-    const auto added = [](const Split<Real>& a, const Lanes<Real>& re, const Lanes<Real>& im) -> Split<Real> {
-        if constexpr (imaginary)
-            return {a.re - im, a.im + re};
-        else
-            return {a.re + re, a.im + im};
-    };
-    for (std::size_t row = 0; row < rows; ++row) {
-        Lanes<Real> re{}, im{};
-        for (std::size_t e = starts[row]; e < starts[row + 1]; ++e) {
-            const auto a = in[sources[e]];
-            const auto f = Lanes<Real>::load(factors + factors_at[e]);
-            re = re + f * a.re;
-            im = im + f * a.im;
-        }
-        if (fresh)
-            out.set(row, added({}, flipped<flip>(re), flipped<flip>(im)));
-        else
-            out.set(row, added(out[row], flipped<flip>(re), flipped<flip>(im)));
-    }
-}
-
-// The real part of <a|b>.
+// Rows that are summed at once: as many as leave some registers for what is read.
 template <class Real>
-double real_product(std::size_t rows, Rows<const Real> a, Rows<const Real> b) {
-    // Sums of this many rows are added up before they become doubles, because that costs more than they do.
-    constexpr std::size_t together = 8;
-    Lanes<double> total{};
-    Lanes<Real> some{};
-    for (std::size_t row = 0; row < rows; ++row) {
-        const auto bra = a[row], ket = b[row];
-        some = some + bra.re * ket.re + bra.im * ket.im;
-        if (row % together == together - 1 || row + 1 == rows) {
-            total = total + widened(some);
-            some = {};
+constexpr std::size_t block_rows = Lanes<Real>::count <= 2 ? 4 : 2;
+
+// Calls put(row, sum of the rows of the tile `in` that each job takes there, times their slots' factors) for each row. Its
+// parts must not become calls: the sums would go through memory.
+template <class Real, std::size_t block, class Put>
+inline __attribute__((always_inline)) void sum_blocks(const RowSums& sums, const Real* factors, std::size_t rows,
+                                                      Rows<const Real> in, Put put) {
+    const std::uint32_t *starts = sums.starts.data(), *factors_at = sums.factors_at.data();
+    const RowSums::Source* sources = sums.sources.data();
+    const auto factor = [&](const RowSums::Source& source) __attribute__((always_inline)) {
+        const std::uint32_t* at = factors_at + source.factors;
+        auto f = Lanes<Real>::load(factors + *at);
+        for (std::uint16_t k = 1; k < source.count; ++k) f = f + Lanes<Real>::load(factors + at[k]);
+        return f;
+    };
+    const auto add = [&](Split<Real>& sum, const Lanes<Real>& f, std::size_t row) __attribute__((always_inline)) {
+        const auto a = in[row];
+        sum.re = sum.re + f * a.re;
+        sum.im = sum.im + f * a.im;
+    };
+    const auto add_own = [&](Split<Real>& sum, std::size_t begin, std::size_t end) __attribute__((always_inline)) {
+        for (std::size_t e = begin; e < end; ++e) add(sum, factor(sources[e]), sources[e].row);
+    };
+    const auto sum_block = [&]<std::size_t... j>(std::size_t first, std::index_sequence<j...>) __attribute__((always_inline)) {
+        Split<Real> sum[] = {(void(j), Split<Real>{})...};
+        for (std::size_t e = starts[0]; e < starts[1]; ++e) {
+            const auto f = factor(sources[e]);
+            (add(sum[j], f, sources[e].row + j), ...);
         }
-    }
-    double numbers[lanes], result = 0;
-    total.store(numbers);
-    for (double number : numbers) result += number;
-    return result;
+        (add_own(sum[j], starts[j + 1], starts[j + 2]), ...);
+        (put(first + j, sum[j]), ...);
+    };
+    for (std::size_t first = 0; first < rows; first += block, starts += block + 1)
+        sum_block(first, std::make_index_sequence<block>());
 }
 
-// How the expectation values are found: not at all; from the product itself, where there is one observable; or job by job.
-enum class Values { none, of_product, of_jobs };
+template <class Real, class Put>
+inline __attribute__((always_inline)) void sum_rows(const RowSums& sums, const Real* factors, std::size_t rows,
+                                                    Rows<const Real> in, Put put) {
+    if (rows < block_rows<Real>)
+        sum_blocks<Real, 1>(sums, factors, rows, in, put);
+    else
+        sum_blocks<Real, block_rows<Real>>(sums, factors, rows, in, put);
+}
 
-// One pass of apply_pauli_sum. `out` is added to unless it is `fresh`.
-template <class Real, Values values>
+// Adds the flipped sums of a group of jobs to the rows of `result`, or writes them there if they are `fresh`.
+template <class Real, Index flip, bool imaginary>
+void add_group(const RowSums& sums, const Real* factors, std::size_t rows, Rows<const Real> in, bool fresh,
+               Rows<Real> result) {
+    sum_rows<Real>(sums, factors, rows, in, [&](std::size_t row, const Split<Real>& sum) __attribute__((always_inline)) {
+        const auto re = flipped<flip>(sum.re), im = flipped<flip>(sum.im);
+        const auto turned = imaginary ? Split<Real>{Lanes<Real>{} - im, re} : Split<Real>{re, im};
+        result.set(row, fresh ? turned : result[row] + turned);
+    });
+}
+
+// Which product with the state is wanted: of what is added to `out`, or of the whole of what it then holds.
+enum class Product { none, added, whole };
+
+// Adds the sums of a group of jobs that are real and flip no lanes, and what the others gave (`more`, where there are any),
+// to `out`, or writes them there if it is `fresh`. offsets: the grid's. Returns the product's real part.
+template <class Real, Product kind>
+double finish_rows(const RowSums& sums, const Real* factors, std::size_t rows, Rows<const Real> in, const Real* more,
+                   const Index* offsets, bool fresh, Real* out) {
+    RealProduct<Real> product;
+    sum_rows<Real>(sums, factors, rows, in, [&](std::size_t row, Split<Real> value) __attribute__((always_inline)) {
+        Real* target = out + 2 * offsets[row];
+        if (more) value = value + Rows<const Real>{more}[row];
+        if constexpr (kind == Product::added) product.add(row, in[row], value);
+        if (!fresh) {
+            // Four rows are neighbours in every tile.
+            if (row % 4 == 0) prefetch<1>(out + 2 * offsets[row + TileGrid::ahead], 4);
+            value = value + Split<Real>::load(target);
+        }
+        if constexpr (kind == Product::whole) product.add(row, in[row], value);
+        value.store(target);
+    });
+    return product.total();
+}
+
+// One pass of apply_pauli_sum. `out` is added to unless it is `fresh`. With a product, that is added to the results; else,
+// where there are any, the expectation values of all jobs are.
+template <Product kind, class Real>
 void apply_pass(const PauliPlan& plan, const PauliPass& pass, const Real* shard, Index first, const double* weights,
                 bool fresh, Real* out, double* results) {
     const TileGrid grid(plan.bits, pass);
-    const std::size_t tiles = grid.count(), chunks = std::min<std::size_t>(tiles, 64);
-    const std::size_t observables = std::size_t(plan.observables), rows = grid.size / lanes;
-    std::vector<double> partial(values == Values::none ? 0 : chunks * observables);
+    const std::size_t tiles = grid.count(), chunks = std::min<std::size_t>(tiles, 64), rows = grid.rows;
+    const std::size_t observables = results ? std::size_t(plan.observables) : 0;
+    std::vector<double> partial(chunks * observables);
     const PassFactors<Real> shared_factors(pass, weights);
     std::vector<RowSums> row_sums;
-    for (const PauliGroup& group : pass.groups) row_sums.emplace_back(group, shared_factors, rows);
+    for (const PauliGroup& group : pass.groups)
+        row_sums.emplace_back(pass, group, shared_factors, rows, rows < block_rows<Real> ? 1 : block_rows<Real>);
 #pragma omp parallel if (chunks > 1)
     {
-        Tile<Real> in(grid.size), result(grid.size);
+        Tile<Real> in(grid.size), others(pass.groups.size() > 1 ? grid.size : 0);
         PassFactors<Real> factors = shared_factors;
         PassSums sums(pass);
 #pragma omp for schedule(static)
@@ -175,22 +142,21 @@ void apply_pass(const PauliPlan& plan, const PauliPass& pass, const Real* shard,
             for (std::size_t t = c * (tiles / chunks); t < (c + 1) * (tiles / chunks); ++t) {
                 const Index base = grid.base(t), source = base ^ pass.far;
                 grid.load(shard, source, in);
-                if (t + 1 < tiles) grid.prefetch(shard, grid.base(t + 1) ^ pass.far);
                 factors.set_tile(first + source);
                 const Rows<const Real> ket = std::as_const(in).rows();
-                for (std::size_t g = 0; g < pass.groups.size(); ++g)
+                for (std::size_t g = 1; g < pass.groups.size(); ++g)
                     specialised(pass.groups[g].lane_flip, pass.groups[g].imaginary, [&](auto flip, auto imaginary) {
-                        add_group<Real, flip, imaginary>(row_sums[g], factors.data(), rows, ket, g == 0, result.rows());
+                        add_group<Real, flip, imaginary>(row_sums[g], factors.data(), rows, ket, g == 1, others.rows());
                     });
-                if constexpr (values == Values::of_product)
-                    *found += real_product(rows, ket, std::as_const(result).rows()) / *weights;
-                if constexpr (values == Values::of_jobs) sums.add_tile(ket, ket, first + base, found);
-                if (fresh)
-                    grid.store(result, base, out);
-                else
-                    grid.add(result, base, out);
+                const Real* more = pass.groups.size() > 1 ? others.rows().numbers : nullptr;
+                const double product = finish_rows<Real, kind>(row_sums[0], factors.data(), rows, ket, more, grid.offsets(),
+                                                               fresh, out + 2 * base);
+                if (kind != Product::none)
+                    *found += product / *weights;
+                else if (results)
+                    sums.add_tile(ket, ket, first + base, found);
             }
-            if constexpr (values == Values::of_jobs) sums.finish(found);
+            if (kind == Product::none && results) sums.finish(found);
         }
     }
     for (std::size_t i = 0; i < partial.size(); ++i) results[i % observables] += partial[i];
@@ -204,16 +170,20 @@ void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, cons
                      double* results) {
     if (plan.passes.empty() && fresh) std::fill(out, out + (std::size_t(2) << plan.bits), Real(0));
     // A value is divided by its weight again: one that is close to zero, or huge, would take its digits along.
-    const bool one = plan.observables == 1 && std::abs(weights[0]) > 1e-6 && std::abs(weights[0]) < 1e6;
+    const bool one = results && plan.observables == 1 && std::abs(weights[0]) > 1e-6 && std::abs(weights[0]) < 1e6;
+    const bool at_the_end = one && fresh && !plan.passes.empty() && !plan.passes.back().far;
     for (const PauliPass& pass : plan.passes) {
-        if (results && !pass.far && one) {
-            apply_pass<Real, Values::of_product>(plan, pass, shard, first, weights, fresh, out, results);
-        } else if (results && !pass.far) {
-            apply_pass<Real, Values::of_jobs>(plan, pass, shard, first, weights, fresh, out, results);
-        } else {
+        const bool last = &pass == &plan.passes.back();
+        if (at_the_end && last) {
+            apply_pass<Product::whole>(plan, pass, shard, first, weights, fresh, out, results);
+        } else if (at_the_end || pass.far) {
+            apply_pass<Product::none, Real>(plan, pass, shard, first, weights, fresh, out, nullptr);
             // Tiles of which only the partners are at hand have their expectation values in a pass of their own.
-            apply_pass<Real, Values::none>(plan, pass, shard, first, weights, fresh, out, nullptr);
-            if (results) add_expectations(plan, pass, shard, first, results);
+            if (results && !at_the_end) add_expectations(plan, pass, shard, first, results);
+        } else if (one) {
+            apply_pass<Product::added>(plan, pass, shard, first, weights, fresh, out, results);
+        } else {
+            apply_pass<Product::none>(plan, pass, shard, first, weights, fresh, out, results);
         }
         fresh = false;
     }

@@ -114,7 +114,6 @@ void add_expectations(const PauliPlan& plan, const PauliPass& pass, const Real* 
             for (std::size_t t = c * (tiles / chunks); t < (c + 1) * (tiles / chunks); ++t) {
                 const Index base = grid.base(t);
                 grid.load(shard, base, ket);
-                if (t + 1 < tiles) grid.prefetch(shard, grid.base(t + 1));
                 if (pass.far) grid.load(shard, base ^ pass.far, partner);
                 const Rows<const Real> rows = std::as_const(ket).rows();
                 sums.add_tile(rows, pass.far ? std::as_const(partner).rows() : rows, first + base, found);

@@ -101,6 +101,11 @@ struct Split {
     }
 };
 
+template <class Real>
+inline Split<Real> operator+(const Split<Real>& a, const Split<Real>& b) {
+    return {a.re + b.re, a.im + b.im};
+}
+
 inline Lanes<double> widened(const Lanes<double>& a) { return a; }
 
 // Some numbers of a vector of twice as many as a register holds.

@@ -52,8 +52,7 @@ struct PauliJob {
     }
 };
 
-// Jobs of a pass that flip the same lanes and are all real or all imaginary: for the product with a state, what they give
-// to a row is summed before its lanes are flipped.
+// Jobs of a pass that flip the same lanes and are all real or all imaginary.
 struct PauliGroup {
     Index lane_flip;
     bool imaginary;
@@ -67,7 +66,8 @@ struct PauliPass {
     Index tile;     // the tile's bits
     Index far = 0;  // the part of every job's x outside of them: tiles are read in pairs where it is not zero
     std::vector<PauliJob> jobs;
-    std::vector<PauliGroup> groups = {};  // of all jobs; empty until products are asked for
+    // Of all jobs, first those that flip no lanes and are real; none until products are asked for.
+    std::vector<PauliGroup> groups = {};
 };
 
 // A basis of masks over GF(2), found by elimination.
@@ -120,6 +120,8 @@ public:
         } else {
             cover(jobs);
         }
+        // To read what an earlier pass has written is cheap where the tile has long runs, and best where it has no gaps.
+        std::ranges::stable_sort(passes, {}, [](const PauliPass& pass) { return pass.far ? 0 : std::countr_one(pass.tile); });
     }
 
     // Makes the tables that products need and expectation values do not, once.
@@ -211,6 +213,7 @@ private:
     }
 
     static void group_jobs(PauliPass& pass) {
+        pass.groups.push_back({0, false});
         for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
             const PauliJob& job = pass.jobs[j];
             const auto fits = [&](const PauliGroup& group) {

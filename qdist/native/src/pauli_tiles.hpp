@@ -38,14 +38,24 @@ private:
     std::vector<Real> numbers_;
 };
 
+// Asks for rows of amplitudes that lie side by side, to read them or to write them too.
+template <int write, class Real>
+void prefetch(const Real* row, std::size_t count) {
+    for (std::size_t k = 0; k < 2 * lanes * count; k += 64 / sizeof(Real)) __builtin_prefetch(row + k, write, 3);
+}
+
 // Where the amplitudes of a pass's tiles are.
 class TileGrid {
 public:
-    TileGrid(int bits, const PauliPass& pass) {
-        run_bits_ = std::countr_one(pass.tile);
-        run_mask_ = pass.tile & ~low_bits(run_bits_);
+    // So many rows are asked for before their turn: runs of neighbours are too short for the hardware to guess, and asking for
+    // a whole tile at once drives its own parts out of the cache, since their addresses differ by powers of two.
+    static constexpr std::size_t ahead = 32;
+
+    TileGrid(int bits, const PauliPass& pass) : size(std::size_t(1) << std::popcount(pass.tile)), rows(size / lanes) {
         outer_ = low_bits(bits) & ~pass.tile;
-        size = std::size_t(1) << std::popcount(pass.tile);
+        run_rows_ = std::size_t(1) << (std::countr_one(pass.tile) - lane_bits);
+        for (Index row = 0; row < rows; ++row) offsets_.push_back(deposit(row * lanes, pass.tile));
+        offsets_.resize(rows + ahead);
     }
 
     // For pairs of tiles: count only those with the highest bit of `far` 0, their partners come with them.
@@ -54,60 +64,28 @@ public:
     std::size_t count() const { return std::size_t(1) << std::popcount(outer_); }
     Index base(std::size_t tile) const { return deposit(tile, outer_); }
 
+    // Where the rows begin, seen from a tile's first amplitude; `ahead` more than there are.
+    const Index* offsets() const { return offsets_.data(); }
+
     template <class Real>
     void load(const Real* shard, Index base, Tile<Real>& tile) const {
-        const Rows<Real> rows = tile.rows();
-        each_run([&](Index offset, Index row, Index count) {
-            const Real* a = shard + 2 * (base | offset);
-            for (Index k = 0; k < count; ++k) rows.set(row + k, Split<Real>::load(a + 2 * lanes * k));
-        });
+        const Real* first = shard + 2 * base;
+        const Rows<Real> out = tile.rows();
+        const Index* offsets = offsets_.data();
+        const std::size_t run = run_rows_;
+        for (std::size_t row = 0; row < rows; row += run) {
+            const Real* a = first + 2 * offsets[row];
+            for (std::size_t k = 0; k < run; ++k) out.set(row + k, Split<Real>::load(a + 2 * lanes * k));
+            if (run < ahead) prefetch<0>(first + 2 * offsets[row + ahead], run);
+        }
     }
 
-    template <class Real>
-    void store(const Tile<Real>& tile, Index base, Real* shard) const {
-        const Rows<const Real> rows = tile.rows();
-        each_run([&](Index offset, Index row, Index count) {
-            Real* a = shard + 2 * (base | offset);
-            for (Index k = 0; k < count; ++k) rows[row + k].store(a + 2 * lanes * k);
-        });
-    }
-
-    // Adds a tile to what is there.
-    template <class Real>
-    void add(const Tile<Real>& tile, Index base, Real* shard) const {
-        const Rows<const Real> rows = tile.rows();
-        each_run([&](Index offset, Index row, Index count) {
-            Real* a = shard + 2 * (base | offset);
-            for (Index k = 0; k < count; ++k) {
-                const auto there = Split<Real>::load(a + 2 * lanes * k), more = rows[row + k];
-                Split<Real>{there.re + more.re, there.im + more.im}.store(a + 2 * lanes * k);
-            }
-        });
-    }
-
-    // Asks for the amplitudes of a tile that will be loaded next: its runs are too short for the hardware to guess.
-    template <class Real>
-    void prefetch(const Real* shard, Index base) const {
-        each_run([&](Index offset, Index, Index rows) {
-            const char* a = reinterpret_cast<const char*>(shard + 2 * (base | offset));
-            for (std::size_t k = 0; k < 2 * lanes * rows * sizeof(Real); k += 64) __builtin_prefetch(a + k, 0, 2);
-        });
-    }
-
-    std::size_t size;
+    const std::size_t size, rows;
 
 private:
-    // Calls f(offset, first row, rows) for each run of neighbours.
-    template <class Function>
-    void each_run(Function f) const {
-        const Index rows = Index(1) << (run_bits_ - lane_bits);
-        Index offset = 0;
-        for (Index row = 0; row * lanes < size; row += rows, offset = next_within(offset, run_mask_))
-            f(offset, row, rows);
-    }
-
-    int run_bits_;
-    Index run_mask_, outer_;
+    std::vector<Index> offsets_;
+    Index outer_;
+    std::size_t run_rows_;
 };
 
 // In-place Walsh-Hadamard transform over the slots, a row of lanes each.

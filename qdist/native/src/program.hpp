@@ -282,17 +282,15 @@ private:
 #pragma omp for schedule(static)
             for (std::ptrdiff_t tile = 0; tile < count; ++tile) {
                 const std::size_t base = tiles.base(tile);
-                const std::complex<Real>* next = tile + 1 < count ? state + tiles.base(tile + 1) : nullptr;
-                run_tile(stage, tiles, state + base, next, base | offset, buffer.data());
+                run_tile(stage, tiles, state + base, base | offset, buffer.data());
             }
         }
     }
 
-    static void run_tile(const Stage<Real>& stage, const StageTiles<Real>& tiles, std::complex<Real>* state, const std::complex<Real>* next_tile, std::size_t base, Real* buffer) {
+    static void run_tile(const Stage<Real>& stage, const StageTiles<Real>& tiles, std::complex<Real>* state, std::size_t base, Real* buffer) {
         const std::size_t size = tiles.elements;
         Real *re = buffer, *im = buffer + size, *other_re = buffer + 2 * size, *other_im = buffer + 3 * size;
         tiles.load(state, re, im);
-        if (next_tile) tiles.prefetch(next_tile);
         const auto& blocks = stage.blocks;
         for (std::size_t k = 0; k < blocks.size(); ++k) {
             if (const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k])) {

@@ -41,23 +41,27 @@ public:
 
     // state: at the tile's first amplitude.
     void load(const std::complex<Real>* state, Real* re, Real* im) const {
-        for (std::size_t r = 0; r < row_.size(); ++r) load_row(state + row_[r], re + r * width_, im + r * width_);
+        // Rows are asked for shortly before their turn: they are too short for the hardware to guess, and a whole tile at once
+        // would drive its own parts out of the cache, since their addresses differ by powers of two.
+        const std::size_t ahead = std::max<std::size_t>(1, 2048 / (width_ * sizeof(std::complex<Real>)));
+        for (std::size_t r = 0; r < row_.size(); ++r) {
+            if (r + ahead < row_.size()) prefetch_row(state + row_[r + ahead]);
+            load_row(state + row_[r], re + r * width_, im + r * width_);
+        }
     }
     void store(std::complex<Real>* state, const Real* re, const Real* im) const {
         for (std::size_t r = 0; r < row_.size(); ++r) store_row(state + row_[r], re + r * width_, im + r * width_);
-    }
-
-    // Asks for a tile that will be loaded next: its rows are too short for the hardware to guess.
-    void prefetch(const std::complex<Real>* state) const {
-        constexpr std::size_t line = 64 / sizeof(std::complex<Real>);
-        for (std::size_t r : row_)
-            for (std::size_t i = 0; i < width_; i += line) __builtin_prefetch(state + r + i, 1, 2);
     }
 
     // Numbers of a tile's real parts; never fewer than a vector has.
     const std::size_t elements;
 
 private:
+    void prefetch_row(const std::complex<Real>* row) const {
+        constexpr std::size_t line = 64 / sizeof(std::complex<Real>);
+        for (std::size_t i = 0; i < width_; i += line) __builtin_prefetch(row + i, 1, 3);
+    }
+
     void load_row(const std::complex<Real>* from, Real* re, Real* im) const {
         const Real* x = reinterpret_cast<const Real*>(from);
         if (width_ < Simd<Real>::lanes) {
