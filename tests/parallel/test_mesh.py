@@ -1,4 +1,5 @@
-"""Models on meshes: on 2, 4 and 8 ranks (tests/parallel/ranks/mpi_mesh.py), and what a step sends on a thousand."""
+"""Models on meshes and their checkpoints: on 2, 4 and 8 ranks (tests/parallel/ranks), and what a step sends on a
+thousand. `python tests/parallel/sweep.py` compares all meshes of up to eight ranks with one process; it takes long."""
 
 from pathlib import Path
 
@@ -9,13 +10,13 @@ from qdist import nn, optim
 from qdist.comm import Mesh, Message, counting_communicator
 from qdist.parallel import ParallelModel, Plan, mesh_generator, parallelize
 
-FOLDER = Path(__file__).parent / "ranks"
+FILES = [Path(__file__).parent / "ranks" / name for name in ("mpi_mesh.py", "mpi_checkpoints.py")]
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_all_ranks_pass(run_ranks, tmp_path, ranks: int) -> None:
     arguments = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-    done = run_ranks(ranks, [*arguments, FOLDER / "mpi_mesh.py"], QDIST_TEST_FOLDER=str(tmp_path))
+    done = run_ranks(ranks, [*arguments, *FILES], QDIST_TEST_FOLDER=str(tmp_path))
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert done.stdout.count(" passed") == ranks
 
