@@ -240,7 +240,7 @@ class ParallelModel:
         return grad_norm(graded, **counting)
 
     def gradients(self) -> dict[str, np.ndarray]:
-        """The whole gradients by parameter name, without those that do not exist."""
+        """The whole gradients by the names of the plain model's named_parameters(), without those that do not exist."""
         return saving.whole_gradients(self)
 
     def state_dict(self) -> dict[str, Tensor]:

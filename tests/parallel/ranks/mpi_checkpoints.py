@@ -103,6 +103,32 @@ def test_a_checkpoint_of_any_mesh_goes_on_on_any_other(comm, folder) -> None:
 
 
 @pytest.mark.skipif(SIZE != 2, reason="once is enough")
+def test_what_stages_share_has_the_names_of_the_plain_model(comm, folder) -> None:
+    def model() -> nn.Sequential:
+        random.manual_seed(0)
+        tokens = models.Tokens()
+        return nn.Sequential(tokens, nn.LayerNorm(models.FEATURES, dtype=F64), models.Scores(tokens.table))
+
+    def start(mesh: Mesh) -> ParallelModel:
+        return parallelize(model(), mesh, Plan(micro_batches=2), optimizer=adam, loss=loss)
+
+    plain = model()
+    models.loss_of(plain, *batch("transformer", 0, 9)).backward()
+    staged = start(Mesh(comm, pp=2))
+    staged.backward(*batch("transformer", 0, 9))
+    assert_same(staged.gradients(), models.gradients_of(plain))
+    staged.step()
+    state = {name: tensor.numpy() for name, tensor in staged.state_dict().items()}
+    assert state.keys() == plain.state_dict().keys()
+    staged.save(folder / "shared")
+    whole = start(by_itself(comm))
+    whole.load(folder / "shared")
+    assert_same(models.state_of(whole), state)
+    plain.load_state_dict(qd.checkpoint.load(folder / "shared")["model"])
+    assert_same(models.state_of(plain), state)
+
+
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
 def test_files_that_do_not_fit_are_refused_everywhere(comm, folder) -> None:
     path = folder / "other"
     spread("mlp", Mesh(comm, tp=2), {}).save(path)

@@ -171,6 +171,50 @@ def test_norms_that_are_not_finite_raise_everywhere(comm) -> None:
     assert grad_norm([parameter], over=over) == pytest.approx(np.sqrt(3 * 8))
 
 
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+def test_frozen_parameters_stay_frozen(comm) -> None:
+    def model() -> nn.Module:
+        made = build("transformer")
+        for frozen in (made[0].table, made[1].norm1, made[2].attention, made[3]):
+            for parameter in frozen.parameters():
+                parameter.requires_grad_(False)
+        made[1].shrink.bias.requires_grad_(False)
+        return made
+
+    mesh = Mesh(comm, tp=2)
+    trained = parallelize(model(), mesh, Plan(**SEQUENCE), optimizer=sgd, loss=loss)
+    batches = [batch("transformer", step, 9) for step in range(STEPS)]
+    assert_trains_as(models.train_plainly(model(), batches, sgd), trained, batches)
+
+
+class Keeper(nn.Module):
+    """A layer, and parameters that it does not use."""
+
+    def __init__(self, layer: nn.Module, **kept: nn.Parameter) -> None:
+        super().__init__()
+        self.layer = layer
+        for name, parameter in kept.items():
+            setattr(self, name, parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+@pytest.mark.parametrize("zero", [0, 3])
+def test_stages_share_weights_that_one_of_them_or_none_uses(comm, zero: int) -> None:
+    def model() -> nn.Sequential:
+        random.manual_seed(0)
+        first, last, idle = nn.Linear(12, 8, dtype=F64), nn.Linear(8, 5, dtype=F64), nn.Parameter(np.ones(3))
+        return nn.Sequential(Keeper(first, idle=idle), nn.Tanh(), Keeper(last, idle=idle, used=first.weight))
+
+    plan = Plan(zero=zero, micro_batches=2)
+    trained = parallelize(model(), Mesh(comm, pp=2), plan, optimizer=sgd, loss=loss)
+    batches = [batch("mlp", step, 9) for step in range(STEPS)]
+    # What has no gradient is not moved by momentum or weight decay either.
+    assert_trains_as(models.train_plainly(model(), batches, sgd), trained, batches)
+
+
 # Seeds ---------------------------------------------------------------------------------------------------------------
 
 

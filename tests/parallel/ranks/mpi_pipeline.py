@@ -31,22 +31,11 @@ def alone(comm: qd.comm.Communicator) -> qd.comm.Communicator:
     return comm.split([[rank] for rank in range(comm.size)])
 
 
-class Scores(nn.Module):
-    """What the table of token vectors says of each position: the weights of the first layer once more."""
-
-    def __init__(self, table: nn.Embedding) -> None:
-        super().__init__()
-        self.table = table
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ self.table.weight.swapaxes(0, 1)
-
-
 def tied() -> nn.Sequential:
     """A transformer of eight layers whose first and last share their weights."""
     tokens = models.Tokens()
     blocks = [nn.TransformerBlock(FEATURES, HEADS, 16, causal=True, dtype=F64) for _ in range(5)]
-    return nn.Sequential(tokens, *blocks, nn.LayerNorm(FEATURES, dtype=F64), Scores(tokens.table))
+    return nn.Sequential(tokens, *blocks, nn.LayerNorm(FEATURES, dtype=F64), models.Scores(tokens.table))
 
 
 def hybrid() -> nn.Sequential:
