@@ -1,0 +1,252 @@
+"""The cases of tests/parallel/sweep.py: every parallel module, and every mesh, against one process.
+
+A case is a text that names it and a function that every rank calls. It returns where losses, gradients and parameters
+are those of one process, raises AssertionError where they are not, and ValueError where the combination is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import product
+from typing import Any
+
+import language
+import models
+import numpy as np
+from meshes import LAYERS, STEPS, assert_trains_as, loss, share_of
+from models import CLASSES, F64, Trained, adam, assert_same, gradients_of, loss_of, sgd, state_of
+
+from qdist import nn
+from qdist.comm import Communicator, Mesh
+from qdist.parallel import (
+    DataParallel,
+    Pipeline,
+    Plan,
+    Zero,
+    average_gradients,
+    parallelize,
+    recompute,
+    recompute_attention,
+    share_rows,
+)
+from qdist.tensor import manual_seed
+
+ROWS = 9  # Odd, and two or more for every pipeline beside others on up to eight ranks.
+SCHEDULES = ("naive", "f-then-b", "1f1b", "interleaved")
+MODELS = ("mlp", "cnn", "transformer", "hybrid")
+ZERO = (0, 1, 2, 3)
+AXES = ("dp", "tp", "pp", "cp", "state")
+
+Case = tuple[str, Callable[[], None]]
+
+
+# The models: eight or nine layers, so that as many stages can be made of them ----------------------------------------
+
+
+def transformer(unit: int) -> nn.Sequential:
+    """Blocks with a perceptron between; what embeds tokens also scores them."""
+    tokens, first, second, norm, head = models.transformer(unit=unit)
+    middle = [nn.Linear(2 * unit, 4 * unit, dtype=F64), nn.Tanh(), nn.Linear(4 * unit, 2 * unit, dtype=F64)]
+    head.weight = tokens.table.weight
+    return nn.Sequential(tokens, first, *middle, second, norm, head)
+
+
+def hybrid(unit: int) -> nn.Sequential:
+    """A circuit of `unit` qubits, and linear layers around it."""
+    after = [nn.Linear(CLASSES, 2 * unit, dtype=F64), nn.Tanh(), nn.Linear(2 * unit, CLASSES, dtype=F64)]
+    return nn.Sequential(*models.hybrid(qubits=unit), nn.Tanh(), *after)
+
+
+MAKERS: dict[str, Callable[[int], nn.Sequential]] = {
+    "mlp": lambda unit: models.mlp(unit=unit),
+    "cnn": lambda unit: models.cnn(unit=unit),
+    "transformer": transformer,
+    "hybrid": hybrid,
+}
+FORMS = {
+    "mlp": LAYERS["mlp"],
+    "cnn": LAYERS["cnn"],
+    "transformer": {
+        "0.table": "vocabulary",
+        "[15]": "block",
+        "2": "column",
+        "4": "row",
+        "6": "norm",
+        "7": "column-gather",
+    },
+    "hybrid": {"0": "column-gather", "3": "row-scatter", "5": "column", "7": "row"},
+}
+RECOMPUTED = {"mlp": ["[24]"], "cnn": ["[0-3]"], "transformer": ["1", "5.attention"], "hybrid": ["[02]"]}
+"""Patterns of layers, some of them divided, one of them a circuit."""
+
+
+def unit_for(ranks: int) -> int:
+    """The least multiple of the ranks from 8 on: they divide widths, heads, vocabulary, sequence and amplitudes."""
+    return ranks * -(-8 // ranks)
+
+
+def build(name: str, unit: int, seed: int = 0) -> nn.Sequential:
+    manual_seed(seed)
+    return MAKERS[name](unit)
+
+
+@cache
+def batches(name: str, unit: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [models.batch(name, step, ROWS, unit) for step in range(STEPS)]
+
+
+@cache
+def alone(name: str, unit: int, make: models.MakeOptimizer) -> Trained:
+    return models.train_plainly(build(name, unit), batches(name, unit), make)
+
+
+@cache
+def language_alone(unit: int) -> Trained:
+    return language.train(language.language(unit=unit), language.batches(unit))
+
+
+# Each module by itself -----------------------------------------------------------------------------------------------
+
+
+def replica_cases(comm: Communicator) -> Iterator[Case]:
+    """DataParallel, average_gradients and Zero over all ranks."""
+    for name, way, again in product(MODELS, ("DataParallel", "average_gradients", *ZERO[1:]), (False, True)):
+        what = way if isinstance(way, str) else f"Zero {way}"
+        yield f"{name}, {what}{', recomputed' * again}", partial(_replica, comm, name, way, again)
+
+
+def _replica(comm: Communicator, name: str, way: str | int, again: bool) -> None:
+    unit = unit_for(comm.size)
+    # Each rank draws other weights: the first rank's are taken, except by those who write the loop themselves.
+    plain = build(name, unit, 0 if way == "average_gradients" else comm.rank)
+    if again:
+        recompute(plain[2])
+    update = adam(plain.parameters())
+    model: Any = plain
+    if way == "DataParallel":
+        model = DataParallel(plain, comm)
+    elif isinstance(way, int):
+        model = Zero(plain, update, way, comm)
+    losses = []
+    for x, y in batches(name, unit):
+        mine = share_rows((x, y), comm)
+        value = loss_of(model, *mine)
+        if isinstance(way, int):
+            model.backward(value)
+            gradients = model.gradients()
+            model.step()
+        else:
+            update.zero_grad()
+            value.backward()
+            if way == "average_gradients":
+                average_gradients(plain, comm, rows=len(mine[0]))
+            gradients = gradients_of(model)
+            update.step()
+        losses.append(float(comm.all_reduce(np.array(value.item() * len(mine[0]) / ROWS))))
+    _assert_alike(Trained(losses, gradients, state_of(model)), alone(name, unit, adam))
+
+
+def divided_cases(comm: Communicator) -> Iterator[Case]:
+    """Tensor, sequence and context parallelism of a language model with dropout, made divided from a seed."""
+    degrees = [tp for tp in range(1, comm.size + 1) if comm.size % tp == 0]
+    for tp, sequence, again in product(degrees, (False, True), ("", "attention", "block")):
+        if sequence and tp == 1:
+            continue  # There is nothing to divide, and no rank to say so.
+        name = f"tp={tp}, cp={comm.size // tp}{', sequence' * sequence}{f', {again} recomputed' if again else ''}"
+        yield name, partial(_divided, comm, tp, sequence, again)
+
+
+def _divided(comm: Communicator, tp: int, sequence: bool, again: str) -> None:
+    mesh, unit = _mesh(comm, cp=comm.size // tp, tp=tp), unit_for(comm.size)
+    context = mesh["cp"] if mesh.shape["cp"] > 1 else None
+    model = language.language(tensor=mesh["tp"] if tp > 1 else None, context=context, sequence=sequence, unit=unit)
+    if again == "attention":
+        recompute_attention(model)
+    elif again == "block":
+        for block in model.blocks.children():
+            recompute(block)
+    got = language.train(model, language.batches(unit), context)
+    language.assert_trained(model, got, language_alone(unit))
+
+
+def pipeline_cases(comm: Communicator) -> Iterator[Case]:
+    """Pipelines over all ranks."""
+    micro = ({"micro_batches": 1}, {"micro_batches": 3}, {"micro_batch_size": 2})
+    for name, schedule, cut, by, again in product(MODELS, SCHEDULES, micro, ("count", "parameters"), (False, True)):
+        options = {"schedule": schedule, "partition": by, "recompute": again, **cut}
+        yield f"{name}, {options}", partial(_pipeline, comm, name, options)
+
+
+def _pipeline(comm: Communicator, name: str, options: dict[str, Any]) -> None:
+    unit = unit_for(comm.size)
+    virtual = 2 if options["schedule"] == "interleaved" else 1
+    pipeline = Pipeline(build(name, unit), nn.CrossEntropyLoss(), comm, virtual_stages=virtual, **options)
+    update = sgd(pipeline.parameters()) if list(pipeline.parameters()) else None
+    losses = [pipeline.train_batch(x, y, update) for x, y in batches(name, unit)]
+    want = alone(name, unit, sgd)
+    names = {n: n if n in want.gradients else "0.table.weight" for n, _ in pipeline.module.named_parameters()}
+    state = {n: tensor.numpy() for n, tensor in pipeline.whole_state_dict().items()}
+    own = Trained(want.losses, {n: want.gradients[whole] for n, whole in names.items()}, want.parameters)
+    _assert_alike(Trained(losses, gradients_of(pipeline.module), state), own)
+
+
+def _assert_alike(got: Trained, want: Trained) -> None:
+    np.testing.assert_allclose(got.losses, want.losses, rtol=1e-10)
+    assert_same(got.gradients, want.gradients)
+    assert_same(got.parameters, want.parameters)
+
+
+# Meshes --------------------------------------------------------------------------------------------------------------
+
+
+def factorisations(ranks: int, factors: int) -> Iterator[tuple[int, ...]]:
+    """Every way to write a number as an ordered product."""
+    if factors == 1:
+        yield (ranks,)
+        return
+    for first in range(1, ranks + 1):
+        if ranks % first == 0:
+            yield from ((first, *rest) for rest in factorisations(ranks // first, factors - 1))
+
+
+def mesh_cases(comm: Communicator, name: str, zero: int) -> Iterator[Case]:
+    """A model on every mesh of all ranks, in all schedules of a pipeline, with and without recomputation, and, where it
+    has sequences, sequence parallelism."""
+    for degrees in factorisations(comm.size, len(AXES)):
+        shape = dict(zip(AXES, degrees))
+        schedules = SCHEDULES if shape["pp"] > 1 else SCHEDULES[:1]
+        for schedule, again, sequence in product(
+            schedules, (False, True), (False, True)[: 1 + (name == "transformer")]
+        ):
+            options: dict[str, Any] = {
+                "zero": zero,
+                "micro_batches": 2,
+                "schedule": schedule,
+                "virtual_stages": 2 if schedule == "interleaved" else 1,
+                "recompute": RECOMPUTED[name] if again else [],
+                "sequence_parallel": sequence,
+            }
+            text = " ".join(f"{axis}={degree}" for axis, degree in shape.items() if degree > 1)
+            yield f"{name}, {text}, {options}", partial(_on_mesh, comm, name, shape, options)
+
+
+def _on_mesh(comm: Communicator, name: str, shape: dict[str, int], options: dict[str, Any]) -> None:
+    mesh, unit = _mesh(comm, **shape), unit_for(comm.size)
+    make = adam if options["zero"] else sgd
+    positions = ["0.places"] if name == "transformer" else []
+    plan = Plan(FORMS[name], positions=positions, **options)
+    trained = parallelize(build(name, unit, comm.rank), mesh, plan, optimizer=make, loss=loss)
+    rows = [share_of(mesh, x, y) for x, y in batches(name, unit)]
+    assert_trains_as(alone(name, unit, make), trained, rows)
+
+
+_meshes: dict[tuple[tuple[str, int], ...], Mesh] = {}
+
+
+def _mesh(comm: Communicator, **shape: int) -> Mesh:
+    """One mesh a shape: MPI has only so many groups."""
+    key = tuple(shape.items())
+    if key not in _meshes:
+        _meshes[key] = Mesh(comm, **shape)
+    return _meshes[key]
