@@ -25,7 +25,7 @@ from .divide import divide
 from .pipeline import Pipeline
 from .plan import Plan
 from .recompute import recompute
-from .stages import as_tuple
+from .stages import as_tuple, cut_into_stages
 from .zero import Zero
 
 __all__ = ["ParallelModel", "parallelize"]
@@ -85,7 +85,10 @@ class ParallelModel:
             raise ValueError(
                 f"pp={mesh.shape['pp']} needs a Sequential, whose layers make stages, not {type(model).__name__}"
             )
+        if staged:
+            cut_into_stages(list(model.children()), mesh.shape["pp"] * plan.virtual_stages, plan.stages)
         names = _fitting(model, plan.recompute)
+        _check_same(plan, mesh.comm)
         whole = [parameter for parameter in model.parameters() if parameter.partition is None]
         broadcast([*whole, *model.buffers()], mesh.comm)
         model = divide(model, mesh, plan)
@@ -299,6 +302,8 @@ class ParallelModel:
         if self._reduction == "sum":
             return float(self._replicas.all_reduce(np.array(loss)))
         total, count = self._replicas.all_reduce(np.array([loss * rows if rows else 0.0, rows]))
+        if not count:
+            raise ValueError("a batch needs at least one row on some rank of 'dp'")
         return float(total / count)
 
     def _graded(self) -> tuple[list[Any], dict[str, Any]]:
@@ -313,6 +318,14 @@ class ParallelModel:
             "over": [self._replicas, *stages],
             "elsewhere": [part for part in parts if id(part.parameter) in skipped],
         }
+
+
+def _check_same(plan: Plan, comm: Communicator) -> None:
+    """Raises ValueError, on every rank, unless all ranks have the same plan: others would send what nobody expects."""
+    plans = comm.all_gather_object(repr(plan))
+    for rank, other in enumerate(plans):
+        if other != plans[0]:
+            raise ValueError(f"rank {rank} has another plan than rank 0: {other} in the place of {plans[0]}")
 
 
 def _replicas(mesh: Mesh) -> Communicator:

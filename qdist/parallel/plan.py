@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..comm import Mesh
+from .schedules import make_schedule
 
 __all__ = ["AXES", "Plan"]
 
@@ -80,3 +81,5 @@ class Plan:
             raise ValueError(f"zero={self.zero}: use 0, 1, 2 or 3")
         if self.sequence_parallel and degree("tp", 1) == 1:
             raise ValueError("sequence_parallel needs an axis 'tp' of more than one rank in the mesh")
+        # Refuses what is no schedule, also where a mesh without "pp" has no use for one.
+        make_schedule(self.schedule, degree("pp", 1), self.micro_batches, self.virtual_stages)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any
 
@@ -297,6 +296,10 @@ def test_dropout_differs_over_dp_and_agrees_over_tp(comm) -> None:
         ("mlp", {"dp": 2}, {"sequence_parallel": True}, "sequence_parallel needs an axis 'tp'"),
         ("transformer", {"cp": 2}, {"positions": ["places"]}, "pattern 'places' of positions fits no parameter"),
         ("mlp", {"dp": 2}, {"recompute": ["x*"]}, r"pattern 'x\*' of recomputed modules fits none"),
+        ("mlp", {"dp": 2}, {"schedule": "gpipe"}, "schedule 'gpipe' is not known"),
+        ("mlp", {"dp": 2}, {"micro_batches": 0}, "micro_batches=0: at least 1"),
+        ("mlp", {"pp": 2}, {"virtual_stages": 2}, "virtual_stages=2 with schedule '1f1b'"),
+        ("mlp", {"pp": 2}, {"stages": [4, 4]}, "2 positive numbers are needed that add up to 9 layers"),
     ],
 )
 def test_what_does_not_fit_is_refused(comm, name, degrees, options, message) -> None:
@@ -324,6 +327,7 @@ def test_models_and_weights_that_do_not_fit_are_refused(comm) -> None:
     refused("a.weight and b.weight are one parameter and would be", tp, Plan({"a": "column", "b": "row"}))
     refused("a.weight and b.weight are one parameter, and the plan divides only", tp, Plan({"a": "column-gather"}))
     refused("the loss has reduction 'none'", Mesh(comm, dp=2), Plan(), nn.MSELoss("none"))
+    refused("rank 1 has another plan than rank 0: .*zero=1", Mesh(comm, dp=2), Plan(zero=comm.rank))
 
 
 @pytest.mark.skipif(SIZE != 2, reason="once is enough")
@@ -349,6 +353,7 @@ def test_sequences_are_as_long_as_the_table_of_positions(comm) -> None:
 
 
 @pytest.mark.skipif(SIZE != 4, reason="once is enough")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # The mean over no rows.
 def test_batches_without_rows(comm) -> None:
     """A rank of "dp" may have none, but not in a pipeline."""
     x, y = batch("mlp", 0, 9)
@@ -359,13 +364,12 @@ def test_batches_without_rows(comm) -> None:
             with pytest.raises(ValueError, match=r"at least one row on every rank of 'dp'; they have \[9, 0\]"):
                 trained.backward(x[rows], y[rows])
         else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # The mean over no rows.
-                got = trained.backward(x[rows], y[rows])
-            assert got == pytest.approx(alone("mlp", False).losses[0], rel=1e-10)
+            assert trained.backward(x[rows], y[rows]) == pytest.approx(alone("mlp", False).losses[0], rel=1e-10)
             model = build("mlp")
             models.loss_of(model, x, y).backward()
             assert_same(trained.gradients(), models.gradients_of(model))
+            with pytest.raises(ValueError, match="at least one row on some rank of 'dp'"):
+                trained.backward(x[:0], y[:0])
 
 
 @pytest.mark.skipif(SIZE != 4, reason="once is enough")
