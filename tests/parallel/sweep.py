@@ -8,7 +8,9 @@ convolutional net, a transformer with tied weights and a hybrid quantum net (tes
     replicas   DataParallel, average_gradients, Zero 1 to 3
     divided    tensor, sequence and context parallelism, with recomputed attention and blocks
     pipeline   all schedules, cuts into micro-batches and stages, with and without recomputation
-    mlp-0 ...  `parallelize` of a model on every dp x tp x pp x cp x state with ZeRO 0 to 3, in all schedules
+    mlp-0 ...  `parallelize` of a model on every dp x tp x pp x cp x state with ZeRO 0 to 3, in all schedules; also its
+               evaluation and its predictions
+    mlp-files  from one process to every such mesh and back by way of checkpoints
 
 What is refused has to be refused on all ranks, and for one of the reasons in REFUSALS: what cannot be divided. A line
 is printed for every number of ranks and group of cases; --save puts it into benchmarks/results/parallel_sweep.txt.
@@ -30,7 +32,16 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path += [str(HERE / "ranks"), str(ROOT / "benchmarks")]
 from common import machine_line, table  # noqa: E402
-from sweep_cases import MODELS, ZERO, Case, divided_cases, mesh_cases, pipeline_cases, replica_cases  # noqa: E402
+from sweep_cases import (  # noqa: E402
+    MODELS,
+    ZERO,
+    Case,
+    checkpoint_cases,
+    divided_cases,
+    mesh_cases,
+    pipeline_cases,
+    replica_cases,
+)
 
 REFUSALS = {
     "cp without attention": r"cp=\d+ divides a sequence, and the model has no attention over one",
@@ -40,16 +51,17 @@ REFUSALS = {
 }
 """What is refused, and the error that says so."""
 
-GROUPS = ["replicas", "divided", "pipeline", *(f"{name}-{zero}" for name in MODELS for zero in ZERO)]
+MODULES = {"replicas": replica_cases, "divided": divided_cases, "pipeline": pipeline_cases}
+GROUPS = [*MODULES, *(f"{name}-{what}" for name in MODELS for what in (*ZERO, "files"))]
 RESULTS = ROOT / "benchmarks" / "results" / "parallel_sweep.txt"
 HEADER = ["ranks", "cases", "equal", "differ", "refused", "why"]
 
 
 def cases_of(comm: qd.comm.Communicator, group: str) -> Iterator[Case]:
-    if group in GROUPS[:3]:
-        return {"replicas": replica_cases, "divided": divided_cases, "pipeline": pipeline_cases}[group](comm)
-    name, zero = group.split("-")
-    return mesh_cases(comm, name, int(zero))
+    if group in MODULES:
+        return MODULES[group](comm)
+    name, what = group.split("-")
+    return checkpoint_cases(comm, name) if what == "files" else mesh_cases(comm, name, int(what))
 
 
 def on_a_rank(group: str) -> tuple[Counter[str], list[str]]:

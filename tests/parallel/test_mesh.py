@@ -1,6 +1,8 @@
 """Models on meshes and their checkpoints: on 2, 4 and 8 ranks (tests/parallel/ranks), and what a step sends on a
 thousand. `python tests/parallel/sweep.py` compares all meshes of up to eight ranks with one process; it takes long."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,15 @@ def test_all_ranks_pass(run_ranks, tmp_path, ranks: int) -> None:
     done = run_ranks(ranks, [*arguments, *FILES], QDIST_TEST_FOLDER=str(tmp_path))
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert done.stdout.count(" passed") == ranks
+
+
+def test_a_piece_of_the_sweep() -> None:
+    command = [sys.executable, str(Path(__file__).parent / "sweep.py"), "--ranks", "3", "--only", "mlp-3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    # Data, tensor and pipeline parallel, the last in four schedules, each with and without recomputation.
+    assert "ranks=3 cases=mlp-3 equal=12 differ=0 refused=4" in done.stdout
+    assert "2 cp without attention, 2 state without a circuit" in done.stdout
 
 
 ROWS, DP, TP = 6, 128, 8

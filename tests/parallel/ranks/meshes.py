@@ -10,7 +10,7 @@ import models
 import numpy as np
 from models import Trained, adam, assert_same, batch, build, sgd, share
 
-from qdist.comm import Mesh
+from qdist.comm import Communicator, Mesh
 from qdist.parallel import ParallelModel, Plan, parallelize
 from qdist.tensor import Tensor, functional
 
@@ -51,6 +51,14 @@ def share_of(mesh: Mesh, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.n
     """The rows of this rank's place on "dp"."""
     place, degree = mesh.coordinates.get("dp", 0), mesh.shape.get("dp", 1)
     return share(x, place, degree), share(y, place, degree)
+
+
+@cache
+def by_itself(comm: Communicator) -> Mesh:
+    """A mesh of this rank alone."""
+    group = comm.split([[rank] for rank in range(comm.size)])
+    assert group is not None
+    return Mesh(group, dp=1)
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 import models
 import numpy as np
 import pytest
-from meshes import LAYERS, STEPS, loss, rows_of, spread
+from meshes import LAYERS, STEPS, by_itself, loss, rows_of, spread
 from models import F64, adam, assert_same, batch, build
 
 import qdist as qd
@@ -54,13 +54,6 @@ def tied() -> nn.Sequential:
 def spread_tied(mesh: Mesh, options: dict[str, Any]) -> ParallelModel:
     plan = Plan(**{"layers": LAYERS["transformer"], **options})
     return parallelize(tied(), mesh, plan, optimizer=adam, loss=loss)
-
-
-def by_itself(comm: Communicator) -> Mesh:
-    """A mesh of this rank alone."""
-    group = comm.split([[rank] for rank in range(comm.size)])
-    assert group is not None
-    return Mesh(group, dp=1)
 
 
 @cache

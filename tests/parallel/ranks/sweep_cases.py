@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import language
 import models
 import numpy as np
-from meshes import LAYERS, STEPS, assert_trains_as, loss, share_of
+from meshes import LAYERS, STEPS, assert_trains_as, by_itself, loss, share_of
 from models import CLASSES, F64, Trained, adam, assert_same, gradients_of, loss_of, sgd, state_of
 
 from qdist import nn
 from qdist.comm import Communicator, Mesh
 from qdist.parallel import (
     DataParallel,
+    ParallelModel,
     Pipeline,
     Plan,
     Zero,
@@ -30,7 +33,7 @@ from qdist.parallel import (
     recompute_attention,
     share_rows,
 )
-from qdist.tensor import manual_seed
+from qdist.tensor import Tensor, manual_seed
 
 ROWS = 9  # Odd, and two or more for every pipeline beside others on up to eight ranks.
 SCHEDULES = ("naive", "f-then-b", "1f1b", "interleaved")
@@ -97,8 +100,10 @@ def batches(name: str, unit: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 @cache
-def alone(name: str, unit: int, make: models.MakeOptimizer) -> Trained:
-    return models.train_plainly(build(name, unit), batches(name, unit), make)
+def alone(name: str, unit: int, make: models.MakeOptimizer) -> tuple[Trained, nn.Sequential]:
+    """What training in one process leaves, and the trained model."""
+    model = build(name, unit)
+    return models.train_plainly(model, batches(name, unit), make), model
 
 
 @cache
@@ -144,7 +149,7 @@ def _replica(comm: Communicator, name: str, way: str | int, again: bool) -> None
             gradients = gradients_of(model)
             update.step()
         losses.append(float(comm.all_reduce(np.array(value.item() * len(mine[0]) / ROWS))))
-    _assert_alike(Trained(losses, gradients, state_of(model)), alone(name, unit, adam))
+    _assert_alike(Trained(losses, gradients, state_of(model)), alone(name, unit, adam)[0])
 
 
 def divided_cases(comm: Communicator) -> Iterator[Case]:
@@ -184,7 +189,7 @@ def _pipeline(comm: Communicator, name: str, options: dict[str, Any]) -> None:
     pipeline = Pipeline(build(name, unit), nn.CrossEntropyLoss(), comm, virtual_stages=virtual, **options)
     update = sgd(pipeline.parameters()) if list(pipeline.parameters()) else None
     losses = [pipeline.train_batch(x, y, update) for x, y in batches(name, unit)]
-    want = alone(name, unit, sgd)
+    want, _ = alone(name, unit, sgd)
     names = {n: n if n in want.gradients else "0.table.weight" for n, _ in pipeline.module.named_parameters()}
     state = {n: tensor.numpy() for n, tensor in pipeline.whole_state_dict().items()}
     own = Trained(want.losses, {n: want.gradients[whole] for n, whole in names.items()}, want.parameters)
@@ -231,14 +236,63 @@ def mesh_cases(comm: Communicator, name: str, zero: int) -> Iterator[Case]:
             yield f"{name}, {text}, {options}", partial(_on_mesh, comm, name, shape, options)
 
 
-def _on_mesh(comm: Communicator, name: str, shape: dict[str, int], options: dict[str, Any]) -> None:
-    mesh, unit = _mesh(comm, **shape), unit_for(comm.size)
-    make = adam if options["zero"] else sgd
+def _spread(comm: Communicator, mesh: Mesh, name: str, options: dict[str, Any], unit: int) -> ParallelModel:
     positions = ["0.places"] if name == "transformer" else []
     plan = Plan(FORMS[name], positions=positions, **options)
-    trained = parallelize(build(name, unit, comm.rank), mesh, plan, optimizer=make, loss=loss)
+    # Every rank draws other weights: the first rank's are taken.
+    model = build(name, unit, comm.rank)
+    return parallelize(model, mesh, plan, optimizer=_optimizer(options["zero"]), loss=loss)
+
+
+def _optimizer(zero: int) -> models.MakeOptimizer:
+    return adam if zero else sgd
+
+
+def _on_mesh(comm: Communicator, name: str, shape: dict[str, int], options: dict[str, Any]) -> None:
+    mesh, unit = _mesh(comm, **shape), unit_for(comm.size)
+    trained = _spread(comm, mesh, name, options, unit)
     rows = [share_of(mesh, x, y) for x, y in batches(name, unit)]
-    assert_trains_as(alone(name, unit, make), trained, rows)
+    want, plain = alone(name, unit, _optimizer(options["zero"]))
+    assert_trains_as(want, trained, rows)
+    value = loss_of(plain, *batches(name, unit)[0]).item()
+    np.testing.assert_allclose(trained.eval_batch(*rows[0]), value, rtol=1e-10)
+    outputs = plain(Tensor(rows[0][0])).numpy()
+    np.testing.assert_allclose(trained.predict(rows[0][0]).numpy(), outputs, rtol=1e-10, atol=1e-10)
+
+
+def checkpoint_cases(comm: Communicator, name: str) -> Iterator[Case]:
+    """A model that goes on, on every mesh, from a file of one process, and in one process from a file of the mesh."""
+    with TemporaryDirectory() as own:
+        folder = Path(comm.broadcast_object(own))
+        for zero, degrees in product(ZERO, factorisations(comm.size, len(AXES))):
+            shape = dict(zip(AXES, degrees))
+            text = " ".join(f"{axis}={degree}" for axis, degree in shape.items() if degree > 1)
+            yield f"{name}, {text}, zero={zero}", partial(_checkpoint, comm, name, shape, zero, folder)
+        comm.barrier()
+
+
+def _checkpoint(comm: Communicator, name: str, shape: dict[str, int], zero: int, folder: Path) -> None:
+    unit, options = unit_for(comm.size), {"zero": zero, "micro_batches": 2}
+    # The state of SGD and that of Adam are different ones.
+    start, middle = folder / f"start-{zero > 0}", folder / "middle"
+    one = by_itself(comm)
+    if comm.rank == 0 and not start.exists():
+        first = _spread(one.comm, one, name, options, unit)
+        first.train_batch(*batches(name, unit)[0])
+        first.save(start, {"steps": 1})
+    comm.barrier()
+    mesh = _mesh(comm, **shape)
+    trained = _spread(comm, mesh, name, options, unit)
+    assert trained.load(start) == {"steps": 1}
+    trained.save(middle)
+    want, _ = alone(name, unit, _optimizer(zero))
+    rest = Trained(want.losses[1:], want.gradients, want.parameters)
+    assert_trains_as(rest, trained, [share_of(mesh, x, y) for x, y in batches(name, unit)[1:]])
+    if comm.rank == 0:
+        again = _spread(one.comm, one, name, options, unit)
+        again.load(middle)
+        assert_trains_as(rest, again, batches(name, unit)[1:])
+    comm.barrier()
 
 
 _meshes: dict[tuple[tuple[str, int], ...], Mesh] = {}
