@@ -105,9 +105,15 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
         raise ValueError(f"cp={groups.context.size} divides a sequence, and the model has no attention over one")
     if groups.context is not None or plan.sequence_parallel:
         _cut_positions(model, groups, plan.positions)
+    circuits = [module for module in model.modules() if isinstance(module, QuantumLayer)]
+    for circuit in circuits:
+        if circuit.comm is not None:
+            raise ValueError(
+                f"a QuantumLayer was made with comm={circuit.comm!r}: make it without; its amplitudes are divided over "
+                "the mesh's axis 'state'"
+            )
     state = _along(mesh, "state")
     if state is not None:
-        circuits = [module for module in model.modules() if isinstance(module, QuantumLayer)]
         if not circuits:
             raise ValueError(
                 f"state={state.size} divides the amplitudes of circuits, and the model has no QuantumLayer"

@@ -144,15 +144,19 @@ class ParallelModel:
         """
         x, y = self._own(inputs), self._own(targets)
         rows = len(_first(inputs))
-        if self.pipeline is not None:
-            return self._backward_in_stages(x, y, rows)
+        value = self._backward(x, y) if self.pipeline is None else self._backward_in_stages(x, y, rows)
+        # Running averages are the first replica's: those of all rows nobody has.
+        broadcast(self.module.buffers(), self._replicas)
+        return self._of_all_rows(value, rows)
+
+    def _backward(self, x: Any, y: Any) -> float:
         assert self._replica is not None
         loss = self._loss(self._replica(*as_tuple(x)), y)
         if self.zero is not None:
             self.zero.backward(loss)
         else:
             loss.backward()
-        return self._of_all_rows(float(loss), rows)
+        return float(loss)
 
     def _backward_in_stages(self, x: Any, y: Any, rows: int) -> float:
         assert self.pipeline is not None
@@ -173,7 +177,7 @@ class ParallelModel:
         for parameter, earlier in zip(parameters, before):
             if earlier is not None:
                 parameter.grad = earlier if parameter.grad is None else Tensor(earlier.data + parameter.grad.data)
-        return self._of_all_rows(loss, rows)
+        return loss
 
     def step(self, *, max_norm: float | None = None) -> float | None:
         """Updates the parameters and forgets the gradients.

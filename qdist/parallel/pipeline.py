@@ -17,6 +17,7 @@ from ..optim.clip import check_max_norm
 from ..tensor import Generator, Tensor, concatenate
 from ..tensor.arrays import Array, device_of
 from .buckets import broadcast
+from .circuits import check_circuits
 from .clip import clip_grad_norm_
 from .data import average_gradients
 from .partition import load_whole_state_dict, whole_state_dict
@@ -90,6 +91,7 @@ class Pipeline:
         for number, layer in enumerate(listed):
             if not callable(layer):
                 raise TypeError(f"layer {number} is a {type(layer).__name__}, not a Module or a function")
+        check_circuits(listed, self.comm)
         parts = cut_into_stages(listed, first.stages, partition)
         self._idle = replace(first, micro_batches=0, actions=((),) * first.ranks)
         self._check_equal(listed, parts, (self._name, micro_batches, micro_batch_size, seed))

@@ -17,6 +17,7 @@ from ..tensor import Tensor, after_backward
 from ..tensor.arrays import is_array, module_of
 from ..tensor.autograd import mode
 from .buckets import Bucket, agree_on_use, broadcast
+from .circuits import check_circuits
 
 __all__ = ["Replica"]
 
@@ -45,6 +46,7 @@ class Replica(Module):
             raise ValueError(f'reduction={reduction!r}: the loss is a "mean" or a "sum" over its rows')
         self.module = module
         self.comm = world() if comm is None else comm
+        check_circuits([module], self.comm)
         self.reduction = reduction
         self._share: _Share | None = None
         self._buckets: list[Bucket] = []

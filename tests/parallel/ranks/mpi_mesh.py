@@ -373,6 +373,23 @@ def test_batches_without_rows(comm) -> None:
 
 
 @pytest.mark.skipif(SIZE != 4, reason="once is enough")
+@pytest.mark.parametrize("degrees", [{"dp": 4}, {"dp": 2, "pp": 2}])
+def test_running_averages_are_the_first_replicas_everywhere(comm, degrees: dict[str, int]) -> None:
+    def model() -> nn.Sequential:
+        random.manual_seed(0)
+        norm = nn.BatchNorm2d(1, dtype=F64)
+        return nn.Sequential(norm, nn.Flatten(), nn.Linear(64, 5, dtype=F64), nn.Tanh())
+
+    mesh = Mesh(comm, **degrees)
+    trained = parallelize(model(), mesh, Plan(), optimizer=sgd, loss=loss)
+    trained.train_batch(*rows_of("cnn", mesh, 0))
+    plain = model()
+    plain(Tensor(models.share(batch("cnn", 0, 9)[0], 0, degrees["dp"])))
+    for name in ("0.running_mean", "0.running_var"):
+        np.testing.assert_allclose(trained.state_dict()[name].numpy(), plain.state_dict()[name].numpy(), rtol=1e-12)
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
 def test_ranks_that_would_gather_for_different_micro_batches_are_refused(comm) -> None:
     mesh = Mesh(comm, dp=2, pp=2)
     trained = spread("mlp", mesh, {"micro_batches": 2, "zero": 3})
