@@ -105,6 +105,8 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
         raise ValueError(f"cp={groups.context.size} divides a sequence, and the model has no attention over one")
     if groups.context is not None or plan.sequence_parallel:
         _cut_positions(model, groups, plan.positions)
+    if plan.sequence_parallel:
+        _check_slices(model, plan.positions)
     circuits = [module for module in model.modules() if isinstance(module, QuantumLayer)]
     for circuit in circuits:
         if circuit.comm is not None:
@@ -213,6 +215,25 @@ def _cut_positions(model: Module, groups: _Groups, patterns: Any) -> None:
         for name in names:
             above, _, own = name.rpartition(".")
             _see_part(modules[above], own, groups)
+
+
+def _check_slices(model: Module, positions: Any) -> None:
+    """Raises ValueError for what the plan does not name and would take a slice of the sequence for all of it."""
+    known: set[int] = set()
+    for name, module in model.named_modules():
+        if isinstance(module, SequenceLayerNorm) or (
+            isinstance(module, RowParallelLinear) and module.sequence_parallel
+        ):
+            known |= {id(parameter) for parameter in module.parameters()}
+        if type(module) is Dropout and module.p > 0:
+            raise ValueError(f"with sequence_parallel the plan's layers name every Dropout: {name!r} as a 'dropout'")
+    for name, parameter in model.named_parameters():
+        in_positions = any(fnmatchcase(name, pattern) for pattern in positions)
+        if parameter.partition is None and id(parameter) not in known and not in_positions:
+            raise ValueError(
+                f"with sequence_parallel a rank has a slice of the sequence between layers, and {name} is whole: name "
+                "its module in the plan's layers, or the parameter in its positions if it has one row a position"
+            )
 
 
 def _see_part(module: Module, name: str, groups: _Groups) -> None:

@@ -38,7 +38,7 @@ class Plan:
 
     sequence_parallel: bool = False
     """Between divided layers each rank of "tp" has a slice of the sequence instead of all of it. The model must then
-    begin with a "vocabulary" and end with a "column" form."""
+    begin with a "vocabulary" and end with a "column" form, and all that has parameters or drops out has to be named."""
 
     positions: Sequence[str] = ()
     """Patterns of the names of parameters that have one row a position of the sequence, as many as a sequence has,

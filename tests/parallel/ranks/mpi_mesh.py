@@ -295,6 +295,8 @@ def test_dropout_differs_over_dp_and_agrees_over_tp(comm) -> None:
         ("mlp", {"dp": 2}, {"zero": 4}, "zero=4: use 0, 1, 2 or 3"),
         ("mlp", {"dp": 2}, {"sequence_parallel": True}, "sequence_parallel needs an axis 'tp'"),
         ("transformer", {"cp": 2}, {"positions": ["places"]}, "pattern 'places' of positions fits no parameter"),
+        ("transformer", {"tp": 2}, {**SEQUENCE, "layers": LAYERS["transformer"]}, "and 3.weight is whole: name its"),
+        ("transformer", {"tp": 2}, {**SEQUENCE, "positions": []}, "and 0.places is whole: .* in its positions"),
         ("mlp", {"dp": 2}, {"recompute": ["x*"]}, r"pattern 'x\*' of recomputed modules fits none"),
         ("mlp", {"dp": 2}, {"schedule": "gpipe"}, "schedule 'gpipe' is not known"),
         ("mlp", {"dp": 2}, {"micro_batches": 0}, "micro_batches=0: at least 1"),
@@ -326,6 +328,14 @@ def test_models_and_weights_that_do_not_fit_are_refused(comm) -> None:
     refused("pp=2 needs a Sequential, whose layers make stages, not Twice", pp, Plan())
     refused("a.weight and b.weight are one parameter and would be", tp, Plan({"a": "column", "b": "row"}))
     refused("a.weight and b.weight are one parameter, and the plan divides only", tp, Plan({"a": "column-gather"}))
+    with pytest.raises(ValueError, match="name every Dropout: '1' as a 'dropout'"):
+        parallelize(
+            nn.Sequential(nn.Embedding(4, 4), nn.Dropout(0.1)),
+            tp,
+            Plan({"0": "vocabulary"}, sequence_parallel=True),
+            optimizer=sgd,
+            loss=loss,
+        )
     refused("the loss has reduction 'none'", Mesh(comm, dp=2), Plan(), nn.MSELoss("none"))
     refused("rank 1 has another plan than rank 0: .*zero=1", Mesh(comm, dp=2), Plan(zero=comm.rank))
 
