@@ -25,6 +25,7 @@ from .divide import divide
 from .pipeline import Pipeline
 from .plan import Plan
 from .recompute import recompute
+from .replica import check_same_model
 from .stages import as_tuple, cut_into_stages
 from .zero import Zero
 
@@ -88,7 +89,8 @@ class ParallelModel:
         if staged:
             cut_into_stages(list(model.children()), mesh.shape["pp"] * plan.virtual_stages, plan.stages)
         names = _fitting(model, plan.recompute)
-        _check_same(plan, mesh.comm)
+        _check_same_plan(plan, mesh.comm)
+        check_same_model(model, mesh.comm)
         whole = [parameter for parameter in model.parameters() if parameter.partition is None]
         broadcast([*whole, *model.buffers()], mesh.comm)
         model = divide(model, mesh, plan)
@@ -324,7 +326,7 @@ class ParallelModel:
         }
 
 
-def _check_same(plan: Plan, comm: Communicator) -> None:
+def _check_same_plan(plan: Plan, comm: Communicator) -> None:
     """Raises ValueError, on every rank, unless all ranks have the same plan: others would send what nobody expects."""
     plans = comm.all_gather_object(repr(plan))
     for rank, other in enumerate(plans):

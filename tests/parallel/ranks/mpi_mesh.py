@@ -338,6 +338,8 @@ def test_models_and_weights_that_do_not_fit_are_refused(comm) -> None:
         )
     refused("the loss has reduction 'none'", Mesh(comm, dp=2), Plan(), nn.MSELoss("none"))
     refused("rank 1 has another plan than rank 0: .*zero=1", Mesh(comm, dp=2), Plan(zero=comm.rank))
+    with pytest.raises(ValueError, match=r"rank 1 has another model than rank 0: 0.weight float64\[16, 12\] in the"):
+        parallelize(models.mlp(unit=8 - 4 * comm.rank), pp, Plan(), optimizer=sgd, loss=loss)
 
 
 @pytest.mark.skipif(SIZE != 2, reason="once is enough")
