@@ -58,13 +58,8 @@ def spread_tied(mesh: Mesh, options: dict[str, Any]) -> ParallelModel:
 
 @cache
 def tied_alone() -> dict[str, np.ndarray]:
-    model = tied()
-    update = adam(model.parameters())
-    for step in range(STEPS):
-        update.zero_grad()
-        models.loss_of(model, *batch("transformer", step, 9)).backward()
-        update.step()
-    return {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+    batches = [batch("transformer", step, 9) for step in range(STEPS)]
+    return models.train_plainly(tied(), batches, adam).parameters
 
 
 def test_a_checkpoint_of_any_mesh_goes_on_on_any_other(comm, folder) -> None:

@@ -1,6 +1,7 @@
 """Pipelines compute what one process computes; run on every rank of 2, 3, 4 or 8 at once."""
 
 import weakref
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -78,16 +79,8 @@ def one_process(comm: qd.comm.Communicator) -> Any:
 
 
 def plain_training(name: str, rows: int) -> models.Trained:
-    model = build(name)
-    optimizer = optim.SGD(model.parameters(), **SGD)
-    losses = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = models.loss_of(model, *batch(name, step, rows))
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return models.Trained(losses, gradients_of(model), parameters_of(model))
+    batches = [batch(name, step, rows) for step in range(STEPS)]
+    return models.train_plainly(build(name), batches, partial(optim.SGD, **SGD))
 
 
 def mine(whole: dict[str, np.ndarray], pipeline: Pipeline) -> dict[str, np.ndarray]:
