@@ -21,7 +21,7 @@ from ..nn import (
 from ..tensor import Tensor
 from .collectives import copy
 from .context import RingAttention
-from .plan import Plan
+from .plan import Plan, listed
 from .positions import positions_of
 from .sequence import SequenceDropout, SequenceLayerNorm
 from .tensor import ColumnParallelLinear, RowParallelLinear
@@ -102,7 +102,10 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
     if groups.tensor is not None:
         model = _over_tensor(model, plan, groups.tensor, groups.context)
     if groups.context is not None and not _over_context(model, groups.context):
-        raise ValueError(f"cp={groups.context.size} divides a sequence, and the model has no attention over one")
+        raise ValueError(
+            f"cp={groups.context.size} divides a sequence, and the model has no attention over one: give these ranks "
+            "to another axis"
+        )
     if groups.context is not None or plan.sequence_parallel:
         _cut_positions(model, groups, plan.positions)
     if plan.sequence_parallel:
@@ -118,7 +121,8 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
     if state is not None:
         if not circuits:
             raise ValueError(
-                f"state={state.size} divides the amplitudes of circuits, and the model has no QuantumLayer"
+                f"state={state.size} divides the amplitudes of circuits, and the model has no QuantumLayer: give these "
+                "ranks to another axis"
             )
         for circuit in circuits:
             circuit.split_over(state)
@@ -139,13 +143,15 @@ def _chosen(model: Module, plan: Plan) -> dict[str, str]:
         kind, _ = _FORMS[form]
         names = [name for name in modules if fnmatchcase(name, pattern)]
         if not names:
-            raise ValueError(f"the plan's pattern {pattern!r} fits no module of the model")
+            raise ValueError(f"the plan's pattern {pattern!r} fits no module of the model: {listed(modules)}")
         for name in names:
             if not isinstance(modules[name], kind):
                 given = type(modules[name]).__name__
                 raise ValueError(f"{name!r} is a {given}, and the form {form!r} is for a {kind.__name__}")
             if name in chosen:
-                raise ValueError(f"two patterns of the plan fit {name!r}: {chosen[name]!r} and {form!r}")
+                raise ValueError(
+                    f"two patterns of the plan fit {name!r}: {chosen[name]!r} and {form!r}; leave it to one of them"
+                )
             chosen[name] = form
     return chosen
 
@@ -165,14 +171,19 @@ def _over_tensor(model: Module, plan: Plan, comm: Communicator, context: Communi
             original = whole[own]
             first, _, known = parts.setdefault(id(original), (f"{name}.{own}", original, part))
             if known.partition != part.partition:
-                raise ValueError(f"{first} and {name}.{own} are one parameter and would be divided in different ways")
+                raise ValueError(
+                    f"{first} and {name}.{own} are one parameter and would be divided in different ways: give both "
+                    "forms that divide the same axis"
+                )
             if known is not part:
                 above, _, last = own.rpartition(".")
                 setattr(dict(new.named_modules())[above], last, known)
     for name, parameter in model.named_parameters():
         first, original, part = parts.get(id(parameter), ("", parameter, parameter))
         if part is not parameter:
-            raise ValueError(f"{first} and {name} are one parameter, and the plan divides only the first")
+            raise ValueError(
+                f"{first} and {name} are one parameter, and the plan divides only the first: name the other's module"
+            )
     return model
 
 
@@ -211,7 +222,9 @@ def _cut_positions(model: Module, groups: _Groups, patterns: Any) -> None:
     for pattern in patterns:
         names = [name for name in parameters if fnmatchcase(name, pattern)]
         if not names:
-            raise ValueError(f"the plan's pattern {pattern!r} of positions fits no parameter of the model")
+            raise ValueError(
+                f"the plan's pattern {pattern!r} of positions fits no parameter of the model: {listed(parameters)}"
+            )
         for name in names:
             above, _, own = name.rpartition(".")
             _see_part(modules[above], own, groups)

@@ -23,7 +23,7 @@ from .context import shard_sequence, unshard_sequence
 from .data import DataParallel, average_gradients
 from .divide import divide
 from .pipeline import Pipeline
-from .plan import Plan
+from .plan import Plan, listed
 from .recompute import recompute
 from .replica import check_same_model
 from .stages import as_tuple, cut_into_stages
@@ -295,7 +295,10 @@ class ParallelModel:
         """The rows of every replica of a pipeline. Raises ValueError, on all ranks, where they do not go together."""
         counts: list[int] = self._replicas.all_gather(np.array(rows)).tolist()
         if min(counts) == 0:
-            raise ValueError(f"a pipeline needs at least one row on every rank of 'dp'; they have {counts}")
+            raise ValueError(
+                f"a pipeline needs at least one row on every rank of 'dp'; they have {counts}: give each some, or skip "
+                "this batch on all"
+            )
         parts = {min(count, self.plan.micro_batches) for count in counts}
         if self.plan.zero == 3 and len(parts) > 1:
             raise ValueError(
@@ -351,7 +354,9 @@ def _fitting(model: Module, patterns: Iterable[str]) -> set[str]:
     for pattern in patterns:
         fitting = {name for name in names if fnmatchcase(name, pattern)}
         if not fitting:
-            raise ValueError(f"the plan's pattern {pattern!r} of recomputed modules fits none of the model's")
+            raise ValueError(
+                f"the plan's pattern {pattern!r} of recomputed modules fits none of the model's: {listed(names)}"
+            )
         found |= fitting
     return found
 

@@ -342,7 +342,7 @@ def _axes(comm: Communicator | Mesh) -> tuple[Communicator, Communicator | None]
     if isinstance(comm, Communicator):
         return comm, None
     if "pp" not in comm:
-        raise ValueError(f"{comm!r} has no axis 'pp' for the stages of a pipeline")
+        raise ValueError(f"{comm!r} has no axis 'pp' for the stages of a pipeline: make it with pp=...")
     return comm["pp"], comm["dp"] if "dp" in comm and comm.shape["dp"] > 1 else None
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..comm import Mesh
 from .schedules import make_schedule
 
-__all__ = ["AXES", "Plan"]
+__all__ = ["AXES", "Plan", "listed"]
 
 AXES = {
     "dp": "rows of the batch",
@@ -83,3 +83,10 @@ class Plan:
             raise ValueError("sequence_parallel needs an axis 'tp' of more than one rank in the mesh")
         # Refuses what is no schedule, also where a mesh without "pp" has no use for one.
         make_schedule(self.schedule, degree("pp", 1), self.micro_batches, self.virtual_stages)
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """The first names, for messages about patterns that fit none of them."""
+    given = [name for name in names if name]
+    more = f" and {len(given) - most} more" if len(given) > most else ""
+    return f"there are {', '.join(given[:most])}{more}"

@@ -284,7 +284,7 @@ def test_dropout_differs_over_dp_and_agrees_over_tp(comm) -> None:
     ("name", "degrees", "options", "message"),
     [
         ("mlp", {"tp": 2}, {"layers": {}}, "tp=2 divides layers, and the plan names none"),
-        ("mlp", {"tp": 2}, {"layers": {"9": "column"}}, "pattern '9' fits no module"),
+        ("mlp", {"tp": 2}, {"layers": {"9": "column"}}, "pattern '9' fits no module of the model: there are 0, 1, 2"),
         ("mlp", {"tp": 2}, {"layers": {"1": "column"}}, "'1' is a Tanh, and the form 'column' is for a Linear"),
         ("mlp", {"tp": 2}, {"layers": {"0": "columns"}}, "forms are block, attention"),
         ("mlp", {"tp": 2}, {"layers": {"0": "column", "[01]*": "column"}}, "is a Tanh|two patterns"),
