@@ -1,7 +1,7 @@
 """The cases of tests/parallel/sweep.py: every parallel module, and every mesh, against one process.
 
-A case is a text that names it and a function that every rank calls. It returns where losses, gradients and parameters
-are those of one process, raises AssertionError where they are not, and ValueError where the combination is refused.
+A case returns where losses, gradients and parameters are those of one process; it raises AssertionError where they are
+not, and ValueError where the combination is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import language
 import models
@@ -41,7 +41,22 @@ MODELS = ("mlp", "cnn", "transformer", "hybrid")
 ZERO = (0, 1, 2, 3)
 AXES = ("dp", "tp", "pp", "cp", "state")
 
-Case = tuple[str, Callable[[], None]]
+REFUSALS = {
+    "cp without attention": r"cp=\d+ divides a sequence, and the model has no attention over one",
+    "state without a circuit": r"state=\d+ divides the amplitudes of circuits, and the model has no QuantumLayer",
+    "more stages than layers": r"\d+ layers do not make \d+ stages: every stage needs at least one layer",
+    "sequence_parallel without tp": r"sequence_parallel needs an axis 'tp' of more than one rank in the mesh",
+}
+"""All that is refused, and the error that says so."""
+
+
+class Case(NamedTuple):
+    text: str
+    """What it is."""
+    run: Callable[[], None]
+    """Every rank calls it."""
+    refusals: tuple[str, ...] = ()
+    """One of these has to be the reason to refuse it. Without any it must not be refused."""
 
 
 # The models: eight or nine layers, so that as many stages can be made of them ----------------------------------------
@@ -118,7 +133,7 @@ def replica_cases(comm: Communicator) -> Iterator[Case]:
     """DataParallel, average_gradients and Zero over all ranks."""
     for name, way, again in product(MODELS, ("DataParallel", "average_gradients", *ZERO[1:]), (False, True)):
         what = way if isinstance(way, str) else f"Zero {way}"
-        yield f"{name}, {what}{', recomputed' * again}", partial(_replica, comm, name, way, again)
+        yield Case(f"{name}, {what}{', recomputed' * again}", partial(_replica, comm, name, way, again))
 
 
 def _replica(comm: Communicator, name: str, way: str | int, again: bool) -> None:
@@ -159,7 +174,7 @@ def divided_cases(comm: Communicator) -> Iterator[Case]:
         if sequence and tp == 1:
             continue  # There is nothing to divide, and no rank to say so.
         name = f"tp={tp}, cp={comm.size // tp}{', sequence' * sequence}{f', {again} recomputed' if again else ''}"
-        yield name, partial(_divided, comm, tp, sequence, again)
+        yield Case(name, partial(_divided, comm, tp, sequence, again))
 
 
 def _divided(comm: Communicator, tp: int, sequence: bool, again: str) -> None:
@@ -179,14 +194,29 @@ def pipeline_cases(comm: Communicator) -> Iterator[Case]:
     """Pipelines over all ranks."""
     micro = ({"micro_batches": 1}, {"micro_batches": 3}, {"micro_batch_size": 2})
     for name, schedule, cut, by, again in product(MODELS, SCHEDULES, micro, ("count", "parameters"), (False, True)):
-        options = {"schedule": schedule, "partition": by, "recompute": again, **cut}
-        yield f"{name}, {options}", partial(_pipeline, comm, name, options)
+        options = {
+            "schedule": schedule,
+            "virtual_stages": _virtual(schedule),
+            "partition": by,
+            "recompute": again,
+            **cut,
+        }
+        refusals = _too_many_stages(name, comm.size, schedule)
+        yield Case(f"{name}, {options}", partial(_pipeline, comm, name, options), refusals)
+
+
+def _virtual(schedule: str) -> int:
+    return 2 if schedule == "interleaved" else 1
+
+
+def _too_many_stages(name: str, ranks: int, schedule: str) -> tuple[str, ...]:
+    layers = 9 if name == "mlp" else 8
+    return ("more stages than layers",) if ranks * _virtual(schedule) > layers else ()
 
 
 def _pipeline(comm: Communicator, name: str, options: dict[str, Any]) -> None:
     unit = unit_for(comm.size)
-    virtual = 2 if options["schedule"] == "interleaved" else 1
-    pipeline = Pipeline(build(name, unit), nn.CrossEntropyLoss(), comm, virtual_stages=virtual, **options)
+    pipeline = Pipeline(build(name, unit), nn.CrossEntropyLoss(), comm, **options)
     update = sgd(pipeline.parameters()) if list(pipeline.parameters()) else None
     losses = [pipeline.train_batch(x, y, update) for x, y in batches(name, unit)]
     want, _ = alone(name, unit, sgd)
@@ -228,12 +258,20 @@ def mesh_cases(comm: Communicator, name: str, zero: int) -> Iterator[Case]:
                 "zero": zero,
                 "micro_batches": 2,
                 "schedule": schedule,
-                "virtual_stages": 2 if schedule == "interleaved" else 1,
+                "virtual_stages": _virtual(schedule),
                 "recompute": RECOMPUTED[name] if again else [],
                 "sequence_parallel": sequence,
             }
-            text = " ".join(f"{axis}={degree}" for axis, degree in shape.items() if degree > 1)
-            yield f"{name}, {text}, {options}", partial(_on_mesh, comm, name, shape, options)
+            refusals = (*_nothing_to_divide(name, shape), *_too_many_stages(name, shape["pp"], schedule))
+            if sequence and shape["tp"] == 1:
+                refusals += ("sequence_parallel without tp",)
+            yield Case(f"{name}, {shape}, {options}", partial(_on_mesh, comm, name, shape, options), refusals)
+
+
+def _nothing_to_divide(name: str, shape: dict[str, int]) -> tuple[str, ...]:
+    has = {"cp": name == "transformer", "state": name == "hybrid"}
+    why = {"cp": "cp without attention", "state": "state without a circuit"}
+    return tuple(why[axis] for axis in has if shape[axis] > 1 and not has[axis])
 
 
 def _spread(comm: Communicator, mesh: Mesh, name: str, options: dict[str, Any], unit: int) -> ParallelModel:
@@ -266,8 +304,8 @@ def checkpoint_cases(comm: Communicator, name: str) -> Iterator[Case]:
         folder = Path(comm.broadcast_object(own))
         for zero, degrees in product(ZERO, factorisations(comm.size, len(AXES))):
             shape = dict(zip(AXES, degrees))
-            text = " ".join(f"{axis}={degree}" for axis, degree in shape.items() if degree > 1)
-            yield f"{name}, {text}, zero={zero}", partial(_checkpoint, comm, name, shape, zero, folder)
+            refusals = (*_nothing_to_divide(name, shape), *_too_many_stages(name, shape["pp"], "1f1b"))
+            yield Case(f"{name}, {shape}, zero={zero}", partial(_checkpoint, comm, name, shape, zero, folder), refusals)
         comm.barrier()
 
 
