@@ -23,6 +23,6 @@ def check_circuits(layers: Iterable[object], comm: Communicator) -> None:
         over = circuit.comm
         if over is comm or (isinstance(over, Mesh) and over.shape.get("dp", 1) > 1):
             raise ValueError(
-                f"a QuantumLayer was made with comm={over!r}, whose ranks have different work to do here: with "
-                'mesh = Mesh(comm, dp=..., state=...), give comm=mesh["state"] to the layer and mesh["dp"] to the rest'
+                f"a QuantumLayer was made with comm={over!r}, whose ranks have different work to do here: make a Mesh "
+                'with an axis "state", and give comm=mesh["state"] to the layer and another axis to the rest'
             )

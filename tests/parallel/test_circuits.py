@@ -35,7 +35,7 @@ WAYS: dict[str, Callable[[nn.Sequential, Any], Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_amplitudes_over_ranks_that_have_other_work_are_refused(way: str) -> None:
     comm = counting_communicator(4)
-    with pytest.raises(ValueError, match=r"'world'.*different work to do here: with mesh = Mesh\(comm, dp="):
+    with pytest.raises(ValueError, match=r"'world'.*different work to do here: make a Mesh with"):
         WAYS[way](net(comm), comm)
 
 
