@@ -97,7 +97,9 @@ def save(rows: list[list[str]]) -> None:
     known |= {(row[0], row[1]): row for row in rows}
     ordered = sorted(known.values(), key=lambda row: (int(row[0]), GROUPS.index(row[1])))
     total = ["all", "", *(str(sum(int(row[i]) for row in ordered)) for i in (2, 3, 4)), ""]
-    lines = [line.rstrip() for line in table(HEADER, [*ordered, total]).splitlines()]
+    numbers = table(HEADER[:-1], [row[:-1] for row in [*ordered, total]]).splitlines()
+    reasons = ["why", "---", *(row[-1] for row in ordered), ""]
+    lines = [f"{left}  {why}".rstrip() for left, why in zip(numbers, reasons, strict=True)]
     head = [
         "Losses, gradients and parameters after three steps beside one process (float64, 1e-10), and what is refused.",
         "",
