@@ -128,7 +128,9 @@ def spawn(
     launcher = find_mpirun()
     with tempfile.TemporaryDirectory(prefix="qdist-spawn-") as folder:
         job = Path(folder) / "job"
-        job.write_bytes(cloudpickle.dumps({"path": sys.path, "fn": fn, "args": tuple(args)}))
+        # The call by itself: a rank can read it only when it looks for modules where this process does.
+        call = cloudpickle.dumps((fn, tuple(args)))
+        job.write_bytes(cloudpickle.dumps({"path": sys.path, "call": call}))
         command = [*mpirun_command(launcher, nprocs), sys.executable, "-m", "qdist.comm.spawned", folder]
         process = subprocess.Popen(command, env=os.environ | _environment(nprocs, (), None))
         try:

@@ -15,9 +15,10 @@ from qdist.comm.world import init
 def main(folder: Path) -> None:
     job = cloudpickle.loads((folder / "job").read_bytes())
     sys.path[:] = job["path"]
+    fn, arguments = cloudpickle.loads(job["call"])
     comm = init()
     try:
-        result = cloudpickle.dumps(job["fn"](*job["args"]))
+        result = cloudpickle.dumps(fn(*arguments))
     except BaseException as error:
         _leave(folder / f"error.{comm.rank}", _report(error, comm.rank))
         raise

@@ -76,6 +76,8 @@ class QuantumLayer(Module):
         super().__init__()
         columns = _columns(circuit, inputs=_flat(inputs), weights=_flat(weights))
         self._input_columns, self._weight_columns = columns["inputs"], columns["weights"]
+        self.comm = comm
+        """As given."""
         everyone, shared, rows = _groups(comm)
         self.program: Program = compile(circuit, comm=shared, device=device, dtype=dtype)
         check_differentiable(self.program)
@@ -102,7 +104,8 @@ class QuantumLayer(Module):
 
         The weights stay as they are, and must be equal on these ranks. Collective over them.
         """
-        self.program = compile(self.program.circuit, comm=comm, dtype=self.program.dtype)
+        old = self.program
+        self.comm, self.program = comm, compile(old.circuit, comm=comm, device=old.device, dtype=old.dtype)
         return self
 
     @property

@@ -21,7 +21,7 @@ from ..nn import (
 from ..tensor import Tensor
 from .collectives import copy
 from .context import RingAttention
-from .plan import Plan
+from .plan import Plan, listed
 from .positions import positions_of
 from .sequence import SequenceDropout, SequenceLayerNorm
 from .tensor import ColumnParallelLinear, RowParallelLinear
@@ -102,15 +102,27 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
     if groups.tensor is not None:
         model = _over_tensor(model, plan, groups.tensor, groups.context)
     if groups.context is not None and not _over_context(model, groups.context):
-        raise ValueError(f"cp={groups.context.size} divides a sequence, and the model has no attention over one")
+        raise ValueError(
+            f"cp={groups.context.size} divides a sequence, and the model has no attention over one: give these ranks "
+            "to another axis"
+        )
     if groups.context is not None or plan.sequence_parallel:
         _cut_positions(model, groups, plan.positions)
+    if plan.sequence_parallel:
+        _check_slices(model, plan.positions)
+    circuits = [module for module in model.modules() if isinstance(module, QuantumLayer)]
+    for circuit in circuits:
+        if circuit.comm is not None:
+            raise ValueError(
+                f"a QuantumLayer was made with comm={circuit.comm!r}: make it without; its amplitudes are divided over "
+                "the mesh's axis 'state'"
+            )
     state = _along(mesh, "state")
     if state is not None:
-        circuits = [module for module in model.modules() if isinstance(module, QuantumLayer)]
         if not circuits:
             raise ValueError(
-                f"state={state.size} divides the amplitudes of circuits, and the model has no QuantumLayer"
+                f"state={state.size} divides the amplitudes of circuits, and the model has no QuantumLayer: give these "
+                "ranks to another axis"
             )
         for circuit in circuits:
             circuit.split_over(state)
@@ -131,13 +143,15 @@ def _chosen(model: Module, plan: Plan) -> dict[str, str]:
         kind, _ = _FORMS[form]
         names = [name for name in modules if fnmatchcase(name, pattern)]
         if not names:
-            raise ValueError(f"the plan's pattern {pattern!r} fits no module of the model")
+            raise ValueError(f"the plan's pattern {pattern!r} fits no module of the model: {listed(modules)}")
         for name in names:
             if not isinstance(modules[name], kind):
                 given = type(modules[name]).__name__
                 raise ValueError(f"{name!r} is a {given}, and the form {form!r} is for a {kind.__name__}")
             if name in chosen:
-                raise ValueError(f"two patterns of the plan fit {name!r}: {chosen[name]!r} and {form!r}")
+                raise ValueError(
+                    f"two patterns of the plan fit {name!r}: {chosen[name]!r} and {form!r}; leave it to one of them"
+                )
             chosen[name] = form
     return chosen
 
@@ -157,14 +171,19 @@ def _over_tensor(model: Module, plan: Plan, comm: Communicator, context: Communi
             original = whole[own]
             first, _, known = parts.setdefault(id(original), (f"{name}.{own}", original, part))
             if known.partition != part.partition:
-                raise ValueError(f"{first} and {name}.{own} are one parameter and would be divided in different ways")
+                raise ValueError(
+                    f"{first} and {name}.{own} are one parameter and would be divided in different ways: give both "
+                    "forms that divide the same axis"
+                )
             if known is not part:
                 above, _, last = own.rpartition(".")
                 setattr(dict(new.named_modules())[above], last, known)
     for name, parameter in model.named_parameters():
         first, original, part = parts.get(id(parameter), ("", parameter, parameter))
         if part is not parameter:
-            raise ValueError(f"{first} and {name} are one parameter, and the plan divides only the first")
+            raise ValueError(
+                f"{first} and {name} are one parameter, and the plan divides only the first: name the other's module"
+            )
     return model
 
 
@@ -203,10 +222,31 @@ def _cut_positions(model: Module, groups: _Groups, patterns: Any) -> None:
     for pattern in patterns:
         names = [name for name in parameters if fnmatchcase(name, pattern)]
         if not names:
-            raise ValueError(f"the plan's pattern {pattern!r} of positions fits no parameter of the model")
+            raise ValueError(
+                f"the plan's pattern {pattern!r} of positions fits no parameter of the model: {listed(parameters)}"
+            )
         for name in names:
             above, _, own = name.rpartition(".")
             _see_part(modules[above], own, groups)
+
+
+def _check_slices(model: Module, positions: Any) -> None:
+    """Raises ValueError for what the plan does not name and would take a slice of the sequence for all of it."""
+    known: set[int] = set()
+    for name, module in model.named_modules():
+        if isinstance(module, SequenceLayerNorm) or (
+            isinstance(module, RowParallelLinear) and module.sequence_parallel
+        ):
+            known |= {id(parameter) for parameter in module.parameters()}
+        if type(module) is Dropout and module.p > 0:
+            raise ValueError(f"with sequence_parallel the plan's layers name every Dropout: {name!r} as a 'dropout'")
+    for name, parameter in model.named_parameters():
+        in_positions = any(fnmatchcase(name, pattern) for pattern in positions)
+        if parameter.partition is None and id(parameter) not in known and not in_positions:
+            raise ValueError(
+                f"with sequence_parallel a rank has a slice of the sequence between layers, and {name} is whole: name "
+                "its module in the plan's layers, or the parameter in its positions if it has one row a position"
+            )
 
 
 def _see_part(module: Module, name: str, groups: _Groups) -> None:

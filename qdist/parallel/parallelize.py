@@ -23,9 +23,10 @@ from .context import shard_sequence, unshard_sequence
 from .data import DataParallel, average_gradients
 from .divide import divide
 from .pipeline import Pipeline
-from .plan import Plan
+from .plan import Plan, listed
 from .recompute import recompute
-from .stages import as_tuple
+from .replica import check_same_model
+from .stages import as_tuple, cut_into_stages
 from .zero import Zero
 
 __all__ = ["ParallelModel", "parallelize"]
@@ -85,7 +86,11 @@ class ParallelModel:
             raise ValueError(
                 f"pp={mesh.shape['pp']} needs a Sequential, whose layers make stages, not {type(model).__name__}"
             )
+        if staged:
+            cut_into_stages(list(model.children()), mesh.shape["pp"] * plan.virtual_stages, plan.stages)
         names = _fitting(model, plan.recompute)
+        _check_same_plan(plan, mesh.comm)
+        check_same_model(model, mesh.comm)
         whole = [parameter for parameter in model.parameters() if parameter.partition is None]
         broadcast([*whole, *model.buffers()], mesh.comm)
         model = divide(model, mesh, plan)
@@ -141,15 +146,19 @@ class ParallelModel:
         """
         x, y = self._own(inputs), self._own(targets)
         rows = len(_first(inputs))
-        if self.pipeline is not None:
-            return self._backward_in_stages(x, y, rows)
+        value = self._backward(x, y) if self.pipeline is None else self._backward_in_stages(x, y, rows)
+        # Running averages are the first replica's: those of all rows nobody has.
+        broadcast(self.module.buffers(), self._replicas)
+        return self._of_all_rows(value, rows)
+
+    def _backward(self, x: Any, y: Any) -> float:
         assert self._replica is not None
         loss = self._loss(self._replica(*as_tuple(x)), y)
         if self.zero is not None:
             self.zero.backward(loss)
         else:
             loss.backward()
-        return self._of_all_rows(float(loss), rows)
+        return float(loss)
 
     def _backward_in_stages(self, x: Any, y: Any, rows: int) -> float:
         assert self.pipeline is not None
@@ -170,7 +179,7 @@ class ParallelModel:
         for parameter, earlier in zip(parameters, before):
             if earlier is not None:
                 parameter.grad = earlier if parameter.grad is None else Tensor(earlier.data + parameter.grad.data)
-        return self._of_all_rows(loss, rows)
+        return loss
 
     def step(self, *, max_norm: float | None = None) -> float | None:
         """Updates the parameters and forgets the gradients.
@@ -240,7 +249,7 @@ class ParallelModel:
         return grad_norm(graded, **counting)
 
     def gradients(self) -> dict[str, np.ndarray]:
-        """The whole gradients by parameter name, without those that do not exist."""
+        """The whole gradients by the names of the plain model's named_parameters(), without those that do not exist."""
         return saving.whole_gradients(self)
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -286,7 +295,10 @@ class ParallelModel:
         """The rows of every replica of a pipeline. Raises ValueError, on all ranks, where they do not go together."""
         counts: list[int] = self._replicas.all_gather(np.array(rows)).tolist()
         if min(counts) == 0:
-            raise ValueError(f"a pipeline needs at least one row on every rank of 'dp'; they have {counts}")
+            raise ValueError(
+                f"a pipeline needs at least one row on every rank of 'dp'; they have {counts}: give each some, or skip "
+                "this batch on all"
+            )
         parts = {min(count, self.plan.micro_batches) for count in counts}
         if self.plan.zero == 3 and len(parts) > 1:
             raise ValueError(
@@ -299,6 +311,8 @@ class ParallelModel:
         if self._reduction == "sum":
             return float(self._replicas.all_reduce(np.array(loss)))
         total, count = self._replicas.all_reduce(np.array([loss * rows if rows else 0.0, rows]))
+        if not count:
+            raise ValueError("a batch needs at least one row on some rank of 'dp'")
         return float(total / count)
 
     def _graded(self) -> tuple[list[Any], dict[str, Any]]:
@@ -313,6 +327,14 @@ class ParallelModel:
             "over": [self._replicas, *stages],
             "elsewhere": [part for part in parts if id(part.parameter) in skipped],
         }
+
+
+def _check_same_plan(plan: Plan, comm: Communicator) -> None:
+    """Raises ValueError, on every rank, unless all ranks have the same plan: others would send what nobody expects."""
+    plans = comm.all_gather_object(repr(plan))
+    for rank, other in enumerate(plans):
+        if other != plans[0]:
+            raise ValueError(f"rank {rank} has another plan than rank 0: {other} in the place of {plans[0]}")
 
 
 def _replicas(mesh: Mesh) -> Communicator:
@@ -332,7 +354,9 @@ def _fitting(model: Module, patterns: Iterable[str]) -> set[str]:
     for pattern in patterns:
         fitting = {name for name in names if fnmatchcase(name, pattern)}
         if not fitting:
-            raise ValueError(f"the plan's pattern {pattern!r} of recomputed modules fits none of the model's")
+            raise ValueError(
+                f"the plan's pattern {pattern!r} of recomputed modules fits none of the model's: {listed(names)}"
+            )
         found |= fitting
     return found
 

@@ -11,7 +11,7 @@ from ..tensor import Tensor
 from ..tensor.arrays import Array
 from .collectives import join_rows, slice_of
 
-__all__ = ["Partition", "check_divides", "divided", "load_whole_state_dict", "whole_state_dict"]
+__all__ = ["Partition", "check_divides", "copied", "divided", "load_whole_state_dict", "whole_state_dict"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,11 @@ def divided(parameter: Parameter, partition: Partition) -> Parameter:
     part = Parameter(partition.part(parameter.data), parameter.requires_grad)
     part.partition = partition
     return part
+
+
+def copied(parameter: Parameter) -> Parameter:
+    """A new parameter with the same values, frozen if that one is."""
+    return Parameter(parameter.data.copy(), parameter.requires_grad)
 
 
 def check_divides(what: str, length: int, ranks: int, blocks: int = 1) -> None:

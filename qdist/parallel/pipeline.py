@@ -17,6 +17,7 @@ from ..optim.clip import check_max_norm
 from ..tensor import Generator, Tensor, concatenate
 from ..tensor.arrays import Array, device_of
 from .buckets import broadcast
+from .circuits import check_circuits
 from .clip import clip_grad_norm_
 from .data import average_gradients
 from .partition import load_whole_state_dict, whole_state_dict
@@ -90,6 +91,7 @@ class Pipeline:
         for number, layer in enumerate(listed):
             if not callable(layer):
                 raise TypeError(f"layer {number} is a {type(layer).__name__}, not a Module or a function")
+        check_circuits(listed, self.comm)
         parts = cut_into_stages(listed, first.stages, partition)
         self._idle = replace(first, micro_batches=0, actions=((),) * first.ranks)
         self._check_equal(listed, parts, (self._name, micro_batches, micro_batch_size, seed))
@@ -100,7 +102,13 @@ class Pipeline:
         """This rank's layers under their number in the list: names are those of the whole Sequential."""
         for number in range(self.comm.rank, first.stages, self.comm.size):
             self._take_stage(number, listed, parts[number], seed)
-        self._names, self._all_names = _plain_names(listed, self.module)
+        whole = _sequential(listed)
+        self._all_names = frozenset(whole.state_dict())
+        self.state_names = _plain_state_names(whole, self.module)
+        """{name in module.state_dict(): name in that of the whole Sequential}."""
+        listing = {id(parameter): name for name, parameter in whole.named_parameters()}
+        self.parameter_names = {name: listing[id(parameter)] for name, parameter in self.module.named_parameters()}
+        """{name in module.named_parameters(): name in that of the whole Sequential}: what layers share has one."""
         where = [first.rank_of(number) for number, part in enumerate(parts) for _ in part]
         self.tied = TiedWeights(listed, where, self.comm)
         """The weights that this rank shares with others."""
@@ -214,7 +222,7 @@ class Pipeline:
 
     def whole_state_dict(self) -> dict[str, Tensor]:
         """The state of the whole model, as the Sequential of all layers gives it, on every rank."""
-        own = {self._names[name]: value for name, value in whole_state_dict(self.module).items()}
+        own = {self.state_names[name]: value for name, value in whole_state_dict(self.module).items()}
         kinds = self.comm.all_gather_object([(name, value.shape, value.dtype.str) for name, value in own.items()])
         state: dict[str, Tensor] = {}
         for root, tensors in enumerate(kinds):
@@ -232,7 +240,7 @@ class Pipeline:
         """
         if unknown := [name for name in state if name not in self._all_names]:
             raise ValueError(f"this state does not fit the pipeline's layers: unknown: {', '.join(unknown)}")
-        mine = {name: state[plain] for name, plain in self._names.items() if plain in state}
+        mine = {name: state[plain] for name, plain in self.state_names.items() if plain in state}
         load_whole_state_dict(self.module, mine)
 
     # Inside ----------------------------------------------------------------------------------------------------------
@@ -334,21 +342,24 @@ def _axes(comm: Communicator | Mesh) -> tuple[Communicator, Communicator | None]
     if isinstance(comm, Communicator):
         return comm, None
     if "pp" not in comm:
-        raise ValueError(f"{comm!r} has no axis 'pp' for the stages of a pipeline")
+        raise ValueError(f"{comm!r} has no axis 'pp' for the stages of a pipeline: make it with pp=...")
     return comm["pp"], comm["dp"] if "dp" in comm and comm.shape["dp"] > 1 else None
 
 
-def _plain_names(layers: Sequence[Layer], module: Module) -> tuple[dict[str, str], frozenset[str]]:
-    """For each name in the module's state the name that the Sequential of all layers has for it: another one where a
-    layer that comes earlier has the same tensor. And all names of the Sequential."""
+def _sequential(layers: Sequence[Layer]) -> Module:
+    """All layers under the names that a Sequential gives them."""
     whole = Module()
     for number, layer in enumerate(layers):
         if isinstance(layer, Module):
             setattr(whole, str(number), layer)
+    return whole
+
+
+def _plain_state_names(whole: Module, module: Module) -> dict[str, str]:
+    """For each name in the module's state the whole one's: another where an earlier layer is the same one."""
     known = whole.state_dict()
     found = {id(value.data): name for name, value in known.items()}
-    own = {name: name if name in known else found[id(value.data)] for name, value in module.state_dict().items()}
-    return own, frozenset(known)
+    return {name: name if name in known else found[id(value.data)] for name, value in module.state_dict().items()}
 
 
 def _reduction_of(loss: Any, given: str | None) -> str:

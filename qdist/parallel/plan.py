@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..comm import Mesh
+from .schedules import make_schedule
 
-__all__ = ["AXES", "Plan"]
+__all__ = ["AXES", "Plan", "listed"]
 
 AXES = {
     "dp": "rows of the batch",
@@ -37,7 +38,7 @@ class Plan:
 
     sequence_parallel: bool = False
     """Between divided layers each rank of "tp" has a slice of the sequence instead of all of it. The model must then
-    begin with a "vocabulary" and end with a "column" form."""
+    begin with a "vocabulary" and end with a "column" form, and all that has parameters or drops out has to be named."""
 
     positions: Sequence[str] = ()
     """Patterns of the names of parameters that have one row a position of the sequence, as many as a sequence has,
@@ -80,3 +81,12 @@ class Plan:
             raise ValueError(f"zero={self.zero}: use 0, 1, 2 or 3")
         if self.sequence_parallel and degree("tp", 1) == 1:
             raise ValueError("sequence_parallel needs an axis 'tp' of more than one rank in the mesh")
+        # Refuses what is no schedule, also where a mesh without "pp" has no use for one.
+        make_schedule(self.schedule, degree("pp", 1), self.micro_batches, self.virtual_stages)
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """The first names, for messages about patterns that fit none of them."""
+    given = [name for name in names if name]
+    more = f" and {len(given) - most} more" if len(given) > most else ""
+    return f"there are {', '.join(given[:most])}{more}"

@@ -17,8 +17,9 @@ from ..tensor import Tensor, after_backward
 from ..tensor.arrays import is_array, module_of
 from ..tensor.autograd import mode
 from .buckets import Bucket, agree_on_use, broadcast
+from .circuits import check_circuits
 
-__all__ = ["Replica"]
+__all__ = ["Replica", "check_same_model"]
 
 
 class Replica(Module):
@@ -45,6 +46,7 @@ class Replica(Module):
             raise ValueError(f'reduction={reduction!r}: the loss is a "mean" or a "sum" over its rows')
         self.module = module
         self.comm = world() if comm is None else comm
+        check_circuits([module], self.comm)
         self.reduction = reduction
         self._share: _Share | None = None
         self._buckets: list[Bucket] = []
@@ -55,7 +57,7 @@ class Replica(Module):
         self._remove_hooks: list[Callable[[], None]] = []
         self._take_over(module.parameters())
         if self.comm.size > 1:
-            _check_same(module, self.comm)
+            check_same_model(module, self.comm)
             broadcast([*module.parameters(), *module.buffers()], self.comm)
 
     # The wrapper is invisible: modules, parameters and states have the names that the plain model gives them.
@@ -176,7 +178,7 @@ class Replica(Module):
             bucket.finish(anywhere)
 
 
-def _check_same(module: Module, comm: Communicator) -> None:
+def check_same_model(module: Module, comm: Communicator) -> None:
     """Raises ValueError, on every rank, unless all ranks have parameters and buffers of the same shapes."""
     mine = [f"{name} {t.dtype}{list(t.shape)}" for name, t in module.state_dict().items()]
     digest = int.from_bytes(sha256("\n".join(mine).encode()).digest()[:4], "little")

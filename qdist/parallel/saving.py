@@ -50,7 +50,7 @@ class _Held(NamedTuple):
 def save(model: ParallelModel, path: str | Path, extra: Any) -> None:
     """As ParallelModel.save."""
     held = list(_held(model))
-    buffers = {name: buffer.detach() for name, buffer in model.module.named_buffers()}
+    buffers = {name: buffer.detach() for name, buffer in _buffers(model).items()}
     values = {name: each.stored(each.tensor.detach()) for each in held for name in each.names}
     state = {"model": values | buffers, "optimizer": _optimizer_state(model, held), "extra": extra}
     checkpoint.save(path, {**state, "random": _random_state(model)}, model.mesh.comm)
@@ -59,7 +59,7 @@ def save(model: ParallelModel, path: str | Path, extra: Any) -> None:
 def load(model: ParallelModel, path: str | Path) -> Any:
     """As ParallelModel.load."""
     held = list(_held(model))
-    buffers = dict(model.module.named_buffers())
+    buffers = _buffers(model)
     shapes = {name: each.shape for each in held for name in each.names}
     shapes |= {name: buffer.shape for name, buffer in buffers.items()}
     needed: dict[str, tuple[int, ...]] = {}
@@ -94,7 +94,8 @@ def whole_state(model: ParallelModel) -> dict[str, Tensor]:
     """As ParallelModel.state_dict."""
     own = model.module.state_dict() if model.zero is None else model.zero.state_dict()
     partitions = {name: p.partition for name, p in model.module._named("_parameters")}
-    arrays = {name: _joined(tensor.numpy(), partitions.get(name)) for name, tensor in own.items()}
+    names = _state_names(model)
+    arrays = {names.get(name, name): _joined(tensor.numpy(), partitions.get(name)) for name, tensor in own.items()}
     return {name: Tensor(array) for name, array in _of_all_stages(model, arrays).items()}
 
 
@@ -105,7 +106,8 @@ def whole_gradients(model: ParallelModel) -> dict[str, NDArray[Any]]:
         own = {name: p.grad.numpy() for name, p in named.items() if p.grad is not None}
     else:
         own = model.zero.gradients()
-    return _of_all_stages(model, {name: _joined(g, named[name].partition) for name, g in own.items()})
+    names = {} if model.pipeline is None else model.pipeline.parameter_names
+    return _of_all_stages(model, {names.get(name, name): _joined(g, named[name].partition) for name, g in own.items()})
 
 
 def _joined(part: NDArray[Any], partition: Any) -> NDArray[Any]:
@@ -130,10 +132,20 @@ def _of_all_stages(model: ParallelModel, own: dict[str, NDArray[Any]]) -> dict[s
 # What a rank has -----------------------------------------------------------------------------------------------------
 
 
+def _state_names(model: ParallelModel) -> dict[str, str]:
+    """Names of this rank's state that are other ones in the whole model's, where stages share a layer."""
+    return {} if model.pipeline is None else model.pipeline.state_names
+
+
+def _buffers(model: ParallelModel) -> dict[str, Tensor]:
+    names = _state_names(model)
+    return {names.get(name, name): buffer for name, buffer in model.module.named_buffers()}
+
+
 def _held(model: ParallelModel) -> Iterator[_Held]:
-    names: dict[int, list[str]] = {}
+    whole, names = _state_names(model), dict[int, list[str]]()
     for name, parameter in model.module._named("_parameters"):
-        names.setdefault(id(parameter), []).append(name)
+        names.setdefault(id(parameter), []).append(whole.get(name, name))
     sharded: set[int] = set()
     for unit in model.zero.units if model.zero is not None else ():
         sharded |= {id(parameter) for parameter in unit.parameters}

@@ -16,6 +16,7 @@ from ..comm import Communicator
 from ..nn import Dropout, LayerNorm
 from ..tensor import Tensor, functional
 from .collectives import copy
+from .partition import copied
 from .positions import sequence_span
 
 __all__ = ["SequenceDropout", "SequenceLayerNorm"]
@@ -34,7 +35,7 @@ class SequenceLayerNorm(LayerNorm):
     def from_layer_norm(cls, layer: LayerNorm, comm: Communicator) -> Self:
         """The sequence-parallel form of a layer, with a copy of its weights."""
         made = cls(layer.shape, comm, layer.eps, layer.weight.dtype)
-        made.load_state_dict(layer.state_dict())
+        made.weight, made.bias = copied(layer.weight), copied(layer.bias)
         return made
 
     def forward(self, x: Tensor) -> Tensor:

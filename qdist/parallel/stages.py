@@ -31,7 +31,10 @@ def cut_into_stages(layers: Sequence[Layer], stages: int, by: str | Sequence[int
     Raises ValueError for numbers that do not fit.
     """
     if not 1 <= stages <= len(layers):
-        raise ValueError(f"{len(layers)} layers do not make {stages} stages: every stage needs at least one layer")
+        raise ValueError(
+            f"{len(layers)} layers do not make {stages} stages: every stage needs at least one layer; take fewer ranks "
+            "or virtual stages, or smaller layers"
+        )
     if by == "count":
         sizes = [len(layers) // stages + (s < len(layers) % stages) for s in range(stages)]
     elif by == "parameters":

@@ -9,29 +9,54 @@ this rank's positions, is gathered before the columns, and the sum after the row
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from ..comm import Communicator
-from ..nn import GELU, Linear, Module, Parameter
+from ..nn import GELU, Linear, Module
 from ..tensor import Rule, Tensor, apply, functional
 from ..tensor.arrays import Array
 from ..tensor.kernels.arithmetic import conj
 from ..tensor.kernels.linear_algebra import linear, linear_vjp
 from .collectives import as_rows, copy, gather, join_rows, reduce, reduce_scatter, scatter
-from .partition import Partition, check_divides, divided
+from .partition import Partition, check_divides, copied, divided
 
 __all__ = ["ColumnParallelLinear", "ParallelMLP", "RowParallelLinear"]
 
 
 class _ParallelLinear(Module):
-    """What the two have in common."""
+    """What the two have in common: sizes, ranks and weights, divided along one axis of the weight.
 
-    in_features: int
-    out_features: int
-    comm: Communicator
-    sequence_parallel: bool
+    blocks: the axis is this many blocks, each of which is divided.
+    """
+
+    axis: ClassVar[int]
+    """0, the outputs, or 1, the inputs."""
+
+    def __init__(
+        self,
+        sizes: tuple[int, int],
+        comm: Communicator,
+        bias: bool,
+        sequence_parallel: bool,
+        dtype: Any,
+        whole: Linear | None,
+        blocks: int = 1,
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features = sizes
+        self.comm, self.sequence_parallel = comm, sequence_parallel
+        what = "in_features" if self.axis else "out_features"
+        check_divides(f"{type(self).__name__}: {what}", getattr(self, what), comm.size, blocks)
+        layer = _whole(*sizes, bias, dtype, whole)
+        partition = Partition(comm, self.axis, blocks)
+        self.weight = divided(layer.weight, partition)
+        if layer.bias is None:
+            self.bias = None
+        else:
+            # One number an output: divided if those are.
+            self.bias = copied(layer.bias) if self.axis else divided(layer.bias, partition)
 
     @classmethod
     def from_linear(cls, layer: Linear, comm: Communicator, **options: Any) -> Self:
@@ -65,6 +90,8 @@ class ColumnParallelLinear(_ParallelLinear):
     For the same seed the weights are those of `nn.Linear`.
     """
 
+    axis = 0
+
     def __init__(
         self,
         in_features: int,
@@ -78,14 +105,8 @@ class ColumnParallelLinear(_ParallelLinear):
         blocks: int = 1,
         whole: Linear | None = None,
     ) -> None:
-        super().__init__()
-        check_divides("ColumnParallelLinear: out_features", out_features, comm.size, blocks)
-        self.in_features, self.out_features, self.comm, self.blocks = in_features, out_features, comm, blocks
-        self.gather_output, self.sequence_parallel = gather_output, sequence_parallel
-        whole = _whole(in_features, out_features, bias, dtype, whole)
-        partition = Partition(comm, 0, blocks)
-        self.weight = divided(whole.weight, partition)
-        self.bias = None if whole.bias is None else divided(whole.bias, partition)
+        super().__init__((in_features, out_features), comm, bias, sequence_parallel, dtype, whole, blocks)
+        self.gather_output, self.blocks = gather_output, blocks
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(x, self.in_features)
@@ -117,6 +138,8 @@ class RowParallelLinear(_ParallelLinear):
     For the same seed the weights are those of `nn.Linear`.
     """
 
+    axis = 1
+
     def __init__(
         self,
         in_features: int,
@@ -129,13 +152,8 @@ class RowParallelLinear(_ParallelLinear):
         *,
         whole: Linear | None = None,
     ) -> None:
-        super().__init__()
-        check_divides("RowParallelLinear: in_features", in_features, comm.size)
-        self.in_features, self.out_features, self.comm = in_features, out_features, comm
-        self.input_is_parallel, self.sequence_parallel = input_is_parallel, sequence_parallel
-        whole = _whole(in_features, out_features, bias, dtype, whole)
-        self.weight = divided(whole.weight, Partition(comm, 1))
-        self.bias = None if whole.bias is None else Parameter(whole.bias.data.copy())
+        super().__init__((in_features, out_features), comm, bias, sequence_parallel, dtype, whole)
+        self.input_is_parallel = input_is_parallel
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(x, self.in_features // self.comm.size if self.input_is_parallel else self.in_features)

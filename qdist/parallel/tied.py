@@ -9,9 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from ..comm import Communicator
 from ..nn import Module, Parameter
 from ..tensor import Tensor
+from ..tensor.arrays import to_device
 from .buckets import broadcast
 
 __all__ = ["TiedWeights"]
@@ -54,7 +57,10 @@ class TiedWeights:
 
     @contextmanager
     def summing(self) -> Iterator[None]:
-        """The gradients that are made within it are added up over the ranks when it ends."""
+        """The gradients that are made within it are added up over the ranks when it ends.
+
+        A weight that no rank used has none, as in one process.
+        """
         trained = [(parameter, group) for parameter, group in self._shared if parameter.requires_grad]
         # Those that were there before are sums already.
         before = [parameter.grad for parameter, _ in trained]
@@ -62,6 +68,13 @@ class TiedWeights:
             parameter.grad = None
         yield
         for (parameter, group), earlier in zip(trained, before):
-            own = parameter.data * 0 if parameter.grad is None else parameter.grad.data
+            if not group.all_reduce(np.array(parameter.grad is not None, np.uint8), "max"):
+                parameter.grad = earlier
+                continue
+            if parameter.grad is None:
+                # Its shape and not its values, which ZeRO may have sharded, make the zeros.
+                own = to_device(np.zeros(parameter.shape, parameter.dtype), parameter.device)
+            else:
+                own = parameter.grad.data
             total = group.all_reduce(own)
             parameter.grad = Tensor(total if earlier is None else earlier.data + total)

@@ -11,7 +11,7 @@ import numpy as np
 from ..comm import Communicator
 from ..nn import Parameter
 from ..tensor import Tensor
-from ..tensor.arrays import FLOAT32, Array, module_of
+from ..tensor.arrays import FLOAT32, Array, device_of, module_of
 from ..tensor.autograd import mode
 from .buckets import Bucket
 
@@ -52,6 +52,10 @@ class ShardedParameter(Parameter):
     @property
     def dtype(self) -> np.dtype:
         return self.whole_dtype
+
+    @property
+    def device(self) -> str:
+        return device_of(self.unit.own)
 
     @property
     def ndim(self) -> int:

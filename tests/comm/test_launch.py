@@ -1,5 +1,6 @@
 """`qdist run`, spawn() and `qdist info`."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -140,7 +141,7 @@ def test_help_lists_every_option() -> None:
         assert option in text
 
 
-def test_spawn_returns_what_each_rank_returned() -> None:
+def test_spawn_returns_what_each_rank_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     factor = 3
 
     def job(offset: int) -> tuple[int, int]:
@@ -148,7 +149,11 @@ def test_spawn_returns_what_each_rank_returned() -> None:
         return comm.rank * factor + offset, int(comm.all_reduce(np.array(1)))
 
     assert qdist.spawn(job, 3, (10,)) == [(10, 3), (13, 3), (16, 3)]
-    assert qdist.spawn(job, 1, (0,)) == [(0, 1)]
+    # Ranks find the modules that this process finds, wherever it looks for them.
+    (tmp_path / "only_here.py").write_text("def double(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    double = importlib.import_module("only_here").double
+    assert qdist.spawn(lambda offset: (double(21), *job(offset)), 1, (0,)) == [(42, 0, 1)]
 
 
 def test_spawn_raises_the_first_ranks_exception_here() -> None:

@@ -1,5 +1,8 @@
-"""Models on meshes: on 2, 4 and 8 ranks (tests/parallel/ranks/mpi_mesh.py), and what a step sends on a thousand."""
+"""Models on meshes and their checkpoints: on 2, 4 and 8 ranks (tests/parallel/ranks), and what a step sends on a
+thousand. `python tests/parallel/sweep.py` compares all meshes of up to eight ranks with one process; it takes long."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +12,24 @@ from qdist import nn, optim
 from qdist.comm import Mesh, Message, counting_communicator
 from qdist.parallel import ParallelModel, Plan, mesh_generator, parallelize
 
-FOLDER = Path(__file__).parent / "ranks"
+FILES = [Path(__file__).parent / "ranks" / name for name in ("mpi_mesh.py", "mpi_checkpoints.py")]
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_all_ranks_pass(run_ranks, tmp_path, ranks: int) -> None:
     arguments = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-    done = run_ranks(ranks, [*arguments, FOLDER / "mpi_mesh.py"], QDIST_TEST_FOLDER=str(tmp_path))
+    done = run_ranks(ranks, [*arguments, *FILES], QDIST_TEST_FOLDER=str(tmp_path))
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert done.stdout.count(" passed") == ranks
+
+
+def test_a_piece_of_the_sweep() -> None:
+    command = [sys.executable, str(Path(__file__).parent / "sweep.py"), "--ranks", "3", "--only", "mlp-3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    # Data, tensor and pipeline parallel, the last in four schedules, each with and without recomputation.
+    assert "ranks=3 cases=mlp-3 equal=12 differ=0 refused=4" in done.stdout
+    assert "2 cp without attention, 2 state without a circuit" in done.stdout
 
 
 ROWS, DP, TP = 6, 128, 8

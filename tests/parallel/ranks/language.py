@@ -1,5 +1,6 @@
 """A small language model, plain or divided: over ranks that share heads and vocabulary, and over ranks that share the
-sequence. Its sizes divide by 2, 3, 4 and 8, for the sequence in twice as many chunks."""
+sequence. Its sizes are multiples of a unit, the sequence in twice as many chunks: 24, which 2, 3, 4 and 8 ranks divide,
+unless told otherwise."""
 
 from __future__ import annotations
 
@@ -24,51 +25,57 @@ from qdist.parallel.collectives import scatter
 from qdist.parallel.positions import positions_of
 from qdist.tensor import Tensor, functional, manual_seed
 
-BATCH, LENGTH, FEATURES, HEADS, HIDDEN, VOCABULARY = 2, 48, 48, 24, 48, 24
+BATCH, UNIT = 2, 24
+LENGTH = FEATURES = 2 * UNIT
 DROPOUT, STEPS = 0.2, 3
 F64 = np.float64
 
 
 class Language(nn.Module):
-    """Tokens (batch, LENGTH) in, the mean cross-entropy of the next ones out.
+    """Tokens (batch, 2 * unit) in, the mean cross-entropy of the next ones out.
 
     tensor, context: the ranks that share heads and vocabulary, and those that share the sequence; None is undivided.
     """
 
     def __init__(
-        self, tensor: Communicator | None = None, context: Communicator | None = None, sequence: bool = False
+        self,
+        tensor: Communicator | None = None,
+        context: Communicator | None = None,
+        sequence: bool = False,
+        unit: int = UNIT,
     ) -> None:
         super().__init__()
         self.tensor, self.context, self.sequence = tensor, context, sequence
-        sizes = (FEATURES, HEADS)
+        features = hidden = 2 * unit
+        sizes = features, unit
         if tensor is None:
-            self.table: nn.Module = nn.Embedding(VOCABULARY, FEATURES, dtype=F64)
+            self.table: nn.Module = nn.Embedding(unit, features, dtype=F64)
         else:
-            self.table = VocabParallelEmbedding(VOCABULARY, FEATURES, tensor, sequence, dtype=F64)
-        self.places = nn.Parameter(np.zeros((LENGTH, FEATURES)))
+            self.table = VocabParallelEmbedding(unit, features, tensor, sequence, dtype=F64)
+        self.places = nn.Parameter(np.zeros((2 * unit, features)))
         nn.init.normal_(self.places, std=0.1)
         if tensor is None and context is None:
-            blocks = [nn.TransformerBlock(*sizes, HIDDEN, DROPOUT, causal=True, dtype=F64) for _ in range(2)]
+            blocks = [nn.TransformerBlock(*sizes, hidden, DROPOUT, causal=True, dtype=F64) for _ in range(2)]
         else:
             blocks = [
                 ParallelTransformerBlock(
-                    *sizes, tensor, HIDDEN, DROPOUT, True, sequence_parallel=sequence, context=context, dtype=F64
+                    *sizes, tensor, hidden, DROPOUT, True, sequence_parallel=sequence, context=context, dtype=F64
                 )
                 for _ in range(2)
             ]
         self.blocks = nn.Sequential(*blocks)
-        self.norm = SequenceLayerNorm(FEATURES, tensor, dtype=F64) if sequence else nn.LayerNorm(FEATURES, dtype=F64)
+        self.norm = SequenceLayerNorm(features, tensor, dtype=F64) if sequence else nn.LayerNorm(features, dtype=F64)
         if tensor is None:
-            self.head: nn.Module = nn.Linear(FEATURES, VOCABULARY, dtype=F64)
+            self.head: nn.Module = nn.Linear(features, unit, dtype=F64)
         else:
-            self.head = ColumnParallelLinear(FEATURES, VOCABULARY, tensor, True, False, sequence, dtype=F64)
+            self.head = ColumnParallelLinear(features, unit, tensor, True, False, sequence, dtype=F64)
         self.dropout = SequenceDropout(DROPOUT, tensor if sequence else None, context)
 
     def forward(self, tokens: np.ndarray, targets: np.ndarray) -> Tensor:
         places: Tensor = self.places
         if self.context is not None:
             tokens, targets = (shard_sequence(t, self.context).numpy() for t in (tokens, targets))
-            places = places[positions_of(self.context.rank, self.context.size, LENGTH)]
+            places = places[positions_of(self.context.rank, self.context.size, len(places))]
         if self.sequence:
             places = scatter(places, self.tensor, 0)
         logits = self.head(self.norm(self.blocks(self.dropout(self.table(tokens) + places))))
@@ -106,8 +113,8 @@ def assert_trained(model: nn.Module, got: Trained, want: Trained) -> None:
     assert_same(got.parameters, {name: part(parameters[name], value) for name, value in want.parameters.items()})
 
 
-def batches() -> list[tuple[np.ndarray, np.ndarray]]:
-    tokens = np.random.default_rng(3).integers(0, VOCABULARY, (STEPS, BATCH, LENGTH + 1))
+def batches(unit: int = UNIT) -> list[tuple[np.ndarray, np.ndarray]]:
+    tokens = np.random.default_rng(3).integers(0, unit, (STEPS, BATCH, 2 * unit + 1))
     return [(t[:, :-1], t[:, 1:]) for t in tokens]
 
 

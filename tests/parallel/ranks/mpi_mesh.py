@@ -1,25 +1,21 @@
-"""Models on meshes train as in one process, and their checkpoints fit other meshes; run on every rank at once."""
+"""Models on meshes train as in one process; run on every rank at once."""
 
 from __future__ import annotations
 
-import os
-import warnings
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import models
 import numpy as np
 import pytest
-from models import F64, Trained, adam, assert_same, batch, build, sgd, share
+from meshes import LAYERS, STEPS, alone, assert_trains_as, loss, rows_of, spread
+from models import F64, adam, assert_same, batch, build, sgd
 
 import qdist as qd
 from qdist import nn, optim
-from qdist.checkpoint import CheckpointError
 from qdist.comm import Communicator, Mesh
 from qdist.parallel import (
     ColumnParallelLinear,
-    ParallelModel,
     Plan,
     clip_grad_norm_,
     grad_norm,
@@ -29,24 +25,6 @@ from qdist.parallel import (
 )
 from qdist.tensor import Tensor, functional, random
 
-STEPS = 3
-
-
-def rows_in_all(name: str) -> int:
-    """Rows of a batch: odd, so that "dp" has uneven shares, and few where each is a circuit over ranks."""
-    return 3 if name == "wide" else 9
-
-
-# Enough qubits for eight ranks.
-models.MODELS["wide"] = partial(models.hybrid, qubits=8)
-
-LAYERS = {
-    "mlp": {"0": "column", "2": "row", "4": "column", "6": "row"},
-    "cnn": {"7": "row-scatter"},
-    "transformer": {"0.table": "vocabulary", "[12]": "block", "4": "column-gather"},
-    "hybrid": {"0": "column-gather", "3": "row-scatter"},
-    "wide": {"0": "column-gather", "3": "row-scatter"},
-}
 SEQUENCE: dict[str, Any] = {
     "layers": {**LAYERS["transformer"], "3": "norm"},
     "sequence_parallel": True,
@@ -94,32 +72,6 @@ def comm() -> Communicator:
     return qd.comm.init(timeout=120)
 
 
-@pytest.fixture(scope="session")
-def folder(comm: Communicator) -> Path:
-    return Path(comm.broadcast_object(os.environ["QDIST_TEST_FOLDER"]))
-
-
-def loss(output: Any, targets: Any) -> Tensor:
-    return functional.cross_entropy(output, targets)
-
-
-def spread(name: str, mesh: Mesh, options: dict[str, Any], seed: int = 0) -> ParallelModel:
-    plan = Plan(**{"layers": LAYERS[name], **options})
-    make = adam if plan.zero else sgd
-    return parallelize(build(name, seed), mesh, plan, optimizer=make, loss=loss)
-
-
-def rows_of(name: str, mesh: Mesh, step: int) -> tuple[np.ndarray, np.ndarray]:
-    place, degree = mesh.coordinates.get("dp", 0), mesh.shape.get("dp", 1)
-    x, y = batch(name, step, rows_in_all(name))
-    return share(x, place, degree), share(y, place, degree)
-
-
-@cache
-def alone(name: str, with_adam: bool) -> Trained:
-    return models.train_alone(name, STEPS, rows_in_all(name), adam if with_adam else sgd)
-
-
 def case_id(case: tuple[str, dict[str, int], dict[str, Any]]) -> str:
     name, degrees, options = case
     words = [name, *(f"{axis}{degree}" for axis, degree in degrees.items())]
@@ -136,19 +88,8 @@ def test_trains_as_one_process(comm, case) -> None:
     mesh = Mesh(comm, **degrees)
     # Every rank draws other weights: the first rank's are taken.
     trained = spread(name, mesh, options, seed=comm.rank)
-    losses = []
-    for step in range(STEPS):
-        losses.append(trained.backward(*rows_of(name, mesh, step)))
-        gradients = trained.gradients()
-        norm = trained.grad_norm()
-        trained.step()
-    want = alone(name, bool(options.get("zero")))
-    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
-    assert_same(gradients, want.gradients)
-    assert_same({n: t.numpy() for n, t in trained.state_dict().items()}, want.parameters)
-    # Every parameter is counted once, whatever divides or repeats it.
-    whole = np.sqrt(sum((abs(g) ** 2).sum() for g in want.gradients.values()))
-    np.testing.assert_allclose(norm, whole, rtol=1e-10)
+    batches = [rows_of(name, mesh, step) for step in range(STEPS)]
+    assert_trains_as(alone(name, bool(options.get("zero"))), trained, batches)
 
 
 CLIPPED = {2: ({"tp": 2}, 0), 4: ({"pp": 2, "tp": 2}, 0), 8: ({"dp": 2, "pp": 2, "tp": 2}, 2)}
@@ -229,121 +170,51 @@ def test_norms_that_are_not_finite_raise_everywhere(comm) -> None:
     assert grad_norm([parameter], over=over) == pytest.approx(np.sqrt(3 * 8))
 
 
-# Checkpoints ---------------------------------------------------------------------------------------------------------
+@pytest.mark.skipif(SIZE != 2, reason="once is enough")
+def test_frozen_parameters_stay_frozen(comm) -> None:
+    def model() -> nn.Module:
+        made = build("transformer")
+        for frozen in (made[0].table, made[1].norm1, made[2].attention, made[3]):
+            for parameter in frozen.parameters():
+                parameter.requires_grad_(False)
+        made[1].shrink.bias.requires_grad_(False)
+        return made
 
-SAVED: dict[int, list[tuple[dict[str, int], dict[str, Any]]]] = {
-    2: [({"tp": 2}, {}), ({"pp": 2}, {"micro_batches": 2}), ({"dp": 2}, {"zero": 2})],
-    4: [
-        ({"dp": 2, "tp": 2}, {"zero": 3}),
-        ({"pp": 2, "tp": 2}, {"micro_batches": 2}),
-        ({"dp": 4}, {"zero": 1}),
-    ],
-    8: [({"dp": 2, "pp": 2, "tp": 2}, {"micro_batches": 2, "zero": 3})],
-}
-
-
-def tied() -> nn.Sequential:
-    """A table that embeds tokens and scores them."""
-    model = build("transformer")
-    model[4].weight = model[0].table.weight
-    return model
+    mesh = Mesh(comm, tp=2)
+    trained = parallelize(model(), mesh, Plan(**SEQUENCE), optimizer=sgd, loss=loss)
+    batches = [batch("transformer", step, 9) for step in range(STEPS)]
+    assert_trains_as(models.train_plainly(model(), batches, sgd), trained, batches)
 
 
-def spread_tied(mesh: Mesh, options: dict[str, Any]) -> ParallelModel:
-    plan = Plan(**{"layers": LAYERS["transformer"], **options})
-    return parallelize(tied(), mesh, plan, optimizer=adam, loss=loss)
+class Keeper(nn.Module):
+    """A layer, and parameters that it does not use."""
 
+    def __init__(self, layer: nn.Module, **kept: nn.Parameter) -> None:
+        super().__init__()
+        self.layer = layer
+        for name, parameter in kept.items():
+            setattr(self, name, parameter)
 
-def by_itself(comm: Communicator) -> Mesh:
-    """A mesh of this rank alone."""
-    group = comm.split([[rank] for rank in range(comm.size)])
-    assert group is not None
-    return Mesh(group, dp=1)
-
-
-@cache
-def tied_alone() -> dict[str, np.ndarray]:
-    model = tied()
-    update = adam(model.parameters())
-    for step in range(STEPS):
-        update.zero_grad()
-        models.loss_of(model, *batch("transformer", step, 9)).backward()
-        update.step()
-    return {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
-
-
-def test_a_checkpoint_of_any_mesh_goes_on_on_any_other(comm, folder) -> None:
-    path = folder / f"mesh{SIZE}"
-    one = by_itself(comm)
-    last: Mesh | None = one
-    for degrees, options in [({"dp": 1}, {}), *SAVED[SIZE], ({"dp": 1}, {})]:
-        mesh = one if degrees == {"dp": 1} else Mesh(comm, **degrees)
-        trained = spread_tied(mesh, options)
-        if last is not one or mesh is not one:
-            assert trained.load(path) == {"epoch": 1, "best": [0.5]}
-        else:
-            trained.train_batch(*rows_of("transformer", mesh, 0))
-        before = {name: tensor.numpy() for name, tensor in trained.state_dict().items()}
-        # Saved again from here: the next mesh starts where this one did.
-        if mesh is not one or comm.rank == 0:
-            trained.save(path, {"epoch": 1, "best": [0.5]})
-        comm.barrier()
-        for step in range(1, STEPS):
-            trained.train_batch(*rows_of("transformer", mesh, step))
-        got = {name: tensor.numpy() for name, tensor in trained.state_dict().items()}
-        assert_same(got, tied_alone())
-        assert any((got[name] != before[name]).any() for name in got)
-        last = mesh
-    if comm.rank == 0:
-        plain = tied()
-        plain.load_state_dict(qd.checkpoint.load(path)["model"])
-        assert_same({n: t.numpy() for n, t in plain.state_dict().items()}, before)
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
 
 
 @pytest.mark.skipif(SIZE != 2, reason="once is enough")
-def test_files_that_do_not_fit_are_refused_everywhere(comm, folder) -> None:
-    path = folder / "other"
-    spread("mlp", Mesh(comm, tp=2), {}).save(path)
-    with pytest.raises(ValueError, match=r"does not fit the model:\n  missing: 0.places"):
-        spread("transformer", Mesh(comm, pp=2), {"micro_batches": 2}).load(path)
-    with pytest.raises(ValueError, match="the file's optimiser keeps"):
-        spread("mlp", Mesh(comm, dp=2), {"zero": 1}).load(path)
-    # What only the last stage reads is damaged: no rank takes anything over.
-    staged = spread("mlp", Mesh(comm, pp=2), {"micro_batches": 2})
-    staged.save(path)
-    if comm.rank == 0:
-        raw = bytearray(path.read_bytes())
-        raw[-1] ^= 1
-        path.write_bytes(raw)
-    comm.barrier()
-    other = spread("mlp", Mesh(comm, pp=2), {"micro_batches": 2}, seed=1)
-    before = {name: tensor.numpy() for name, tensor in other.state_dict().items()}
-    with pytest.raises(CheckpointError, match=r"(rank 1: )?.*other is damaged: .* does not match its checksum"):
-        other.load(path)
-    assert_same({name: tensor.numpy() for name, tensor in other.state_dict().items()}, before)
-
-
-@pytest.mark.skipif(SIZE != 2, reason="once is enough")
-@pytest.mark.parametrize("axis", ["dp", "pp"])
-def test_dropout_goes_on_after_a_checkpoint(comm, folder, axis: str) -> None:
-    mesh = Mesh(comm, **{axis: 2})
-
-    def start(seed: int) -> ParallelModel:
+@pytest.mark.parametrize("zero", [0, 3])
+def test_stages_share_weights_that_one_of_them_or_none_uses(comm, zero: int) -> None:
+    def model() -> nn.Sequential:
         random.manual_seed(0)
-        model = nn.Sequential(nn.Linear(12, 16, dtype=F64), nn.Dropout(0.5), nn.Linear(16, 5, dtype=F64))
-        seed_mesh(mesh, seed)
-        return parallelize(model, mesh, Plan(micro_batches=2), optimizer=adam, loss=loss)
+        first, last, idle = nn.Linear(12, 8, dtype=F64), nn.Linear(8, 5, dtype=F64), nn.Parameter(np.ones(3))
+        return nn.Sequential(Keeper(first, idle=idle), nn.Tanh(), Keeper(last, idle=idle, used=first.weight))
 
-    def train(model: ParallelModel, steps: range) -> list[float]:
-        return [model.train_batch(*rows_of("mlp", mesh, step)) for step in steps]
+    plan = Plan(zero=zero, micro_batches=2)
+    trained = parallelize(model(), Mesh(comm, pp=2), plan, optimizer=sgd, loss=loss)
+    batches = [batch("mlp", step, 9) for step in range(STEPS)]
+    # What has no gradient is not moved by momentum or weight decay either.
+    assert_trains_as(models.train_plainly(model(), batches, sgd), trained, batches)
 
-    whole = train(start(3), range(4))
-    first = start(3)
-    assert train(first, range(2)) == whole[:2]
-    first.save(folder / "dropout")
-    second = start(4)
-    second.load(folder / "dropout")
-    assert train(second, range(2, 4)) == whole[2:]
+
+# Seeds ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(SIZE != 2, reason="once is enough")
@@ -382,9 +253,6 @@ def test_masks_are_those_of_one_process(comm, axis: str, options: dict[str, Any]
     np.testing.assert_allclose(got, want, rtol=1e-10)
 
 
-# Seeds ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(SIZE != 4, reason="once is enough")
 def test_dropout_differs_over_dp_and_agrees_over_tp(comm) -> None:
     mesh = Mesh(comm, dp=2, tp=2)
@@ -416,7 +284,7 @@ def test_dropout_differs_over_dp_and_agrees_over_tp(comm) -> None:
     ("name", "degrees", "options", "message"),
     [
         ("mlp", {"tp": 2}, {"layers": {}}, "tp=2 divides layers, and the plan names none"),
-        ("mlp", {"tp": 2}, {"layers": {"9": "column"}}, "pattern '9' fits no module"),
+        ("mlp", {"tp": 2}, {"layers": {"9": "column"}}, "pattern '9' fits no module of the model: there are 0, 1, 2"),
         ("mlp", {"tp": 2}, {"layers": {"1": "column"}}, "'1' is a Tanh, and the form 'column' is for a Linear"),
         ("mlp", {"tp": 2}, {"layers": {"0": "columns"}}, "forms are block, attention"),
         ("mlp", {"tp": 2}, {"layers": {"0": "column", "[01]*": "column"}}, "is a Tanh|two patterns"),
@@ -427,7 +295,13 @@ def test_dropout_differs_over_dp_and_agrees_over_tp(comm) -> None:
         ("mlp", {"dp": 2}, {"zero": 4}, "zero=4: use 0, 1, 2 or 3"),
         ("mlp", {"dp": 2}, {"sequence_parallel": True}, "sequence_parallel needs an axis 'tp'"),
         ("transformer", {"cp": 2}, {"positions": ["places"]}, "pattern 'places' of positions fits no parameter"),
+        ("transformer", {"tp": 2}, {**SEQUENCE, "layers": LAYERS["transformer"]}, "and 3.weight is whole: name its"),
+        ("transformer", {"tp": 2}, {**SEQUENCE, "positions": []}, "and 0.places is whole: .* in its positions"),
         ("mlp", {"dp": 2}, {"recompute": ["x*"]}, r"pattern 'x\*' of recomputed modules fits none"),
+        ("mlp", {"dp": 2}, {"schedule": "gpipe"}, "schedule 'gpipe' is not known"),
+        ("mlp", {"dp": 2}, {"micro_batches": 0}, "micro_batches=0: at least 1"),
+        ("mlp", {"pp": 2}, {"virtual_stages": 2}, "virtual_stages=2 with schedule '1f1b'"),
+        ("mlp", {"pp": 2}, {"stages": [4, 4]}, "2 positive numbers are needed that add up to 9 layers"),
     ],
 )
 def test_what_does_not_fit_is_refused(comm, name, degrees, options, message) -> None:
@@ -454,7 +328,18 @@ def test_models_and_weights_that_do_not_fit_are_refused(comm) -> None:
     refused("pp=2 needs a Sequential, whose layers make stages, not Twice", pp, Plan())
     refused("a.weight and b.weight are one parameter and would be", tp, Plan({"a": "column", "b": "row"}))
     refused("a.weight and b.weight are one parameter, and the plan divides only", tp, Plan({"a": "column-gather"}))
+    with pytest.raises(ValueError, match="name every Dropout: '1' as a 'dropout'"):
+        parallelize(
+            nn.Sequential(nn.Embedding(4, 4), nn.Dropout(0.1)),
+            tp,
+            Plan({"0": "vocabulary"}, sequence_parallel=True),
+            optimizer=sgd,
+            loss=loss,
+        )
     refused("the loss has reduction 'none'", Mesh(comm, dp=2), Plan(), nn.MSELoss("none"))
+    refused("rank 1 has another plan than rank 0: .*zero=1", Mesh(comm, dp=2), Plan(zero=comm.rank))
+    with pytest.raises(ValueError, match=r"rank 1 has another model than rank 0: 0.weight float64\[16, 12\] in the"):
+        parallelize(models.mlp(unit=8 - 4 * comm.rank), pp, Plan(), optimizer=sgd, loss=loss)
 
 
 @pytest.mark.skipif(SIZE != 2, reason="once is enough")
@@ -480,6 +365,7 @@ def test_sequences_are_as_long_as_the_table_of_positions(comm) -> None:
 
 
 @pytest.mark.skipif(SIZE != 4, reason="once is enough")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # The mean over no rows.
 def test_batches_without_rows(comm) -> None:
     """A rank of "dp" may have none, but not in a pipeline."""
     x, y = batch("mlp", 0, 9)
@@ -490,13 +376,29 @@ def test_batches_without_rows(comm) -> None:
             with pytest.raises(ValueError, match=r"at least one row on every rank of 'dp'; they have \[9, 0\]"):
                 trained.backward(x[rows], y[rows])
         else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # The mean over no rows.
-                got = trained.backward(x[rows], y[rows])
-            assert got == pytest.approx(alone("mlp", False).losses[0], rel=1e-10)
+            assert trained.backward(x[rows], y[rows]) == pytest.approx(alone("mlp", False).losses[0], rel=1e-10)
             model = build("mlp")
             models.loss_of(model, x, y).backward()
             assert_same(trained.gradients(), models.gradients_of(model))
+            with pytest.raises(ValueError, match="at least one row on some rank of 'dp'"):
+                trained.backward(x[:0], y[:0])
+
+
+@pytest.mark.skipif(SIZE != 4, reason="once is enough")
+@pytest.mark.parametrize("degrees", [{"dp": 4}, {"dp": 2, "pp": 2}])
+def test_running_averages_are_the_first_replicas_everywhere(comm, degrees: dict[str, int]) -> None:
+    def model() -> nn.Sequential:
+        random.manual_seed(0)
+        norm = nn.BatchNorm2d(1, dtype=F64)
+        return nn.Sequential(norm, nn.Flatten(), nn.Linear(64, 5, dtype=F64), nn.Tanh())
+
+    mesh = Mesh(comm, **degrees)
+    trained = parallelize(model(), mesh, Plan(), optimizer=sgd, loss=loss)
+    trained.train_batch(*rows_of("cnn", mesh, 0))
+    plain = model()
+    plain(Tensor(models.share(batch("cnn", 0, 9)[0], 0, degrees["dp"])))
+    for name in ("0.running_mean", "0.running_var"):
+        np.testing.assert_allclose(trained.state_dict()[name].numpy(), plain.state_dict()[name].numpy(), rtol=1e-12)
 
 
 @pytest.mark.skipif(SIZE != 4, reason="once is enough")

@@ -1,6 +1,7 @@
 """Pipelines compute what one process computes; run on every rank of 2, 3, 4 or 8 at once."""
 
 import weakref
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -31,22 +32,11 @@ def alone(comm: qd.comm.Communicator) -> qd.comm.Communicator:
     return comm.split([[rank] for rank in range(comm.size)])
 
 
-class Scores(nn.Module):
-    """What the table of token vectors says of each position: the weights of the first layer once more."""
-
-    def __init__(self, table: nn.Embedding) -> None:
-        super().__init__()
-        self.table = table
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ self.table.weight.swapaxes(0, 1)
-
-
 def tied() -> nn.Sequential:
     """A transformer of eight layers whose first and last share their weights."""
     tokens = models.Tokens()
     blocks = [nn.TransformerBlock(FEATURES, HEADS, 16, causal=True, dtype=F64) for _ in range(5)]
-    return nn.Sequential(tokens, *blocks, nn.LayerNorm(FEATURES, dtype=F64), Scores(tokens.table))
+    return nn.Sequential(tokens, *blocks, nn.LayerNorm(FEATURES, dtype=F64), models.Scores(tokens.table))
 
 
 def hybrid() -> nn.Sequential:
@@ -89,16 +79,8 @@ def one_process(comm: qd.comm.Communicator) -> Any:
 
 
 def plain_training(name: str, rows: int) -> models.Trained:
-    model = build(name)
-    optimizer = optim.SGD(model.parameters(), **SGD)
-    losses = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = models.loss_of(model, *batch(name, step, rows))
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return models.Trained(losses, gradients_of(model), parameters_of(model))
+    batches = [batch(name, step, rows) for step in range(STEPS)]
+    return models.train_plainly(build(name), batches, partial(optim.SGD, **SGD))
 
 
 def mine(whole: dict[str, np.ndarray], pipeline: Pipeline) -> dict[str, np.ndarray]:
