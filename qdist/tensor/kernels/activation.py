@@ -57,7 +57,8 @@ def erf(xp: Any, a: Array) -> Any:
     if xp is not np:
         import cupyx.scipy.special
 
-        return cupyx.scipy.special.erf(a), (a,)
+        # For half precision its result is double.
+        return cupyx.scipy.special.erf(a).astype(a.dtype, copy=False), (a,)
     if a.dtype == FLOAT32:
         y = np.empty(a.shape, a.dtype)
         _rational(np.multiply(a, math.sqrt(2), order="C"), _CDF, y, np.full_like(y, 2))
