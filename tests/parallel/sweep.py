@@ -108,6 +108,10 @@ def save(rows: list[list[str]]) -> None:
         f"{datetime.date.today().isoformat()}; {machine_line()}",
         "",
     ]
+    for ranks in range(1, 9):
+        missing = [group for group in GROUPS if (str(ranks), group) not in known]
+        if missing:
+            lines.append(f"Not run yet: --ranks {ranks} --only {' '.join(missing)}")
     RESULTS.write_text("\n".join([*head, *lines]) + "\n")
 
 
