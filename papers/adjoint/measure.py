@@ -3,8 +3,9 @@
     python papers/adjoint/measure.py [--qubits 18] [--layers 1 2 4 8 16 32] [--repeats 5] [--save]
 
 Seconds are those of the processor, on one thread, so that other work on the machine counts little; the least of the
-repeats counts. "shift" is what parameter shifts would take: two runs and two energies a parameter. "states" is the
-memory that a gradient takes at its peak, in units of one state vector.
+repeats counts. A ratio is the gradient over a run from |0...0>; over such a run and the energy, which is what is
+differentiated; and over a run from a state without zeros. "shift" is what parameter shifts would take: two runs and two
+energies a parameter. "states" is the memory that a gradient takes at its peak, in units of one state vector.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def row(num_qubits: int, layers: int, dtype: str, repeats: int) -> dict[str, obj
     theta = np.random.default_rng(7).uniform(-np.pi, np.pi, circuit.num_parameters)
     program, observable = qd.compile(circuit, dtype=dtype), qd.library.heisenberg_xxz(num_qubits)
     state = program.run(theta)
-    forward = seconds(lambda: program.run(theta, out=state), repeats)
+    forward = seconds(lambda: program.run(theta), repeats)
     dense = seconds(lambda: program.run(theta, initial=state, out=state), repeats)
     energy = seconds(lambda: state.expectation(observable), repeats)
     gradient = seconds(lambda: program.value_and_grad(observable, theta), repeats)
@@ -53,6 +54,7 @@ def row(num_qubits: int, layers: int, dtype: str, repeats: int) -> dict[str, obj
         "forward s": forward,
         "gradient s": gradient,
         "ratio": gradient / forward,
+        "energy ratio": gradient / (forward + energy),
         "dense ratio": gradient / dense,
         "shift s": 2 * circuit.num_parameters * (forward + energy),
         "states": peak / state.local.nbytes,
