@@ -3,6 +3,8 @@
 A phase holds the tile in registers and runs blocks that mix register bits. What reaches across threads happens while
 the tile is read back from shared memory: changes of index cost nothing there, Pauli rotations and wide matrices read
 the elements that they mix. The first phase reads the tile from memory and the last one writes it there.
+
+Each phase takes what comes first; where looking ahead (packing.py) finds fewer phases, these are taken.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from qdist.cuda.linear import IndexMap, index_map
+from qdist.cuda.packing import MOST, Piece, Step, pack
 from qdist.cuda.tile import Shape, lane_order
 from qdist.plan.fuse import Block
 
@@ -55,6 +58,19 @@ def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TileP
     size = max(len(close), shape.narrowest)
     bit = {position: k for k, position in enumerate(close)}
     low = min(shape.contiguous, size - shape.registers)
+    found = _folded(_first_come(blocks, bit, size, shape), bit, size, low)
+    if len(blocks) <= MOST:
+        packed = pack(_pieces(blocks, bit), shape.registers, (1 << low) - 1, below=len(found.phases))
+        if packed is not None:
+            found = _folded(_filled(packed, blocks, bit, size, shape), bit, size, low)
+    for number, phase in enumerate(found.phases):
+        outer = number in (0, len(found.phases) - 1)
+        _arrange(phase, bit, size, shape, outer)
+    return found
+
+
+def _first_come(blocks: Sequence[Block], bit: dict[int, int], size: int, shape: Shape) -> list[Phase]:
+    """Phases that are filled in the order of the blocks."""
     found = [Phase(None, None)]
     section: list[Block] = []
     for block in blocks:
@@ -63,12 +79,43 @@ def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TileP
             continue
         _run_section(section, found, bit, shape)
         section = []
-        source = index_map(block.operations, bit, size) if block.kind == "linear" else None
-        found.append(Phase(None if source else block, source))
+        found.append(_begun(block, bit, size))
     _run_section(section, found, bit, shape)
+    return found
 
-    identity = IndexMap.identity(size)
-    load = store = identity
+
+def _begun(block: Block, bit: dict[int, int], size: int) -> Phase:
+    """The phase whose reading of the tile performs a block."""
+    source = index_map(block.operations, bit, size) if block.kind == "linear" else None
+    return Phase(None if source else block, source)
+
+
+def _pieces(blocks: Sequence[Block], bit: dict[int, int]) -> list[Piece]:
+    pieces = []
+    for number, block in enumerate(blocks):
+        after = sum(1 << k for k in range(number) if not _commute(blocks[k], block))
+        begins = _crosses_threads(block)
+        pieces.append(Piece(after, 0 if begins else _near(block.mixes, bit), begins))
+    return pieces
+
+
+def _filled(packed: list[Step], blocks: Sequence[Block], bit: dict[int, int], size: int, shape: Shape) -> list[Phase]:
+    """Phases with the blocks that packing found for each."""
+    found = []
+    for first, members in packed:
+        phase = Phase(None, None) if first is None else _begun(blocks[first], bit, size)
+        for block in (blocks[k] for k in members):
+            if not _takes(phase, block, bit, shape):
+                raise AssertionError("packing has filled a phase with more than its registers hold")
+            phase.blocks.append(block)
+        found.append(phase)
+    return found
+
+
+def _folded(found: list[Phase], bit: dict[int, int], size: int, low: int) -> TilePhases:
+    """The phases with changes of index at their ends left to loading and storing, and with phases that load and store
+    whole rows where the first or the last one mixes the ``low`` lowest bits."""
+    load = store = IndexMap.identity(size)
     if len(found) > 1 and not found[0].blocks and (first := found[1].source) and first.keeps_rows(low):
         load = first
         found[:2] = [Phase(None, None, found[1].blocks, found[1].pairs)]
@@ -81,9 +128,6 @@ def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TileP
         found.insert(0, Phase(None, None))
     if _mixed(found[-1], bit) & (1 << low) - 1:
         found.append(Phase(None, None))
-    for number, phase in enumerate(found):
-        outer = number in (0, len(found) - 1)
-        _arrange(phase, bit, size, shape, outer)
     return TilePhases(size, bit, load, found, store)
 
 
@@ -135,7 +179,8 @@ def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> boo
     if len(mixed) == 2 and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
         pairs.append((mixed[0], mixed[1]))
     paired = [b for pair in pairs for b in pair]
-    singles = {b for b in range(shape.widest) if _mixed(phase, bit) >> b & 1}.union(mixed).difference(paired)
+    taken = _mixed(phase, bit)
+    singles = {b for b in range(shape.widest) if taken >> b & 1}.union(mixed).difference(paired)
     if len(set(paired)) < len(paired) or len(paired) + len(singles) > shape.registers:
         return False
     phase.pairs = pairs
