@@ -59,7 +59,8 @@ def test_values_and_gradients_are_those_of_the_whole_circuit(seed: int) -> None:
     circuit, observable = ansatz(seed), qd.library.heisenberg_xxz(N)
     program, params = program_of(circuit), np.random.default_rng(seed).uniform(-3, 3, 4 * N)
     _, short, gates = program.run_for([observable], params)
-    assert gates and short.plan.sweeps < program.plan.sweeps
+    assert gates
+    assert short.plan.sweeps < program.plan.sweeps
     value, gradient = program.value_and_grad(observable, params)
     assert abs(value - reference.expectation(circuit, observable, params)) < 1e-12
     np.testing.assert_allclose(gradient, reference.gradient(circuit, observable, params), atol=1e-12)
@@ -82,7 +83,7 @@ def test_other_outputs_see_the_whole_circuit() -> None:
     circuit, observable = ansatz(1), qd.library.heisenberg_xxz(N)
     program, params = program_of(circuit), np.random.default_rng(1).uniform(-3, 3, 4 * N)
     cotangent = np.zeros(1 << N, np.complex128)
-    (value, state), gradient = program.vjp([observable, State()], params, [1.0, cotangent])
+    (_, state), gradient = program.vjp([observable, State()], params, [1.0, cotangent])
     np.testing.assert_allclose(state, reference.state(circuit, params), atol=1e-12)
     np.testing.assert_allclose(gradient, program.value_and_grad(observable, params)[1], atol=1e-12)
 
@@ -92,13 +93,15 @@ def test_observables_that_would_need_more_passes_keep_the_gates() -> None:
     circuit = qd.library.hardware_efficient(n, 1).cx(0, 19).cx(19, 8)
     program = qd.compile(circuit, device="cpu")
     short = program._short
-    assert short is not None and program.plan.sweeps - short.program.plan.sweeps == 1
+    assert short is not None
+    assert program.plan.sweeps - short.program.plan.sweeps == 1
     far_apart = qd.Circuit(n)
     for q in range(8):
         far_apart.cx(12 + q, 4 + q)
     many = Shortened(short.program, tuple(operations(far_apart)), program.plan)
     # Each flips four qubits instead of two, and a tile holds few such fours.
     pairs = qd.PauliSum({f"X{12 + a} X{12 + b}": 1.0 for a in range(8) for b in range(a)})
-    assert many.gains(["X12 X13"]) and not many.gains([pairs])
+    assert many.gains(["X12 X13"])
+    assert not many.gains([pairs])
     program._short = many
     assert program.run_for([pairs], np.zeros(2 * n))[1:] == (program, ())
