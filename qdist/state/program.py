@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -34,6 +35,9 @@ __all__ = ["FEWEST_CLOSE", "Program", "compile", "simulate"]
 
 FEWEST_CLOSE = 5
 """A shard must hold a few vectors, or there is nothing to work on."""
+
+MAX_STARTS = 8
+"""Plans for given states that a program keeps: those of the layouts that were used last."""
 
 
 class Program:
@@ -70,7 +74,7 @@ class Program:
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
         self.affine, self._parameters = circuit.affine(), circuit.parameters
         self._bound: Callable[[CpuProgram], Any] | None = None
-        self._from: dict[Layout, _Compiled] = {}
+        self._from: OrderedDict[Layout, _Compiled] = OrderedDict()
         self._from_zero = self._compiled(None)
         self.plan: Plan = self._from_zero.plan
         self._parts, self._natives = self._from_zero.parts, list(self._from_zero.natives)
@@ -345,15 +349,19 @@ class Program:
         return out, self._compiled_from(initial.layout)
 
     def _compiled_from(self, layout: Layout) -> _Compiled:
-        """What runs on a given state with this layout; planned when it is wanted first."""
+        """What runs on a given state with this layout; planned when it is wanted first, or again after a long time."""
         if layout == self.plan.layout and not self.plan.folded:
             return self._from_zero
-        if layout not in self._from:
+        if layout in self._from:
+            self._from.move_to_end(layout)
+        else:
             compiled = self._from[layout] = self._compiled(layout)
             for native in compiled.natives:
                 assert self._bound is not None
                 self._bound(native)
-            self._natives += compiled.natives
+            if len(self._from) > MAX_STARTS:
+                self._from.popitem(last=False)
+            self._natives = [n for one in (self._from_zero, *self._from.values()) for n in one.natives]
         return self._from[layout]
 
 
