@@ -24,6 +24,7 @@ from qdist.state.relayout import relayout
 from qdist.state.statevector import StateVector
 
 if TYPE_CHECKING:
+    from qdist.plan.operations import Operation
     from qdist.plan.plan import Segment
     from qdist.state.program import Program
 
@@ -159,22 +160,32 @@ def _vjp(
 ) -> tuple[list[Any], NDArray[np.float64]]:
     states = 2 + max((o.more_states for o in outputs if isinstance(o, Output)), default=0)
     StateVector.check_room(program.num_qubits, program.dtype, program.comm, program.device, states)
-    ket = program.run(params)
+    observables = [o for o in outputs if not isinstance(o, Output)]
+    gates: tuple[Operation, ...] = ()
+    if len(observables) < len(outputs):
+        ket = program.run(params)
+    else:
+        ket, program, gates = program.run_for(observables, params)
     bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
-    values = _pull_back(ket, outputs, cotangents, bra)
+    values = _pull_back(ket, outputs, cotangents, bra, gates)
     gradient = program.affine.transposed(sweep_back(program, ket, bra))
     return values, ket.sum_over_ranks(gradient)
 
 
 def _pull_back(
-    ket: StateVector, outputs: Sequence[Observable | Output], cotangents: Sequence[Any], bra: StateVector
+    ket: StateVector,
+    outputs: Sequence[Observable | Output],
+    cotangents: Sequence[Any],
+    bra: StateVector,
+    gates: tuple[Operation, ...] = (),
 ) -> list[Any]:
-    """bra = what the cotangents make of all outputs; returns the outputs' values."""
+    """bra = what the cotangents make of all outputs, after ``gates``, which only observables may have; returns the
+    outputs' values."""
     values: list[Any] = [None] * len(outputs)
     plain = {k: o for k, o in enumerate(outputs) if not isinstance(o, Output)}
     if plain:
         weights = [float(cotangents[k]) for k in plain]
-        for k, value in zip(plain, expectation.apply_and_expect(ket, list(plain.values()), weights, bra)):
+        for k, value in zip(plain, expectation.apply_and_expect(ket, list(plain.values()), weights, bra, gates)):
             values[k] = float(value)
     else:
         bra.local.fill(0)

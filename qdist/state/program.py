@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,12 @@ from qdist.comm import Communicator
 from qdist.cuda.tile import shape_of, tile_level
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level, inside_bits
+from qdist.plan.operations import Operation
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.planner import check_schedule, make_plan
+from qdist.plan.tail import without_tail
 from qdist.progress import Progress
-from qdist.state import adjoint, batches, checks, devices
+from qdist.state import adjoint, batches, checks, devices, expectation
 from qdist.state.cpu import CpuProgram
 from qdist.state.cuda import CudaProgram
 from qdist.state.errors import StateError
@@ -29,6 +33,7 @@ from qdist.state.measure import Seed
 from qdist.state.outputs import Output
 from qdist.state.prepare import prepare
 from qdist.state.product_start import ProductStart
+from qdist.state.shortened import Shortened
 from qdist.state.statevector import StateVector
 
 __all__ = ["FEWEST_CLOSE", "Program", "compile", "simulate"]
@@ -73,14 +78,18 @@ class Program:
         self._inside = far if comm is None else _inside_bits(comm)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
         self.affine, self._parameters = circuit.affine(), circuit.parameters
+        self._use(self._compiled(None))
+
+    def _use(self, compiled: _Compiled) -> None:
+        """Takes this for what runs from |0...0>, and forgets what was bound and planned before."""
         self._bound: Callable[[CpuProgram], Any] | None = None
         self._from: OrderedDict[Layout, _Compiled] = OrderedDict()
-        self._from_zero = self._compiled(None)
-        self.plan: Plan = self._from_zero.plan
-        self._parts, self._natives = self._from_zero.parts, list(self._from_zero.natives)
+        self._from_zero = compiled
+        self.plan: Plan = compiled.plan
+        self._parts, self._natives = compiled.parts, list(compiled.natives)
         # The usual case, which small circuits should reach without detours: gates alone, on one shard.
         alone = len(self._parts) == len(self._natives) == 1 and self.plan.parts[0].instruction is None
-        self._single = self._natives[0] if alone and not far else None
+        self._single = self._natives[0] if alone and not self._far else None
 
     @property
     def num_qubits(self) -> int:
@@ -132,6 +141,32 @@ class Program:
             if not compiled and part.instruction is not None:
                 live = -1
         return found
+
+    @cached_property
+    def _short(self) -> Shortened | None:
+        plan, gates = without_tail(self.plan)
+        if not gates:
+            return None
+        program = copy(self)
+        program._use(_Compiled(plan, self.affine, self.device))
+        program._from_zero.start = self._from_zero.start
+        return Shortened(program, gates, self.plan)
+
+    def run_for(
+        self, observables: Sequence[Observable], params: ParameterValues | None
+    ) -> tuple[StateVector, Program, tuple[Operation, ...]]:
+        """A state for the values of observables, the program that made it, and gates to leave to the observables: those
+        of last sweeps that only move amplitudes. None of them, and this program, where nothing is gained."""
+        if self._short is None or not self._short.gains(observables):
+            return self.run(params), self, ()
+        if params is not None or self._bound is None:
+            self.bind(params)
+        assert self._bound is not None
+        short = self._short.program
+        short._bound = self._bound
+        for native in short._natives:
+            self._bound(native)
+        return short.run(), short, self._short.gates
 
     def run(
         self,
@@ -214,7 +249,8 @@ class Program:
             return np.array(
                 [StateVector.from_amplitudes(x, device=self.device).expectation(observable) for x in states]
             )
-        return self.run(params).expectation(observable)
+        state, _, gates = self.run_for([observable], params)
+        return float(expectation.expectations(state, [observable], gates)[0])
 
     def value_and_grad(
         self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
