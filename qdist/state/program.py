@@ -34,6 +34,7 @@ from qdist.state.outputs import Output
 from qdist.state.prepare import prepare
 from qdist.state.product_start import ProductStart
 from qdist.state.shortened import Shortened
+from qdist.state.shots import final_measurements, spread, tally
 from qdist.state.statevector import StateVector
 
 __all__ = ["FEWEST_CLOSE", "Program", "compile", "simulate"]
@@ -314,13 +315,13 @@ class Program:
             raise StateError(f"shots={shots}: not a number of shots")
         if not any(i.clbits for i in self.circuit):
             return self.run(params, seed=seed).counts(shots, seed=seed)
-        measured = _final_measurements(self.circuit)
+        measured = final_measurements(self.circuit)
         if measured is not None:
             unitary = self.circuit.remove_final_measurements()
             before = Program(unitary, comm=self.comm, device=self.device, dtype=self.dtype, schedule=self._schedule)
             clbits, qubits = zip(*measured.items())
             samples = before.run(params).sample(shots, seed=seed, qubits=qubits)
-            outcomes = _spread(samples, clbits)
+            outcomes = spread(samples, clbits)
         else:
             rng = np.random.default_rng(seed)
             self.bind(params)
@@ -328,9 +329,7 @@ class Program:
             for shot in range(shots):
                 self.run(seed=rng)
                 outcomes[shot] = sum(bit << k for k, bit in enumerate(self.bits))
-        values, times = np.unique(outcomes, return_counts=True)
-        width = self.circuit.num_clbits
-        return {f"{int(v):0{width}b}": int(t) for v, t in zip(values, times)}
+        return tally(outcomes, self.circuit.num_clbits)
 
     def _compiled(self, start: Layout | None) -> _Compiled:
         """The circuit compiled for |0...0>, or for a state with this layout."""
@@ -478,26 +477,3 @@ def _perform(part: Part, state: StateVector, bits: list[int], rng: Any) -> None:
         state.reset_qubit(qubits[0], seed=rng)
     elif gate.kind == "initialize":
         prepare(state, gate, qubits, rng)
-
-
-def _final_measurements(circuit: Circuit) -> dict[int, int] | None:
-    """{classical bit: qubit} if all measurements come last and nothing is random or conditional before; else None."""
-    measured: dict[int, int] = {}
-    for gate, qubits, _, clbits, condition in circuit:
-        if gate.is_directive:
-            continue
-        if condition or gate.kind in ("reset", "initialize") or (measured and gate.kind != "measure"):
-            return None
-        if gate.kind == "measure":
-            if qubits[0] in measured.values() or clbits[0] in measured:
-                return None
-            measured[clbits[0]] = qubits[0]
-    return measured
-
-
-def _spread(samples: NDArray[np.int64], clbits: Sequence[int]) -> NDArray[np.int64]:
-    """Bit k of each sample moved to bit clbits[k]."""
-    out = np.zeros_like(samples)
-    for k, clbit in enumerate(clbits):
-        out |= (samples >> k & 1) << clbit
-    return out
