@@ -153,21 +153,24 @@ class Program:
         program._from_zero.start = self._from_zero.start
         return Shortened(program, gates, self.plan)
 
-    def run_for(
-        self, observables: Sequence[Observable], params: ParameterValues | None
-    ) -> tuple[StateVector, Program, tuple[Operation, ...]]:
-        """A state for the values of observables, the program that made it, and gates to leave to the observables: those
-        of last sweeps that only move amplitudes. None of them, and this program, where nothing is gained."""
-        if self._short is None or not self._short.gains(observables):
-            return self.run(params), self, ()
+    def bind_for(
+        self, outputs: Sequence[Observable | Output], params: ParameterValues | None
+    ) -> tuple[Program, tuple[Operation, ...]]:
+        """The program to run for the values of outputs, bound to these parameters, and gates to leave to the
+        observables: those of last sweeps that only move amplitudes. None of them, and this program, where nothing is
+        gained, or where there is more than observables."""
         if params is not None or self._bound is None:
             self.bind(params)
+        observables = [output for output in outputs if not isinstance(output, Output)]
+        plain = len(observables) == len(outputs)
+        if not plain or self._short is None or not self._short.gains(observables):
+            return self, ()
         assert self._bound is not None
         short = self._short.program
         short._bound = self._bound
         for native in short._natives:
             self._bound(native)
-        return short.run(), short, self._short.gates
+        return short, self._short.gates
 
     def run(
         self,
@@ -250,8 +253,8 @@ class Program:
             return np.array(
                 [StateVector.from_amplitudes(x, device=self.device).expectation(observable) for x in states]
             )
-        state, _, gates = self.run_for([observable], params)
-        return float(expectation.expectations(state, [observable], gates)[0])
+        program, gates = self.bind_for([observable], params)
+        return float(expectation.expectations(program.run(), [observable], gates)[0])
 
     def value_and_grad(
         self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
