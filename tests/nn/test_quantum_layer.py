@@ -379,8 +379,5 @@ def test_repr_says_what_it_holds(parts) -> None:
     assert repr(layer) == "QuantumLayer(3 qubits, 3 inputs, 4 weights, 3 observables)"
 
 
-def test_on_a_mesh_of_four_ranks(run_ranks) -> None:
-    arguments = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-    done = run_ranks(4, [*arguments, Path(__file__).parent / "ranks" / "mpi_quantum_layer.py"])
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    assert done.stdout.count(" passed") == 4
+def test_on_a_mesh_of_four_ranks(pass_on_ranks) -> None:
+    pass_on_ranks(4, [Path(__file__).parent / "ranks" / "mpi_quantum_layer.py"])
