@@ -228,7 +228,7 @@ def test_only_the_last_forward_keeps_its_state_and_only_for_a_backward(parts, ru
 
     def kept() -> int:
         gc.collect()
-        return sum(isinstance(o, qd.StateVector) for o in gc.get_objects()) - others
+        return sum(type(o) is qd.StateVector for o in gc.get_objects()) - others
 
     others = 0
     others = kept()
