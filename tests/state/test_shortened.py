@@ -58,7 +58,7 @@ def test_strings_before_gates_are_matrices_multiplied(seed: int) -> None:
 def test_values_and_gradients_are_those_of_the_whole_circuit(seed: int) -> None:
     circuit, observable = ansatz(seed), qd.library.heisenberg_xxz(N)
     program, params = program_of(circuit), np.random.default_rng(seed).uniform(-3, 3, 4 * N)
-    _, short, gates = program.run_for([observable], params)
+    short, gates = program.bind_for([observable], params)
     assert gates
     assert short.plan.sweeps < program.plan.sweeps
     value, gradient = program.value_and_grad(observable, params)
@@ -104,4 +104,4 @@ def test_observables_that_would_need_more_passes_keep_the_gates() -> None:
     assert many.gains(["X12 X13"])
     assert not many.gains([pairs])
     program._short = many
-    assert program.run_for([pairs], np.zeros(2 * n))[1:] == (program, ())
+    assert program.bind_for([pairs], np.zeros(2 * n)) == (program, ())
