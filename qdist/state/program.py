@@ -84,6 +84,7 @@ class Program:
     def _use(self, compiled: _Compiled) -> None:
         """Takes this for what runs from |0...0>, and forgets what was bound and planned before."""
         self._bound: Callable[[CpuProgram], Any] | None = None
+        self.workspace: tuple[StateVector | None, StateVector] | None = None
         self._from: OrderedDict[Layout, _Compiled] = OrderedDict()
         self._from_zero = compiled
         self.plan: Plan = compiled.plan
