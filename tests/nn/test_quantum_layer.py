@@ -10,7 +10,7 @@ import pytest
 
 import qdist as qd
 from qdist import nn, optim, tensor
-from qdist.state import adjoint, StateError, adjoint, batches, reference
+from qdist.state import StateError, adjoint, batches, reference
 
 N = 3
 _device = "cpu"
