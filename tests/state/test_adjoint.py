@@ -308,7 +308,7 @@ def test_equals_pennylane_lightning(dtype: str) -> None:
 
 
 def test_small_states_stay_with_their_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    circuit, observable = qd.library.hardware_efficient(9, 2), qd.library.heisenberg_xxz(9)
+    circuit, observable = qd.library.hardware_efficient(9, 2, entangler="cz"), qd.library.heisenberg_xxz(9)
     program = qd.compile(circuit, dtype="complex128", device="cpu")
     params = values(circuit)
     first = program.value_and_grad(observable, params)
