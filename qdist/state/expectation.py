@@ -25,7 +25,7 @@ from .devices import kernels_of
 from .errors import StateError
 from .exchange import swap_bits
 from .relayout import relayout
-from .strings import Strings
+from .strings import VALUE_TILE_BITS, Strings, product_tile_bits
 from .wide import WideStrings, wide_strings
 
 if TYPE_CHECKING:
@@ -193,16 +193,24 @@ def observable_plan(
     return _plans[key][1]
 
 
-def passes(sums: Sequence[PauliSum], layout: Layout, shard_bits: int, gates: tuple[Operation, ...] = ()) -> int:
+def passes(
+    sums: Sequence[PauliSum],
+    layout: Layout,
+    shard_bits: int,
+    dtype: np.dtype[Any],
+    gates: tuple[Operation, ...] = (),
+) -> int:
     """About how many passes over a state the product with sums, after ``gates``, takes."""
     wide, legs, parts = _arranged(Strings.of(sums, True).before(gates), layout, shard_bits)
     exchanges = len(legs) - 1 + len(np.unique(wide.x))
-    return _PASSES_AN_EXCHANGE * exchanges + sum(part.compiled(shard_bits, True).passes for part in parts)
+    tile_bits = product_tile_bits(shard_bits, dtype)
+    return _PASSES_AN_EXCHANGE * exchanges + sum(p.compiled(shard_bits, tile_bits).passes for p in parts)
 
 
 def _planned(sv: StateVector, strings: Strings, products: bool) -> ObservablePlan:
     wide, legs, parts = _arranged(strings, sv.layout, sv.shard_bits)
-    plans = [part.compiled(sv.shard_bits, products, kernels_of(sv.local)) for part in parts]
+    tile_bits = product_tile_bits(sv.shard_bits, sv.dtype) if products else VALUE_TILE_BITS
+    plans = [part.compiled(sv.shard_bits, tile_bits, kernels_of(sv.local)) for part in parts]
     return ObservablePlan(legs, plans, wide_strings(sv, wide.at(sv.layout)))
 
 

@@ -43,8 +43,8 @@ class Shortened:
         key = tuple(map(id, sums))
         if key not in self._decisions:
             plan, bits = self.program.plan, self._whole.num_qubits - self._whole.far
-            before = expectation.passes(sums, self._whole.segments[-1].layout, bits)
-            after = expectation.passes(sums, plan.segments[-1].layout, bits, self.gates)
+            before = expectation.passes(sums, self._whole.segments[-1].layout, bits, plan.dtype)
+            after = expectation.passes(sums, plan.segments[-1].layout, bits, plan.dtype, self.gates)
             # Without a sweep less there is still a little gain.
             pays = after - before < max(1, _PASSES_A_SWEEP * (self._whole.sweeps - plan.sweeps))
             self._decisions[key] = sums, pays

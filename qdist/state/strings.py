@@ -13,7 +13,10 @@ from qdist.native import kernels as cpu_kernels
 from qdist.plan import Layout
 from qdist.plan.operations import Operation
 
-__all__ = ["Strings"]
+__all__ = ["VALUE_TILE_BITS", "Strings", "product_tile_bits"]
+
+VALUE_TILE_BITS = 12
+"""Expectation values read each part of a tile a few times: it stays in the first cache."""
 
 
 class Strings(NamedTuple):
@@ -70,14 +73,20 @@ class Strings(NamedTuple):
                 odd = odd ^ z_target
         return self._replace(x=x, z=z, coefficients=np.where(odd, -self.coefficients, self.coefficients))
 
-    def compiled(self, bits: int, products: bool, kernels: Any = cpu_kernels) -> Any:
+    def compiled(self, bits: int, tile_bits: int = VALUE_TILE_BITS, kernels: Any = cpu_kernels) -> Any:
         """The kernels' plan for shards of 2**bits amplitudes; no x mask may reach beyond them.
 
-        products: whether it is for products with states rather than for expectation values. kernels: those of the
-        device that the shards are on; a GPU's arrange both alike.
+        kernels: those of the device that the shards are on. tile_bits: for the CPU's; a GPU's have tiles of their own.
         """
         arguments = bits, self.x, self.z, self.coefficients, self.observable, self.num_observables
-        return kernels.PauliPlan(*arguments, products) if kernels is cpu_kernels else kernels.PauliPlan(*arguments)
+        return kernels.PauliPlan(*arguments, tile_bits) if kernels is cpu_kernels else kernels.PauliPlan(*arguments)
+
+
+def product_tile_bits(bits: int, dtype: np.dtype[Any]) -> int:
+    """The tile for products with shards of 2**bits amplitudes. They read a tile more often than it comes and goes: it
+    may be larger, and passes fewer, up to what stays in the second cache and leaves many tiles for threads."""
+    largest = (1 << 19).bit_length() - dtype.itemsize.bit_length()
+    return max(VALUE_TILE_BITS, min(largest, bits - 5))
 
 
 def _bit(masks: NDArray[np.uint64], qubit: int) -> NDArray[np.uint64]:

@@ -1,6 +1,7 @@
 // The product of a sum of Pauli strings with a state, and the strings' expectation values on the way.
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -126,7 +127,8 @@ void apply_pass(const PauliPlan& plan, const PauliPass& pass, const typename Pro
     {
         std::vector<Real> room(2 * grid.size), factors = tables.factors.numbers();
         Tile<Real> split(values ? grid.size : 0);
-        PassSums sums(pass);
+        std::optional<PassSums> sums;
+        if (values) sums.emplace(pass);
 #pragma omp for schedule(static)
         for (std::size_t c = 0; c < chunks; ++c) {
             double* found = partial.data() + c * observables;
@@ -142,9 +144,9 @@ void apply_pass(const PauliPlan& plan, const PauliPass& pass, const typename Pro
                 if (target.product != Product::none) *found += product;
                 if (!values) continue;
                 grid.load(shard, base, split);
-                sums.add_tile(std::as_const(split).rows(), std::as_const(split).rows(), first + base, found);
+                sums->add_tile(std::as_const(split).rows(), std::as_const(split).rows(), first + base, found);
             }
-            if (values) sums.finish(found);
+            if (values) sums->finish(found);
         }
     }
     for (std::size_t i = 0; i < partial.size(); ++i) results[i % observables] += partial[i];

@@ -167,18 +167,17 @@ void bind(nb::module_& m, nb::class_<qdist::PauliPlan>& plan) {
 void bind_measure(nb::module_& m) {
     nb::class_<qdist::PauliPlan> plan(m, "PauliPlan",
                                       "Pauli strings, by masks of bit positions, arranged in passes over a shard of "
-                                      "2**bits amplitudes; no x mask reaches beyond it. Either kind of plan gives "
-                                      "expectation values and products; for_products tells which of them it is best for.");
+                                      "2**bits amplitudes, in tiles of 2**tile_bits; no x mask reaches beyond the shard.");
     plan.def(
             "__init__",
             [](qdist::PauliPlan* self, int bits, Array<const Index> x, Array<const Index> z,
                Array<const std::complex<double>> coefficients, Array<const std::int64_t> observable, int observables,
-               bool for_products) {
+               int tile_bits) {
                 new (self) qdist::PauliPlan(bits, span_of(x), span_of(z), span_of(coefficients), span_of(observable),
-                                            observables, for_products);
+                                            observables, tile_bits);
             },
             "bits"_a, nb::arg("x").noconvert(), nb::arg("z").noconvert(), nb::arg("coefficients").noconvert(),
-            nb::arg("observable").noconvert(), "observables"_a, "for_products"_a)
+            nb::arg("observable").noconvert(), "observables"_a, "tile_bits"_a)
         .def_prop_ro("passes", [](const qdist::PauliPlan& self) { return self.passes.size(); },
                      "How often the plan reads the shard.");
     bind<float>(m, plan);

@@ -58,13 +58,18 @@ inline double pair_factor(const PauliPass& pass, const PauliJob& job) {
 class PassSums {
 public:
     explicit PassSums(const PauliPass& pass)
-        : pass_(pass), start_(pass.jobs.size()), tile_slots_(lanes << PauliPlan::max_rank) {
-        std::size_t size = 0;
+        : pass_(pass), start_(pass.jobs.size()) {
+        std::size_t size = 0, of_tile = 0;
         for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
             start_[j] = size;
-            if (!pass.jobs[j].by_tile) size += pass.jobs[j].slots() * lanes;
+            const std::size_t own = pass.jobs[j].slots() * lanes;
+            if (pass.jobs[j].by_tile)
+                of_tile = std::max(of_tile, own);
+            else
+                size += own;
         }
         kept_.resize(size);
+        tile_slots_.resize(of_tile);
     }
 
     // Adds a tile's products; `base` is the index of its first amplitude, `bra` the tile that `ket` is flipped to.
