@@ -3,19 +3,25 @@
 //
 // records.cu, ops.cu and kernel.cu stand before it.
 
-// A phase as it is in shared memory. head: flags, where its operations end, and where the numbers of those on register bits
-// 0 and 1, and on 2 and 3, are. Columns are in bytes.
+// A phase as it is in shared memory. head: flags, where its operations end, and where the numbers of those on the first pair of
+// register bits, and on another, are. Columns are in bytes.
 struct __align__(16) Step {
     unsigned load[R > 4 ? 8 : 4], store[R > 4 ? 8 : 4];
     int4 head;
 };
-// OTHERWISE: the tile is not just read place by place. PAIRED and WHOLE, shifted by the number of a pair of register bits: it
-// has an operation of 4 by 4 there, of which kind. LISTED: it has other operations, or several on a pair; all are in the list.
-enum { OTHERWISE = 1, EXCLUSIVE = 2, LISTED = 4, PAIRED = 8, WHOLE = 32, TURNS = 128 };
+// OTHERWISE: the tile is not just read place by place. APART: it is, but neighbours are not read together. PAIRED and WHOLE,
+// shifted by the number of a pair of register bits: it has an operation of 4 by 4 there, of which kind. LISTED: it has other
+// operations, or several on a pair; all are in the list.
+enum { OTHERWISE = 1, EXCLUSIVE = 2, LISTED = 4, TURNS = 8, APART = 16, PAIRED = 32, WHOLE = 256 };
 
-__device__ __forceinline__ int4 head_of(const Phase& phase, const Op* ops, int first_op, int numbers_at) {
+// first: where thread 0 finds its first amplitude.
+__device__ __forceinline__ int4 head_of(const Phase& phase, unsigned first, const Op* ops, int first_op, int numbers_at) {
     int4 head = {0, phase.end_op, 0, 0};
     if (phase.mode != SHARED || phase.first_flip < phase.end_flip) head.x |= OTHERWISE;
+    unsigned apart = SIDE > 1 ? first | phase.load[R - 1] ^ 1 : 0;
+#pragma unroll
+    for (int b = 0; b < R - 1; ++b) apart |= SIDE > 1 ? phase.load[b] : 0;
+    if (apart & 1) head.x |= APART;
     if (phase.exclusive) head.x |= EXCLUSIVE;
     if (phase.turns) head.x |= TURNS;
 #pragma unroll 1
@@ -32,14 +38,22 @@ __device__ __forceinline__ int4 head_of(const Phase& phase, const Op* ops, int f
     return head;
 }
 
-// tiles: how many there are. outside: the bits of the index that tell them apart. What ends with _at: where a block has its
+// Pointers to what a thread reads or writes together. columns: bits of the index that `first` has not.
+__device__ __forceinline__ void pointers(Complex* first, const Index* columns, Complex** all) {
+    all[0] = first;
+#pragma unroll
+    for (int k = 1; k < N / SIDE; ++k) all[k] = all[k & (k - 1)] + columns[lowest(k)];
+}
+
+// tiles: how many there are. outside: the bits of the index that tell them apart. plain: 1 where a tile is loaded
+// without a change of index, 2 where it is stored so, or both. What ends with _at: where a block has its
 // copy of a table in shared memory, in bytes (qdist/cuda/resident.py); for numbers, where number 0 of all stages would be.
 //
 // ket: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
 // runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
 // columns of the registers and offsets of the threads, for loading, then for storing.
 extern "C" __global__ void run_stage(
-    Index tiles, Index outside, int coefficients_at, int places_at, int numbers_at, int first_number, int num_numbers, int ops_at, int num_ops, int phases_at, int slots_at,
+    Index tiles, Index outside, int coefficients_at, int places_at, int numbers_at, int first_number, int num_numbers, int ops_at, int num_ops, int phases_at, int slots_at, int plain,
     Complex* ket, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
     const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
     const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
@@ -74,7 +88,7 @@ extern "C" __global__ void run_stage(
             steps[p].load[b] = phases[p].load[b] * sizeof(Complex);
             steps[p].store[b] = phases[p].store[b] * sizeof(Complex);
         }
-        steps[p].head = head_of(phases[p], ops, p > 0 ? phases[p - 1].end_op : 0, numbers_at);
+        steps[p].head = head_of(phases[p], slots[p * blockDim.x].load, ops, p > 0 ? phases[p - 1].end_op : 0, numbers_at);
     }
     __syncthreads();
 
@@ -86,14 +100,21 @@ extern "C" __global__ void run_stage(
     for (Index tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const Index where = base | offset;
         States a;
-        Index at[N];
-        span<Index>(base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), own_places, at);
-        if (whole) {
+        if (plain & 1 && whole) {
+            Complex* from[N / SIDE];
+            pointers(ket + (base | own_places[R + thread]), own_places, from);
 #pragma unroll
-            for (int k = 0; k < N; ++k) a[0][k] = streamed(ket + at[k]);
+            for (int k = 0; k < N / SIDE; ++k) read_streamed(a[0], k, from[k]);
         } else {
+            Index at[N];
+            span<Index>(base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), own_places, at);
+            if (whole) {
 #pragma unroll
-            for (int k = 0; k < N; ++k) a[0][k] = at[k] < size ? ket[at[k]] : Complex{0, 0};
+                for (int k = 0; k < N; ++k) a[0][k] = streamed(ket + at[k]);
+            } else {
+#pragma unroll
+                for (int k = 0; k < N; ++k) a[0][k] = at[k] < size ? ket[at[k]] : Complex{0, 0};
+            }
         }
         if (num_coefficients) {
             // Others may still read those of the tile before.
@@ -116,11 +137,22 @@ extern "C" __global__ void run_stage(
         for (int p = 0; p < num_phases; ++p) {
             if (head.x & OTHERWISE) {
                 if (p > 0) read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, nullptr);
-            } else if (p > 0) {
-                unsigned address[N];
-                span<unsigned>(first, column, address);
+            } else if (SIDE > 1 && head.x & APART) {
+                if (p > 0) {
+                    unsigned address[N];
+                    span<unsigned>(first, column, address);
 #pragma unroll
-                for (int k = 0; k < N; ++k) a[0][k] = shared_at(address[k]);
+                    for (int k = 0; k < N; ++k) a[0][k] = shared_at(address[k]);
+                }
+            } else if (p > 0) {
+                unsigned address[N / SIDE];
+                span<unsigned, N / SIDE>(first, column, address);
+#pragma unroll
+                for (int k = 0; k < N / SIDE; ++k) {
+                    const Neighbours both = *at_byte<Neighbours>(address[k]);
+#pragma unroll
+                    for (int s = 0; s < SIDE; ++s) a[0][k + s * (N / SIDE)] = both.of[s];
+                }
             }
             if (head.x & LISTED) {
                 run_ops(a, head.y, head.x & TURNS, o, own_ops, terms, lists, nullptr, nullptr, reals, numbers, coefficients, where, nullptr);
@@ -133,34 +165,51 @@ extern "C" __global__ void run_stage(
                     pair<1>(a, at_byte<Four>(head.w));
                 else if (head.x & WHOLE << 1)
                     dense2<1, false>(a, at_byte<Four>(head.w), 0);
+                if (head.x & PAIRED << 2)
+                    pair<2>(a, at_byte<Four>(head.w));
+                else if (head.x & WHOLE << 2)
+                    dense2<2, false>(a, at_byte<Four>(head.w), 0);
                 o = head.y;
             }
             // Others may still read what this thread writes now: elements of this phase, or of the tile before; and with one phase
             // alone, a change of index may have this thread store where another has yet to load.
             if (p == 0 || steps[p].head.x & EXCLUSIVE) __syncthreads();
             if (p + 1 < num_phases) {
-                unsigned address[N];
-                span<unsigned>(own[p * blockDim.x].store, steps[p].store, address);
+                unsigned address[N / SIDE];
+                span<unsigned, N / SIDE>(own[p * blockDim.x].store, steps[p].store, address);
                 // What the next phase begins with, so that nobody waits for it behind the barrier.
                 head = steps[p + 1].head;
                 first = own[(p + 1) * blockDim.x].load;
 #pragma unroll
                 for (int b = 0; b < R; ++b) column[b] = steps[p + 1].load[b];
 #pragma unroll
-                for (int k = 0; k < N; ++k) shared_at(address[k]) = a[0][k];
+                for (int k = 0; k < N / SIDE; ++k) {
+                    Neighbours both;
+#pragma unroll
+                    for (int s = 0; s < SIDE; ++s) both.of[s] = a[0][k + s * (N / SIDE)];
+                    *at_byte<Neighbours>(address[k]) = both;
+                }
                 __syncthreads();
             }
         }
 
         const Index* stored = own_places + R + blockDim.x;
-        span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);
-        if (whole) {
+        if (plain & 2 && whole) {
+            Complex* to[N / SIDE];
+            pointers(ket + (base | stored[R + thread]), stored, to);
 #pragma unroll
-            for (int k = 0; k < N; ++k) stream(ket + at[k], a[0][k]);
+            for (int k = 0; k < N / SIDE; ++k) write_streamed(to[k], a[0], k);
         } else {
+            Index at[N];
+            span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);
+            if (whole) {
 #pragma unroll
-            for (int k = 0; k < N; ++k)
-                if (at[k] < size) ket[at[k]] = a[0][k];
+                for (int k = 0; k < N; ++k) stream(ket + at[k], a[0][k]);
+            } else {
+#pragma unroll
+                for (int k = 0; k < N; ++k)
+                    if (at[k] < size) ket[at[k]] = a[0][k];
+            }
         }
         // What the sum carries passes over the bits that do not tell tiles apart.
         base = (base | ~outside) + stride & outside;

@@ -28,11 +28,11 @@ __device__ __forceinline__ Complex cis(Index turn) {
 __device__ __forceinline__ constexpr int lowest(int k) { return k & 1 ? 0 : k & 2 ? 1 : k & 4 ? 2 : k & 8 ? 3 : 4; }
 
 // all[k]: `first` and the columns of k's bits, joined by XOR.
-template <class T>
+template <class T, int Count = N>
 __device__ __forceinline__ void span(T first, const T* columns, T* all) {
     all[0] = first;
 #pragma unroll
-    for (int k = 1; k < N; ++k) all[k] = all[k & (k - 1)] ^ columns[lowest(k)];
+    for (int k = 1; k < Count; ++k) all[k] = all[k & (k - 1)] ^ columns[lowest(k)];
 }
 
 // The addresses, in bytes of shared memory, of a thread's amplitudes.
@@ -59,23 +59,44 @@ __device__ __forceinline__ void stream(Complex* to, Complex a) {
     __stcs(reinterpret_cast<Pair*>(to), v);
 }
 
+// Amplitudes of one state that are read and written together, in registers k and k + N / SIDE.
+__device__ __forceinline__ void read_streamed(Complex* a, int k, const Complex* from) {
+    if constexpr (SIDE == 1) {
+        a[k] = streamed(from);
+    } else {
+        const float4 v = __ldcs(reinterpret_cast<const float4*>(from));
+        a[k] = {v.x, v.y};
+        a[k + N / SIDE] = {v.z, v.w};
+    }
+}
+__device__ __forceinline__ void write_streamed(Complex* to, const Complex* a, int k) {
+    if constexpr (SIDE == 1) {
+        stream(to, a[k]);
+    } else {
+        const Complex first = a[k], second = a[k + N / SIDE];
+        __stcs(reinterpret_cast<float4*>(to), make_float4(first.x, first.y, second.x, second.y));
+    }
+}
+
 struct __align__(16) Four {
     Real a, b, c, d;
 };
 
+// (a, b; c, d).
+__device__ __forceinline__ void mix(Four m, Complex& p, Complex& q) {
+    const Complex u = {m.c * p.x, m.c * p.y}, v = {m.b * q.x, m.b * q.y};
+    p = {fma(m.a, p.x, v.x), fma(m.a, p.y, v.y)};
+    q = {fma(m.d, q.x, u.x), fma(m.d, q.y, u.y)};
+}
+
 template <int B>
 __device__ __forceinline__ void real1(States& states, const Four* matrices) {
-    const auto [m00, m01, m10, m11] = matrices[B];
+    const Four m = matrices[B];
 #pragma unroll
     for (Complex* a : states)
 #pragma unroll
         for (int k = 0; k < N; ++k)
-            if (!(k >> B & 1)) {
-                Complex &p = a[k], &q = a[k | 1 << B];
-                const Complex u = {m10 * p.x, m10 * p.y}, v = {m01 * q.x, m01 * q.y};
-                p = {fma(m00, p.x, v.x), fma(m00, p.y, v.y)};
-                q = {fma(m11, q.x, u.x), fma(m11, q.y, u.y)};
-            }
+            if (!(k >> B & 1)) mix(m, a[k], a[k | 1 << B]);
 }
 
 // word: a bit for each of the thread's amplitudes, whether it takes part.
@@ -128,11 +149,14 @@ struct Entries {
     }
 };
 
-// On register bits 2 P and 2 P + 1.
+// The first register bit of pair number P: 0 and 1, 2 and 3, or the last two.
+__device__ constexpr int first_of(int P) { return P < 2 ? 2 * P : R - 2; }
+__device__ constexpr bool is_pair(int P) { return P < 2 ? 2 * P + 1 < R : SIDE > 1; }
+
 template <int P, bool Controlled>
 __device__ __forceinline__ void dense2(States& states, const Four* matrix, unsigned word) {
-    if constexpr (2 * P + 1 < R) {
-        constexpr int low = 1 << 2 * P;
+    if constexpr (is_pair(P)) {
+        constexpr int low = 1 << first_of(P);
         const Entries m(matrix);
 #pragma unroll
         for (Complex* a : states)
@@ -160,32 +184,37 @@ __device__ __forceinline__ void lean(Real t, Complex& p, Complex& q) {
     q = {fma(t, before.x, q.x), fma(t, before.y, q.y)};
 }
 
-// (m00, m01; m10, m11), a row in a Four.
-__device__ __forceinline__ void mix(Four top, Four bottom, Complex& p, Complex& q) {
-    const Complex u = times({bottom.a, bottom.b}, p), v = times({top.c, top.d}, q);
-    p = times_plus({top.a, top.b}, p, v);
-    q = times_plus({bottom.c, bottom.d}, q, u);
+// 1 + i t, a phase but for its scale.
+__device__ __forceinline__ void tilt(Real t, Complex& a) {
+    const Real x = a.x;
+    a.x = fma(-t, a.y, a.x);
+    a.y = fma(t, x, a.y);
 }
 
-// What is left of a 4 by 4 matrix (qdist/cuda/pairs.py) on register bits 2 P and 2 P + 1: a turn on each, then a matrix
-// that mixes 00 with 11 and one that mixes 01 with 10.
+// What is left of a 4 by 4 matrix (qdist/cuda/pairs.py) on pair number P: a turn on each bit, then, between
+// phases, a real matrix that mixes 00 with 11 and one that mixes 01 with 10.
 template <int P>
 __device__ __forceinline__ void pair(States& states, const Four* data) {
-    if constexpr (2 * P + 1 < R) {
-        constexpr int low = 1 << 2 * P, high = 2 * low;
-        const Four turns = data[0], even_top = data[1], even_bottom = data[2], odd_top = data[3], odd_bottom = data[4];
+    if constexpr (is_pair(P)) {
+        constexpr int low = 1 << first_of(P), high = 2 * low;
+        const Four first = data[0], even = data[1], odd = data[2], last = data[3];
 #pragma unroll
         for (Complex* a : states)
 #pragma unroll
             for (int k = 0; k < N; ++k)
                 if (!(k & (low | high))) {
                     Complex *b = a + k;
-                    lean(turns.a, b[0], b[low]);
-                    lean(turns.a, b[high], b[high + low]);
-                    lean(turns.b, b[0], b[high]);
-                    lean(turns.b, b[low], b[high + low]);
-                    mix(even_top, even_bottom, b[0], b[high + low]);
-                    mix(odd_top, odd_bottom, b[low], b[high]);
+                    lean(first.a, b[0], b[low]);
+                    lean(first.a, b[high], b[high + low]);
+                    lean(first.b, b[0], b[high]);
+                    lean(first.b, b[low], b[high + low]);
+                    tilt(first.c, b[high + low]);
+                    tilt(first.d, b[high]);
+                    mix(even, b[0], b[high + low]);
+                    mix(odd, b[low], b[high]);
+                    tilt(last.a, b[high + low]);
+                    tilt(last.b, b[low]);
+                    tilt(last.c, b[high]);
                 }
     }
 }

@@ -63,6 +63,13 @@ struct __align__(PLACE_BYTES) Place {
     Complex of[TOGETHER];
 };
 
+// Amplitudes of one state that lie side by side there: those that the last register bit tells apart.
+constexpr int SIDE = STATES * sizeof(Complex) == 8 && R > 2 ? 2 : 1;
+
+struct __align__(SIDE * sizeof(Complex)) Neighbours {
+    Complex of[SIDE];
+};
+
 enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, PAIR = 96 };
 enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
 

@@ -32,7 +32,8 @@ class Resident:
         """What the kernel takes of it. For ``numbers`` that is where number 0 of all stages would be."""
         numbers = self.numbers - stage.first_number * shape.itemsize // 2
         counted = (stage.first_number, stage.num_numbers, self.ops, stage.num_ops, self.phases, self.slots)
-        return tuple(np.int32(x) for x in (self.coefficients, self.places, numbers, *counted))
+        load, store = stage.plain
+        return tuple(np.int32(x) for x in (self.coefficients, self.places, numbers, *counted, load + 2 * store))
 
 
 def resident(stage: StageTables, shape: Shape) -> Resident:

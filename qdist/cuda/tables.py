@@ -81,6 +81,8 @@ class StageTables:
     first_number: int
     """In reals: what the stage's operations read there."""
     num_numbers: int
+    plain: tuple[bool, bool]
+    """Whether the tile is read from memory, and written there, without a change of index, and its bit 0 is the index's."""
 
 
 class Tables:
@@ -165,6 +167,7 @@ class Tables:
             len(self._ops) - first_op,
             first_number,
             self.binding.size - first_number,
+            (positions[0] == 0 and tile.load == identity, positions[0] == 0 and tile.store == identity),
         )
 
     def _fill_pairs(self) -> None:
@@ -306,7 +309,7 @@ class Tables:
         controls = block.operations[0].controls
         real = is_real(block) and len(targets) == 1 and not controls
         order = sorted(range(len(targets)), key=registers.__getitem__)
-        where = registers[0] if len(targets) == 1 else min(registers) // 2
+        where = registers[0] if len(targets) == 1 else self._pair_number(min(registers))
         if real:
             # Real matrices on different bits, one after the other, are one operation.
             kind, at, threads, word, *more = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
@@ -329,6 +332,10 @@ class Tables:
             self.op(OPS[f"controlled{len(targets)}"] + where, data, threads, word, far)
         else:
             self.op(OPS[f"dense{len(targets)}"] + where, data)
+
+    def _pair_number(self, low: int) -> int:
+        """Of the register bits ``low`` and the next: 0 and 1, 2 and 3, or the last two where bit 0 comes last."""
+        return 2 if self.shape.pairs_up and low == self.shape.registers - 2 else low // 2
 
     def diagonal(self, view: View, block: Block, first_coefficient: int) -> None:
         """Phases of registers alone are one table; those of threads and of bits outside the tile are turns, which are

@@ -62,9 +62,20 @@ class Shape:
         return min(255, 65536 // (self.blocks << self.tile - self.registers) & ~7)
 
     @property
+    def pairs_up(self) -> bool:
+        """Whether an access to shared memory, of 16 bytes, takes two amplitudes of one state: those that a tile's bit 0
+        tells apart. It is then the last of the register bits in every phase."""
+        return self.states * self.itemsize == 8 and self.registers > 2
+
+    @property
+    def kept(self) -> int:
+        """The mask of tile bits that are registers in every phase."""
+        return 1 if self.pairs_up else 0
+
+    @property
     def place_bytes(self) -> int:
-        """Bytes of a place in shared memory: of both states where these fit into one access."""
-        together = self.states * self.itemsize
+        """Bytes of a place in shared memory: of two amplitudes or of both states where these fit into one access."""
+        together = 16 if self.pairs_up else self.states * self.itemsize
         return together if together <= 16 else self.itemsize
 
     @property
@@ -85,9 +96,9 @@ class Shape:
     def swizzled(self, index: int) -> int:
         """The place of an element of a tile in shared memory: linear over XOR, and its own inverse."""
         banks = _BANKS[self.place_bytes]
-        for bit in range(self.bank_bits, index.bit_length()):
+        for bit in range(self.kept + self.bank_bits, index.bit_length()):
             if index >> bit & 1:
-                index ^= banks[bit]
+                index ^= banks[bit - self.kept] << self.kept
         return index
 
 
@@ -95,7 +106,7 @@ def shape_of(dtype: np.dtype) -> Shape:
     """The shape for complex64 or complex128: rows of 128 bytes. Larger tiles and more registers need fewer sweeps and
     phases but leave room for fewer warps, and were no faster on an H200 (benchmarks/compare_gpu.py)."""
     if dtype == np.complex64:
-        return Shape(8, tile=11, registers=4, contiguous=4, blocks=6, wider=2)
+        return Shape(8, tile=11, registers=5, contiguous=4, blocks=8, wider=2)
     return Shape(16, tile=11, registers=4, contiguous=3, blocks=3, wider=1)
 
 
@@ -128,7 +139,8 @@ def lane_order(shape: Shape, free: Sequence[int], loads: Sequence[int], stores: 
 
     loads, stores: where each of the free bits moves an amplitude in shared memory, when read and when written.
     """
-    return [free[j] for j in _order(shape.bank_bits, tuple(loads), tuple(stores))]
+    places = [tuple(place >> shape.kept for place in some) for some in (loads, stores)]
+    return [free[j] for j in _order(shape.bank_bits, *places)]
 
 
 @cache

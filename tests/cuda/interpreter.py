@@ -170,9 +170,10 @@ class Interpreter:
                 amplitudes[:] = (matrix[self.setting >> b & 1] * pairs).sum(-1)
             return
         if name == "pair":
-            self._pair(self.reals[data : data + 20], which, amplitudes)
+            self._pair(self.reals[data : data + 16], which, amplitudes)
             return
-        bits = [which] if name.endswith("1") else [2 * which, 2 * which + 1]
+        low = self._first_of(which)
+        bits = [which] if name.endswith("1") else [low, low + 1]
         matrix = self._complex(data, 1 << 2 * len(bits)).reshape(1 << len(bits), -1)
         row = sum((self.setting >> b & 1) << k for k, b in enumerate(bits))
         rest = self.setting & ~sum(1 << b for b in bits)
@@ -181,12 +182,13 @@ class Interpreter:
         where_held = (active[:, None] & word) if name.startswith("controlled") else True
         amplitudes[:] = np.where(where_held, result, amplitudes)
 
+    def _first_of(self, pair: int) -> int:
+        """The first register bit of a pair: the last one of them all is that of the last two bits."""
+        return 2 * pair if pair < 2 else self.tables.shape.registers - 2
+
     def _pair(self, numbers: np.ndarray, which: int, amplitudes: np.ndarray) -> None:
-        turns = [np.array([[1, -t], [t, 1]]) for t in numbers[:2]]
-        core = np.zeros((4, 4), np.complex128)
-        core[[0, 0, 3, 3, 1, 1, 2, 2], [0, 3, 0, 3, 1, 2, 1, 2]] = numbers[4:].view(np.complex128)
-        mixed = amplitudes.reshape(len(amplitudes), -1, 4, 1 << 2 * which)
-        amplitudes[:] = np.einsum("ij,tajb->taib", core @ np.kron(turns[1], turns[0]), mixed).reshape(amplitudes.shape)
+        mixed = amplitudes.reshape(len(amplitudes), -1, 4, 1 << self._first_of(which))
+        amplitudes[:] = np.einsum("ij,tajb->taib", pair_matrix(numbers), mixed).reshape(amplitudes.shape)
 
     def _looked_up(self, at: int, thread: np.ndarray, where: int) -> np.ndarray:
         lists = self.arrays["lists"]
@@ -200,6 +202,16 @@ class Interpreter:
             at += 2 * count
         places = index[:, None] | own[None, :]
         return self.reals[data + 2 * places] + 1j * self.reals[data + 2 * places + 1]
+
+
+def pair_matrix(numbers: np.ndarray) -> np.ndarray:
+    """The matrix that the kernel's 16 numbers of a pair stand for."""
+    low, high = (np.array([[1, -t], [t, 1]]) for t in numbers[:2])
+    core = np.zeros((4, 4))
+    core[[0, 0, 3, 3, 1, 1, 2, 2], [0, 3, 0, 3, 1, 2, 1, 2]] = numbers[4:12]
+    before = 1 + 1j * np.array([0, 0, numbers[3], numbers[2]])
+    after = 1 + 1j * np.array([0, numbers[13], numbers[14], numbers[12]])
+    return after[:, None] * core * before @ np.kron(high, low)
 
 
 def name_of(kind: int) -> tuple[str, int]:
