@@ -14,14 +14,10 @@ struct __align__(16) Step {
 // operations, or several on a pair; all are in the list.
 enum { OTHERWISE = 1, EXCLUSIVE = 2, LISTED = 4, TURNS = 8, APART = 16, PAIRED = 32, WHOLE = 256 };
 
-// first: where thread 0 finds its first amplitude.
-__device__ __forceinline__ int4 head_of(const Phase& phase, unsigned first, const Op* ops, int first_op, int numbers_at) {
+__device__ __forceinline__ int4 head_of(const Phase& phase, const Op* ops, int first_op, int numbers_at) {
     int4 head = {0, phase.end_op, 0, 0};
     if (phase.mode != SHARED || phase.first_flip < phase.end_flip) head.x |= OTHERWISE;
-    unsigned apart = SIDE > 1 ? first | phase.load[R - 1] ^ 1 : 0;
-#pragma unroll
-    for (int b = 0; b < R - 1; ++b) apart |= SIDE > 1 ? phase.load[b] : 0;
-    if (apart & 1) head.x |= APART;
+    if (phase.apart) head.x |= APART;
     if (phase.exclusive) head.x |= EXCLUSIVE;
     if (phase.turns) head.x |= TURNS;
 #pragma unroll 1
@@ -38,12 +34,47 @@ __device__ __forceinline__ int4 head_of(const Phase& phase, unsigned first, cons
     return head;
 }
 
-// Pointers to what a thread reads or writes together. columns: bits of the index that `first` has not.
-__device__ __forceinline__ void pointers(Complex* first, const Index* columns, Complex** all) {
-    all[0] = first;
+// Has a thread's places in shared memory filled from memory, in the background; `there` waits until that is done. Neighbours
+// are copied together, or each amplitude by itself, with zeros past the end of a state that is smaller than a tile. Addresses
+// follow each other in Gray's order, one bit at a time, so that a thread keeps only one.
+__device__ __forceinline__ void fetch_neighbours(unsigned place, const unsigned* place_columns, const Complex* from, const Index* index_columns) {
+    unsigned columns[R];
+    Index steps[R];
 #pragma unroll
-    for (int k = 1; k < N / SIDE; ++k) all[k] = all[k & (k - 1)] + columns[lowest(k)];
+    for (int b = 0; b < R; ++b) {
+        columns[b] = place_columns[b];
+        steps[b] = index_columns[b];
+    }
+#pragma unroll
+    for (int k = 0; k < N / SIDE; ++k) {
+        if (k > 0) {
+            place ^= columns[lowest(k)];
+            from += gray(k) >> lowest(k) & 1 ? steps[lowest(k)] : -steps[lowest(k)];
+            // Kept as it is, or the compiler would begin anew for each.
+            asm volatile("" : "+l"(from));
+        }
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(place)), "l"(from));
+    }
 }
+__device__ __forceinline__ void fetch_each(unsigned place, const unsigned* place_columns, const Complex* ket, Index at, const Index* index_columns, Index size) {
+    unsigned columns[R];
+    Index steps[R];
+#pragma unroll
+    for (int b = 0; b < R; ++b) {
+        columns[b] = place_columns[b];
+        steps[b] = index_columns[b];
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        if (k > 0) {
+            place ^= columns[lowest(k)];
+            at ^= steps[lowest(k)];
+        }
+        const bool inside = at < size;
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(place)), "l"(ket + (inside ? at : 0)), "n"(sizeof(Complex)), "r"(inside ? unsigned(sizeof(Complex)) : 0));
+    }
+}
+__device__ __forceinline__ void there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // tiles: how many there are. outside: the bits of the index that tell them apart. plain: 1 where a tile is loaded
 // without a change of index, 2 where it is stored so, or both. What ends with _at: where a block has its
@@ -88,7 +119,7 @@ extern "C" __global__ void run_stage(
             steps[p].load[b] = phases[p].load[b] * sizeof(Complex);
             steps[p].store[b] = phases[p].store[b] * sizeof(Complex);
         }
-        steps[p].head = head_of(phases[p], slots[p * blockDim.x].load, ops, p > 0 ? phases[p - 1].end_op : 0, numbers_at);
+        steps[p].head = head_of(phases[p], ops, p > 0 ? phases[p - 1].end_op : 0, numbers_at);
     }
     __syncthreads();
 
@@ -96,26 +127,18 @@ extern "C" __global__ void run_stage(
     const bool whole = size >= N;
     const Index stride = base_of(gridDim.x, runs, num_runs);
     Index base = base_of(blockIdx.x, runs, num_runs);
+    const auto fetch = [&](Index base) {
+        if (plain & 1 && whole)
+            fetch_neighbours(own->load, steps[0].load, ket + (base | own_places[R + thread]), own_places);
+        else
+            fetch_each(own->load, steps[0].load, ket, base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, base | offset), own_places, size);
+    };
+    fetch(base);
 #pragma unroll 1
     for (Index tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const Index where = base | offset;
-        States a;
-        if (plain & 1 && whole) {
-            Complex* from[N / SIDE];
-            pointers(ket + (base | own_places[R + thread]), own_places, from);
-#pragma unroll
-            for (int k = 0; k < N / SIDE; ++k) read_streamed(a[0], k, from[k]);
-        } else {
-            Index at[N];
-            span<Index>(base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), own_places, at);
-            if (whole) {
-#pragma unroll
-                for (int k = 0; k < N; ++k) a[0][k] = streamed(ket + at[k]);
-            } else {
-#pragma unroll
-                for (int k = 0; k < N; ++k) a[0][k] = at[k] < size ? ket[at[k]] : Complex{0, 0};
-            }
-        }
+        // What the sum carries passes over the bits that do not tell tiles apart.
+        const Index next = (base | ~outside) + stride & outside;
         if (num_coefficients) {
             // Others may still read those of the tile before.
             __syncthreads();
@@ -130,21 +153,23 @@ extern "C" __global__ void run_stage(
             __syncthreads();
         }
 
+        States a;
         int o = 0;
         int4 head = steps[0].head;
-        unsigned first = 0, column[R] = {};
+        unsigned first = own->load, column[R];
+#pragma unroll
+        for (int b = 0; b < R; ++b) column[b] = steps[0].load[b];
+        there();
 #pragma unroll 1
         for (int p = 0; p < num_phases; ++p) {
             if (head.x & OTHERWISE) {
-                if (p > 0) read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, nullptr);
+                read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, nullptr);
             } else if (SIDE > 1 && head.x & APART) {
-                if (p > 0) {
-                    unsigned address[N];
-                    span<unsigned>(first, column, address);
+                unsigned address[N];
+                span<unsigned>(first, column, address);
 #pragma unroll
-                    for (int k = 0; k < N; ++k) a[0][k] = shared_at(address[k]);
-                }
-            } else if (p > 0) {
+                for (int k = 0; k < N; ++k) a[0][k] = shared_at(address[k]);
+            } else {
                 unsigned address[N / SIDE];
                 span<unsigned, N / SIDE>(first, column, address);
 #pragma unroll
@@ -153,6 +178,11 @@ extern "C" __global__ void run_stage(
 #pragma unroll
                     for (int s = 0; s < SIDE; ++s) a[0][k + s * (N / SIDE)] = both.of[s];
                 }
+            }
+            if (p + 1 == num_phases) {
+                // Nobody reads the tile any more, nor loads what others may store after a change of index.
+                __syncthreads();
+                if (tile + gridDim.x < tiles) fetch(next);
             }
             if (head.x & LISTED) {
                 run_ops(a, head.y, head.x & TURNS, o, own_ops, terms, lists, nullptr, nullptr, reals, numbers, coefficients, where, nullptr);
@@ -171,10 +201,9 @@ extern "C" __global__ void run_stage(
                     dense2<2, false>(a, at_byte<Four>(head.w), 0);
                 o = head.y;
             }
-            // Others may still read what this thread writes now: elements of this phase, or of the tile before; and with one phase
-            // alone, a change of index may have this thread store where another has yet to load.
-            if (p == 0 || steps[p].head.x & EXCLUSIVE) __syncthreads();
             if (p + 1 < num_phases) {
+                // Others may still read what this thread writes now.
+                if (steps[p].head.x & EXCLUSIVE) __syncthreads();
                 unsigned address[N / SIDE];
                 span<unsigned, N / SIDE>(own[p * blockDim.x].store, steps[p].store, address);
                 // What the next phase begins with, so that nobody waits for it behind the barrier.
@@ -195,23 +224,20 @@ extern "C" __global__ void run_stage(
 
         const Index* stored = own_places + R + blockDim.x;
         if (plain & 2 && whole) {
-            Complex* to[N / SIDE];
-            pointers(ket + (base | stored[R + thread]), stored, to);
+            Complex* to = ket + (base | stored[R + thread]);
 #pragma unroll
-            for (int k = 0; k < N / SIDE; ++k) write_streamed(to[k], a[0], k);
+            for (int k = 0; k < N / SIDE; ++k) {
+                if (k > 0) to += gray(k) >> lowest(k) & 1 ? stored[lowest(k)] : -stored[lowest(k)];
+                asm volatile("" : "+l"(to));
+                write_streamed(to, a[0], gray(k));
+            }
         } else {
             Index at[N];
             span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);
-            if (whole) {
 #pragma unroll
-                for (int k = 0; k < N; ++k) stream(ket + at[k], a[0][k]);
-            } else {
-#pragma unroll
-                for (int k = 0; k < N; ++k)
-                    if (at[k] < size) ket[at[k]] = a[0][k];
-            }
+            for (int k = 0; k < N; ++k)
+                if (at[k] < size) stream(ket + at[k], a[0][k]);
         }
-        // What the sum carries passes over the bits that do not tell tiles apart.
-        base = (base | ~outside) + stride & outside;
+        base = next;
     }
 }

@@ -27,6 +27,9 @@ __device__ __forceinline__ Complex cis(Index turn) {
 
 __device__ __forceinline__ constexpr int lowest(int k) { return k & 1 ? 0 : k & 2 ? 1 : k & 4 ? 2 : k & 8 ? 3 : 4; }
 
+// The number that differs from the one before it, gray(k - 1), in bit lowest(k).
+__device__ __forceinline__ constexpr int gray(int k) { return k ^ k >> 1; }
+
 // all[k]: `first` and the columns of k's bits, joined by XOR.
 template <class T, int Count = N>
 __device__ __forceinline__ void span(T first, const T* columns, T* all) {
@@ -45,6 +48,7 @@ __device__ __forceinline__ void addresses(unsigned first, const int* columns, un
 
 extern __shared__ __align__(16) unsigned char memory[];
 
+__device__ __forceinline__ unsigned shared_address(unsigned place) { return unsigned(__cvta_generic_to_shared(memory)) + place; }
 __device__ __forceinline__ Complex& shared_at(unsigned address) { return *reinterpret_cast<Complex*>(memory + address); }
 
 // A tile is read and written once a stage: it should not drive the tables out of the cache.
@@ -59,16 +63,7 @@ __device__ __forceinline__ void stream(Complex* to, Complex a) {
     __stcs(reinterpret_cast<Pair*>(to), v);
 }
 
-// Amplitudes of one state that are read and written together, in registers k and k + N / SIDE.
-__device__ __forceinline__ void read_streamed(Complex* a, int k, const Complex* from) {
-    if constexpr (SIDE == 1) {
-        a[k] = streamed(from);
-    } else {
-        const float4 v = __ldcs(reinterpret_cast<const float4*>(from));
-        a[k] = {v.x, v.y};
-        a[k + N / SIDE] = {v.z, v.w};
-    }
-}
+// Amplitudes of one state that are written together: those of registers k and k + N / SIDE.
 __device__ __forceinline__ void write_streamed(Complex* to, const Complex* a, int k) {
     if constexpr (SIDE == 1) {
         stream(to, a[k]);

@@ -18,7 +18,7 @@ struct __align__(16) Op {
 struct __align__(8) Phase {
     int mode, end_op, first_flip, end_flip, exclusive, special;
     int load[5], store[5], index[5];
-    int turns;
+    int turns, apart, unused;
 };
 
 struct Flip {

@@ -50,6 +50,8 @@ PHASE = np.dtype(
         ("store", "i4", 5),
         ("index", "i4", 5),
         ("turns", "i4"),
+        ("apart", "i4"),
+        ("unused", "i4"),
     ]
 )
 FLIP = np.dtype([("mask", "u8"), ("value", "u8"), ("bits", "u8")])
@@ -244,6 +246,8 @@ class Tables:
                 columns(store),
                 columns([1 << k for k in range(tile.size)]),
                 turns,
+                self.shape.pairs_up and not source.keeps_neighbours(),
+                0,
             )
         )
 

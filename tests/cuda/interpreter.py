@@ -66,6 +66,10 @@ class Interpreter:
             if step + 1 < stage.num_phases:
                 own = slots[:, 1, None] ^ span(phase["store"][:registers])[None, :]
                 assert len(np.unique(own)) == own.size
+                if self.tables.shape.pairs_up:
+                    even, odd = np.split(own, 2, axis=1)
+                    assert not (even & 1).any()
+                    np.testing.assert_array_equal(even + 1, odd)
                 if step and not phase["exclusive"]:
                     # Without a barrier in between a thread may write only what it has read itself.
                     read = slots[:, 0, None] ^ span(phase["load"][:registers])[None, :]
@@ -110,7 +114,13 @@ class Interpreter:
         lists = self.arrays["lists"][phase["special"] :].view(np.uint32).astype(object)
         if phase["mode"] == MODES["shared"]:
             flip = self._flipped(phase["first_flip"], phase["end_flip"], where)
-            return shared[slots[:, 0, None] ^ span(phase["load"][:registers])[None, :] ^ flip]
+            places = slots[:, 0, None] ^ span(phase["load"][:registers])[None, :] ^ flip
+            if self.tables.shape.pairs_up and not phase["apart"]:
+                # One access reads two places, in the registers that the last register bit tells apart.
+                even, odd = np.split(places, 2, axis=1)
+                assert not (even & 1).any()
+                np.testing.assert_array_equal(even + 1, odd)
+            return shared[places]
         if phase["mode"] == MODES["permute"]:
             table = lists[: shared.size].astype(np.int64).reshape(self.count, len(slots))
             return shared[table.T]
