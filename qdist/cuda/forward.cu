@@ -3,35 +3,27 @@
 //
 // records.cu, ops.cu and kernel.cu stand before it.
 
-// A phase as it is in shared memory. head: flags, where its operations end, and where the numbers of those on the first pair of
-// register bits, and on another, are. Columns are in bytes.
+// A phase as it is in shared memory. head: flags, and where its operations end. Columns are in bytes.
 struct __align__(16) Step {
     unsigned load[R > 4 ? 8 : 4], store[R > 4 ? 8 : 4];
-    int4 head;
+    int2 head, unused;
 };
-// OTHERWISE: the tile is not just read place by place. APART: it is, but neighbours are not read together. PAIRED and WHOLE,
-// shifted by the number of a pair of register bits: it has an operation of 4 by 4 there, of which kind. LISTED: it has other
-// operations, or several on a pair; all are in the list.
+// OTHERWISE: the tile is not just read place by place. APART: it is, but neighbours are not read together. LISTED: its operations
+// are in the list. Else there are none but those of 4 by 4, one a pair of register bits at most, whose numbers came with the
+// launch: PAIRED and WHOLE, shifted by the number of the pair, tell of which kind.
 enum { OTHERWISE = 1, EXCLUSIVE = 2, LISTED = 4, TURNS = 8, APART = 16, PAIRED = 32, WHOLE = 256 };
 
-__device__ __forceinline__ int4 head_of(const Phase& phase, const Op* ops, int first_op, int numbers_at) {
-    int4 head = {0, phase.end_op, 0, 0};
-    if (phase.mode != SHARED || phase.first_flip < phase.end_flip) head.x |= OTHERWISE;
-    if (phase.apart) head.x |= APART;
-    if (phase.exclusive) head.x |= EXCLUSIVE;
-    if (phase.turns) head.x |= TURNS;
-#pragma unroll 1
-    for (int o = first_op; o < phase.end_op; ++o) {
-        const int kind = ops[o].kind & ~7, pair = ops[o].kind & 7, place = numbers_at + ops[o].data * int(sizeof(Real));
-        if ((kind != PAIR && kind != DENSE2) || (pair ? head.w : head.z)) {
-            head.x |= LISTED;
-            break;
-        }
-        head.x |= (kind == PAIR ? PAIRED : WHOLE) << pair;
-        head.z = pair ? head.z : place;
-        head.w = pair ? place : head.w;
-    }
-    return head;
+__device__ __forceinline__ int2 head_of(const Phase& phase, int first_op, int with_launch) {
+    int flags = 0;
+    if (phase.mode != SHARED || phase.first_flip < phase.end_flip) flags |= OTHERWISE;
+    if (phase.apart) flags |= APART;
+    if (phase.exclusive) flags |= EXCLUSIVE;
+    if (phase.turns) flags |= TURNS;
+    if (phase.fours && with_launch)
+        flags |= phase.fours * PAIRED;
+    else if (first_op < phase.end_op)
+        flags |= LISTED;
+    return {flags, phase.end_op};
 }
 
 // Has a thread's places in shared memory filled from memory, in the background; `there` waits until that is done. Neighbours
@@ -77,14 +69,14 @@ __device__ __forceinline__ void fetch_each(unsigned place, const unsigned* place
 __device__ __forceinline__ void there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // tiles: how many there are. outside: the bits of the index that tell them apart. plain: 1 where a tile is loaded
-// without a change of index, 2 where it is stored so, or both. What ends with _at: where a block has its
+// without a change of index, 2 where it is stored so, or both. with_launch: whether all states have the numbers in `fours`. What ends with _at: where a block has its
 // copy of a table in shared memory, in bytes (qdist/cuda/resident.py); for numbers, where number 0 of all stages would be.
 //
 // ket: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
 // runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
 // columns of the registers and offsets of the threads, for loading, then for storing.
 extern "C" __global__ void run_stage(
-    Index tiles, Index outside, int coefficients_at, int places_at, int numbers_at, int first_number, int num_numbers, int ops_at, int num_ops, int phases_at, int slots_at, int plain,
+    Index tiles, Index outside, int coefficients_at, int places_at, int numbers_at, int first_number, int num_numbers, int ops_at, int num_ops, int phases_at, int slots_at, int plain, int with_launch, const __grid_constant__ Fours fours,
     Complex* ket, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
     const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
     const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
@@ -119,7 +111,7 @@ extern "C" __global__ void run_stage(
             steps[p].load[b] = phases[p].load[b] * sizeof(Complex);
             steps[p].store[b] = phases[p].store[b] * sizeof(Complex);
         }
-        steps[p].head = head_of(phases[p], ops, p > 0 ? phases[p - 1].end_op : 0, numbers_at);
+        steps[p].head = head_of(phases[p], p > 0 ? phases[p - 1].end_op : 0, with_launch);
     }
     __syncthreads();
 
@@ -155,7 +147,7 @@ extern "C" __global__ void run_stage(
 
         States a;
         int o = 0;
-        int4 head = steps[0].head;
+        int2 head = steps[0].head;
         unsigned first = own->load, column[R];
 #pragma unroll
         for (int b = 0; b < R; ++b) column[b] = steps[0].load[b];
@@ -188,17 +180,17 @@ extern "C" __global__ void run_stage(
                 run_ops(a, head.y, head.x & TURNS, o, own_ops, terms, lists, nullptr, nullptr, reals, numbers, coefficients, where, nullptr);
             } else {
                 if (head.x & PAIRED)
-                    pair<0>(a, at_byte<Four>(head.z));
+                    pair<0>(a, fours.of[2 * p]);
                 else if (head.x & WHOLE)
-                    dense2<0, false>(a, at_byte<Four>(head.z), 0);
+                    dense2<0, false>(a, Operands{fours.of[2 * p]}, 0);
                 if (head.x & PAIRED << 1)
-                    pair<1>(a, at_byte<Four>(head.w));
+                    pair<1>(a, fours.of[2 * p + 1]);
                 else if (head.x & WHOLE << 1)
-                    dense2<1, false>(a, at_byte<Four>(head.w), 0);
+                    dense2<1, false>(a, Operands{fours.of[2 * p + 1]}, 0);
                 if (head.x & PAIRED << 2)
-                    pair<2>(a, at_byte<Four>(head.w));
+                    pair<2>(a, fours.of[2 * p + 1]);
                 else if (head.x & WHOLE << 2)
-                    dense2<2, false>(a, at_byte<Four>(head.w), 0);
+                    dense2<2, false>(a, Operands{fours.of[2 * p + 1]}, 0);
                 o = head.y;
             }
             if (p + 1 < num_phases) {

@@ -200,9 +200,9 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
                 case DENSE1 + 2: dense1<2, false>(a, data, 0); break;
                 case DENSE1 + 3: dense1<FOURTH, false>(a, data, 0); break;
                 case DENSE1 + 4: dense1<R - 1, false>(a, data, 0); break;
-                case DENSE2: dense2<0, false>(a, data, 0); break;
-                case DENSE2 + 1: dense2<1, false>(a, data, 0); break;
-                case DENSE2 + 2: dense2<2, false>(a, data, 0); break;
+                case DENSE2: dense2<0, false>(a, Entries(data), 0); break;
+                case DENSE2 + 1: dense2<1, false>(a, Entries(data), 0); break;
+                case DENSE2 + 2: dense2<2, false>(a, Entries(data), 0); break;
             }
             continue;
         }
@@ -242,9 +242,9 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             case CONTROLLED1 + 2: dense1<2, true>(a, data, word); break;
             case CONTROLLED1 + 3: dense1<FOURTH, true>(a, data, word); break;
             case CONTROLLED1 + 4: dense1<R - 1, true>(a, data, word); break;
-            case CONTROLLED2: dense2<0, true>(a, data, word); break;
-            case CONTROLLED2 + 1: dense2<1, true>(a, data, word); break;
-            case CONTROLLED2 + 2: dense2<2, true>(a, data, word); break;
+            case CONTROLLED2: dense2<0, true>(a, Entries(data), word); break;
+            case CONTROLLED2 + 1: dense2<1, true>(a, Entries(data), word); break;
+            case CONTROLLED2 + 2: dense2<2, true>(a, Entries(data), word); break;
             case LOOKUP: look_up(a, lists + head.y, reals, thread, word, where); break;
 #if STATES == 2
             case TRANSITION1: add_transition1<0>(a, word, sums + head.y); break;

@@ -27,15 +27,16 @@ class Launcher:
             self._arrays = {name: _on_device(cupy, x) for name, x in tables.arrays().items()}
         self._runs: dict[tuple[int, int], tuple[Any, int, int, int]] = {}
         self.bound: Any = None
-        """(reals, turns) on the device: a row for each state of a batch."""
+        """(reals, turns) on the device: a row for each state of a batch; and what comes with the launch of each stage."""
 
     def bind(self, angles: np.ndarray) -> None:
         """Computes all matrices and phases, for each row of the circuit's angles (float64)."""
         reals, turns = self.tables.binding.values(angles)
         if turns.size == 0:
             turns = np.zeros((len(angles), 1), turns.dtype)  # A kernel's pointer must be one, though nothing is read.
+        fours = [_fours(stage.fours, reals, self.tables.shape.four_phases) for stage in self.tables.stages]
         with self._cupy.cuda.Device(self.device):
-            self.bound = self._cupy.asarray(reals), self._cupy.asarray(turns)
+            self.bound = self._cupy.asarray(reals), self._cupy.asarray(turns), fours
 
     def num_tiles(self, number: int, live: int) -> int:
         """How many tiles stage ``number`` has among the indices whose bits outside ``live`` are zero."""
@@ -59,6 +60,7 @@ class Launcher:
         tiles = self.num_tiles(number, live)
         layout = resident(stage, shape)
         leading = (np.uint64(tiles), np.uint64(self.outside(number, live)), *layout.arguments(stage, shape))
+        leading += self.bound[2][number]
         self.launch(number, states, offset, live, (min(tiles, blocks), rows), leading, layout.end)
 
     def launch(
@@ -75,7 +77,7 @@ class Launcher:
         stage = self.tables.stages[number]
         runs, num_runs, *_ = self._tiles(number, live)
         arrays, u8, i4 = self._arrays, np.uint64, np.int32
-        reals, turns = self.bound
+        reals, turns, _ = self.bound
         kernel = stage_kernel(self.dtype, self.tables.shape, self.device)
         kernel(
             grid,
@@ -118,6 +120,18 @@ class Launcher:
             table = np.array(runs or [(0, 0, 0)], np.int32).ravel()
             self._runs[key] = self._cupy.asarray(table), len(runs), 1 << len(outside), sum(1 << p for p in outside)
         return self._runs[key]
+
+
+def _fours(places: list[tuple[int, int]], reals: np.ndarray, phases: int) -> tuple[np.int32, np.ndarray]:
+    """Whether all rows of ``reals`` have the same numbers at these (slot, place), and these numbers: a record that a kernel
+    takes by value."""
+    record = np.zeros((), [("of", reals.dtype, (2 * phases, 32))])
+    same = True
+    for slot, at in places:
+        own = reals[:, at : at + 32]
+        same &= bool((own == own[0]).all())
+        record["of"][slot] = own[0]
+    return np.int32(same), record
 
 
 def _on_device(cupy: Any, array: np.ndarray) -> Any:

@@ -144,15 +144,21 @@ struct Entries {
     }
 };
 
+// The same where they come with the launch.
+struct Operands {
+    const Real* numbers;
+
+    __device__ __forceinline__ Complex operator()(int row, int column) const { return {numbers[2 * (4 * row + column)], numbers[2 * (4 * row + column) + 1]}; }
+};
+
 // The first register bit of pair number P: 0 and 1, 2 and 3, or the last two.
 __device__ constexpr int first_of(int P) { return P < 2 ? 2 * P : R - 2; }
 __device__ constexpr bool is_pair(int P) { return P < 2 ? 2 * P + 1 < R : SIDE > 1; }
 
-template <int P, bool Controlled>
-__device__ __forceinline__ void dense2(States& states, const Four* matrix, unsigned word) {
+template <int P, bool Controlled, class Matrix>
+__device__ __forceinline__ void dense2(States& states, const Matrix& m, unsigned word) {
     if constexpr (is_pair(P)) {
         constexpr int low = 1 << first_of(P);
-        const Entries m(matrix);
 #pragma unroll
         for (Complex* a : states)
 #pragma unroll
@@ -189,10 +195,9 @@ __device__ __forceinline__ void tilt(Real t, Complex& a) {
 // What is left of a 4 by 4 matrix (qdist/cuda/pairs.py) on pair number P: a turn on each bit, then, between
 // phases, a real matrix that mixes 00 with 11 and one that mixes 01 with 10.
 template <int P>
-__device__ __forceinline__ void pair(States& states, const Four* data) {
+__device__ __forceinline__ void pair(States& states, Four first, Four even, Four odd, Four last) {
     if constexpr (is_pair(P)) {
         constexpr int low = 1 << first_of(P), high = 2 * low;
-        const Four first = data[0], even = data[1], odd = data[2], last = data[3];
 #pragma unroll
         for (Complex* a : states)
 #pragma unroll
@@ -212,6 +217,15 @@ __device__ __forceinline__ void pair(States& states, const Four* data) {
                     tilt(last.c, b[high]);
                 }
     }
+}
+
+template <int P>
+__device__ __forceinline__ void pair(States& states, const Four* data) {
+    if constexpr (is_pair(P)) pair<P>(states, data[0], data[1], data[2], data[3]);
+}
+template <int P>
+__device__ __forceinline__ void pair(States& states, const Real* n) {
+    if constexpr (is_pair(P)) pair<P>(states, {n[0], n[1], n[2], n[3]}, {n[4], n[5], n[6], n[7]}, {n[8], n[9], n[10], n[11]}, {n[12], n[13], n[14], n[15]});
 }
 
 // Multiplies the amplitudes whose register bit B is 1.

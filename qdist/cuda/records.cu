@@ -18,7 +18,7 @@ struct __align__(16) Op {
 struct __align__(8) Phase {
     int mode, end_op, first_flip, end_flip, exclusive, special;
     int load[5], store[5], index[5];
-    int turns, apart, unused;
+    int turns, apart, fours;
 };
 
 struct Flip {
@@ -44,6 +44,13 @@ struct __align__(16) Parity {
     unsigned threads;
     int result;
     Index far;
+};
+
+// Numbers of operations of 4 by 4 that come with the launch: two slots a phase, one for the first pair of register bits and one
+// for another. The compiler has each an operand of its own, which no register is read for, where a loop's counter tells the slot.
+constexpr int FOUR_PHASES = FOURS_BYTES / (2 * 32 * sizeof(Real));
+struct Fours {
+    Real of[2 * FOUR_PHASES][32];
 };
 
 constexpr int R = REGISTER_BITS;

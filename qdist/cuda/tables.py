@@ -51,7 +51,7 @@ PHASE = np.dtype(
         ("index", "i4", 5),
         ("turns", "i4"),
         ("apart", "i4"),
-        ("unused", "i4"),
+        ("fours", "i4"),
     ]
 )
 FLIP = np.dtype([("mask", "u8"), ("value", "u8"), ("bits", "u8")])
@@ -83,6 +83,8 @@ class StageTables:
     first_number: int
     """In reals: what the stage's operations read there."""
     num_numbers: int
+    fours: list[tuple[int, int]]
+    """(slot, place in reals) of the 32 numbers that come with a launch (``Tables._with_launch``)."""
     plain: tuple[bool, bool]
     """Whether the tile is read from memory, and written there, without a change of index, and its bit 0 is the index's."""
 
@@ -118,6 +120,9 @@ class Tables:
         self._pair_ops: list[int] = []
         self.stages = [self._stage(stage, blocks) for stage, blocks in stages]
         self._fill_pairs()
+        if shape.states == 1:
+            for stage in self.stages:
+                self._with_launch(stage)
         self.binding.freeze()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -169,6 +174,7 @@ class Tables:
             len(self._ops) - first_op,
             first_number,
             self.binding.size - first_number,
+            [],
             (positions[0] == 0 and tile.load == identity, positions[0] == 0 and tile.store == identity),
         )
 
@@ -179,6 +185,22 @@ class Tables:
             self.binding.constants(at, numbers)
             if is_pair:
                 self._ops[number] = (kind - OPS["dense2"] + OPS["pair"], at, *rest)
+
+    def _with_launch(self, stage: StageTables) -> None:
+        """Finds the phases of a stage that have operations of 4 by 4 alone, one a pair of register bits at most. Their
+        numbers come with a launch: slot 2 p has those of phase p's first pair, slot 2 p + 1 those of another one."""
+        first = stage.first_op
+        for number in range(min(stage.num_phases, self.shape.four_phases)):
+            phase = self._phases[stage.first_phase + number]
+            end = stage.first_op + phase[1]
+            ops = [(kind & ~7, kind & 7, at) for kind, at, *_ in self._ops[first:end]]
+            first = end
+            slots = {2 * number + (pair > 0): at for _, pair, at in ops}
+            if len(slots) < len(ops) or any(kind not in (OPS["dense2"], OPS["pair"]) for kind, *_ in ops):
+                continue
+            stage.fours += slots.items()
+            flags = sum((1 if kind == OPS["pair"] else 8) << pair for kind, pair, _ in ops)
+            self._phases[stage.first_phase + number] = (*phase[:-1], flags)
 
     def _place_seldom_read(self, blocks: list[Block]) -> None:
         """Places in reals, by block or operation, for numbers that may be many and that the kernel keeps in memory."""

@@ -21,6 +21,9 @@ __all__ = ["ROOM", "Shape", "back_shape_of", "rank", "shape_of", "tile_level"]
 ROOM = 99 << 10
 """Bytes of shared memory that a block can have on any GPU since compute capability 8.0 (CUDA C++ Programming Guide)."""
 
+FOURS_BYTES = 3584
+"""Bytes of numbers that come with a launch: kernels take 4 KiB of arguments on any GPU (CUDA C++ Programming Guide)."""
+
 # The bank that a bit of a tile's index moves a place by, for places of 8 bytes (16 banks) and 16 (8 banks).
 # Whichever register bits are taken out, those that are left still reach every bank: tests/cuda/test_tile.py counts.
 _BANKS = {8: (1, 2, 4, 8, 13, 5, 10, 3, 7, 12, 11, 14, 15, 6), 16: (1, 2, 4, 7, 3, 6, 5, 1, 2, 4, 7, 3, 6, 5)}
@@ -60,6 +63,11 @@ class Shape:
     def registers_per_thread(self) -> int:
         """32-bit registers that a thread gets, of the 65536 of a multiprocessor."""
         return min(255, 65536 // (self.blocks << self.tile - self.registers) & ~7)
+
+    @property
+    def four_phases(self) -> int:
+        """Phases whose numbers may come with a launch: two matrices of 4 by 4 each."""
+        return FOURS_BYTES // (2 * 16 * self.itemsize)
 
     @property
     def pairs_up(self) -> bool:

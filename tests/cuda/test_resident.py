@@ -61,7 +61,7 @@ def test_a_stage_has_the_numbers_of_its_operations() -> None:
             if kind < OPS["cross"]:
                 assert stage.first_number <= data < stage.first_number + stage.num_numbers
         # Neither the diagonal's 256 factors nor the matrix's 64 entries are kept close.
-        assert stage.num_numbers <= 32 * stage.num_ops
+        assert stage.num_numbers <= (2 << shape.registers) * stage.num_ops
 
 
 def test_stages_whose_tables_find_no_room_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
