@@ -3,10 +3,12 @@
 //
 // records.cu, ops.cu and kernel.cu stand before it.
 
-// A phase as it is in shared memory. head: flags, and where its operations end. Columns are in bytes.
+// A phase as it is in shared memory. load and store: columns of the first four register bits, fifth: of another when loading,
+// in bytes. head: flags, and where its operations end.
 struct __align__(16) Step {
-    unsigned load[R > 4 ? 8 : 4], store[R > 4 ? 8 : 4];
-    int2 head, unused;
+    uint4 load, store;
+    int2 head;
+    unsigned fifth, unused;
 };
 // OTHERWISE: the tile is not just read place by place. APART: it is, but neighbours are not read together. LISTED: its operations
 // are in the list. Else there are none but those of 4 by 4, one a pair of register bits at most, whose numbers came with the
@@ -29,14 +31,12 @@ __device__ __forceinline__ int2 head_of(const Phase& phase, int first_op, int wi
 // Has a thread's places in shared memory filled from memory, in the background; `there` waits until that is done. Neighbours
 // are copied together, or each amplitude by itself, with zeros past the end of a state that is smaller than a tile. Addresses
 // follow each other in Gray's order, one bit at a time, so that a thread keeps only one.
-__device__ __forceinline__ void fetch_neighbours(unsigned place, const unsigned* place_columns, const Complex* from, const Index* index_columns) {
-    unsigned columns[R];
-    Index steps[R];
+__device__ __forceinline__ void fetch_neighbours(unsigned place, const Step& step, const Complex* from, const Index* index_columns) {
+    const uint4 load = step.load;
+    const unsigned columns[4] = {load.x, load.y, load.z, load.w};
+    Index steps[4];
 #pragma unroll
-    for (int b = 0; b < R; ++b) {
-        columns[b] = place_columns[b];
-        steps[b] = index_columns[b];
-    }
+    for (int b = 0; b < 4; ++b) steps[b] = index_columns[b];
 #pragma unroll
     for (int k = 0; k < N / SIDE; ++k) {
         if (k > 0) {
@@ -48,14 +48,12 @@ __device__ __forceinline__ void fetch_neighbours(unsigned place, const unsigned*
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(place)), "l"(from));
     }
 }
-__device__ __forceinline__ void fetch_each(unsigned place, const unsigned* place_columns, const Complex* ket, Index at, const Index* index_columns, Index size) {
-    unsigned columns[R];
+__device__ __forceinline__ void fetch_each(unsigned place, const Step& step, const Complex* ket, Index at, const Index* index_columns, Index size) {
+    const uint4 load = step.load;
+    const unsigned columns[5] = {load.x, load.y, load.z, load.w, step.fifth};
     Index steps[R];
 #pragma unroll
-    for (int b = 0; b < R; ++b) {
-        columns[b] = place_columns[b];
-        steps[b] = index_columns[b];
-    }
+    for (int b = 0; b < R; ++b) steps[b] = index_columns[b];
 #pragma unroll
     for (int k = 0; k < N; ++k) {
         if (k > 0) {
@@ -106,11 +104,11 @@ extern "C" __global__ void run_stage(
     }
 #pragma unroll 1
     for (int p = thread; p < num_phases; p += blockDim.x) {
-#pragma unroll
-        for (int b = 0; b < R; ++b) {
-            steps[p].load[b] = phases[p].load[b] * sizeof(Complex);
-            steps[p].store[b] = phases[p].store[b] * sizeof(Complex);
-        }
+        const int *load = phases[p].load, *store = phases[p].store;
+        const unsigned size = sizeof(Complex);
+        steps[p].load = {load[0] * size, load[1] * size, load[2] * size, load[3] * size};
+        steps[p].store = {store[0] * size, store[1] * size, store[2] * size, store[3] * size};
+        steps[p].fifth = load[4] * size;
         steps[p].head = head_of(phases[p], p > 0 ? phases[p - 1].end_op : 0, with_launch);
     }
     __syncthreads();
@@ -121,9 +119,9 @@ extern "C" __global__ void run_stage(
     Index base = base_of(blockIdx.x, runs, num_runs);
     const auto fetch = [&](Index base) {
         if (plain & 1 && whole)
-            fetch_neighbours(own->load, steps[0].load, ket + (base | own_places[R + thread]), own_places);
+            fetch_neighbours(own->load, steps[0], ket + (base | own_places[R + thread]), own_places);
         else
-            fetch_each(own->load, steps[0].load, ket, base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, base | offset), own_places, size);
+            fetch_each(own->load, steps[0], ket, base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, base | offset), own_places, size);
     };
     fetch(base);
 #pragma unroll 1
@@ -148,9 +146,8 @@ extern "C" __global__ void run_stage(
         States a;
         int o = 0;
         int2 head = steps[0].head;
-        unsigned first = own->load, column[R];
-#pragma unroll
-        for (int b = 0; b < R; ++b) column[b] = steps[0].load[b];
+        Own slot = *own;
+        uint4 load = steps[0].load;
         there();
 #pragma unroll 1
         for (int p = 0; p < num_phases; ++p) {
@@ -158,12 +155,14 @@ extern "C" __global__ void run_stage(
                 read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, nullptr);
             } else if (SIDE > 1 && head.x & APART) {
                 unsigned address[N];
-                span<unsigned>(first, column, address);
+                const unsigned columns[5] = {load.x, load.y, load.z, load.w, steps[p].fifth};
+                span<unsigned>(slot.load, columns, address);
 #pragma unroll
                 for (int k = 0; k < N; ++k) a[0][k] = shared_at(address[k]);
             } else {
                 unsigned address[N / SIDE];
-                span<unsigned, N / SIDE>(first, column, address);
+                const unsigned columns[4] = {load.x, load.y, load.z, load.w};
+                span<unsigned, N / SIDE>(slot.load, columns, address);
 #pragma unroll
                 for (int k = 0; k < N / SIDE; ++k) {
                     const Neighbours both = *at_byte<Neighbours>(address[k]);
@@ -195,14 +194,15 @@ extern "C" __global__ void run_stage(
             }
             if (p + 1 < num_phases) {
                 // Others may still read what this thread writes now.
-                if (steps[p].head.x & EXCLUSIVE) __syncthreads();
+                if (head.x & EXCLUSIVE) __syncthreads();
                 unsigned address[N / SIDE];
-                span<unsigned, N / SIDE>(own[p * blockDim.x].store, steps[p].store, address);
+                const uint4 store = steps[p].store;
+                const unsigned columns[4] = {store.x, store.y, store.z, store.w};
+                span<unsigned, N / SIDE>(slot.store, columns, address);
                 // What the next phase begins with, so that nobody waits for it behind the barrier.
                 head = steps[p + 1].head;
-                first = own[(p + 1) * blockDim.x].load;
-#pragma unroll
-                for (int b = 0; b < R; ++b) column[b] = steps[p + 1].load[b];
+                slot = own[(p + 1) * blockDim.x];
+                load = steps[p + 1].load;
 #pragma unroll
                 for (int k = 0; k < N / SIDE; ++k) {
                     Neighbours both;

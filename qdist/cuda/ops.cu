@@ -146,9 +146,9 @@ struct Entries {
 
 // The same where they come with the launch.
 struct Operands {
-    const Real* numbers;
+    const Complex* entries;
 
-    __device__ __forceinline__ Complex operator()(int row, int column) const { return {numbers[2 * (4 * row + column)], numbers[2 * (4 * row + column) + 1]}; }
+    __device__ __forceinline__ Complex operator()(int row, int column) const { return entries[4 * row + column]; }
 };
 
 // The first register bit of pair number P: 0 and 1, 2 and 3, or the last two.
@@ -224,8 +224,9 @@ __device__ __forceinline__ void pair(States& states, const Four* data) {
     if constexpr (is_pair(P)) pair<P>(states, data[0], data[1], data[2], data[3]);
 }
 template <int P>
-__device__ __forceinline__ void pair(States& states, const Real* n) {
-    if constexpr (is_pair(P)) pair<P>(states, {n[0], n[1], n[2], n[3]}, {n[4], n[5], n[6], n[7]}, {n[8], n[9], n[10], n[11]}, {n[12], n[13], n[14], n[15]});
+__device__ __forceinline__ void pair(States& states, const Complex* n) {
+    const auto four = [=](int k) { return Four{n[2 * k].x, n[2 * k].y, n[2 * k + 1].x, n[2 * k + 1].y}; };
+    if constexpr (is_pair(P)) pair<P>(states, four(0), four(1), four(2), four(3));
 }
 
 // Multiplies the amplitudes whose register bit B is 1.

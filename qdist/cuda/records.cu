@@ -50,7 +50,7 @@ struct __align__(16) Parity {
 // for another. The compiler has each an operand of its own, which no register is read for, where a loop's counter tells the slot.
 constexpr int FOUR_PHASES = FOURS_BYTES / (2 * 32 * sizeof(Real));
 struct Fours {
-    Real of[2 * FOUR_PHASES][32];
+    Complex of[2 * FOUR_PHASES][16];
 };
 
 constexpr int R = REGISTER_BITS;

@@ -12,8 +12,8 @@ from qdist.cuda.tile import Shape
 __all__ = ["Resident", "layout", "resident"]
 
 _ALIGNMENT = 16
-_STEP_BYTES = 16
-"""Of a phase in shared memory (forward.cu), beside its columns."""
+_STEP_BYTES = 48
+"""Of a phase in shared memory (forward.cu)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def layout(size: int, shape: Shape, phases: int, ops: int, numbers: int, coeffic
         (2 * (shape.registers + threads), np.dtype(np.uint64).itemsize),
         (numbers, number),
         (ops, OP.itemsize),
-        (phases, _STEP_BYTES + 2 * 4 * (4 if shape.registers <= 4 else 8)),
+        (phases, _STEP_BYTES),
         (phases * threads, np.dtype(np.uint32).itemsize),
     ):
         starts.append(-(-end // _ALIGNMENT) * _ALIGNMENT)

@@ -36,7 +36,7 @@ def test_tables_stand_one_after_the_other(dtype: str, number: int) -> None:
             "places": 2 * (shape.registers + threads) * 8,
             "numbers": stage.num_numbers * number,
             "ops": stage.num_ops * OP.itemsize,
-            "phases": stage.num_phases * (80 if shape.registers > 4 else 48),
+            "phases": stage.num_phases * 48,
             "slots": stage.num_phases * threads * 4,
         }
         end = 0
