@@ -28,19 +28,16 @@ __device__ __forceinline__ int2 head_of(const Phase& phase, int first_op, int wi
     return {flags, phase.end_op};
 }
 
-// Has a thread's places in shared memory filled from memory, in the background; `there` waits until that is done. Neighbours
-// are copied together, or each amplitude by itself, with zeros past the end of a state that is smaller than a tile. Addresses
-// follow each other in Gray's order, one bit at a time, so that a thread keeps only one.
+// The same as fetch_each (kernel.cu) where no index changes: neighbours are copied together.
 __device__ __forceinline__ void fetch_neighbours(unsigned place, const Step& step, const Complex* from, const Index* index_columns) {
-    const uint4 load = step.load;
-    const unsigned columns[4] = {load.x, load.y, load.z, load.w};
+    const Columns columns = columns_of(step.load);
     Index steps[4];
 #pragma unroll
     for (int b = 0; b < 4; ++b) steps[b] = index_columns[b];
 #pragma unroll
     for (int k = 0; k < N / SIDE; ++k) {
         if (k > 0) {
-            place ^= columns[lowest(k)];
+            place ^= columns.of[lowest(k)];
             from += gray(k) >> lowest(k) & 1 ? steps[lowest(k)] : -steps[lowest(k)];
             // Kept as it is, or the compiler would begin anew for each.
             asm volatile("" : "+l"(from));
@@ -48,23 +45,6 @@ __device__ __forceinline__ void fetch_neighbours(unsigned place, const Step& ste
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(place)), "l"(from));
     }
 }
-__device__ __forceinline__ void fetch_each(unsigned place, const Step& step, const Complex* ket, Index at, const Index* index_columns, Index size) {
-    const uint4 load = step.load;
-    const unsigned columns[5] = {load.x, load.y, load.z, load.w, step.fifth};
-    Index steps[R];
-#pragma unroll
-    for (int b = 0; b < R; ++b) steps[b] = index_columns[b];
-#pragma unroll
-    for (int k = 0; k < N; ++k) {
-        if (k > 0) {
-            place ^= columns[lowest(k)];
-            at ^= steps[lowest(k)];
-        }
-        const bool inside = at < size;
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(place)), "l"(ket + (inside ? at : 0)), "n"(sizeof(Complex)), "r"(inside ? unsigned(sizeof(Complex)) : 0));
-    }
-}
-__device__ __forceinline__ void there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // tiles: how many there are. outside: the bits of the index that tell them apart. plain: 1 where a tile is loaded
 // without a change of index, 2 where it is stored so, or both. with_launch: whether all states have the numbers in `fours`. What ends with _at: where a block has its
@@ -104,11 +84,9 @@ extern "C" __global__ void run_stage(
     }
 #pragma unroll 1
     for (int p = thread; p < num_phases; p += blockDim.x) {
-        const int *load = phases[p].load, *store = phases[p].store;
-        const unsigned size = sizeof(Complex);
-        steps[p].load = {load[0] * size, load[1] * size, load[2] * size, load[3] * size};
-        steps[p].store = {store[0] * size, store[1] * size, store[2] * size, store[3] * size};
-        steps[p].fifth = load[4] * size;
+        steps[p].load = in_bytes(phases[p].load);
+        steps[p].store = in_bytes(phases[p].store);
+        steps[p].fifth = phases[p].load[4] * PLACE_BYTES;
         steps[p].head = head_of(phases[p], p > 0 ? phases[p - 1].end_op : 0, with_launch);
     }
     __syncthreads();
@@ -121,7 +99,7 @@ extern "C" __global__ void run_stage(
         if (plain & 1 && whole)
             fetch_neighbours(own->load, steps[0], ket + (base | own_places[R + thread]), own_places);
         else
-            fetch_each(own->load, steps[0], ket, base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, base | offset), own_places, size);
+            fetch_each(own->load, columns_of(steps[0].load, steps[0].fifth), ket, base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, base | offset), own_places, size);
     };
     fetch(base);
 #pragma unroll 1
@@ -155,14 +133,12 @@ extern "C" __global__ void run_stage(
                 read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, nullptr);
             } else if (SIDE > 1 && head.x & APART) {
                 unsigned address[N];
-                const unsigned columns[5] = {load.x, load.y, load.z, load.w, steps[p].fifth};
-                span<unsigned>(slot.load, columns, address);
+                span<unsigned>(slot.load, columns_of(load, steps[p].fifth).of, address);
 #pragma unroll
                 for (int k = 0; k < N; ++k) a[0][k] = shared_at(address[k]);
             } else {
                 unsigned address[N / SIDE];
-                const unsigned columns[4] = {load.x, load.y, load.z, load.w};
-                span<unsigned, N / SIDE>(slot.load, columns, address);
+                span<unsigned, N / SIDE>(slot.load, columns_of(load).of, address);
 #pragma unroll
                 for (int k = 0; k < N / SIDE; ++k) {
                     const Neighbours both = *at_byte<Neighbours>(address[k]);
@@ -196,9 +172,7 @@ extern "C" __global__ void run_stage(
                 // Others may still read what this thread writes now.
                 if (head.x & EXCLUSIVE) __syncthreads();
                 unsigned address[N / SIDE];
-                const uint4 store = steps[p].store;
-                const unsigned columns[4] = {store.x, store.y, store.z, store.w};
-                span<unsigned, N / SIDE>(slot.store, columns, address);
+                span<unsigned, N / SIDE>(slot.store, columns_of(steps[p].store).of, address);
                 // What the next phase begins with, so that nobody waits for it behind the barrier.
                 head = steps[p + 1].head;
                 slot = own[(p + 1) * blockDim.x];

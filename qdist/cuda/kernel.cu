@@ -39,6 +39,34 @@ __device__ __forceinline__ Index flipped(const Flip* flips, int first, int end, 
     return flip;
 }
 
+// Columns of the register bits.
+struct Columns {
+    unsigned of[5];
+};
+__device__ __forceinline__ Columns columns_of(uint4 first, unsigned fifth = 0) { return {first.x, first.y, first.z, first.w, fifth}; }
+
+// Those of a table, the first four of them.
+__device__ __forceinline__ uint4 in_bytes(const int* columns) { return {columns[0] * PLACE_BYTES, columns[1] * PLACE_BYTES, columns[2] * PLACE_BYTES, columns[3] * PLACE_BYTES}; }
+
+// Has a thread's places in shared memory filled from memory, in the background; `there` waits until that is done. Amplitudes past
+// the end of a state that is smaller than a tile are zeros. Addresses follow each other in Gray's order, one bit at a time, so
+// that a thread keeps only one.
+__device__ __forceinline__ void fetch_each(unsigned place, Columns columns, const Complex* ket, Index at, const Index* index_columns, Index size) {
+    Index steps[R];
+#pragma unroll
+    for (int b = 0; b < R; ++b) steps[b] = index_columns[b];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        if (k > 0) {
+            place ^= columns.of[lowest(k)];
+            at ^= steps[lowest(k)];
+        }
+        const bool inside = at < size;
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(place)), "l"(ket + (inside ? at : 0)), "n"(sizeof(Complex)), "r"(inside ? unsigned(sizeof(Complex)) : 0));
+    }
+}
+__device__ __forceinline__ void there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // Where state number s has its tile in shared memory, joined to an address by XOR.
 __device__ __forceinline__ unsigned tile_of(int s) { return s * unsigned(sizeof(Complex)) * (TOGETHER > 1 ? 1 : blockDim.x << R); }
 
