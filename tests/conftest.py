@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ if ON_RANKS not in os.environ:
     settings.load_profile("repeatable")
 
 RunRanks = Callable[..., subprocess.CompletedProcess[str]]
+PassOnRanks = Callable[..., None]
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +73,25 @@ def run_nccl_ranks(run_ranks: RunRanks, tmp_path: Path) -> RunRanks:
         return run_ranks(ranks, [*own_hosts, *arguments], QDIST_TEST_BACKEND="nccl", NCCL_SOCKET_IFNAME=interface)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def pass_on_ranks(run_ranks: RunRanks) -> PassOnRanks:
+    """pass_on_ranks(n, [files of tests, options of pytest]) runs tests on n ranks: on each of them all must pass."""
+    return partial(_pass, run_ranks)
+
+
+@pytest.fixture
+def pass_on_nccl_ranks(run_nccl_ranks: RunRanks) -> PassOnRanks:
+    """As pass_on_ranks, for tests that talk over NCCL."""
+    return partial(_pass, run_nccl_ranks)
+
+
+def _pass(run: RunRanks, ranks: int, tests: Sequence[str | Path], **environ: str) -> None:
+    options = ["-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
+    done = run(ranks, ["-m", "pytest", *options, *tests], **environ)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert done.stdout.count(" passed") == ranks
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -20,7 +20,7 @@ Qubits: TypeAlias = int | Iterable[int]
 
 
 class GateMethods:
-    """One method a unitary gate; Circuit adds the storage."""
+    """One method a unitary gate; CircuitBuilder adds the storage."""
 
     __slots__ = ()
 

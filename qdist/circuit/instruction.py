@@ -10,7 +10,7 @@ from .gate import Gate
 from .parameters import Angle
 
 if TYPE_CHECKING:
-    from .circuit import Circuit
+    from .builder import CircuitBuilder
 
 
 class Condition(NamedTuple):
@@ -41,7 +41,7 @@ class ConditionalBlock:
 
     __slots__ = ("_circuit", "_condition", "_else_of", "_end", "_tested_bit_written")
 
-    def __init__(self, circuit: Circuit, condition: Condition, else_of: ConditionalBlock | None = None) -> None:
+    def __init__(self, circuit: CircuitBuilder, condition: Condition, else_of: ConditionalBlock | None = None) -> None:
         self._circuit = circuit
         self._condition = condition
         self._else_of = else_of

@@ -30,7 +30,7 @@ from qdist.comm.errors import CollectiveMismatch, CommError
 from qdist.comm.store import StoreClient
 
 if TYPE_CHECKING:
-    from qdist.comm.communicator import Communicator
+    from qdist.comm.endpoint import Endpoint
     from qdist.comm.transport import Transport
 
 __all__ = ["Call", "Guard", "check_same", "forget"]
@@ -39,14 +39,14 @@ _SIGNATURE_BYTES = 256
 
 
 # What the quick way of a collective leaves on the list: op, communicator, array, sequence, thread.
-DirectEntry = tuple[str, "Communicator", Any, int, int]
+DirectEntry = tuple[str, "Endpoint", Any, int, int]
 
 
 class Call(NamedTuple):
     """One communication: what it does, with which array, on which group."""
 
     op: str
-    comm: Communicator
+    comm: Endpoint
     shape: tuple[int, ...] | None
     dtype: Any
     reduction: str | None = None

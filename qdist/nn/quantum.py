@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,12 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from ..circuit import Circuit, CircuitError, ParameterVector
 from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
-from ..state import batches
-from ..state.adjoint import check_differentiable
+from ..plan import Layout
+from ..plan.operations import Operation
+from ..state import adjoint, batches
 from ..state.devices import on_host
-from ..state.expectation import as_pauli_sum
+from ..state.expectation import as_pauli_sum, expectations
 from ..state.outputs import Output
 from ..state.program import Program, compile
+from ..state.relayout import relayout
 from ..state.statevector import StateVector
 from ..tensor import Generator, Rule, Tensor, apply, random
 from ..tensor.arrays import to_device
@@ -46,6 +49,9 @@ class QuantumLayer(Module):
             copied to it, values and gradients of their size come back; the states stay where they are.
         initial: the weights to start from; uniform in [0, 2 pi) when not given.
         seed: of those uniform numbers; None draws them from the default generator, as other layers do.
+
+    A forward that is recorded keeps its states for the backward, if they are of one row, or of a batch on the CPU whose
+    gradients are computed at once; other gradients run the circuit again.
 
     All ranks that share amplitudes give the same x and get the same outputs. Rank 0's weights are taken over by all
     ranks of `comm` at the start, and the gradient of the weights is the mean over "dp", so they stay equal everywhere.
@@ -80,7 +86,7 @@ class QuantumLayer(Module):
         """As given."""
         everyone, shared, rows = _groups(comm)
         self.program: Program = compile(circuit, comm=shared, device=device, dtype=dtype)
-        check_differentiable(self.program)
+        adjoint.check_differentiable(self.program)
         given = observables if isinstance(observables, list) else [observables]
         if not given:
             raise ValueError("a QuantumLayer needs at least one observable")
@@ -105,6 +111,7 @@ class QuantumLayer(Module):
         The weights stay as they are, and must be equal on these ranks. Collective over them.
         """
         old = self.program
+        _Kept.drop(old.comm)
         self.comm, self.program = comm, compile(old.circuit, comm=comm, device=old.device, dtype=old.dtype)
         return self
 
@@ -141,17 +148,49 @@ class QuantumLayer(Module):
         return params
 
 
+class _Kept:
+    """The states of a forward, for its backward: until another forward on the same ranks, or a backward there that has
+    none of its own. Where nothing is recorded, they are gone with the forward.
+
+    So a model of many layers takes no more memory than its gradients do; and what only some ranks run, on their own,
+    leaves alone what all of them must find again.
+    """
+
+    _last: WeakValueDictionary[Communicator | None, _Kept] = WeakValueDictionary()
+
+    def __init__(self, comm: Communicator | None, kets: Any, layout: Layout | None) -> None:
+        self._comm, self._kets, self._layout = comm, kets, layout
+        _Kept._last[comm] = self
+
+    def take(self) -> Any:
+        """The states as they came from the runs, if they are still there."""
+        kets, self._kets = self._kets, None
+        if kets is None:
+            _Kept.drop(self._comm)
+        elif self._layout is not None:
+            relayout(kets, self._layout)  # The outputs were read in layouts of their own.
+        return kets
+
+    @staticmethod
+    def drop(comm: Communicator | None) -> None:
+        last = _Kept._last.pop(comm, None)
+        if last is not None:
+            last._kets = None
+
+
 def _forward(xp: Any, x: Any, weights: Any = None, *, layer: QuantumLayer) -> Any:
     params = layer._params(x, weights)
-    return xp.asarray(_values(layer, params).astype(x.dtype)), (params,)
+    _Kept.drop(layer.program.comm)
+    values, *kept = _values(layer, params)
+    return xp.asarray(values.astype(x.dtype)), (params, _Kept(layer.program.comm, *kept))
 
 
 def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLayer) -> tuple[Any, ...]:
-    (params,) = saved
+    params, kept = saved
     bounds = np.cumsum([math.prod(shape) for shape in layer._shapes])[:-1]
     columns = np.split(on_host(g).astype(np.float64), bounds, axis=1)
     cotangents = [column.reshape(len(g), *shape) for column, shape in zip(columns, layer._shapes)]
-    _, gradient = layer.program.vjp(layer.observables, params, cotangents)
+    _, gradient = adjoint.vjp(layer.program, layer.observables, params, cotangents, kept.take())
     # The rows are added up in double precision, whatever the weights have.
     both = gradient[:, layer._input_columns], gradient[:, layer._weight_columns].sum(axis=0)
     return tuple(xp.asarray(part) for part in both[: len(needs)])
@@ -163,14 +202,24 @@ _BATCH_BYTES = 1 << 26
 _RULE = Rule("quantum_layer", _forward, _vjp, floating=True)
 
 
-def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The outputs for every row of parameters."""
-    if layer.program.device != "cpu" and batches.fit(layer.program, layer.observables):
-        return batches.values(layer.program, layer.observables, params)
+def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any, Layout | None]:
+    """The outputs for every row of parameters; the states, if a gradient can go on from them; and their layout, if
+    reading may have changed it."""
+    program, outputs = layer.program, layer.observables
+    fit = batches.fit(program, outputs)
+    if fit and program.device != "cpu":
+        return batches.values(program, outputs, params), None, None
+    if len(params) == 1 and not fit:
+        bound, gates = program.bind_for(outputs, params[0])
+        ket = bound.run()
+        layout = ket.layout
+        return _read(ket, outputs, gates)[None], [ket], layout
+    kets = program.run_batch(params) if fit and batches.one_part(program, len(params)) else None
+    states = _states(program, params) if kets is None else _loaded(kets, program.device)
     values = np.empty((len(params), sum(math.prod(shape) for shape in layer._shapes)))
-    for row, state in zip(values, _states(layer.program, params)):
-        row[:] = np.concatenate([np.ravel(value) for value in _read(state, layer.observables)])
-    return values
+    for row, state in zip(values, states):
+        row[:] = _read(state, outputs)
+    return values, kets, None
 
 
 def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVector]:
@@ -178,8 +227,7 @@ def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVect
     at_once = _BATCH_BYTES // (program.dtype.itemsize << program.num_qubits) if program.device == "cpu" else 1
     if at_once > 1 and not program.plan.far and all(part.instruction is None for part in program.plan.parts):
         for start in range(0, len(params), at_once):
-            for amplitudes in program.run_batch(params[start : start + at_once]):
-                yield StateVector.from_amplitudes(amplitudes, device=program.device)
+            yield from _loaded(program.run_batch(params[start : start + at_once]), program.device)
         return
     state = None
     for row in params:
@@ -187,10 +235,17 @@ def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVect
         yield state
 
 
-def _read(state: StateVector, outputs: Sequence[Any]) -> list[Any]:
-    """The value of each output; the expectation values share their passes over the state."""
-    plain = iter(state.expectations([output for output in outputs if not isinstance(output, Output)]))
-    return [output.value(state) if isinstance(output, Output) else next(plain) for output in outputs]
+def _loaded(kets: NDArray[Any], device: str) -> Iterator[StateVector]:
+    return (StateVector.from_amplitudes(amplitudes, device=device) for amplitudes in kets)
+
+
+def _read(state: StateVector, outputs: Sequence[Any], gates: tuple[Operation, ...] = ()) -> NDArray[np.float64]:
+    """The values of all outputs, after gates that only observables may have, one behind the other. The expectation
+    values share their passes over the state."""
+    observables = [output for output in outputs if not isinstance(output, Output)]
+    plain = iter(expectations(state, observables, gates))
+    values = [output.value(state) if isinstance(output, Output) else next(plain) for output in outputs]
+    return np.concatenate([np.ravel(value) for value in values])
 
 
 def _flat(symbols: Symbols) -> list[Symbol]:

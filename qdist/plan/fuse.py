@@ -6,9 +6,14 @@ two mixings become one block, all CX one change of index, one-qubit gates on a q
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import count
+from operator import itemgetter
 
+from qdist.circuit.pauli.text import qubits_of
 from qdist.plan.operations import Operation
 
 __all__ = ["Block", "fuse"]
@@ -40,13 +45,6 @@ class Block:
         self.not_x |= operation.all & ~operation.x_like
         self.not_z |= operation.mixes
 
-    def commutes(self, operation: Operation) -> bool:
-        """Whether the operation may pass this block: on each shared qubit both are like Z, or both like X."""
-        shared = self.all & operation.all
-        both_z = operation.z_like & ~self.not_z
-        both_x = operation.x_like & ~self.not_x
-        return not shared & ~(both_z | both_x)
-
     @property
     def is_plain_dense(self) -> bool:
         return self.kind == "dense" and not self.operations[-1].controls
@@ -57,52 +55,146 @@ _MERGED = ("diagonal", "linear")
 
 
 def fuse(operations: Iterable[Operation]) -> list[Block]:
-    """Blocks that together do what the operations do in order."""
-    blocks: list[Block] = []
+    """Blocks that together do what the operations do in order, in about as many steps as there are operations."""
+    blocks = _Blocks()
     for operation in operations:
         kind = _KINDS.get(operation.kind, operation.kind)
-        # The last block that the operation must come after.
-        after = len(blocks) - 1
-        while after >= 0 and blocks[after].commutes(operation):
-            after -= 1
-        if not _merged(blocks, after, kind, operation):
-            _place(blocks, after, kind, operation)
-    return blocks
+        after = blocks.last_in_the_way(operation)
+        place = _merging(blocks, after, kind, operation)
+        if place is not None:
+            blocks.add(place, operation)
+        else:
+            blocks.insert(_new_block(blocks, kind, operation), after)
+    return blocks.in_order()
 
 
-def _merged(blocks: list[Block], after: int, kind: str, operation: Operation) -> bool:
+def _merging(blocks: _Blocks, after: Place, kind: str, operation: Operation) -> Place | None:
+    """Where the block is that the operation becomes part of, if there is one."""
     if kind in _MERGED:
-        for block in blocks[max(after, 0) :]:
-            if block.kind == kind:
-                block.add(operation)
-                return True
-        return False
-    if kind == "dense" and not operation.controls and after >= 0:
+        return blocks.first_of(kind, after)
+    if kind == "dense" and not operation.controls and after in blocks:
         block = blocks[after]
         if block.is_plain_dense and not operation.mixes & ~block.mixes and block.mixes.bit_count() <= 2:
-            block.add(operation)
-            return True
-    return False
+            return after
+    return None
 
 
-def _place(blocks: list[Block], after: int, kind: str, operation: Operation) -> None:
+def _new_block(blocks: _Blocks, kind: str, operation: Operation) -> Block:
     block = Block(kind)
     block.add(operation)
     if kind == "dense" and not operation.controls and operation.mixes.bit_count() == 2:
         # One-qubit matrices right before a two-qubit one become part of it.
-        for index in range(len(blocks) - 1, -1, -1):
-            earlier = blocks[index]
-            if not earlier.is_plain_dense or earlier.mixes & ~operation.mixes or earlier.mixes.bit_count() != 1:
-                continue
-            if all(not later.all & earlier.mixes for later in blocks[index + 1 :]):
-                block.add_first(earlier.operations)
-                del blocks[index]
-                after -= index <= after
-    # Beside a block of its kind, so that others still find theirs behind it.
-    for index in range(after + 1, len(blocks)):
-        if blocks[index].kind == kind:
-            while index < len(blocks) and blocks[index].kind == kind:
-                index += 1
-            blocks.insert(index, block)
-            return
-    blocks.append(block)
+        before: list[tuple[Place, Block]] = []
+        for qubit in qubits_of(operation.mixes):
+            while (last := blocks.last_on(qubit)) in blocks:
+                if not blocks[last].is_plain_dense or blocks[last].mixes != 1 << qubit:
+                    break
+                before.append((last, blocks.remove(last)))
+        for _, earlier in sorted(before, key=itemgetter(0), reverse=True):
+            block.add_first(earlier.operations)
+    return block
+
+
+Place = tuple[int, int]
+_BEFORE_ALL: Place = (-1, -1)
+
+
+class _Blocks:
+    """Blocks in order, and where to find the ones that matter without looking at the others.
+
+    A block keeps its place, (run, number): a new one comes to the end of a run of blocks of its kind, or behind all
+    others with a new run.
+    """
+
+    def __init__(self) -> None:
+        self._at: dict[Place, Block] = {}
+        self._order: list[Place] = []
+        self._of_kind: defaultdict[str, list[Place]] = defaultdict(list)
+        # For each qubit the places, in order, of the blocks that act on it, mix it, and do not commute with X on it.
+        self._on: defaultdict[int, list[Place]] = defaultdict(list)
+        self._mixing: defaultdict[int, list[Place]] = defaultdict(list)
+        self._not_x: defaultdict[int, list[Place]] = defaultdict(list)
+        # The later of two runs of one kind between which nothing is left.
+        self._joined: dict[int, int] = {}
+        self._number = count()
+
+    def __contains__(self, place: Place) -> bool:
+        return place in self._at
+
+    def __getitem__(self, place: Place) -> Block:
+        return self._at[place]
+
+    def in_order(self) -> list[Block]:
+        return [self._at[place] for place in self._order]
+
+    def last_on(self, qubit: int) -> Place:
+        """The last block that acts on a qubit."""
+        return self._on[qubit][-1] if self._on[qubit] else _BEFORE_ALL
+
+    def last_in_the_way(self, operation: Operation) -> Place:
+        """The last block that the operation must come after. It may pass a block if on each qubit that they share both
+        are like Z, or both like X."""
+        last, z_like, x_like = _BEFORE_ALL, operation.z_like, operation.x_like
+        others = operation.mixes & ~x_like
+        for table, mask in ((self._mixing, z_like), (self._not_x, x_like), (self._on, others)):
+            for qubit in qubits_of(mask):
+                places = table[qubit]
+                if places and places[-1] > last:
+                    last = places[-1]
+        return last
+
+    def first_of(self, kind: str, start: Place) -> Place | None:
+        """The first block of a kind from this place on."""
+        places = self._of_kind[kind]
+        k = bisect_left(places, start)
+        return places[k] if k < len(places) else None
+
+    def add(self, place: Place, operation: Operation) -> None:
+        """Makes the operation part of a block."""
+        block = self._at[place]
+        known = block.all, block.mixes, block.not_x
+        block.add(operation)
+        if (block.all, block.mixes, block.not_x) != known:
+            self._note(place, block, *known)
+
+    def insert(self, block: Block, after: Place) -> None:
+        """Beside a block of its kind, so that others still find theirs behind it; but not before ``after``."""
+        run, number = after
+        beside = self.first_of(block.kind, (run, number + 1))
+        if beside is None and self._order and self._at[self._order[-1]].kind == block.kind:
+            beside = self._order[-1]
+        run = next(self._number) if beside is None else self._last_run(beside[0], block.kind)
+        place = run, next(self._number)
+        self._at[place] = block
+        insort(self._order, place)
+        insort(self._of_kind[block.kind], place)
+        self._note(place, block, 0, 0, 0)
+
+    def remove(self, place: Place) -> Block:
+        """Takes a block out."""
+        block = self._at.pop(place)
+        lists = [self._order, self._of_kind[block.kind]]
+        lists += [table[q] for table, mask in self._tables(block) for q in qubits_of(mask)]
+        for places in lists:
+            del places[bisect_left(places, place)]
+        return block
+
+    def _note(self, place: Place, block: Block, *known: int) -> None:
+        """Lists a block under its qubits, but for those it is known for."""
+        for (table, mask), old in zip(self._tables(block), known):
+            for qubit in qubits_of(mask & ~old):
+                insort(table[qubit], place)
+
+    def _tables(self, block: Block) -> tuple[tuple[defaultdict[int, list[Place]], int], ...]:
+        return (self._on, block.all), (self._mixing, block.mixes), (self._not_x, block.not_x)
+
+    def _last_run(self, run: int, kind: str) -> int:
+        """The last of the runs of this kind that stand side by side from a run on."""
+        last = self._joined.get(run, run)
+        while True:
+            k = bisect_left(self._order, (last + 1, 0))
+            if k == len(self._order) or self._at[self._order[k]].kind != kind:
+                break
+            last = self._order[k][0]
+        self._joined[run] = last
+        return last

@@ -24,6 +24,7 @@ from qdist.state.relayout import relayout
 from qdist.state.statevector import StateVector
 
 if TYPE_CHECKING:
+    from qdist.plan.operations import Operation
     from qdist.plan.plan import Segment
     from qdist.state.program import Program
 
@@ -58,9 +59,17 @@ def value_and_grad(
 
 
 def vjp(
-    program: Program, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
+    program: Program,
+    outputs: Sequence[Observable | Output],
+    params: Any,
+    cotangents: Sequence[Any],
+    kets: Any = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
-    """See ``Program.vjp``."""
+    """See ``Program.vjp``. ``kets``: of a batch, if they are there already; what the gradient works in.
+
+    Where ``batches.fit``, those of ``run_batch``; else a list with those that ``bind_for``'s program makes, as they
+    come from its runs.
+    """
     check_differentiable(program)
     if isinstance(outputs, str | dict) or not isinstance(outputs, Sequence):
         raise StateError(f"outputs must be a list of observables and outputs; got {outputs!r}")
@@ -71,8 +80,9 @@ def vjp(
     theta = checks.checked_batch(params, program.circuit.num_parameters)
     checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(outputs, cotangents)]
     if batches.fit(program, outputs):
-        return batches.vjp(program, outputs, theta, checked)
-    rows = [_vjp(program, outputs, row, [g[b] for g in checked]) for b, row in enumerate(theta)]
+        return batches.vjp(program, outputs, theta, checked, kets)
+    given = [None] * len(theta) if kets is None else kets
+    rows = [_vjp(program, outputs, row, [g[b] for g in checked], given[b]) for b, row in enumerate(theta)]
     values = [np.array([row[0][k] for row in rows]) for k in range(len(outputs))]
     return values, np.array([row[1] for row in rows]).reshape(theta.shape)
 
@@ -155,26 +165,37 @@ def _go_back(segment: Segment, previous: Segment | None, ket: StateVector, bra: 
 
 
 def _vjp(
-    program: Program, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
+    program: Program,
+    outputs: Sequence[Observable | Output],
+    params: Any,
+    cotangents: Sequence[Any],
+    ket: StateVector | None = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
-    states = 2 + max((o.more_states for o in outputs if isinstance(o, Output)), default=0)
+    states = (2 if ket is None else 1) + max((o.more_states for o in outputs if isinstance(o, Output)), default=0)
     StateVector.check_room(program.num_qubits, program.dtype, program.comm, program.device, states)
-    ket = program.run(params)
+    program, gates = program.bind_for(outputs, params)
+    if ket is None:
+        ket = program.run()
     bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
-    values = _pull_back(ket, outputs, cotangents, bra)
+    values = _pull_back(ket, outputs, cotangents, bra, gates)
     gradient = program.affine.transposed(sweep_back(program, ket, bra))
     return values, ket.sum_over_ranks(gradient)
 
 
 def _pull_back(
-    ket: StateVector, outputs: Sequence[Observable | Output], cotangents: Sequence[Any], bra: StateVector
+    ket: StateVector,
+    outputs: Sequence[Observable | Output],
+    cotangents: Sequence[Any],
+    bra: StateVector,
+    gates: tuple[Operation, ...] = (),
 ) -> list[Any]:
-    """bra = what the cotangents make of all outputs; returns the outputs' values."""
+    """bra = what the cotangents make of all outputs, after ``gates``, which only observables may have; returns the
+    outputs' values."""
     values: list[Any] = [None] * len(outputs)
     plain = {k: o for k, o in enumerate(outputs) if not isinstance(o, Output)}
     if plain:
         weights = [float(cotangents[k]) for k in plain]
-        for k, value in zip(plain, expectation.apply_and_expect(ket, list(plain.values()), weights, bra)):
+        for k, value in zip(plain, expectation.apply_and_expect(ket, list(plain.values()), weights, bra, gates)):
             values[k] = float(value)
     else:
         bra.local.fill(0)

@@ -17,7 +17,7 @@ from qdist.state.statevector import StateVector
 if TYPE_CHECKING:
     from qdist.state.program import Program
 
-__all__ = ["fit", "values", "vjp"]
+__all__ = ["fit", "one_part", "values", "vjp"]
 
 # States of so many qubits go to the kernels in batches, threads over the rows; larger ones one by one.
 _FEWEST_QUBITS, _MOST_QUBITS = 3, 16
@@ -44,20 +44,30 @@ def values(program: Program, observables: Sequence[Any], theta: NDArray[np.float
 
 
 def vjp(
-    program: Program, outputs: Sequence[Any], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
+    program: Program,
+    outputs: Sequence[Any],
+    theta: NDArray[np.float64],
+    cotangents: Sequence[NDArray[Any]],
+    kets: Any = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
-    """``Program.vjp`` of a batch, in parts that take a bounded amount of memory."""
+    """``Program.vjp`` of a batch, in parts that take a bounded amount of memory; the kets may be given where they
+    are ``one_part``."""
     ((_, native, _),) = program.steps
     strings = _plan(program, outputs)
     found, weights = np.zeros((len(theta), len(outputs))), np.stack(cotangents, axis=1)
     angles = program.affine.rows(theta)
     by_angle = np.zeros_like(angles)
     for some in _parts(program, len(theta)):
-        kets = program.run_rows(theta[some])
-        bras = devices.empty(kets.shape, program.dtype, program.device)
-        kernels_of(kets).apply_batch(strings, kets, weights[some], bras, found[some])
-        native.run_back_batch(kets, bras, angles[some], by_angle[some])
+        part = program.run_rows(theta[some]) if kets is None else kets
+        bras = devices.empty(part.shape, program.dtype, program.device)
+        kernels_of(part).apply_batch(strings, part, weights[some], bras, found[some])
+        native.run_back_batch(part, bras, angles[some], by_angle[some])
     return list(found.T), program.affine.transposed_rows(by_angle)
+
+
+def one_part(program: Program, count: int) -> bool:
+    """Whether the gradients of so many rows are computed all at once."""
+    return len(_parts(program, count)) == 1
 
 
 def _plan(program: Program, observables: Sequence[Observable]) -> Any:

@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..circuit import Hermitian, PauliString, PauliSum
 from ..circuit.pauli.masks import bit_count
+from ..plan import Layout
+from ..plan.operations import Operation
 from .cover import Leg, cover
 from .devices import kernels_of
 from .errors import StateError
@@ -38,6 +40,7 @@ __all__ = [
     "as_pauli_sum",
     "expectations",
     "observable_plan",
+    "passes",
 ]
 
 Observable: TypeAlias = (
@@ -45,9 +48,12 @@ Observable: TypeAlias = (
 )
 
 # Plans of the observables that were used last. A plan depends on nothing but what is in its key, and training asks for
-# the same one thousands of times. The observables are kept with the plan so that their ids stay theirs.
-_plans: OrderedDict[tuple[Any, ...], tuple[tuple[PauliSum, ...], ObservablePlan]] = OrderedDict()
+# the same one thousands of times. Observables and gates are kept with the plan so that their ids stay theirs.
+_plans: OrderedDict[tuple[Any, ...], tuple[Any, ObservablePlan]] = OrderedDict()
 _MAX_PLANS = 32
+
+_PASSES_AN_EXCHANGE = 8
+"""An exchange between ranks takes about as long as so many passes over a shard."""
 
 
 def as_pauli_sum(observable: Observable, num_qubits: int) -> PauliSum:
@@ -96,9 +102,12 @@ def as_hermitian_sum(observable: Observable, num_qubits: int) -> PauliSum:
     return result
 
 
-def expectations(sv: StateVector, observables: Sequence[Observable]) -> NDArray[np.float64]:
-    """<psi|O|psi> of each Hermitian observable: float64. May leave the state in another layout."""
-    plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], real=True)
+def expectations(
+    sv: StateVector, observables: Sequence[Observable], gates: tuple[Operation, ...] = ()
+) -> NDArray[np.float64]:
+    """<psi|O|psi> of each Hermitian observable, after X, CX and SWAP if there are any: float64. May leave the state in
+    another layout."""
+    plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates)
     result = np.zeros(len(observables))
     for strings in plan.wide:
         strings.add_expectations(sv, result)
@@ -117,7 +126,11 @@ def apply_pauli_sum(sv: StateVector, observable: Observable, out: StateVector) -
 
 
 def apply_and_expect(
-    sv: StateVector, observables: Sequence[Observable], cotangents: ArrayLike, out: StateVector
+    sv: StateVector,
+    observables: Sequence[Observable],
+    cotangents: ArrayLike,
+    out: StateVector,
+    gates: tuple[Operation, ...] = (),
 ) -> NDArray[np.float64]:
     """The expectation values of Hermitian observables, and out = sum_k cotangents[k] O_k |psi>, in the same passes.
 
@@ -126,6 +139,7 @@ def apply_and_expect(
         observables: as for ``as_pauli_sum``.
         cotangents: a real number for each of them.
         out: another state of the same size, dtype and ranks; it gets the state's layout.
+        gates: X, CX and SWAP that come before the observables: G^-1 O_k G takes the place of O_k.
 
     Returns:
         <psi|O_k|psi>: float64.
@@ -137,7 +151,7 @@ def apply_and_expect(
     weights = np.array(cotangents, np.float64)
     if weights.shape != (len(observables),):
         raise StateError(f"{len(observables)} observables need as many cotangents; got shape {weights.shape}")
-    plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], real=True)
+    plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates)
     values = np.zeros(len(observables))
     _apply(sv, plan, weights, out, values)
     return sv.sum_over_ranks(values)
@@ -154,32 +168,46 @@ class ObservablePlan:
     """Strings that flip more qubits than can be close; they go first, under the layout at hand."""
 
 
-def observable_plan(sv: StateVector, sums: Sequence[PauliSum], real: bool) -> ObservablePlan:
-    """The plan for sums in a state like ``sv``; with ``real`` refuses those that are not Hermitian."""
-    key = (tuple(map(id, sums)), sv.layout, sv.shard_bits, sv.dtype, sv.device, real)
+def observable_plan(
+    sv: StateVector, sums: Sequence[PauliSum], real: bool, gates: tuple[Operation, ...] = ()
+) -> ObservablePlan:
+    """The plan for sums, after ``gates``, in a state like ``sv``; with ``real`` refuses what is not Hermitian."""
+    key = (tuple(map(id, sums)), sv.layout, sv.shard_bits, sv.dtype, sv.device, real, id(gates) if gates else 0)
     if key in _plans:
         _plans.move_to_end(key)
     else:
         if real:
             for observable in sums:
                 _check_hermitian(observable)
-        _plans[key] = tuple(sums), _planned(sv, sums, real)
+        _plans[key] = (tuple(sums), gates), _planned(sv, Strings.of(sums, real).before(gates))
         if len(_plans) > _MAX_PLANS:
             _plans.popitem(last=False)
     return _plans[key][1]
 
 
-def _planned(sv: StateVector, sums: Sequence[PauliSum], real: bool) -> ObservablePlan:
-    strings = Strings.of(sums, real)
-    wide = bit_count(strings.x[:, None]) > sv.shard_bits
+def passes(sums: Sequence[PauliSum], layout: Layout, shard_bits: int, gates: tuple[Operation, ...] = ()) -> int:
+    """About how many passes over a state the product with sums, after ``gates``, takes."""
+    wide, legs, parts = _arranged(Strings.of(sums, True).before(gates), layout, shard_bits)
+    exchanges = len(legs) - 1 + len(np.unique(wide.x))
+    return _PASSES_AN_EXCHANGE * exchanges + sum(part.compiled(shard_bits).passes for part in parts)
+
+
+def _planned(sv: StateVector, strings: Strings) -> ObservablePlan:
+    wide, legs, parts = _arranged(strings, sv.layout, sv.shard_bits)
+    plans = [part.compiled(sv.shard_bits, kernels_of(sv.local)) for part in parts]
+    return ObservablePlan(legs, plans, wide_strings(sv, wide.at(sv.layout)))
+
+
+def _arranged(strings: Strings, layout: Layout, shard_bits: int) -> tuple[Strings, list[Leg], list[Strings]]:
+    """Those that flip more qubits than can be close; for the others legs, and each leg's, at their positions."""
+    wide = bit_count(strings.x[:, None]) > shard_bits
     narrow = strings.chosen(~wide)
-    legs = cover(np.unique(narrow.x).tolist(), sv.layout, sv.shard_bits)
+    legs = cover(np.unique(narrow.x).tolist(), layout, shard_bits)
     if len(legs) == 1:
         parts = [narrow]
     else:
         parts = [narrow.chosen(np.isin(narrow.x, np.array(list(leg.masks), np.uint64))) for leg in legs]
-    plans = [part.at(leg.layout).compiled(sv.shard_bits, kernels_of(sv.local)) for leg, part in zip(legs, parts)]
-    return ObservablePlan(legs, plans, wide_strings(sv, strings.chosen(wide).at(sv.layout)))
+    return strings.chosen(wide), legs, [part.at(leg.layout) for leg, part in zip(legs, parts)]
 
 
 def _apply(

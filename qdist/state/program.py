@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,10 +18,12 @@ from qdist.comm import Communicator
 from qdist.cuda.tile import shape_of, tile_level
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level, inside_bits
+from qdist.plan.operations import Operation
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.planner import check_schedule, make_plan
+from qdist.plan.tail import without_tail
 from qdist.progress import Progress
-from qdist.state import adjoint, batches, checks, devices
+from qdist.state import adjoint, batches, checks, devices, expectation
 from qdist.state.cpu import CpuProgram
 from qdist.state.cuda import CudaProgram
 from qdist.state.errors import StateError
@@ -28,12 +33,17 @@ from qdist.state.measure import Seed
 from qdist.state.outputs import Output
 from qdist.state.prepare import prepare
 from qdist.state.product_start import ProductStart
+from qdist.state.shortened import Shortened
+from qdist.state.shots import final_measurements, spread, tally
 from qdist.state.statevector import StateVector
 
 __all__ = ["FEWEST_CLOSE", "Program", "compile", "simulate"]
 
 FEWEST_CLOSE = 5
 """A shard must hold a few vectors, or there is nothing to work on."""
+
+MAX_STARTS = 8
+"""Plans for given states that a program keeps: those of the layouts that were used last."""
 
 
 class Program:
@@ -69,14 +79,18 @@ class Program:
         self._inside = far if comm is None else _inside_bits(comm)
         self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
         self.affine, self._parameters = circuit.affine(), circuit.parameters
+        self._use(self._compiled(None))
+
+    def _use(self, compiled: _Compiled) -> None:
+        """Takes this for what runs from |0...0>, and forgets what was bound and planned before."""
         self._bound: Callable[[CpuProgram], Any] | None = None
-        self._from: dict[Layout, _Compiled] = {}
-        self._from_zero = self._compiled(None)
-        self.plan: Plan = self._from_zero.plan
-        self._parts, self._natives = self._from_zero.parts, list(self._from_zero.natives)
+        self._from: OrderedDict[Layout, _Compiled] = OrderedDict()
+        self._from_zero = compiled
+        self.plan: Plan = compiled.plan
+        self._parts, self._natives = compiled.parts, list(compiled.natives)
         # The usual case, which small circuits should reach without detours: gates alone, on one shard.
         alone = len(self._parts) == len(self._natives) == 1 and self.plan.parts[0].instruction is None
-        self._single = self._natives[0] if alone and not far else None
+        self._single = self._natives[0] if alone and not self._far else None
 
     @property
     def num_qubits(self) -> int:
@@ -128,6 +142,35 @@ class Program:
             if not compiled and part.instruction is not None:
                 live = -1
         return found
+
+    @cached_property
+    def _short(self) -> Shortened | None:
+        plan, gates = without_tail(self.plan)
+        if not gates:
+            return None
+        program = copy(self)
+        program._use(_Compiled(plan, self.affine, self.device))
+        program._from_zero.start = self._from_zero.start
+        return Shortened(program, gates, self.plan)
+
+    def bind_for(
+        self, outputs: Sequence[Observable | Output], params: ParameterValues | None
+    ) -> tuple[Program, tuple[Operation, ...]]:
+        """The program to run for the values of outputs, bound to these parameters, and gates to leave to the
+        observables: those of last sweeps that only move amplitudes. None of them, and this program, where nothing is
+        gained, or where there is more than observables."""
+        if params is not None or self._bound is None:
+            self.bind(params)
+        observables = [output for output in outputs if not isinstance(output, Output)]
+        plain = len(observables) == len(outputs)
+        if not plain or self._short is None or not self._short.gains(observables):
+            return self, ()
+        assert self._bound is not None
+        short = self._short.program
+        short._bound = self._bound
+        for native in short._natives:
+            self._bound(native)
+        return short, self._short.gates
 
     def run(
         self,
@@ -210,7 +253,8 @@ class Program:
             return np.array(
                 [StateVector.from_amplitudes(x, device=self.device).expectation(observable) for x in states]
             )
-        return self.run(params).expectation(observable)
+        program, gates = self.bind_for([observable], params)
+        return float(expectation.expectations(program.run(), [observable], gates)[0])
 
     def value_and_grad(
         self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
@@ -274,13 +318,13 @@ class Program:
             raise StateError(f"shots={shots}: not a number of shots")
         if not any(i.clbits for i in self.circuit):
             return self.run(params, seed=seed).counts(shots, seed=seed)
-        measured = _final_measurements(self.circuit)
+        measured = final_measurements(self.circuit)
         if measured is not None:
             unitary = self.circuit.remove_final_measurements()
             before = Program(unitary, comm=self.comm, device=self.device, dtype=self.dtype, schedule=self._schedule)
             clbits, qubits = zip(*measured.items())
             samples = before.run(params).sample(shots, seed=seed, qubits=qubits)
-            outcomes = _spread(samples, clbits)
+            outcomes = spread(samples, clbits)
         else:
             rng = np.random.default_rng(seed)
             self.bind(params)
@@ -288,9 +332,7 @@ class Program:
             for shot in range(shots):
                 self.run(seed=rng)
                 outcomes[shot] = sum(bit << k for k, bit in enumerate(self.bits))
-        values, times = np.unique(outcomes, return_counts=True)
-        width = self.circuit.num_clbits
-        return {f"{int(v):0{width}b}": int(t) for v, t in zip(values, times)}
+        return tally(outcomes, self.circuit.num_clbits)
 
     def _compiled(self, start: Layout | None) -> _Compiled:
         """The circuit compiled for |0...0>, or for a state with this layout."""
@@ -345,15 +387,19 @@ class Program:
         return out, self._compiled_from(initial.layout)
 
     def _compiled_from(self, layout: Layout) -> _Compiled:
-        """What runs on a given state with this layout; planned when it is wanted first."""
+        """What runs on a given state with this layout; planned when it is wanted first, or again after a long time."""
         if layout == self.plan.layout and not self.plan.folded:
             return self._from_zero
-        if layout not in self._from:
+        if layout in self._from:
+            self._from.move_to_end(layout)
+        else:
             compiled = self._from[layout] = self._compiled(layout)
             for native in compiled.natives:
                 assert self._bound is not None
                 self._bound(native)
-            self._natives += compiled.natives
+            if len(self._from) > MAX_STARTS:
+                self._from.popitem(last=False)
+            self._natives = [n for one in (self._from_zero, *self._from.values()) for n in one.natives]
         return self._from[layout]
 
 
@@ -434,26 +480,3 @@ def _perform(part: Part, state: StateVector, bits: list[int], rng: Any) -> None:
         state.reset_qubit(qubits[0], seed=rng)
     elif gate.kind == "initialize":
         prepare(state, gate, qubits, rng)
-
-
-def _final_measurements(circuit: Circuit) -> dict[int, int] | None:
-    """{classical bit: qubit} if all measurements come last and nothing is random or conditional before; else None."""
-    measured: dict[int, int] = {}
-    for gate, qubits, _, clbits, condition in circuit:
-        if gate.is_directive:
-            continue
-        if condition or gate.kind in ("reset", "initialize") or (measured and gate.kind != "measure"):
-            return None
-        if gate.kind == "measure":
-            if qubits[0] in measured.values() or clbits[0] in measured:
-                return None
-            measured[clbits[0]] = qubits[0]
-    return measured
-
-
-def _spread(samples: NDArray[np.int64], clbits: Sequence[int]) -> NDArray[np.int64]:
-    """Bit k of each sample moved to bit clbits[k]."""
-    out = np.zeros_like(samples)
-    for k, clbit in enumerate(clbits):
-        out |= (samples >> k & 1) << clbit
-    return out

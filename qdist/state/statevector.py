@@ -28,6 +28,7 @@ from .gather import gathered
 from .measure import Seed
 from .memory import check_memory, free_memory
 from .relayout import relayout
+from .shots import tally
 from .threads import share_cores
 
 __all__ = ["StateVector"]
@@ -426,8 +427,7 @@ class StateVector:
     def counts(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> dict[str, int]:
         """How often each outcome is among `sample`'s, by bit strings with the last of `qubits` first."""
         width = self.num_qubits if qubits is None else len(checks.checked_qubits(qubits, self.num_qubits))
-        values, counts = np.unique(self.sample(shots, seed, qubits), return_counts=True)
-        return {f"{value:0{width}b}": count for value, count in zip(values.tolist(), counts.tolist())}
+        return tally(self.sample(shots, seed, qubits), width)
 
     def collapse(self, qubits: int | Sequence[int], outcome: int) -> float:
         """Project onto an outcome and normalise, in place; returns the probability that the outcome had.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from qdist.circuit import PauliSum
 from qdist.native import kernels as cpu_kernels
 from qdist.plan import Layout
+from qdist.plan.operations import Operation
 
 __all__ = ["Strings"]
 
@@ -49,9 +50,38 @@ class Strings(NamedTuple):
         x, z = (layout.to_physical(mask).astype(np.uint64, copy=False) for mask in (self.x, self.z))
         return self._replace(x=x, z=z)
 
+    def before(self, gates: Sequence[Operation]) -> Strings:
+        """G^-1 S G of each string S, where G are X, CX and SWAP of qubits, first to last: what S is after the gates,
+        these are before."""
+        x, z, odd = self.x, self.z, np.zeros(len(self.x), np.uint64)
+        for gate in reversed(gates):
+            if gate.kind == "swap":
+                x, z = (_swapped(mask, *gate.targets) for mask in (x, z))
+                continue
+            (target,) = gate.targets
+            z_target = _bit(z, target)
+            if not all(value for _, value in gate.controls):
+                odd = odd ^ z_target
+            for control, _ in gate.controls:
+                x_control = _bit(x, control)
+                odd = odd ^ (x_control & z_target & ~(_bit(x, target) ^ _bit(z, control)))
+                x, z = x ^ x_control << np.uint64(target), z ^ z_target << np.uint64(control)
+            if not gate.controls:
+                odd = odd ^ z_target
+        return self._replace(x=x, z=z, coefficients=np.where(odd, -self.coefficients, self.coefficients))
+
     def compiled(self, bits: int, kernels: Any = cpu_kernels) -> Any:
         """The kernels' plan for shards of 2**bits amplitudes; no x mask may reach beyond them.
 
         kernels: those of the device that the shards are on.
         """
         return kernels.PauliPlan(bits, self.x, self.z, self.coefficients, self.observable, self.num_observables)
+
+
+def _bit(masks: NDArray[np.uint64], qubit: int) -> NDArray[np.uint64]:
+    return masks >> np.uint64(qubit) & np.uint64(1)
+
+
+def _swapped(masks: NDArray[np.uint64], a: int, b: int) -> NDArray[np.uint64]:
+    differs = _bit(masks, a) ^ _bit(masks, b)
+    return masks ^ (differs << np.uint64(a) | differs << np.uint64(b))

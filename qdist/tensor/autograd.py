@@ -351,3 +351,12 @@ def run_hooks(hooks: list[Hook] | None, g: Array) -> Array:
                 raise ValueError(f"a gradient hook returned shape {replacement.shape} for a gradient of {g.shape}")
             g = replacement
     return g
+
+
+def refuse_second_order(create_graph: bool) -> None:
+    """Raise when gradients of gradients are asked for."""
+    if create_graph:
+        raise NotImplementedError(
+            "create_graph=True: gradients of gradients are not provided; write the first derivative with "
+            "tensor operations, or take finite differences of grad()"
+        )

@@ -7,9 +7,9 @@ from typing import Any
 
 from . import random
 from .arrays import module_of
-from .autograd import PICK, Node, enable_grad, mode, no_grad, tracing, walk
+from .autograd import PICK, Node, enable_grad, mode, no_grad, refuse_second_order, tracing, walk
 from .rules import Rule
-from .tensor import Tensor, apply, refuse_second_order
+from .tensor import Tensor, apply
 
 
 def grad(

@@ -11,9 +11,11 @@ import numpy as np
 
 from . import arrays
 from .arrays import Array
-from .autograd import PICK, Hook, Node, mode, walk
+from .autograd import PICK, Hook, Node, mode, refuse_second_order, walk
 from .kernels.shaping import PLACE
 from .methods import Methods
+from .operands import promote, shared_module
+from .operators import Operators
 from .rules import RULES, Rule
 
 _SCALARS = (float, int, bool, complex)
@@ -59,9 +61,9 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
     if dtype is None:
         return apply(rule, *map(Tensor, inputs), **attributes)
     if mixed or (rule.floating and dtype.kind not in "fc"):
-        values = _promote(rule, values)
+        values = promote(rule, values)
     if elsewhere:
-        xp = _shared_module(rule, values)
+        xp = shared_module(rule, values)
         with nullcontext() if xp is np else next(a for a in values if arrays.is_array(a)).device:
             output, saved = rule.forward(xp, *values, **attributes)
     else:
@@ -127,33 +129,7 @@ def _operand(x: Any) -> Any:
     return Tensor(x)
 
 
-def _promote(rule: Rule, values: list) -> list:
-    """Bring an operation's inputs to their common dtype, all but indices and masks."""
-    joint = [i for i in range(len(values)) if not rule.keeps_dtype(i)]
-    tensors = [values[i].dtype for i in joint if arrays.is_array(values[i])]
-    scalars = [values[i] for i in joint if not arrays.is_array(values[i])]
-    dtype = arrays.common_dtype(rule.name, tensors, scalars)
-    if rule.floating and dtype.kind in "biu":
-        dtype = arrays.FLOAT32
-    values = list(values)
-    for i in joint:
-        a = values[i]
-        if not arrays.is_array(a):
-            values[i] = a if dtype.kind in "fc" else np.asarray(a, dtype)[()].item()
-        elif a.dtype != dtype and not (rule.mixes and dtype.kind == "c" and a.dtype.kind == "f"):
-            values[i] = a.astype(dtype)
-    return values
-
-
-def _shared_module(rule: Rule, values: list) -> Any:
-    """The array module of the inputs, which must all be in one place."""
-    places = {arrays.device_of(a) for a in values if arrays.is_array(a)}
-    if len(places) > 1:
-        raise TypeError(f"{rule.name}: inputs are on {' and '.join(sorted(places))}; move them with .to(device)")
-    return arrays.module_of(next(a for a in values if arrays.is_array(a)))
-
-
-class Tensor(Methods):
+class Tensor(Operators, Methods):
     """An n-dimensional array with gradients.
 
     Args:
@@ -400,79 +376,12 @@ class Tensor(Methods):
         self._data[_plain_key(key)] = value._data if isinstance(value, Tensor) else value
         self._version[0] += 1
 
-    # Operators; the named operations are in methods.py
+    # Operations; the signs for them are in operators.py, the names in methods.py
+
+    _run = staticmethod(apply)
 
     def _apply(self, op: str, *inputs: Any, **attributes: Any) -> Any:
         return apply(op, self, *inputs, **attributes)
-
-    def __add__(self, other: Any) -> Tensor:
-        return apply("add", self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return apply("add", other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return apply("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return apply("sub", other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return apply("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return apply("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return apply("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return apply("div", other, self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return apply("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return apply("pow", other, self)
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return apply("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return apply("matmul", other, self)
-
-    def __neg__(self) -> Tensor:
-        return apply("neg", self)
-
-    def __abs__(self) -> Tensor:
-        return apply("abs", self)
-
-    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return apply("equal", self, other)
-
-    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return apply("not_equal", self, other)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return apply("less", self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return apply("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return apply("greater", self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return apply("greater_equal", self, other)
-
-    def __and__(self, other: Any) -> Tensor:
-        return apply("and", self, other)
-
-    def __or__(self, other: Any) -> Tensor:
-        return apply("or", self, other)
-
-    def __invert__(self) -> Tensor:
-        return apply("not", self)
 
     def __getitem__(self, key: Any) -> Tensor:
         parts = key if isinstance(key, tuple) else (key,)
@@ -503,12 +412,3 @@ def _enlist(hooks: list, hook: Any) -> Callable[[], None]:
             hooks.remove(hook)
 
     return remove
-
-
-def refuse_second_order(create_graph: bool) -> None:
-    """Raise when gradients of gradients are asked for."""
-    if create_graph:
-        raise NotImplementedError(
-            "create_graph=True: gradients of gradients are not provided; write the first derivative with "
-            "tensor operations, or take finite differences of grad()"
-        )

@@ -113,8 +113,5 @@ def test_the_loss_curve_is_a_picture(tmp_path) -> None:
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_four_ranks_give_what_one_gives(run_ranks) -> None:
-    arguments = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-    done = run_ranks(4, [*arguments, Path(__file__).parent / "ranks" / "mpi_training.py"])
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    assert done.stdout.count(" passed") == 4
+def test_four_ranks_give_what_one_gives(pass_on_ranks) -> None:
+    pass_on_ranks(4, [Path(__file__).parent / "ranks" / "mpi_training.py"])

@@ -6,20 +6,16 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parent / "ranks"
-PYTEST = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-FILES = ["mpi_collectives.py", "mpi_groups.py"]
+FILES = [Path(__file__).parent / "ranks" / name for name in ("mpi_collectives.py", "mpi_groups.py")]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
-def test_all_ranks_pass(run_ranks, ranks: int) -> None:
-    done = run_ranks(ranks, [*PYTEST, *(FOLDER / file for file in FILES)])
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    assert done.stdout.count(" passed") == ranks
+def test_all_ranks_pass(pass_on_ranks, ranks: int) -> None:
+    pass_on_ranks(ranks, FILES)
 
 
 def test_one_process_without_mpi_passes_the_same() -> None:
-    command = [sys.executable, *PYTEST, *(str(FOLDER / file) for file in FILES)]
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *map(str, FILES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-6000:]
     assert " passed" in done.stdout

@@ -16,11 +16,8 @@ FILES = [Path(__file__).parent / "ranks" / name for name in ("mpi_mesh.py", "mpi
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_all_ranks_pass(run_ranks, tmp_path, ranks: int) -> None:
-    arguments = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-    done = run_ranks(ranks, [*arguments, *FILES], QDIST_TEST_FOLDER=str(tmp_path))
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    assert done.stdout.count(" passed") == ranks
+def test_all_ranks_pass(pass_on_ranks, tmp_path, ranks: int) -> None:
+    pass_on_ranks(ranks, FILES, QDIST_TEST_FOLDER=str(tmp_path))
 
 
 def test_a_piece_of_the_sweep() -> None:

@@ -12,7 +12,6 @@ from qdist.parallel.pipeline_batch import cut_by_count, cut_by_size
 from qdist.tensor import Tensor, concatenate
 
 FILE = Path(__file__).parent / "ranks" / "mpi_pipeline.py"
-PYTEST = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
 # All on 2 ranks; on more the comparison with one process, and what has more to go wrong there.
 CHOICE = {
     2: "",
@@ -23,10 +22,8 @@ CHOICE = {
 
 
 @pytest.mark.parametrize("ranks", CHOICE)
-def test_all_ranks_pass(run_ranks, ranks: int) -> None:
-    done = run_ranks(ranks, [*PYTEST, FILE, "-k", CHOICE[ranks]])
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    assert done.stdout.count(" passed") == ranks
+def test_all_ranks_pass(pass_on_ranks, ranks: int) -> None:
+    pass_on_ranks(ranks, [FILE, "-k", CHOICE[ranks]])
 
 
 def sizes(parts: list[range]) -> list[int]:

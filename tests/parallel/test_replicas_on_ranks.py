@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).parent / "ranks" / "mpi_replicas.py"
-PYTEST = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
 CHOICE = {
     2: "one_process and (cnn or hybrid)",
     3: "",
@@ -19,7 +18,5 @@ CHOICE = {
 
 
 @pytest.mark.parametrize("ranks", CHOICE)
-def test_all_ranks_pass(run_ranks, ranks: int) -> None:
-    done = run_ranks(ranks, [*PYTEST, FILE, "-k", CHOICE[ranks]])
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    assert done.stdout.count(" passed") == ranks
+def test_all_ranks_pass(pass_on_ranks, ranks: int) -> None:
+    pass_on_ranks(ranks, [FILE, "-k", CHOICE[ranks]])

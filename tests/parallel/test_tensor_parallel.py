@@ -31,11 +31,8 @@ BATCH, LENGTH, FEATURES, HEADS = 2, 16, 24, 8
 ACTIVATION = BATCH * LENGTH * FEATURES * 8  # Bytes of one tensor between layers, float64.
 
 
-def test_eight_ranks_give_what_one_process_gives(run_ranks) -> None:
-    options = ["-m", "pytest", "-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-    done = run_ranks(8, [*options, RANK_TESTS])
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    assert done.stdout.count(" passed") == 8
+def test_eight_ranks_give_what_one_process_gives(pass_on_ranks) -> None:
+    pass_on_ranks(8, [RANK_TESTS])
 
 
 # Bytes

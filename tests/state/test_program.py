@@ -13,11 +13,13 @@ import qdist as qd
 from qdist.circuit import GATES, CircuitError, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
 from qdist.circuit.gate import Gate
 from qdist.native import kernels
+from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
+from qdist.state import program as program_module
 from qdist.state import reference
 from qdist.state.devices import on_host
 from qdist.state.errors import StateError
-from qdist.state.program import _inside_bits
+from qdist.state.program import MAX_STARTS, _inside_bits
 
 DTYPES = ["complex64", "complex128"]
 both = pytest.mark.parametrize("dtype", DTYPES)
@@ -171,6 +173,33 @@ def test_from_zero_is_the_same_as_from_the_zero_state(dtype: str) -> None:
     program = qd.compile(circuit, dtype=dtype)
     zero = program.run(initial=qd.StateVector(14, dtype))
     np.testing.assert_array_equal(on_host(program.run().local), on_host(zero.local))
+
+
+def test_plans_for_given_states_are_kept_for_the_layouts_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[Layout] = []
+    make_plan = program_module.make_plan
+    monkeypatch.setattr(program_module, "make_plan", lambda *a, **k: planned.append(k["start"]) or make_plan(*a, **k))
+    circuit = qd.library.hardware_efficient(5, 2)
+    program = qd.compile(circuit, dtype="complex128")
+    layouts = [Layout(places) for places in itertools.islice(itertools.permutations(range(5)), 1, 2 + MAX_STARTS)]
+    start = random_state(5, seed=1)
+
+    def run(layout: Layout, params: np.ndarray) -> None:
+        initial = qd.StateVector.from_amplitudes(start, "complex128", layout=layout)
+        want = reference.state(circuit, params, initial=start)
+        np.testing.assert_allclose(program.run(params, initial=initial).amplitudes(), want, atol=1e-13)
+
+    one, other = np.random.default_rng(0).normal(size=(2, circuit.num_parameters))
+    for layout in layouts:
+        run(layout, one)
+    assert planned == [None, *layouts]
+    # The first had to go; the others are there, bound to what is bound now, and stay in the order of their last use.
+    for layout in [layouts[1], *layouts[3:], layouts[0], layouts[1]]:
+        run(layout, other)
+    assert planned == [None, *layouts, layouts[0]]
+    run(layouts[2], other)
+    assert planned == [None, *layouts, layouts[0], layouts[2]]
+    assert len(program._natives) == 1 + MAX_STARTS
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
-"""PauliString and PauliSum: observables, Hamiltonians, and their algebra."""
+"""PauliString and PauliSum: observables and Hamiltonians."""
 
 from __future__ import annotations
 
-import numbers
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, overload
@@ -12,68 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import CircuitError
 from . import dense, grouping, masks, text
+from .algebra import Operator
 
 _DENSE_QUBITS = 14
 
 
-class _Operator:
-    """The algebra that strings and sums share; every result is a PauliSum."""
-
-    __slots__ = ()
-
-    # A NumPy scalar on the left then leaves the arithmetic to this class instead of iterating over the terms.
-    __array_ufunc__ = None
-
-    def _sum(self) -> PauliSum:
-        raise NotImplementedError
-
-    def __add__(self, other: Any) -> PauliSum:
-        right = _as_sum(other)
-        return NotImplemented if right is None else _concatenate(self._sum(), right)
-
-    def __radd__(self, other: Any) -> PauliSum:
-        left = _as_sum(other)
-        return NotImplemented if left is None else _concatenate(left, self._sum())
-
-    def __sub__(self, other: Any) -> PauliSum:
-        right = _as_sum(other)
-        return NotImplemented if right is None else _concatenate(self._sum(), -right)
-
-    def __rsub__(self, other: Any) -> PauliSum:
-        left = _as_sum(other)
-        return NotImplemented if left is None else _concatenate(left, -self._sum())
-
-    def __mul__(self, other: Any) -> PauliSum:
-        if isinstance(other, _Operator):
-            raise TypeError("* multiplies by a number; the product of two operators is written with @")
-        if not isinstance(other, numbers.Complex):
-            return NotImplemented
-        own = self._sum()
-        return PauliSum._of(own.x, own.z, own.coefficients * masks.checked_coefficients([other]))
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> PauliSum:
-        return self * (1 / other) if isinstance(other, numbers.Complex) else NotImplemented
-
-    def __neg__(self) -> PauliSum:
-        return self * -1
-
-    def __matmul__(self, other: Any) -> PauliSum:
-        if not isinstance(other, _Operator):
-            return NotImplemented
-        return _product(self._sum(), other._sum()).simplify()
-
-    def commutator(self, other: PauliString | PauliSum) -> PauliSum:
-        """self @ other - other @ self, simplified; only pairs of strings that anticommute are multiplied."""
-        return _product(self._sum(), other._sum(), commutator=True).simplify()
-
-    def commutes_with(self, other: PauliString | PauliSum) -> bool:
-        """Whether the commutator vanishes (up to rounding)."""
-        return not len(self.commutator(other))
-
-
-class PauliString(_Operator):
+class PauliString(Operator):
     """A product of Pauli matrices on different qubits, without a coefficient. Immutable and hashable.
 
     Args:
@@ -176,7 +119,7 @@ Term: TypeAlias = "tuple[str | PauliString, complex]"
 Terms: TypeAlias = "PauliSum | PauliString | str | Mapping[str | PauliString, complex] | Iterable[Term]"
 
 
-class PauliSum(_Operator):
+class PauliSum(Operator):
     """A sum of Pauli strings with coefficients: an observable or a Hamiltonian. Immutable.
 
     Terms are held as two arrays of bit masks and an array of coefficients, so 1e5 of them cost megabytes and
@@ -314,8 +257,7 @@ class PauliSum(_Operator):
         return masks.unpack(used)[0].bit_length()
 
     def simplify(self, tolerance: float = 1e-12) -> PauliSum:
-        """Merge equal strings, then drop coefficients not above `tolerance` times the largest one before
-        merging.
+        """Merge equal strings, then drop coefficients not above `tolerance` times the largest one before merging.
 
         Terms keep the order in which their strings first appear.
         """
@@ -363,8 +305,7 @@ class PauliSum(_Operator):
     def group_qubit_wise_commuting(self) -> list[PauliSum]:
         """Sums of strings that share a measurement basis: on every qubit the same letter or an identity.
 
-        Greedy: terms go by decreasing size of their coefficient into the first group they fit (sorted
-            insertion,
+        Greedy: terms go by decreasing size of their coefficient into the first group they fit (sorted insertion,
         Crawford et al., Quantum 5, 385 (2021)). `measurement_basis` of a group gives its letters.
         """
         order = np.argsort(-np.abs(self._coefficients), kind="stable")
@@ -451,49 +392,6 @@ class PauliSum(_Operator):
         if len(dict(pairs)) < len(pairs):
             return "PauliSum([" + ", ".join(f"({string}, {c})" for string, c in pairs) + "])"
         return "PauliSum({" + ", ".join(f"{string}: {c}" for string, c in pairs) + "})"
-
-
-def _as_sum(value: Any) -> PauliSum | None:
-    """An operand as a sum: a number is a multiple of the identity; None for anything else."""
-    if isinstance(value, _Operator):
-        return value._sum()
-    if isinstance(value, numbers.Complex):
-        return PauliSum([("", complex(value))])
-    return None
-
-
-def _concatenate(left: PauliSum, right: PauliSum) -> PauliSum:
-    return PauliSum._of(
-        masks.stack([left.x, right.x]),
-        masks.stack([left.z, right.z]),
-        np.concatenate([left.coefficients, right.coefficients]),
-    )
-
-
-def _product(left: PauliSum, right: PauliSum, commutator: bool = False) -> PauliSum:
-    """All products of a left and a right term, or, for the commutator, twice those of the anticommuting
-    pairs.
-
-    A row of products at a time: one term of the shorter sum with all of the longer one.
-    """
-    words = max(left.x.shape[1], right.x.shape[1])
-    x1, z1, x2, z2 = (masks.widen(m, words) for m in (left.x, left.z, right.x, right.z))
-    c1, c2 = left.coefficients, right.coefficients
-    left_is_shorter = len(left) <= len(right)
-    rows = []
-    for k in range(min(len(left), len(right))):
-        one, all_ = slice(k, k + 1), slice(None)
-        i, j = (one, all_) if left_is_shorter else (all_, one)
-        phase = masks.product_phase(x1[i], z1[i], x2[j], z2[j])
-        row = (x1[i] ^ x2[j], z1[i] ^ z2[j], c1[i] * c2[j] * phase)
-        if commutator:
-            kept = masks.anticommute(x1[i], z1[i], x2[j], z2[j])
-            row = (row[0][kept], row[1][kept], 2 * row[2][kept])
-        rows.append(row)
-    if not rows:
-        return PauliSum()
-    x, z, coefficients = (np.concatenate(parts) for parts in zip(*rows))
-    return PauliSum._of(x, z, coefficients)
 
 
 def _checked_width(terms: PauliString | PauliSum, num_qubits: int | None) -> int:

@@ -11,14 +11,39 @@
 
 namespace qdist {
 
+// The bits of a tile of t that a block reads or changes, or more than those.
+template <class Real>
+std::size_t touched(const Block<Real>& block, int t) {
+    std::size_t bits = 0;
+    if (const auto* d = std::get_if<DenseBlock<Real>>(&block)) {
+        bits = d->dense.shape().control_mask_;
+        for (int b : d->dense.shape().targets_) bits |= std::size_t(1) << b;
+        return bits;
+    }
+    if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
+        for (const auto& term : g->diagonal.terms())
+            for (int b : {term.first, term.second})
+                if (b >= 0 && b < t) bits |= std::size_t(1) << b;
+        for (const auto& wide : g->diagonal.wide()) bits |= wide.near.mask;
+        return bits;
+    }
+    return ~std::size_t(0);
+}
+
+// What of a stage's work and results is wanted.
+struct Wanted {
+    std::size_t until;  // the first block that must be undone
+    std::size_t dead;   // bits of the tile that are zero, in all that is not, before the stage
+    bool rest;          // what is left where no bit is dead, for the stages before
+    bool everything;    // what is left
+};
+
 // One stage's part of the sweep: what is summed where, and in which order blocks are undone.
 template <class Real>
 class StageBack {
 public:
-    // angles: those that the stage is bound to. until: the first block that must be undone. keep: whether what is left is
-    // wanted.
-    StageBack(const Stage<Real>& stage, const double* angles, std::size_t until, bool keep)
-        : stage_(stage), angles_(angles), until_(until), keep_(keep) {
+    // angles: those that the stage is bound to.
+    StageBack(const Stage<Real>& stage, const double* angles, Wanted wanted) : stage_(stage), angles_(angles), wanted_(wanted) {
         for (const Block<Real>& block : stage.blocks) {
             sums_at_.push_back(num_sums_);
             results_at_.push_back(num_results_);
@@ -26,6 +51,7 @@ public:
             num_sums_ += sums;
             num_results_ += results;
         }
+        count_bits();
     }
 
     void run(std::complex<Real>* ket, std::complex<Real>* bra, std::size_t offset, const StageTiles<Real>& tiles, double* gradient) const {
@@ -45,9 +71,10 @@ public:
                     tiles.load(ket + base, pair.ket_re, pair.ket_im);
                     tiles.load(bra + base, pair.bra_re, pair.bra_im);
                     undo_blocks(pair, base | offset, buffer.data() + 6 * tiles.elements, sums.data());
-                    if (!keep_) continue;
-                    tiles.store(ket + base, pair.ket_re, pair.ket_im);
-                    tiles.store(bra + base, pair.bra_re, pair.bra_im);
+                    if (!wanted_.rest) continue;
+                    const int bits = wanted_.everything ? tile_bits() : rest_bits_;
+                    tiles.store(ket + base, pair.ket_re, pair.ket_im, bits);
+                    tiles.store(bra + base, pair.bra_re, pair.bra_im, bits);
                 }
                 collect(sums.data(), partial.data() + c * num_results_);
             }
@@ -79,19 +106,39 @@ private:
         return {numbers, numbers};
     }
 
+    int tile_bits() const { return int(stage_.positions.size()); }
+
+    // Before a block that is the first to touch the tile's highest bit, that bit was zero where anything was not, and will
+    // be once the block is undone: blocks before it then have half as much to do.
+    void count_bits() {
+        const auto& blocks = stage_.blocks;
+        std::vector<std::size_t> first(tile_bits(), blocks.size());
+        for (std::size_t k = blocks.size(); k-- > 0;) {
+            const std::size_t own = touched(blocks[k], tile_bits());
+            for (int b = 0; b < tile_bits(); ++b)
+                if (own >> b & 1) first[b] = k;
+        }
+        const auto bits_before = [&](std::size_t k) {
+            int bits = tile_bits();
+            while (bits > Simd<Real>::lane_bits && wanted_.dead >> (bits - 1) & 1 && first[bits - 1] >= k) --bits;
+            return bits;
+        };
+        for (std::size_t k = 0; k < blocks.size(); ++k) bits_.push_back(bits_before(k + 1));
+        rest_bits_ = bits_before(0);
+    }
+
     static TilePair<Real> parts_of(Real* buffer, std::size_t size) {
         return {buffer, buffer + size, buffer + 2 * size, buffer + 3 * size, buffer + 4 * size, buffer + 5 * size};
     }
 
     // room: for a tile's numbers.
     void undo_blocks(TilePair<Real>& pair, std::size_t base, Real* room, double* sums) const {
-        for (std::size_t k = stage_.blocks.size(); k-- > until_;) {
+        for (std::size_t k = stage_.blocks.size(); k-- > wanted_.until;) {
             Turn turns[max_turns_of_both];
             double* turn_sums[max_turns_of_both];
             if (const int count = next_turns(k, turns, sums, turn_sums)) {
-                const int t = std::get<Dense_>(stage_.blocks[k]).dense.shape().t_;
-                Turns<Real>::apply_both(t, turns, count, pair.ket_re, pair.bra_re, turn_sums);
-                Turns<Real>::apply_both(t, turns, count, pair.ket_im, pair.bra_im, turn_sums);
+                Turns<Real>::apply_both(bits_[k], turns, count, pair.ket_re, pair.bra_re, turn_sums);
+                Turns<Real>::apply_both(bits_[k], turns, count, pair.ket_im, pair.bra_im, turn_sums);
                 k -= count - 1;
             } else
                 undo(stage_.blocks[k], pair, base, room, sums + sums_at_[k]);
@@ -101,7 +148,7 @@ private:
     // The rotations of different bits from block k back that can be undone in one pass; returns their number.
     int next_turns(std::size_t k, Turn* turns, double* sums, double** turn_sums) const {
         int count = 0;
-        for (; k >= until_ && count < max_turns_of_both; --k) {
+        for (; k >= wanted_.until && count < max_turns_of_both; --k) {
             const auto* d = std::get_if<Dense_>(&stage_.blocks[k]);
             const Turn* turn = d ? d->undo.turn() : nullptr;
             if (!turn || std::any_of(turns, turns + count, [&](const Turn& t) { return t.bit == turn->bit; })) break;
@@ -175,9 +222,10 @@ private:
 
     const Stage<Real>& stage_;
     const double* angles_;
-    std::size_t until_;
-    bool keep_;
+    const Wanted wanted_;
     std::vector<std::size_t> sums_at_, results_at_;
+    std::vector<int> bits_;  // of the tile, the lowest ones, that matter when a block's turn comes
+    int rest_bits_;
     std::size_t num_sums_ = 0, num_results_ = 0;
 };
 
@@ -199,7 +247,8 @@ void run_back(Program<Real>& program, std::complex<Real>* ket, std::complex<Real
     }
     for (std::size_t k = stages.size(); k-- > first;) {
         const StageTiles<Real> tiles(stages[k].positions, stages[k].low, program.num_bits(), start, live_before[k]);
-        StageBack<Real>(stages[k], program.angles(), k == first ? until : 0, recover || k > first).run(ket, bra, offset, tiles, gradient);
+        const Wanted wanted{k == first ? until : 0, tiles.dead(), recover || k > first, recover};
+        StageBack<Real>(stages[k], program.angles(), wanted).run(ket, bra, offset, tiles, gradient);
     }
 }
 

@@ -57,7 +57,6 @@ void apply_batch(qdist::PauliPlan& plan, Batch<const std::complex<Real>> kets, B
     Real* out = reinterpret_cast<Real*>(bras.data());
     const double* w = weights.data();
     double* v = values.data();
-    plan.prepare_products();
     nb::gil_scoped_release release;
 #pragma omp parallel for schedule(static) if (batch > 1)
     for (std::ptrdiff_t b = 0; b < std::ptrdiff_t(batch); ++b)

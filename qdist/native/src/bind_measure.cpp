@@ -124,7 +124,6 @@ void apply(qdist::PauliPlan& plan, Shard<Real> shard, Index first, Array<const d
     if (shard.size() != out.size()) throw nb::value_error("out must be as long as the shard");
     const Padded<Real> padded(shard);
     double* results = values ? values->data() : nullptr;
-    plan.prepare_products();
     nb::gil_scoped_release release;
     auto* result = reinterpret_cast<Real*>(out.data());
     if (out.size() >= qdist::lanes) {

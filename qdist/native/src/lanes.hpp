@@ -9,56 +9,89 @@
 
 namespace qdist {
 
-// Eight numbers, in as few registers as hold them.
-template <class Real>
+// Calls f with the constants 0 .. count - 1. A loop would be unrolled too late for what it fills to stay in registers.
+template <std::size_t count, class Function>
+[[gnu::always_inline]] inline void unrolled(Function f) {
+    [&]<std::size_t... k>(std::index_sequence<k...>) __attribute__((always_inline)) {
+        (f(std::integral_constant<std::size_t, k>()), ...);
+    }(std::make_index_sequence<count>());
+}
+
+// Some numbers, eight unless said otherwise, in as few registers as hold them.
+template <class Real, std::size_t size = lanes>
 struct Lanes {
-    static constexpr std::size_t width = std::min<std::size_t>(lanes, vector_bytes / sizeof(Real));
-    static constexpr std::size_t count = lanes / width;
+    static constexpr std::size_t width = std::min<std::size_t>(size, vector_bytes / sizeof(Real));
+    static constexpr std::size_t count = size / width;
     typedef Real Register __attribute__((vector_size(width * sizeof(Real))));
     Register part[count];
 
-    static Lanes load(const Real* source) {
+    [[gnu::always_inline]] static Lanes load(const Real* source) {
         Lanes result;
-        for (std::size_t k = 0; k < count; ++k) std::memcpy(&result.part[k], source + k * width, sizeof(Register));
+        unrolled<count>([&](auto k) __attribute__((always_inline)) { std::memcpy(&result.part[k], source + k * width, sizeof(Register)); });
         return result;
     }
-    void store(Real* target) const {
-        for (std::size_t k = 0; k < count; ++k) std::memcpy(target + k * width, &part[k], sizeof(Register));
+    [[gnu::always_inline]] static Lanes all(Real number) {
+        Lanes result;
+        unrolled<count>([&](auto k) __attribute__((always_inline)) { result.part[k] = number - Register{}; });
+        return result;
+    }
+    [[gnu::always_inline]] void store(Real* target) const {
+        unrolled<count>([&](auto k) __attribute__((always_inline)) { std::memcpy(target + k * width, &part[k], sizeof(Register)); });
     }
 };
 
-template <class Real>
-inline Lanes<Real> operator+(Lanes<Real> a, const Lanes<Real>& b) {
-    for (std::size_t k = 0; k < a.count; ++k) a.part[k] += b.part[k];
+template <class Real, std::size_t size>
+[[gnu::always_inline]] inline Lanes<Real, size> operator+(Lanes<Real, size> a, const Lanes<Real, size>& b) {
+    unrolled<a.count>([&](auto k) __attribute__((always_inline)) { a.part[k] += b.part[k]; });
     return a;
 }
 
-template <class Real>
-inline Lanes<Real> operator-(Lanes<Real> a, const Lanes<Real>& b) {
-    for (std::size_t k = 0; k < a.count; ++k) a.part[k] -= b.part[k];
+template <class Real, std::size_t size>
+[[gnu::always_inline]] inline Lanes<Real, size> operator-(Lanes<Real, size> a, const Lanes<Real, size>& b) {
+    unrolled<a.count>([&](auto k) __attribute__((always_inline)) { a.part[k] -= b.part[k]; });
     return a;
 }
 
-template <class Real>
-inline Lanes<Real> operator*(Lanes<Real> a, const Lanes<Real>& b) {
-    for (std::size_t k = 0; k < a.count; ++k) a.part[k] *= b.part[k];
+template <class Real, std::size_t size>
+[[gnu::always_inline]] inline Lanes<Real, size> operator*(Lanes<Real, size> a, const Lanes<Real, size>& b) {
+    unrolled<a.count>([&](auto k) __attribute__((always_inline)) { a.part[k] *= b.part[k]; });
     return a;
 }
 
 // Lane l of the result is lane l ^ flip.
-template <Index flip, class Real>
-inline Lanes<Real> flipped(const Lanes<Real>& a) {
-    constexpr std::size_t width = Lanes<Real>::width, inside = flip % width;
-    Lanes<Real> result;
-    for (std::size_t k = 0; k < a.count; ++k) {
+template <Index flip, class Real, std::size_t size>
+[[gnu::always_inline]] inline Lanes<Real, size> flipped(const Lanes<Real, size>& a) {
+    constexpr std::size_t width = Lanes<Real, size>::width, inside = flip % width;
+    Lanes<Real, size> result;
+    unrolled<a.count>([&](auto k) __attribute__((always_inline)) {
         const auto source = a.part[k ^ flip / width];
         if constexpr (inside == 0)
             result.part[k] = source;
         else
-            result.part[k] = [&]<std::size_t... l>(std::index_sequence<l...>) {
-                return __builtin_shufflevector(source, source, (l ^ inside)...);
+            [&]<std::size_t... l>(std::index_sequence<l...>) __attribute__((always_inline)) {
+                result.part[k] = __builtin_shufflevector(source, source, (l ^ inside)...);
             }(std::make_index_sequence<width>());
-    }
+    });
+    return result;
+}
+
+// Eight amplitudes as they lie in memory, real and imaginary parts in turn.
+template <class Real>
+using Amplitudes = Lanes<Real, 2 * lanes>;
+
+// Each of eight numbers twice; the first of the two with the other sign where it is for a product with i.
+template <bool imaginary, class Real>
+[[gnu::always_inline]] inline Amplitudes<Real> doubled(const Lanes<Real>& a) {
+    constexpr std::size_t width = Amplitudes<Real>::width;
+    Amplitudes<Real> result;
+    unrolled<result.count>([&](auto k) __attribute__((always_inline)) {
+        constexpr std::size_t first = k * width / 2, from = Lanes<Real>::width;
+        const auto source = a.part[first / from];
+        const auto other = imaginary ? -source : source;
+        [&]<std::size_t... l>(std::index_sequence<l...>) __attribute__((always_inline)) {
+            result.part[k] = __builtin_shufflevector(other, source, (first % from + l / 2 + l % 2 * from)...);
+        }(std::make_index_sequence<width>());
+    });
     return result;
 }
 
@@ -67,7 +100,7 @@ template <class Real>
 struct Split {
     Lanes<Real> re, im;
 
-    static Split load(const Real* source) {
+    [[gnu::always_inline]] static Split load(const Real* source) {
         const auto low = Lanes<Real>::load(source), high = Lanes<Real>::load(source + lanes);
         Split result;
         for (std::size_t k = 0; k < low.count; ++k) {
@@ -84,7 +117,7 @@ struct Split {
         return result;
     }
 
-    void store(Real* target) const {
+    [[gnu::always_inline]] void store(Real* target) const {
         Lanes<Real> out[2];
         constexpr std::size_t width = Lanes<Real>::width, count = Lanes<Real>::count;
         for (std::size_t k = 0; k < count; ++k) {
@@ -102,29 +135,35 @@ struct Split {
 };
 
 template <class Real>
-inline Split<Real> operator+(const Split<Real>& a, const Split<Real>& b) {
+[[gnu::always_inline]] inline Split<Real> operator+(const Split<Real>& a, const Split<Real>& b) {
     return {a.re + b.re, a.im + b.im};
 }
 
-inline Lanes<double> widened(const Lanes<double>& a) { return a; }
+template <std::size_t size>
+[[gnu::always_inline]] inline Lanes<double, size> widened(const Lanes<double, size>& a) {
+    return a;
+}
 
 // Some numbers of a vector of twice as many as a register holds.
-template <std::size_t start, class Wide, std::size_t... l>
-inline Lanes<double>::Register part_of(Wide a, std::index_sequence<l...>) {
+template <class Register, std::size_t start, class Wide, std::size_t... l>
+[[gnu::always_inline]] inline Register part_of(Wide a, std::index_sequence<l...>) {
     return __builtin_shufflevector(a, a, (start + l)...);
 }
 
-inline Lanes<double> widened(const Lanes<float>& a) {
-    constexpr std::size_t width = Lanes<double>::width, parts = Lanes<float>::width / width;
+template <std::size_t size>
+[[gnu::always_inline]] inline Lanes<double, size> widened(const Lanes<float, size>& a) {
+    using Result = Lanes<double, size>;
+    using Register = typename Result::Register;
+    constexpr std::size_t width = Result::width, parts = Lanes<float, size>::width / width;
     constexpr auto places = std::make_index_sequence<width>();
     static_assert(parts == 1 || parts == 2);
-    typedef double Wide __attribute__((vector_size(Lanes<float>::width * sizeof(double))));
-    Lanes<double> result;
-    for (std::size_t k = 0; k < Lanes<float>::count; ++k) {
+    typedef double Wide __attribute__((vector_size(Lanes<float, size>::width * sizeof(double))));
+    Result result;
+    unrolled<a.count>([&](auto k) __attribute__((always_inline)) {
         const Wide wide = __builtin_convertvector(a.part[k], Wide);
-        result.part[k * parts] = part_of<0>(wide, places);
-        if constexpr (parts == 2) result.part[k * parts + 1] = part_of<width>(wide, places);
-    }
+        result.part[k * parts] = part_of<Register, 0>(wide, places);
+        if constexpr (parts == 2) result.part[k * parts + 1] = part_of<Register, width>(wide, places);
+    });
     return result;
 }
 

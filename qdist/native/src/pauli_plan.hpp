@@ -12,6 +12,8 @@
 #pragma once
 #include <algorithm>
 #include <complex>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -52,22 +54,16 @@ struct PauliJob {
     }
 };
 
-// Jobs of a pass that flip the same lanes and are all real or all imaginary.
-struct PauliGroup {
-    Index lane_flip;
-    bool imaginary;
-    std::vector<std::uint32_t> jobs = {};
-    std::vector<std::uint16_t> row_flips = {};
-    // For each row, and then for each job, the slot of the row that the job flips it to.
-    std::vector<std::uint16_t> slots = {};
-};
-
 struct PauliPass {
     Index tile;     // the tile's bits
     Index far = 0;  // the part of every job's x outside of them: tiles are read in pairs where it is not zero
     std::vector<PauliJob> jobs;
-    // Of all jobs, first those that flip no lanes and are real; none until products are asked for.
-    std::vector<PauliGroup> groups = {};
+};
+
+// What products keep between calls, for each precision: see product_tables.hpp.
+struct ProductTablesKept {
+    std::mutex mutex;
+    std::shared_ptr<const void> kept[2];
 };
 
 // A basis of masks over GF(2), found by elimination.
@@ -106,6 +102,8 @@ public:
     // all of a pass.
     static constexpr int kept_rank = 7;
     static constexpr std::size_t max_split = 6, kept_numbers = std::size_t(1) << 15;
+    // Strings that are summed by the tile rather than kept, where their slots inside of it are so few.
+    static constexpr std::size_t few_rank = 2, few_terms = 64;
 
     // Strings with masks of bit positions on shards of 2^bits amplitudes (x must lie within them), each with a complex
     // coefficient and the number of the observable it belongs to.
@@ -124,15 +122,10 @@ public:
         std::ranges::stable_sort(passes, {}, [](const PauliPass& pass) { return pass.far ? 0 : std::countr_one(pass.tile); });
     }
 
-    // Makes the tables that products need and expectation values do not, once.
-    void prepare_products() {
-        for (PauliPass& pass : passes)
-            if (pass.groups.empty()) group_jobs(pass);
-    }
-
     Lift lift;
     int bits, observables;
     std::vector<PauliPass> passes;
+    mutable ProductTablesKept product_tables;
 
 private:
     static std::vector<PauliJob> grouped(std::span<const Index> x, std::span<const Index> z,
@@ -204,44 +197,43 @@ private:
         const auto rest = std::stable_partition(jobs.begin(), jobs.end(), chosen);
         std::size_t kept = 0;
         for (auto job = jobs.begin(); job != rest; ++job)
-            for (PauliJob& part : split(std::move(*job), tile, kept)) {
-                sort_rows(part, tile);
-                pass.jobs.push_back(std::move(part));
-            }
+            for (PauliJob& some : by_reach(std::move(*job), tile))
+                for (PauliJob& part : split(std::move(some), tile, kept)) {
+                    sort_rows(part, tile);
+                    pass.jobs.push_back(std::move(part));
+                }
         jobs.erase(jobs.begin(), rest);
         if (!pass.jobs.empty()) passes.push_back(std::move(pass));
     }
 
-    static void group_jobs(PauliPass& pass) {
-        pass.groups.push_back({0, false});
-        for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
-            const PauliJob& job = pass.jobs[j];
-            const auto fits = [&](const PauliGroup& group) {
-                return group.lane_flip == job.flip % lanes && group.imaginary == job.imaginary;
-            };
-            auto group = std::ranges::find_if(pass.groups, fits);
-            if (group == pass.groups.end()) {
-                pass.groups.push_back({job.flip % lanes, job.imaginary});
-                group = pass.groups.end() - 1;
-            }
-            group->jobs.push_back(std::uint32_t(j));
-            group->row_flips.push_back(std::uint16_t(job.flip >> lane_bits));
+    // A job in two where that leaves less to do for each tile: strings whose signs depend on the tile's bits alone, and
+    // others that are few and have few different parities inside the tile, which are then summed by the tile.
+    static std::vector<PauliJob> by_reach(PauliJob&& job, Index tile) {
+        std::vector<PauliJob> parts(2, PauliJob{.x = job.x, .imaginary = job.imaginary});
+        ParityBasis rows;
+        for (PauliTerm term : job.terms) {
+            const bool reaches_out = term.z & ~(tile | low_bits(lane_bits));
+            if (reaches_out) term.slot = rows.coordinates(term.z & tile & ~low_bits(lane_bits));
+            parts[reaches_out].terms.push_back(term);
         }
-        const Index row_bits = pass.tile & ~low_bits(lane_bits);
-        const std::size_t rows = std::size_t(1) << std::popcount(row_bits);
-        for (PauliGroup& group : pass.groups) {
-            const std::size_t count = group.jobs.size();
-            group.slots.resize(rows * count);
-            for (std::size_t k = 0; k < count; ++k)
-                for (std::size_t r = 0; r < rows; ++r)
-                    group.slots[r * count + k] =
-                        std::uint16_t(pass.jobs[group.jobs[k]].slot_of(deposit(r ^ group.row_flips[k], row_bits)));
+        if (parts[1].terms.empty() || rows.vectors.size() > few_rank || parts[1].terms.size() > few_terms) {
+            parts.clear();
+            parts.push_back(std::move(job));
+            return parts;
         }
+        parts[1].basis = std::move(rows.vectors);
+        parts[1].by_tile = true;
+        if (parts[0].terms.empty()) parts.erase(parts.begin());
+        return parts;
     }
 
     // A job as few jobs whose slots can be kept over tiles; as one that is summed by the tile where they would be many.
     static std::vector<PauliJob> split(PauliJob&& job, Index tile, std::size_t& kept) {
         std::vector<PauliJob> parts;
+        if (job.by_tile) {
+            parts.push_back(std::move(job));
+            return parts;
+        }
         std::vector<ParityBasis> bases;
         std::size_t numbers = 0;
         for (const PauliTerm& term : job.terms) {

@@ -1,4 +1,7 @@
-// Which rows of a tile a pass of a PauliPlan sums up, and with which factors, where its product with a state is wanted.
+// Which rows of a tile a pass of a PauliPlan sums up where its product with a state is wanted, and with which factors.
+//
+// Factors are looked up by slot: rows with equal signs of all strings share one. Most do not depend on the lane, and most
+// not on the tile.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -7,47 +10,66 @@
 
 namespace qdist {
 
-// The factors of a pass's jobs by slot and lane, with a weight for each observable. Slots are those of a tile's rows: what
-// a tile adds to them (PauliJob::base_slot) is taken into account by reordering the factors for it. Where a job's signs
-// depend on bits of the tile alone, that is nothing: its factors are the same for all tiles.
+// How a lookup's factors meet the amplitudes of a row.
+struct PauliKind {
+    Index lane_flip;
+    bool imaginary;  // they are multiplied by i
+    bool by_lane;    // there is one for each lane; else one for all of them
+
+    bool operator==(const PauliKind&) const = default;
+    std::size_t stride() const { return by_lane ? lanes : 1; }
+};
+
+// Factors of one job, or of several with the same flips.
+struct Lookup {
+    PauliKind kind;
+    Index row_flip;
+    std::size_t start;                 // of its numbers among those of the pass
+    std::vector<std::uint16_t> slots;  // of each row, before it is flipped
+    std::vector<bool> is_zero;         // slots whose factors are zero in all tiles
+
+    std::size_t at(std::size_t slot) const { return start + slot * kind.stride(); }
+};
+
+// The factors of a pass, with a weight for each observable.
 template <class Real>
 class PassFactors {
 public:
-    PassFactors(const PauliPass& pass, const double* weights) : pass_(pass), weights_(weights), start_(pass.jobs.size()) {
-        std::size_t size = 0;
-        for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
-            start_[j] = size;
-            size += pass.jobs[j].slots() * lanes;
+    PassFactors(const PauliPass& pass, const double* weights, int observables)
+        : pass_(pass), weights_(weights, weights + observables) {
+        const Index row_bits = pass.tile & ~low_bits(lane_bits);
+        rows_ = std::size_t(1) << std::popcount(row_bits);
+        for (const PauliJob& job : pass.jobs) {
+            const bool by_lane = job.imaginary || std::ranges::any_of(job.terms, [](const PauliTerm& t) { return t.z % lanes; });
+            Lookup found{{job.flip % lanes, job.imaginary, by_lane}, job.flip >> lane_bits, numbers_.size(), {}, {}};
+            for (std::size_t r = 0; r < rows_; ++r) found.slots.push_back(std::uint16_t(job.slot_of(deposit(r, row_bits))));
+            numbers_.resize(numbers_.size() + job.slots() * found.kind.stride());
+            if (is_same_for_all_tiles(job))
+                add_fixed(job, std::move(found));
+            else
+                add_changing(job, std::move(found));
         }
-        kept_.resize(size);
-        for (std::size_t j = 0; j < pass.jobs.size(); ++j)
-            if (!pass.jobs[j].by_tile) fill(pass.jobs[j], 0, kept_.data() + start_[j]);
-        of_tile_ = kept_;
     }
 
-    // Makes the factors those of the tile whose first amplitude has index `base`.
-    void set_tile(Index base) {
-        for (std::size_t j = 0; j < pass_.jobs.size(); ++j) {
-            const PauliJob& job = pass_.jobs[j];
-            if (is_same_for_all_tiles(job)) continue;
-            Real* factors = of_tile_.data() + start_[j];
-            if (job.by_tile) {
-                fill(job, base & ~pass_.tile, factors);
+    const std::vector<Lookup>& lookups() const { return lookups_; }
+    std::size_t rows() const { return rows_; }
+    const std::vector<Real>& numbers() const { return numbers_; }
+    bool change() const { return !changing_.empty(); }
+
+    // Makes `numbers`, a copy of those here, the factors of the tile whose first amplitude has index `base`.
+    void set_tile(Index base, std::vector<Real>& numbers) const {
+        for (const auto& [job, lookup] : changing_) {
+            const PauliKind& kind = lookups_[lookup].kind;
+            Real* factors = numbers.data() + lookups_[lookup].start;
+            if (job->by_tile) {
+                fill(*job, kind, base & ~pass_.tile, factors);
                 continue;
             }
-            const std::uint32_t base_slot = job.base_slot(base);
-            for (std::uint32_t slot = 0; slot < job.slots(); ++slot)
-                std::copy_n(kept_.data() + start_[j] + (slot ^ base_slot) * lanes, lanes, factors + slot * lanes);
+            const std::uint32_t base_slot = job->base_slot(base);
+            const Real* kept = numbers_.data() + lookups_[lookup].start;
+            for (std::uint32_t slot = 0; slot < job->slots(); ++slot)
+                std::copy_n(kept + (slot ^ base_slot) * kind.stride(), kind.stride(), factors + slot * kind.stride());
         }
-    }
-
-    const Real* data() const { return of_tile_.data(); }
-    std::size_t at(std::size_t job, std::size_t slot) const { return start_[job] + slot * lanes; }
-
-    // Whether a slot's factors are zero in all tiles.
-    bool is_zero(std::size_t job, std::size_t slot) const {
-        const auto first = kept_.begin() + std::ptrdiff_t(at(job, slot));
-        return is_same_for_all_tiles(pass_.jobs[job]) && std::all_of(first, first + lanes, [](Real f) { return f == 0; });
     }
 
 private:
@@ -55,77 +77,128 @@ private:
         return !job.by_tile && std::ranges::all_of(job.basis, [&](Index mask) { return (mask & ~pass_.tile) == 0; });
     }
 
-    // `outside` as in add_terms.
-    void fill(const PauliJob& job, Index outside, Real* factors) {
-        const std::size_t size = job.slots() * lanes;
-        sums_.assign(size, 0.0);
+    void add_changing(const PauliJob& job, Lookup&& found) {
+        if (!job.by_tile) fill(job, found.kind, 0, numbers_.data() + found.start);
+        found.is_zero.assign(job.slots(), false);
+        changing_.push_back({&job, lookups_.size()});
+        lookups_.push_back(std::move(found));
+    }
+
+    void add_fixed(const PauliJob& job, Lookup&& found) {
+        fill(job, found.kind, 0, numbers_.data() + found.start);
+        const auto fits = [&](const Lookup& other) {
+            return other.kind.lane_flip == found.kind.lane_flip && other.kind.imaginary == found.kind.imaginary &&
+                   other.row_flip == found.row_flip && !is_changing(other);
+        };
+        const auto other = std::ranges::find_if(lookups_, fits);
+        if (other == lookups_.end()) {
+            lookups_.push_back(std::move(found));
+            set_zeros(lookups_.back(), job.slots());
+        } else {
+            *other = sum(*other, found);
+            set_zeros(*other, rows_);
+        }
+    }
+
+    bool is_changing(const Lookup& lookup) const {
+        return std::ranges::any_of(changing_, [&](const auto& c) { return &lookups_[c.second] == &lookup; });
+    }
+
+    // The sum of two lookups, as one with a slot for each row.
+    Lookup sum(const Lookup& a, const Lookup& b) {
+        Lookup both{{a.kind.lane_flip, a.kind.imaginary, a.kind.by_lane || b.kind.by_lane}, a.row_flip, numbers_.size(), {}, {}};
+        for (std::size_t r = 0; r < rows_; ++r) {
+            both.slots.push_back(std::uint16_t(r));
+            for (std::size_t l = 0; l < both.kind.stride(); ++l) {
+                const Real first = numbers_[a.at(a.slots[r]) + (a.kind.by_lane ? l : 0)];
+                numbers_.push_back(first + numbers_[b.at(b.slots[r]) + (b.kind.by_lane ? l : 0)]);
+            }
+        }
+        return both;
+    }
+
+    void set_zeros(Lookup& lookup, std::size_t slots) {
+        lookup.is_zero.clear();
+        for (std::size_t slot = 0; slot < slots; ++slot) {
+            const auto first = numbers_.begin() + std::ptrdiff_t(lookup.at(slot));
+            lookup.is_zero.push_back(std::all_of(first, first + std::ptrdiff_t(lookup.kind.stride()), [](Real f) { return f == 0; }));
+        }
+    }
+
+    // `outside` as in add_terms. Lanes are those that the factors' amplitudes are flipped to.
+    void fill(const PauliJob& job, const PauliKind& kind, Index outside, Real* factors) const {
+        std::vector<double> sums(job.slots() * lanes);
         for (const PauliTerm& term : job.terms) {
             const double weighted = weights_[term.observable] * term.coefficient;
             const double c = job.by_tile && parity(term.z & outside) ? -weighted : weighted;
-            double* sum = sums_.data() + term.slot * lanes;
-            for (Index l = 0; l < lanes; ++l) sum[l] += parity(term.z & l) ? -c : c;
+            double* sum = sums.data() + term.slot * lanes;
+            for (Index l = 0; l < lanes; ++l) sum[l] += parity(term.z & (l ^ kind.lane_flip)) ? -c : c;
         }
-        transform_slots(sums_.data(), job.slots());
-        std::copy(sums_.begin(), sums_.end(), factors);
+        transform_slots(sums.data(), job.slots());
+        for (std::size_t slot = 0; slot < job.slots(); ++slot)
+            std::copy_n(sums.data() + slot * lanes, kind.stride(), factors + slot * kind.stride());
     }
 
     const PauliPass& pass_;
-    const double* weights_;
-    std::vector<std::size_t> start_;
-    std::vector<Real> kept_, of_tile_;
-    std::vector<double> sums_;
+    std::vector<double> weights_;
+    std::size_t rows_;
+    std::vector<Lookup> lookups_;
+    std::vector<std::pair<const PauliJob*, std::size_t>> changing_;  // jobs whose factors depend on the tile, and lookups
+    std::vector<Real> numbers_;
 };
 
-// What a group of jobs adds to the rows of a tile, a block of neighbouring rows at a time: rows to read, and where their
-// factors are. Those that are zero in all tiles are left out: half of them where a chain's XX and YY have the same
-// coefficient.
+// What is added up for the rows of a tile, a block of neighbouring rows at a time. Factors that are zero in all tiles are
+// left out: half of them where a chain's XX and YY have the same coefficient.
 class RowSums {
 public:
-    // A row to read (the first one, where it is for a whole block), and its factors, which are to be added up.
+    // Where a row to read begins among a tile's numbers, and a factor among the pass's.
     struct Source {
-        std::uint16_t row, count;
-        std::uint32_t factors;
+        std::uint32_t row, factor;
     };
 
     template <class Real>
-    RowSums(const PauliPass& pass, const PauliGroup& group, const PassFactors<Real>& factors, std::size_t rows,
-            std::size_t block) {
-        const std::size_t jobs = group.jobs.size();
-        std::vector<std::vector<bool>> zero(jobs);
-        std::vector<bool> is_shared(jobs);
-        for (std::size_t k = 0; k < jobs; ++k) {
-            const std::size_t job = group.jobs[k];
-            for (std::size_t slot = 0; slot < pass.jobs[job].slots(); ++slot) zero[k].push_back(factors.is_zero(job, slot));
-            // Slots are sums of what the bits of a row's number give: rows of a block differ by the same in all blocks.
-            is_shared[k] = group.row_flips[k] % block == 0;
-            for (std::size_t j = 1; j < block; ++j)
-                is_shared[k] = is_shared[k] && group.slots[j * jobs + k] == group.slots[k];
+    RowSums(const PassFactors<Real>& factors, std::size_t block) : rows(factors.rows()) {
+        const auto& lookups = factors.lookups();
+        std::vector<bool> is_shared;
+        for (const Lookup& lookup : lookups) {
+            if (std::ranges::find(kinds, lookup.kind) == kinds.end()) kinds.push_back(lookup.kind);
+            is_shared.push_back(lookup.row_flip % block == 0);
+            for (std::size_t first = 0; first < rows; first += block)
+                for (std::size_t j = 1; j < block; ++j)
+                    if (lookup.slots[first + j] != lookup.slots[first]) is_shared.back() = false;
         }
-        const auto add = [&](std::size_t row, bool shared) {
-            starts.push_back(std::uint32_t(sources.size()));
-            for (std::size_t k = 0; k < jobs; ++k) {
-                const std::size_t slot = group.slots[row * jobs + k];
-                if (is_shared[k] == shared && !zero[k][slot])
-                    add_source(row ^ group.row_flips[k], factors.at(group.jobs[k], slot));
+        for (std::size_t first = 0; first < rows; first += block)
+            for (const PauliKind& kind : kinds) {
+                const std::size_t shared_before = shared.size(), own_before = own.size();
+                for (std::size_t k = 0; k < lookups.size(); ++k)
+                    if (lookups[k].kind == kind) add(lookups[k], first, block, is_shared[k]);
+                counts.push_back(std::uint16_t(shared.size() - shared_before));
+                counts.push_back(std::uint16_t((own.size() - own_before) / block));
             }
-        };
-        for (std::size_t first = 0; first < rows; first += block) {
-            add(first, true);
-            for (std::size_t j = 0; j < block; ++j) add(first + j, false);
-        }
-        starts.push_back(std::uint32_t(sources.size()));
     }
 
-    std::vector<Source> sources;
-    // Of each block: where the sources begin that are shared by its rows, then those of each row.
-    std::vector<std::uint32_t> starts, factors_at;
+    std::size_t rows;
+    std::vector<PauliKind> kinds;
+    // For each block, and then for each kind: how many sources serve a whole block, from a first row on; and how many
+    // more there are, with a row and a factor for each of the block's rows.
+    std::vector<std::uint16_t> counts;
+    std::vector<Source> shared, own;
 
 private:
-    void add_source(std::size_t row, std::size_t factors) {
-        if (sources.size() == starts.back() || sources.back().row != row)
-            sources.push_back({std::uint16_t(row), 0, std::uint32_t(factors_at.size())});
-        ++sources.back().count;
-        factors_at.push_back(std::uint32_t(factors));
+    void add(const Lookup& lookup, std::size_t first, std::size_t block, bool is_shared) {
+        const auto source = [&](std::size_t row) {
+            const std::size_t from = row ^ lookup.row_flip;
+            return Source{std::uint32_t(2 * lanes * from), std::uint32_t(lookup.at(lookup.slots[from]))};
+        };
+        const auto is_zero = [&](std::size_t row) { return bool(lookup.is_zero[lookup.slots[row ^ lookup.row_flip]]); };
+        if (is_shared) {
+            if (!is_zero(first)) shared.push_back(source(first));
+            return;
+        }
+        bool all_zero = true;
+        for (std::size_t j = 0; j < block; ++j) all_zero = all_zero && is_zero(first + j);
+        if (all_zero) return;
+        for (std::size_t j = 0; j < block; ++j) own.push_back(source(first + j));
     }
 };
 

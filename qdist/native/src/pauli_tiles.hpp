@@ -80,6 +80,20 @@ public:
         }
     }
 
+    // The amplitudes of a tile as they lie in memory, where they have no gaps; else copied, in order, to `room`.
+    template <class Real>
+    const Real* gathered(const Real* shard, Index base, std::vector<Real>& room) const {
+        const Real* first = shard + 2 * base;
+        if (run_rows_ == rows) return first;
+        const std::size_t run = run_rows_;
+        for (std::size_t row = 0; row < rows; row += run) {
+            for (std::size_t k = 0; k < run; ++k)
+                Amplitudes<Real>::load(first + 2 * (offsets_[row] + lanes * k)).store(room.data() + 2 * lanes * (row + k));
+            if (run < ahead) prefetch<0>(first + 2 * offsets_[row + ahead], run);
+        }
+        return room.data();
+    }
+
     const std::size_t size, rows;
 
 private:
@@ -105,8 +119,8 @@ void transform_slots(Real* slots, std::size_t count) {
 
 // Calls f with a flip of the lanes, so that it becomes a fixed shuffle of registers, and with `imaginary` as constants.
 template <class Function>
-void specialised(Index lane_flip, bool imaginary, Function f) {
-    const auto with_flip = [&](auto flip) {
+[[gnu::always_inline]] inline void specialised(Index lane_flip, bool imaginary, Function f) {
+    const auto with_flip = [&](auto flip) __attribute__((always_inline)) {
         if (imaginary)
             f(flip, std::true_type());
         else

@@ -27,6 +27,8 @@ public:
         for (int p = 0; p < num_bits; ++p)
             if (~inside & live & std::size_t(1) << p) running_.push_back(p);
         fixed_ = start & ~live & ~inside;
+        for (int k = 0; k < t; ++k)
+            if (~(live | start) >> positions[k] & 1) dead_ |= std::size_t(1) << k;
     }
 
     std::size_t count() const { return std::size_t(1) << running_.size(); }
@@ -49,9 +51,14 @@ public:
             load_row(state + row_[r], re + r * width_, im + r * width_);
         }
     }
-    void store(std::complex<Real>* state, const Real* re, const Real* im) const {
-        for (std::size_t r = 0; r < row_.size(); ++r) store_row(state + row_[r], re + r * width_, im + r * width_);
+    void store(std::complex<Real>* state, const Real* re, const Real* im) const { store_rows(state, re, im, row_.size()); }
+    // The same of that part of the tile that has zeros above its lowest `bits` bits, or of a little more.
+    void store(std::complex<Real>* state, const Real* re, const Real* im, int bits) const {
+        store_rows(state, re, im, std::max<std::size_t>(1, (std::size_t(1) << bits) / width_));
     }
+
+    // Bits of the tile that are zero in all amplitudes that are not.
+    std::size_t dead() const { return dead_; }
 
     // Numbers of a tile's real parts; never fewer than a vector has.
     const std::size_t elements;
@@ -76,6 +83,10 @@ private:
         }
     }
 
+    void store_rows(std::complex<Real>* state, const Real* re, const Real* im, std::size_t count) const {
+        for (std::size_t r = 0; r < count; ++r) store_row(state + row_[r], re + r * width_, im + r * width_);
+    }
+
     void store_row(std::complex<Real>* to, const Real* re, const Real* im) const {
         Real* x = reinterpret_cast<Real*>(to);
         if (width_ < Simd<Real>::lanes) {
@@ -86,7 +97,7 @@ private:
             store_interleaved<Real>(x + 2 * i, qdist::load(re + i), qdist::load(im + i));
     }
 
-    std::size_t width_, fixed_;
+    std::size_t width_, fixed_, dead_ = 0;
     std::vector<std::size_t> row_;
     std::vector<int> running_;
 };

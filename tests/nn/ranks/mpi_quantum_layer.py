@@ -75,6 +75,29 @@ def test_losses_and_weights_are_those_of_one_process(comm, places, alone) -> Non
         np.testing.assert_array_equal(weights, other)  # To the last bit: they never drift apart.
 
 
+def test_one_row_runs_forward_once_and_what_one_rank_does_alone_changes_nothing(comm, places, monkeypatch) -> None:
+    row = np.random.default_rng(6).normal(size=(1, QUBITS))
+    want = net(None, seed=1)
+    want(Tensor(row)).sum().backward()
+    layer, mine = net(places[0], seed=1), net(None, seed=2)
+    runs = []
+    for name in ("run", "run_rows"):
+        whole = getattr(qd.Program, name)
+        counted = lambda *args, whole=whole: runs.append(args[0].comm) or whole(*args)  # noqa: E731
+        monkeypatch.setattr(qd.Program, name, counted)
+    out = layer(Tensor(row)).sum()
+    if comm.rank == 0 and layer.program.comm is not None:
+        mine(Tensor(row)).sum().backward()
+    out.backward()
+    assert runs.count(layer.program.comm) == 1
+    np.testing.assert_allclose(layer.weights.grad.numpy(), want.weights.grad.numpy(), atol=1e-12)
+    # Another forward takes the state's place: the first backward runs the circuit again.
+    first, second = layer(Tensor(row)).sum(), layer(Tensor(2 * row)).sum()
+    first.backward()
+    second.backward()
+    assert runs.count(layer.program.comm) == 5
+
+
 def test_all_ranks_start_from_the_first_ranks_weights(comm, places) -> None:
     layer = net(places[0], seed=10 + comm.rank)
     np.testing.assert_array_equal(layer.weights.numpy(), net(None, seed=10).weights.numpy())

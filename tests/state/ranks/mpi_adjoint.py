@@ -165,3 +165,17 @@ def test_one_sum_over_the_ranks_serves_the_whole_gradient(
     program.value_and_grad(observable, params)
     # The energy, and the derivatives by all parameters.
     assert sizes == ([1, circuit.num_parameters] if comm.size > 1 else [])
+
+
+def test_exchanges_for_gates_that_observables_take_over_are_not_made(comm: qd.comm.Communicator) -> None:
+    circuit, observable = qd.library.hardware_efficient(10, 1), qd.library.heisenberg_xxz(10)
+    program = qd.compile(circuit, comm=comm, dtype="complex128")
+    params = np.random.default_rng(0).uniform(-3, 3, circuit.num_parameters)
+    short, gates = program.bind_for([observable], params)
+    ket = short.run()
+    assert (program.plan.exchanges, len(gates) > 0) == ((1, True) if comm.size > 2 else (0, False))
+    assert short.plan.exchanges == ket.traffic.exchanges == 0
+    value, gradient = program.value_and_grad(observable, params)
+    assert value == pytest.approx(reference.expectation(circuit, observable, params), abs=1e-12)
+    np.testing.assert_allclose(gradient, reference.gradient(circuit, observable, params), atol=1e-12)
+    assert program.expectation(observable, params) == pytest.approx(value, abs=1e-12)

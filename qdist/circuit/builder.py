@@ -1,0 +1,212 @@
+"""CircuitBuilder: how instructions get into a circuit, checked at the call that adds them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from .errors import CircuitError
+from .gate_methods import GateMethods, Qubits
+from .gates import MEASURE, RESET, Gate, barrier_gate, initialize_gate
+from .instruction import Condition, ConditionalBlock, Instruction
+from .parameters import Angle, Expression, Parameter, as_number
+from .wires import as_tuple, broadcast, check_count, check_wires
+
+
+class CircuitBuilder(GateMethods):
+    """The part of Circuit that grows: its bits, its instructions so far, and every check before one is stored."""
+
+    __slots__ = ("_condition", "_instructions", "_named", "_open", "name", "num_clbits", "num_qubits")
+
+    def __init__(self, num_qubits: int, num_clbits: int = 0, name: str | None = None) -> None:
+        self.num_qubits = check_count(num_qubits, "qubits")
+        self.num_clbits = check_count(num_clbits, "classical bits")
+        self.name = name
+        self._instructions: list[Instruction] = []
+        self._named: dict[str, Parameter] = {}  # parameters by name, in the order of first use
+        self._open: list[ConditionalBlock] = []  # the if-blocks we are in
+        self._condition: tuple[Condition, ...] = ()  # and their conditions
+
+    def __len__(self) -> int:
+        return len(self._instructions)
+
+    def append(
+        self,
+        gate: Gate,
+        qubits: int | Sequence[int],
+        params: Sequence[Angle] = (),
+        clbits: int | Sequence[int] = (),
+        condition: Condition | Sequence[Condition] | None = None,
+    ) -> Self:
+        """Add one instruction: `gate` on `qubits` (its controls first) with its angles and classical bits.
+
+        `condition` is one Condition, or several that must all hold. Returns the circuit.
+        """
+        if not isinstance(gate, Gate):
+            raise CircuitError(f'append takes a Gate, such as GATES["h"]; got {gate!r}')
+        wires, params = as_tuple(qubits), tuple(params)
+        plain = type(clbits) is tuple and not clbits and condition is None and gate.num_clbits == 0
+        if plain and len(wires) == gate.num_qubits and len(params) == gate.num_params:
+            return self._add(gate, wires, params)
+        chosen = self._check_qubits(gate, wires)
+        bits = self._check_clbits(gate, as_tuple(clbits))
+        tests = self._condition + (() if condition is None else self._check_condition(condition))
+        angles = self._check_params(gate, params)  # last, because it notes the parameters
+        self._store(Instruction(gate, chosen, angles, bits, tests))
+        return self
+
+    def _add(self, gate: Gate, qubits: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Self:
+        # The common case, plain ints and floats, must cost about a microsecond; the rest may take longer.
+        limit = self.num_qubits
+        for qubit in qubits:
+            if type(qubit) is not int or not 0 <= qubit < limit:
+                return self._add_each(gate, qubits, params)
+        if len(qubits) > 1 and len(set(qubits)) != len(qubits):
+            return self._add_each(gate, qubits, params)
+        for param in params:
+            if type(param) is not float or param - param != 0.0:  # the latter for nan and infinity
+                params = self._check_params(gate, params)
+                break
+        instruction = tuple.__new__(Instruction, (gate, qubits, params, (), self._condition))
+        if self._open:
+            self._store(instruction)
+        else:
+            self._instructions.append(instruction)
+        return self
+
+    def _add_each(self, gate: Gate, qubits: tuple[Any, ...], params: tuple[Any, ...]) -> Self:
+        """Add the gate once, or once for each element where some of `qubits` are sequences."""
+        places = [self._check_qubits(gate, chosen) for chosen in broadcast(gate, qubits)]
+        angles = self._check_params(gate, params)
+        for chosen in places:
+            self._store(Instruction(gate, chosen, angles, (), self._condition))
+        return self
+
+    def _store(self, instruction: Instruction) -> None:
+        for block in self._open:
+            block.allow(instruction)
+        self._instructions.append(instruction)
+
+    def measure(self, qubit: Qubits, clbit: Qubits) -> Self:
+        """Measure a qubit in the computational basis into a classical bit, or several into as many."""
+        pairs = [
+            (self._check_qubits(MEASURE, (q,)), self._check_clbits(MEASURE, (c,)))
+            for q, c in broadcast(MEASURE, (qubit, clbit))
+        ]
+        for qubits, clbits in pairs:
+            self._store(Instruction(MEASURE, qubits, (), clbits, self._condition))
+        return self
+
+    def measure_all(self) -> Self:
+        """Measure every qubit, qubit i into classical bit i, adding classical bits where there are too few.
+
+        In a circuit that has measured before, the results go to new classical bits, which keeps the old ones.
+        """
+        measured = any(instruction.clbits for instruction in self._instructions)
+        first = self.num_clbits if measured else 0
+        self.num_clbits = max(self.num_clbits, first + self.num_qubits)
+        return self.measure(range(self.num_qubits), range(first, first + self.num_qubits))
+
+    def reset(self, qubit: Qubits) -> Self:
+        """Put a qubit back into |0>, whatever it was entangled with."""
+        return self._add(RESET, (qubit,))
+
+    def barrier(self, *qubits: Qubits) -> Self:
+        """Keep what is before it before what is after it, on these qubits (default: all)."""
+        chosen = [q for given in qubits for q in as_tuple(given)] if qubits else range(self.num_qubits)
+        return self.append(barrier_gate(len(chosen)), chosen)
+
+    def initialize(
+        self, state: int | str | Sequence[Any] | np.ndarray, qubits: int | Sequence[int] | None = None
+    ) -> Self:
+        """Put qubits (default: all) into a given state, whatever they were in.
+
+        `state` is a basis state (an int, or a bit string with the highest qubit first), a product state (a
+        pair of amplitudes for each of the qubits in turn), or all 2**n amplitudes, indexed with qubits[0] as
+        bit 0.
+        """
+        chosen = range(self.num_qubits) if qubits is None else as_tuple(qubits)
+        return self.append(initialize_gate(state, len(chosen)), chosen)
+
+    def if_(self, clbits: int | Sequence[int], value: int) -> ConditionalBlock:
+        """A block that runs when `clbits` hold `value` (clbits[0] is its bit 0), with an optional else:
+
+            with c.if_(0, 1) as else_:
+                c.x(2)
+            with else_:
+                c.z(2)
+
+        The test is made once, at the top: after a measurement inside the block into one of the tested bits,
+        nothing more can be added to the block.
+        """
+        (condition,) = self._check_condition(Condition(as_tuple(clbits), value))
+        return ConditionalBlock(self, condition)
+
+    # Checks.
+
+    def _check_qubits(self, gate: Gate, qubits: Sequence[Any]) -> tuple[int, ...]:
+        if len(qubits) != gate.num_qubits:
+            raise CircuitError(f"{gate.name} acts on {gate.num_qubits} qubits; got {len(qubits)}: {list(qubits)}")
+        return check_wires(qubits, self.num_qubits, "qubit", gate.name)
+
+    def _check_clbits(self, gate: Gate, clbits: Sequence[Any]) -> tuple[int, ...]:
+        if len(clbits) != gate.num_clbits:
+            raise CircuitError(f"{gate.name} takes {gate.num_clbits} classical bits; got {len(clbits)}: {list(clbits)}")
+        return check_wires(clbits, self.num_clbits, "classical bit", gate.name)
+
+    def _check_params(self, gate: Gate, params: tuple[Any, ...]) -> tuple[Angle, ...]:
+        if len(params) != gate.num_params:
+            raise CircuitError(f"{gate.name} takes {gate.num_params} parameters; got {len(params)}: {list(params)}")
+        angles: list[Angle] = []
+        symbols: list[Parameter] = []
+        for param in params:
+            if isinstance(param, Expression):
+                symbols += param.parameters
+                angles.append(param)
+                continue
+            number = as_number(param)
+            if number is None or not math.isfinite(number):
+                raise CircuitError(
+                    f"an angle of {gate.name} must be a finite real number or an expression of Parameters; "
+                    f"got {param if number is None else number!r}"
+                )
+            angles.append(number)
+        self._use(symbols)
+        return tuple(angles)
+
+    def _check_condition(self, condition: Condition | Sequence[Condition]) -> tuple[Condition, ...]:
+        tests = (condition,) if isinstance(condition, Condition) else tuple(condition)
+        checked = []
+        for test in tests:
+            clbits = check_wires(test.clbits, self.num_clbits, "classical bit", "a condition")
+            if not isinstance(test.value, int | np.integer) or not 0 <= test.value < 1 << len(clbits):
+                raise CircuitError(
+                    f"{len(clbits)} classical bits can be compared with 0 to {(1 << len(clbits)) - 1}; "
+                    f"got {test.value!r}"
+                )
+            checked.append(Condition(clbits, int(test.value), bool(test.equal)))
+        return tuple(checked)
+
+    def _use(self, parameters: Iterable[Parameter]) -> None:
+        """Note parameters in the order of first use. Raises CircuitError where two have the same name."""
+        noted, named = len(self._named), self._named
+        for parameter in parameters:
+            known = named.setdefault(parameter.name, parameter)
+            if known is not parameter and known != parameter:
+                while len(named) > noted:  # a call that raises leaves no trace
+                    named.popitem()
+                raise CircuitError(
+                    f"the circuit has another Parameter named {known.name!r}; give them different names, or "
+                    "use one object in both places"
+                )
+
+    def _open_block(self, block: ConditionalBlock, condition: Condition) -> None:
+        self._open.append(block)
+        self._condition += (condition,)
+
+    def _close_block(self) -> None:
+        self._open.pop()
+        self._condition = self._condition[:-1]

@@ -1,0 +1,112 @@
+"""The algebra of Pauli strings and sums: + - * / by numbers, the operator product @, the commutator."""
+
+from __future__ import annotations
+
+import numbers
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import masks
+
+if TYPE_CHECKING:
+    from .operators import PauliString, PauliSum
+
+
+class Operator:
+    """The arithmetic of what `_sum` makes a PauliSum of: strings and sums. Every result is a PauliSum."""
+
+    __slots__ = ()
+
+    # A NumPy scalar on the left then leaves the arithmetic to this class instead of iterating over the terms.
+    __array_ufunc__ = None
+
+    def _sum(self) -> PauliSum:
+        raise NotImplementedError
+
+    def _operand(self, value: Any) -> PauliSum | None:
+        """The other side of + or -: a number is a multiple of the identity; None for what cannot be added."""
+        if isinstance(value, Operator):
+            return value._sum()
+        if isinstance(value, numbers.Complex):
+            identity = masks.pack([0])
+            return self._sum()._of(identity, identity, masks.checked_coefficients([complex(value)], ["I"]))
+        return None
+
+    def __add__(self, other: Any) -> PauliSum:
+        right = self._operand(other)
+        return NotImplemented if right is None else _concatenate(self._sum(), right)
+
+    def __radd__(self, other: Any) -> PauliSum:
+        left = self._operand(other)
+        return NotImplemented if left is None else _concatenate(left, self._sum())
+
+    def __sub__(self, other: Any) -> PauliSum:
+        right = self._operand(other)
+        return NotImplemented if right is None else _concatenate(self._sum(), -right)
+
+    def __rsub__(self, other: Any) -> PauliSum:
+        left = self._operand(other)
+        return NotImplemented if left is None else _concatenate(left, -self._sum())
+
+    def __mul__(self, other: Any) -> PauliSum:
+        if isinstance(other, Operator):
+            raise TypeError("* multiplies by a number; the product of two operators is written with @")
+        if not isinstance(other, numbers.Complex):
+            return NotImplemented
+        own = self._sum()
+        return own._of(own.x, own.z, own.coefficients * masks.checked_coefficients([other]))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> PauliSum:
+        return self * (1 / other) if isinstance(other, numbers.Complex) else NotImplemented
+
+    def __neg__(self) -> PauliSum:
+        return self * -1
+
+    def __matmul__(self, other: Any) -> PauliSum:
+        if not isinstance(other, Operator):
+            return NotImplemented
+        return _product(self._sum(), other._sum()).simplify()
+
+    def commutator(self, other: PauliString | PauliSum) -> PauliSum:
+        """self @ other - other @ self, simplified; only pairs of strings that anticommute are multiplied."""
+        return _product(self._sum(), other._sum(), commutator=True).simplify()
+
+    def commutes_with(self, other: PauliString | PauliSum) -> bool:
+        """Whether the commutator vanishes (up to rounding)."""
+        return not len(self.commutator(other))
+
+
+def _concatenate(left: PauliSum, right: PauliSum) -> PauliSum:
+    return left._of(
+        masks.stack([left.x, right.x]),
+        masks.stack([left.z, right.z]),
+        np.concatenate([left.coefficients, right.coefficients]),
+    )
+
+
+def _product(left: PauliSum, right: PauliSum, commutator: bool = False) -> PauliSum:
+    """All products of a left and a right term, or, for the commutator, twice those of the anticommuting pairs.
+
+    A row of products at a time: one term of the shorter sum with all of the longer one.
+    """
+    words = max(left.x.shape[1], right.x.shape[1])
+    x1, z1, x2, z2 = (masks.widen(m, words) for m in (left.x, left.z, right.x, right.z))
+    c1, c2 = left.coefficients, right.coefficients
+    left_is_shorter = len(left) <= len(right)
+    rows = []
+    for k in range(min(len(left), len(right))):
+        one, all_ = slice(k, k + 1), slice(None)
+        i, j = (one, all_) if left_is_shorter else (all_, one)
+        phase = masks.product_phase(x1[i], z1[i], x2[j], z2[j])
+        row = (x1[i] ^ x2[j], z1[i] ^ z2[j], c1[i] * c2[j] * phase)
+        if commutator:
+            kept = masks.anticommute(x1[i], z1[i], x2[j], z2[j])
+            row = (row[0][kept], row[1][kept], 2 * row[2][kept])
+        rows.append(row)
+    if not rows:
+        return left[:0]
+    x, z, coefficients = (np.concatenate(parts) for parts in zip(*rows))
+    return left._of(x, z, coefficients)

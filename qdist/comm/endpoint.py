@@ -1,0 +1,225 @@
+"""Endpoint: one process's end of a group: where it is, and how a call gets to the transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+
+from qdist.comm.arrays import Array, apart, module_of
+from qdist.comm.errors import CommError
+from qdist.comm.guard import Call, Guard, check_same, forget
+from qdist.comm.place import Place
+from qdist.comm.reduction import NATIVE, ReduceOp
+from qdist.comm.traffic import Message, message_of
+from qdist.comm.transport import Transport
+from qdist.comm.work import Work
+from qdist.native import kernels
+
+__all__ = ["Endpoint", "deliver"]
+
+
+class Endpoint:
+    """What Communicator's calls stand on: each is recorded, watched by the guard, and its errors explained."""
+
+    def __init__(
+        self,
+        host: Transport,
+        device: Transport | None,
+        *,
+        guard: Guard,
+        place: Place,
+        group: tuple[int, ...],
+        name: str = "world",
+        debug: bool = False,
+    ) -> None:
+        self._host = host
+        self._device = device
+        self._guard = guard
+        self._active = guard.active
+        self._place = place
+        self._count = [0]  # Of collectives so far; in a list, so that the quick way shares it.
+        self.rank = host.rank
+        self.size = host.size
+        self.group = group
+        """World ranks of this group, in the order of its own ranks."""
+        self.name = name
+        self.debug = debug
+        self.messages: list[Message] | None = [] if host.name == "counting" else None
+        """What was sent, while recording: see ``recording()``. Always recorded by a counting communicator."""
+        self._direct_sum = self._direct_call("all_reduce", 0, False)
+        self._direct_all_to_all = self._direct_call("all_to_all", self.size, True)
+
+    # Where this process is -------------------------------------------------------------------------------------------
+
+    @property
+    def backend(self) -> str:
+        """mpi, nccl, solo or counting."""
+        return (self._device or self._host).name
+
+    @property
+    def local_rank(self) -> int:
+        """This process's number among the job's processes on its node."""
+        return self._place.local_rank
+
+    @property
+    def local_size(self) -> int:
+        """How many of the job's processes run on this node."""
+        return self._place.local_size
+
+    @property
+    def node(self) -> int:
+        """This node's number in the job."""
+        return self._place.node
+
+    @property
+    def num_nodes(self) -> int:
+        return self._place.num_nodes
+
+    @property
+    def host(self) -> str:
+        """This node's host name."""
+        return self._place.host
+
+    @property
+    def devices(self) -> int:
+        """CUDA devices that this process can see on its node."""
+        return self._place.devices
+
+    @property
+    def cores(self) -> int:
+        """Cores for this process's threads, when the job's processes on its node share them fairly."""
+        return self._place.cores
+
+    @property
+    def timeout(self) -> float:
+        """Seconds after which a call that other ranks do not join ends the job."""
+        return self._guard.timeout
+
+    # Counting --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Message]]:
+        """Within it, every message of this communicator is also noted: op, group, bytes. Yields the list."""
+        messages: list[Message] = []
+        before = self.messages, self._direct_sum, self._direct_all_to_all
+        self.messages, self._direct_sum, self._direct_all_to_all = messages, None, None
+        try:
+            yield messages
+        finally:
+            self.messages, self._direct_sum, self._direct_all_to_all = before
+
+    # From a call to the transport ------------------------------------------------------------------------------------
+
+    def _of(self, x: Array) -> Transport:
+        if type(x) is np.ndarray:
+            return self._host
+        return self._device or self._device_over_host
+
+    @cached_property
+    def _device_over_host(self) -> Transport:
+        from qdist.comm.pinned import device_arrays_over
+
+        if self._host.name != "mpi":
+            return self._host
+        return device_arrays_over(self._host, self._place.cuda_aware_mpi)
+
+    def _call(
+        self,
+        op: str,
+        shape: tuple[int, ...] | None,
+        dtype: Any,
+        reduction: str | None = None,
+        root: int | None = None,
+        elements: tuple[int, list[int]] | None = None,
+    ) -> Call:
+        """The record of the next collective. Made through tuple.__new__, which halves what a record costs."""
+        self._count[0] += 1
+        fields = (op, self, shape, dtype, reduction, root, None, elements, self._count[0], get_ident())
+        return tuple.__new__(Call, fields)
+
+    def _direct_call(self, op: str, rows: int, bools: bool) -> Callable[[Any, Any], Any] | None:
+        """The quick way of (x, out), if there is one; it gives None where the arrays need more than a look."""
+        primitive = self._host.direct.get(op)
+        if primitive is None or self.debug:
+            return None
+        context = (op, self, primitive, self._active, self._count, np.ndarray, rows, bools)
+        return kernels.direct_call(context)
+
+    def _message(self, op: str, x: Array, peer: int) -> Call:
+        return Call(op, self, x.shape, x.dtype, peer=peer, thread=get_ident())
+
+    def _collective(
+        self,
+        call: Call,
+        primitive: Any,
+        args: tuple[Any, ...],
+        target: Array | None,
+        result: Array | None,
+        async_op: bool,
+        divisor: int | None = None,
+    ) -> Any:
+        if self.debug:
+            check_same(call, self._host)
+        if self.messages is not None:
+            self.messages.append(message_of(call))
+        active = self._active
+        active.append(call)
+        try:
+            request = primitive(*args, not async_op)
+        except RuntimeError as error:
+            raise self._explain(call, error) from error
+        finally:
+            forget(active, call)
+        if async_op:
+            return Work(request, lambda: deliver(target, result, divisor), call, self._guard)
+        if divisor is None and result is target:
+            return result
+        return deliver(target, result, divisor)
+
+    def _launch(self, call: Call, primitive: Any, *args: Any) -> Any:
+        """Calls a transport outside of the collectives: recorded, watched, its errors explained."""
+        if self.messages is not None:
+            self.messages.append(message_of(call))
+        with self._guard.watching(call):
+            try:
+                return primitive(*args)
+            except RuntimeError as error:
+                raise self._explain(call, error) from error
+
+    def _explain(self, call: Call, error: RuntimeError) -> CommError:
+        if isinstance(error, CommError):
+            return error
+        return CommError(
+            f"rank {self.rank}: {call.describe()} failed: {error}. If the ranks disagree on what they send, "
+            "init(debug=True) or QDIST_DEBUG=comm names the one that differs."
+        )
+
+    def _lower(self, x: Array, target: Array | None, op: ReduceOp) -> tuple[Any, Any, ReduceOp, int | None]:
+        """Reductions that transports do not know, in terms of those they do; in place as x=None."""
+        if op.name in NATIVE and x.dtype.kind != "b":
+            return (None if x is target else x if target is None else apart(x, target)), target, op, None
+        divisor = None
+        if op.name == "premul_sum":
+            x, op = module_of(x).multiply(x, op.factor, dtype=x.dtype), ReduceOp.SUM
+        elif op.name == "avg":
+            op, divisor = ReduceOp.SUM, self.size
+        if target is None:
+            return (x.view(np.uint8) if x.dtype.kind == "b" else x), None, op, divisor
+        send = None if target is x else apart(x, target)
+        if x.dtype.kind == "b":
+            return None if send is None else send.view(np.uint8), target.view(np.uint8), op, divisor
+        return send, target, op, divisor
+
+
+def deliver(target: Array | None, result: Array | None, divisor: int | None = None) -> Array | None:
+    """The result that the caller gets: what arrived in `target`, divided for an average, copied where it belongs."""
+    if divisor is not None and target is not None:
+        target /= divisor
+    if result is not target and result is not None:
+        result[...] = target
+    return result

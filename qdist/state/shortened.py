@@ -1,0 +1,52 @@
+"""Programs without their last sweeps, where those only move amplitudes: observables take the gates over.
+
+<psi|G^-1 O G|psi> is the value of O after the gates G, and if G are X, CX and SWAP, G^-1 O G has as many Pauli strings
+as O. A gradient saves a sweep of the forward run, and one of ket and bra.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qdist.circuit import PauliSum
+from qdist.plan.operations import Operation
+from qdist.plan.plan import Plan
+from qdist.state import expectation
+from qdist.state.expectation import Observable
+
+if TYPE_CHECKING:
+    from qdist.state.program import Program
+
+__all__ = ["Shortened"]
+
+_PASSES_A_SWEEP = 2
+"""Passes of the product with an observable, which read two states and write one, that a sweep of the forward run and
+one of ket and bra are worth."""
+_MAX_DECISIONS = 32
+
+
+class Shortened:
+    """A program that lacks some gates, and for which observables that pays."""
+
+    def __init__(self, program: Program, gates: tuple[Operation, ...], whole: Plan) -> None:
+        self.program = program
+        self.gates = gates
+        self._whole = whole
+        # The observables are kept so that their ids stay theirs.
+        self._decisions: OrderedDict[tuple[int, ...], tuple[list[PauliSum], bool]] = OrderedDict()
+
+    def gains(self, observables: Sequence[Observable]) -> bool:
+        """Whether strings that now flip more qubits leave a gain."""
+        sums = [expectation.as_pauli_sum(o, self._whole.num_qubits) for o in observables]
+        key = tuple(map(id, sums))
+        if key not in self._decisions:
+            plan, bits = self.program.plan, self._whole.num_qubits - self._whole.far
+            before = expectation.passes(sums, self._whole.segments[-1].layout, bits)
+            after = expectation.passes(sums, plan.segments[-1].layout, bits, self.gates)
+            pays = after - before < _PASSES_A_SWEEP * (self._whole.sweeps - plan.sweeps)
+            self._decisions[key] = sums, pays
+            if len(self._decisions) > _MAX_DECISIONS:
+                self._decisions.popitem(last=False)
+        return self._decisions[key][1]

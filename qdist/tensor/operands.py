@@ -1,0 +1,36 @@
+"""What an operation makes of its inputs before it runs: arrays of one dtype, in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import arrays
+from .rules import Rule
+
+
+def promote(rule: Rule, values: list) -> list:
+    """Bring an operation's inputs to their common dtype, all but indices and masks."""
+    joint = [i for i in range(len(values)) if not rule.keeps_dtype(i)]
+    tensors = [values[i].dtype for i in joint if arrays.is_array(values[i])]
+    scalars = [values[i] for i in joint if not arrays.is_array(values[i])]
+    dtype = arrays.common_dtype(rule.name, tensors, scalars)
+    if rule.floating and dtype.kind in "biu":
+        dtype = arrays.FLOAT32
+    values = list(values)
+    for i in joint:
+        a = values[i]
+        if not arrays.is_array(a):
+            values[i] = a if dtype.kind in "fc" else np.asarray(a, dtype)[()].item()
+        elif a.dtype != dtype and not (rule.mixes and dtype.kind == "c" and a.dtype.kind == "f"):
+            values[i] = a.astype(dtype)
+    return values
+
+
+def shared_module(rule: Rule, values: list) -> Any:
+    """The array module of the inputs, which must all be in one place."""
+    places = {arrays.device_of(a) for a in values if arrays.is_array(a)}
+    if len(places) > 1:
+        raise TypeError(f"{rule.name}: inputs are on {' and '.join(sorted(places))}; move them with .to(device)")
+    return arrays.module_of(next(a for a in values if arrays.is_array(a)))

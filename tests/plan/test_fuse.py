@@ -1,0 +1,129 @@
+"""Blocks of operations: those that a search through all blocks finds, in few steps however many of them commute."""
+
+import random
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import qdist as qd
+from qdist.plan.fuse import Block, fuse
+from qdist.plan.operations import Operation, operations
+
+
+def commutes(block: Block, operation: Operation) -> bool:
+    """Whether on each qubit that they share both are like Z, or both like X."""
+    shared = block.all & operation.all
+    return not shared & ~(operation.z_like & ~block.not_z | operation.x_like & ~block.not_x)
+
+
+def searched(given: list[Operation]) -> list[Block]:
+    """What `fuse` gives, by looking at one block after the other."""
+    blocks: list[Block] = []
+    for operation in given:
+        kind = "linear" if operation.kind in ("flip", "swap") else operation.kind
+        plain = kind == "dense" and not operation.controls
+        after = max((k for k, block in enumerate(blocks) if not commutes(block, operation)), default=-1)
+        candidates = blocks[max(after, 0) :] if kind in ("diagonal", "linear") else []
+        if plain and after >= 0 and blocks[after].is_plain_dense and blocks[after].mixes.bit_count() <= 2:
+            candidates = [blocks[after]] if not operation.mixes & ~blocks[after].mixes else []
+        merging = next((block for block in candidates if block.kind == kind), None)
+        if merging is not None:
+            merging.add(operation)
+            continue
+        made = Block(kind)
+        made.add(operation)
+        if plain and operation.mixes.bit_count() == 2:
+            for k in reversed(range(len(blocks))):
+                alone = blocks[k].is_plain_dense and blocks[k].mixes.bit_count() == 1
+                last = not any(later.all & blocks[k].mixes for later in blocks[k + 1 :])
+                if alone and last and blocks[k].mixes & operation.mixes:
+                    made.add_first(blocks.pop(k).operations)
+                    after -= k <= after
+        place = next((k for k in range(after + 1, len(blocks)) if blocks[k].kind == kind), len(blocks))
+        while place < len(blocks) and blocks[place].kind == kind:
+            place += 1
+        blocks.insert(place, made)
+    return blocks
+
+
+KINDS = ["dense", "diagonal", "flip", "swap", "rotation", "table", "permute"]
+
+
+def random_operation(rng: random.Random, n: int, kind: str) -> Operation:
+    """As gates have them: the qubits it mixes, those among them on which it is like X, and those on which like Z."""
+    bits = [1 << q for q in rng.sample(range(n), n)]
+    control = ((bits[4].bit_length() - 1, 1),) if rng.random() < 0.3 else ()
+    far = bits[4] if control else 0
+    if kind == "dense":
+        mixes = sum(bits[: rng.randint(1, 2)])
+        return Operation(kind, mixes, mixes if rng.random() < 0.4 else mixes & bits[0], far, controls=control)
+    if kind == "rotation":
+        letters = [(bit, rng.choice("XYZ")) for bit in bits[: rng.randint(1, 4)]]
+        x, y, z = (sum(bit for bit, letter in letters if letter == one) for one in "XYZ")
+        return Operation(kind, x | y, x, z | far, controls=control)
+    if kind == "flip":
+        return Operation(kind, bits[0], bits[0], far, controls=control)
+    if kind in ("swap", "permute"):
+        return Operation(kind, sum(bits[: 2 if kind == "swap" else 3]), 0, 0)
+    return Operation(kind, 0, 0, sum(bits[: 4 if kind == "table" else rng.randint(0, 3)]))
+
+
+def contents(blocks: list[Block]) -> list[tuple[Any, ...]]:
+    return [(b.kind, list(map(id, b.operations)), b.mixes, b.not_x, b.not_z, b.all) for b in blocks]
+
+
+def test_blocks_are_those_that_a_search_finds() -> None:
+    rng = random.Random(0)
+    kinds, most = set(), 0
+    for _ in range(600):
+        n, length = rng.randint(5, 8), rng.randint(1, 60)
+        some = rng.sample(KINDS, rng.randint(1, len(KINDS)))
+        given = [random_operation(rng, n, rng.choice(some)) for _ in range(length)]
+        found = fuse(given)
+        assert contents(found) == contents(searched(given))
+        kinds |= {block.kind for block in found}
+        most = max(most, *(len(block.operations) for block in found))
+    assert kinds == {"dense", "diagonal", "linear", "rotation", "table", "permute"}
+    assert most > 10
+
+
+def steps(given: list[Operation]) -> int:
+    """How many lines of Python run in `fuse`."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        fuse(given)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def pairs(gate: str, count: int) -> qd.Circuit:
+    circuit = qd.Circuit(8)
+    for k in range(count):
+        getattr(circuit, gate)(0.1, *random.Random(k).sample(range(8), 2))
+    return circuit
+
+
+@pytest.mark.parametrize(
+    "circuit",
+    [
+        lambda count: pairs("rxx", count),
+        lambda count: pairs("rzx", 2).compose(pairs("rxx", count)),
+        lambda count: qd.Circuit(8).rx(0.1, [k % 8 for k in range(count)]),
+        lambda count: qd.library.heisenberg_evolution(8, 1.0, steps=count // 4),
+    ],
+)
+def test_the_steps_grow_with_the_operations(circuit: Any) -> None:
+    few, many = (list(operations(circuit(count))) for count in (100, 400))
+    assert len(many) == pytest.approx(4 * len(few), rel=0.05)
+    assert steps(many) < 5 * steps(few)
