@@ -27,7 +27,7 @@ class Launcher:
             self._arrays = {name: _on_device(cupy, x) for name, x in tables.arrays().items()}
         self._runs: dict[tuple[int, int], tuple[Any, int, int, int]] = {}
         self.bound: Any = None
-        """(reals, turns) on the device: a row for each state of a batch; and what comes with the launch of each stage."""
+        """(reals, turns) on the device, a row for each state of a batch, and what comes with the launch of each stage."""
 
     def bind(self, angles: np.ndarray) -> None:
         """Computes all matrices and phases, for each row of the circuit's angles (float64)."""
@@ -123,8 +123,8 @@ class Launcher:
 
 
 def _fours(places: list[tuple[int, int]], reals: np.ndarray, phases: int) -> tuple[np.int32, np.ndarray]:
-    """Whether all rows of ``reals`` have the same numbers at these (slot, place), and these numbers: a record that a kernel
-    takes by value."""
+    """Whether all rows of ``reals`` have the same numbers at these (slot, place), and these numbers as a record that a
+    kernel takes by value."""
     record = np.zeros((), [("of", reals.dtype, (2 * phases, 32))])
     same = True
     for slot, at in places:

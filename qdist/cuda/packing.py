@@ -45,8 +45,8 @@ class _Way:
 def pack(pieces: Sequence[Piece], registers: int, low: int, below: int, kept: int = 0) -> list[Step] | None:
     """Fewer than ``below`` phases that run all pieces, or None if none were found.
 
-    low: the tile bits that cannot be registers in the first and the last phase; kept: those that always are. Pieces keep the order that they have
-    to; within a phase they stand in the order given.
+    low: the tile bits that cannot be registers in the first and the last phase; kept: those that always are. Pieces keep
+    the order that they have to; within a phase they stand in the order given.
     """
     everything = (1 << len(pieces)) - 1
     chains = _chains(pieces)

@@ -20,7 +20,7 @@ from qdist.cuda.cartan import Matrix, cartan, turned
 
 __all__ = ["Pairs"]
 
-_EVEN, _ODD = (0, 3), (1, 2)
+_MIXED = ([0, 3], [1, 2])
 """What the two matrices of a core mix."""
 _ROUNDING = 1e-13
 _SMALLEST = 1e-15
@@ -127,14 +127,13 @@ def _numbers(turns: NDArray[np.float64], cores: Matrix) -> tuple[NDArray[np.floa
     Both turns and the tangents before the real matrices, these for 00 and 11 and for 01 and 10, and the tangents after
     them: of 11, 01 and 10, and an unused number.
     """
-    blocks = np.stack([cores[:, some][:, :, some] for some in (list(_EVEN), list(_ODD))], axis=1)
+    blocks = np.stack([cores[:, some][:, :, some] for some in _MIXED], axis=1)
     scale = np.sqrt(np.abs(blocks[..., 0, 0] * blocks[..., 1, 1] - blocks[..., 0, 1] * blocks[..., 1, 0]))
-    after, cosine, sine, before = turned(blocks / scale[..., None, None])
-    phase = after[:, 0, 0]
-    after = after / phase[:, None, None]
-    (size_after, after), (size_before, before) = _tangents(after), _tangents(before)
+    left, cosine, sine, right = turned(blocks / scale[..., None, None])
+    phase = left[:, 0, 0]
+    (rows, after), (columns, before) = _tangents(left / phase[:, None, None]), _tangents(right)
     real = np.stack([np.stack([cosine, -sine], axis=-1), np.stack([sine, cosine], axis=-1)], axis=-2)
-    real = real * (scale[..., None] * size_after)[..., :, None] * size_before[..., None, :]
+    real = real * (scale[..., None] * rows)[..., :, None] * columns[..., None, :]
     last = [after[:, 0, 1], after[:, 1, 0], after[:, 1, 1], np.zeros(len(turns))]
     return np.concatenate([turns, before[:, :, 1], real.reshape(-1, 8), np.stack(last, axis=1)], axis=1), phase
 

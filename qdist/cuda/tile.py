@@ -123,7 +123,7 @@ def back_shape_of(dtype: np.dtype) -> Shape:
     whole warp at least, over which sums are taken."""
     if dtype == np.complex64:
         return Shape(8, tile=11, registers=4, contiguous=4, blocks=4, wider=2, states=2, fewest=9)
-    return Shape(16, tile=11, registers=3, contiguous=3, blocks=2, wider=1, states=2, fewest=8)
+    return Shape(16, tile=11, registers=4, contiguous=3, blocks=2, wider=1, states=2, fewest=9)
 
 
 def tile_level(num_bits: int, shape: Shape) -> Level:

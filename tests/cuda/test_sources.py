@@ -74,15 +74,18 @@ def test_the_kernel_of_the_adjoint_sweep(nvrtc: ctypes.CDLL, dtype: str, generat
     assert ".entry run_stage(" in text
     assert ".entry add_partial(" in text
     assert ".local" not in text
-    # The tiles of the ket and of the bra are read and written once; sums go to a warp's own place in double.
+    # The tiles of the ket and of the bra come to shared memory in the background, the first ones and then the next, and
+    # are written once; sums go to a warp's own place in double.
     whole = ".v2.f32" if dtype == "complex64" else ".v2.f64"
-    assert text.count(f"ld.global.cs{whole}") == text.count(f"st.global.cs{whole}") == 2 << shape.registers
+    assert text.count("cp.async.ca.shared.global") == 4 << shape.registers
+    assert text.count(f"st.global.cs{whole}") == 2 << shape.registers
     assert "red.global.add.f64" in text or "atom.global.add.f64" in text
     # Ket and bra go to shared memory in accesses of 16 bytes, one for both in single precision.
     wide = ".v4.f32" if dtype == "complex64" else ".v2.f64"
     assert text.count(f"st.shared{wide}") == (1 if dtype == "complex64" else 2) << shape.registers
-    # An operation's header is read from shared memory; so are all tables: none is read without knowing where it is.
-    assert text.count("ld.shared.v4.u32") == 1
+    # An operation's header is read from shared memory, and so are the columns of a phase (two states that are fetched in two
+    # places, once read, once written) and all tables: none is read without knowing where it is.
+    assert text.count("ld.shared.v4.u32") == 7
     assert not re.search(r"\sld\.(v\d\.)?[a-z]\d", text)
 
 
