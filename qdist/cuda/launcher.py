@@ -27,7 +27,7 @@ class Launcher:
             self._arrays = {name: _on_device(cupy, x) for name, x in tables.arrays().items()}
         self._runs: dict[tuple[int, int], tuple[Any, int, int, int]] = {}
         self.bound: Any = None
-        """(reals, turns) on the device, a row for each state of a batch, and what comes with the launch of each stage."""
+        """(reals, turns) on the device, a row for each state of a batch, and what comes with each stage's launch."""
 
     def bind(self, angles: np.ndarray) -> None:
         """Computes all matrices and phases, for each row of the circuit's angles (float64)."""

@@ -45,8 +45,8 @@ class _Way:
 def pack(pieces: Sequence[Piece], registers: int, low: int, below: int, kept: int = 0) -> list[Step] | None:
     """Fewer than ``below`` phases that run all pieces, or None if none were found.
 
-    low: the tile bits that cannot be registers in the first and the last phase; kept: those that always are. Pieces keep
-    the order that they have to; within a phase they stand in the order given.
+    low: the tile bits that cannot be registers in the first and the last phase; kept: those that always are. Pieces
+    keep the order that they have to; within a phase they stand in the order given.
     """
     everything = (1 << len(pieces)) - 1
     chains = _chains(pieces)
@@ -86,8 +86,8 @@ def _ready(pieces: Sequence[Piece], done: int) -> list[int]:
 def _fillings(pieces: Sequence[Piece], done: int, registers: int, closed: int, kept: int) -> dict[int, int]:
     """Ways to fill a phase until nothing more finds room, the one that takes what comes first as the first of them.
 
-    done: what has run when the phase begins. closed: tile bits that cannot be registers, kept: those that are. Returns the register bits
-    that each way needs, by what has run when the phase ends.
+    done: what has run when the phase begins. closed: tile bits that cannot be registers, kept: those that are. Returns
+    the register bits that each way needs, by what has run when the phase ends.
     """
     found: dict[int, int] = {}
     seen = {done}

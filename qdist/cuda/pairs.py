@@ -67,7 +67,7 @@ class Pairs:
         self._gates.append(_Gate(qubits, matrix, before, [-1, -1]))
 
     def numbers(self) -> list[tuple[bool, NDArray[np.float64]]]:
-        """For each matrix whether it became a pair, and what the kernel reads: 16 numbers (``_numbers``), or all 16 entries
+        """For each matrix whether it became a pair, and what the kernel reads: 16 numbers (``_numbers``), or all entries
         as their two parts."""
         if not self._gates:
             return []

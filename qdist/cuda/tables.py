@@ -86,7 +86,7 @@ class StageTables:
     fours: list[tuple[int, int]]
     """(slot, place in reals) of the 32 numbers that come with a launch (``Tables._with_launch``)."""
     plain: tuple[bool, bool]
-    """Whether the tile is read from memory, and written there, without a change of index, and its bit 0 is the index's."""
+    """Whether no index changes when the tile is read from memory, and when it is written, and its bit 0 is the index's."""
 
 
 class Tables:

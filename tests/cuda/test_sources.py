@@ -47,8 +47,8 @@ def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> Non
     assert ".entry run_stage(" in text
     # A thread's amplitudes stay in registers: an array that is indexed by a variable would be local memory.
     assert ".local" not in text
-    # A tile comes to shared memory in the background, the first one and then the next: in accesses of 16 bytes, or, after
-    # a change of index, one amplitude at a time.
+    # A tile comes to shared memory in the background, the first one and then the next: in accesses of 16 bytes, or,
+    # after a change of index, one amplitude at a time.
     accesses = (1 << shape.registers) // (2 if shape.pairs_up else 1)
     assert text.count("cp.async.cg.shared.global") == 2 * accesses
     assert text.count("cp.async.ca.shared.global") == 2 << shape.registers
@@ -83,8 +83,8 @@ def test_the_kernel_of_the_adjoint_sweep(nvrtc: ctypes.CDLL, dtype: str, generat
     # Ket and bra go to shared memory in accesses of 16 bytes, one for both in single precision.
     wide = ".v4.f32" if dtype == "complex64" else ".v2.f64"
     assert text.count(f"st.shared{wide}") == (1 if dtype == "complex64" else 2) << shape.registers
-    # An operation's header is read from shared memory, and so are the columns of a phase (two states that are fetched in two
-    # places, once read, once written) and all tables: none is read without knowing where it is.
+    # An operation's header is read from shared memory, and so are the columns of a phase (for two states that are fetched
+    # in two places, for reading and for writing) and all tables: none is read without knowing where it is.
     assert text.count("ld.shared.v4.u32") == 7
     assert not re.search(r"\sld\.(v\d\.)?[a-z]\d", text)
 
