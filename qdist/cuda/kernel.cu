@@ -184,17 +184,6 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
         const int4 head = *reinterpret_cast<const int4*>(ops + o);
         const int kind = head.x;
         const Four* data = reinterpret_cast<const Four*>(numbers + head.y);
-#if STATES == 1
-        if (kind >= PAIR) {
-            if (kind == PAIR)
-                pair<0>(a, data);
-            else if (kind == PAIR + 1)
-                pair<1>(a, data);
-            else
-                pair<2>(a, data);
-            continue;
-        }
-#endif
         if (kind == REAL1) {
 #if STATES == 2
             // What another bit's matrix does to both states changes nothing in these sums.
@@ -221,16 +210,13 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             multiply_by_table(a, data, [](Complex entry) { return entry; });
             continue;
         }
-        if (kind < CONTROLLED1) {
+        if (kind < DENSE2) {
             switch (kind) {
                 case DENSE1: dense1<0, false>(a, data, 0); break;
                 case DENSE1 + 1: dense1<1, false>(a, data, 0); break;
                 case DENSE1 + 2: dense1<2, false>(a, data, 0); break;
                 case DENSE1 + 3: dense1<FOURTH, false>(a, data, 0); break;
                 case DENSE1 + 4: dense1<R - 1, false>(a, data, 0); break;
-                case DENSE2: dense2<0, false>(a, Entries(data), 0); break;
-                case DENSE2 + 1: dense2<1, false>(a, Entries(data), 0); break;
-                case DENSE2 + 2: dense2<2, false>(a, Entries(data), 0); break;
             }
             continue;
         }
@@ -263,15 +249,18 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             continue;
         }
         if ((where & ops[o].far_mask) != ops[o].far_value) continue;
-        const unsigned word = holds(thread, head.z) ? head.w : 0;
+        const unsigned word = kind < CONTROLLED1 ? ~0u : holds(thread, head.z) ? head.w : 0;
         switch (kind) {
             case CONTROLLED1: dense1<0, true>(a, data, word); break;
             case CONTROLLED1 + 1: dense1<1, true>(a, data, word); break;
             case CONTROLLED1 + 2: dense1<2, true>(a, data, word); break;
             case CONTROLLED1 + 3: dense1<FOURTH, true>(a, data, word); break;
             case CONTROLLED1 + 4: dense1<R - 1, true>(a, data, word); break;
+            case DENSE2:
             case CONTROLLED2: dense2<0, true>(a, Entries(data), word); break;
+            case DENSE2 + 1:
             case CONTROLLED2 + 1: dense2<1, true>(a, Entries(data), word); break;
+            case DENSE2 + 2:
             case CONTROLLED2 + 2: dense2<2, true>(a, Entries(data), word); break;
             case LOOKUP: look_up(a, lists + head.y, reals, thread, word, where); break;
 #if STATES == 2

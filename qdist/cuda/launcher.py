@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from qdist.cuda.compiler import stage_kernel
+from qdist.cuda.fours import record
 from qdist.cuda.moves import runs_of
 from qdist.cuda.resident import resident
 from qdist.cuda.tables import OP, PHASE, Tables
@@ -34,7 +35,7 @@ class Launcher:
         reals, turns = self.tables.binding.values(angles)
         if turns.size == 0:
             turns = np.zeros((len(angles), 1), turns.dtype)  # A kernel's pointer must be one, though nothing is read.
-        fours = [_fours(stage.fours, reals, self.tables.shape.four_phases) for stage in self.tables.stages]
+        fours = [record(stage.fours, reals, self.tables.shape.four_phases) for stage in self.tables.stages]
         with self._cupy.cuda.Device(self.device):
             self.bound = self._cupy.asarray(reals), self._cupy.asarray(turns), fours
 
@@ -120,18 +121,6 @@ class Launcher:
             table = np.array(runs or [(0, 0, 0)], np.int32).ravel()
             self._runs[key] = self._cupy.asarray(table), len(runs), 1 << len(outside), sum(1 << p for p in outside)
         return self._runs[key]
-
-
-def _fours(places: list[tuple[int, int]], reals: np.ndarray, phases: int) -> tuple[np.int32, np.ndarray]:
-    """Whether all rows of ``reals`` have the same numbers at these (slot, place), and these numbers as a record that a
-    kernel takes by value."""
-    record = np.zeros((), [("of", reals.dtype, (2 * phases, 32))])
-    same = True
-    for slot, at in places:
-        own = reals[:, at : at + 32]
-        same &= bool((own == own[0]).all())
-        record["of"][slot] = own[0]
-    return np.int32(same), record
 
 
 def _on_device(cupy: Any, array: np.ndarray) -> Any:

@@ -220,10 +220,6 @@ __device__ __forceinline__ void pair(States& states, Four first, Four even, Four
 }
 
 template <int P>
-__device__ __forceinline__ void pair(States& states, const Four* data) {
-    if constexpr (is_pair(P)) pair<P>(states, data[0], data[1], data[2], data[3]);
-}
-template <int P>
 __device__ __forceinline__ void pair(States& states, const Complex* n) {
     const auto four = [=](int k) { return Four{n[2 * k].x, n[2 * k].y, n[2 * k + 1].x, n[2 * k + 1].y}; };
     if constexpr (is_pair(P)) pair<P>(states, four(0), four(1), four(2), four(3));

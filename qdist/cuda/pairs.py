@@ -67,8 +67,8 @@ class Pairs:
         self._gates.append(_Gate(qubits, matrix, before, [-1, -1]))
 
     def numbers(self) -> list[tuple[bool, NDArray[np.float64]]]:
-        """For each matrix whether it became a pair, and what the kernel reads: 16 numbers (``_numbers``), or all entries
-        as their two parts."""
+        """For each matrix whether it became a pair, and what the kernel reads: 16 numbers (``_numbers``), or all
+        entries as their two parts."""
         if not self._gates:
             return []
         matrices = np.array([gate.matrix for gate in self._gates])

@@ -43,6 +43,13 @@ class Interpreter:
         states = [np.where(inside, shard[np.where(inside, at, 0)], 0) for shard in shards]
         coefficients = self._coefficients(stage, where)
         shared = [np.full(1 << stage.size, np.nan, np.complex128) for _ in shards]
+        # Each thread has the places filled that it reads in the first phase: there is no barrier in between.
+        phase = self.arrays["phases"][stage.first_phase]
+        slots = self.arrays["slots"].reshape(-1, 4)[stage.first_slot : stage.first_slot + threads].astype(np.int64)
+        assert phase["mode"] == MODES["shared"]
+        assert phase["first_flip"] == phase["end_flip"]
+        for tile, amplitudes in zip(shared, states):
+            tile[slots[:, 0, None] ^ span(phase["load"][:registers])[None, :]] = amplitudes
         next_op = stage.first_op
         for step in range(stage.num_phases):
             phase = self.arrays["phases"][stage.first_phase + step]
@@ -50,7 +57,7 @@ class Interpreter:
             slots = self.arrays["slots"].reshape(-1, 4)[row : row + threads].astype(np.int64)
             if step:
                 self._sum_entry(number, phase, slots, shared, where)
-                states = [self._read(phase, slots, tile, where) for tile in shared]
+            states = [self._read(phase, slots, tile, where) for tile in shared]
             turn = np.zeros(threads, self.turns.dtype)
             end_op = stage.first_op + int(phase["end_op"])
             for op in self.arrays["ops"][next_op:end_op]:
@@ -70,7 +77,7 @@ class Interpreter:
                     even, odd = np.split(own, 2, axis=1)
                     assert not (even & 1).any()
                     np.testing.assert_array_equal(even + 1, odd)
-                if step and not phase["exclusive"]:
+                if not phase["exclusive"]:
                     # Without a barrier in between a thread may write only what it has read itself.
                     read = slots[:, 0, None] ^ span(phase["load"][:registers])[None, :]
                     np.testing.assert_array_equal(read, own)

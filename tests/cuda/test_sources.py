@@ -83,8 +83,8 @@ def test_the_kernel_of_the_adjoint_sweep(nvrtc: ctypes.CDLL, dtype: str, generat
     # Ket and bra go to shared memory in accesses of 16 bytes, one for both in single precision.
     wide = ".v4.f32" if dtype == "complex64" else ".v2.f64"
     assert text.count(f"st.shared{wide}") == (1 if dtype == "complex64" else 2) << shape.registers
-    # An operation's header is read from shared memory, and so are the columns of a phase (for two states that are fetched
-    # in two places, for reading and for writing) and all tables: none is read without knowing where it is.
+    # An operation's header is read from shared memory, and so are the columns of a phase (for two states that are
+    # fetched in two places, for reading and for writing) and all tables: none is read without knowing where it is.
     assert text.count("ld.shared.v4.u32") == 7
     assert not re.search(r"\sld\.(v\d\.)?[a-z]\d", text)
 
