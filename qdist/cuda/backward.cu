@@ -121,7 +121,7 @@ extern "C" __global__ void run_stage(
                 read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, sums);
             }
             if (p + 1 == num_phases) {
-                // Nobody reads the tiles any more, nor loads what others may store after a change of index.
+                // After this nobody reads the tiles any more, nor has yet to load what another may store after a change of index.
                 __syncthreads();
                 if (tile + gridDim.x < tiles) fetch(next);
             }

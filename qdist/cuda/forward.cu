@@ -46,9 +46,10 @@ __device__ __forceinline__ void fetch_neighbours(unsigned place, const Step& ste
     }
 }
 
-// tiles: how many there are. outside: the bits of the index that tell them apart. plain: 1 where a tile is loaded
-// without a change of index, 2 where it is stored so, or both. with_launch: whether all states have the numbers in `fours`. What ends with _at: where a block has its
+// tiles: how many there are. outside: the bits of the index that tell them apart. What ends with _at: where a block has its
 // copy of a table in shared memory, in bytes (qdist/cuda/resident.py); for numbers, where number 0 of all stages would be.
+// plain: 1 where a tile is loaded without a change of index and neighbours may be read together, 2 where it is stored so, or
+// both. with_launch: whether the numbers in `fours` are those of all states.
 //
 // ket: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
 // runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
@@ -147,7 +148,7 @@ extern "C" __global__ void run_stage(
                 }
             }
             if (p + 1 == num_phases) {
-                // Nobody reads the tile any more, nor loads what others may store after a change of index.
+                // After this nobody reads the tile any more, nor has yet to load what another may store after a change of index.
                 __syncthreads();
                 if (tile + gridDim.x < tiles) fetch(next);
             }

@@ -40,8 +40,8 @@ def flags_of(ops: Sequence[tuple[int, bool]]) -> int:
 
 
 def record(slots: Sequence[tuple[int, int]], reals: NDArray[Any], phases: int) -> tuple[np.int32, NDArray[Any]]:
-    """Whether all rows of ``reals`` have the same numbers at these (slot, place), and those of the first row as a record
-    that a kernel takes by value, with slots for so many phases."""
+    """Whether all rows of ``reals`` have the same numbers at these (slot, place), and those of the first row as a
+    record that a kernel takes by value, with slots for so many phases."""
     numbers = np.zeros((), [("of", reals.dtype, (2 * phases, _NUMBERS))])
     same = True
     for slot, at in slots:

@@ -60,8 +60,8 @@ class Launcher:
         stage, shape = self.tables.stages[number], self.tables.shape
         tiles = self.num_tiles(number, live)
         layout = resident(stage, shape)
-        leading = (np.uint64(tiles), np.uint64(self.outside(number, live)), *layout.arguments(stage, shape))
-        leading += self.bound[2][number]
+        places = layout.arguments(stage, shape, aligned=states.data.ptr % 16 == 0)
+        leading = (np.uint64(tiles), np.uint64(self.outside(number, live)), *places, *self.bound[2][number])
         self.launch(number, states, offset, live, (min(tiles, blocks), rows), leading, layout.end)
 
     def launch(

@@ -28,11 +28,12 @@ class Resident:
     slots: int
     end: int
 
-    def arguments(self, stage: StageTables, shape: Shape) -> tuple[np.int32, ...]:
-        """What the kernel takes of it. For ``numbers`` that is where number 0 of all stages would be."""
+    def arguments(self, stage: StageTables, shape: Shape, aligned: bool = True) -> tuple[np.int32, ...]:
+        """What the kernel takes of it. For ``numbers`` that is where number 0 of all stages would be. aligned: whether
+        accesses of 16 bytes may begin at the state's first amplitude."""
         numbers = self.numbers - stage.first_number * shape.itemsize // 2
         counted = (stage.first_number, stage.num_numbers, self.ops, stage.num_ops, self.phases, self.slots)
-        load, store = stage.plain
+        load, store = (plain and aligned for plain in stage.plain)
         return tuple(np.int32(x) for x in (self.coefficients, self.places, numbers, *counted, load + 2 * store))
 
 
