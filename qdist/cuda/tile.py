@@ -111,8 +111,8 @@ class Shape:
 
 
 def shape_of(dtype: np.dtype) -> Shape:
-    """The shape for complex64 or complex128: rows of 128 bytes. Larger tiles and more registers need fewer sweeps and
-    phases but leave room for fewer warps, and were no faster on an H200 (benchmarks/compare_gpu.py)."""
+    """The shape for complex64 or complex128: rows of 128 bytes. Larger tiles need fewer sweeps but leave room for fewer
+    blocks, and were no faster on an H200 (benchmarks/gpu_notes.md)."""
     if dtype == np.complex64:
         return Shape(8, tile=11, registers=5, contiguous=4, blocks=8, wider=2)
     return Shape(16, tile=11, registers=4, contiguous=3, blocks=3, wider=1)
