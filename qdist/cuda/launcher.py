@@ -10,7 +10,7 @@ import numpy as np
 from qdist.cuda.compiler import stage_kernel
 from qdist.cuda.fours import record
 from qdist.cuda.moves import runs_of
-from qdist.cuda.resident import resident
+from qdist.cuda.resident import blocks_at_once, resident
 from qdist.cuda.tables import OP, PHASE, Tables
 
 __all__ = ["Launcher"]
@@ -24,6 +24,7 @@ class Launcher:
 
         self.tables, self.dtype, self.device = tables, dtype, device
         self._cupy = cupy
+        self._card = cupy.cuda.runtime.getDeviceProperties(device)
         with cupy.cuda.Device(device):
             self._arrays = {name: _on_device(cupy, x) for name, x in tables.arrays().items()}
         self._runs: dict[tuple[int, int], tuple[Any, int, int, int]] = {}
@@ -55,14 +56,15 @@ class Launcher:
         """The bits of the index that tell these tiles apart."""
         return self._tiles(number, live)[3]
 
-    def run(self, number: int, states: Any, offset: int, live: int, blocks: int, rows: int) -> None:
-        """Runs stage ``number`` on ``rows`` states: so many blocks each at most, which go through the tiles."""
+    def run(self, number: int, states: Any, offset: int, live: int, rows: int) -> None:
+        """Runs stage ``number`` on ``rows`` states: as many blocks as run at once, each going through many tiles."""
         stage, shape = self.tables.stages[number], self.tables.shape
         tiles = self.num_tiles(number, live)
         layout = resident(stage, shape)
         places = layout.arguments(stage, shape, aligned=states.data.ptr % 16 == 0)
         leading = (np.uint64(tiles), np.uint64(self.outside(number, live)), *places, *self.bound[2][number])
-        self.launch(number, states, offset, live, (min(tiles, blocks), rows), leading, layout.end)
+        grid = min(tiles, blocks_at_once(layout.end, shape, self._card)), rows
+        self.launch(number, states, offset, live, grid, leading, layout.end)
 
     def launch(
         self,

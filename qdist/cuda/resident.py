@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from qdist.cuda.tables import OP, StageTables
 from qdist.cuda.tile import Shape
 
-__all__ = ["Resident", "layout", "resident"]
+__all__ = ["Resident", "blocks_at_once", "layout", "resident"]
 
 _ALIGNMENT = 16
 _STEP_BYTES = 48
@@ -41,6 +43,12 @@ def resident(stage: StageTables, shape: Shape) -> Resident:
     """The layout of a stage's tables in shared memory."""
     counts = (stage.num_phases, stage.num_ops, stage.num_numbers, stage.num_coefficients)
     return layout(stage.size, shape, *counts)
+
+
+def blocks_at_once(shared_bytes: int, shape: Shape, card: Mapping[str, Any]) -> int:
+    """So many blocks that need so much shared memory each run at the same time. card: what CUDA says of the device."""
+    room = card["sharedMemPerMultiprocessor"] // (shared_bytes + card["reservedSharedMemPerBlock"])
+    return card["multiProcessorCount"] * max(1, min(shape.blocks, room))
 
 
 def layout(size: int, shape: Shape, phases: int, ops: int, numbers: int, coefficients: int) -> Resident:

@@ -7,7 +7,7 @@ from interpreter import Interpreter
 import qdist as qd
 from qdist.circuit import diagonal_gate, unitary_gate
 from qdist.cuda import stages, tile
-from qdist.cuda.resident import resident
+from qdist.cuda.resident import blocks_at_once, resident
 from qdist.cuda.tables import OP, OPS, Tables
 from qdist.cuda.tile import ROOM, Shape, shape_of, tile_level
 from qdist.plan.operations import Operation
@@ -48,6 +48,14 @@ def test_tables_stand_one_after_the_other(dtype: str, number: int) -> None:
         assert layout.end == end <= ROOM
         # The kernel finds number k of all stages at this place and k numbers more.
         assert layout.arguments(stage, shape)[2] + stage.first_number * number == layout.numbers
+
+
+def test_no_more_blocks_than_shared_memory_has_room_for() -> None:
+    shape = shape_of(np.dtype("complex64"))
+    card = {"multiProcessorCount": 108, "sharedMemPerMultiprocessor": 164 << 10, "reservedSharedMemPerBlock": 1024}
+    assert blocks_at_once(16 << 10, shape, card) == 108 * shape.blocks
+    assert blocks_at_once(22 << 10, shape, card) == 108 * 7
+    assert blocks_at_once(ROOM, shape, card) == 108
 
 
 def test_a_stage_has_the_numbers_of_its_operations() -> None:
