@@ -1,4 +1,4 @@
-"""The end of a plan that only moves amplitudes: an observable can take it over, and its sweeps need not run."""
+"""The end of a plan that only moves amplitudes: an observable can take it over, and it need not run."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ __all__ = ["without_tail"]
 
 
 def without_tail(plan: Plan) -> tuple[Plan, tuple[Operation, ...]]:
-    """A plan without its last sweeps that hold nothing but X, CX and SWAP, and those gates, on qubits, first to last.
+    """A plan without its last blocks of X, CX and SWAP, and those gates, on qubits, first to last.
 
-    At least one sweep stays. Without such sweeps: the plan itself and no gates.
+    Sweeps and exchanges that were for nothing else go too; at least one block stays. Where the last block is another:
+    the plan itself and no gates.
     """
     if not plan.parts or plan.parts[-1].instruction is not None:
         return plan, ()
-    segments = [replace(segment, stages=list(segment.stages)) for segment in plan.parts[-1].segments]
+    segments = [replace(s, stages=list(s.stages)) for s in plan.parts[-1].segments if s.stages]
     gates: list[Operation] = []
-    while len(segments) > 1 or len(segments[0].stages) > 1:
+    while segments:
         last = segments[-1]
-        if last.stages:
-            _, blocks = last.stages[-1]
-            if any(block.kind != "linear" for block in blocks):
-                break
-            last.stages.pop()
-            gates[:0] = [moved(o, last.layout.qubits) for block in blocks for o in block.operations]
+        stage, blocks = last.stages.pop()
+        kept = list(blocks)
+        alone = len(segments) == 1 and not last.stages
+        while kept and kept[-1].kind == "linear" and not (alone and len(kept) == 1):
+            gates[:0] = [moved(o, last.layout.qubits) for o in kept.pop().operations]
+        if kept:
+            last.stages.append((replace(stage, operations=[o for block in kept for o in block.operations]), kept))
+            break
         if not last.stages:
             segments.pop()
     return (replace(plan, parts=[*plan.parts[:-1], Part(segments)]), tuple(gates)) if gates else (plan, ())

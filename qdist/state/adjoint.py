@@ -32,6 +32,9 @@ __all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
 
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
 
+_WORKSPACE_BYTES = 1 << 24
+"""Kets and bras of up to so many bytes stay with their program: new memory costs a gradient as much as a sweep."""
+
 
 def value_and_grad(
     program: Program, observable: Observable, params: Any = None, method: str = "adjoint", coefficients: bool = False
@@ -174,11 +177,16 @@ def _vjp(
     states = (2 if ket is None else 1) + max((o.more_states for o in outputs if isinstance(o, Output)), default=0)
     StateVector.check_room(program.num_qubits, program.dtype, program.comm, program.device, states)
     program, gates = program.bind_for(outputs, params)
+    (own, bra), program.workspace = program.workspace or (None, None), None
     if ket is None:
-        ket = program.run()
-    bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
+        ket = own = program.run(out=own)
+    if bra is None:
+        bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
+    bra.layout = ket.layout
     values = _pull_back(ket, outputs, cotangents, bra, gates)
     gradient = program.affine.transposed(sweep_back(program, ket, bra))
+    if ket.device == "cpu" and ket.local.nbytes <= _WORKSPACE_BYTES:
+        program.workspace = own, bra
     return values, ket.sum_over_ranks(gradient)
 
 

@@ -74,7 +74,7 @@ def _plan(program: Program, observables: Sequence[Observable]) -> Any:
     """The kernels' plan for the strings of all observables."""
     sums = [expectation.as_pauli_sum(o, program.num_qubits) for o in observables]
     like = StateVector(program.num_qubits, program.dtype, layout=program.plan.layout, device=program.device)
-    (strings,) = expectation.observable_plan(like, sums, real=True).strings
+    (strings,) = expectation.observable_plan(like, sums, real=True, products=True).strings
     return strings
 
 

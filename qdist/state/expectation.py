@@ -121,7 +121,7 @@ def expectations(
 
 def apply_pauli_sum(sv: StateVector, observable: Observable, out: StateVector) -> None:
     """out = O |psi>; coefficients may be complex. Both have the state's layout afterwards."""
-    plan = observable_plan(sv, [as_pauli_sum(observable, sv.num_qubits)], real=False)
+    plan = observable_plan(sv, [as_pauli_sum(observable, sv.num_qubits)], False, products=True)
     _apply(sv, plan, np.ones(1), out, None)
 
 
@@ -151,7 +151,7 @@ def apply_and_expect(
     weights = np.array(cotangents, np.float64)
     if weights.shape != (len(observables),):
         raise StateError(f"{len(observables)} observables need as many cotangents; got shape {weights.shape}")
-    plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates)
+    plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates, products=True)
     values = np.zeros(len(observables))
     _apply(sv, plan, weights, out, values)
     return sv.sum_over_ranks(values)
@@ -169,17 +169,25 @@ class ObservablePlan:
 
 
 def observable_plan(
-    sv: StateVector, sums: Sequence[PauliSum], real: bool, gates: tuple[Operation, ...] = ()
+    sv: StateVector,
+    sums: Sequence[PauliSum],
+    real: bool,
+    gates: tuple[Operation, ...] = (),
+    products: bool = False,
 ) -> ObservablePlan:
-    """The plan for sums, after ``gates``, in a state like ``sv``; with ``real`` refuses what is not Hermitian."""
-    key = (tuple(map(id, sums)), sv.layout, sv.shard_bits, sv.dtype, sv.device, real, id(gates) if gates else 0)
+    """The plan for sums, after ``gates``, in a state like ``sv``; with ``real`` refuses what is not Hermitian.
+
+    products: whether it is for products with the state rather than for expectation values.
+    """
+    place = sv.layout, sv.shard_bits, sv.dtype, sv.device
+    key = (tuple(map(id, sums)), *place, real, id(gates) if gates else 0, products)
     if key in _plans:
         _plans.move_to_end(key)
     else:
         if real:
             for observable in sums:
                 _check_hermitian(observable)
-        _plans[key] = (tuple(sums), gates), _planned(sv, Strings.of(sums, real).before(gates))
+        _plans[key] = (tuple(sums), gates), _planned(sv, Strings.of(sums, real).before(gates), products)
         if len(_plans) > _MAX_PLANS:
             _plans.popitem(last=False)
     return _plans[key][1]
@@ -189,12 +197,12 @@ def passes(sums: Sequence[PauliSum], layout: Layout, shard_bits: int, gates: tup
     """About how many passes over a state the product with sums, after ``gates``, takes."""
     wide, legs, parts = _arranged(Strings.of(sums, True).before(gates), layout, shard_bits)
     exchanges = len(legs) - 1 + len(np.unique(wide.x))
-    return _PASSES_AN_EXCHANGE * exchanges + sum(part.compiled(shard_bits).passes for part in parts)
+    return _PASSES_AN_EXCHANGE * exchanges + sum(part.compiled(shard_bits, True).passes for part in parts)
 
 
-def _planned(sv: StateVector, strings: Strings) -> ObservablePlan:
+def _planned(sv: StateVector, strings: Strings, products: bool) -> ObservablePlan:
     wide, legs, parts = _arranged(strings, sv.layout, sv.shard_bits)
-    plans = [part.compiled(sv.shard_bits, kernels_of(sv.local)) for part in parts]
+    plans = [part.compiled(sv.shard_bits, products, kernels_of(sv.local)) for part in parts]
     return ObservablePlan(legs, plans, wide_strings(sv, wide.at(sv.layout)))
 
 

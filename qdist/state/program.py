@@ -84,6 +84,9 @@ class Program:
     def _use(self, compiled: _Compiled) -> None:
         """Takes this for what runs from |0...0>, and forgets what was bound and planned before."""
         self._bound: Callable[[CpuProgram], Any] | None = None
+        # Whether what is bound has not reached the kernels yet, because a shorter program ran instead of this one.
+        self._is_behind = False
+        self.workspace: tuple[StateVector | None, StateVector] | None = None
         self._from: OrderedDict[Layout, _Compiled] = OrderedDict()
         self._from_zero = compiled
         self.plan: Plan = compiled.plan
@@ -112,7 +115,7 @@ class Program:
             self._from_zero.start.bind(self.affine(theta))
         # A copy: plans for other starts are made when they are wanted, and bound to what is bound now.
         values = theta.copy()
-        self._bound = lambda native: native.bind(values)
+        self._bound, self._is_behind = lambda native: native.bind(values), False
         return self
 
     def bind_angles(self, angles: NDArray[np.float64]) -> Program:
@@ -121,8 +124,13 @@ class Program:
             native.bind_angles(angles)
         self._from_zero.start.bind(angles)
         values = angles.copy()
-        self._bound = lambda native: native.bind_angles(values)
+        self._bound, self._is_behind = lambda native: native.bind_angles(values), False
         return self
+
+    def _bind_as(self, bound: Callable[[CpuProgram], Any]) -> None:
+        for native in self._natives:
+            bound(native)
+        self._bound, self._is_behind = bound, False
 
     @property
     def start(self) -> ProductStart:
@@ -157,19 +165,20 @@ class Program:
         self, outputs: Sequence[Observable | Output], params: ParameterValues | None
     ) -> tuple[Program, tuple[Operation, ...]]:
         """The program to run for the values of outputs, bound to these parameters, and gates to leave to the
-        observables: those of last sweeps that only move amplitudes. None of them, and this program, where nothing is
+        observables: its last ones, where they only move amplitudes. None of them, and this program, where nothing is
         gained, or where there is more than observables."""
-        if params is not None or self._bound is None:
-            self.bind(params)
         observables = [output for output in outputs if not isinstance(output, Output)]
         plain = len(observables) == len(outputs)
         if not plain or self._short is None or not self._short.gains(observables):
+            if params is not None or self._bound is None:
+                self.bind(params)
             return self, ()
-        assert self._bound is not None
         short = self._short.program
-        short._bound = self._bound
-        for native in short._natives:
-            self._bound(native)
+        if params is not None or self._bound is None:
+            short.bind(params)
+            self._bound, self._is_behind = short._bound, True
+        elif short._bound is not self._bound:
+            short._bind_as(self._bound)
         return short, self._short.gates
 
     def run(
@@ -191,6 +200,8 @@ class Program:
         """
         if params is not None or self._bound is None:
             self.bind(params)
+        elif self._is_behind:
+            self._bind_as(self._bound)
         if self._single is not None and initial is None and out is not None and not progress and self._fits(out):
             self._single.run_from_zero(out.local)
             return out

@@ -1,7 +1,7 @@
-"""Programs without their last sweeps, where those only move amplitudes: observables take the gates over.
+"""Programs without their last gates, where those only move amplitudes: observables take them over.
 
 <psi|G^-1 O G|psi> is the value of O after the gates G, and if G are X, CX and SWAP, G^-1 O G has as many Pauli strings
-as O. A gradient saves a sweep of the forward run, and one of ket and bra.
+as O. A gradient saves those gates in the forward run and in the sweep of ket and bra, and often whole sweeps.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Shortened:
             plan, bits = self.program.plan, self._whole.num_qubits - self._whole.far
             before = expectation.passes(sums, self._whole.segments[-1].layout, bits)
             after = expectation.passes(sums, plan.segments[-1].layout, bits, self.gates)
-            pays = after - before < _PASSES_A_SWEEP * (self._whole.sweeps - plan.sweeps)
+            # Without a sweep less there is still a little gain.
+            pays = after - before < max(1, _PASSES_A_SWEEP * (self._whole.sweeps - plan.sweeps))
             self._decisions[key] = sums, pays
             if len(self._decisions) > _MAX_DECISIONS:
                 self._decisions.popitem(last=False)

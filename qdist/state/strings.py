@@ -70,12 +70,14 @@ class Strings(NamedTuple):
                 odd = odd ^ z_target
         return self._replace(x=x, z=z, coefficients=np.where(odd, -self.coefficients, self.coefficients))
 
-    def compiled(self, bits: int, kernels: Any = cpu_kernels) -> Any:
+    def compiled(self, bits: int, products: bool, kernels: Any = cpu_kernels) -> Any:
         """The kernels' plan for shards of 2**bits amplitudes; no x mask may reach beyond them.
 
-        kernels: those of the device that the shards are on.
+        products: whether it is for products with states rather than for expectation values. kernels: those of the
+        device that the shards are on; a GPU's arrange both alike.
         """
-        return kernels.PauliPlan(bits, self.x, self.z, self.coefficients, self.observable, self.num_observables)
+        arguments = bits, self.x, self.z, self.coefficients, self.observable, self.num_observables
+        return kernels.PauliPlan(*arguments, products) if kernels is cpu_kernels else kernels.PauliPlan(*arguments)
 
 
 def _bit(masks: NDArray[np.uint64], qubit: int) -> NDArray[np.uint64]:

@@ -71,7 +71,7 @@ def wide_strings(sv: StateVector, strings: Strings) -> list[WideStrings]:
     kernels = kernels_of(sv.local)
 
     def compiled(flips: int) -> Any:
-        return _on_two_pieces(strings.chosen(outside == flips), flips, bits).compiled(bits + 1, kernels)
+        return _on_two_pieces(strings.chosen(outside == flips), flips, bits).compiled(bits + 1, False, kernels)
 
     return [WideStrings(int(flips), compiled(int(flips))) for flips in np.unique(outside)]
 

@@ -16,8 +16,9 @@ from qdist.circuit import GATES, diagonal_gate, pauli_rotation_gate, permutation
 from qdist.circuit.gate import Gate
 from qdist.native import kernels
 from qdist.plan.levels import Level
-from qdist.state import reference
+from qdist.state import adjoint, reference
 from qdist.state.adjoint import sweep_back
+from qdist.state.outputs import State
 
 DTYPES = ["complex64", "complex128"]
 both = pytest.mark.parametrize("dtype", DTYPES)
@@ -304,3 +305,21 @@ def test_equals_pennylane_lightning(dtype: str) -> None:
     observable = qd.PauliSum({f"{p}{q} {p}{q + 1}": 1.0 for q, p in terms})
     _, gradient = qd.compile(circuit, dtype=dtype).value_and_grad(observable, params)
     np.testing.assert_allclose(gradient, want, atol=2e-5 if dtype == "complex64" else 1e-11)
+
+
+def test_small_states_stay_with_their_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    circuit, observable = qd.library.hardware_efficient(9, 2, entangler="cz"), qd.library.heisenberg_xxz(9)
+    program = qd.compile(circuit, dtype="complex128", device="cpu")
+    params = values(circuit)
+    first = program.value_and_grad(observable, params)
+    kept = program.workspace
+    assert kept is not None
+    # What is left in them from other parameters and outputs does not matter.
+    program.vjp([observable, State()], params + 1, [1.0, np.ones(512, np.complex128)])
+    assert program.workspace == kept
+    again = program.value_and_grad(observable, params)
+    assert again[0] == first[0]
+    np.testing.assert_array_equal(again[1], first[1])
+    monkeypatch.setattr(adjoint, "_WORKSPACE_BYTES", 512 * 16 - 1)
+    program.value_and_grad(observable, params)
+    assert program.workspace is None

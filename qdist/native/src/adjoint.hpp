@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <complex>
+#include <memory>
 #include <vector>
 
 #include "derivatives.hpp"
@@ -95,6 +96,17 @@ private:
     using Dense_ = DenseBlock<Real>;
     using Rotation_ = RotationBlock<Real>;
 
+    // A dense block for the lowest bits of the tile.
+    struct Narrow {
+        Narrow(const Dense_& block, int bits) : undo(block.undo), transition(block.undo.shape()) {
+            undo.narrow(bits);
+            transition = Transition<Real>(undo.shape());
+        }
+
+        Dense<Real> undo;
+        Transition<Real> transition;
+    };
+
     static std::pair<std::size_t, std::size_t> sizes(const Block<Real>& block) {
         if (const auto* d = std::get_if<Dense_>(&block)) {
             // A rotation is summed in one number whether its angle is wanted or not.
@@ -123,7 +135,12 @@ private:
             while (bits > Simd<Real>::lane_bits && wanted_.dead >> (bits - 1) & 1 && first[bits - 1] >= k) --bits;
             return bits;
         };
-        for (std::size_t k = 0; k < blocks.size(); ++k) bits_.push_back(bits_before(k + 1));
+        narrow_.resize(blocks.size());
+        for (std::size_t k = 0; k < blocks.size(); ++k) {
+            bits_.push_back(bits_before(k + 1));
+            const auto* d = std::get_if<Dense_>(&blocks[k]);
+            if (d && !d->undo.turn() && bits_[k] < tile_bits()) narrow_[k] = std::make_unique<Narrow>(*d, bits_[k]);
+        }
         rest_bits_ = bits_before(0);
     }
 
@@ -140,6 +157,9 @@ private:
                 Turns<Real>::apply_both(bits_[k], turns, count, pair.ket_re, pair.bra_re, turn_sums);
                 Turns<Real>::apply_both(bits_[k], turns, count, pair.ket_im, pair.bra_im, turn_sums);
                 k -= count - 1;
+            } else if (narrow_[k]) {
+                const auto& d = std::get<Dense_>(stage_.blocks[k]);
+                if (d.far.holds(base)) undo_dense(narrow_[k]->undo, narrow_[k]->transition, d.is_trainable, pair, sums + sums_at_[k]);
             } else
                 undo(stage_.blocks[k], pair, base, room, sums + sums_at_[k]);
         }
@@ -159,13 +179,16 @@ private:
         return count;
     }
 
+    static void undo_dense(const Dense<Real>& undo, const Transition<Real>& transition, bool is_trainable, const TilePair<Real>& pair, double* sums) {
+        if (is_trainable) transition.add(pair, sums);
+        undo.apply(pair.ket_re, pair.ket_im);
+        undo.apply(pair.bra_re, pair.bra_im);
+    }
+
     // Adds what the block's angles change to its sums, and undoes it.
     static void undo(const Block<Real>& block, TilePair<Real>& pair, std::size_t base, Real* room, double* sums) {
         if (const auto* d = std::get_if<Dense_>(&block)) {
-            if (!d->far.holds(base)) return;
-            if (d->is_trainable) d->transition.add(pair, sums);
-            d->undo.apply(pair.ket_re, pair.ket_im);
-            d->undo.apply(pair.bra_re, pair.bra_im);
+            if (d->far.holds(base)) undo_dense(d->undo, d->transition, d->is_trainable, pair, sums);
         } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
             const bool wanted = !g->sums.empty();
             g->diagonal.undo(pair, base, wanted ? room : nullptr);
@@ -224,6 +247,7 @@ private:
     const double* angles_;
     const Wanted wanted_;
     std::vector<std::size_t> sums_at_, results_at_;
+    std::vector<std::unique_ptr<Narrow>> narrow_;  // for blocks that have less to do than all of a tile
     std::vector<int> bits_;  // of the tile, the lowest ones, that matter when a block's turn comes
     int rest_bits_;
     std::size_t num_sums_ = 0, num_results_ = 0;

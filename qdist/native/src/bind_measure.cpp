@@ -167,16 +167,18 @@ void bind(nb::module_& m, nb::class_<qdist::PauliPlan>& plan) {
 void bind_measure(nb::module_& m) {
     nb::class_<qdist::PauliPlan> plan(m, "PauliPlan",
                                       "Pauli strings, by masks of bit positions, arranged in passes over a shard of "
-                                      "2**bits amplitudes; no x mask reaches beyond it.");
+                                      "2**bits amplitudes; no x mask reaches beyond it. Either kind of plan gives "
+                                      "expectation values and products; for_products tells which of them it is best for.");
     plan.def(
             "__init__",
             [](qdist::PauliPlan* self, int bits, Array<const Index> x, Array<const Index> z,
-               Array<const std::complex<double>> coefficients, Array<const std::int64_t> observable, int observables) {
+               Array<const std::complex<double>> coefficients, Array<const std::int64_t> observable, int observables,
+               bool for_products) {
                 new (self) qdist::PauliPlan(bits, span_of(x), span_of(z), span_of(coefficients), span_of(observable),
-                                            observables);
+                                            observables, for_products);
             },
             "bits"_a, nb::arg("x").noconvert(), nb::arg("z").noconvert(), nb::arg("coefficients").noconvert(),
-            nb::arg("observable").noconvert(), "observables"_a)
+            nb::arg("observable").noconvert(), "observables"_a, "for_products"_a)
         .def_prop_ro("passes", [](const qdist::PauliPlan& self) { return self.passes.size(); },
                      "How often the plan reads the shard.");
     bind<float>(m, plan);

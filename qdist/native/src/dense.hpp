@@ -23,6 +23,7 @@ public:
     using Shape::Shape;
 
     const Shape& shape() const { return *this; }
+    using Shape::narrow;
 
     // Whether it works on all of the tile.
     bool is_unconditional() const { return !control_mask_; }

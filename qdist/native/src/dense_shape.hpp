@@ -30,6 +30,9 @@ public:
         }
     }
 
+    // Leaves out what is not zero in so many of the highest bits, none of which is fixed.
+    void narrow(int highest) { count_ >>= highest; }
+
 private:
     std::vector<int> fixed_;
     std::size_t value_, length_, count_;
@@ -85,6 +88,12 @@ struct DenseShape {
     bool holds(int lane) const {
         const std::size_t mask = control_mask_ & (lanes - 1);
         return (lane & mask) == (control_value_ & mask);
+    }
+
+    // The same for the part of a tile that is zero above its lowest bits, those of the shape among them.
+    void narrow(int bits) {
+        runs_.narrow(t_ - bits);
+        t_ = bits;
     }
 
     int t_;

@@ -95,9 +95,11 @@ public:
 
 class PauliPlan {
 public:
-    static constexpr int tile_bits = 12;
+    // A tile's bits. Products read a tile more often than it comes and goes, so that fewer passes pay, up to what stays in
+    // the second cache.
+    static constexpr int tile_bits_of_values = 12, tile_bits_of_products = 13;
     static constexpr int run_bits = 5;  // a tile is made of runs of at least 2^run_bits neighbours
-    static constexpr int max_rank = tile_bits - lane_bits;
+    static constexpr int max_rank = tile_bits_of_products - lane_bits;
     // Slots that are summed over tiles: bits of them a job, jobs that a job may be split into for that, and numbers in
     // all of a pass.
     static constexpr int kept_rank = 7;
@@ -106,10 +108,14 @@ public:
     static constexpr std::size_t few_rank = 2, few_terms = 64;
 
     // Strings with masks of bit positions on shards of 2^bits amplitudes (x must lie within them), each with a complex
-    // coefficient and the number of the observable it belongs to.
+    // coefficient and the number of the observable it belongs to. for_products: arranged for products with a state, rather
+    // than for expectation values.
     PauliPlan(int bits, std::span<const Index> x, std::span<const Index> z, std::span<const std::complex<double>> c,
-              std::span<const std::int64_t> observable, int observables)
-        : lift(bits), bits(lift.bits), observables(observables) {
+              std::span<const std::int64_t> observable, int observables, bool for_products)
+        : lift(bits),
+          bits(lift.bits),
+          observables(observables),
+          tile_bits(for_products ? tile_bits_of_products : tile_bits_of_values) {
         std::vector<PauliJob> jobs = grouped(x, z, c, observable);
         for (PauliJob& job : jobs)
             for (PauliTerm& term : job.terms) term.z = lift.mask(term.z);
@@ -123,7 +129,7 @@ public:
     }
 
     Lift lift;
-    int bits, observables;
+    int bits, observables, tile_bits;
     std::vector<PauliPass> passes;
     mutable ProductTablesKept product_tables;
 

@@ -83,7 +83,7 @@ def test_one_row_runs_forward_once_and_what_one_rank_does_alone_changes_nothing(
     runs = []
     for name in ("run", "run_rows"):
         whole = getattr(qd.Program, name)
-        counted = lambda *args, whole=whole: runs.append(args[0].comm) or whole(*args)  # noqa: E731
+        counted = lambda *a, whole=whole, **k: runs.append(a[0].comm) or whole(*a, **k)  # noqa: E731
         monkeypatch.setattr(qd.Program, name, counted)
     out = layer(Tensor(row)).sum()
     if comm.rank == 0 and layer.program.comm is not None:

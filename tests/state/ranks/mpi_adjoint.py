@@ -173,7 +173,8 @@ def test_exchanges_for_gates_that_observables_take_over_are_not_made(comm: qd.co
     params = np.random.default_rng(0).uniform(-3, 3, circuit.num_parameters)
     short, gates = program.bind_for([observable], params)
     ket = short.run()
-    assert (program.plan.exchanges, len(gates) > 0) == ((1, True) if comm.size > 2 else (0, False))
+    assert len(gates) > 0
+    assert program.plan.exchanges == (1 if comm.size > 2 else 0)
     assert short.plan.exchanges == ket.traffic.exchanges == 0
     value, gradient = program.value_and_grad(observable, params)
     assert value == pytest.approx(reference.expectation(circuit, observable, params), abs=1e-12)
