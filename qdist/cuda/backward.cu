@@ -8,7 +8,7 @@
 struct __align__(16) Step {
     int mode, end_op, first_flip, end_flip;
     int exclusive, unused[3];
-    unsigned load[4], store[4];
+    uint4 load, store;
 };
 
 // A part of a coefficient with its value.
@@ -58,11 +58,8 @@ extern "C" __global__ void run_stage(
         step.first_flip = phase.first_flip;
         step.end_flip = phase.end_flip;
         step.exclusive = phase.exclusive;
-#pragma unroll
-        for (int b = 0; b < R; ++b) {
-            step.load[b] = phase.load[b] * PLACE_BYTES;
-            step.store[b] = phase.store[b] * PLACE_BYTES;
-        }
+        step.load = in_bytes(phase.load);
+        step.store = in_bytes(phase.store);
     }
     int* const own_begins = at_byte<int>(begins_at);
     Piece* const pieces = at_byte<Piece>(pieces_at);
@@ -82,26 +79,21 @@ extern "C" __global__ void run_stage(
     const Parity* const own_parities = at_byte<Parity>(parities_at) - first_parity;
     const int* const own_weighs = at_byte<int>(weighs_at) - first_weigh;
     Turn* const coefficients = at_byte<Turn>(coefficients_at);
-    // States smaller than a tile are padded with zeros.
-    const bool whole = size >= blockDim.x << R;
     const Index stride = base_of(gridDim.x, runs, num_runs);
     Index base = base_of(blockIdx.x, runs, num_runs);
+    const auto fetch = [&](Index base) {
+        const Index at = base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, base | offset);
+#pragma unroll
+        for (int s = 0; s < STATES; ++s) fetch_each(own->load * PLACE_BYTES ^ tile_of(s), columns_of(steps[0].load), rows[s], at, own_places, size);
+    };
+    fetch(base);
 #pragma unroll 1
     for (Index tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const Index where = base | offset;
-        States a;
-        Index at[N];
-        span<Index>(base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, where), own_places, at);
-#pragma unroll
-        for (int s = 0; s < STATES; ++s) {
-            if (whole) {
-#pragma unroll
-                for (int k = 0; k < N; ++k) a[s][k] = streamed(rows[s] + at[k]);
-            } else {
-#pragma unroll
-                for (int k = 0; k < N; ++k) a[s][k] = at[k] < size ? rows[s][at[k]] : Complex{0, 0};
-            }
-        }
+        // What the sum carries passes over the bits that do not tell tiles apart.
+        const Index next = (base | ~outside) + stride & outside;
+        // Others may still read the coefficients of the tile before.
+        if (num_coefficients) __syncthreads();
 #pragma unroll 1
         for (int c = thread; c < num_coefficients; c += blockDim.x) {
             Turn sum = 0;
@@ -112,51 +104,47 @@ extern "C" __global__ void run_stage(
         }
         if (num_coefficients) __syncthreads();
 
+        States a;
         int o = 0;
+        there();
 #pragma unroll 1
         for (int p = 0; p < num_phases; ++p) {
             const Step& step = steps[p];
             const Own slot = own[p * blockDim.x];
             unsigned address[N];
-            if (p > 0) {
-                if (step.mode == SHARED) {
-                    unsigned first = slot.load * PLACE_BYTES;
-                    if (step.first_flip < step.end_flip) first ^= unsigned(flipped(flips, step.first_flip, step.end_flip, where)) * PLACE_BYTES;
-                    span<unsigned>(first, step.load, address);
-                    read_places(a, address);
-                } else {
-                    read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, sums);
-                }
+            if (step.mode == SHARED) {
+                unsigned first = slot.load * PLACE_BYTES;
+                if (step.first_flip < step.end_flip) first ^= unsigned(flipped(flips, step.first_flip, step.end_flip, where)) * PLACE_BYTES;
+                span<unsigned>(first, columns_of(step.load).of, address);
+                read_places(a, address);
+            } else {
+                read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, sums);
+            }
+            if (p + 1 == num_phases) {
+                // After this nobody reads the tiles any more, nor has yet to load what another may store after a change of index.
+                __syncthreads();
+                if (tile + gridDim.x < tiles) fetch(next);
             }
             run_ops(a, step.end_op, false, o, own_ops, own_terms, lists, own_weighs, own_parities, reals, numbers, coefficients, where, sums);
             if (p + 1 < num_phases) {
                 // Others may still read what this thread writes now.
                 if (step.exclusive) __syncthreads();
-                span<unsigned>(slot.store * PLACE_BYTES, step.store, address);
+                span<unsigned>(slot.store * PLACE_BYTES, columns_of(step.store).of, address);
                 write_places(a, address);
                 __syncthreads();
             }
         }
 
-        // The next tile's coefficients and amplitudes go where others may still read this one's. And with one phase alone, a
-        // change of index may have this thread store where another has yet to load.
-        __syncthreads();
         if (keep) {
             const Index* stored = own_places + R + blockDim.x;
+            Index at[N];
             span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);
 #pragma unroll
-            for (int s = 0; s < STATES; ++s) {
-                if (whole) {
+            for (int s = 0; s < STATES; ++s)
 #pragma unroll
-                    for (int k = 0; k < N; ++k) stream(rows[s] + at[k], a[s][k]);
-                } else {
-#pragma unroll
-                    for (int k = 0; k < N; ++k)
-                        if (at[k] < size) rows[s][at[k]] = a[s][k];
-                }
-            }
+                for (int k = 0; k < N; ++k)
+                    if (at[k] < size) stream(rows[s] + at[k], a[s][k]);
         }
-        // What the sum carries passes over the bits that do not tell tiles apart.
-        base = (base | ~outside) + stride & outside;
+        base = next;
     }
 }

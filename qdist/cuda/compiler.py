@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from qdist.cuda.tile import Shape
+from qdist.cuda.tile import FOURS_BYTES, Shape
 
 __all__ = [
     "measure_kernels",
@@ -31,7 +31,7 @@ def stage_source(dtype: np.dtype, shape: Shape) -> tuple[str, tuple[str, ...]]:
     """The tile kernel's source and the compiler's options. For two states it is that of the adjoint sweep."""
     forward, backward = ("records", "ops", "kernel", "forward"), ("records", "ops", "sums", "kernel", "backward")
     names = forward if shape.states == 1 else backward
-    sizes = (f"-DREGISTER_BITS={shape.registers}", f"-DSTATES={shape.states}")
+    sizes = (f"-DREGISTER_BITS={shape.registers}", f"-DSTATES={shape.states}", f"-DFOURS_BYTES={FOURS_BYTES}")
     return _joined(*names), (*_options(dtype), *sizes, f"--maxrregcount={shape.registers_per_thread}")
 
 

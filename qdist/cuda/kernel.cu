@@ -39,6 +39,34 @@ __device__ __forceinline__ Index flipped(const Flip* flips, int first, int end, 
     return flip;
 }
 
+// Columns of the register bits.
+struct Columns {
+    unsigned of[5];
+};
+__device__ __forceinline__ Columns columns_of(uint4 first, unsigned fifth = 0) { return {first.x, first.y, first.z, first.w, fifth}; }
+
+// Those of a table, the first four of them.
+__device__ __forceinline__ uint4 in_bytes(const int* columns) { return {columns[0] * PLACE_BYTES, columns[1] * PLACE_BYTES, columns[2] * PLACE_BYTES, columns[3] * PLACE_BYTES}; }
+
+// Has a thread's places in shared memory filled from memory, in the background; `there` waits until that is done. Amplitudes past
+// the end of a state that is smaller than a tile are zeros. Addresses follow each other in Gray's order, one bit at a time, so
+// that a thread keeps only one.
+__device__ __forceinline__ void fetch_each(unsigned place, Columns columns, const Complex* ket, Index at, const Index* index_columns, Index size) {
+    Index steps[R];
+#pragma unroll
+    for (int b = 0; b < R; ++b) steps[b] = index_columns[b];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        if (k > 0) {
+            place ^= columns.of[lowest(k)];
+            at ^= steps[lowest(k)];
+        }
+        const bool inside = at < size;
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(place)), "l"(ket + (inside ? at : 0)), "n"(sizeof(Complex)), "r"(inside ? unsigned(sizeof(Complex)) : 0));
+    }
+}
+__device__ __forceinline__ void there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // Where state number s has its tile in shared memory, joined to an address by XOR.
 __device__ __forceinline__ unsigned tile_of(int s) { return s * unsigned(sizeof(Complex)) * (TOGETHER > 1 ? 1 : blockDim.x << R); }
 
@@ -156,15 +184,6 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
         const int4 head = *reinterpret_cast<const int4*>(ops + o);
         const int kind = head.x;
         const Four* data = reinterpret_cast<const Four*>(numbers + head.y);
-#if STATES == 1
-        if (kind >= PAIR) {
-            if (kind == PAIR)
-                pair<0>(a, data);
-            else
-                pair<1>(a, data);
-            continue;
-        }
-#endif
         if (kind == REAL1) {
 #if STATES == 2
             // What another bit's matrix does to both states changes nothing in these sums.
@@ -191,15 +210,13 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             multiply_by_table(a, data, [](Complex entry) { return entry; });
             continue;
         }
-        if (kind < CONTROLLED1) {
+        if (kind < DENSE2) {
             switch (kind) {
                 case DENSE1: dense1<0, false>(a, data, 0); break;
                 case DENSE1 + 1: dense1<1, false>(a, data, 0); break;
                 case DENSE1 + 2: dense1<2, false>(a, data, 0); break;
                 case DENSE1 + 3: dense1<FOURTH, false>(a, data, 0); break;
                 case DENSE1 + 4: dense1<R - 1, false>(a, data, 0); break;
-                case DENSE2: dense2<0, false>(a, data, 0); break;
-                case DENSE2 + 1: dense2<1, false>(a, data, 0); break;
             }
             continue;
         }
@@ -232,15 +249,19 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             continue;
         }
         if ((where & ops[o].far_mask) != ops[o].far_value) continue;
-        const unsigned word = holds(thread, head.z) ? head.w : 0;
+        const unsigned word = kind < CONTROLLED1 ? ~0u : holds(thread, head.z) ? head.w : 0;
         switch (kind) {
             case CONTROLLED1: dense1<0, true>(a, data, word); break;
             case CONTROLLED1 + 1: dense1<1, true>(a, data, word); break;
             case CONTROLLED1 + 2: dense1<2, true>(a, data, word); break;
             case CONTROLLED1 + 3: dense1<FOURTH, true>(a, data, word); break;
             case CONTROLLED1 + 4: dense1<R - 1, true>(a, data, word); break;
-            case CONTROLLED2: dense2<0, true>(a, data, word); break;
-            case CONTROLLED2 + 1: dense2<1, true>(a, data, word); break;
+            case DENSE2:
+            case CONTROLLED2: dense2<0, true>(a, Entries(data), word); break;
+            case DENSE2 + 1:
+            case CONTROLLED2 + 1: dense2<1, true>(a, Entries(data), word); break;
+            case DENSE2 + 2:
+            case CONTROLLED2 + 2: dense2<2, true>(a, Entries(data), word); break;
             case LOOKUP: look_up(a, lists + head.y, reals, thread, word, where); break;
 #if STATES == 2
             case TRANSITION1: add_transition1<0>(a, word, sums + head.y); break;

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from qdist.cuda.compiler import stage_kernel
+from qdist.cuda.fours import record
 from qdist.cuda.moves import runs_of
-from qdist.cuda.resident import resident
+from qdist.cuda.resident import blocks_at_once, resident
 from qdist.cuda.tables import OP, PHASE, Tables
 
 __all__ = ["Launcher"]
@@ -23,19 +24,21 @@ class Launcher:
 
         self.tables, self.dtype, self.device = tables, dtype, device
         self._cupy = cupy
+        self._card = cupy.cuda.runtime.getDeviceProperties(device)
         with cupy.cuda.Device(device):
             self._arrays = {name: _on_device(cupy, x) for name, x in tables.arrays().items()}
         self._runs: dict[tuple[int, int], tuple[Any, int, int, int]] = {}
         self.bound: Any = None
-        """(reals, turns) on the device: a row for each state of a batch."""
+        """(reals, turns) on the device, a row for each state of a batch, and what comes with each stage's launch."""
 
     def bind(self, angles: np.ndarray) -> None:
         """Computes all matrices and phases, for each row of the circuit's angles (float64)."""
         reals, turns = self.tables.binding.values(angles)
         if turns.size == 0:
             turns = np.zeros((len(angles), 1), turns.dtype)  # A kernel's pointer must be one, though nothing is read.
+        fours = [record(stage.fours, reals, self.tables.shape.four_phases) for stage in self.tables.stages]
         with self._cupy.cuda.Device(self.device):
-            self.bound = self._cupy.asarray(reals), self._cupy.asarray(turns)
+            self.bound = self._cupy.asarray(reals), self._cupy.asarray(turns), fours
 
     def num_tiles(self, number: int, live: int) -> int:
         """How many tiles stage ``number`` has among the indices whose bits outside ``live`` are zero."""
@@ -53,13 +56,15 @@ class Launcher:
         """The bits of the index that tell these tiles apart."""
         return self._tiles(number, live)[3]
 
-    def run(self, number: int, states: Any, offset: int, live: int, blocks: int, rows: int) -> None:
-        """Runs stage ``number`` on ``rows`` states: so many blocks each at most, which go through the tiles."""
+    def run(self, number: int, states: Any, offset: int, live: int, rows: int) -> None:
+        """Runs stage ``number`` on ``rows`` states: as many blocks as run at once, each going through many tiles."""
         stage, shape = self.tables.stages[number], self.tables.shape
         tiles = self.num_tiles(number, live)
         layout = resident(stage, shape)
-        leading = (np.uint64(tiles), np.uint64(self.outside(number, live)), *layout.arguments(stage, shape))
-        self.launch(number, states, offset, live, (min(tiles, blocks), rows), leading, layout.end)
+        places = layout.arguments(stage, shape, aligned=states.data.ptr % 16 == 0)
+        leading = (np.uint64(tiles), np.uint64(self.outside(number, live)), *places, *self.bound[2][number])
+        grid = min(tiles, blocks_at_once(layout.end, shape, self._card)), rows
+        self.launch(number, states, offset, live, grid, leading, layout.end)
 
     def launch(
         self,
@@ -75,7 +80,7 @@ class Launcher:
         stage = self.tables.stages[number]
         runs, num_runs, *_ = self._tiles(number, live)
         arrays, u8, i4 = self._arrays, np.uint64, np.int32
-        reals, turns = self.bound
+        reals, turns, _ = self.bound
         kernel = stage_kernel(self.dtype, self.tables.shape, self.device)
         kernel(
             grid,

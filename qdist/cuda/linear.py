@@ -48,6 +48,11 @@ class IndexMap:
         flips = tuple((mask, value, back.linear(bits)) for mask, value, bits in self.flips)
         return IndexMap(back.columns, back.linear(self.constant), flips)
 
+    def keeps_neighbours(self) -> bool:
+        """Whether elements that differ in bit 0 alone come from such, in the same order."""
+        others = (*self.columns[1:], self.constant, *(bits for _, _, bits in self.flips))
+        return self.columns[0] == 1 and not any(x & 1 for x in others)
+
     def keeps_rows(self, low: int) -> bool:
         """Whether elements that differ in the lowest ``low`` bits alone still do after the change."""
         return all(not column >> low for column in self.columns[:low])

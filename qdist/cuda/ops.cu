@@ -27,12 +27,15 @@ __device__ __forceinline__ Complex cis(Index turn) {
 
 __device__ __forceinline__ constexpr int lowest(int k) { return k & 1 ? 0 : k & 2 ? 1 : k & 4 ? 2 : k & 8 ? 3 : 4; }
 
+// The number that differs from the one before it, gray(k - 1), in bit lowest(k).
+__device__ __forceinline__ constexpr int gray(int k) { return k ^ k >> 1; }
+
 // all[k]: `first` and the columns of k's bits, joined by XOR.
-template <class T>
+template <class T, int Count = N>
 __device__ __forceinline__ void span(T first, const T* columns, T* all) {
     all[0] = first;
 #pragma unroll
-    for (int k = 1; k < N; ++k) all[k] = all[k & (k - 1)] ^ columns[lowest(k)];
+    for (int k = 1; k < Count; ++k) all[k] = all[k & (k - 1)] ^ columns[lowest(k)];
 }
 
 // The addresses, in bytes of shared memory, of a thread's amplitudes.
@@ -45,6 +48,7 @@ __device__ __forceinline__ void addresses(unsigned first, const int* columns, un
 
 extern __shared__ __align__(16) unsigned char memory[];
 
+__device__ __forceinline__ unsigned shared_address(unsigned place) { return unsigned(__cvta_generic_to_shared(memory)) + place; }
 __device__ __forceinline__ Complex& shared_at(unsigned address) { return *reinterpret_cast<Complex*>(memory + address); }
 
 // A tile is read and written once a stage: it should not drive the tables out of the cache.
@@ -59,23 +63,35 @@ __device__ __forceinline__ void stream(Complex* to, Complex a) {
     __stcs(reinterpret_cast<Pair*>(to), v);
 }
 
+// Amplitudes of one state that are written together: those of registers k and k + N / SIDE.
+__device__ __forceinline__ void write_streamed(Complex* to, const Complex* a, int k) {
+    if constexpr (SIDE == 1) {
+        stream(to, a[k]);
+    } else {
+        const Complex first = a[k], second = a[k + N / SIDE];
+        __stcs(reinterpret_cast<float4*>(to), make_float4(first.x, first.y, second.x, second.y));
+    }
+}
+
 struct __align__(16) Four {
     Real a, b, c, d;
 };
 
+// (a, b; c, d).
+__device__ __forceinline__ void mix(Four m, Complex& p, Complex& q) {
+    const Complex u = {m.c * p.x, m.c * p.y}, v = {m.b * q.x, m.b * q.y};
+    p = {fma(m.a, p.x, v.x), fma(m.a, p.y, v.y)};
+    q = {fma(m.d, q.x, u.x), fma(m.d, q.y, u.y)};
+}
+
 template <int B>
 __device__ __forceinline__ void real1(States& states, const Four* matrices) {
-    const auto [m00, m01, m10, m11] = matrices[B];
+    const Four m = matrices[B];
 #pragma unroll
     for (Complex* a : states)
 #pragma unroll
         for (int k = 0; k < N; ++k)
-            if (!(k >> B & 1)) {
-                Complex &p = a[k], &q = a[k | 1 << B];
-                const Complex u = {m10 * p.x, m10 * p.y}, v = {m01 * q.x, m01 * q.y};
-                p = {fma(m00, p.x, v.x), fma(m00, p.y, v.y)};
-                q = {fma(m11, q.x, u.x), fma(m11, q.y, u.y)};
-            }
+            if (!(k >> B & 1)) mix(m, a[k], a[k | 1 << B]);
 }
 
 // word: a bit for each of the thread's amplitudes, whether it takes part.
@@ -128,12 +144,21 @@ struct Entries {
     }
 };
 
-// On register bits 2 P and 2 P + 1.
-template <int P, bool Controlled>
-__device__ __forceinline__ void dense2(States& states, const Four* matrix, unsigned word) {
-    if constexpr (2 * P + 1 < R) {
-        constexpr int low = 1 << 2 * P;
-        const Entries m(matrix);
+// The same where they come with the launch.
+struct Operands {
+    const Complex* entries;
+
+    __device__ __forceinline__ Complex operator()(int row, int column) const { return entries[4 * row + column]; }
+};
+
+// The first register bit of pair number P: 0 and 1, 2 and 3, or the last two.
+__device__ constexpr int first_of(int P) { return P < 2 ? 2 * P : R - 2; }
+__device__ constexpr bool is_pair(int P) { return P < 2 ? 2 * P + 1 < R : SIDE > 1; }
+
+template <int P, bool Controlled, class Matrix>
+__device__ __forceinline__ void dense2(States& states, const Matrix& m, unsigned word) {
+    if constexpr (is_pair(P)) {
+        constexpr int low = 1 << first_of(P);
 #pragma unroll
         for (Complex* a : states)
 #pragma unroll
@@ -160,34 +185,44 @@ __device__ __forceinline__ void lean(Real t, Complex& p, Complex& q) {
     q = {fma(t, before.x, q.x), fma(t, before.y, q.y)};
 }
 
-// (m00, m01; m10, m11), a row in a Four.
-__device__ __forceinline__ void mix(Four top, Four bottom, Complex& p, Complex& q) {
-    const Complex u = times({bottom.a, bottom.b}, p), v = times({top.c, top.d}, q);
-    p = times_plus({top.a, top.b}, p, v);
-    q = times_plus({bottom.c, bottom.d}, q, u);
+// 1 + i t, a phase but for its scale.
+__device__ __forceinline__ void tilt(Real t, Complex& a) {
+    const Real x = a.x;
+    a.x = fma(-t, a.y, a.x);
+    a.y = fma(t, x, a.y);
 }
 
-// What is left of a 4 by 4 matrix (qdist/cuda/pairs.py) on register bits 2 P and 2 P + 1: a turn on each, then a matrix
-// that mixes 00 with 11 and one that mixes 01 with 10.
+// What is left of a 4 by 4 matrix (qdist/cuda/pairs.py) on pair number P: a turn on each bit, then, between
+// phases, a real matrix that mixes 00 with 11 and one that mixes 01 with 10.
 template <int P>
-__device__ __forceinline__ void pair(States& states, const Four* data) {
-    if constexpr (2 * P + 1 < R) {
-        constexpr int low = 1 << 2 * P, high = 2 * low;
-        const Four turns = data[0], even_top = data[1], even_bottom = data[2], odd_top = data[3], odd_bottom = data[4];
+__device__ __forceinline__ void pair(States& states, Four first, Four even, Four odd, Four last) {
+    if constexpr (is_pair(P)) {
+        constexpr int low = 1 << first_of(P), high = 2 * low;
 #pragma unroll
         for (Complex* a : states)
 #pragma unroll
             for (int k = 0; k < N; ++k)
                 if (!(k & (low | high))) {
                     Complex *b = a + k;
-                    lean(turns.a, b[0], b[low]);
-                    lean(turns.a, b[high], b[high + low]);
-                    lean(turns.b, b[0], b[high]);
-                    lean(turns.b, b[low], b[high + low]);
-                    mix(even_top, even_bottom, b[0], b[high + low]);
-                    mix(odd_top, odd_bottom, b[low], b[high]);
+                    lean(first.a, b[0], b[low]);
+                    lean(first.a, b[high], b[high + low]);
+                    lean(first.b, b[0], b[high]);
+                    lean(first.b, b[low], b[high + low]);
+                    tilt(first.c, b[high + low]);
+                    tilt(first.d, b[high]);
+                    mix(even, b[0], b[high + low]);
+                    mix(odd, b[low], b[high]);
+                    tilt(last.a, b[high + low]);
+                    tilt(last.b, b[low]);
+                    tilt(last.c, b[high]);
                 }
     }
+}
+
+template <int P>
+__device__ __forceinline__ void pair(States& states, const Complex* n) {
+    const auto four = [=](int k) { return Four{n[2 * k].x, n[2 * k].y, n[2 * k + 1].x, n[2 * k + 1].y}; };
+    if constexpr (is_pair(P)) pair<P>(states, four(0), four(1), four(2), four(3));
 }
 
 // Multiplies the amplitudes whose register bit B is 1.

@@ -42,15 +42,15 @@ class _Way:
     used: int
 
 
-def pack(pieces: Sequence[Piece], registers: int, low: int, below: int) -> list[Step] | None:
+def pack(pieces: Sequence[Piece], registers: int, low: int, below: int, kept: int = 0) -> list[Step] | None:
     """Fewer than ``below`` phases that run all pieces, or None if none were found.
 
-    low: the tile bits that cannot be registers in the first and the last phase. Pieces keep the order that they have
-    to; within a phase they stand in the order given.
+    low: the tile bits that cannot be registers in the first and the last phase; kept: those that always are. Pieces
+    keep the order that they have to; within a phase they stand in the order given.
     """
     everything = (1 << len(pieces)) - 1
     chains = _chains(pieces)
-    ways = {done: _Way(((None, done),), used) for done, used in _fillings(pieces, 0, registers, low).items()}
+    ways = {done: _Way(((None, done),), used) for done, used in _fillings(pieces, 0, registers, low, kept).items()}
     for _ in range(1, below):
         if everything in ways and not ways[everything].used & low:
             return _steps(ways[everything])
@@ -58,7 +58,7 @@ def pack(pieces: Sequence[Piece], registers: int, low: int, below: int) -> list[
         for done in sorted(ways, key=lambda done: _left(done, chains))[:_WAYS]:
             for first in (None, *_ready(pieces, done)):
                 begun = done if first is None else done | 1 << first
-                for filled, used in _fillings(pieces, begun, registers, 0).items():
+                for filled, used in _fillings(pieces, begun, registers, 0, kept).items():
                     if filled not in longer or longer[filled].used & low:
                         longer[filled] = _Way((*ways[done].steps, (first, filled)), used)
         ways = longer
@@ -83,15 +83,15 @@ def _ready(pieces: Sequence[Piece], done: int) -> list[int]:
     return [k for k, piece in enumerate(pieces) if piece.begins and not done >> k & 1 and not piece.after & ~done]
 
 
-def _fillings(pieces: Sequence[Piece], done: int, registers: int, closed: int) -> dict[int, int]:
+def _fillings(pieces: Sequence[Piece], done: int, registers: int, closed: int, kept: int) -> dict[int, int]:
     """Ways to fill a phase until nothing more finds room, the one that takes what comes first as the first of them.
 
-    done: what has run when the phase begins. closed: tile bits that cannot be registers. Returns the register bits
-    that each way needs, by what has run when the phase ends.
+    done: what has run when the phase begins. closed: tile bits that cannot be registers, kept: those that are. Returns
+    the register bits that each way needs, by what has run when the phase ends.
     """
     found: dict[int, int] = {}
     seen = {done}
-    begun = [(done, 0, frozenset[int]())]
+    begun = [(done, kept, frozenset[int]())]
     while begun and len(found) < _FILLINGS:
         done, used, pairs = begun.pop()
         choices: list[tuple[int, int, frozenset[int]]] = []

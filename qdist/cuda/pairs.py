@@ -2,8 +2,10 @@
 
 Of U = (A1 x A0) core (C1 x C0) the A go to the next matrix on their qubit. What then stands before a core is a turn
 between two phases: those on its left join the core, those on its right the matrix before, and the turn, without its
-cosine, is one multiplication and addition a real number. So a *pair* is two turns and a core: 2 + 2 + 8 multiplications
-an amplitude, not 16. A matrix that has no neighbour on one of its sides stays as it is.
+cosine, is one multiplication and addition a real number. The core is two matrices of 2 by 2, each a real one between
+phases. Without its cosine a phase is 1 + i tangent, two multiplications and additions an amplitude; the real matrix has
+the cosines, and one phase in six, that of a whole pair, goes to the next matrix. So a *pair* is two turns and a core:
+2 + 2 + 6.5 multiplications an amplitude, not 16. A matrix that has no neighbour on one of its sides stays as it is.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from qdist.cuda.cartan import Matrix, cartan, turned
 
 __all__ = ["Pairs"]
 
-_INNER = np.array([[0, 0], [0, 3], [3, 0], [3, 3], [1, 1], [1, 2], [2, 1], [2, 2]])
-"""The entries of a core that are not 0, in the order that the kernel reads them."""
+_MIXED = ([0, 3], [1, 2])
+"""What the two matrices of a core mix."""
 _ROUNDING = 1e-13
+_SMALLEST = 1e-15
+"""Of a phase's cosine, so that its tangent fits into single precision: it is right to as much."""
 
 
 @dataclass(slots=True)
@@ -63,8 +67,8 @@ class Pairs:
         self._gates.append(_Gate(qubits, matrix, before, [-1, -1]))
 
     def numbers(self) -> list[tuple[bool, NDArray[np.float64]]]:
-        """For each matrix whether it became a pair, and what the kernel reads: both turns, two unused numbers and the
-        core's entries, or all 16 entries; complex numbers as their two parts."""
+        """For each matrix whether it became a pair, and what the kernel reads: 16 numbers (``_numbers``), or all
+        entries as their two parts."""
         if not self._gates:
             return []
         matrices = np.array([gate.matrix for gate in self._gates])
@@ -90,11 +94,15 @@ class Pairs:
         rows[before[inner], place[inner]] = q[inner]
         done = np.where(inner[:, None, None], cores, whole) * _joined(rows)[:, :, None]
         turns = np.where(cosine > 0, sine / np.where(cosine > 0, cosine, 1), 0)
+        found = np.zeros((len(matrices), 16))
+        found[inner], phase = _numbers(turns[inner], done[inner])
+        handed_on = np.ones(len(matrices), complex)
+        for k, own in zip(np.flatnonzero(inner).tolist(), phase):
+            handed_on[self._gates[k].after[0]] *= handed_on[k] * own
+        done = np.ascontiguousarray(done * handed_on[:, None, None])
         return [
-            (True, np.concatenate([tangents, np.zeros(2), matrix[tuple(_INNER.T)].view(np.float64)]))
-            if is_inner
-            else (False, np.ascontiguousarray(matrix).ravel().view(np.float64))
-            for is_inner, tangents, matrix in zip(inner, turns, done)
+            (True, numbers) if is_inner else (False, matrix.ravel().view(np.float64))
+            for is_inner, numbers, matrix in zip(inner, found, done)
         ]
 
     def _places(self, gate: _Gate) -> list[int]:
@@ -111,6 +119,29 @@ class Pairs:
                 if handed[k, bit] and flips[other, place]:
                     flips[k, bit] = not flips[k, bit]
         return flips
+
+
+def _numbers(turns: NDArray[np.float64], cores: Matrix) -> tuple[NDArray[np.float64], Matrix]:
+    """What the kernel reads of pairs, and the phases that it leaves out. turns: (count, 2), cores: (count, 4, 4).
+
+    Both turns and the tangents before the real matrices, these for 00 and 11 and for 01 and 10, and the tangents after
+    them: of 11, 01 and 10, and an unused number.
+    """
+    blocks = np.stack([cores[:, some][:, :, some] for some in _MIXED], axis=1)
+    scale = np.sqrt(np.abs(blocks[..., 0, 0] * blocks[..., 1, 1] - blocks[..., 0, 1] * blocks[..., 1, 0]))
+    left, cosine, sine, right = turned(blocks / scale[..., None, None])
+    phase = left[:, 0, 0]
+    (rows, after), (columns, before) = _tangents(left / phase[:, None, None]), _tangents(right)
+    real = np.stack([np.stack([cosine, -sine], axis=-1), np.stack([sine, cosine], axis=-1)], axis=-2)
+    real = real * (scale[..., None] * rows)[..., :, None] * columns[..., None, :]
+    last = [after[:, 0, 1], after[:, 1, 0], after[:, 1, 1], np.zeros(len(turns))]
+    return np.concatenate([turns, before[:, :, 1], real.reshape(-1, 8), np.stack(last, axis=1)], axis=1), phase
+
+
+def _tangents(phases: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(cosine, tangent) of each phase."""
+    cosine = np.where(np.abs(phases.real) < _SMALLEST, _SMALLEST, phases.real)
+    return cosine, phases.imag / cosine
 
 
 def _joined(factors: NDArray[Any]) -> NDArray[Any]:

@@ -58,11 +58,12 @@ def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TileP
     size = max(len(close), shape.narrowest)
     bit = {position: k for k, position in enumerate(close)}
     low = min(shape.contiguous, size - shape.registers)
-    found = _folded(_first_come(blocks, bit, size, shape), bit, size, low)
+    found = _folded(_first_come(blocks, bit, size, shape), bit, size, low, shape)
     if len(blocks) <= MOST:
-        packed = pack(_pieces(blocks, bit), shape.registers, (1 << low) - 1, below=len(found.phases))
+        closed = (1 << low) - 1 & ~shape.kept
+        packed = pack(_pieces(blocks, bit), shape.registers, closed, below=len(found.phases), kept=shape.kept)
         if packed is not None:
-            found = _folded(_filled(packed, blocks, bit, size, shape), bit, size, low)
+            found = _folded(_filled(packed, blocks, bit, size, shape), bit, size, low, shape)
     for number, phase in enumerate(found.phases):
         outer = number in (0, len(found.phases) - 1)
         _arrange(phase, bit, size, shape, outer)
@@ -112,9 +113,9 @@ def _filled(packed: list[Step], blocks: Sequence[Block], bit: dict[int, int], si
     return found
 
 
-def _folded(found: list[Phase], bit: dict[int, int], size: int, low: int) -> TilePhases:
+def _folded(found: list[Phase], bit: dict[int, int], size: int, low: int, shape: Shape) -> TilePhases:
     """The phases with changes of index at their ends left to loading and storing, and with phases that load and store
-    whole rows where the first or the last one mixes the ``low`` lowest bits."""
+    whole rows where the first or the last one mixes the ``low`` lowest bits that are not always registers."""
     load = store = IndexMap.identity(size)
     if len(found) > 1 and not found[0].blocks and (first := found[1].source) and first.keeps_rows(low):
         load = first
@@ -124,9 +125,10 @@ def _folded(found: list[Phase], bit: dict[int, int], size: int, low: int) -> Til
         if last.keeps_rows(low):
             store = last
             del found[-1]
-    if _mixed(found[0], bit) & (1 << low) - 1:
+    closed = (1 << low) - 1 & ~shape.kept
+    if _mixed(found[0], bit) & closed:
         found.insert(0, Phase(None, None))
-    if _mixed(found[-1], bit) & (1 << low) - 1:
+    if _mixed(found[-1], bit) & closed:
         found.append(Phase(None, None))
     return TilePhases(size, bit, load, found, store)
 
@@ -179,7 +181,7 @@ def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> boo
     if len(mixed) == 2 and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
         pairs.append((mixed[0], mixed[1]))
     paired = [b for pair in pairs for b in pair]
-    taken = _mixed(phase, bit)
+    taken = _mixed(phase, bit) | shape.kept
     singles = {b for b in range(shape.widest) if taken >> b & 1}.union(mixed).difference(paired)
     if len(set(paired)) < len(paired) or len(paired) + len(singles) > shape.registers:
         return False
@@ -198,9 +200,13 @@ def dense_targets(block: Block) -> list[int]:
 def _arrange(phase: Phase, bit: dict[int, int], size: int, shape: Shape, outer: bool) -> None:
     """Decides which tile bits are registers, and in which order the others are the thread's bits."""
     mixed = _mixed(phase, bit)
-    registers = [b for pair in phase.pairs for b in pair]
-    registers += [k for k in range(size) if mixed >> k & 1 and k not in registers]
-    registers += [k for k in reversed(range(size)) if k not in registers][: shape.registers - len(registers)]
+    # Those that are registers in every phase come last, after what they are paired with.
+    last = [b for pair in phase.pairs for b in sorted(pair, reverse=True) if any(shape.kept >> k & 1 for k in pair)]
+    last = last or [k for k in range(size) if shape.kept >> k & 1]
+    registers = [b for pair in phase.pairs for b in pair if b not in last]
+    registers += [k for k in range(size) if mixed >> k & 1 and k not in registers + last]
+    free = [k for k in reversed(range(size)) if k not in registers + last]
+    registers += free[: shape.registers - len(registers) - len(last)] + last
     lanes = [k for k in range(size) if k not in registers]
     phase.registers = registers
     if outer:

@@ -18,7 +18,7 @@ struct __align__(16) Op {
 struct __align__(8) Phase {
     int mode, end_op, first_flip, end_flip, exclusive, special;
     int load[5], store[5], index[5];
-    int turns;
+    int turns, apart, fours;
 };
 
 struct Flip {
@@ -46,6 +46,13 @@ struct __align__(16) Parity {
     Index far;
 };
 
+// Numbers of operations of 4 by 4 that come with the launch: two slots a phase, one for the first pair of register bits and one
+// for another. The compiler has each an operand of its own, which no register is read for, where a loop's counter tells the slot.
+constexpr int FOUR_PHASES = FOURS_BYTES / (2 * 32 * sizeof(Real));
+struct Fours {
+    Complex of[2 * FOUR_PHASES][16];
+};
+
 constexpr int R = REGISTER_BITS;
 constexpr int N = 1 << R;
 // A bit that three register bits do not have is never asked for.
@@ -61,6 +68,13 @@ constexpr unsigned PLACE_BYTES = TOGETHER * sizeof(Complex);
 
 struct __align__(PLACE_BYTES) Place {
     Complex of[TOGETHER];
+};
+
+// Amplitudes of one state that lie side by side there: those that the last register bit tells apart.
+constexpr int SIDE = STATES * sizeof(Complex) == 8 && R > 2 ? 2 : 1;
+
+struct __align__(SIDE * sizeof(Complex)) Neighbours {
+    Complex of[SIDE];
 };
 
 enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, PAIR = 96 };

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.cuda.binding import Binding, Factors, constant_matrix
+from qdist.cuda.fours import flags_of, is_alone, slots_of
 from qdist.cuda.linear import IndexMap
 from qdist.cuda.pairs import Pairs
 from qdist.cuda.phases import WIDEST, Phase, TilePhases, dense_targets, phases
@@ -50,6 +51,8 @@ PHASE = np.dtype(
         ("store", "i4", 5),
         ("index", "i4", 5),
         ("turns", "i4"),
+        ("apart", "i4"),
+        ("fours", "i4"),
     ]
 )
 FLIP = np.dtype([("mask", "u8"), ("value", "u8"), ("bits", "u8")])
@@ -81,6 +84,10 @@ class StageTables:
     first_number: int
     """In reals: what the stage's operations read there."""
     num_numbers: int
+    fours: list[tuple[int, int]]
+    """(slot, place in reals) of the numbers that come with a launch (fours.py)."""
+    plain: tuple[bool, bool]
+    """Whether no index changes when the tile is read from memory, and when it is written, and bit 0 is the index's."""
 
 
 class Tables:
@@ -112,6 +119,9 @@ class Tables:
         self._seldom_read: dict[int, int] = {}
         self._pairs = Pairs() if pairs else None
         self._pair_ops: list[int] = []
+        self._alone: list[
+            tuple[int, int, int]
+        ] = []  # Phases of 4 by 4 alone, their first operation and the next one's.
         self.stages = [self._stage(stage, blocks) for stage, blocks in stages]
         self._fill_pairs()
         self.binding.freeze()
@@ -143,8 +153,14 @@ class Tables:
         identity = IndexMap.identity(tile.size)
         if self._pairs and tile.load != identity:
             self._pairs.touch(-1)
-        for phase in tile.phases:
-            self._phase(tile, phase, first_op, first_coefficient)
+        fours: list[tuple[int, int]] = []
+        for number, phase in enumerate(tile.phases):
+            alone = self.shape.states == 1 and number < self.shape.four_phases and is_alone(phase.blocks)
+            op = len(self._ops)
+            self._phase(tile, phase, first_op, first_coefficient, alone)
+            if alone:
+                self._alone.append((first_phase + number, op, len(self._ops)))
+                fours += slots_of(number, [(kind & 7, at) for kind, at, *_ in self._ops[op:]])
         if self._pairs and tile.store != identity:
             self._pairs.touch(-1)
         places = sum(len(p) for p in self._places)
@@ -165,15 +181,21 @@ class Tables:
             len(self._ops) - first_op,
             first_number,
             self.binding.size - first_number,
+            fours,
+            (positions[0] == 0 and tile.load == identity, positions[0] == 0 and tile.store == identity),
         )
 
     def _fill_pairs(self) -> None:
-        """Fills in the constant matrices on two bits, some of which become another kind of operation."""
+        """Fills in the constant matrices on two bits, some of which become another kind of operation, and tells the
+        kernel of phases that have such alone."""
         for number, (is_pair, numbers) in zip(self._pair_ops, self._pairs.numbers() if self._pairs else []):
             kind, at, *rest = self._ops[number]
             self.binding.constants(at, numbers)
             if is_pair:
                 self._ops[number] = (kind - OPS["dense2"] + OPS["pair"], at, *rest)
+        for place, first, end in self._alone:
+            kinds = [(kind & 7, kind & ~7 == OPS["pair"]) for kind, *_ in self._ops[first:end]]
+            self._phases[place] = (*self._phases[place][:-1], flags_of(kinds))
 
     def _place_seldom_read(self, blocks: list[Block]) -> None:
         """Places in reals, by block or operation, for numbers that may be many and that the kernel keeps in memory."""
@@ -198,7 +220,7 @@ class Tables:
         self._flips += [(mask, value, spread(bits)) for mask, value, bits in change.flips]
         return first, len(self._flips)
 
-    def _phase(self, tile: TilePhases, phase: Phase, stage_op: int, first_coefficient: int) -> None:
+    def _phase(self, tile: TilePhases, phase: Phase, stage_op: int, first_coefficient: int, alone: bool) -> None:
         swizzled = self.shape.swizzled
         source = phase.source or IndexMap.identity(tile.size)
         load = [swizzled(c) for c in source.columns]
@@ -210,7 +232,7 @@ class Tables:
         slots[:, 1] = _span([store[b] for b in phase.lanes], 0, np.uint16)
         slots[:, 2] = _span([1 << b for b in phase.lanes], 0, np.uint16)
         self._slots.append(slots)
-        view = View(tile, phase, len(self._ops))
+        view = View(tile, phase, len(self._ops), alone)
         mode, special = MODES["shared"], 0
         if phase.entry is not None:
             name = "wide" if phase.entry.kind == "dense" else phase.entry.kind
@@ -220,7 +242,7 @@ class Tables:
         if self._pairs and (phase.entry is not None or phase.source is not None):
             self._pairs.touch(-1)
         for block in phase.blocks:
-            if self._pairs and not _is_constant_pair(block):
+            if self._pairs and not (alone and _is_constant(block)):
                 self._pairs.touch(block.all)
             getattr(self, block.kind)(view, block, first_coefficient)
         turns = any(kind == OPS["turn"] for kind, *_ in self._ops[first_op:])
@@ -241,6 +263,8 @@ class Tables:
                 columns(store),
                 columns([1 << k for k in range(tile.size)]),
                 turns,
+                self.shape.pairs_up and not source.keeps_neighbours(),
+                0,
             )
         )
 
@@ -306,7 +330,7 @@ class Tables:
         controls = block.operations[0].controls
         real = is_real(block) and len(targets) == 1 and not controls
         order = sorted(range(len(targets)), key=registers.__getitem__)
-        where = registers[0] if len(targets) == 1 else min(registers) // 2
+        where = registers[0] if len(targets) == 1 else self._pair_number(min(registers))
         if real:
             # Real matrices on different bits, one after the other, are one operation.
             kind, at, threads, word, *more = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
@@ -318,7 +342,7 @@ class Tables:
             self.matrix(block, targets, order, at + 4 * where, real=True)
             return
         data = self.binding.place(2 << 2 * len(targets))
-        if self._pairs and _is_constant_pair(block):
+        if self._pairs and view.alone and _is_constant(block):
             first, second = (targets[k] for k in order)
             self._pairs.add((first, second), constant_matrix(factors_of(block, targets), order))
             self._pair_ops.append(len(self._ops))
@@ -329,6 +353,10 @@ class Tables:
             self.op(OPS[f"controlled{len(targets)}"] + where, data, threads, word, far)
         else:
             self.op(OPS[f"dense{len(targets)}"] + where, data)
+
+    def _pair_number(self, low: int) -> int:
+        """Of the register bits ``low`` and the next: 0 and 1, 2 and 3, or the last two where bit 0 comes last."""
+        return 2 if self.shape.pairs_up and low == self.shape.registers - 2 else low // 2
 
     def diagonal(self, view: View, block: Block, first_coefficient: int) -> None:
         """Phases of registers alone are one table; those of threads and of bits outside the tile are turns, which are
@@ -378,8 +406,8 @@ class Tables:
 class View:
     """Where qubits are, seen from a thread in a phase: its registers, its own number, or outside the tile."""
 
-    def __init__(self, tile: TilePhases, phase: Phase, first_op: int) -> None:
-        self.first_op = first_op
+    def __init__(self, tile: TilePhases, phase: Phase, first_op: int, alone: bool) -> None:
+        self.first_op, self.alone = first_op, alone
         places = {b: q for q, b in tile.bit.items()}
         self.registers = phase.registers
         self.register = {places[b]: k for k, b in enumerate(phase.registers) if b in places}
@@ -417,14 +445,9 @@ def phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affin
         yield from operation.wide
 
 
-def _is_constant_pair(block: Block) -> bool:
-    """Whether the block is an uncontrolled matrix on two qubits that no angle changes."""
-    return (
-        block.kind == "dense"
-        and not block.operations[0].controls
-        and len(dense_targets(block)) == 2
-        and not any(o.slots for o in block.operations)
-    )
+def _is_constant(block: Block) -> bool:
+    """Whether no angle changes the block."""
+    return not any(o.slots for o in block.operations)
 
 
 def factors_of(block: Block, targets: list[int]) -> Factors:

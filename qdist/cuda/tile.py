@@ -21,6 +21,9 @@ __all__ = ["ROOM", "Shape", "back_shape_of", "rank", "shape_of", "tile_level"]
 ROOM = 99 << 10
 """Bytes of shared memory that a block can have on any GPU since compute capability 8.0 (CUDA C++ Programming Guide)."""
 
+FOURS_BYTES = 3584
+"""Bytes of numbers that come with a launch: kernels take 4 KiB of arguments on any GPU (CUDA C++ Programming Guide)."""
+
 # The bank that a bit of a tile's index moves a place by, for places of 8 bytes (16 banks) and 16 (8 banks).
 # Whichever register bits are taken out, those that are left still reach every bank: tests/cuda/test_tile.py counts.
 _BANKS = {8: (1, 2, 4, 8, 13, 5, 10, 3, 7, 12, 11, 14, 15, 6), 16: (1, 2, 4, 7, 3, 6, 5, 1, 2, 4, 7, 3, 6, 5)}
@@ -62,9 +65,25 @@ class Shape:
         return min(255, 65536 // (self.blocks << self.tile - self.registers) & ~7)
 
     @property
+    def four_phases(self) -> int:
+        """Phases whose numbers may come with a launch: two matrices of 4 by 4 each."""
+        return FOURS_BYTES // (2 * 16 * self.itemsize)
+
+    @property
+    def pairs_up(self) -> bool:
+        """Whether an access to shared memory, of 16 bytes, takes two amplitudes of one state: those that a tile's bit 0
+        tells apart. It is then the last of the register bits in every phase."""
+        return self.states * self.itemsize == 8 and self.registers > 2
+
+    @property
+    def kept(self) -> int:
+        """The mask of tile bits that are registers in every phase."""
+        return 1 if self.pairs_up else 0
+
+    @property
     def place_bytes(self) -> int:
-        """Bytes of a place in shared memory: of both states where these fit into one access."""
-        together = self.states * self.itemsize
+        """Bytes of a place in shared memory: of two amplitudes or of both states where these fit into one access."""
+        together = 16 if self.pairs_up else self.states * self.itemsize
         return together if together <= 16 else self.itemsize
 
     @property
@@ -85,17 +104,17 @@ class Shape:
     def swizzled(self, index: int) -> int:
         """The place of an element of a tile in shared memory: linear over XOR, and its own inverse."""
         banks = _BANKS[self.place_bytes]
-        for bit in range(self.bank_bits, index.bit_length()):
+        for bit in range(self.kept + self.bank_bits, index.bit_length()):
             if index >> bit & 1:
-                index ^= banks[bit]
+                index ^= banks[bit - self.kept] << self.kept
         return index
 
 
 def shape_of(dtype: np.dtype) -> Shape:
-    """The shape for complex64 or complex128: rows of 128 bytes. Larger tiles and more registers need fewer sweeps and
-    phases but leave room for fewer warps, and were no faster on an H200 (benchmarks/compare_gpu.py)."""
+    """The shape for complex64 or complex128: rows of 128 bytes. Larger tiles need fewer sweeps but leave room for fewer
+    blocks, and were no faster on an H200 (benchmarks/gpu_notes.md)."""
     if dtype == np.complex64:
-        return Shape(8, tile=11, registers=4, contiguous=4, blocks=6, wider=2)
+        return Shape(8, tile=11, registers=5, contiguous=4, blocks=8, wider=2)
     return Shape(16, tile=11, registers=4, contiguous=3, blocks=3, wider=1)
 
 
@@ -104,7 +123,7 @@ def back_shape_of(dtype: np.dtype) -> Shape:
     whole warp at least, over which sums are taken."""
     if dtype == np.complex64:
         return Shape(8, tile=11, registers=4, contiguous=4, blocks=4, wider=2, states=2, fewest=9)
-    return Shape(16, tile=11, registers=3, contiguous=3, blocks=2, wider=1, states=2, fewest=8)
+    return Shape(16, tile=11, registers=4, contiguous=3, blocks=2, wider=1, states=2, fewest=9)
 
 
 def tile_level(num_bits: int, shape: Shape) -> Level:
@@ -128,7 +147,8 @@ def lane_order(shape: Shape, free: Sequence[int], loads: Sequence[int], stores: 
 
     loads, stores: where each of the free bits moves an amplitude in shared memory, when read and when written.
     """
-    return [free[j] for j in _order(shape.bank_bits, tuple(loads), tuple(stores))]
+    places = [tuple(place >> shape.kept for place in some) for some in (loads, stores)]
+    return [free[j] for j in _order(shape.bank_bits, *places)]
 
 
 @cache

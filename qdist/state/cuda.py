@@ -54,7 +54,6 @@ class CudaProgram:
                 WideGate(s, num_bits, self.dtype, cupy) if isinstance(s, Operation) else next(tiles) for s in found
             ]
         self._launcher = Launcher(self._tables, self.dtype, device)
-        self._blocks = cupy.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"] * shape.blocks
         self._stages, self._affine = stages, affine
         self._trainable = frozenset(affine.slots.tolist())
         self._angles = np.zeros(0)
@@ -147,7 +146,7 @@ class CudaProgram:
                         step.run(row, offset)
                     live = (1 << self._num_bits) - 1
                 else:
-                    self._launcher.run(step, states, offset, live, self._blocks, rows)
+                    self._launcher.run(step, states, offset, live, rows)
                     live |= sum(1 << p for p in self._tables.stages[step].tile)
                 if after_stage is not None:
                     after_stage()

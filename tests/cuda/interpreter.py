@@ -43,6 +43,13 @@ class Interpreter:
         states = [np.where(inside, shard[np.where(inside, at, 0)], 0) for shard in shards]
         coefficients = self._coefficients(stage, where)
         shared = [np.full(1 << stage.size, np.nan, np.complex128) for _ in shards]
+        # Each thread has the places filled that it reads in the first phase: there is no barrier in between.
+        phase = self.arrays["phases"][stage.first_phase]
+        slots = self.arrays["slots"].reshape(-1, 4)[stage.first_slot : stage.first_slot + threads].astype(np.int64)
+        assert phase["mode"] == MODES["shared"]
+        assert phase["first_flip"] == phase["end_flip"]
+        for tile, amplitudes in zip(shared, states):
+            tile[slots[:, 0, None] ^ span(phase["load"][:registers])[None, :]] = amplitudes
         next_op = stage.first_op
         for step in range(stage.num_phases):
             phase = self.arrays["phases"][stage.first_phase + step]
@@ -50,7 +57,7 @@ class Interpreter:
             slots = self.arrays["slots"].reshape(-1, 4)[row : row + threads].astype(np.int64)
             if step:
                 self._sum_entry(number, phase, slots, shared, where)
-                states = [self._read(phase, slots, tile, where) for tile in shared]
+            states = [self._read(phase, slots, tile, where) for tile in shared]
             turn = np.zeros(threads, self.turns.dtype)
             end_op = stage.first_op + int(phase["end_op"])
             for op in self.arrays["ops"][next_op:end_op]:
@@ -66,7 +73,11 @@ class Interpreter:
             if step + 1 < stage.num_phases:
                 own = slots[:, 1, None] ^ span(phase["store"][:registers])[None, :]
                 assert len(np.unique(own)) == own.size
-                if step and not phase["exclusive"]:
+                if self.tables.shape.pairs_up:
+                    even, odd = np.split(own, 2, axis=1)
+                    assert not (even & 1).any()
+                    np.testing.assert_array_equal(even + 1, odd)
+                if not phase["exclusive"]:
                     # Without a barrier in between a thread may write only what it has read itself.
                     read = slots[:, 0, None] ^ span(phase["load"][:registers])[None, :]
                     np.testing.assert_array_equal(read, own)
@@ -110,7 +121,13 @@ class Interpreter:
         lists = self.arrays["lists"][phase["special"] :].view(np.uint32).astype(object)
         if phase["mode"] == MODES["shared"]:
             flip = self._flipped(phase["first_flip"], phase["end_flip"], where)
-            return shared[slots[:, 0, None] ^ span(phase["load"][:registers])[None, :] ^ flip]
+            places = slots[:, 0, None] ^ span(phase["load"][:registers])[None, :] ^ flip
+            if self.tables.shape.pairs_up and not phase["apart"]:
+                # One access reads two places, in the registers that the last register bit tells apart.
+                even, odd = np.split(places, 2, axis=1)
+                assert not (even & 1).any()
+                np.testing.assert_array_equal(even + 1, odd)
+            return shared[places]
         if phase["mode"] == MODES["permute"]:
             table = lists[: shared.size].astype(np.int64).reshape(self.count, len(slots))
             return shared[table.T]
@@ -170,9 +187,10 @@ class Interpreter:
                 amplitudes[:] = (matrix[self.setting >> b & 1] * pairs).sum(-1)
             return
         if name == "pair":
-            self._pair(self.reals[data : data + 20], which, amplitudes)
+            self._pair(self.reals[data : data + 16], which, amplitudes)
             return
-        bits = [which] if name.endswith("1") else [2 * which, 2 * which + 1]
+        low = self._first_of(which)
+        bits = [which] if name.endswith("1") else [low, low + 1]
         matrix = self._complex(data, 1 << 2 * len(bits)).reshape(1 << len(bits), -1)
         row = sum((self.setting >> b & 1) << k for k, b in enumerate(bits))
         rest = self.setting & ~sum(1 << b for b in bits)
@@ -181,12 +199,13 @@ class Interpreter:
         where_held = (active[:, None] & word) if name.startswith("controlled") else True
         amplitudes[:] = np.where(where_held, result, amplitudes)
 
+    def _first_of(self, pair: int) -> int:
+        """The first register bit of a pair: the last one of them all is that of the last two bits."""
+        return 2 * pair if pair < 2 else self.tables.shape.registers - 2
+
     def _pair(self, numbers: np.ndarray, which: int, amplitudes: np.ndarray) -> None:
-        turns = [np.array([[1, -t], [t, 1]]) for t in numbers[:2]]
-        core = np.zeros((4, 4), np.complex128)
-        core[[0, 0, 3, 3, 1, 1, 2, 2], [0, 3, 0, 3, 1, 2, 1, 2]] = numbers[4:].view(np.complex128)
-        mixed = amplitudes.reshape(len(amplitudes), -1, 4, 1 << 2 * which)
-        amplitudes[:] = np.einsum("ij,tajb->taib", core @ np.kron(turns[1], turns[0]), mixed).reshape(amplitudes.shape)
+        mixed = amplitudes.reshape(len(amplitudes), -1, 4, 1 << self._first_of(which))
+        amplitudes[:] = np.einsum("ij,tajb->taib", pair_matrix(numbers), mixed).reshape(amplitudes.shape)
 
     def _looked_up(self, at: int, thread: np.ndarray, where: int) -> np.ndarray:
         lists = self.arrays["lists"]
@@ -200,6 +219,16 @@ class Interpreter:
             at += 2 * count
         places = index[:, None] | own[None, :]
         return self.reals[data + 2 * places] + 1j * self.reals[data + 2 * places + 1]
+
+
+def pair_matrix(numbers: np.ndarray) -> np.ndarray:
+    """The matrix that the kernel's 16 numbers of a pair stand for."""
+    low, high = (np.array([[1, -t], [t, 1]]) for t in numbers[:2])
+    core = np.zeros((4, 4))
+    core[[0, 0, 3, 3, 1, 1, 2, 2], [0, 3, 0, 3, 1, 2, 1, 2]] = numbers[4:12]
+    before = 1 + 1j * np.array([0, 0, numbers[3], numbers[2]])
+    after = 1 + 1j * np.array([0, numbers[13], numbers[14], numbers[12]])
+    return after[:, None] * core * before @ np.kron(high, low)
 
 
 def name_of(kind: int) -> tuple[str, int]:

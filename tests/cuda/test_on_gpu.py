@@ -12,9 +12,12 @@ from qdist.circuit import GATES, permutation_gate, unitary_gate
 from qdist.comm import cuda_devices
 from qdist.cuda import kernels as cuda_kernels
 from qdist.cuda.compiler import measure_kernels
+from qdist.cuda.tile import shape_of, tile_level
 from qdist.native import kernels as cpu_kernels
 from qdist.plan import Layout
+from qdist.plan.planner import make_plan
 from qdist.state import reference
+from qdist.state.cuda import CudaProgram
 from qdist.state.errors import StateError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_devices() == 0, reason="no CUDA device")]
@@ -95,6 +98,25 @@ def test_circuits_of_the_benchmarks(dtype: str) -> None:
         qd.library.quantum_volume(n, 5, seed=1),
     ):
         check(circuit, dtype, np.linspace(-2, 2, circuit.num_parameters))
+
+
+def test_a_shard_that_does_not_begin_at_16_bytes() -> None:
+    import cupy
+
+    n, dtype = 13, np.dtype("complex64")
+    shape = shape_of(dtype)
+    for circuit in (qd.library.quantum_volume(n, 4, seed=1), qd.library.hardware_efficient(n, 2)):
+        params = np.linspace(-2, 2, circuit.num_parameters)
+        (segment,) = make_plan(circuit, dtype, [tile_level(n, shape)]).segments
+        program = CudaProgram(n, dtype, segment.stages, circuit.affine())
+        assert program.bind(params)
+        buffer = cupy.full((1 << n) + 2, np.nan, dtype)
+        shard = buffer[1:-1]
+        assert shard.data.ptr % 16 == 8
+        program.run_from_zero(shard)
+        np.testing.assert_allclose(shard.get(), reference.state(circuit, params), atol=TOLERANCE["complex64"])
+        # Nothing was written beside it.
+        assert np.isnan(buffer[[0, -1]].get()).all()
 
 
 @both

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from interpreter import pair_matrix
 
 import qdist as qd
 from qdist.cuda.cartan import cartan, turned
@@ -65,10 +66,8 @@ def applied(ket: np.ndarray, qubits: tuple[int, int], matrix: np.ndarray) -> np.
 def as_matrix(is_pair: bool, numbers: np.ndarray) -> np.ndarray:
     if not is_pair:
         return numbers.view(complex).reshape(4, 4)
-    core = np.zeros((4, 4), complex)
-    core[[0, 0, 3, 3, 1, 1, 2, 2], [0, 3, 0, 3, 1, 2, 1, 2]] = numbers[4:].view(complex)
     assert np.abs(numbers[:2]).max() <= 1 + 1e-12
-    return core @ np.kron(*([[1, -t], [t, 1]] for t in numbers[1::-1]))
+    return pair_matrix(numbers)
 
 
 def test_pairs_do_together_what_the_matrices_do() -> None:

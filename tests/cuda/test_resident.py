@@ -7,7 +7,7 @@ from interpreter import Interpreter
 import qdist as qd
 from qdist.circuit import diagonal_gate, unitary_gate
 from qdist.cuda import stages, tile
-from qdist.cuda.resident import resident
+from qdist.cuda.resident import blocks_at_once, resident
 from qdist.cuda.tables import OP, OPS, Tables
 from qdist.cuda.tile import ROOM, Shape, shape_of, tile_level
 from qdist.plan.operations import Operation
@@ -50,6 +50,14 @@ def test_tables_stand_one_after_the_other(dtype: str, number: int) -> None:
         assert layout.arguments(stage, shape)[2] + stage.first_number * number == layout.numbers
 
 
+def test_no_more_blocks_than_shared_memory_has_room_for() -> None:
+    shape = shape_of(np.dtype("complex64"))
+    card = {"multiProcessorCount": 108, "sharedMemPerMultiprocessor": 164 << 10, "reservedSharedMemPerBlock": 1024}
+    assert blocks_at_once(16 << 10, shape, card) == 108 * shape.blocks
+    assert blocks_at_once(22 << 10, shape, card) == 108 * 7
+    assert blocks_at_once(ROOM, shape, card) == 108
+
+
 def test_a_stage_has_the_numbers_of_its_operations() -> None:
     shape = shape_of(np.dtype("complex64"))
     circuit = qd.library.hardware_efficient(14, 2).append(diagonal_gate(np.exp(1j * np.arange(256))), range(8))
@@ -61,7 +69,7 @@ def test_a_stage_has_the_numbers_of_its_operations() -> None:
             if kind < OPS["cross"]:
                 assert stage.first_number <= data < stage.first_number + stage.num_numbers
         # Neither the diagonal's 256 factors nor the matrix's 64 entries are kept close.
-        assert stage.num_numbers <= 32 * stage.num_ops
+        assert stage.num_numbers <= (2 << shape.registers) * stage.num_ops
 
 
 def test_stages_whose_tables_find_no_room_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,16 +47,22 @@ def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> Non
     assert ".entry run_stage(" in text
     # A thread's amplitudes stay in registers: an array that is indexed by a variable would be local memory.
     assert ".local" not in text
-    # The tile is read from memory and written there once, with and without the check for small states.
-    whole = ".v2.f32" if dtype == "complex64" else ".v2.f64"
-    assert text.count(f"ld.global.cs{whole}") == 1 << shape.registers
-    assert text.count(f"st.global.cs{whole}") == 1 << shape.registers
-    # Barriers: after copying tables, on both sides of the coefficients and of writing to shared memory, the first of
-    # which also lies between loading a tile and storing it.
-    assert text.count("bar.sync") == 5
-    assert text.find("ld.global.cs") < text.rfind("bar.sync") < text.find("st.global.cs")
-    # Matrices are read from the block's copy of the tables.
-    assert "ld.shared.v4.f32" in text if dtype == "complex64" else "ld.shared.v2.f64" in text
+    # A tile comes to shared memory in the background, the first one and then the next: in accesses of 16 bytes, or,
+    # after a change of index, one amplitude at a time.
+    accesses = (1 << shape.registers) // (2 if shape.pairs_up else 1)
+    assert text.count("cp.async.cg.shared.global") == 2 * accesses
+    assert text.count("cp.async.ca.shared.global") == 2 << shape.registers
+    assert text.count("cp.async.wait_all") == 1
+    # It goes through shared memory and back to memory in such accesses too.
+    wide = ".v4.f32" if shape.pairs_up else ".v2.f64"
+    assert text.count(f"st.shared{wide}") == accesses
+    assert text.count(f"st.global.cs{wide}") == accesses if shape.pairs_up else 2 * accesses
+    # Barriers: after copying tables, on both sides of the coefficients, after the last reading of a tile, and on both
+    # sides of writing it to shared memory.
+    assert text.count("bar.sync") == 6
+    # What comes with the launch is read as such: the numbers of a pair and of a matrix, on each pair of register bits.
+    pairs = 3 if shape.pairs_up else 2
+    assert len(re.findall(r"ld\.param\.(v\d\.)?f\d+", text)) >= pairs * (15 + 32) // 4
 
 
 @pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
@@ -68,15 +74,18 @@ def test_the_kernel_of_the_adjoint_sweep(nvrtc: ctypes.CDLL, dtype: str, generat
     assert ".entry run_stage(" in text
     assert ".entry add_partial(" in text
     assert ".local" not in text
-    # The tiles of the ket and of the bra are read and written once; sums go to a warp's own place in double.
+    # The tiles of the ket and of the bra come to shared memory in the background, the first ones and then the next, and
+    # are written once; sums go to a warp's own place in double.
     whole = ".v2.f32" if dtype == "complex64" else ".v2.f64"
-    assert text.count(f"ld.global.cs{whole}") == text.count(f"st.global.cs{whole}") == 2 << shape.registers
+    assert text.count("cp.async.ca.shared.global") == 4 << shape.registers
+    assert text.count(f"st.global.cs{whole}") == 2 << shape.registers
     assert "red.global.add.f64" in text or "atom.global.add.f64" in text
     # Ket and bra go to shared memory in accesses of 16 bytes, one for both in single precision.
     wide = ".v4.f32" if dtype == "complex64" else ".v2.f64"
     assert text.count(f"st.shared{wide}") == (1 if dtype == "complex64" else 2) << shape.registers
-    # An operation's header is read from shared memory; so are all tables: none is read without knowing where it is.
-    assert text.count("ld.shared.v4.u32") == 1
+    # An operation's header is read from shared memory, and so are the columns of a phase (for two states that are
+    # fetched in two places, for reading and for writing) and all tables: none is read without knowing where it is.
+    assert text.count("ld.shared.v4.u32") == 7
     assert not re.search(r"\sld\.(v\d\.)?[a-z]\d", text)
 
 
