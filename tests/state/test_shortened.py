@@ -35,8 +35,8 @@ def moves(n: int, seed: int) -> qd.Circuit:
 
 
 def program_of(circuit: qd.Circuit) -> qd.Program:
-    """With small tiles, so that few gates make several sweeps."""
-    return qd.Program(circuit, dtype="complex128", device="cpu", levels=[Level("cache", 4, 2)])
+    """With small tiles, so that few gates make several sweeps; as large as the widest vectors need."""
+    return qd.Program(circuit, dtype="complex128", device="cpu", levels=[Level("cache", 5, 3)])
 
 
 def ansatz(seed: int) -> qd.Circuit:
