@@ -42,7 +42,11 @@ public:
         for (const PauliJob& job : pass.jobs) {
             const bool by_lane = job.imaginary || std::ranges::any_of(job.terms, [](const PauliTerm& t) { return t.z % lanes; });
             Lookup found{{job.flip % lanes, job.imaginary, by_lane}, job.flip >> lane_bits, numbers_.size(), {}, {}};
-            for (std::size_t r = 0; r < rows_; ++r) found.slots.push_back(std::uint16_t(job.slot_of(deposit(r, row_bits))));
+            // Slots are sums of what the bits of a row's number give.
+            found.slots.resize(rows_);
+            for (std::size_t r = 1; r < rows_; ++r)
+                found.slots[r] = r & (r - 1) ? found.slots[r & (r - 1)] ^ found.slots[r & -r]
+                                             : std::uint16_t(job.slot_of(deposit(r, row_bits)));
             numbers_.resize(numbers_.size() + job.slots() * found.kind.stride());
             if (is_same_for_all_tiles(job))
                 add_fixed(job, std::move(found));
@@ -162,10 +166,9 @@ public:
         std::vector<bool> is_shared;
         for (const Lookup& lookup : lookups) {
             if (std::ranges::find(kinds, lookup.kind) == kinds.end()) kinds.push_back(lookup.kind);
+            // Rows of a block differ by the same in all blocks.
             is_shared.push_back(lookup.row_flip % block == 0);
-            for (std::size_t first = 0; first < rows; first += block)
-                for (std::size_t j = 1; j < block; ++j)
-                    if (lookup.slots[first + j] != lookup.slots[first]) is_shared.back() = false;
+            for (std::size_t j = 1; j < block; ++j) is_shared.back() = is_shared.back() && lookup.slots[j] == lookup.slots[0];
         }
         for (std::size_t first = 0; first < rows; first += block)
             for (const PauliKind& kind : kinds) {
