@@ -61,17 +61,17 @@ public:
         std::vector<double> partial(chunks * num_results_);
 #pragma omp parallel if (chunks > 1)
         {
-            AlignedVector<Real> buffer(7 * tiles.elements);
+            Real* const buffer = tile_room<Real>(7 * tiles.elements);
             std::vector<double> sums(num_sums_);
 #pragma omp for schedule(static)
             for (std::ptrdiff_t c = 0; c < std::ptrdiff_t(chunks); ++c) {
                 std::fill(sums.begin(), sums.end(), 0.0);
                 for (std::size_t tile = c * (count / chunks); tile < (c + 1) * (count / chunks); ++tile) {
                     const std::size_t base = tiles.base(tile);
-                    TilePair<Real> pair = parts_of(buffer.data(), tiles.elements);
+                    TilePair<Real> pair = parts_of(buffer, tiles.elements);
                     tiles.load(ket + base, pair.ket_re, pair.ket_im);
                     tiles.load(bra + base, pair.bra_re, pair.bra_im);
-                    undo_blocks(pair, base | offset, buffer.data() + 6 * tiles.elements, sums.data());
+                    undo_blocks(pair, base | offset, buffer + 6 * tiles.elements, sums.data());
                     if (!wanted_.rest) continue;
                     const int bits = wanted_.everything ? tile_bits() : rest_bits_;
                     tiles.store(ket + base, pair.ket_re, pair.ket_im, bits);

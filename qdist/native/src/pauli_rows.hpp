@@ -162,19 +162,22 @@ public:
 
     template <class Real>
     RowSums(const PassFactors<Real>& factors, std::size_t block) : rows(factors.rows()) {
-        const auto& lookups = factors.lookups();
-        std::vector<bool> is_shared;
-        for (const Lookup& lookup : lookups) {
-            if (std::ranges::find(kinds, lookup.kind) == kinds.end()) kinds.push_back(lookup.kind);
-            // Rows of a block differ by the same in all blocks.
-            is_shared.push_back(lookup.row_flip % block == 0);
-            for (std::size_t j = 1; j < block; ++j) is_shared.back() = is_shared.back() && lookup.slots[j] == lookup.slots[0];
+        // By kind: a lookup, and whether its sources serve whole blocks. Rows of a block differ by the same in all blocks.
+        std::vector<std::vector<std::pair<const Lookup*, bool>>> of_kind;
+        for (const Lookup& lookup : factors.lookups()) {
+            const std::size_t kind = std::size_t(std::ranges::find(kinds, lookup.kind) - kinds.begin());
+            if (kind == kinds.size()) {
+                kinds.push_back(lookup.kind);
+                of_kind.emplace_back();
+            }
+            const auto first = lookup.slots.begin();
+            const bool equal = std::all_of(first, first + std::ptrdiff_t(block), [&](std::uint16_t slot) { return slot == *first; });
+            of_kind[kind].push_back({&lookup, equal && lookup.row_flip % block == 0});
         }
         for (std::size_t first = 0; first < rows; first += block)
-            for (const PauliKind& kind : kinds) {
+            for (const auto& lookups : of_kind) {
                 const std::size_t shared_before = shared.size(), own_before = own.size();
-                for (std::size_t k = 0; k < lookups.size(); ++k)
-                    if (lookups[k].kind == kind) add(lookups[k], first, block, is_shared[k]);
+                for (const auto& [lookup, is_shared] : lookups) add(*lookup, first, block, is_shared);
                 counts.push_back(std::uint16_t(shared.size() - shared_before));
                 counts.push_back(std::uint16_t((own.size() - own_before) / block));
             }

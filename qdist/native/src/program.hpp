@@ -278,11 +278,11 @@ private:
         const std::ptrdiff_t count = std::ptrdiff_t(tiles.count());
 #pragma omp parallel if (count > 1)
         {
-            AlignedVector<Real> buffer(4 * tiles.elements);
+            Real* const buffer = tile_room<Real>(4 * tiles.elements);
 #pragma omp for schedule(static)
             for (std::ptrdiff_t tile = 0; tile < count; ++tile) {
                 const std::size_t base = tiles.base(tile);
-                run_tile(stage, tiles, state + base, base | offset, buffer.data());
+                run_tile(stage, tiles, state + base, base | offset, buffer);
             }
         }
     }

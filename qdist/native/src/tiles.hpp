@@ -8,6 +8,14 @@
 
 namespace qdist {
 
+// Room for a thread's tiles, which stays for its next stage: new memory would cost small states as much as a block does.
+template <class Real>
+Real* tile_room(std::size_t numbers) {
+    thread_local AlignedVector<Real> room;
+    if (room.size() < numbers) room.resize(numbers);
+    return room.data();
+}
+
 // Where the tiles are that may hold anything but zeros, and how they are read and written as real and imaginary parts.
 template <class Real>
 class StageTiles {
