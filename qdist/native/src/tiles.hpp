@@ -80,6 +80,9 @@ private:
     void load_row(const std::complex<Real>* from, Real* re, Real* im) const {
         const Real* x = reinterpret_cast<const Real*>(from);
         if (width_ < Simd<Real>::lanes) {
+            // A state smaller than a vector: the rest of it is zeros.
+            std::fill_n(re, elements, Real(0));
+            std::fill_n(im, elements, Real(0));
             for (std::size_t i = 0; i < width_; ++i) re[i] = x[2 * i], im[i] = x[2 * i + 1];
             return;
         }
