@@ -32,8 +32,9 @@ __all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
 
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
 
-_WORKSPACE_BYTES = 1 << 24
-"""Kets and bras of up to so many bytes stay with their program: new memory costs a gradient as much as a sweep."""
+_KET_BYTES, _BRA_BYTES = 1 << 24, 1 << 28
+"""Kets and bras of up to so many bytes stay with their program for its next gradient. New memory has to be filled with
+zeros, by the system; a bra that is there need not be, which pays longer than for a ket."""
 
 
 def value_and_grad(
@@ -174,10 +175,11 @@ def _vjp(
     cotangents: Sequence[Any],
     ket: StateVector | None = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
-    states = (2 if ket is None else 1) + max((o.more_states for o in outputs if isinstance(o, Output)), default=0)
-    StateVector.check_room(program.num_qubits, program.dtype, program.comm, program.device, states)
     program, gates = program.bind_for(outputs, params)
     (own, bra), program.workspace = program.workspace or (None, None), None
+    states = (ket is None and own is None) + (bra is None)
+    states += max((o.more_states for o in outputs if isinstance(o, Output)), default=0)
+    StateVector.check_room(program.num_qubits, program.dtype, program.comm, program.device, states)
     if ket is None:
         ket = own = program.run(out=own)
     if bra is None:
@@ -185,8 +187,8 @@ def _vjp(
     bra.layout = ket.layout
     values = _pull_back(ket, outputs, cotangents, bra, gates)
     gradient = program.affine.transposed(sweep_back(program, ket, bra))
-    if ket.device == "cpu" and ket.local.nbytes <= _WORKSPACE_BYTES:
-        program.workspace = own, bra
+    if ket.device == "cpu" and ket.local.nbytes <= _BRA_BYTES:
+        program.workspace = own if ket.local.nbytes <= _KET_BYTES else None, bra
     return values, ket.sum_over_ranks(gradient)
 
 

@@ -307,7 +307,7 @@ def test_equals_pennylane_lightning(dtype: str) -> None:
     np.testing.assert_allclose(gradient, want, atol=2e-5 if dtype == "complex64" else 1e-11)
 
 
-def test_small_states_stay_with_their_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_that_are_not_large_stay_with_their_program(monkeypatch: pytest.MonkeyPatch) -> None:
     circuit, observable = qd.library.hardware_efficient(9, 2, entangler="cz"), qd.library.heisenberg_xxz(9)
     program = qd.compile(circuit, dtype="complex128", device="cpu")
     params = values(circuit)
@@ -320,6 +320,10 @@ def test_small_states_stay_with_their_program(monkeypatch: pytest.MonkeyPatch) -
     again = program.value_and_grad(observable, params)
     assert again[0] == first[0]
     np.testing.assert_array_equal(again[1], first[1])
-    monkeypatch.setattr(adjoint, "_WORKSPACE_BYTES", 512 * 16 - 1)
+    monkeypatch.setattr(adjoint, "_KET_BYTES", 512 * 16 - 1)
+    program.value_and_grad(observable, params)
+    assert program.workspace == (None, kept[1])
+    np.testing.assert_array_equal(program.value_and_grad(observable, params)[1], first[1])
+    monkeypatch.setattr(adjoint, "_BRA_BYTES", 512 * 16 - 1)
     program.value_and_grad(observable, params)
     assert program.workspace is None
