@@ -32,9 +32,9 @@ __all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
 
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
 
-_KET_BYTES, _BRA_BYTES = 1 << 24, 1 << 28
-"""Kets and bras of up to so many bytes stay with their program for its next gradient. New memory has to be filled with
-zeros, by the system; a bra that is there need not be, which pays longer than for a ket."""
+_WORKSPACE_BYTES = 1 << 28
+"""Kets and bras of up to so many bytes stay with their program for its next gradient: new memory costs as much as a
+sweep."""
 
 
 def value_and_grad(
@@ -187,8 +187,8 @@ def _vjp(
     bra.layout = ket.layout
     values = _pull_back(ket, outputs, cotangents, bra, gates)
     gradient = program.affine.transposed(sweep_back(program, ket, bra))
-    if ket.device == "cpu" and ket.local.nbytes <= _BRA_BYTES:
-        program.workspace = own if ket.local.nbytes <= _KET_BYTES else None, bra
+    if ket.device == "cpu" and ket.local.nbytes <= _WORKSPACE_BYTES:
+        program.workspace = own, bra
     return values, ket.sum_over_ranks(gradient)
 
 

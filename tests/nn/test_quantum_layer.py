@@ -222,7 +222,7 @@ def test_large_batches_of_states_are_not_kept(parts, runs: list[str], monkeypatc
 
 def test_only_the_last_forward_keeps_its_state_and_only_for_a_backward(parts, runs: list[str], monkeypatch) -> None:
     circuit, x, w = parts
-    monkeypatch.setattr(adjoint, "_BRA_BYTES", 0)  # What gradients work in is not what a forward keeps.
+    monkeypatch.setattr(adjoint, "_WORKSPACE_BYTES", 0)  # What gradients work in is not what a forward keeps.
     outputs = [qd.Probabilities()]  # Not for the kernels' batches.
     one, other = (nn.QuantumLayer(circuit, outputs, x, w, dtype="complex128", seed=seed) for seed in (1, 2))
     data = Tensor(np.full((1, 3), 0.3))

@@ -320,10 +320,6 @@ def test_states_that_are_not_large_stay_with_their_program(monkeypatch: pytest.M
     again = program.value_and_grad(observable, params)
     assert again[0] == first[0]
     np.testing.assert_array_equal(again[1], first[1])
-    monkeypatch.setattr(adjoint, "_KET_BYTES", 512 * 16 - 1)
-    program.value_and_grad(observable, params)
-    assert program.workspace == (None, kept[1])
-    np.testing.assert_array_equal(program.value_and_grad(observable, params)[1], first[1])
-    monkeypatch.setattr(adjoint, "_BRA_BYTES", 512 * 16 - 1)
+    monkeypatch.setattr(adjoint, "_WORKSPACE_BYTES", 512 * 16 - 1)
     program.value_and_grad(observable, params)
     assert program.workspace is None

@@ -223,7 +223,9 @@ public:
 
     // Puts |0...0> into the state and runs all stages.
     void run_from_zero(std::complex<Real>* state) const {
-        std::fill_n(state, std::size_t(1) << n_, std::complex<Real>(0));
+        const std::size_t size = std::size_t(1) << n_, part = std::min<std::size_t>(size, 1 << 16);
+#pragma omp parallel for schedule(static) if (size > part)
+        for (std::ptrdiff_t p = 0; p < std::ptrdiff_t(size / part); ++p) std::fill_n(state + p * part, part, std::complex<Real>(0));
         state[0] = 1;
         run(state, 0, 0, 0, 0, stages_.size());
     }
