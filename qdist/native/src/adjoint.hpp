@@ -154,9 +154,12 @@ private:
             Turn turns[max_turns_of_both];
             double* turn_sums[max_turns_of_both];
             if (const int count = next_turns(k, turns, sums, turn_sums)) {
-                Turns<Real>::apply_both(bits_[k], turns, count, pair.ket_re, pair.bra_re, turn_sums);
-                Turns<Real>::apply_both(bits_[k], turns, count, pair.ket_im, pair.bra_im, turn_sums);
-                k -= count - 1;
+                const std::size_t first = k - (count - 1);
+                const int left = wanted_.everything ? tile_bits() : first ? bits_[first - 1] : rest_bits_;
+                const bool ends = std::all_of(turns, turns + count, [=](const Turn& turn) { return turn.bit >= left; });
+                Turns<Real>::apply_both(bits_[k], turns, count, ends, pair.ket_re, pair.bra_re, turn_sums);
+                Turns<Real>::apply_both(bits_[k], turns, count, ends, pair.ket_im, pair.bra_im, turn_sums);
+                k = first;
             } else if (narrow_[k]) {
                 const auto& d = std::get<Dense_>(stage_.blocks[k]);
                 if (d.far.holds(base)) undo_dense(narrow_[k]->undo, narrow_[k]->transition, d.is_trainable, pair, sums + sums_at_[k]);

@@ -61,9 +61,11 @@ public:
     Diagonal(int t, std::vector<Term> terms, std::vector<Wide> wide, bool many_tiles)
         : t_(t), terms_(std::move(terms)), wide_(std::move(wide)), many_tiles_(many_tiles) {
         columns_ = std::min(t, std::max(t / 2, Simd<Real>::lane_bits));
+        rows_only_ = wide_.empty();
         for (const Term& term : terms_) {
             const bool far = term.first >= t || term.second >= t;
             far_ = far_ || far;
+            rows_only_ = rows_only_ && (term.first < 0 || term.first >= columns_);
             if (!far && term.first >= 0 && term.first < columns_ && term.second >= columns_) cross_ |= std::size_t(1) << term.second;
         }
         for (int b = columns_; b < t; ++b)
@@ -77,7 +79,7 @@ public:
         for (std::size_t k = 0; k < wide_.size(); ++k) wide_value_[k] = wide_[k].angle.at(angles);
         if (!far_) {
             fixed_ = tables(0);
-            if (many_tiles_) whole_ = expanded(fixed_);
+            if (expands()) whole_ = expanded(fixed_);
         }
     }
 
@@ -87,7 +89,8 @@ public:
         for (std::size_t k = 0; k < wide_.size(); ++k) apply_wide(re, im, base, wide_[k], wide_value_[k]);
     }
 
-    // Undoes it on a ket and a bra. Where `w` is given, it gets Re(i conj(bra) ket) of each element, which stays the same.
+    // Undoes it on a ket and a bra. Where `w` is given, it gets Re(i conj(bra) ket) of each element, which stays the same; in
+    // rows_only() of each row's vectors, added up.
     void undo(const TilePair<Real>& tiles, std::size_t base, Real* w) const {
         Real *const ket_re = tiles.ket_re, *const ket_im = tiles.ket_im, *const bra_re = tiles.bra_re, *const bra_im = tiles.bra_im;
         // What w needs is loaded once: the compiler cannot know that storing w changes nothing else.
@@ -106,7 +109,9 @@ public:
             multiply(ket_re + i, ket_im + i, c, -s);
             multiply(bra_re + i, bra_im + i, c, -s);
         };
-        if (w)
+        if (w && rows_only_)
+            undo_rows(tiles, base, w);
+        else if (w)
             each_factor(base, undo_and_sum, sum);
         else
             each_factor(base, undo, [](std::size_t) {});
@@ -118,6 +123,10 @@ public:
 
     const std::vector<Term>& terms() const { return terms_; }
     const std::vector<Wide>& wide() const { return wide_; }
+
+    // Whether phases do not depend on the lowest columns() bits of the tile: rows of so many bits have one each.
+    bool rows_only() const { return rows_only_; }
+    int columns() const { return columns_; }
 
 private:
     using V = Vec<Real>;
@@ -134,6 +143,9 @@ private:
         AlignedVector<Real> re, im;
         std::vector<char> identity;  // of each row
     };
+
+    // A factor for every element pays only where it depends on all of its bits.
+    bool expands() const { return many_tiles_ && !rows_only_; }
 
     // The phases of all settings of n bits, given those of single bits and of pairs: by doubling.
     static std::vector<Complex> phases(int n, const std::vector<double>& single, const std::vector<double>& pair) {
@@ -248,7 +260,7 @@ private:
     void each_factor(std::size_t base, F&& f, One&& one) const {
         if (far_)
             each_factor(tables(base), f, one);
-        else if (many_tiles_ && !terms_.empty())
+        else if (expands())
             each_factor(whole_, f, one);
         else
             each_factor(fixed_, f, one);
@@ -284,6 +296,28 @@ private:
         }
     }
 
+    // undo() in rows_only().
+    void undo_rows(const TilePair<Real>& tiles, std::size_t base, Real* w) const {
+        Real *const ket_re = tiles.ket_re, *const ket_im = tiles.ket_im, *const bra_re = tiles.bra_re, *const bra_im = tiles.bra_im;
+        const std::size_t width = std::size_t(1) << columns_;
+        const auto undo_row = [&](std::size_t r, Complex factor) {
+            const V c = splat(Real(factor.real())), s = splat(Real(factor.imag()));
+            V sum{};
+            for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) {
+                const V k = load(ket_re + i), l = load(ket_im + i), a = load(bra_re + i), b = load(bra_im + i);
+                sum += b * k;
+                sum -= a * l;
+                store<Real>(ket_re + i, c * k + s * l);
+                store<Real>(ket_im + i, c * l - s * k);
+                store<Real>(bra_re + i, c * a + s * b);
+                store<Real>(bra_im + i, c * b - s * a);
+            }
+            store<Real>(w + r * lanes, sum);
+        };
+        const std::vector<Complex> own = far_ ? tables(base).row : std::vector<Complex>(), &row = far_ ? own : fixed_.row;
+        for (std::size_t r = 0; r < row.size(); ++r) undo_row(r, row[r]);
+    }
+
     static void multiply(Real* re, Real* im, V c, V s) {
         const V p = load(re), q = load(im);
         store<Real>(re, c * p - s * q);
@@ -306,7 +340,7 @@ private:
     std::vector<Term> terms_;
     std::vector<Wide> wide_;
     std::vector<double> value_, wide_value_;
-    bool many_tiles_, far_ = false;
+    bool many_tiles_, far_ = false, rows_only_;
     std::size_t cross_ = 0;
     std::vector<int> class_bits_;
     Tables fixed_;

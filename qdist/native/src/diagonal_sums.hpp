@@ -24,17 +24,20 @@ template <class Real>
 class DiagonalSums {
 public:
     // trainable: the angles whose derivatives are wanted.
-    DiagonalSums(int t, const Diagonal<Real>& diagonal, const Slots& trainable) : t_(t) {
+    DiagonalSums(int t, const Diagonal<Real>& diagonal, const Slots& trainable) {
+        // The bits of a row that w has only one vector of are not there.
+        const int folded = diagonal.rows_only() ? diagonal.columns() - Simd<Real>::lane_bits : 0;
+        t_ = t - folded;
         using Term = typename Diagonal<Real>::Term;
         const std::vector<Term>& terms = diagonal.terms();
         for (std::size_t k = 0; k < terms.size(); ++k) {
             if (!terms[k].angle.reads(trainable)) continue;
             const int a = terms[k].first, b = terms[k].second;
-            Sum sum{terms[k].angle, {}, a >= 0 && a < t ? a : -1, -1};
+            Sum sum{terms[k].angle, {}, a >= 0 && a < t ? a - folded : -1, -1};
             if (a >= t) sum.far.mask |= std::size_t(1) << (a - t);
             if (b >= t) sum.far.mask |= std::size_t(1) << (b - t);
             sum.far.value = sum.far.mask;
-            if (b < t && b != a) sum.second = b;
+            if (b < t && b != a) sum.second = b - folded;
             pairs_ = pairs_ || sum.second >= 0;
             sums_.push_back(std::move(sum));
         }

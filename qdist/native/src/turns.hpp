@@ -30,9 +30,15 @@ public:
         with_constant<max_turns>(count - 1, [&](auto M) { apply_some<decltype(M)::value + 1>(t, turns, x); });
     }
 
-    // Turns ket and bra, and adds sum(bra1 ket0 - bra0 ket1), as it was before, to each turn's sum.
-    static void apply_both(int t, const Turn* turns, int count, Real* ket, Real* bra, double* const* sums) {
-        with_constant<max_turns_of_both>(count - 1, [&](auto M) { apply_both_some<decltype(M)::value + 1>(t, turns, ket, bra, sums); });
+    // Turns ket and bra, and adds sum(bra1 ket0 - bra0 ket1), as it was before, to each turn's sum. With `ends`, the ket is
+    // then zero where a turned bit is not: those parts of both are left as they were, which is of no use.
+    static void apply_both(int t, const Turn* turns, int count, bool ends, Real* ket, Real* bra, double* const* sums) {
+        with_constant<max_turns_of_both>(count - 1, [&](auto M) {
+            if (ends)
+                apply_both_some<decltype(M)::value + 1, true>(t, turns, ket, bra, sums);
+            else
+                apply_both_some<decltype(M)::value + 1, false>(t, turns, ket, bra, sums);
+        });
     }
 
 private:
@@ -78,7 +84,7 @@ private:
         });
     }
 
-    template <int M>
+    template <int M, bool ends>
     static void apply_both_some(int t, const Turn* turns, Real* ket, Real* bra, double* const* sums) {
         const auto o = offsets<M>(turns);
         V tangent[M], sum[M] = {};
@@ -102,8 +108,10 @@ private:
                 for (int p = 0; p < 1 << M; ++p) k[p] = load(ket + i + o[p]), b[p] = load(bra + i + o[p]);
 #pragma GCC unroll 3
                 for (int j = 0; j < M; ++j) {
+                    // With `ends`, parts where a bit before j is set are done with.
+                    const int step = ends ? 1 << j : 1;
 #pragma GCC unroll 8
-                    for (int p = 0; p < 1 << M; ++p)
+                    for (int p = 0; p < 1 << M; p += step)
                         if (!(p >> j & 1)) {
                             sum[j] += b[p | 1 << j] * k[p];
                             sum[j] -= b[p] * k[p | 1 << j];
@@ -112,7 +120,7 @@ private:
                     turn<M>(b, j, tangent[j]);
                 }
 #pragma GCC unroll 8
-                for (int p = 0; p < 1 << M; ++p) store<Real>(ket + i + o[p], k[p]), store<Real>(bra + i + o[p], b[p]);
+                for (int p = 0; p < (ends ? 1 : 1 << M); ++p) store<Real>(ket + i + o[p], k[p]), store<Real>(bra + i + o[p], b[p]);
                 if (++pending == together) flush();
             }
         });
