@@ -41,6 +41,11 @@ def values(circuit: qd.Circuit) -> np.ndarray:
     return np.random.default_rng(circuit.num_parameters).uniform(-3, 3, circuit.num_parameters)
 
 
+def some_sum(n: int, seed: int) -> qd.PauliSum:
+    """Random strings, and a letter of each qubit, because the values of strings with many letters are often zero."""
+    return random_sum(n, 6, seed) + qd.PauliSum({f"{'XYZ'[(q + seed) % 3]}{q}": 1.0 / (q + 1) for q in range(n)})
+
+
 _wanted: dict[tuple[int, int], tuple[qd.Circuit, float, np.ndarray]] = {}
 
 
@@ -48,7 +53,7 @@ def wanted(circuit: qd.Circuit, seed: int) -> tuple[float, np.ndarray]:
     """The reference's value and gradient, for which circuits that come again are asked once."""
     key = (id(circuit), seed)
     if key not in _wanted:
-        observable, params = random_sum(circuit.num_qubits, 6, seed), values(circuit)
+        observable, params = some_sum(circuit.num_qubits, seed), values(circuit)
         value = reference.expectation(circuit, observable, params)
         _wanted[key] = circuit, value, reference.gradient(circuit, observable, params)
     return _wanted[key][1:]
@@ -56,7 +61,7 @@ def wanted(circuit: qd.Circuit, seed: int) -> tuple[float, np.ndarray]:
 
 def check(circuit: qd.Circuit, dtype: str, levels: list[Level] | None = None, seed: int = 0) -> None:
     """Value and gradient equal the reference's, and the sweep ends where the run began."""
-    observable, params = random_sum(circuit.num_qubits, 6, seed), values(circuit)
+    observable, params = some_sum(circuit.num_qubits, seed), values(circuit)
     program = program_of(circuit, dtype, levels)
     value, gradient = program.value_and_grad(observable, params)
     scale = np.abs(observable.coefficients).sum()
@@ -212,6 +217,37 @@ def test_any_circuit_and_observable(dtype: str, circuit: qd.Circuit, more: int, 
 @pytest.mark.parametrize("n", [1, 2])
 def test_states_smaller_than_a_vector(n: int, dtype: str) -> None:
     check(qd.library.hardware_efficient(n, 3), dtype)
+
+
+@both
+def test_phases_before_the_first_rotations_of_other_qubits(dtype: str) -> None:
+    """Once those rotations are undone, half of a tile is of no use any more, and the phases must not sum it up."""
+    first, second, third = qd.ParameterVector("t", 3)
+    observable = qd.PauliSum({f"Y{q}": 1.0 for q in range(N)})
+    for circuit in (
+        qd.Circuit(N).rzz(first, 2, 3).ry(second, 4).ry(third, 5),
+        qd.Circuit(N).crz(first, 0, 3).ry(second, 0).ry(third, 6),
+    ):
+        program, params = program_of(circuit, dtype, None), values(circuit)
+        want = reference.gradient(circuit, observable, params)
+        np.testing.assert_allclose(program.value_and_grad(observable, params)[1], want, atol=1e-5)
+
+
+@both
+def test_phases_of_whole_rows(dtype: str) -> None:
+    """Phases that depend on the higher bits of a tile alone, where they come last and where they do not."""
+    for more in (3, 4):
+        for end in (0, 1, N):
+            theta = iter(qd.ParameterVector("t", 5 * N))
+            circuit = qd.Circuit(N)
+            for q in range(N):
+                circuit.ry(next(theta), q)
+            for q in range(4, N):
+                circuit.rz(next(theta), q)
+            circuit.rzz(next(theta), 5, 6).cp(next(theta), 4, 6)
+            for q in range(N - end, N):
+                circuit.rx(next(theta), q)
+            check(circuit, dtype, tiles(dtype, more), seed=end)
 
 
 @both

@@ -69,9 +69,8 @@ public:
                 for (std::size_t tile = c * (count / chunks); tile < (c + 1) * (count / chunks); ++tile) {
                     const std::size_t base = tiles.base(tile);
                     TilePair<Real> pair = parts_of(buffer, tiles.elements);
-                    tiles.load(ket + base, pair.ket_re, pair.ket_im);
-                    tiles.load(bra + base, pair.bra_re, pair.bra_im);
-                    undo_blocks(pair, base | offset, buffer + 6 * tiles.elements, sums.data());
+                    const std::size_t left = load(ket + base, bra + base, tiles, base | offset, pair, buffer + 6 * tiles.elements, sums.data());
+                    undo_blocks(left, pair, base | offset, buffer + 6 * tiles.elements, sums.data());
                     if (!wanted_.rest) continue;
                     const int bits = wanted_.everything ? tile_bits() : rest_bits_;
                     tiles.store(ket + base, pair.ket_re, pair.ket_im, bits);
@@ -142,21 +141,45 @@ private:
             if (d && !d->undo.turn() && bits_[k] < tile_bits()) narrow_[k] = std::make_unique<Narrow>(*d, bits_[k]);
         }
         rest_bits_ = bits_before(0);
+        const auto is_diagonal = [](const Block<Real>& block) { return std::holds_alternative<DiagonalBlock<Real>>(block); };
+        first_phases_ = std::size_t(std::find_if(blocks.begin(), blocks.end(), is_diagonal) - blocks.begin());
     }
 
     static TilePair<Real> parts_of(Real* buffer, std::size_t size) {
         return {buffer, buffer + size, buffer + 2 * size, buffer + 3 * size, buffer + 4 * size, buffer + 5 * size};
     }
 
-    // room: for a tile's numbers.
-    void undo_blocks(TilePair<Real>& pair, std::size_t base, Real* room, double* sums) const {
-        for (std::size_t k = stage_.blocks.size(); k-- > wanted_.until;) {
+    // Loads a tile of both, and undoes the last block on the way if it is one of phases for whole rows. Returns the number
+    // of blocks that are left. room: for a tile's numbers.
+    std::size_t load(const std::complex<Real>* ket, const std::complex<Real>* bra, const StageTiles<Real>& tiles, std::size_t base, const TilePair<Real>& pair, Real* room, double* sums) const {
+        const std::size_t count = stage_.blocks.size();
+        const auto* g = count > wanted_.until ? std::get_if<DiagonalBlock<Real>>(&stage_.blocks.back()) : nullptr;
+        if (!g || !g->diagonal.rows_only() || g->sums.empty() || tiles.width() < std::size_t(1) << g->diagonal.columns()) {
+            tiles.load(ket, pair.ket_re, pair.ket_im);
+            tiles.load(bra, pair.bra_re, pair.bra_im);
+            return count;
+        }
+        g->diagonal.undo_rows(pair, base, room, [&](std::size_t first) {
+            const Real *const kets = tiles.row_at(ket, first), *const bras = tiles.row_at(bra, first);
+            return [=](std::size_t column, Vec<Real>& k, Vec<Real>& l, Vec<Real>& a, Vec<Real>& b) {
+                load_split(kets + 2 * column, k, l);
+                load_split(bras + 2 * column, a, b);
+            };
+        });
+        g->sums.add(room, base, sums + sums_at_.back());
+        return count - 1;
+    }
+
+    // Undoes the first `left` blocks, or what is wanted of them.
+    void undo_blocks(std::size_t left, TilePair<Real>& pair, std::size_t base, Real* room, double* sums) const {
+        for (std::size_t k = left; k-- > wanted_.until;) {
             Turn turns[max_turns_of_both];
             double* turn_sums[max_turns_of_both];
             if (const int count = next_turns(k, turns, sums, turn_sums)) {
                 const std::size_t first = k - (count - 1);
                 const int left = wanted_.everything ? tile_bits() : first ? bits_[first - 1] : rest_bits_;
-                const bool ends = std::all_of(turns, turns + count, [=](const Turn& turn) { return turn.bit >= left; });
+                // Phases to come are summed over all of the tile.
+                const bool ends = first < first_phases_ && std::all_of(turns, turns + count, [=](const Turn& turn) { return turn.bit >= left; });
                 Turns<Real>::apply_both(bits_[k], turns, count, ends, pair.ket_re, pair.bra_re, turn_sums);
                 Turns<Real>::apply_both(bits_[k], turns, count, ends, pair.ket_im, pair.bra_im, turn_sums);
                 k = first;
@@ -253,6 +276,7 @@ private:
     std::vector<std::unique_ptr<Narrow>> narrow_;  // for blocks that have less to do than all of a tile
     std::vector<int> bits_;  // of the tile, the lowest ones, that matter when a block's turn comes
     int rest_bits_;
+    std::size_t first_phases_;  // the first block of phases
     std::size_t num_sums_ = 0, num_results_ = 0;
 };
 

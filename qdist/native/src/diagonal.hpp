@@ -110,7 +110,12 @@ public:
             multiply(bra_re + i, bra_im + i, c, -s);
         };
         if (w && rows_only_)
-            undo_rows(tiles, base, w);
+            undo_rows(tiles, base, w, [=](std::size_t first) {
+                return [=](std::size_t column, V& k, V& l, V& a, V& b) {
+                    const std::size_t i = first + column;
+                    k = load(ket_re + i), l = load(ket_im + i), a = load(bra_re + i), b = load(bra_im + i);
+                };
+            });
         else if (w)
             each_factor(base, undo_and_sum, sum);
         else
@@ -118,6 +123,32 @@ public:
         for (std::size_t k = 0; k < wide_.size(); ++k) {
             apply_wide(ket_re, ket_im, base, wide_[k], -wide_value_[k]);
             apply_wide(bra_re, bra_im, base, wide_[k], -wide_value_[k]);
+        }
+    }
+
+    // undo() in rows_only(), of what comes from elsewhere: row_at(i), where i is the first element of a row, gives a function
+    // that puts what is at a column into vectors, of the ket's parts and of the bra's.
+    template <class RowAt>
+    void undo_rows(const TilePair<Real>& tiles, std::size_t base, Real* w, RowAt row_at) const {
+        const std::size_t width = std::size_t(1) << columns_;
+        const std::vector<Complex> own = far_ ? tables(base).row : std::vector<Complex>(), &row = far_ ? own : fixed_.row;
+        for (std::size_t r = 0; r < row.size(); ++r) {
+            const V c = splat(Real(row[r].real())), s = splat(Real(row[r].imag()));
+            Real *const ket_re = tiles.ket_re + r * width, *const ket_im = tiles.ket_im + r * width;
+            Real *const bra_re = tiles.bra_re + r * width, *const bra_im = tiles.bra_im + r * width;
+            const auto get = row_at(r * width);
+            V sum{};
+            for (std::size_t i = 0; i < width; i += lanes) {
+                V k, l, a, b;
+                get(i, k, l, a, b);
+                sum += b * k;
+                sum -= a * l;
+                store<Real>(ket_re + i, c * k + s * l);
+                store<Real>(ket_im + i, c * l - s * k);
+                store<Real>(bra_re + i, c * a + s * b);
+                store<Real>(bra_im + i, c * b - s * a);
+            }
+            store<Real>(w + r * lanes, sum);
         }
     }
 
@@ -294,28 +325,6 @@ private:
                     f(first + i, ar * c - ai * s, ar * s + ai * c);
                 }
         }
-    }
-
-    // undo() in rows_only().
-    void undo_rows(const TilePair<Real>& tiles, std::size_t base, Real* w) const {
-        Real *const ket_re = tiles.ket_re, *const ket_im = tiles.ket_im, *const bra_re = tiles.bra_re, *const bra_im = tiles.bra_im;
-        const std::size_t width = std::size_t(1) << columns_;
-        const auto undo_row = [&](std::size_t r, Complex factor) {
-            const V c = splat(Real(factor.real())), s = splat(Real(factor.imag()));
-            V sum{};
-            for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) {
-                const V k = load(ket_re + i), l = load(ket_im + i), a = load(bra_re + i), b = load(bra_im + i);
-                sum += b * k;
-                sum -= a * l;
-                store<Real>(ket_re + i, c * k + s * l);
-                store<Real>(ket_im + i, c * l - s * k);
-                store<Real>(bra_re + i, c * a + s * b);
-                store<Real>(bra_im + i, c * b - s * a);
-            }
-            store<Real>(w + r * lanes, sum);
-        };
-        const std::vector<Complex> own = far_ ? tables(base).row : std::vector<Complex>(), &row = far_ ? own : fixed_.row;
-        for (std::size_t r = 0; r < row.size(); ++r) undo_row(r, row[r]);
     }
 
     static void multiply(Real* re, Real* im, V c, V s) {

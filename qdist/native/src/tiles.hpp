@@ -25,6 +25,7 @@ public:
     StageTiles(const std::vector<int>& positions, int low, int num_bits, std::size_t start, std::size_t live)
         : elements(std::size_t(1) << std::max<int>(positions.size(), Simd<Real>::lane_bits)),
           width_(std::size_t(1) << low),
+          ahead_(std::max<std::size_t>(1, 2048 / (width_ * sizeof(std::complex<Real>)))),
           row_(std::size_t(1) << (positions.size() - low)) {
         const int t = int(positions.size());
         for (std::size_t r = 0; r < row_.size(); ++r)
@@ -51,14 +52,18 @@ public:
 
     // state: at the tile's first amplitude.
     void load(const std::complex<Real>* state, Real* re, Real* im) const {
-        // Rows are asked for shortly before their turn: they are too short for the hardware to guess, and a whole tile at once
-        // would drive its own parts out of the cache, since their addresses differ by powers of two.
-        const std::size_t ahead = std::max<std::size_t>(1, 2048 / (width_ * sizeof(std::complex<Real>)));
         for (std::size_t r = 0; r < row_.size(); ++r) {
-            if (r + ahead < row_.size()) prefetch_row(state + row_[r + ahead]);
+            prefetch_after(state, r);
             load_row(state + row_[r], re + r * width_, im + r * width_);
         }
     }
+    // For those who load by themselves: where the numbers of element `i` begin. Elements up to the next multiple of width()
+    // follow, and what comes after them is asked for.
+    const Real* row_at(const std::complex<Real>* state, std::size_t i) const {
+        if (i % width_ == 0) prefetch_after(state, i / width_);
+        return reinterpret_cast<const Real*>(state + row_[i / width_] + i % width_);
+    }
+    std::size_t width() const { return width_; }
     void store(std::complex<Real>* state, const Real* re, const Real* im) const { store_rows(state, re, im, row_.size()); }
     // The same of that part of the tile that has zeros above its lowest `bits` bits, or of a little more.
     void store(std::complex<Real>* state, const Real* re, const Real* im, int bits) const {
@@ -72,6 +77,12 @@ public:
     const std::size_t elements;
 
 private:
+    // Rows are asked for shortly before their turn: they are too short for the hardware to guess, and a whole tile at once
+    // would drive its own parts out of the cache, since their addresses differ by powers of two.
+    void prefetch_after(const std::complex<Real>* state, std::size_t r) const {
+        if (r + ahead_ < row_.size()) prefetch_row(state + row_[r + ahead_]);
+    }
+
     void prefetch_row(const std::complex<Real>* row) const {
         constexpr std::size_t line = 64 / sizeof(std::complex<Real>);
         for (std::size_t i = 0; i < width_; i += line) __builtin_prefetch(row + i, 1, 3);
@@ -108,7 +119,7 @@ private:
             store_interleaved<Real>(x + 2 * i, qdist::load(re + i), qdist::load(im + i));
     }
 
-    std::size_t width_, fixed_, dead_ = 0;
+    std::size_t width_, ahead_, fixed_, dead_ = 0;
     std::vector<std::size_t> row_;
     std::vector<int> running_;
 };
