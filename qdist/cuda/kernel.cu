@@ -102,6 +102,7 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
         read_places(states, address);
         return;
     }
+#if RARE
     const int* list = lists + phase.special;
     if (phase.mode == PERMUTE) {
 #pragma unroll
@@ -171,6 +172,7 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
             for (int s = 0; s < STATES; ++s) states[s][k] = total[s];
         }
     }
+#endif
 }
 
 // All operations of a phase, in registers. o: the number of its first, then of the next phase's first. turns: whether, at the
@@ -251,18 +253,20 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
         if ((where & ops[o].far_mask) != ops[o].far_value) continue;
         const unsigned word = kind < CONTROLLED1 ? ~0u : holds(thread, head.z) ? head.w : 0;
         switch (kind) {
+#if RARE
             case CONTROLLED1: dense1<0, true>(a, data, word); break;
             case CONTROLLED1 + 1: dense1<1, true>(a, data, word); break;
             case CONTROLLED1 + 2: dense1<2, true>(a, data, word); break;
             case CONTROLLED1 + 3: dense1<FOURTH, true>(a, data, word); break;
             case CONTROLLED1 + 4: dense1<R - 1, true>(a, data, word); break;
+            case LOOKUP: look_up(a, lists + head.y, reals, thread, word, where); break;
+#endif
             case DENSE2:
             case CONTROLLED2: dense2<0, true>(a, Entries(data), word); break;
             case DENSE2 + 1:
             case CONTROLLED2 + 1: dense2<1, true>(a, Entries(data), word); break;
             case DENSE2 + 2:
             case CONTROLLED2 + 2: dense2<2, true>(a, Entries(data), word); break;
-            case LOOKUP: look_up(a, lists + head.y, reals, thread, word, where); break;
 #if STATES == 2
             case TRANSITION1: add_transition1<0>(a, word, sums + head.y); break;
             case TRANSITION1 + 1: add_transition1<1>(a, word, sums + head.y); break;

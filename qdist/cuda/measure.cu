@@ -1,41 +1,4 @@
-// Kernels that read or collapse a state on a GPU: the siblings of those in native/src, with the same results.
-//
-// A shard has 2^bits amplitudes, and `first` is the index of its first one, by bit position, in the whole state. Sums are
-// accumulated in double, by a fixed number of blocks in a fixed order, so that they are the same from run to run.
-//
-// Compiled with Real (float or double) defined. Blocks have 256 threads.
-
-typedef unsigned long long Index;
-
-struct __align__(2 * sizeof(Real)) Complex {
-    Real x, y;
-};
-
-constexpr int THREADS = 256;
-
-__device__ __forceinline__ double squared(Complex a) { return double(a.x) * a.x + double(a.y) * a.y; }
-
-// Bit j of the result is where bit j of i goes: to positions[j].
-__device__ __forceinline__ Index moved(Index i, const int* positions, int bits) {
-    Index result = 0;
-    for (int j = 0; j < bits; ++j) result |= (i >> j & 1) << positions[j];
-    return result;
-}
-
-// The sum of the values of all threads of a block, in thread 0.
-__device__ double block_sum(double value) {
-    __shared__ double warps[THREADS / 32];
-    for (int step = 16; step > 0; step /= 2) value += __shfl_down_sync(0xffffffff, value, step);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
-    __syncthreads();
-    double sum = 0;
-    for (int w = 0; w < blockDim.x / 32; ++w) sum += warps[w];
-    return sum;
-}
-
-__device__ __forceinline__ Index first_index() { return Index(blockIdx.x) * THREADS + threadIdx.x; }
-__device__ __forceinline__ Index stride() { return Index(gridDim.x) * THREADS; }
+// Kernels that read or collapse a state. states.cu stands before this source.
 
 extern "C" __global__ void squared_norm(const Complex* a, Index size, double* sums) {
     double sum = 0;
@@ -139,42 +102,6 @@ extern "C" __global__ void leaves(const Complex* a, Index size, Index first, con
         out[k] = place < size ? squared(a[place]) : 0;
     }
 }
-
-// Sums over pairs of amplitudes (i, i ^ x), i without x's highest bit at position `top`, of conj(a[i ^ x]) a[i] with the
-// sign of the parity of i & z[k]: its real part, or the imaginary one where bit k of `odd` is set. For x = 0 of |a[i]|^2.
-template <int TERMS>
-__device__ __forceinline__ void pauli_values(const Complex* a, Index half, Index first, Index x, int top, const Index* z, unsigned odd, int count, double* sums) {
-    double own[TERMS] = {};
-    Index mask[TERMS];
-#pragma unroll
-    for (int k = 0; k < TERMS; ++k) mask[k] = k < count ? z[k] : 0;
-#pragma unroll 4
-    for (Index p = first_index(); p < half; p += stride()) {
-        const Index i = x ? (p >> top << (top + 1)) | (p & ((Index(1) << top) - 1)) : p;
-        const Complex u = a[i], v = a[i ^ x];
-        const double re = double(v.x) * u.x + double(v.y) * u.y, im = double(v.x) * u.y - double(v.y) * u.x;
-#pragma unroll
-        for (int k = 0; k < TERMS; ++k) {
-            const double value = odd >> k & 1 ? im : re;
-            own[k] += __popcll((first | i) & mask[k]) & 1 ? -value : value;
-        }
-    }
-#pragma unroll
-    for (int k = 0; k < TERMS; ++k) {
-        const double sum = block_sum(own[k]);
-        if (threadIdx.x == 0) sums[blockIdx.x * TERMS + k] = sum;
-    }
-}
-
-// Few terms leave room for more threads.
-#define PAULI_VALUES(TERMS)                                                                                              \
-    extern "C" __global__ void pauli_values_##TERMS(const Complex* a, Index half, Index first, Index x, int top,           \
-                                                    const Index* z, unsigned odd, int count, double* sums) {            \
-        pauli_values<TERMS>(a, half, first, x, top, z, odd, count, sums);                                                 \
-    }
-PAULI_VALUES(2)
-PAULI_VALUES(4)
-PAULI_VALUES(16)
 
 // bra[i] += weights[j] ket[i], where bit k of j is the bit at positions[k] of i.
 extern "C" __global__ void add_weighted(const Complex* ket, Index size, Index first, const int* positions, int count, const double* weights, Complex* bra) {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.cuda.compiler import measure_kernels
+from qdist.cuda.compiler import kernel
 
 __all__ = ["BLOCKS", "beside", "blocks", "count", "empty", "inner", "ints", "launch", "permuted_inner", "run"]
 
@@ -21,14 +21,14 @@ def blocks(things: int) -> int:
     return max(1, min(BLOCKS, -(-things // _THREADS)))
 
 
-def launch(name: str, shard: Any, things: int, *arguments: Any) -> None:
+def launch(name: str, shard: Any, things: int, *arguments: Any, module: str = "measure") -> None:
     """Runs a kernel with a thread for each of so many things, or several things a thread."""
-    run(name, shard, (blocks(things),), *arguments)
+    run(name, shard, (blocks(things),), *arguments, module=module)
 
 
-def run(name: str, shard: Any, grid: tuple[int, ...], *arguments: Any) -> None:
+def run(name: str, shard: Any, grid: tuple[int, ...], *arguments: Any, module: str = "measure") -> None:
     with shard.device:
-        measure_kernels(shard.dtype, shard.device.id).get_function(name)(grid, (_THREADS,), arguments)
+        kernel(module, name, shard.dtype, shard.device.id)(grid, (_THREADS,), arguments)
 
 
 def empty(shard: Any, shape: int | tuple[int, ...]) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from qdist.cuda.compiler import move_kernels
+from qdist.cuda.compiler import kernel
 
 __all__ = ["bits_of", "pack", "put_part", "runs_of", "swap_parts", "take_part", "unpack"]
 
@@ -93,4 +93,4 @@ def _runs(positions: tuple[int, ...], device: int) -> tuple[Any, np.int32]:
 def _launch(name: str, shard: Any, count: int, *arguments: Any) -> None:
     blocks = max(1, min(_BLOCKS, -(-count // _THREADS)))
     with shard.device:
-        move_kernels(shard.dtype, shard.device.id).get_function(name)((blocks,), (_THREADS,), arguments)
+        kernel("moves", name, shard.dtype, shard.device.id)((blocks,), (_THREADS,), arguments)

@@ -1,5 +1,5 @@
 // Sums of Pauli strings on states of a GPU. |i> becomes factor (-1)^parity(i & z) |i ^ x>; `first` is the index of a shard's
-// first amplitude, by bit position, in the whole state. measure.cu, which stands before this source, defines the rest.
+// first amplitude, by bit position, in the whole state. states.cu, which stands before this source, defines the rest.
 
 // out[i] (+)= sum over terms of factor (-1)^parity((i ^ x) & z) a[i ^ x]
 extern "C" __global__ void apply_paulis(const Complex* a, Index size, Index first, const Index* x, const Index* z, const double* factors, int count, int add, Complex* out) {
@@ -52,3 +52,39 @@ extern "C" __global__ void term_values(const Complex* a, Index size, const Index
     sum = block_sum(sum);
     if (threadIdx.x == 0) values[Index(blockIdx.y) * gridDim.x + k] = sum;
 }
+
+// Sums over pairs of amplitudes (i, i ^ x), i without x's highest bit at position `top`, of conj(a[i ^ x]) a[i] with the
+// sign of the parity of i & z[k]: its real part, or the imaginary one where bit k of `odd` is set. For x = 0 of |a[i]|^2.
+template <int TERMS>
+__device__ __forceinline__ void pauli_values(const Complex* a, Index half, Index first, Index x, int top, const Index* z, unsigned odd, int count, double* sums) {
+    double own[TERMS] = {};
+    Index mask[TERMS];
+#pragma unroll
+    for (int k = 0; k < TERMS; ++k) mask[k] = k < count ? z[k] : 0;
+#pragma unroll 4
+    for (Index p = first_index(); p < half; p += stride()) {
+        const Index i = x ? (p >> top << (top + 1)) | (p & ((Index(1) << top) - 1)) : p;
+        const Complex u = a[i], v = a[i ^ x];
+        const double re = double(v.x) * u.x + double(v.y) * u.y, im = double(v.x) * u.y - double(v.y) * u.x;
+#pragma unroll
+        for (int k = 0; k < TERMS; ++k) {
+            const double value = odd >> k & 1 ? im : re;
+            own[k] += __popcll((first | i) & mask[k]) & 1 ? -value : value;
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < TERMS; ++k) {
+        const double sum = block_sum(own[k]);
+        if (threadIdx.x == 0) sums[blockIdx.x * TERMS + k] = sum;
+    }
+}
+
+// Few terms leave room for more threads.
+#define PAULI_VALUES(TERMS)                                                                                              \
+    extern "C" __global__ void pauli_values_##TERMS(const Complex* a, Index half, Index first, Index x, int top,           \
+                                                    const Index* z, unsigned odd, int count, double* sums) {            \
+        pauli_values<TERMS>(a, half, first, x, top, z, odd, count, sums);                                                 \
+    }
+PAULI_VALUES(2)
+PAULI_VALUES(4)
+PAULI_VALUES(16)

@@ -88,6 +88,7 @@ class PauliPlan:
             np.uint32(odd),
             count(own),
             sums,
+            module="pauli",
         )
         return sums
 
@@ -113,7 +114,8 @@ class PauliPlan:
         if len(wide) or not add:
             x, z, numbers = _on_device(shard, self._x[wide], self._z[wide], factors[wide].view(np.float64))
             sizes = np.uint64(shard.size), np.uint64(first)
-            launch("apply_paulis", shard, shard.size, shard, *sizes, x, z, numbers, count(wide), np.int32(add), out)
+            more = x, z, numbers, count(wide), np.int32(add), out
+            launch("apply_paulis", shard, shard.size, shard, *sizes, *more, module="pauli")
         if values is None:
             return
         if alone:
@@ -137,8 +139,8 @@ class PauliPlan:
         x, z, factors, observable, numbers = _on_device(
             kets, self._x, self._z, self._factors.view(np.float64), self._observable.astype(np.int32), weights
         )
-        sizes = count(self._x), numbers, np.int32(self.observables)
-        run("apply_rows", kets, (blocks(size), rows), kets, np.uint64(size), x, z, factors, observable, *sizes, bras)
+        more = x, z, factors, observable, count(self._x), numbers, np.int32(self.observables), bras
+        run("apply_rows", kets, (blocks(size), rows), kets, np.uint64(size), *more, module="pauli")
 
     def add_values(self, kets: Any, values: NDArray[np.float64]) -> None:
         """Adds the observables' values in each row of a batch to values (float64): one row each."""
@@ -147,7 +149,7 @@ class PauliPlan:
             return
         x, z, factors = _on_device(kets, self._x, self._z, self._factors.view(np.float64))
         found = empty(kets, (rows, len(self._x)))
-        run("term_values", kets, (len(self._x), rows), kets, np.uint64(size), x, z, factors, found)
+        run("term_values", kets, (len(self._x), rows), kets, np.uint64(size), x, z, factors, found, module="pauli")
         np.add.at(values.T, self._observable, found.get().T)
 
 

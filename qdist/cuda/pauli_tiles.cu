@@ -1,5 +1,5 @@
 // Passes of Pauli strings over tiles of a state: products, and expectation values. Strings whose flips lie within a tile's
-// bits share a pass (qdist/cuda/pauli_tiles.py). measure.cu stands before this source.
+// bits share a pass (qdist/cuda/pauli_tiles.py). states.cu stands before this source.
 
 // A string: masks of the thread's bits and of positions outside the tile, and the factor, in which every Y counts.
 struct __align__(8) String {

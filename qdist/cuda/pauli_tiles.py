@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.cuda.compiler import measure_kernels
+from qdist.cuda.compiler import kernel
 from qdist.cuda.measuring import beside, count, empty
 from qdist.cuda.moves import runs_of
 
@@ -143,9 +143,9 @@ def _launch(name: str, one: TilePass, shard: Any, first: int, more: Sequence[Any
     runs, places = beside(shard, one.runs), beside(shard, one.places)
     groups, strings = ((beside(shard, x.view(np.uint8)), count(x)) for x in (one.groups, one.strings))
     with shard.device:
-        kernel = measure_kernels(shard.dtype, shard.device.id).get_function(name)
-        kernel.max_dynamic_shared_size_bytes = shard.dtype.itemsize << _TILE_BITS
-        kernel(
+        function = kernel("pauli_tiles", name, shard.dtype, shard.device.id)
+        function.max_dynamic_shared_size_bytes = shard.dtype.itemsize << _TILE_BITS
+        function(
             (one.tiles,),
             (1 << _THREAD_BITS,),
             (shard, np.uint64(first), runs, np.int32(len(one.runs) // 3), places, *groups, *strings, *more),

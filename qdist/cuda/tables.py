@@ -36,6 +36,11 @@ GENERAL = 7
 MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "wide"))}
 """How a phase reads the tile."""
 
+# What the smaller one of the kernels knows: no controlled matrices of one bit, no tables of phases, no gates that mix
+# threads otherwise than by a change of index.
+COMMON_OPS = {OPS[name] for name in OPS if name not in ("controlled1", "lookup")}
+COMMON_MODES = {MODES["shared"]}
+
 OP = np.dtype(
     [("kind", "i4"), ("data", "i4"), ("threads", "u4"), ("word", "u4"), ("far_mask", "u8"), ("far_value", "u8")]
 )
@@ -88,6 +93,8 @@ class StageTables:
     """(slot, place in reals) of the numbers that come with a launch (fours.py)."""
     plain: tuple[bool, bool]
     """Whether no index changes when the tile is read from memory, and when it is written, and bit 0 is the index's."""
+    rare: bool
+    """Whether it needs the larger one of the kernels."""
 
 
 class Tables:
@@ -183,6 +190,8 @@ class Tables:
             self.binding.size - first_number,
             fours,
             (positions[0] == 0 and tile.load == identity, positions[0] == 0 and tile.store == identity),
+            any(mode not in COMMON_MODES for mode, *_ in self._phases[first_phase:])
+            or any(kind & ~7 not in COMMON_OPS for kind, *_ in self._ops[first_op:]),
         )
 
     def _fill_pairs(self) -> None:

@@ -11,7 +11,7 @@ import qdist as qd
 from qdist.circuit import GATES, permutation_gate, unitary_gate
 from qdist.comm import cuda_devices
 from qdist.cuda import kernels as cuda_kernels
-from qdist.cuda.compiler import measure_kernels
+from qdist.cuda.compiler import kernel
 from qdist.cuda.tile import shape_of, tile_level
 from qdist.native import kernels as cpu_kernels
 from qdist.plan import Layout
@@ -299,7 +299,8 @@ def test_what_cannot_be_is_said() -> None:
 
 
 def test_kernels_are_compiled_once() -> None:
-    assert measure_kernels(np.dtype("complex64"), 0) is measure_kernels(np.dtype("complex64"), 0)
+    wanted = "measure", "inner", np.dtype("complex64"), 0
+    assert kernel(*wanted) is kernel(*wanted)
 
 
 @pytest.mark.large

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qdist.cuda.compiler import measure_source, move_source, stage_source
+from qdist.cuda import tables
+from qdist.cuda.compiler import MODULES, source, stage_source
 from qdist.cuda.tile import back_shape_of, shape_of
 
 
@@ -22,10 +23,10 @@ def nvrtc() -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-def ptx(nvrtc: ctypes.CDLL, source: str, options: tuple[str, ...]) -> str:
+def ptx(nvrtc: ctypes.CDLL, code: str, options: tuple[str, ...]) -> str:
     """The source compiled; fails with the compiler's messages."""
     program = ctypes.c_void_p()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"source.cu", 0, None, None) == 0
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), code.encode(), b"source.cu", 0, None, None) == 0
     given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
     failed = nvrtc.nvrtcCompileProgram(program, len(options), given)
     what = "ProgramLog" if failed else "PTX"
@@ -38,12 +39,13 @@ def ptx(nvrtc: ctypes.CDLL, source: str, options: tuple[str, ...]) -> str:
     return text.value.decode()
 
 
+@pytest.mark.parametrize("rare", [False, True])
 @pytest.mark.parametrize(("dtype", "generation"), [("complex64", "90"), ("complex128", "80")])
-def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
+def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: bool) -> None:
     kind = np.dtype(dtype)
     shape = shape_of(kind)
-    source, options = stage_source(kind, shape)
-    text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
+    code, options = stage_source(kind, shape, rare)
+    text = ptx(nvrtc, code, (*options, f"-arch=compute_{generation}"))
     assert ".entry run_stage(" in text
     # A thread's amplitudes stay in registers: an array that is indexed by a variable would be local memory.
     assert ".local" not in text
@@ -65,12 +67,13 @@ def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> Non
     assert len(re.findall(r"ld\.param\.(v\d\.)?f\d+", text)) >= pairs * (15 + 32) // 4
 
 
+@pytest.mark.parametrize("rare", [False, True])
 @pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
-def test_the_kernel_of_the_adjoint_sweep(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
+def test_the_kernel_of_the_adjoint_sweep(nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: bool) -> None:
     kind = np.dtype(dtype)
     shape = back_shape_of(kind)
-    source, options = stage_source(kind, shape)
-    text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
+    code, options = stage_source(kind, shape, rare)
+    text = ptx(nvrtc, code, (*options, f"-arch=compute_{generation}"))
     assert ".entry run_stage(" in text
     assert ".entry add_partial(" in text
     assert ".local" not in text
@@ -89,20 +92,29 @@ def test_the_kernel_of_the_adjoint_sweep(nvrtc: ctypes.CDLL, dtype: str, generat
     assert not re.search(r"\sld\.(v\d\.)?[a-z]\d", text)
 
 
+KERNELS = {
+    "measure": "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves add_weighted",
+    "pauli": "apply_paulis apply_rows term_values pauli_values_2 pauli_values_4 pauli_values_16",
+    "pauli_tiles": "apply_tiles tile_values",
+    "moves": "take_part put_part swap_parts",
+}
+
+
 @pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
-def test_the_kernels_that_measure(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
-    source, options = measure_source(np.dtype(dtype))
-    text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
-    names = "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves add_weighted"
-    names += " apply_tiles tile_values apply_paulis apply_rows term_values"
-    for name in [*names.split(), "pauli_values_2", "pauli_values_4", "pauli_values_16"]:
-        assert f".entry {name}(" in text
+@pytest.mark.parametrize("module", MODULES)
+def test_the_other_kernels(nvrtc: ctypes.CDLL, module: str, dtype: str, generation: str) -> None:
+    code, options = source(module, np.dtype(dtype))
+    text = ptx(nvrtc, code, (*options, f"-arch=compute_{generation}"))
+    assert sorted(re.findall(r"\.entry (\w+)\(", text)) == sorted(KERNELS[module].split())
+    if module == "moves":
+        assert ".local" not in text
 
 
-@pytest.mark.parametrize(("dtype", "generation"), [("complex64", "90"), ("complex128", "80")])
-def test_the_kernels_that_move(nvrtc: ctypes.CDLL, dtype: str, generation: str) -> None:
-    source, options = move_source(np.dtype(dtype))
-    text = ptx(nvrtc, source, (*options, f"-arch=compute_{generation}"))
-    for name in ("take_part", "put_part", "swap_parts"):
-        assert f".entry {name}(" in text
-    assert ".local" not in text
+def test_the_smaller_kernel_lacks_what_the_tables_know_as_rare() -> None:
+    text = (Path(tables.__file__).parent / "kernel.cu").read_text()
+    rare = "".join(re.findall(r"#if RARE\n(.*?)\n#endif", text, re.DOTALL))
+    ops = {tables.OPS[name.lower()] for name in re.findall(r"case (\w+)", rare)}
+    assert ops == set(tables.OPS.values()) - tables.COMMON_OPS
+    # What is none of the modes that are asked for is the last one.
+    modes = {tables.MODES[name.lower()] for name in re.findall(r"phase.mode == (\w+)", rare)}
+    assert modes | {tables.MODES["wide"]} == set(tables.MODES.values()) - tables.COMMON_MODES

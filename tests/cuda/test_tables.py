@@ -130,3 +130,24 @@ def test_rows_of_a_batch_are_bound_as_each_alone(dtype: str) -> None:
         alone = tables.binding.values(angles[k : k + 1])
         np.testing.assert_array_equal(alone[0][0], reals[k])
         np.testing.assert_array_equal(alone[1][0], turns[k])
+
+
+@both
+def test_what_few_circuits_need_asks_for_the_larger_kernel(dtype: str) -> None:
+    def rare(circuit: qd.Circuit) -> bool:
+        return any(stage.rare for tables in tables_of(circuit, dtype, SMALL[dtype]) for stage in tables.stages)
+
+    library = qd.library
+    for circuit in (library.qft(N), library.quantum_volume(N, 3, seed=1)):
+        assert not rare(circuit)
+    angle = qd.Parameter("t")
+    assert not rare(library.hardware_efficient(N, 2))
+    assert not rare(qd.Circuit(N).rx(angle, 3).rxx(angle, 0, 6).rzz(angle, 2, 5).swap(1, 4).cp(angle, 0, 5).cx(6, 0))
+    for circuit in (
+        qd.Circuit(N).crx(0.3, 0, 1),
+        qd.Circuit(N).pauli_rotation(0.3, "XZY", [0, 3, 5]),
+        qd.Circuit(N).append(permutation_gate([0, 1, 2, 3, 4, 5, 7, 6]), [0, 1, 2]),
+        qd.Circuit(N).append(diagonal_gate(np.exp(1j * np.arange(16) ** 2)), [0, 1, 2, 3]),
+        qd.Circuit(N).append(unitary_gate(np.linalg.qr(np.random.default_rng(0).normal(size=(8, 8)))[0]), [0, 1, 2]),
+    ):
+        assert rare(circuit)
