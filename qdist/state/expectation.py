@@ -209,8 +209,9 @@ def passes(
 
 def _planned(sv: StateVector, strings: Strings, products: bool) -> ObservablePlan:
     wide, legs, parts = _arranged(strings, sv.layout, sv.shard_bits)
-    tile_bits = product_tile_bits(sv.shard_bits, sv.dtype) if products else VALUE_TILE_BITS
-    plans = [part.compiled(sv.shard_bits, tile_bits, kernels_of(sv.local)) for part in parts]
+    as_product = not products and strings.value_as_product(sv.shard_bits)
+    tile_bits = product_tile_bits(sv.shard_bits, sv.dtype) if products or as_product else VALUE_TILE_BITS
+    plans = [part.compiled(sv.shard_bits, tile_bits, kernels_of(sv.local), as_product) for part in parts]
     return ObservablePlan(legs, plans, wide_strings(sv, wide.at(sv.layout)))
 
 

@@ -16,7 +16,9 @@ from qdist.plan.operations import Operation
 __all__ = ["VALUE_TILE_BITS", "Strings", "product_tile_bits"]
 
 VALUE_TILE_BITS = 12
-"""Expectation values read each part of a tile a few times: it stays in the first cache."""
+"""Expectation values of several observables read each part of a tile a few times: it stays in the first cache."""
+
+_LEAST_BITS, _MOST_FLIPS = 14, 64
 
 
 class Strings(NamedTuple):
@@ -73,13 +75,25 @@ class Strings(NamedTuple):
                 odd = odd ^ z_target
         return self._replace(x=x, z=z, coefficients=np.where(odd, -self.coefficients, self.coefficients))
 
-    def compiled(self, bits: int, tile_bits: int = VALUE_TILE_BITS, kernels: Any = cpu_kernels) -> Any:
+    def compiled(
+        self, bits: int, tile_bits: int = VALUE_TILE_BITS, kernels: Any = cpu_kernels, as_product: bool = False
+    ) -> Any:
         """The kernels' plan for shards of 2**bits amplitudes; no x mask may reach beyond them.
 
-        kernels: those of the device that the shards are on. tile_bits: for the CPU's; a GPU's have tiles of their own.
+        kernels: those of the device that the shards are on. The rest is for the CPU's: the tiles, and whether a value
+        comes the way a product does.
         """
         arguments = bits, self.x, self.z, self.coefficients, self.observable, self.num_observables
-        return kernels.PauliPlan(*arguments, tile_bits) if kernels is cpu_kernels else kernels.PauliPlan(*arguments)
+        more = (tile_bits, as_product) if kernels is cpu_kernels else ()
+        return kernels.PauliPlan(*arguments, *more)
+
+    def value_as_product(self, bits: int) -> bool:
+        """Whether their value in shards of 2**bits amplitudes is best computed the way a product with a state is: that
+        of one observable with few different flips, where a state is large enough for the tables that this takes."""
+        if self.num_observables != 1 or bits < _LEAST_BITS:
+            return False
+        flips = np.unique(self.x)
+        return bool(flips.any()) and len(flips) <= _MOST_FLIPS
 
 
 def product_tile_bits(bits: int, dtype: np.dtype[Any]) -> int:

@@ -177,9 +177,9 @@ private:
             double* turn_sums[max_turns_of_both];
             if (const int count = next_turns(k, turns, sums, turn_sums)) {
                 const std::size_t first = k - (count - 1);
-                const int left = wanted_.everything ? tile_bits() : first ? bits_[first - 1] : rest_bits_;
+                const int then = wanted_.everything ? tile_bits() : first ? bits_[first - 1] : rest_bits_;
                 // Phases to come are summed over all of the tile.
-                const bool ends = first < first_phases_ && std::all_of(turns, turns + count, [=](const Turn& turn) { return turn.bit >= left; });
+                const bool ends = first < first_phases_ && std::all_of(turns, turns + count, [=](const Turn& turn) { return turn.bit >= then; });
                 Turns<Real>::apply_both(bits_[k], turns, count, ends, pair.ket_re, pair.bra_re, turn_sums);
                 Turns<Real>::apply_both(bits_[k], turns, count, ends, pair.ket_im, pair.bra_im, turn_sums);
                 k = first;

@@ -1,6 +1,8 @@
 // The product of a sum of Pauli strings with a state, and the strings' expectation values on the way.
 #pragma once
 #include <algorithm>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -162,7 +164,7 @@ void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, cons
     // Of one observable the tables serve all weights, and the products with the state are its value.
     const bool one = plan.observables == 1;
     const double unit = 1;
-    const auto tables = ProductTables<Real>::of(plan, one ? &unit : weights);
+    const auto tables = ProductTables<Real>::of(plan, one ? &unit : weights, Purpose::product);
     const Real scale = one ? Real(weights[0]) : Real(1);
     const bool at_the_end = one && results && fresh && !plan.passes.empty() && !plan.passes.back().far;
     for (std::size_t k = 0; k < plan.passes.size(); ++k) {
@@ -179,6 +181,45 @@ void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, cons
         // Tiles of which only the partners are at hand have their expectation values in a pass of their own.
         if (separate) add_expectations(plan, pass, shard, first, results);
         fresh = false;
+    }
+}
+
+// The value that the strings of one pass have in a shard, from the tables for that.
+template <class Real>
+double value_of_pass(const typename ProductTables<Real>::Pass& tables, const Real* shard, Index first) {
+    const TileGrid& grid = tables.grid;
+    const std::size_t tiles = grid.count(), chunks = std::min<std::size_t>(tiles, 64);
+    std::vector<double> partial(chunks);
+#pragma omp parallel if (chunks > 1)
+    {
+        std::vector<Real> room(2 * grid.size), factors = tables.factors.numbers();
+#pragma omp for schedule(static)
+        for (std::size_t c = 0; c < chunks; ++c)
+            for (std::size_t t = c * (tiles / chunks); t < (c + 1) * (tiles / chunks); ++t) {
+                const Real* in = grid.gathered(shard, grid.base(t), room);
+                tables.factors.set_tile(first + grid.base(t), factors);
+                RealProduct<Real> product;
+                const auto add = [&](std::size_t row, const Amplitudes<Real>& value) __attribute__((always_inline)) {
+                    product.add(row, Amplitudes<Real>::load(in + 2 * lanes * row), value);
+                };
+                sum_blocks<Real, block_rows<Real>>(tables.sums, factors.data(), in, add);
+                partial[c] += product.total();
+            }
+    }
+    return std::accumulate(partial.begin(), partial.end(), 0.0);
+}
+
+// Adds the observables' values in a shard, whose first index is `first`, to results.
+template <class Real>
+void add_values(const PauliPlan& plan, const Real* shard, Index first, double* results) {
+    const double unit = 1;
+    std::shared_ptr<const ProductTables<Real>> tables;
+    if (plan.as_product) tables = ProductTables<Real>::of(plan, &unit, Purpose::value);
+    for (std::size_t k = 0; k < plan.passes.size(); ++k) {
+        if (tables && !plan.passes[k].far && tables->passes[k].grid.rows >= block_rows<Real>)
+            *results += value_of_pass(tables->passes[k], shard, first);
+        else
+            add_expectations(plan, plan.passes[k], shard, first, results);
     }
 }
 

@@ -115,7 +115,7 @@ template <class Real>
 void add_expectations(const qdist::PauliPlan& plan, Shard<Real> shard, Index first, Array<double> out) {
     const Padded<Real> padded(shard);
     nb::gil_scoped_release release;
-    qdist::add_expectations(plan, padded.data(), plan.lift.mask(first), out.data());
+    qdist::add_values(plan, padded.data(), plan.lift.mask(first), out.data());
 }
 
 template <class Real>
@@ -167,17 +167,19 @@ void bind(nb::module_& m, nb::class_<qdist::PauliPlan>& plan) {
 void bind_measure(nb::module_& m) {
     nb::class_<qdist::PauliPlan> plan(m, "PauliPlan",
                                       "Pauli strings, by masks of bit positions, arranged in passes over a shard of "
-                                      "2**bits amplitudes, in tiles of 2**tile_bits; no x mask reaches beyond the shard.");
+                                      "2**bits amplitudes, in tiles of 2**tile_bits; no x mask reaches beyond the shard. "
+                                      "as_product: whether the value of a single observable, with real coefficients, comes "
+                                      "the way its product with a state does.");
     plan.def(
             "__init__",
             [](qdist::PauliPlan* self, int bits, Array<const Index> x, Array<const Index> z,
                Array<const std::complex<double>> coefficients, Array<const std::int64_t> observable, int observables,
-               int tile_bits) {
+               int tile_bits, bool as_product) {
                 new (self) qdist::PauliPlan(bits, span_of(x), span_of(z), span_of(coefficients), span_of(observable),
-                                            observables, tile_bits);
+                                            observables, tile_bits, as_product);
             },
             "bits"_a, nb::arg("x").noconvert(), nb::arg("z").noconvert(), nb::arg("coefficients").noconvert(),
-            nb::arg("observable").noconvert(), "observables"_a, "tile_bits"_a)
+            nb::arg("observable").noconvert(), "observables"_a, "tile_bits"_a, "as_product"_a = false)
         .def_prop_ro("passes", [](const qdist::PauliPlan& self) { return self.passes.size(); },
                      "How often the plan reads the shard.");
     bind<float>(m, plan);

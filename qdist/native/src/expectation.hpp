@@ -129,9 +129,4 @@ void add_expectations(const PauliPlan& plan, const PauliPass& pass, const Real* 
     for (std::size_t i = 0; i < partial.size(); ++i) results[i % observables] += partial[i];
 }
 
-template <class Real>
-void add_expectations(const PauliPlan& plan, const Real* shard, Index first, double* results) {
-    for (const PauliPass& pass : plan.passes) add_expectations(plan, pass, shard, first, results);
-}
-
 }  // namespace qdist

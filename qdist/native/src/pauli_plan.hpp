@@ -61,10 +61,10 @@ struct PauliPass {
     std::vector<PauliJob> jobs;
 };
 
-// What products keep between calls, for each precision: see product_tables.hpp.
+// What products keep between calls, for each precision and purpose: see product_tables.hpp.
 struct ProductTablesKept {
     std::mutex mutex;
-    std::shared_ptr<const void> kept[2];
+    std::shared_ptr<const void> kept[2][2];
 };
 
 // A basis of masks over GF(2), found by elimination.
@@ -106,13 +106,16 @@ public:
     static constexpr std::size_t few_rank = 2, few_terms = 64;
 
     // Strings with masks of bit positions on shards of 2^bits amplitudes (x must lie within them), each with a complex
-    // coefficient and the number of the observable it belongs to. tile_bits: of tiles, where shards are larger.
+    // coefficient and the number of the observable it belongs to. tile_bits: of tiles, where shards are larger. as_product:
+    // whether the value of a single observable, with real coefficients, comes the way its product with a state does.
     PauliPlan(int bits, std::span<const Index> x, std::span<const Index> z, std::span<const std::complex<double>> c,
-              std::span<const std::int64_t> observable, int observables, int tile_bits)
+              std::span<const std::int64_t> observable, int observables, int tile_bits, bool as_product)
         : lift(bits),
           bits(lift.bits),
           observables(observables),
-          tile_bits(tile_bits) {
+          tile_bits(tile_bits),
+          as_product(as_product) {
+        if (as_product && observables != 1) throw std::invalid_argument("several observables have no product in common");
         if (tile_bits <= run_bits || tile_bits > max_tile_bits) throw std::invalid_argument("tiles have 6 to 16 bits");
         std::vector<PauliJob> jobs = grouped(x, z, c, observable);
         for (PauliJob& job : jobs)
@@ -128,6 +131,7 @@ public:
 
     Lift lift;
     int bits, observables, tile_bits;
+    bool as_product;
     std::vector<PauliPass> passes;
     mutable ProductTablesKept product_tables;
 

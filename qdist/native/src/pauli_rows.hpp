@@ -27,6 +27,7 @@ struct Lookup {
     std::size_t start;                 // of its numbers among those of the pass
     std::vector<std::uint16_t> slots;  // of each row, before it is flipped
     std::vector<bool> is_zero;         // slots whose factors are zero in all tiles
+    bool once = false;                 // of two rows that are each other's partners only one is summed up, twice
 
     std::size_t at(std::size_t slot) const { return start + slot * kind.stride(); }
 };
@@ -35,13 +36,15 @@ struct Lookup {
 template <class Real>
 class PassFactors {
 public:
-    PassFactors(const PauliPass& pass, const double* weights, int observables)
+    // once_from: partners that differ in row bits of so much or more are summed up once; 0: all are.
+    PassFactors(const PauliPass& pass, const double* weights, int observables, std::size_t once_from)
         : pass_(pass), weights_(weights, weights + observables) {
         const Index row_bits = pass.tile & ~low_bits(lane_bits);
         rows_ = std::size_t(1) << std::popcount(row_bits);
         for (const PauliJob& job : pass.jobs) {
             const bool by_lane = job.imaginary || std::ranges::any_of(job.terms, [](const PauliTerm& t) { return t.z % lanes; });
             Lookup found{{job.flip % lanes, job.imaginary, by_lane}, job.flip >> lane_bits, numbers_.size(), {}, {}};
+            found.once = once_from && found.row_flip >= once_from;
             // Slots are sums of what the bits of a row's number give.
             found.slots.resize(rows_);
             for (std::size_t r = 1; r < rows_; ++r)
@@ -66,7 +69,7 @@ public:
             const PauliKind& kind = lookups_[lookup].kind;
             Real* factors = numbers.data() + lookups_[lookup].start;
             if (job->by_tile) {
-                fill(*job, kind, base & ~pass_.tile, factors);
+                fill(*job, lookups_[lookup], base & ~pass_.tile, factors);
                 continue;
             }
             const std::uint32_t base_slot = job->base_slot(base);
@@ -82,14 +85,14 @@ private:
     }
 
     void add_changing(const PauliJob& job, Lookup&& found) {
-        if (!job.by_tile) fill(job, found.kind, 0, numbers_.data() + found.start);
+        if (!job.by_tile) fill(job, found, 0, numbers_.data() + found.start);
         found.is_zero.assign(job.slots(), false);
         changing_.push_back({&job, lookups_.size()});
         lookups_.push_back(std::move(found));
     }
 
     void add_fixed(const PauliJob& job, Lookup&& found) {
-        fill(job, found.kind, 0, numbers_.data() + found.start);
+        fill(job, found, 0, numbers_.data() + found.start);
         const auto fits = [&](const Lookup& other) {
             return other.kind.lane_flip == found.kind.lane_flip && other.kind.imaginary == found.kind.imaginary &&
                    other.row_flip == found.row_flip && !is_changing(other);
@@ -110,7 +113,7 @@ private:
 
     // The sum of two lookups, as one with a slot for each row.
     Lookup sum(const Lookup& a, const Lookup& b) {
-        Lookup both{{a.kind.lane_flip, a.kind.imaginary, a.kind.by_lane || b.kind.by_lane}, a.row_flip, numbers_.size(), {}, {}};
+        Lookup both{{a.kind.lane_flip, a.kind.imaginary, a.kind.by_lane || b.kind.by_lane}, a.row_flip, numbers_.size(), {}, {}, a.once};
         for (std::size_t r = 0; r < rows_; ++r) {
             both.slots.push_back(std::uint16_t(r));
             for (std::size_t l = 0; l < both.kind.stride(); ++l) {
@@ -130,10 +133,11 @@ private:
     }
 
     // `outside` as in add_terms. Lanes are those that the factors' amplitudes are flipped to.
-    void fill(const PauliJob& job, const PauliKind& kind, Index outside, Real* factors) const {
+    void fill(const PauliJob& job, const Lookup& lookup, Index outside, Real* factors) const {
+        const PauliKind& kind = lookup.kind;
         std::vector<double> sums(job.slots() * lanes);
         for (const PauliTerm& term : job.terms) {
-            const double weighted = weights_[term.observable] * term.coefficient;
+            const double weighted = (lookup.once ? 2 : 1) * weights_[term.observable] * term.coefficient;
             const double c = job.by_tile && parity(term.z & outside) ? -weighted : weighted;
             double* sum = sums.data() + term.slot * lanes;
             for (Index l = 0; l < lanes; ++l) sum[l] += parity(term.z & (l ^ kind.lane_flip)) ? -c : c;
@@ -197,6 +201,7 @@ private:
             return Source{std::uint32_t(2 * lanes * from), std::uint32_t(lookup.at(lookup.slots[from]))};
         };
         const auto is_zero = [&](std::size_t row) { return bool(lookup.is_zero[lookup.slots[row ^ lookup.row_flip]]); };
+        if (lookup.once && first & std::bit_floor(lookup.row_flip)) return;
         if (is_shared) {
             if (!is_zero(first)) shared.push_back(source(first));
             return;

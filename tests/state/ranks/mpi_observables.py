@@ -13,6 +13,7 @@ from qdist.plan import Layout
 from qdist.state import StateVector
 from qdist.state.errors import StateError
 from qdist.state.expectation import apply_and_expect
+from qdist.state.strings import Strings
 
 sys.path.append(str(Path(__file__).parents[1]))
 from states import TOLERANCE, applied, random_ket, random_layout, random_sum
@@ -42,6 +43,20 @@ def test_random_sums_under_random_layouts(dtype: str) -> None:
         np.testing.assert_allclose(state.amplitudes(), ket, atol=TOLERANCE[dtype])
         variance = np.vdot(product, product).real - mean**2
         assert state.variance(observable) == pytest.approx(variance, rel=10 * tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_the_value_of_one_observable_in_large_shards(dtype: str) -> None:
+    """It comes the way a product does, where there are few flips; together with another observable it does not."""
+    n = 14 + (COMM.size - 1).bit_length()
+    observable = heisenberg(n) + random_sum(n, 12, flips=4)
+    ket = random_ket(n, 1)
+    state = StateVector.from_amplitudes(ket, dtype, COMM)
+    assert Strings.of([observable], True).value_as_product(state.shard_bits)
+    tolerance = TOLERANCE[dtype] * (1 + np.abs(observable.coefficients).sum())
+    mean = np.vdot(ket, applied(observable, ket)).real
+    assert state.expectation(observable) == pytest.approx(mean, abs=tolerance)
+    assert state.expectations([observable, "Z0"])[0] == pytest.approx(mean, abs=tolerance)
 
 
 def test_values_and_products_in_the_same_passes() -> None:
