@@ -115,11 +115,9 @@ def peer_milliseconds(name: str, n: int, dtype: str, repeats: int) -> tuple[Any,
         return *CUSTATEVEC.get((name, n, dtype), (None, None)), "H200, 2026-11-14"
     circuit = CIRCUITS[name](n)
     bound = circuit.bind(np.linspace(-2, 2, circuit.num_parameters))
-    return (
-        milliseconds(peers.gate_by_gate(bound, dtype), repeats),
-        milliseconds(peers.fused(bound, dtype), repeats),
-        "this run",
-    )
+    gates = milliseconds(peers.gate_by_gate(bound, dtype), repeats)
+    with peers.fused(bound, dtype) as run:
+        return gates, milliseconds(run, repeats), "this run"
 
 
 def main() -> None:

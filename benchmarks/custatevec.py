@@ -1,12 +1,15 @@
 """cuStateVec on the circuits of compare_gpu.py, where cuquantum-python is installed: gate by gate, and cuStateVecEx.
 
-Written from the documentation of cuquantum.bindings (docs.nvidia.com/cuda/cuquantum/latest/python/bindings). The
-machine that results/compare_gpu.json comes from has no cuquantum, so this has not been run there.
+Written from the documentation of cuquantum.bindings (docs.nvidia.com/cuda/cuquantum/latest/python/bindings), and run
+with cuStateVec 1.15.0 and the bindings of cuquantum-python 26.9.0. Every gate is given to it as a dense matrix with
+controls; the QFT's phases take cuStateVecEx four times as long that way as the 158 ms that are known of it
+(compare_gpu.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -41,7 +44,8 @@ def gate_by_gate(circuit: qd.Circuit, dtype: str) -> Callable[[], None]:
     return run
 
 
-def fused(circuit: qd.Circuit, dtype: str) -> Callable[[], None]:
+@contextmanager
+def fused(circuit: qd.Circuit, dtype: str) -> Iterator[Callable[[], None]]:
     """What applies the whole circuit with cuStateVecEx's updater, which fuses gates as it likes."""
     from cuquantum import cudaDataType
     from cuquantum.bindings import custatevec as cusv
@@ -71,4 +75,8 @@ def fused(circuit: qd.Circuit, dtype: str) -> Callable[[], None]:
         Ex.sv_updater_apply(updater, state, 0, 0)
         Ex.state_vector_synchronize(state)
 
-    return run
+    try:
+        yield run
+    finally:
+        Ex.sv_updater_destroy(updater)
+        Ex.state_vector_destroy(state)

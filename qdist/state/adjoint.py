@@ -1,4 +1,4 @@
-"""Adjoint differentiation: derivatives by all parameters of a program, for about the price of three runs.
+"""Adjoint differentiation: derivatives by all parameters of a program, for the price of three to four runs.
 
 Forward once; then one bra, whatever the number of outputs: the cotangents' sum of all O_k |psi>. The program is undone
 on ket and bra together, and each block adds what its angles change (Jones and Gacon, arXiv 2009.02823; Luo et al.,

@@ -19,6 +19,7 @@ VALUE_TILE_BITS = 12
 """Expectation values of several observables read each part of a tile a few times: it stays in the first cache."""
 
 _LEAST_BITS, _MOST_FLIPS = 14, 64
+"""Where values come the way products do: tables take as long as small states, and those of many flips are too large."""
 
 
 class Strings(NamedTuple):
