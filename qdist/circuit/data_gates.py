@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from . import matrices as m
 from .errors import CircuitError
 from .gate import Gate, Params, structure
-from .matrices import Matrix
+from .matrices import Matrix, check_matrix
 from .parameters import Angle
 
 _PAULI = {"I": m.I, "X": m.X, "Y": m.Y, "Z": m.Z}
@@ -60,6 +60,7 @@ class DiagonalGate(Gate):
         )
 
     def matrix(self, *params: Angle) -> Matrix:
+        check_matrix(self.num_qubits)
         return np.diag(self.diagonal(*params))
 
     def diagonal(self, *params: Angle) -> np.ndarray:
@@ -93,6 +94,7 @@ class PermutationGate(Gate):
 
     def matrix(self, *params: Angle) -> Matrix:
         self._floats(params)
+        check_matrix(self.num_qubits)
         matrix = np.zeros((len(self.data), len(self.data)), dtype=np.complex128)
         matrix[self.data, np.arange(len(self.data))] = 1
         return matrix
@@ -123,6 +125,7 @@ class PauliRotationGate(Gate):
 
     @property
     def generator(self) -> Matrix:
+        check_matrix(self.num_qubits, 3)
         return _kron(_PAULI[letter] for letter in self.data)
 
     def matrix(self, *params: Angle) -> Matrix:

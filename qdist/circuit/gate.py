@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from .errors import CircuitError
-from .matrices import Matrix
+from .matrices import Matrix, check_matrix
 from .parameters import Angle
 
 Kind: TypeAlias = Literal["gate", "measure", "reset", "barrier", "initialize"]
@@ -298,6 +298,7 @@ class ControlledGate(Gate):
         return slice(self.ctrl_state, None, 1 << self.num_controls)
 
     def _embed(self, inner: Matrix, elsewhere: float) -> Matrix:
+        check_matrix(self.num_qubits)
         size = 1 << self.num_qubits
         matrix = np.zeros((size, size), dtype=np.complex128)
         np.fill_diagonal(matrix, elsewhere)

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..native.memory import check_array
+
 Matrix = NDArray[np.complex128]
+
+
+def check_matrix(num_qubits: int, copies: float = 1) -> None:
+    """Raises MemoryError where a dense matrix of so many qubits, ``copies`` times, does not fit into memory."""
+    what = f"dense matrices of {num_qubits} qubits, {16 << 2 * num_qubits} bytes each,"
+    check_array(int(copies * (16 << 2 * num_qubits)), what, "keep to fewer qubits, or to gates and Pauli sums")
 
 
 def constant(rows: Any) -> Matrix:

@@ -12,6 +12,7 @@ import numpy as np
 
 from qdist.comm.arrays import Array, apart, module_of
 from qdist.comm.errors import CommError
+from qdist.comm.forked import refuse_in_forks
 from qdist.comm.guard import Call, Guard, check_same, forget
 from qdist.comm.place import Place
 from qdist.comm.reduction import NATIVE, ReduceOp
@@ -53,6 +54,7 @@ class Endpoint:
         """What was sent, while recording: see ``recording()``. Always recorded by a counting communicator."""
         self._direct_sum = self._direct_call("all_reduce", 0, False)
         self._direct_all_to_all = self._direct_call("all_to_all", self.size, True)
+        refuse_in_forks(self)
 
     # Where this process is -------------------------------------------------------------------------------------------
 

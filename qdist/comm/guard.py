@@ -166,6 +166,16 @@ class Guard:
         except CommError:
             pass  # Rank 0 has left before, after everyone else: there is nobody left to tell.
 
+    def forget_parent(self) -> None:
+        """In a forked child, which is no rank: nobody watches here, and its end is its own."""
+        # A lock that another thread held when the process forked is never released: hence a new one.
+        self._stop = threading.Event()
+        self._stop.set()
+        self._board = None
+        self.active.clear()
+        if sys.excepthook == self._end_all:
+            sys.excepthook = self._previous_hook
+
     def follow_deaths(self, lines: IO[str]) -> None:
         """Puts on the board what a process manager reports: a line ``died RANK`` for each process that broke off."""
 

@@ -14,7 +14,7 @@ __all__ = ["Work"]
 
 # Work that nobody waited for yet. Its buffers must live until the transport is done with them, whether or not the
 # caller keeps the handle.
-_in_flight: set[Work] = set()
+in_flight: set[Work] = set()
 
 
 class Work:
@@ -32,10 +32,10 @@ class Work:
         self._done = False
         self._call = call
         self._guard = guard
-        if len(_in_flight) >= 64:
-            for work in list(_in_flight):
+        if len(in_flight) >= 64:
+            for work in list(in_flight):
                 work.is_completed()
-        _in_flight.add(self)
+        in_flight.add(self)
 
     def wait(self) -> Any:
         """Blocks until done and returns the result. Raises what the communication raised."""
@@ -66,7 +66,7 @@ class Work:
         return self
 
     def _complete(self) -> None:
-        _in_flight.discard(self)
+        in_flight.discard(self)
         self._done = True
         if self._finish is not None:
             self._result = self._finish()

@@ -13,6 +13,7 @@ from qdist.comm.communicator import Communicator
 from qdist.comm.counting import CountingTransport
 from qdist.comm.environment import Launch, launched_by
 from qdist.comm.errors import CommError
+from qdist.comm.forked import finalize_in_parent_alone
 from qdist.comm.guard import Guard
 from qdist.comm.libmpi import cuda_aware, loaded_library, point_mpi4py_at_launcher
 from qdist.comm.place import Place, affinity, shared_cores
@@ -106,6 +107,15 @@ def shutdown() -> None:
         _server = None
 
 
+def _leave_server_to_parent() -> None:
+    """In a forked child: the thread that serves the store is the parent's, and so is its end."""
+    global _server
+    _server = None
+
+
+os.register_at_fork(after_in_child=_leave_server_to_parent)
+
+
 def counting_communicator(size: int, rank: int = 0) -> Communicator:
     """A communicator that moves nothing and records every message: for dry runs of any size on one process.
 
@@ -181,6 +191,7 @@ def _start_mpi(timeout: float) -> Any:
     if "mpi4py.MPI" not in sys.modules:
         faulthandler.dump_traceback_later(timeout, exit=True)
     try:
+        finalize_in_parent_alone()
         from mpi4py import MPI
 
         if not MPI.Is_initialized():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.cuda.checks import check_permutation, check_size
 from qdist.cuda.compiler import kernel
 
 __all__ = ["BLOCKS", "beside", "blocks", "count", "empty", "inner", "ints", "launch", "permuted_inner", "run"]
@@ -62,6 +63,9 @@ def inner(bra: Any, ket: Any) -> complex:
 
 def permuted_inner(bra: Any, ket: Any, positions: Sequence[int]) -> complex:
     """Sum of conj(bra[i]) ket[j], where bit k of i is the bit at positions[k] of j; without positions j is i."""
+    check_size(ket.size, bra.size, "the ket")
+    if len(positions):
+        check_permutation(positions, bra)
     sums = empty(bra, 2 * blocks(bra.size))
     launch("inner", bra, bra.size, bra, ket, np.uint64(bra.size), ints(bra, positions), count(positions), sums)
     return complex(sums.get().view(np.complex128).sum())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.cuda.checks import check_first, check_mask, check_size
 from qdist.cuda.measuring import beside, blocks, count, empty, inner, launch, run
 from qdist.cuda.pauli_tiles import TilePass, apply_pass, pass_value, tile_passes
 
@@ -36,6 +37,12 @@ class PauliPlan:
         observable: NDArray[np.int64],
         observables: int,
     ) -> None:
+        for array in (z, coefficients, observable):
+            check_size(len(array), len(x), "z, coefficients and observable")
+        for mask in x.tolist():
+            check_mask(mask, bits, "the flips of a string")
+        if len(observable) and not 0 <= observable.min() <= observable.max() < observables:
+            raise ValueError(f"the number of an observable must be from 0 to {observables - 1}")
         self.observables = observables
         self._bits = bits
         self._x, self._z, self._coefficients, self._observable = x, z, coefficients, observable
@@ -55,6 +62,8 @@ class PauliPlan:
 
     def add_expectations(self, shard: Any, first: int, out: NDArray[np.float64]) -> None:
         """Adds the observables' values in a shard to out (float64)."""
+        self._check(shard, first)
+        check_size(out.size, self.observables, "out")
         groups = self._groups
         if self.observables == 1:
             passes, wide, _ = self._passes(np.ones(1))
@@ -103,6 +112,11 @@ class PauliPlan:
     ) -> None:
         """out = the sum of all terms, times their observables' weights, applied to the shard; with ``add`` it is added
         to what is there. out is another array of the same size. The observables' values are added to ``values``."""
+        self._check(shard, first)
+        check_size(out.size, shard.size, "out")
+        check_size(len(weights), self.observables, "weights")
+        if values is not None:
+            check_size(values.size, self.observables, "values")
         passes, wide, factors = self._passes(weights)
         # One observable alone has its value in the product, which the last pass completes. It is divided by its weight
         # again: one that is close to zero, or huge, would take its digits along.
@@ -123,6 +137,11 @@ class PauliPlan:
         else:
             self.add_expectations(shard, first, values)
 
+    def _check(self, shard: Any, first: int) -> None:
+        """A shard of the size that the plan is for."""
+        check_size(shard.size, 1 << self._bits, "the shard")
+        check_first(first, shard.size)
+
     def _passes(self, weights: NDArray[np.float64]) -> tuple[list[TilePass], NDArray[np.int64], NDArray[np.complex128]]:
         """What ``tile_passes`` says for these weights, and the strings' factors; kept until other weights come."""
         key = np.asarray(weights, np.float64).tobytes()
@@ -136,15 +155,26 @@ class PauliPlan:
     def apply_rows(self, kets: Any, weights: NDArray[np.float64], bras: Any) -> None:
         """bras = the sum of all terms times their observables' weights, which each row has its own of."""
         rows, size = kets.shape
+        self._check_rows(kets, weights)
+        check_size(bras.size, kets.size, "the bras")
+        if not rows:
+            return
         x, z, factors, observable, numbers = _on_device(
             kets, self._x, self._z, self._factors.view(np.float64), self._observable.astype(np.int32), weights
         )
         more = x, z, factors, observable, count(self._x), numbers, np.int32(self.observables), bras
         run("apply_rows", kets, (blocks(size), rows), kets, np.uint64(size), *more, module="pauli")
 
+    def _check_rows(self, kets: Any, numbers: NDArray[np.float64]) -> None:
+        """Rows of the size that the plan is for, and a number for each of them and each observable."""
+        check_size(kets.shape[1], 1 << self._bits, "a row of kets")
+        if numbers.shape != (len(kets), self.observables):
+            raise ValueError(f"{len(kets)} rows have {self.observables} numbers each; got shape {numbers.shape}")
+
     def add_values(self, kets: Any, values: NDArray[np.float64]) -> None:
         """Adds the observables' values in each row of a batch to values (float64): one row each."""
         rows, size = kets.shape
+        self._check_rows(kets, values)
         if not len(self._x) or not rows:
             return
         x, z, factors = _on_device(kets, self._x, self._z, self._factors.view(np.float64))

@@ -48,8 +48,9 @@ def value_and_grad(
     if method == "adjoint":
         (value,), gradient = vjp(program, [observable], params, [np.ones(len(params)) if batched else 1.0])
     elif batched:
-        rows = [gradient_checks.METHODS[method](program, observable, row) for row in params]
-        value, gradient = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
+        theta = checks.checked_batch(params, program.circuit.num_parameters)
+        rows = [gradient_checks.METHODS[method](program, observable, row) for row in theta]
+        value, gradient = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).reshape(theta.shape)
     else:
         value, gradient = gradient_checks.METHODS[method](program, observable, params)
     if not coefficients:
@@ -58,7 +59,8 @@ def value_and_grad(
         raise StateError(f"coefficients=True needs a PauliSum, whose terms have an order; got {observable!r}")
     terms = [PauliSum([(string, 1.0)]) for string, _ in observable]
     if batched:
-        return value, gradient, np.array([program.run(row).expectations(terms) for row in params])
+        found = [program.run(row).expectations(terms) for row in params]
+        return value, gradient, np.array(found).reshape(len(found), len(terms))
     return value, gradient, program.run(params).expectations(terms)
 
 
@@ -82,12 +84,15 @@ def vjp(
     if not _is_batch(params):
         return _vjp(program, outputs, params, [_checked(program, o, g, ()) for o, g in zip(outputs, cotangents)])
     theta = checks.checked_batch(params, program.circuit.num_parameters)
+    batches.check_outputs(program, outputs, len(theta))
     checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(outputs, cotangents)]
     if batches.fit(program, outputs):
         return batches.vjp(program, outputs, theta, checked, kets)
     given = [None] * len(theta) if kets is None else kets
     rows = [_vjp(program, outputs, row, [g[b] for g in checked], given[b]) for b, row in enumerate(theta)]
-    values = [np.array([row[0][k] for row in rows]) for k in range(len(outputs))]
+    # A batch of no rows has shapes and dtypes too.
+    values = [np.array([row[0][k] for row in rows], g.dtype if not rows else None) for k, g in enumerate(checked)]
+    values = [value.reshape(g.shape) for value, g in zip(values, checked)]
     return values, np.array([row[1] for row in rows]).reshape(theta.shape)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 from qdist.state import devices, expectation
 from qdist.state.devices import kernels_of
 from qdist.state.expectation import Observable
+from qdist.state.memory import check_copies
 from qdist.state.outputs import Output
 from qdist.state.statevector import StateVector
 
 if TYPE_CHECKING:
     from qdist.state.program import Program
 
-__all__ = ["fit", "one_part", "values", "vjp"]
+__all__ = ["check_outputs", "check_states", "fit", "one_part", "parts", "values", "vjp"]
 
 # States of so many qubits go to the kernels in batches, threads over the rows; larger ones one by one.
 _FEWEST_QUBITS, _MOST_QUBITS = 3, 16
@@ -37,7 +39,7 @@ def fit(program: Program, outputs: Sequence[Observable | Output]) -> bool:
 def values(program: Program, observables: Sequence[Any], theta: NDArray[np.float64]) -> NDArray[np.float64]:
     """The expectation values for each row of parameters on a GPU: float64 of shape (batch, number of observables)."""
     strings, found = _plan(program, observables), np.zeros((len(theta), len(observables)))
-    for some in _parts(program, len(theta)):
+    for some in parts(program, len(theta)):
         kets = program.run_rows(theta[some])
         strings.add_values(kets, found[some])
     return found
@@ -57,7 +59,7 @@ def vjp(
     found, weights = np.zeros((len(theta), len(outputs))), np.stack(cotangents, axis=1)
     angles = program.affine.rows(theta)
     by_angle = np.zeros_like(angles)
-    for some in _parts(program, len(theta)):
+    for some in parts(program, len(theta)):
         part = program.run_rows(theta[some]) if kets is None else kets
         bras = devices.empty(part.shape, program.dtype, program.device)
         kernels_of(part).apply_batch(strings, part, weights[some], bras, found[some])
@@ -67,7 +69,28 @@ def vjp(
 
 def one_part(program: Program, count: int) -> bool:
     """Whether the gradients of so many rows are computed all at once."""
-    return len(_parts(program, count)) == 1
+    return len(parts(program, count)) == 1
+
+
+def check_states(program: Program, count: int) -> None:
+    """Raises MemoryError, on all ranks, where the states of so many rows do not fit: every rank gets all of them."""
+    state = program.dtype.itemsize << program.num_qubits
+    # On several ranks a row's amplitudes come together beside the result.
+    nbytes = (count + bool(program.plan.far)) * state
+    what, way_out = f"the states of {count} rows of {program.num_qubits} qubits", "give fewer rows at a time"
+    check_copies(program.comm, nbytes, what, way_out)
+    if not program.plan.far:
+        devices.check_on_device(program.device, program.comm, count * state, what, way_out)
+
+
+def check_outputs(program: Program, outputs: Sequence[Observable | Output], count: int) -> None:
+    """Raises MemoryError, on all ranks, where the values and gradients of so many rows do not fit."""
+    kinds = [output if isinstance(output, Output) else Output() for output in outputs]
+    numbers = sum(math.prod(k.shape(program.num_qubits)) * np.dtype(k.dtype).itemsize for k in kinds)
+    numbers += 8 * (program.circuit.num_parameters + 2 * len(program.affine.constants))
+    check_copies(
+        program.comm, count * numbers, f"the outputs and gradients of {count} rows", "give fewer rows at a time"
+    )
 
 
 def _plan(program: Program, observables: Sequence[Observable]) -> Any:
@@ -78,6 +101,7 @@ def _plan(program: Program, observables: Sequence[Observable]) -> Any:
     return strings
 
 
-def _parts(program: Program, count: int) -> list[slice]:
+def parts(program: Program, count: int) -> list[slice]:
+    """So many rows in parts whose kets and bras take a bounded amount of memory."""
     rows = min(_MOST_ROWS, max(1, _BATCH_BYTES // (2 * program.dtype.itemsize << program.num_qubits)))
     return [slice(start, min(start + rows, count)) for start in range(0, count, rows)]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from qdist.circuit import AffineMap
+from qdist.cuda.checks import check_first, check_size
 from qdist.cuda.launcher import Launcher
 from qdist.cuda.stages import runnable
 from qdist.cuda.tables import Tables
@@ -82,6 +83,7 @@ class CudaProgram:
 
     def bind_angles(self, angles: np.ndarray) -> None:
         """Computes all matrices and phases from the circuit's angles (float64)."""
+        check_size(len(angles), len(self._affine.constants), "the angles")
         self._angles = angles.copy()
         self._launcher.bind(angles[None])
 
@@ -101,6 +103,9 @@ class CudaProgram:
 
     def run_batch(self, states: Any, angles: np.ndarray) -> None:
         """Binds and runs once for each row of ``angles``, on the row of ``states``, which is |0...0> before."""
+        if angles.shape != (len(states), len(self._affine.constants)):
+            raise ValueError(f"{len(states)} states need angles of as many rows; got shape {angles.shape}")
+        check_size(states.size, len(angles) << self._num_bits, "the states")
         kept = self._launcher.bound
         for first in range(0, len(angles), _MOST_ROWS):
             some = slice(first, first + _MOST_ROWS)
@@ -122,10 +127,18 @@ class CudaProgram:
         ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first stage that depends
         on a parameter, and leaves nothing of use in the shards.
         """
+        check_size(ket.size, 1 << self._num_bits, "the shard")
+        check_size(bra.size, ket.size, "the bra")
+        check_size(len(gradient), len(self._angles), "the gradient")
+        check_first(offset, ket.size)
         self._back(live).run(ket, bra, self._angles[None], gradient[None], offset, live, recover)
 
     def run_back_batch(self, kets: Any, bras: Any, angles: np.ndarray, gradients: np.ndarray) -> None:
         """run_back, without recovery, for each row of what run_batch made; gradients: one row of angles each."""
+        check_size(kets.size, len(angles) << self._num_bits, "the kets")
+        check_size(bras.size, kets.size, "the bras")
+        if gradients.shape != angles.shape:
+            raise ValueError(f"gradients have the shape of the angles, {angles.shape}; got {gradients.shape}")
         back = self._back(0)
         rows = min(_MOST_ROWS, back.most_rows)
         for first in range(0, len(angles), rows):
@@ -138,6 +151,8 @@ class CudaProgram:
         return self._sweep
 
     def _run(self, states: Any, offset: int, live: int, rows: int, after_stage: Callable[[], None] | None) -> None:
+        check_size(states.size, rows << self._num_bits, "the shard")
+        check_first(offset, 1 << self._num_bits)
         live &= (1 << self._num_bits) - 1
         with self._cupy.cuda.Device(self._device):
             for step in self._steps:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from ..comm import Communicator, cuda_devices
 from ..native import kernels as cpu_kernels
 from .errors import StateError
-from .memory import aligned_zeros, shard_bytes
+from .memory import SMALL, aligned_zeros, gib, shard_bytes
 
 __all__ = [
+    "check_on_device",
     "checked_device",
     "chosen_device",
     "device_number",
@@ -146,6 +147,18 @@ def free_device_memory(device: str, comm: Communicator | None = None) -> int:
     places, left_over = zip(*comm.all_gather_object((own, (left, pooled))))
     buffers = _LARGEST_BUFFERS + (_NCCL_BUFFERS if comm.backend == "nccl" else 0)
     return min(free // places.count(place) + in_pool - buffers for place, (free, in_pool) in zip(places, left_over))
+
+
+def check_on_device(device: str, comm: Communicator | None, nbytes: int, what: str, way_out: str) -> None:
+    """Raises MemoryError, on all ranks, where every rank cannot take so many bytes on its GPU; nothing on the CPU.
+
+    what: whose memory it is, as the subject of "need". way_out: what to do instead. All ranks call.
+    """
+    if device == "cpu" or nbytes <= SMALL:
+        return
+    free = free_device_memory(device, comm)
+    if nbytes > free:
+        raise MemoryError(f"{what} need {gib(nbytes)} on {device}; {gib(free)} are free; {way_out}")
 
 
 def moved(array: NDArray[Any], device: str) -> Any:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import NDArray
 
 from qdist.comm.work import Work
+from qdist.state.alike import check_alike
 from qdist.state.devices import empty, kernels_of
 from qdist.state.errors import StateError
 
@@ -167,12 +168,8 @@ def together(states: StateVector | Sequence[StateVector]) -> Sequence[StateVecto
     """One state or several as a list. Raises StateError unless all have the same size, dtype, ranks and layout."""
     group = states if isinstance(states, Sequence) else (states,)
     for state in group[1:]:
-        if (state.num_qubits, state.dtype, state.comm, state.layout) != (
-            group[0].num_qubits,
-            group[0].dtype,
-            group[0].comm,
-            group[0].layout,
-        ):
+        check_alike("an exchange", group[0], state)
+        if state.layout != group[0].layout:
             raise StateError(f"states that travel together must be alike; got {group[0]!r} and {state!r}")
     return group
 

@@ -20,6 +20,7 @@ from ..circuit import Hermitian, PauliString, PauliSum
 from ..circuit.pauli.masks import bit_count
 from ..plan import Layout
 from ..plan.operations import Operation
+from .alike import check_alike
 from .cover import Leg, cover
 from .devices import kernels_of
 from .errors import StateError
@@ -235,8 +236,9 @@ def _apply(
     values: NDArray[np.float64] | None,
 ) -> None:
     """The layout at hand comes last, so that ``out`` travels once less than the state."""
-    if out is sv or (out.num_qubits, out.dtype, out.comm.size) != (sv.num_qubits, sv.dtype, sv.comm.size):
-        raise StateError(f"out must be another state of the same size and dtype; got {out!r}")
+    if out is sv:
+        raise StateError(f"out must be another state of the same size and dtype; got {out!r} itself")
+    check_alike("a product with an observable", sv, out)
     home, started = sv.layout, False
     for leg, strings in zip(plan.legs[1:], plan.strings[1:]):
         _go((sv, out) if started else (sv,), leg)

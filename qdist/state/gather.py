@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .devices import kernels_of, on_host
+from .memory import check_copies
 from .relayout import reorder
 
 if TYPE_CHECKING:
@@ -19,9 +20,15 @@ __all__ = ["gathered"]
 def gathered(sv: StateVector, root: int | None) -> NDArray[Any] | None:
     """All amplitudes in logical order: a new array on rank ``root``, or on every rank where that is None.
 
-    Elsewhere None. Takes no more memory than the result, and for a state on a GPU the rank's own share of it.
+    Elsewhere None. Takes no more memory than the result, and for a state on a GPU the rank's own share of it. Raises
+    MemoryError, on all ranks, where the result does not fit.
     """
     comm = sv.comm
+    needed = (sv.dtype.itemsize << sv.num_qubits) + (0 if sv.device == "cpu" else sv.local.nbytes)
+    way_out = "amplitudes(indices) takes only some of them"
+    if root is None and comm.size > 1:
+        way_out += ", gather(root) takes them on one rank"
+    check_copies(comm, needed, f"all amplitudes of {sv.num_qubits} qubits", way_out, None if root is None else [root])
     if comm.size == 1:
         if sv.layout.is_identity:
             whole = on_host(sv.local)

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..native import kernels
-from .devices import kernels_of
+from .devices import check_on_device, kernels_of
 from .errors import StateError
 from .exchange import partner_pieces
+from .memory import check_copies
 
 if TYPE_CHECKING:
     from .statevector import StateVector
@@ -27,6 +28,8 @@ _BLOCK_BITS = 10
 _MAX_BLOCKS_BITS = 20
 _TREE_NUMBERS = 1 << 18  # of the blocks that are looked into at a time
 
+_BYTES_A_SHOT = 64  # at the peak of sampling: its number, block and place in the order of blocks, and copies of those
+
 # Qubits are measured together up to this many, whose probabilities fit in cache.
 _TOGETHER = 12
 
@@ -34,6 +37,9 @@ _TOGETHER = 12
 def probabilities(sv: StateVector, qubits: Sequence[int]) -> NDArray[np.float64]:
     """|amplitude|^2, summed over the other qubits, indexed with qubits[0] as bit 0."""
     positions = [sv.layout.positions[q] for q in qubits]
+    what, way_out = f"the probabilities of {len(qubits)} qubits", "ask for fewer qubits, or sample()"
+    check_copies(sv.comm, 8 << len(qubits), what, way_out)
+    check_on_device(sv.device, sv.comm, 8 << len(qubits), what, way_out)
     result = np.zeros(1 << len(qubits))
     for first, shard in sv.shards():
         kernels_of(shard).add_probabilities(shard, first, positions, result)
@@ -50,6 +56,7 @@ def sample(sv: StateVector, shots: int, seed: Seed) -> NDArray[np.int64]:
     key = _key(sv, seed)
     if shots == 0:
         return np.zeros(0, np.int64)
+    check_copies(sv.comm, shots * _BYTES_A_SHOT, f"{shots} shots", "draw fewer at a time")
     depth = max(min(n, _BLOCK_BITS), n - _MAX_BLOCKS_BITS)
     numbers = np.arange(shots)
     block = _draw(probabilities(sv, range(depth, n)), numbers, key)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["aligned_zeros", "check_memory", "free_memory", "shard_bytes"]
+from ..comm import Communicator
+from ..native.memory import SMALL, check_array, free_memory, gib
+
+__all__ = ["aligned_zeros", "check_copies", "check_memory", "free_memory", "shard_bytes"]
 
 _ALIGNMENT = 64
-_GIB = 1 << 30
 
 
 def aligned_zeros(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -52,67 +54,35 @@ def check_memory(num_qubits: int, dtype: np.dtype[Any], ranks: int, free: int, s
     if dtype == np.complex128 and needed // 2 <= free:
         ways.append('so would dtype="complex64"')
     what = "" if states == 1 else f" for {states} states"
-    raise MemoryError(
-        f"{num_qubits} qubits need {_gib(needed)}{what} {where}; {_gib(free)} are free; {', '.join(ways)}"
-    )
+    raise MemoryError(f"{num_qubits} qubits need {gib(needed)}{what} {where}; {gib(free)} are free; {', '.join(ways)}")
 
 
-def free_memory(root: Path = Path("/")) -> int:
-    """Bytes that this process can still take: the machine's free memory, or what its cgroups leave of it.
+def check_copies(
+    comm: Communicator | None, nbytes: int, what: str, way_out: str, roots: Sequence[int] | None = None
+) -> None:
+    """Refuse what every rank of a communicator, or the ranks ``roots`` alone, would take on the host at once.
+
+    The ranks of a node share its memory, so they are counted together. All ranks call, and all raise if one has to,
+    so that none waits for it.
 
     Args:
-        root: where /proc and /sys are found.
+        comm: whose ranks call; None for this process alone.
+        nbytes: what each of them is about to take.
+        what: whose memory it is, as the subject of "need".
+        way_out: what to do instead.
+        roots: the ranks that take it; all of them by default.
+
+    Raises:
+        MemoryError: saying what is needed, what is there, and the way out.
     """
-    free = _available(root / "proc/meminfo")
-    for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            top, files = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
-            top, files = (
-                root / "sys/fs/cgroup/memory",
-                ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-            )
-        else:
-            continue
-        folder = top / path.lstrip("/")
-        for group in (folder, *folder.parents):
-            free = min(free, _left(group, *files))
-            if group == top:
-                break
-    return free
-
-
-def _available(meminfo: Path) -> int:
-    for line in _lines(meminfo):
-        name, value = line.split(":", 1)
-        if name == "MemAvailable":
-            return int(value.split()[0]) * 1024
-    return 1 << 62
-
-
-def _left(group: Path, limit_file: str, usage_file: str, cache: str) -> int:
-    """What a cgroup's limit leaves. Files it has cached give way, so they do not count as used."""
-    limit, usage = _number(group / limit_file), _number(group / usage_file)
-    if limit is None or usage is None:
-        return 1 << 62
-    cached = next((int(line.split()[1]) for line in _lines(group / "memory.stat") if line.split()[0] == cache), 0)
-    return max(0, limit - max(0, usage - cached))
-
-
-def _number(path: Path) -> int | None:
-    """The number in a file; None where there is no such file or no limit in it."""
-    text = " ".join(_lines(path))
-    return int(text) if text.isdigit() else None
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []
-
-
-def _gib(size: int) -> str:
-    """Bytes as text: "16 GiB", "1.5 GiB", "0.25 GiB"."""
-    return f"{size / _GIB:.3g} GiB" if size < 1000 * _GIB else f"{size / _GIB:.0f} GiB"
+    if comm is None or comm.size == 1:
+        check_array(nbytes, what, way_out)
+        return
+    if nbytes <= SMALL:
+        return
+    takes = roots is None or comm.rank in roots
+    share = free_memory() // (comm.local_size if roots is None else 1)
+    free = int(comm.all_reduce(np.array(share if takes else 1 << 62), "min"))
+    if nbytes > free:
+        where = "on each rank" if roots is None else f"on rank {', '.join(map(str, roots))}"
+        raise MemoryError(f"{what} need {gib(nbytes)} {where}; {gib(free)} are free; {way_out}")

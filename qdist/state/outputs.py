@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import checks, devices, expectation
+from .alike import check_alike
 from .devices import kernels_of
-from .errors import StateError
 from .expectation import Observable
 from .statevector import StateVector
 
@@ -84,27 +84,26 @@ class Probabilities(Output):
 
 @dataclass(frozen=True)
 class Overlap(Output):
-    """<phi|psi> with a given state phi: complex. The cotangent is dL/d(real part) + i dL/d(imaginary part)."""
+    """<phi|psi> with a given state phi, which is split over the program's ranks: complex.
+
+    The cotangent is dL/d(real part) + i dL/d(imaginary part).
+    """
 
     state: StateVector
     dtype = np.complex128
+    more_states = 1
 
     def value(self, ket: StateVector) -> complex:
         return self._state(ket).inner(ket)
 
     def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
         state = self._state(ket)
-        if state.layout == ket.layout:
-            bra.local[:] += complex(cotangent) / 2 * state.local
-        else:
-            _add_logical(bra, complex(cotangent) / 2 * state.amplitudes())
+        if state.layout != ket.layout:
+            state = state.copy().relayout(ket.layout)
+        bra.local[:] += complex(cotangent) / 2 * state.local
 
     def _state(self, ket: StateVector) -> StateVector:
-        if (self.state.num_qubits, self.state.dtype) != (ket.num_qubits, ket.dtype):
-            raise StateError(
-                f"the overlap with {self.state!r} needs a state of its size and dtype; the program's has "
-                f"{ket.num_qubits} qubits in {ket.dtype}"
-            )
+        check_alike("an overlap", self.state, ket)
         return self.state
 
 

@@ -24,6 +24,7 @@ from qdist.plan.planner import check_schedule, make_plan
 from qdist.plan.tail import without_tail
 from qdist.progress import Progress
 from qdist.state import adjoint, batches, checks, devices, expectation
+from qdist.state.alike import check_ranks
 from qdist.state.cpu import CpuProgram
 from qdist.state.cuda import CudaProgram
 from qdist.state.errors import StateError
@@ -231,20 +232,25 @@ class Program:
         """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
 
         On several ranks they run one after the other, and every rank gets all of them.
-        params: shape (batch, number of parameters). Raises StateError for circuits that measure, reset or initialise.
+        params: shape (batch, number of parameters). Raises StateError for circuits that measure, reset or initialise,
+        and MemoryError where the states of all rows do not fit.
         """
         theta = checks.checked_batch(params, self.circuit.num_parameters)
         if any(part.instruction is not None for part in self.plan.parts):
             raise StateError("circuits that measure, reset, initialise or branch cannot run as a batch")
+        batches.check_states(self, len(theta))
         if self.plan.far:
-            rows = [self.run(values).amplitudes() for values in theta]
-            return np.stack(rows) if rows else np.zeros((0, 1 << self.num_qubits), self.dtype)
+            states = np.empty((len(theta), 1 << self.num_qubits), self.dtype)
+            for row, values in zip(states, theta):
+                row[:] = self.run(values).amplitudes()
+            return states
         return devices.on_host(self.run_rows(theta))
 
     def run_rows(self, theta: NDArray[np.float64]) -> Any:
         """What ``run_batch`` gives, where this program's device is: for unitary circuits on one rank. ``theta`` has
         been checked."""
-        states = devices.zeros(len(theta) << self.num_qubits, self.dtype, self.device).reshape(len(theta), -1)
+        states = devices.zeros(len(theta) << self.num_qubits, self.dtype, self.device)
+        states = states.reshape(len(theta), 1 << self.num_qubits)
         states[:, 0] = 1
         if self._parts:
             ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
@@ -260,7 +266,8 @@ class Program:
                 return batches.values(self, [observable], checks.checked_batch(params, self.circuit.num_parameters))[
                     :, 0
                 ]
-            states = self.run_batch(params)
+            theta = checks.checked_batch(params, self.circuit.num_parameters)
+            states = (x for some in batches.parts(self, len(theta)) for x in self.run_batch(theta[some]))
             return np.array(
                 [StateVector.from_amplitudes(x, device=self.device).expectation(observable) for x in states]
             )
@@ -367,7 +374,7 @@ class Program:
 
     def _fits(self, out: StateVector) -> bool:
         same = (out.dtype, out.num_qubits, out.device) == (self.dtype, self.num_qubits, self.device)
-        return same and out.layout is self.plan.layout
+        return same and out.layout is self.plan.layout and out.shard_bits == self.num_qubits
 
     def _start(self, initial: StateVector | None, out: StateVector | None) -> tuple[StateVector, _Compiled]:
         """The state to run on, and what runs on it."""
@@ -381,6 +388,8 @@ class Program:
                 raise StateError(
                     f"{name} is on {state.device}; the program runs on {self.device}: make both on one device"
                 )
+            if state is not None:
+                check_ranks(name, state, self.comm)
         if initial is None:
             if out is None:
                 out = StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout, self.device)

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..circuit import GATES, Circuit, CircuitError, Expression, Gate, Instruction
 from ..circuit.binding import ParameterValues
+from ..circuit.matrices import check_matrix
 
 State = NDArray[np.complex128]
 
@@ -95,6 +96,7 @@ def run(
 def unitary(circuit: Circuit, params: ParameterValues | None = None) -> State:
     """The 2**n by 2**n matrix of a circuit without measurement, reset or initialisation."""
     bound = _bound(circuit, params, limit=_MAX_UNITARY_QUBITS)
+    check_matrix(bound.num_qubits, 3)
     size = 1 << bound.num_qubits
     columns = np.eye(size, dtype=np.complex128).reshape((size,) + (2,) * bound.num_qubits)
     for instruction in _unconditional(bound):

@@ -20,21 +20,19 @@ from ..comm.solo import SoloTransport
 from ..comm.world import DEFAULT_TIMEOUT
 from ..plan import Layout
 from . import checks, devices, expectation, measure, storage
+from .alike import check_alike
 from .devices import kernels_of, on_host
 from .errors import StateError
 from .exchange import Traffic
 from .expectation import Observable
 from .gather import gathered
 from .measure import Seed
-from .memory import check_memory, free_memory
+from .memory import SMALL, check_memory, free_memory
 from .relayout import relayout
 from .shots import tally
 from .threads import share_cores
 
 __all__ = ["StateVector"]
-
-# Smaller states are not worth asking the system how much memory is left.
-_SMALL = 1 << 26
 
 # Amplitudes whose logical indices are computed at a time.
 _INDEX_CHUNK = 1 << 20
@@ -114,7 +112,7 @@ class StateVector:
     ) -> None:
         """Raises MemoryError where so many states like this do not fit into what is free now; takes nothing."""
         comm = _alone() if comm is None else comm
-        if states * dtype.itemsize << num_qubits <= _SMALL:
+        if states * dtype.itemsize << num_qubits <= SMALL:
             return
         if device != "cpu":
             free = devices.free_device_memory(device, comm)
@@ -334,10 +332,39 @@ class StateVector:
         qubits = f"{self.num_qubits} qubit{'s' if self.num_qubits > 1 else ''}"
         return f"<StateVector of {qubits}, {self.dtype}{ranks}{layout}>"
 
+    def __eq__(self, other: object) -> bool:
+        """Refused: whether states are equal is a matter of rounding and of the phase, which the caller must decide."""
+        raise TypeError(
+            "states are not compared by ==: use a is b for the same object, a.fidelity(b) for the same state up to a "
+            "phase, or numpy.allclose(a.amplitudes(), b.amplitudes())"
+        )
+
+    __hash__ = object.__hash__
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """What ``numpy.asarray(state)`` gives: a copy of all amplitudes, in logical order.
+
+        Raises StateError where they are split over ranks or on a GPU: ``amplitudes()`` brings them together, and every
+        rank must call it. Raises ValueError for copy=False.
+        """
+        if self._comm.size > 1 or self.device != "cpu":
+            where = f"split over {self._comm.size} ranks" if self._comm.size > 1 else f"on {self.device}"
+            raise StateError(
+                f"the amplitudes are {where}, and NumPy cannot read them there: state.amplitudes() gives all of them "
+                "as an array (every rank must call it), state.local the rank's own"
+            )
+        if copy is False:
+            raise ValueError("an array of a state's amplitudes is a copy; state.local is its own memory, by place")
+        amplitudes = self.amplitudes()
+        return amplitudes if dtype is None else amplitudes.astype(dtype, copy=False)
+
     # Amplitudes ------------------------------------------------------------------------------------------------------
 
     def amplitudes(self, indices: ArrayLike | None = None) -> NDArray[Any]:
-        """All amplitudes in logical order, or those of some logical indices, in the indices' shape: a new array."""
+        """All amplitudes in logical order, or those of some logical indices, in the indices' shape: a new array.
+
+        Raises MemoryError, on all ranks, where all amplitudes do not fit on one of them.
+        """
         if indices is None:
             result = gathered(self, None)
             assert result is not None, "every rank asked for it"
@@ -350,7 +377,10 @@ class StateVector:
         return self.sum_over_ranks(found)
 
     def gather(self, root: int = 0) -> NDArray[Any] | None:
-        """All amplitudes in logical order on one rank, as a new array; None on the others."""
+        """All amplitudes in logical order on one rank, as a new array; None on the others.
+
+        Raises MemoryError, on all ranks, where they do not fit there.
+        """
         if not 0 <= root < self._comm.size:
             raise StateError(f"root={root}: the state is on ranks 0 to {self._comm.size - 1}")
         return gathered(self, root)
@@ -373,13 +403,13 @@ class StateVector:
         return self
 
     def inner(self, other: StateVector) -> complex:
-        """<self|other>. Layouts may differ; on several ranks that takes memory for a copy of ``other``."""
-        if not isinstance(other, StateVector) or (other.num_qubits, other.dtype) != (self.num_qubits, self.dtype):
-            raise StateError(f"the inner product with {self!r} needs a state of its size and dtype; got {other!r}")
-        if other.device != self.device:
-            raise StateError(
-                f"the inner product needs both states on one device; they are on {self.device}, {other.device}"
-            )
+        """<self|other>. Layouts may differ; on several ranks that takes memory for a copy of ``other``.
+
+        Raises StateError for a state of another size, dtype or device, or over other ranks.
+        """
+        if not isinstance(other, StateVector):
+            raise StateError(f"the inner product with {self!r} needs another state; got {other!r}")
+        check_alike("an inner product", self, other)
         kernels = kernels_of(self._local)
         if self._layout == other._layout:
             total = kernels.inner(self._local, other._local)

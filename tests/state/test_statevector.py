@@ -172,8 +172,8 @@ def test_ranks_hold_contiguous_runs_of_shards(ranks: int, lengths: list[int]) ->
         (lambda: StateVector(2).amplitude(4), "got 4"),
         (lambda: StateVector(2).amplitudes([0, -1]), "index -1 is out of range"),
         (lambda: StateVector(2).amplitudes([0.5]), "must be integers"),
-        (lambda: StateVector(2).inner(StateVector(3)), "needs a state of its size and dtype"),
-        (lambda: StateVector(2).inner(StateVector(2, "complex128")), "needs a state of its size and dtype"),
+        (lambda: StateVector(2).inner(StateVector(3)), "needs two states of one size and dtype"),
+        (lambda: StateVector(2).inner(StateVector(2, "complex128")), "needs two states of one size and dtype"),
     ],
 )
 def test_refuses_what_cannot_be_right(make, message: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import CircuitError
+from ..matrices import check_matrix
 from . import dense, grouping, masks, text
 from .algebra import Operator
 
@@ -206,6 +207,7 @@ class PauliSum(Operator):
             raise CircuitError(f"the matrix must be square with a power of two of rows, got shape {values.shape}")
         if not np.isfinite(values).all():
             raise CircuitError("the matrix has elements that are not finite")
+        check_matrix(len(values).bit_length() - 1, 6)
         x, z, coefficients = dense.from_matrix(values)
         if np.array_equal(values, values.conj().T):
             coefficients = coefficients.real.astype(np.complex128)
@@ -334,6 +336,7 @@ class PauliSum(Operator):
 
         Raises:
             CircuitError: if the sum acts on more qubits, or the matrix would pass 14 qubits (4 GiB).
+            MemoryError: if the matrix does not fit into what is free.
         """
         width = _checked_width(self, num_qubits)
         if width > _DENSE_QUBITS:
@@ -341,6 +344,8 @@ class PauliSum(Operator):
                 f"a dense matrix of {width} qubits needs {16 << 2 * width - 30} GiB; "
                 f"at most {_DENSE_QUBITS} qubits are made dense"
             )
+        # The matrix, and its rows by flips while they are transformed.
+        check_matrix(width, 1 + 2 * min(len(self), 1 << width) / (1 << width))
         return dense.to_matrix(self._x[:, :1], self._z[:, :1], self._coefficients, width)
 
     def allclose(self, other: PauliSum, tolerance: float = 1e-9) -> bool:
@@ -350,6 +355,8 @@ class PauliSum(Operator):
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same operator, to the last bit; `allclose` allows for rounding."""
+        if isinstance(other, PauliString):
+            other = other._sum()
         if not isinstance(other, PauliSum):
             return NotImplemented
         # Each side is merged by itself first, so that equal sums of equal terms cancel exactly.

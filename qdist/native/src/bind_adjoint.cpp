@@ -8,6 +8,7 @@
 
 #include "apply_pauli.hpp"
 #include "bits.hpp"
+#include "checks.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -21,7 +22,11 @@ template <class Real>
 void add_weighted(Array<const std::complex<Real>> ket, qdist::Index first, const std::vector<int>& positions,
                   Array<const double> weights, Array<std::complex<Real>> bra) {
     const std::size_t size = ket.size();
-    if (bra.size() != size) throw nb::value_error("the shard has another size");
+    qdist::checked_bits(size);
+    qdist::check_first(first, size);
+    qdist::check_size(bra.size(), size, "the bra");
+    qdist::check_positions(positions, qdist::max_index_bits);
+    qdist::check_size(weights.size(), std::size_t(1) << positions.size(), "weights");
     const std::complex<Real>* in = ket.data();
     const double* w = weights.data();
     std::complex<Real>* out = bra.data();
@@ -50,9 +55,13 @@ template <class Real>
 void apply_batch(qdist::PauliPlan& plan, Batch<const std::complex<Real>> kets, Batch<const double> weights,
                  Batch<std::complex<Real>> bras, Batch<double> values) {
     const std::size_t batch = kets.shape(0), size = kets.shape(1), count = plan.observables;
-    if (size < qdist::lanes || size != std::size_t(1) << plan.bits || bras.shape(0) != batch || bras.shape(1) != size ||
-        weights.shape(0) != batch || weights.shape(1) != count || values.shape(0) != batch || values.shape(1) != count)
-        throw nb::value_error("the batch has another shape");
+    if (size < qdist::lanes) qdist::refuse("a row must have at least 8 amplitudes; got " + std::to_string(size));
+    qdist::check_size(size, std::size_t(1) << plan.lift.own, "a row of kets");
+    qdist::check_size(bras.shape(1), size, "a row of bras");
+    for (std::size_t rows : {bras.shape(0), weights.shape(0), values.shape(0)}) qdist::check_size(rows, batch, "the batch");
+    qdist::check_size(weights.shape(1), count, "a row of weights");
+    qdist::check_size(values.shape(1), count, "a row of values");
+    qdist::check_apart(kets.data(), bras.data(), kets.size() * sizeof(std::complex<Real>), "kets and bras");
     const Real* in = reinterpret_cast<const Real*>(kets.data());
     Real* out = reinterpret_cast<Real*>(bras.data());
     const double* w = weights.data();

@@ -6,6 +6,7 @@
 #include <complex>
 #include <stdexcept>
 
+#include "checks.hpp"
 #include "pack.hpp"
 #include "permute.hpp"
 
@@ -55,11 +56,9 @@ void swap_parts(MutableShard<Real> a, Index base_a, MutableShard<Real> b, Index 
 
 template <class Real>
 void swap_positions(MutableShard<Real> shard, const std::vector<int>& partner) {
-    const int bits = int(partner.size());
-    if (shard.size() != std::size_t(1) << bits) throw nb::value_error("the shard has another number of bits");
-    for (int p = 0; p < bits; ++p)
-        if (partner[p] < 0 || partner[p] >= bits || partner[partner[p]] != p)
-            throw nb::value_error("positions must be exchanged in pairs");
+    qdist::check_permutation(partner, shard.size());
+    for (int p = 0; p < int(partner.size()); ++p)
+        if (partner[partner[p]] != p) throw nb::value_error("positions must be exchanged in pairs");
     nb::gil_scoped_release release;
     qdist::swap_positions(shard.data(), partner);
 }

@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "block_checks.hpp"
 #include "derivatives.hpp"
 
 namespace nb = nanobind;
@@ -22,6 +23,9 @@ using FactorData = std::tuple<int, std::vector<int>, std::vector<int>, std::vect
 class MatrixList {
 public:
     void add(int num_bits, const std::vector<FactorData>& factors) {
+        check_range(num_bits, 0, max_bits, "the number of a matrix's bits");
+        for (const auto& [formula, slots, bits, matrix] : factors)
+            num_angles_ = std::max(num_angles_, check_factor(formula, slots, bits, matrix.size(), num_bits));
         products_.push_back({num_bits, {}});
         for (const auto& [formula, slots, bits, matrix] : factors)
             products_.back().second.push_back({{Formula(formula), slots, matrix}, bits});
@@ -29,6 +33,9 @@ public:
     }
 
     std::size_t size() const { return size_; }
+    // How many angles the matrices read.
+    std::size_t num_angles() const { return std::size_t(num_angles_); }
+    static constexpr int max_bits = 15;  // 16 GiB of entries
 
     void at(const double* angles, Complex* out) const {
         for (const auto& [bits, factors] : products_) {
@@ -51,7 +58,12 @@ public:
 private:
     std::vector<std::pair<int, std::vector<std::pair<Source, std::vector<int>>>>> products_;
     std::size_t size_ = 0;
+    int num_angles_ = 0;
 };
+
+void check_angles(const MatrixList& list, std::size_t count) {
+    if (count < list.num_angles()) refuse("the matrices read " + std::to_string(list.num_angles()) + " angles; got " + std::to_string(count));
+}
 
 }  // namespace
 
@@ -64,18 +76,20 @@ void bind_matrices(nb::module_& m) {
         .def_prop_ro("size", &MatrixList::size, "Entries of all matrices together.")
         .def("at",
              [](const MatrixList& list, Angles angles, Entries out) {
-                 if (out.size() != list.size()) throw nb::value_error("out has another size");
+                 check_size(out.size(), list.size(), "out");
+                 check_angles(list, angles.size());
                  list.at(angles.data(), out.data());
              },
-             "angles"_a, "out"_a, "Writes all matrices, row by row, one after the other.")
+             "angles"_a, nb::arg("out").noconvert(), "Writes all matrices, row by row, one after the other.")
         .def("add_gradients",
              [](const MatrixList& list, nb::ndarray<const Complex, nb::ndim<1>, nb::c_contig, nb::device::cpu> transitions, Angles angles,
                 nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu> gradient) {
-                 if (transitions.size() != list.size()) throw nb::value_error("transitions have another size");
-                 if (gradient.size() != angles.size()) throw nb::value_error("gradient has another size");
+                 check_size(transitions.size(), list.size(), "transitions");
+                 check_size(gradient.size(), angles.size(), "the gradient");
+                 check_angles(list, angles.size());
                  list.add_gradients(transitions.data(), angles.data(), gradient.data());
              },
-             "transitions"_a, "angles"_a, "gradient"_a,
+             "transitions"_a, "angles"_a, nb::arg("gradient").noconvert(),
              "Adds 2 Re <bra|d ket> by each angle, given the transition matrix T_qp = sum of ket_q conj(bra_p) for each matrix, "
              "as `at` writes matrices.");
 }

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "apply_pauli.hpp"
+#include "checks.hpp"
 #include "expectation.hpp"
 #include "pauli_plan.hpp"
 #include "permute.hpp"
@@ -36,7 +37,12 @@ std::span<const T> span_of(const Array<const T>& array) {
     return {array.data(), array.size()};
 }
 
-int bits_of(std::size_t size) { return std::countr_zero(size); }
+// The bits of a shard, which begins at place `first` of the whole state.
+int bits_of(std::size_t size, Index first) {
+    const int bits = qdist::checked_bits(size);
+    qdist::check_first(first, size, qdist::Lift(bits).bits - bits);
+    return bits;
+}
 
 // A shard's numbers, padded with zeros to a whole row of lanes where it is shorter.
 template <class Real>
@@ -57,8 +63,10 @@ private:
 
 template <class Real>
 void add_probabilities(Shard<Real> shard, Index first, Positions positions, Array<double> out) {
+    const qdist::Lift lift(bits_of(shard.size(), first));
+    qdist::check_positions(positions, qdist::max_index_bits - (lift.bits - lift.own));
+    qdist::check_size(out.size(), std::size_t(1) << positions.size(), "out");
     const Padded<Real> padded(shard);
-    const qdist::Lift lift(bits_of(shard.size()));
     for (int& position : positions) position = lift.position(position);
     nb::gil_scoped_release release;
     qdist::add_probabilities(padded.data(), lift.bits, lift.mask(first), qdist::KeptBits(positions), out.data());
@@ -67,26 +75,42 @@ void add_probabilities(Shard<Real> shard, Index first, Positions positions, Arra
 template <class Real>
 void add_leaves(Shard<Real> shard, Index first, Array<const std::int64_t> bases, const Positions& positions,
                 Array<double> trees) {
+    const int bits = bits_of(shard.size(), first);
+    qdist::check_positions(positions, qdist::max_index_bits);
+    qdist::check_range(std::int64_t(positions.size()), 0, qdist::max_index_bits - 1, "the depth of a tree");
+    qdist::check_size(trees.size(), bases.size() << (positions.size() + 1), "trees");
     nb::gil_scoped_release release;
-    qdist::add_leaves(reinterpret_cast<const Real*>(shard.data()), bits_of(shard.size()), first, span_of(bases),
+    qdist::add_leaves(reinterpret_cast<const Real*>(shard.data()), bits, first, span_of(bases),
                       positions, trees.data());
 }
 
 void descend(Array<double> trees, int depth, Array<const std::int64_t> row, Array<const std::int64_t> shot, Index key,
              int level, Array<std::int64_t> out) {
+    qdist::check_range(depth, 0, qdist::max_index_bits - 1, "depth");
+    // A shot has 64 random numbers.
+    qdist::check_range(level, 0, 64 - depth, "level");
+    qdist::check_size(shot.size(), row.size(), "shot");
+    qdist::check_size(out.size(), row.size(), "out");
+    const std::size_t rows = trees.size() >> (depth + 1);
+    qdist::check_size(trees.size(), rows << (depth + 1), "trees");
     nb::gil_scoped_release release;
-    qdist::sum_trees(trees.data(), trees.size() >> (depth + 1), depth);
+    for (std::int64_t r : span_of(row)) qdist::check_range(r, 0, std::int64_t(rows) - 1, "the number of a tree");
+    qdist::sum_trees(trees.data(), rows, depth);
     qdist::descend(trees.data(), depth, span_of(row), span_of(shot), key, level, out.data());
 }
 
 template <class Real>
 void permuted_copy(Shard<Real> source, const Positions& positions, MutableShard<Real> out) {
+    qdist::check_permutation(positions, source.size());
+    qdist::check_size(out.size(), source.size(), "out");
+    qdist::check_apart(source.data(), out.data(), out.size() * sizeof(std::complex<Real>), "source and out");
     nb::gil_scoped_release release;
     qdist::permuted_copy(source.data(), positions, out.data());
 }
 
 template <class Real>
 std::complex<double> inner(Shard<Real> bra, Shard<Real> ket) {
+    qdist::check_size(ket.size(), bra.size(), "the ket");
     nb::gil_scoped_release release;
     return qdist::inner(reinterpret_cast<const Real*>(bra.data()), reinterpret_cast<const Real*>(ket.data()),
                         bra.size());
@@ -94,6 +118,8 @@ std::complex<double> inner(Shard<Real> bra, Shard<Real> ket) {
 
 template <class Real>
 std::complex<double> permuted_inner(Shard<Real> bra, Shard<Real> ket, const Positions& positions) {
+    qdist::check_permutation(positions, bra.size());
+    qdist::check_size(ket.size(), bra.size(), "the ket");
     nb::gil_scoped_release release;
     return qdist::permuted_inner(reinterpret_cast<const Real*>(bra.data()), reinterpret_cast<const Real*>(ket.data()),
                                  positions);
@@ -101,18 +127,30 @@ std::complex<double> permuted_inner(Shard<Real> bra, Shard<Real> ket, const Posi
 
 template <class Real>
 void project(MutableShard<Real> shard, Index first, Index mask, Index value, double scale) {
+    const int bits = bits_of(shard.size(), first);
+    qdist::check_condition(mask, value, qdist::max_index_bits, "the projection");
     nb::gil_scoped_release release;
-    qdist::project(reinterpret_cast<Real*>(shard.data()), bits_of(shard.size()), first, mask, value, Real(scale));
+    qdist::project(reinterpret_cast<Real*>(shard.data()), bits, first, mask, value, Real(scale));
 }
 
 template <class Real>
 void reset_bit(MutableShard<Real> shard, int position, bool outcome, double scale) {
+    const int bits = bits_of(shard.size(), 0);
+    qdist::check_range(position, 0, bits - 1, "position");
     nb::gil_scoped_release release;
-    qdist::reset_bit(reinterpret_cast<Real*>(shard.data()), bits_of(shard.size()), position, outcome, Real(scale));
+    qdist::reset_bit(reinterpret_cast<Real*>(shard.data()), bits, position, outcome, Real(scale));
+}
+
+// A shard of the size that the plan is for.
+void check_plan(const qdist::PauliPlan& plan, std::size_t size, Index first) {
+    qdist::check_size(size, std::size_t(1) << plan.lift.own, "the shard");
+    qdist::check_first(first, size, plan.lift.bits - plan.lift.own);
 }
 
 template <class Real>
 void add_expectations(const qdist::PauliPlan& plan, Shard<Real> shard, Index first, Array<double> out) {
+    check_plan(plan, shard.size(), first);
+    qdist::check_size(out.size(), std::size_t(plan.observables), "out");
     const Padded<Real> padded(shard);
     nb::gil_scoped_release release;
     qdist::add_values(plan, padded.data(), plan.lift.mask(first), out.data());
@@ -121,7 +159,11 @@ void add_expectations(const qdist::PauliPlan& plan, Shard<Real> shard, Index fir
 template <class Real>
 void apply(qdist::PauliPlan& plan, Shard<Real> shard, Index first, Array<const double> weights,
            MutableShard<Real> out, bool add, std::optional<Array<double>> values) {
-    if (shard.size() != out.size()) throw nb::value_error("out must be as long as the shard");
+    check_plan(plan, shard.size(), first);
+    qdist::check_size(out.size(), shard.size(), "out");
+    qdist::check_size(weights.size(), std::size_t(plan.observables), "weights");
+    if (values) qdist::check_size(values->size(), std::size_t(plan.observables), "values");
+    qdist::check_apart(shard.data(), out.data(), out.size() * sizeof(std::complex<Real>), "the shard and out");
     const Padded<Real> padded(shard);
     double* results = values ? values->data() : nullptr;
     nb::gil_scoped_release release;
@@ -175,6 +217,16 @@ void bind_measure(nb::module_& m) {
             [](qdist::PauliPlan* self, int bits, Array<const Index> x, Array<const Index> z,
                Array<const std::complex<double>> coefficients, Array<const std::int64_t> observable, int observables,
                int tile_bits, bool as_product) {
+                qdist::check_range(bits, 0, qdist::max_index_bits, "bits");
+                qdist::check_range(observables, 0, (std::int64_t(1) << 31) - 2, "the number of observables");
+                for (std::size_t size : {z.size(), coefficients.size(), observable.size()})
+                    qdist::check_size(size, x.size(), "z, coefficients and observable");
+                const int signs = qdist::max_index_bits - (qdist::Lift(bits).bits - bits);
+                for (std::size_t k = 0; k < x.size(); ++k) {
+                    qdist::check_mask(x.data()[k], bits, "the flips of a string");
+                    qdist::check_mask(z.data()[k], signs, "the signs of a string");
+                    qdist::check_range(observable.data()[k], 0, observables - 1, "the number of an observable");
+                }
                 new (self) qdist::PauliPlan(bits, span_of(x), span_of(z), span_of(coefficients), span_of(observable),
                                             observables, tile_bits, as_product);
             },

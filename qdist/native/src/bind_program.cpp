@@ -6,7 +6,9 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "action_checks.hpp"
 #include "adjoint.hpp"
+#include "block_checks.hpp"
 #include "program.hpp"
 #include "schedule.hpp"
 
@@ -29,6 +31,16 @@ using Gradient = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>
 template <class T>
 using Batch = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
+// A run of a program on a shard, where `start` and `live` say what may be nonzero before.
+template <class Real>
+void check_runs(const Program<Real>& p, std::size_t size, std::size_t offset, std::size_t start, std::size_t live) {
+    check_size(size, std::size_t(1) << p.num_bits(), "the shard");
+    check_first(offset, size);
+    check_mask(start, p.num_bits(), "start");
+    check_mask(live, p.num_bits(), "live");
+    p.check_bound();
+}
+
 template <class Real>
 void bind_program_of(nb::module_& m, const char* name) {
     using P = Program<Real>;
@@ -42,9 +54,16 @@ void bind_program_of(nb::module_& m, const char* name) {
         .def("dense",
              [](P& p, std::vector<int> targets, std::size_t mask, std::size_t value, std::size_t far_mask,
                 std::size_t far_value, const std::vector<FactorData>& factors) {
+                 check_positions(targets, p.stage_bits(), "targets");
+                 check_condition(mask, value, p.tile_bits(), "controls");
+                 check_condition(far_mask, far_value, far_bits, "far controls");
+                 for (int target : targets)
+                     if (mask >> target & 1) refuse("bit " + std::to_string(target) + " is a target and a control");
                  std::vector<Factor> parts;
-                 for (const auto& [formula, slots, bits, matrix] : factors)
+                 for (const auto& [formula, slots, bits, matrix] : factors) {
+                     p.need_angles(check_factor(formula, slots, bits, matrix.size(), int(targets.size())));
                      parts.push_back({{Formula(formula), slots, matrix}, bits});
+                 }
                  Dense<Real> dense(p.tile_bits(), std::move(targets), mask, value);
                  p.add(DenseBlock<Real>(std::move(dense), {far_mask, far_value}, std::move(parts), p.trainable()));
              },
@@ -53,23 +72,43 @@ void bind_program_of(nb::module_& m, const char* name) {
              [](P& p, const std::vector<TermData>& terms, const std::vector<WideData>& wides) {
                  std::vector<typename Diagonal<Real>::Term> t;
                  std::vector<typename Diagonal<Real>::Wide> w;
-                 for (const auto& [first, second, constant, slots] : terms) t.push_back({first, second, {constant, slots}});
-                 for (const auto& [mask, value, far_mask, far_value, constant, slots] : wides)
+                 for (const auto& [first, second, constant, slots] : terms) {
+                     check_term(first, second, p.tile_bits());
+                     p.need_angles(check_affine(slots));
+                     t.push_back({first, second, {constant, slots}});
+                 }
+                 for (const auto& [mask, value, far_mask, far_value, constant, slots] : wides) {
+                     check_condition(mask, value, p.tile_bits(), "a diagonal's bits");
+                     check_condition(far_mask, far_value, far_bits, "a diagonal's far bits");
+                     p.need_angles(check_affine(slots));
                      w.push_back({{mask, value}, {far_mask, far_value}, {constant, slots}});
+                 }
                  Diagonal<Real> diagonal(p.tile_bits(), std::move(t), std::move(w), p.num_bits() >= p.tile_bits() + 3);
                  p.add(DiagonalBlock<Real>(p.tile_bits(), std::move(diagonal), p.trainable()));
              },
              "terms"_a, "wide"_a)
         .def("permutation",
              [](P& p, std::vector<std::uint32_t> source, const std::vector<FlipData>& flips) {
+                 check_sources(source, p.tile_bits());
                  std::vector<typename Permutation<Real>::Flip> f;
-                 for (const auto& [mask, value, bits] : flips) f.push_back({{mask, value}, bits});
+                 for (const auto& [mask, value, bits] : flips) {
+                     check_condition(mask, value, far_bits, "the condition of a flip");
+                     check_mask(bits, p.tile_bits(), "a flip");
+                     f.push_back({{mask, value}, bits});
+                 }
                  p.add(Permutation<Real>(std::move(source), std::move(f)));
              },
              "source"_a, "flips"_a)
         .def("pauli_rotation",
              [](P& p, std::size_t x, std::size_t z, std::size_t far_z, int num_y, std::size_t mask, std::size_t value,
                 std::size_t far_mask, std::size_t far_value, Products slots) {
+                 check_mask(x, p.tile_bits(), "the flips of a rotation");
+                 check_mask(z, p.tile_bits(), "the signs of a rotation");
+                 check_mask(far_z, far_bits, "the far signs of a rotation");
+                 check_condition(mask, value, p.tile_bits(), "controls");
+                 check_condition(far_mask, far_value, far_bits, "far controls");
+                 if (mask & (x | z)) refuse("a bit is a control and a target");
+                 p.need_angles(check_affine(slots));
                  PauliRotation<Real> rotation(p.tile_bits(), x, z, far_z, num_y, {mask, value}, {far_mask, far_value});
                  Affine angle{0, std::move(slots)};
                  const bool is_trainable = angle.reads(p.trainable());
@@ -79,6 +118,10 @@ void bind_program_of(nb::module_& m, const char* name) {
         .def("table",
              [](P& p, std::vector<std::pair<int, int>> inside, std::vector<std::pair<int, int>> outside, std::size_t mask,
                 std::size_t value, std::size_t far_mask, std::size_t far_value, const std::vector<Complex>& table) {
+                 check_table(inside, p.tile_bits(), table.size());
+                 check_table(outside, far_bits, table.size());
+                 check_condition(mask, value, p.tile_bits(), "controls");
+                 check_condition(far_mask, far_value, far_bits, "far controls");
                  p.add(TableDiagonal<Real>(p.tile_bits(), std::move(inside), std::move(outside), {mask, value}, {far_mask, far_value}, table));
              },
              "inside"_a, "outside"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "table"_a)
@@ -94,37 +137,40 @@ void bind_program_of(nb::module_& m, const char* name) {
         .def("bind_parameters", [](P& p, Doubles theta) { return p.bind_parameters(theta.data(), theta.size()); }, "theta"_a)
         .def("run_from_zero",
              [](const P& p, Shard shard) {
-                 if (shard.size() != std::size_t(1) << p.num_bits()) throw nb::value_error("the shard has another size");
+                 check_runs(p, shard.size(), 0, 0, 0);
                  auto* x = shard.data();
                  nb::gil_scoped_release release;
                  p.run_from_zero(x);
              },
-             "shard"_a)
+             nb::arg("shard").noconvert())
         .def("run",
              [](const P& p, Shard shard, std::size_t offset, std::size_t start, std::size_t live, std::size_t first,
                 std::size_t last) {
-                 if (shard.size() != std::size_t(1) << p.num_bits()) throw nb::value_error("the shard has another size");
+                 check_runs(p, shard.size(), offset, start, live);
                  auto* x = shard.data();
                  nb::gil_scoped_release release;
                  return p.run(x, offset, start, live, first, last);
              },
-             "shard"_a, "offset"_a, "start"_a, "live"_a, "first"_a, "last"_a)
+             nb::arg("shard").noconvert(), "offset"_a, "start"_a, "live"_a, "first"_a, "last"_a)
         .def("run_batch",
              [](const P& p, Batch<std::complex<Real>> states, Batch<const double> angles, bool from_zero) {
-                 if (states.shape(1) != std::size_t(1) << p.num_bits() || states.shape(0) != angles.shape(0))
-                     throw nb::value_error("the batch has another shape");
+                 check_size(states.shape(1), std::size_t(1) << p.num_bits(), "a row of states");
+                 check_size(angles.shape(0), states.shape(0), "the batch of angles");
+                 p.check_angles(angles.shape(1));
                  auto* x = states.data();
                  const double* a = angles.data();
                  const std::size_t batch = states.shape(0), size = states.shape(1), count = angles.shape(1);
                  nb::gil_scoped_release release;
                  p.run_batch(x, a, batch, size, count, from_zero);
              },
-             "states"_a, "angles"_a, "from_zero"_a)
+             nb::arg("states").noconvert(), "angles"_a, "from_zero"_a)
         .def("run_back",
              [](P& p, Shard ket, Shard bra, std::size_t offset, std::size_t start, std::size_t live, bool recover,
                 Gradient gradient) {
-                 if (ket.size() != std::size_t(1) << p.num_bits() || bra.size() != ket.size())
-                     throw nb::value_error("the shard has another size");
+                 check_runs(p, ket.size(), offset, start, live);
+                 check_size(bra.size(), ket.size(), "the bra");
+                 check_size(gradient.size(), p.num_angles(), "the gradient");
+                 check_apart(ket.data(), bra.data(), ket.size() * sizeof(std::complex<Real>), "ket and bra");
                  auto *k = ket.data(), *b = bra.data();
                  double* g = gradient.data();
                  nb::gil_scoped_release release;
@@ -136,9 +182,12 @@ void bind_program_of(nb::module_& m, const char* name) {
              [](const P& p, Batch<std::complex<Real>> kets, Batch<std::complex<Real>> bras, Batch<const double> angles,
                 Batch<double> gradients) {
                  const std::size_t size = std::size_t(1) << p.num_bits(), batch = kets.shape(0);
-                 if (kets.shape(1) != size || bras.shape(1) != size || bras.shape(0) != batch ||
-                     angles.shape(0) != batch || gradients.shape(0) != batch || gradients.shape(1) != angles.shape(1))
-                     throw nb::value_error("the batch has another shape");
+                 check_size(kets.shape(1), size, "a row of kets");
+                 check_size(bras.shape(1), size, "a row of bras");
+                 for (std::size_t rows : {bras.shape(0), angles.shape(0), gradients.shape(0)}) check_size(rows, batch, "the batch");
+                 check_size(gradients.shape(1), angles.shape(1), "a row of gradients");
+                 p.check_angles(angles.shape(1));
+                 check_apart(kets.data(), bras.data(), kets.size() * sizeof(std::complex<Real>), "kets and bras");
                  auto *k = kets.data(), *b = bras.data();
                  const double* a = angles.data();
                  double* g = gradients.data();
@@ -151,6 +200,9 @@ void bind_program_of(nb::module_& m, const char* name) {
 }
 
 std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Doubles weight, int num_qubits, int close, Mask forced) {
+    check_actions({mixes.data(), mixes.size()}, {x_like.data(), x_like.size()}, {z_like.data(), z_like.size()}, num_qubits, close);
+    check_size(weight.size(), mixes.size(), "weight");
+    check_mask(forced, num_qubits, "forced");
     std::vector<Action> gates(mixes.size());
     for (std::size_t g = 0; g < gates.size(); ++g) gates[g] = {mixes.data()[g], x_like.data()[g], z_like.data()[g], weight.data()[g]};
     std::vector<std::pair<Mask, std::vector<int>>> stages;

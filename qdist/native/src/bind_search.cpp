@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "action_checks.hpp"
 #include "alternations.hpp"
 #include "narrow.hpp"
 #include "search.hpp"
@@ -20,6 +21,7 @@ using Masks = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::de
 using Found = std::tuple<std::vector<Mask>, std::vector<int>, std::int64_t>;
 
 std::vector<Action> actions(Masks mixes, Masks x_like, Masks z_like) {
+    check_masks({mixes.data(), mixes.size()}, {x_like.data(), x_like.size()}, {z_like.data(), z_like.size()});
     std::vector<Action> gates(mixes.size());
     for (std::size_t g = 0; g < gates.size(); ++g) gates[g] = {mixes.data()[g], x_like.data()[g], z_like.data()[g], 0};
     return gates;
@@ -27,6 +29,9 @@ std::vector<Action> actions(Masks mixes, Masks x_like, Masks z_like) {
 
 Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close, std::optional<Mask> start, std::int64_t limit) {
     const std::vector<Action> gates = actions(mixes, x_like, z_like);
+    check_actions({mixes.data(), mixes.size()}, {x_like.data(), x_like.size()}, {z_like.data(), z_like.size()}, num_qubits, close);
+    if (start) check_mask(*start, num_qubits, "start");
+    check_range(limit, 0, std::int64_t(1) << 60, "limit");
     for (const Action& a : gates)
         if (std::popcount(a.mixes) > close) throw nb::value_error("a gate mixes more qubits than are close");
     nb::gil_scoped_release release;

@@ -4,7 +4,9 @@
 
 #include <complex>
 
+#include "checks.hpp"
 #include "direct_call.hpp"
+#include "fork.hpp"
 #include "norm.hpp"
 
 namespace nb = nanobind;
@@ -38,7 +40,8 @@ int max_threads() {
 }
 
 void set_threads(int threads) {
-    if (threads < 1) throw nb::value_error("the number of threads must be at least 1");
+    // More than a machine can start end the process.
+    qdist::check_range(threads, 1, 1024, "the number of threads");
 #ifdef _OPENMP
     omp_set_num_threads(threads);
 #endif
@@ -48,6 +51,7 @@ void set_threads(int threads) {
 
 NB_MODULE(QDIST_MODULE, m) {
     m.attr("variant") = QDIST_VARIANT;
+    qdist::end_threads_before_forks();
     m.def("squared_norm", &squared_norm<float>, nb::arg("shard").noconvert(),
           "Sum of |amplitude|^2 of a complex64 or complex128 shard, accumulated in double.");
     m.def("squared_norm", &squared_norm<double>, nb::arg("shard").noconvert());

@@ -9,6 +9,7 @@
 #include <omp.h>
 #endif
 
+#include "checks.hpp"
 #include "dense.hpp"
 #include "derivatives.hpp"
 #include "diagonal_sums.hpp"
@@ -137,12 +138,14 @@ struct Entry {
 template <class Real>
 class Program {
 public:
-    explicit Program(int num_bits) : n_(num_bits) {}
+    explicit Program(int num_bits) : n_(num_bits) { check_range(num_bits, 0, max_index_bits, "the number of bits"); }
 
     int num_bits() const { return n_; }
     std::size_t num_stages() const { return stages_.size(); }
 
     void begin_stage(std::vector<int> positions) {
+        check_positions(positions, n_, "a stage's positions");
+        check_range(std::int64_t(positions.size()), 0, max_tile_bits, "the number of a tile's bits");
         int low = 0;
         while (low < int(positions.size()) && positions[low] == low) ++low;
         const int lanes = Simd<Real>::lane_bits;
@@ -150,10 +153,15 @@ public:
         stages_.push_back({std::move(positions), low, {}, {}});
     }
 
-    // Bits of the current stage's tile; never fewer than a vector has.
-    int tile_bits() const { return std::max<int>(stages_.back().positions.size(), Simd<Real>::lane_bits); }
+    // Bits of the current stage, and of its tile: never fewer than a vector has.
+    int stage_bits() const {
+        if (stages_.empty()) refuse("there is no stage yet: begin_stage comes first");
+        return int(stages_.back().positions.size());
+    }
+    int tile_bits() const { return std::max(stage_bits(), Simd<Real>::lane_bits); }
 
     void add(Block<Real> block) {
+        is_bound_ = false;
         is_trainable_ = is_trainable_ || qdist::is_trainable(block);
         stages_.back().blocks.push_back(std::move(block));
     }
@@ -164,10 +172,23 @@ public:
     bool is_trainable() const { return is_trainable_; }
     // Those that it is bound to.
     const double* angles() const { return angles_.data(); }
+    std::size_t num_angles() const { return angles_.size(); }
+
+    // A block to come reads the first `count` angles, or some of them.
+    void need_angles(int count) { needed_angles_ = std::max(needed_angles_, std::size_t(count)); }
+    void check_angles(std::size_t count) const {
+        if (count < needed_angles_) refuse("the blocks read " + std::to_string(needed_angles_) + " angles; got " + std::to_string(count));
+    }
+    // Blocks have no matrices before angles are bound.
+    void check_bound() const {
+        if (!is_bound_) refuse("the program is not bound to angles: bind comes before a run");
+    }
 
     // Computes all matrices and phases from the program's angles.
     void bind(const double* angles, std::size_t count) {
+        check_angles(count);
         angles_.assign(angles, angles + count);
+        is_bound_ = true;
         undo_bound_ = false;
         for (Stage<Real>& stage : stages_) {
             MatrixSetter<Real> setter;
@@ -206,13 +227,20 @@ public:
 
     // The angles as an affine map of parameters, which bind_parameters then goes through. Comes before the blocks.
     void set_affine(std::vector<Entry> entries, std::vector<double> constants) {
-        for (const Entry& e : entries) trainable_.insert(e.slot);
+        if (!stages_.empty()) refuse("set_affine comes before the stages");
+        for (const Entry& e : entries) {
+            check_range(e.slot, 0, std::int64_t(constants.size()) - 1, "the number of an angle");
+            check_range(e.parameter, 0, (std::int64_t(1) << 31) - 2, "the number of a parameter");
+            num_parameters_ = std::max(num_parameters_, std::size_t(e.parameter) + 1);
+            trainable_.insert(e.slot);
+        }
         entries_ = std::move(entries);
         constants_ = std::move(constants);
     }
 
     // Binds to parameter values; false, and nothing bound, if one is not finite.
     bool bind_parameters(const double* theta, std::size_t count) {
+        if (count < num_parameters_) refuse("the angles depend on " + std::to_string(num_parameters_) + " parameters; got " + std::to_string(count));
         for (std::size_t k = 0; k < count; ++k)
             if (!std::isfinite(theta[k])) return false;
         std::vector<double> angles = constants_;
@@ -259,6 +287,9 @@ public:
 
     // States of up to so many bits are given to threads whole.
     static constexpr int small_bits = 16;
+
+    // Sources of a tile's elements are 32-bit numbers.
+    static constexpr int max_tile_bits = 31;
 
 private:
 
@@ -341,7 +372,8 @@ private:
     std::vector<Entry> entries_;
     std::vector<double> constants_, angles_;
     Slots trainable_;
-    bool is_trainable_ = false, undo_bound_ = false;
+    std::size_t needed_angles_ = 0, num_parameters_ = 0;
+    bool is_trainable_ = false, is_bound_ = false, undo_bound_ = false;
 };
 
 }  // namespace qdist

@@ -1,0 +1,601 @@
+"""Every entry point of the native module refuses sizes, positions and indices that would lead it past its memory.
+
+The table below has one row for each entry point, with calls that must be refused; one that is forgotten fails the test.
+Each wrong call is a right one with one argument changed, and the right ones are run too.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qdist.native import kernels
+
+BITS = 5
+SIZE = 1 << BITS
+LARGE = 1 << 61
+
+
+def shard(dtype: str, size: int = SIZE) -> np.ndarray:
+    return np.ones(size, dtype)
+
+
+def doubles(size: int) -> np.ndarray:
+    return np.zeros(size)
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def masks(*values: int) -> np.ndarray:
+    return np.array(values, np.uint64)
+
+
+def pauli_plan(bits: int = BITS, **changes: Any) -> Any:
+    arguments = {
+        "bits": bits,
+        "x": masks(1, 3),
+        "z": masks(2, 0),
+        "coefficients": np.array([1.0, 0.5], complex),
+        "observable": ints(0, 1),
+        "observables": 2,
+        "tile_bits": 6,
+    }
+    return kernels.PauliPlan(**arguments | changes)
+
+
+def program(dtype: str, stage: bool = True, bind: bool = True, angles: int = 2) -> Any:
+    """RX of angle 1 on bit 0 of a stage that has all bits."""
+    p = (kernels.Program64 if dtype == "complex64" else kernels.Program128)(BITS)
+    p.set_affine([(0, 0, 1.0), (1, 1, 1.0)][:angles], [0.0] * angles)
+    if stage:
+        p.begin_stage(list(range(BITS)))
+        p.dense([0], 0, 0, 0, 0, [(1, [1], [0], [])])
+    if bind:
+        p.bind(np.zeros(angles))
+    return p
+
+
+RX = (1, [1], [0], [])
+X = (0, [], [0], [0, 1, 1, 0])
+
+
+def matrices() -> Any:
+    found = kernels.MatrixList()
+    found.add(2, [RX, (0, [], [1], [1, 0, 0, 1])])
+    return found
+
+
+class Wrong:
+    """Right arguments, and for each of some of them values that must be refused."""
+
+    def __init__(self, call: Callable[..., Any], right: Callable[[], dict[str, Any]], **wrong: list[Any]) -> None:
+        self.call, self.right, self.wrong = call, right, wrong
+
+    def calls(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        assert set(self.wrong) <= set(self.right()), "a name that the right call does not have"
+        for name, values in self.wrong.items():
+            for value in values:
+                yield f"{name}={value!r:.60}", {**self.right(), name: value}
+
+
+def method(name: str) -> Callable[..., Any]:
+    return lambda it, **rest: getattr(it, name)(**rest)
+
+
+def functions(dtype: str) -> dict[str, Wrong]:
+    short, long, odd = shard(dtype, SIZE // 2), shard(dtype, 2 * SIZE), shard(dtype, SIZE - 1)
+    none = shard(dtype, 0)
+    same = shard(dtype)
+    bits = list(range(BITS))
+    rows = np.ones((3, SIZE), dtype)
+    gates = {"mixes": masks(1, 2), "x_like": masks(0, 2), "z_like": masks(2, 0)}
+    return {
+        "add_leaves": Wrong(
+            kernels.add_leaves,
+            lambda: {
+                "shard": shard(dtype),
+                "first": 0,
+                "bases": ints(0, 4),
+                "positions": [0, 1],
+                "trees": doubles(16),
+            },
+            shard=[odd, none],
+            first=[1, SIZE // 2, 1 << 63],
+            positions=[[0], [0, 64], [0, -1], [0, 0], list(range(62))],
+            trees=[doubles(15), doubles(8), doubles(0)],
+        ),
+        "add_probabilities": Wrong(
+            kernels.add_probabilities,
+            lambda: {"shard": shard(dtype), "first": 0, "positions": [4, 0], "out": doubles(4)},
+            shard=[odd, none],
+            first=[SIZE - 1, 1 << 62],
+            positions=[[0], [0, 1, 2], [0, -1], [0, 62], [0, 200], [1, 1]],
+            out=[doubles(3), doubles(8), doubles(0)],
+        ),
+        "add_weighted": Wrong(
+            kernels.add_weighted,
+            lambda: {
+                "ket": shard(dtype),
+                "first": 0,
+                "positions": [4, 0],
+                "weights": doubles(4),
+                "bra": shard(dtype),
+            },
+            ket=[odd, none, short],
+            bra=[short, long],
+            first=[2],
+            positions=[[0], [0, -1], [0, 64], [0, 0]],
+            weights=[doubles(2), doubles(0)],
+        ),
+        "alternations": Wrong(
+            kernels.alternations,
+            lambda: {**gates, "kinds": [True, False]},
+            x_like=[masks(0)],
+            z_like=[masks()],
+            kinds=[[True]],
+        ),
+        "apply_batch": Wrong(
+            kernels.apply_batch,
+            lambda: {
+                "plan": pauli_plan(),
+                "kets": rows,
+                "weights": np.ones((3, 2)),
+                "bras": rows.copy(),
+                "values": np.zeros((3, 2)),
+            },
+            plan=[pauli_plan(BITS - 1), pauli_plan(BITS + 1), pauli_plan(2, x=masks(1, 1))],
+            kets=[np.ones((3, SIZE // 2), dtype), np.ones((2, SIZE), dtype), np.ones((3, 4), dtype)],
+            weights=[np.ones((3, 1)), np.ones((2, 2))],
+            bras=[rows[:2], np.ones((3, SIZE // 2), dtype), rows],
+            values=[np.zeros((3, 1)), np.zeros((1, 2))],
+        ),
+        "descend": Wrong(
+            kernels.descend,
+            lambda: {
+                "trees": np.ones(16),
+                "depth": 2,
+                "row": ints(0, 1),
+                "shot": ints(0, 1),
+                "key": 7,
+                "level": 0,
+                "out": ints(0, 0),
+            },
+            trees=[np.ones(8), np.ones(15), np.ones(0)],
+            depth=[-1, 3, 62, 100],
+            row=[ints(0, 2), ints(-1, 0), ints(0)],
+            shot=[ints(0)],
+            level=[-1, 63],
+            out=[ints(0), ints()],
+        ),
+        "inner": Wrong(
+            kernels.inner,
+            lambda: {"bra": shard(dtype), "ket": shard(dtype)},
+            bra=[short, long],
+            ket=[short, long, none],
+        ),
+        "max_threads": Wrong(kernels.max_threads, dict),
+        "pack": Wrong(
+            kernels.pack,
+            lambda: {"shard": shard(dtype), "base": 1, "within": 6, "out": shard(dtype, 4)},
+            base=[SIZE, 2, 1 << 63],
+            within=[SIZE, 3, (1 << 64) - 1],
+            out=[shard(dtype, 2), shard(dtype, 8), none],
+        ),
+        "permuted_copy": Wrong(
+            kernels.permuted_copy,
+            lambda: {"source": shard(dtype), "positions": bits, "out": shard(dtype)},
+            source=[short, long, odd],
+            positions=[bits[:-1], [*bits[:-1], BITS], [*bits[:-1], -1], [0, *bits[:-1]]],
+            out=[short, odd, none],
+        ),
+        "permuted_inner": Wrong(
+            kernels.permuted_inner,
+            lambda: {"bra": shard(dtype), "ket": shard(dtype), "positions": bits},
+            bra=[short, odd],
+            ket=[short, none],
+            positions=[bits[:-1], [*bits[:-1], BITS], [0] * BITS, []],
+        ),
+        "project": Wrong(
+            kernels.project,
+            lambda: {"shard": shard(dtype), "first": 0, "mask": 3, "value": 1, "scale": 1.0},
+            shard=[odd, none],
+            first=[1],
+            mask=[0, 1 << 63],
+            value=[4],
+        ),
+        "reset_bit": Wrong(
+            kernels.reset_bit,
+            lambda: {"shard": shard(dtype), "position": 0, "outcome": True, "scale": 1.0},
+            shard=[odd, none, shard(dtype, 1)],
+            position=[-1, BITS, 64],
+        ),
+        "schedule": Wrong(
+            kernels.schedule,
+            lambda: {**gates, "weight": doubles(2), "num_qubits": 3, "close": 2, "forced": 1},
+            mixes=[masks(1), masks(1, 8)],
+            x_like=[masks(1)],
+            z_like=[masks()],
+            weight=[doubles(1)],
+            num_qubits=[-1, 1, 65],
+            close=[-1],
+            forced=[8],
+        ),
+        "search": Wrong(
+            kernels.search,
+            lambda: {**gates, "num_qubits": 3, "close": 2, "start": None, "limit": 1000},
+            mixes=[masks(1), masks(7, 1), masks(1, 8)],
+            x_like=[masks(1)],
+            z_like=[masks()],
+            num_qubits=[-1, 1, 65],
+            close=[-1, 0],
+            start=[8],
+            limit=[-1],
+        ),
+        "set_threads": Wrong(kernels.set_threads, lambda: {"threads": kernels.max_threads()}, threads=[0, -1, 1 << 20]),
+        "squared_norm": Wrong(kernels.squared_norm, lambda: {"shard": shard(dtype)}),
+        "swap_parts": Wrong(
+            kernels.swap_parts,
+            lambda: {"a": shard(dtype), "base_a": 1, "b": shard(dtype), "base_b": 0, "within": 6},
+            a=[shard(dtype, 4)],
+            b=[shard(dtype, 4)],
+            base_a=[2, SIZE],
+            base_b=[4, 1 << 62],
+            within=[SIZE, 7],
+        ),
+        "swap_positions": Wrong(
+            kernels.swap_positions,
+            lambda: {"shard": shard(dtype), "partner": [1, 0, 2, 3, 4]},
+            shard=[short, odd],
+            partner=[[1, 0], [1, 2, 0, 3, 4], [5, 1, 2, 3, 0], [-1, 1, 2, 3, 0], list(range(64))],
+        ),
+        "unpack": Wrong(
+            kernels.unpack,
+            lambda: {"source": shard(dtype, 4), "shard": shard(dtype), "base": 1, "within": 6},
+            source=[shard(dtype, 2), none],
+            base=[SIZE, 2],
+            within=[SIZE, 3],
+        ),
+        "MatrixList": Wrong(kernels.MatrixList, dict),
+        "MatrixList.add": Wrong(
+            method("add"),
+            lambda: {"it": kernels.MatrixList(), "num_bits": 2, "factors": [RX, X]},
+            num_bits=[-1, 0, 40],
+            factors=[
+                [(1, [1], [2], [])],
+                [(1, [1], [-1], [])],
+                [(1, [], [0], [])],
+                [(1, [-1], [0], [])],
+                [(1, [0, 1], [0], [])],
+                [(8, [0], [0], [])],
+                [(8, [0], [0, 0], [])],
+                [(-1, [0], [0], [])],
+                [(99, [0], [0], [])],
+                [(0, [], [0], [1, 0, 0])],
+                [(0, [0], [0], [0, 1, 1, 0])],
+            ],
+        ),
+        "MatrixList.at": Wrong(
+            method("at"),
+            lambda: {"it": matrices(), "angles": doubles(2), "out": np.zeros(16, complex)},
+            angles=[doubles(1), doubles(0)],
+            out=[np.zeros(15, complex), np.zeros(0, complex)],
+        ),
+        "MatrixList.add_gradients": Wrong(
+            method("add_gradients"),
+            lambda: {
+                "it": matrices(),
+                "transitions": np.zeros(16, complex),
+                "angles": doubles(2),
+                "gradient": doubles(2),
+            },
+            transitions=[np.zeros(4, complex)],
+            angles=[doubles(1), doubles(3)],
+            gradient=[doubles(1), doubles(0)],
+        ),
+        "MatrixList.size": Wrong(lambda: matrices().size, dict),
+        "PauliPlan": Wrong(
+            pauli_plan,
+            dict,
+        ),
+        "PauliPlan.add_expectations": Wrong(
+            method("add_expectations"),
+            lambda: {"it": pauli_plan(), "shard": shard(dtype), "first": 0, "out": doubles(2)},
+            it=[pauli_plan(BITS + 1), pauli_plan(BITS - 1), pauli_plan(2)],
+            shard=[short, long, odd, none],
+            first=[1, 1 << 63],
+            out=[doubles(1), doubles(0)],
+        ),
+        "PauliPlan.apply": Wrong(
+            method("apply"),
+            lambda: {
+                "it": pauli_plan(),
+                "shard": same,
+                "first": 0,
+                "weights": doubles(2),
+                "out": shard(dtype),
+                "add": False,
+                "values": doubles(2),
+            },
+            it=[pauli_plan(BITS + 1), pauli_plan(2)],
+            shard=[short, long, none],
+            first=[3],
+            weights=[doubles(1), doubles(0)],
+            out=[short, long, same],
+            values=[doubles(1)],
+        ),
+        "PauliPlan.passes": Wrong(lambda: pauli_plan().passes, dict),
+        **program_methods(dtype),
+    }
+
+
+def program_methods(dtype: str) -> dict[str, Wrong]:
+    name = "Program64" if dtype == "complex64" else "Program128"
+    tile = max(BITS, kernels.lane_bits[dtype == "complex128"])
+    short, long = shard(dtype, SIZE // 2), shard(dtype, 2 * SIZE)
+    empty = program(dtype, stage=False, bind=False)
+    free = program(dtype, bind=False)
+    rows, angles = np.zeros((3, SIZE), dtype), np.zeros((3, 2))
+    ket = shard(dtype)
+    condition = {"mask": 2, "value": 2, "far_mask": 1 << 9, "far_value": 0}
+    far = {"far_mask": [1 << 63], "far_value": [1]}
+    identity = list(range(1 << tile))
+    found = {
+        "": Wrong(getattr(kernels, name), lambda: {"num_bits": BITS}, num_bits=[-1, 63, 1000]),
+        "num_bits": Wrong(lambda: empty.num_bits, dict),
+        "num_stages": Wrong(lambda: empty.num_stages, dict),
+        "is_trainable": Wrong(lambda: empty.is_trainable, dict),
+        "tile_bits": Wrong(lambda p: p.tile_bits, lambda: {"p": free}, p=[empty]),
+        "begin_stage": Wrong(
+            method("begin_stage"),
+            lambda: {"it": program(dtype), "positions": list(range(BITS))},
+            positions=[[], [*range(BITS), BITS], [*range(BITS - 1), -1], [*range(BITS), 0], [*range(1, BITS)]],
+        ),
+        "dense": Wrong(
+            method("dense"),
+            lambda: {"it": program(dtype), "targets": [0], **condition, "factors": [RX]},
+            it=[empty],
+            targets=[[BITS], [-1], [], [70]],
+            mask=[1, 3, 1 << tile, 0],
+            value=[1],
+            **far,
+            factors=[
+                [(1, [0], [1], [])],
+                [(1, [], [0], [])],
+                [(1, [-1], [0], [])],
+                [(8, [0], [0], [])],
+                [(17, [0], [0], [])],
+                [(0, [], [0], [])],
+            ],
+        ),
+        "diagonal": Wrong(
+            method("diagonal"),
+            lambda: {
+                "it": program(dtype),
+                "terms": [(0, 1, 0.0, [(0, 1.0)]), (-1, -1, 1.0, [])],
+                "wide": [(3, 1, 1 << 7, 0, 0.0, [(1, 1.0)])],
+            },
+            it=[empty],
+            terms=[
+                [(1, 0, 0.0, [])],
+                [(-2, 0, 0.0, [])],
+                [(-1, 0, 0.0, [])],
+                [(0, tile + 63, 0.0, [])],
+                [(0, 0, 0.0, [(-1, 1.0)])],
+            ],
+            wide=[
+                [(1 << tile, 0, 0, 0, 0.0, [])],
+                [(1, 2, 0, 0, 0.0, [])],
+                [(1, 1, 1, 2, 0.0, [])],
+                [(1, 1, 0, 0, 0.0, [(-5, 1.0)])],
+            ],
+        ),
+        "permutation": Wrong(
+            method("permutation"),
+            lambda: {"it": program(dtype), "source": identity, "flips": [(1 << 8, 0, 1)]},
+            it=[empty],
+            source=[identity[:-1], [*identity[:-1], 1 << tile], [0, *identity[:-1]], []],
+            flips=[[(1, 2, 1)], [(1 << 8, 0, 1 << tile)]],
+        ),
+        "pauli_rotation": Wrong(
+            method("pauli_rotation"),
+            lambda: {
+                "it": program(dtype),
+                "x": 1,
+                "z": 1,
+                "far_z": 1 << 8,
+                "num_y": 1,
+                **condition,
+                "slots": [(0, 1.0)],
+            },
+            it=[empty],
+            x=[1 << tile, 2],
+            z=[1 << tile, 2],
+            far_z=[1 << 63],
+            mask=[1 << tile],
+            value=[1],
+            **far,
+            slots=[[(-1, 1.0)]],
+        ),
+        "table": Wrong(
+            method("table"),
+            lambda: {
+                "it": program(dtype),
+                "inside": [(0, 0)],
+                "outside": [(9, 1)],
+                **condition,
+                "table": [1, 1, 1, -1],
+            },
+            it=[empty],
+            inside=[[(tile, 0)], [(0, 2)], [(-1, 0)], [(0, -1)]],
+            outside=[[(62, 0)], [(9, 2)]],
+            mask=[1 << tile],
+            value=[1],
+            **far,
+            table=[[1], [1, 1], [1, 1, 1], []],
+        ),
+        "bind": Wrong(
+            method("bind"), lambda: {"it": program(dtype), "angles": doubles(2)}, angles=[doubles(1), doubles(0)]
+        ),
+        "set_affine": Wrong(
+            method("set_affine"),
+            lambda: {
+                "it": program(dtype, stage=False, bind=False),
+                "entries": [(0, 0, 1.0)],
+                "constants": [0.0],
+            },
+            it=[program(dtype)],
+            entries=[[(1, 0, 1.0)], [(-1, 0, 1.0)], [(0, -1, 1.0)]],
+            constants=[[]],
+        ),
+        "bind_parameters": Wrong(
+            method("bind_parameters"),
+            lambda: {"it": program(dtype), "theta": doubles(2)},
+            it=[program(dtype, bind=False, angles=0), program(dtype, bind=False, angles=1)],
+            theta=[doubles(1), doubles(0)],
+        ),
+        "run_from_zero": Wrong(
+            method("run_from_zero"),
+            lambda: {"it": program(dtype), "shard": shard(dtype)},
+            it=[free],
+            shard=[short, long, shard(dtype, 0)],
+        ),
+        "run": Wrong(
+            method("run"),
+            lambda: {
+                "it": program(dtype),
+                "shard": shard(dtype),
+                "offset": 0,
+                "start": 0,
+                "live": SIZE - 1,
+                "first": 0,
+                "last": 1,
+            },
+            it=[free],
+            shard=[short, long],
+            offset=[1, 1 << 63],
+            start=[SIZE],
+            live=[SIZE],
+        ),
+        "run_batch": Wrong(
+            method("run_batch"),
+            lambda: {"it": program(dtype), "states": rows, "angles": angles, "from_zero": True},
+            states=[rows[:2], np.zeros((3, SIZE // 2), dtype)],
+            angles=[angles[:2], np.zeros((3, 1)), np.zeros((3, 0))],
+        ),
+        "run_back": Wrong(
+            method("run_back"),
+            lambda: {
+                "it": program(dtype),
+                "ket": ket,
+                "bra": shard(dtype),
+                "offset": 0,
+                "start": 0,
+                "live": SIZE - 1,
+                "recover": True,
+                "gradient": doubles(2),
+            },
+            it=[free],
+            ket=[short, long],
+            bra=[short, long, ket],
+            offset=[5],
+            start=[SIZE],
+            live=[1 << 40],
+            gradient=[doubles(1), doubles(0)],
+        ),
+        "run_back_batch": Wrong(
+            method("run_back_batch"),
+            lambda: {
+                "it": program(dtype),
+                "kets": rows,
+                "bras": rows.copy(),
+                "angles": angles,
+                "gradients": angles.copy(),
+            },
+            kets=[rows[:2], np.zeros((3, SIZE // 2), dtype)],
+            bras=[rows[:2], np.zeros((3, 2 * SIZE), dtype), rows],
+            angles=[angles[:2], np.zeros((3, 1))],
+            gradients=[angles[:1], np.zeros((3, 3))],
+        ),
+    }
+    return {f"{name}.{key}".rstrip("."): wrong for key, wrong in found.items()}
+
+
+DTYPES = ["complex64", "complex128"]
+TABLE = {dtype: functions(dtype) for dtype in DTYPES}
+ELSEWHERE = {"direct_call": "tests/comm/test_direct_call.py", "lane_bits": "a constant", "variant": "a constant"}
+
+
+def test_the_table_has_every_entry_point() -> None:
+    found = set()
+    for name in dir(kernels):
+        entry = getattr(kernels, name)
+        if name.startswith("__") or name in ELSEWHERE:
+            continue
+        found.add(name)
+        if isinstance(entry, type):
+            found |= {f"{name}.{m}" for m in dir(entry) if not m.startswith("__")}
+    assert found == {name for table in TABLE.values() for name in table}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_right_calls_run(dtype: str) -> None:
+    for wrong in TABLE[dtype].values():
+        wrong.call(**wrong.right())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"), [(dtype, name) for dtype in DTYPES for name, wrong in TABLE[dtype].items() if wrong.wrong]
+)
+def test_wrong_calls_are_refused(dtype: str, name: str) -> None:
+    wrong = TABLE[dtype][name]
+    for what, arguments in wrong.calls():
+        try:
+            wrong.call(**arguments)
+        except (ValueError, TypeError, IndexError):
+            # TypeError: what nanobind itself refuses, as a negative number for an unsigned one.
+            continue
+        pytest.fail(f"{name} takes {what}")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"bits": -1},
+        {"bits": 63},
+        {"x": masks(1)},
+        {"z": masks(1, 2, 3)},
+        {"coefficients": np.ones(1, complex)},
+        {"observable": ints(0)},
+        {"observable": ints(0, 2)},
+        {"observable": ints(-1, 0)},
+        {"observables": -1},
+        {"observables": 0},
+        {"x": masks(SIZE, 1)},
+        {"z": masks(1 << 63, 1)},
+        {"tile_bits": 5},
+        {"tile_bits": 17},
+    ],
+    ids=str,
+)
+def test_plans_of_strings_that_reach_beyond_the_shard_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        pauli_plan(**changes)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_written_to_is_never_a_converted_copy(dtype: str) -> None:
+    other = "complex128" if dtype == "complex64" else "complex64"
+    for result in (shard(other), shard(dtype, 2 * SIZE)[::2]):
+        with pytest.raises(TypeError):
+            program(dtype).run_from_zero(result)
+        with pytest.raises(TypeError):
+            program(dtype).run(result, 0, 0, 0, 0, 1)
+    with pytest.raises(TypeError):
+        program(dtype).run_batch(np.zeros((1, SIZE), other), np.zeros((1, 2)), True)
+    with pytest.raises(TypeError):
+        matrices().at(doubles(2), np.zeros(16, np.complex64))
+    with pytest.raises(TypeError):
+        matrices().add_gradients(np.zeros(16, complex), doubles(2), np.zeros(2, np.float32))
