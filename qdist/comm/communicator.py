@@ -23,9 +23,11 @@ class Communicator(Endpoint):
     """A group of ranks and all they can say to each other.
 
     Arrays are NumPy or CuPy arrays (anything NumPy can turn into one is accepted as input). Every call returns its
-    result and leaves the input alone; ``out=`` re-uses memory, and ``out=x`` works in place where the result has the
-    input's shape. With ``async_op=True`` a call returns a Work whose ``wait()`` gives the result. Where a result has
-    one row a rank, the rows are its leading axis.
+    result and leaves the input alone, unless ``out=`` is given the input's own memory. ``out`` has the result's shape
+    and dtype and lives where the input does; it may be strided and may overlap the input in any way: ``out=x`` works
+    in place where the result has the input's shape, and another overlap costs a copy of the input. With
+    ``async_op=True`` a call returns a Work whose ``wait()`` gives the result. Where a result has one row a rank, the
+    rows are its leading axis.
 
     Wrong arguments raise TypeError or ValueError before anything is sent; failures of the transport raise CommError.
     """
@@ -69,17 +71,18 @@ class Communicator(Endpoint):
         out: Array | None = None,
         async_op: bool = False,
     ) -> Any:
-        """The reduction of every rank's ``x`` on ``root``; None on the others."""
+        """The reduction of every rank's ``x`` on ``root``; None on the others, whose ``out`` is only checked."""
         x = as_input(x)
         op = ReduceOp.of(op)
         op.check(x.dtype)
         checks.rank(self, "root", root)
+        if self.rank == root or out is not None:
+            target, result = as_output(out, x.shape, x.dtype, x)
         call = self._call("reduce", x.shape, x.dtype, op.name, root)
         transport = self._of(x)
         if self.rank != root:
             x, _, op, _ = self._lower(x, None, op)
             return self._collective(call, transport.reduce, (x, None, op, root), None, None, async_op)
-        target, result = as_output(out, x.shape, x.dtype, x)
         x, target_view, op, divisor = self._lower(x, target, op)
         return self._collective(call, transport.reduce, (x, target_view, op, root), target, result, async_op, divisor)
 
@@ -105,7 +108,7 @@ class Communicator(Endpoint):
         checks.rank(self, "root", root)
         target, result = as_output(out, x.shape, x.dtype, x)
         if self.rank == root and target is not x:
-            target[...] = x
+            target[...] = apart(x, target)
         call = self._call("broadcast", x.shape, x.dtype, None, root)
         return self._collective(call, self._of(target).broadcast, (target, root), target, result, async_op)
 
@@ -118,19 +121,23 @@ class Communicator(Endpoint):
         return self._collective(call, self._of(x).all_gather, (x, target), target, result, async_op)
 
     def gather(self, x: Any, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
-        """Every rank's ``x``, stacked: shape (size, *x.shape), on ``root``; None on the others."""
+        """Every rank's ``x``, stacked: shape (size, *x.shape), on ``root``; None on the others, whose ``out`` is only
+        checked."""
         x = as_input(x)
         checks.rank(self, "root", root)
+        if self.rank == root or out is not None:
+            target, result = as_output(out, (self.size, *x.shape), x.dtype, x)
         call = self._call("gather", x.shape, x.dtype, None, root)
         if self.rank != root:
             return self._collective(call, self._of(x).gather, (x, None, root), None, None, async_op)
-        target, result = as_output(out, (self.size, *x.shape), x.dtype, x)
         x = apart(x, target)
         return self._collective(call, self._of(x).gather, (x, target, root), target, result, async_op)
 
     def scatter(self, x: Any = None, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
         """Row ``rank`` of ``root``'s ``x``, which has shape (size, ...). The others' ``x`` is not looked at."""
         checks.rank(self, "root", root)
+        if out is not None:
+            checks.array("out", out)
         if self.rank == root:
             x = as_input(x)
             checks.rows(self, "scatter", x)
@@ -201,7 +208,8 @@ class Communicator(Endpoint):
         self._launch(self._message("send", x, dest), self._of(x).send, x, dest, tag, True)
 
     def recv(self, out: Array, source: int, tag: int = 0) -> Array:
-        """Receives from ``source`` into ``out``, of the message's dtype and at least its size; returns ``out``."""
+        """Receives from ``source`` into ``out``, of the message's dtype and at least its size; returns ``out``, whose
+        elements after the message stay as they were. Over NCCL, of its very size."""
         target, result = checks.receiver(self, out, source, tag)
         call = self._message("recv", out, source)
         self._launch(call, self._of(target).recv, target, source, tag, True)
@@ -223,7 +231,8 @@ class Communicator(Endpoint):
         return Work(request, lambda: deliver(target, result), call, self._guard)
 
     def sendrecv(self, x: Any, dest: int, out: Array, source: int, tag: int = 0) -> Array:
-        """Sends ``x`` to ``dest`` while a message of ``out``'s size comes from ``source``; returns ``out``."""
+        """Sends ``x`` to ``dest`` while a message of ``out``'s size comes from ``source``; returns ``out``, which may
+        be ``x`` or overlap it. Raises CommError where MPI finds a message of another size."""
         return self.isendrecv(x, dest, out, source, tag).wait()
 
     def isendrecv(self, x: Any, dest: int, out: Array, source: int, tag: int = 0) -> Work:
