@@ -30,6 +30,14 @@ class Communicator(Endpoint):
     rows are its leading axis.
 
     Wrong arguments raise TypeError or ValueError before anything is sent; failures of the transport raise CommError.
+
+    All ranks of a group enter the same collectives in the same order, with the same shapes, dtypes, reductions and
+    roots. One that does not raises CollectiveMismatch, which names both calls, before it sends anything, and the group
+    can no longer be used; the job ends where nobody catches that, and where ranks wait for the one that raised. What is
+    not found so: messages (``send``, ``recv`` and their kin) that do not fit each other, beyond what MPI itself finds;
+    counts of a ragged ``all_to_all`` that do not fit each other; ``new_group``; and, between ranks that share no
+    memory because they are on different nodes, differences until the next comparison, which is made at each of the
+    first 32 collectives of a group and then after every 32 (``init(debug=True)`` compares before each).
     """
 
     def __repr__(self) -> str:
@@ -278,6 +286,9 @@ class Communicator(Endpoint):
         call = self._call("split", None, None, str([list(g) for g in groups]) if self.debug else None)
         if self.debug:
             check_same(call, self._host)
+        if self._agreement is not None:
+            with self._guard.watching(call):
+                self._agreement.enter(call, False, False, [list(map(int, g)) for g in groups])
         host = self._launch(call, self._host.split, groups)
         device = None if self._device is None else self._device.split(groups)
         return None if mine is None else self._child(host, device, mine, name)
@@ -293,6 +304,7 @@ class Communicator(Endpoint):
 
     def close(self) -> None:
         """Frees what the transport holds for this group. Collective over the group; not for the world."""
+        self._agreement = self._direct_sum = self._direct_all_to_all = None
         for transport in {id(t): t for t in (self._host, self._device) if t is not None}.values():
             transport.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-FILES = [Path(__file__).parent / "ranks" / name for name in ("mpi_collectives.py", "mpi_groups.py")]
+FILES = [Path(__file__).parent / "ranks" / name for name in ("mpi_collectives.py", "mpi_groups.py", "agreements.py")]
 OUT = Path(__file__).parent / "ranks" / "out_arrays.py"
 
 
