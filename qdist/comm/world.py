@@ -14,6 +14,7 @@ from qdist.comm.counting import CountingTransport
 from qdist.comm.environment import Launch, launched_by
 from qdist.comm.errors import CommError
 from qdist.comm.guard import Guard
+from qdist.comm.installation import check_same_installation
 from qdist.comm.libmpi import cuda_aware, loaded_library, point_mpi4py_at_launcher
 from qdist.comm.place import Place, affinity, shared_cores
 from qdist.comm.rendezvous import Rendezvous
@@ -158,6 +159,7 @@ def _over_mpi(
         )
     # A communicator of our own keeps our messages apart from the user's.
     transport = MpiTransport(base.Dup(), owned=True)
+    check_same_installation(transport)
     shared = base.Split_type(MPI.COMM_TYPE_SHARED)
     leader = shared.bcast(base.rank, 0)
     own_cores = shared_cores(shared.allgather(affinity()))
