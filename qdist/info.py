@@ -22,7 +22,7 @@ Finding = tuple[bool, str]
 def report() -> str:
     """The report, one line a finding."""
     findings: dict[str, Callable[[], Finding]] = {
-        "qdist": lambda: (True, f"{__version__}, Python {platform.python_version()}"),
+        "qdist": lambda: (True, f"{__version__}, Python {platform.python_version()}, NumPy {_version('numpy')}"),
         "CPU kernels": _kernels,
         "cores": lambda: (True, f"{cores()} ({platform.machine()})"),
         "memory": _memory,

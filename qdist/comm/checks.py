@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qdist.comm.arrays import Array, as_input, as_output, is_cupy
+from qdist.comm.arrays import Array, apart, as_input, as_output, check_movable, is_cupy
 
 if TYPE_CHECKING:
     from qdist.comm.communicator import Communicator
 
-__all__ = ["counts", "group", "peer", "rank", "receiver", "rows", "trade"]
+__all__ = ["array", "counts", "group", "peer", "rank", "receiver", "rows", "trade"]
 
 
 def rank(comm: Communicator, what: str, number: int) -> None:
@@ -28,22 +28,33 @@ def peer(comm: Communicator, what: str, number: int, tag: int) -> None:
         raise ValueError(f"tag={tag}: tags are not negative")
 
 
+def array(name: str, out: Any) -> None:
+    """Raises TypeError unless ``out`` is a NumPy or CuPy array."""
+    if type(out) is not np.ndarray and not is_cupy(out):
+        raise TypeError(f"{name} must be a NumPy or CuPy array, not {type(out).__name__}")
+
+
 def receiver(comm: Communicator, out: Any, source: int, tag: int) -> tuple[Array, Array]:
     """Where a message may be written, and what the user gets; as ``as_output``."""
     peer(comm, "source", source, tag)
-    if type(out) is not np.ndarray and not is_cupy(out):
-        raise TypeError(f"recv writes into a NumPy or CuPy array, not into {type(out).__name__}")
-    return as_output(out, out.shape, out.dtype, out)
+    array("out", out)
+    check_movable(out.dtype)
+    target, result = as_output(out, out.shape, out.dtype, out)
+    if not out.dtype.isnative:
+        target = np.empty(out.shape, out.dtype.newbyteorder("="))  # Messages travel in this machine's byte order.
+    if target is not result:
+        target[...] = result  # A shorter message leaves the rest as it was.
+    return target, result
 
 
 def trade(comm: Communicator, x: Any, dest: int, out: Any, source: int, tag: int) -> tuple[Array, Array, Array]:
-    """What is sent, where a message may be written, and what the user gets."""
+    """What is sent (a copy where it overlaps what comes), where a message may be written, and what the user gets."""
     x = as_input(x)
     peer(comm, "dest", dest, tag)
     target, result = receiver(comm, out, source, tag)
     if is_cupy(x) != is_cupy(target):
         raise TypeError("sendrecv takes two NumPy arrays or two CuPy arrays, not one of each")
-    return x, target, result
+    return apart(x, target), target, result
 
 
 def rows(comm: Communicator, op: str, x: Array) -> None:

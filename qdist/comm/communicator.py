@@ -23,11 +23,21 @@ class Communicator(Endpoint):
     """A group of ranks and all they can say to each other.
 
     Arrays are NumPy or CuPy arrays (anything NumPy can turn into one is accepted as input). Every call returns its
-    result and leaves the input alone; ``out=`` re-uses memory, and ``out=x`` works in place where the result has the
-    input's shape. With ``async_op=True`` a call returns a Work whose ``wait()`` gives the result. Where a result has
-    one row a rank, the rows are its leading axis.
+    result and leaves the input alone, unless ``out=`` is given the input's own memory. ``out`` has the result's shape
+    and dtype and lives where the input does; it may be strided and may overlap the input in any way: ``out=x`` works
+    in place where the result has the input's shape, and another overlap costs a copy of the input. With
+    ``async_op=True`` a call returns a Work whose ``wait()`` gives the result. Where a result has one row a rank, the
+    rows are its leading axis.
 
     Wrong arguments raise TypeError or ValueError before anything is sent; failures of the transport raise CommError.
+
+    All ranks of a group enter the same collectives in the same order, with the same shapes, dtypes, reductions and
+    roots. One that does not raises CollectiveMismatch, which names both calls, before it sends anything, and the group
+    can no longer be used; the job ends where nobody catches that, and where ranks wait for the one that raised. What is
+    not found so: messages (``send``, ``recv`` and their kin) that do not fit each other, beyond what MPI itself finds;
+    counts of a ragged ``all_to_all`` that do not fit each other; ``new_group``; and, between ranks that share no
+    memory because they are on different nodes, differences until the next comparison, which is made at each of the
+    first 32 collectives of a group and then after every 32 (``init(debug=True)`` compares before each).
     """
 
     def __repr__(self) -> str:
@@ -69,17 +79,18 @@ class Communicator(Endpoint):
         out: Array | None = None,
         async_op: bool = False,
     ) -> Any:
-        """The reduction of every rank's ``x`` on ``root``; None on the others."""
+        """The reduction of every rank's ``x`` on ``root``; None on the others, whose ``out`` is only checked."""
         x = as_input(x)
         op = ReduceOp.of(op)
         op.check(x.dtype)
         checks.rank(self, "root", root)
+        if self.rank == root or out is not None:
+            target, result = as_output(out, x.shape, x.dtype, x)
         call = self._call("reduce", x.shape, x.dtype, op.name, root)
         transport = self._of(x)
         if self.rank != root:
             x, _, op, _ = self._lower(x, None, op)
             return self._collective(call, transport.reduce, (x, None, op, root), None, None, async_op)
-        target, result = as_output(out, x.shape, x.dtype, x)
         x, target_view, op, divisor = self._lower(x, target, op)
         return self._collective(call, transport.reduce, (x, target_view, op, root), target, result, async_op, divisor)
 
@@ -105,7 +116,7 @@ class Communicator(Endpoint):
         checks.rank(self, "root", root)
         target, result = as_output(out, x.shape, x.dtype, x)
         if self.rank == root and target is not x:
-            target[...] = x
+            target[...] = apart(x, target)
         call = self._call("broadcast", x.shape, x.dtype, None, root)
         return self._collective(call, self._of(target).broadcast, (target, root), target, result, async_op)
 
@@ -118,19 +129,23 @@ class Communicator(Endpoint):
         return self._collective(call, self._of(x).all_gather, (x, target), target, result, async_op)
 
     def gather(self, x: Any, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
-        """Every rank's ``x``, stacked: shape (size, *x.shape), on ``root``; None on the others."""
+        """Every rank's ``x``, stacked: shape (size, *x.shape), on ``root``; None on the others, whose ``out`` is only
+        checked."""
         x = as_input(x)
         checks.rank(self, "root", root)
+        if self.rank == root or out is not None:
+            target, result = as_output(out, (self.size, *x.shape), x.dtype, x)
         call = self._call("gather", x.shape, x.dtype, None, root)
         if self.rank != root:
             return self._collective(call, self._of(x).gather, (x, None, root), None, None, async_op)
-        target, result = as_output(out, (self.size, *x.shape), x.dtype, x)
         x = apart(x, target)
         return self._collective(call, self._of(x).gather, (x, target, root), target, result, async_op)
 
     def scatter(self, x: Any = None, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
         """Row ``rank`` of ``root``'s ``x``, which has shape (size, ...). The others' ``x`` is not looked at."""
         checks.rank(self, "root", root)
+        if out is not None:
+            checks.array("out", out)
         if self.rank == root:
             x = as_input(x)
             checks.rows(self, "scatter", x)
@@ -201,7 +216,8 @@ class Communicator(Endpoint):
         self._launch(self._message("send", x, dest), self._of(x).send, x, dest, tag, True)
 
     def recv(self, out: Array, source: int, tag: int = 0) -> Array:
-        """Receives from ``source`` into ``out``, of the message's dtype and at least its size; returns ``out``."""
+        """Receives from ``source`` into ``out``, of the message's dtype and at least its size; returns ``out``, whose
+        elements after the message stay as they were. Over NCCL, of its very size."""
         target, result = checks.receiver(self, out, source, tag)
         call = self._message("recv", out, source)
         self._launch(call, self._of(target).recv, target, source, tag, True)
@@ -223,7 +239,8 @@ class Communicator(Endpoint):
         return Work(request, lambda: deliver(target, result), call, self._guard)
 
     def sendrecv(self, x: Any, dest: int, out: Array, source: int, tag: int = 0) -> Array:
-        """Sends ``x`` to ``dest`` while a message of ``out``'s size comes from ``source``; returns ``out``."""
+        """Sends ``x`` to ``dest`` while a message of ``out``'s size comes from ``source``; returns ``out``, which may
+        be ``x`` or overlap it. Raises CommError where MPI finds a message of another size."""
         return self.isendrecv(x, dest, out, source, tag).wait()
 
     def isendrecv(self, x: Any, dest: int, out: Array, source: int, tag: int = 0) -> Work:
@@ -269,6 +286,9 @@ class Communicator(Endpoint):
         call = self._call("split", None, None, str([list(g) for g in groups]) if self.debug else None)
         if self.debug:
             check_same(call, self._host)
+        if self._agreement is not None:
+            with self._guard.watching(call):
+                self._agreement.enter(call, False, False, [list(map(int, g)) for g in groups])
         host = self._launch(call, self._host.split, groups)
         device = None if self._device is None else self._device.split(groups)
         return None if mine is None else self._child(host, device, mine, name)
@@ -284,6 +304,7 @@ class Communicator(Endpoint):
 
     def close(self) -> None:
         """Frees what the transport holds for this group. Collective over the group; not for the world."""
+        self._agreement = self._direct_sum = self._direct_all_to_all = None
         for transport in {id(t): t for t in (self._host, self._device) if t is not None}.values():
             transport.close()
 

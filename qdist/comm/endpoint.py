@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from qdist.comm.agreement import OPS, REDUCTIONS, Agreement
 from qdist.comm.arrays import Array, apart, module_of
 from qdist.comm.errors import CommError
 from qdist.comm.forked import refuse_in_forks
@@ -52,7 +53,11 @@ class Endpoint:
         self.debug = debug
         self.messages: list[Message] | None = [] if host.name == "counting" else None
         """What was sent, while recording: see ``recording()``. Always recorded by a counting communicator."""
-        self._direct_sum = self._direct_call("all_reduce", 0, False)
+        self._agreement: Agreement | None = None
+        if host.size > 1 and host.name == "mpi" and not debug:
+            with guard.watching(Call("new group", self, None, None, thread=get_ident())):
+                self._agreement = Agreement(self, host, place.node)
+        self._direct_sum = self._direct_call("all_reduce", 0, False, "sum")
         self._direct_all_to_all = self._direct_call("all_to_all", self.size, True)
         refuse_in_forks(self)
 
@@ -144,13 +149,17 @@ class Endpoint:
         fields = (op, self, shape, dtype, reduction, root, None, elements, self._count[0], get_ident())
         return tuple.__new__(Call, fields)
 
-    def _direct_call(self, op: str, rows: int, bools: bool) -> Callable[[Any, Any], Any] | None:
+    def _direct_call(
+        self, op: str, rows: int, bools: bool, reduction: str | None = None
+    ) -> Callable[[Any, Any], Any] | None:
         """The quick way of (x, out), if there is one; it gives None where the arrays need more than a look."""
         primitive = self._host.direct.get(op)
         if primitive is None or self.debug:
             return None
-        context = (op, self, primitive, self._active, self._count, np.ndarray, rows, bools)
-        return kernels.direct_call(context)
+        agreement = self._agreement
+        table, settle = (None, None) if agreement is None else (agreement.table, agreement.settle)
+        noted = (table, OPS[op], REDUCTIONS[reduction], settle)
+        return kernels.direct_call((op, self, primitive, self._active, self._count, np.ndarray, rows, bools, *noted))
 
     def _message(self, op: str, x: Array, peer: int) -> Call:
         return Call(op, self, x.shape, x.dtype, peer=peer, thread=get_ident())
@@ -172,7 +181,13 @@ class Endpoint:
         active = self._active
         active.append(call)
         try:
+            if self._agreement is not None:
+                device = self._device
+                on_device = device is not None and primitive.__self__ is device
+                self._agreement.enter(call, async_op, on_device)
             request = primitive(*args, not async_op)
+        except CommError:
+            raise
         except RuntimeError as error:
             raise self._explain(call, error) from error
         finally:

@@ -19,7 +19,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from qdist.comm.endpoint import Endpoint
     from qdist.comm.transport import Transport
 
-__all__ = ["Call", "Guard", "check_same", "forget"]
+__all__ = ["Call", "Guard", "check_same", "forget", "mismatch_text"]
 
 _SIGNATURE_BYTES = 256
 
@@ -92,13 +92,17 @@ def check_same(call: Call, transport: Transport) -> None:
     callers: dict[str, list[int]] = {}
     for rank, row in enumerate(table):
         callers.setdefault(row.tobytes().rstrip(b"\0").decode(errors="replace"), []).append(rank)
-    if len(callers) == 1:
-        return
+    if len(callers) > 1:
+        raise CollectiveMismatch(mismatch_text(call.comm.name, call.sequence, callers))
+
+
+def mismatch_text(name: str, number: int, callers: dict[str, list[int]]) -> str:
+    """Says which ranks called what, as their call of this number on the group of this name."""
     # The larger party is probably right; between equals, rank 0's.
     usual, *others = sorted(callers.items(), key=lambda item: (-len(item[1]), item[1]))
     different = "; ".join(f"{_ranks(ranks)} called {what}" for what, ranks in others)
-    raise CollectiveMismatch(
-        f"the ranks of {call.comm.name!r} do not call the same (call {call.sequence}): {different}, "
+    return (
+        f"the ranks of {name!r} do not call the same (call {number}): {different}, "
         f"where {_ranks(usual[1])} called {usual[0]}"
     )
 
@@ -176,6 +180,13 @@ class Guard:
         if sys.excepthook == self._end_all:
             sys.excepthook = self._previous_hook
 
+    def tell_mismatch(self, group: int, why: str) -> None:
+        """Puts on the board that a group (by the number that its ranks share) is broken: ranks that wait in a call on
+        it for one that raised, and whose exception was caught, would wait in vain."""
+        if self._board is not None:
+            with suppress(CommError):
+                self._board.set(f"mismatch/{group:x}", f"rank {self.rank} raised CollectiveMismatch: {why}")
+
     def follow_deaths(self, lines: IO[str]) -> None:
         """Puts on the board what a process manager reports: a line ``died RANK`` for each process that broke off."""
 
@@ -237,6 +248,13 @@ class Guard:
     def _look_for_the_dead(self, call: Call | None) -> None:
         if self._board is None:
             return
+        if call is not None and call.comm._agreement is not None:
+            told = self._board.get(f"mismatch/{call.comm._agreement.number:x}")
+            if told is not None:
+                self._fail(
+                    f"qdist: rank {self.rank} of {self.size} waits in {call.describe()} on group {call.comm.name!r} in "
+                    f"vain: {told}. {_where(call)}"
+                )
         try:
             gone = self._board.list("died/") | self._board.list("left/")
         except CommError:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from qdist.comm.errors import CommError
 from qdist.comm.reduction import ReduceOp
 
 __all__ = ["MpiTransport"]
@@ -44,20 +45,34 @@ class MpiRequest:
         return self._request.Test()
 
 
-class MpiRequests:
-    """Several MPI requests that are one to whoever waits, and the buffers that must outlive them."""
+class MpiTrade:
+    """A message to one rank and one from another, the buffers that must outlive both, and the check of what came."""
 
-    __slots__ = ("_keep", "_requests")
+    __slots__ = ("_out", "_received", "_sent", "_source", "_status", "_x")
 
-    def __init__(self, requests: list[MPI.Request], *keep: Any) -> None:
-        self._requests = requests
-        self._keep = keep
+    def __init__(self, received: MPI.Request, sent: MPI.Request, x: Any, out: Any, source: int) -> None:
+        self._received, self._sent = received, sent
+        self._x, self._out, self._source = x, out, source
+        self._status = MPI.Status()
 
     def wait(self) -> None:
-        MPI.Request.Waitall(self._requests)
+        self._received.Wait(self._status)
+        self._sent.Wait()
+        self._check()
 
     def test(self) -> bool:
-        return MPI.Request.Testall(self._requests)
+        if not MPI.Request.Testall([self._received, self._sent], [self._status, MPI.Status()]):
+            return False
+        self._check()
+        return True
+
+    def _check(self) -> None:
+        came, room = self._status.Get_count(MPI.BYTE), self._out.nbytes
+        if came != room:
+            raise CommError(
+                f"sendrecv: the message from rank {self._source} has {came} bytes, and out, which must have its size, "
+                f"{room}"
+            )
 
 
 class MpiTransport:
@@ -144,9 +159,9 @@ class MpiTransport:
             return self._comm.Recv(_movable(out), source, tag)
         return MpiRequest(self._comm.Irecv(_movable(out), source, tag), out)
 
-    def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> MpiRequests:
+    def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> MpiTrade:
         received = self._comm.Irecv(_movable(out), source, tag)
-        return MpiRequests([received, self._comm.Isend(_movable(x), dest, tag)], x, out)
+        return MpiTrade(received, self._comm.Isend(_movable(x), dest, tag), x, out, source)
 
     def split(self, groups: Sequence[Sequence[int]]) -> MpiTransport | None:
         color, key = MPI.UNDEFINED, 0

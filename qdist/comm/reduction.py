@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = ["NATIVE", "ReduceOp"]
+__all__ = ["NAMES", "NATIVE", "ReduceOp"]
 
 # NumPy's ufunc for each reduction; the transports that cannot reduce natively fall back on these.
 _UFUNC = {
@@ -21,6 +21,8 @@ _UFUNC = {
     "bor": "bitwise_or",
     "bxor": "bitwise_xor",
 }
+
+NAMES = tuple(_UFUNC)
 
 # Reductions that transports know; avg and premul_sum are made of sum.
 NATIVE = frozenset(_UFUNC) - {"avg", "premul_sum"}

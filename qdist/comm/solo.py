@@ -68,7 +68,7 @@ class SoloTransport:
 
     def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> _Pending:
         self.send(x, dest, tag, True)
-        return _Pending(self._mailbox, tag, out)
+        return _Pending(self._mailbox, tag, out, exact=True)
 
     def split(self, groups: Sequence[Sequence[int]]) -> SoloTransport | None:
         return SoloTransport() if any(0 in group for group in groups) else None
@@ -94,15 +94,16 @@ class _Done:
 class _Pending:
     """A message expected from oneself; it may be sent after this was posted."""
 
-    def __init__(self, mailbox: dict[int, list[Any]], tag: int, out: Any) -> None:
-        self._mailbox, self._tag, self._out = mailbox, tag, out
+    def __init__(self, mailbox: dict[int, list[Any]], tag: int, out: Any, exact: bool = False) -> None:
+        """exact: whether the message must have the size of ``out``, not at most that."""
+        self._mailbox, self._tag, self._out, self._exact = mailbox, tag, out, exact
 
     def test(self) -> bool:
         letters = self._mailbox.get(self._tag)
         if not letters:
             return False
         x, out = letters.pop(0), self._out
-        if x.dtype != out.dtype or x.size > out.size:
+        if x.dtype != out.dtype or x.size > out.size or (self._exact and x.size != out.size):
             raise CommError(f"recv: a message of {x.dtype}[{x.size}] does not fit into {out.dtype}[{out.size}]")
         out.reshape(-1)[: x.size] = x.reshape(-1)
         return True

@@ -15,9 +15,11 @@ from qdist.comm.environment import Launch, launched_by
 from qdist.comm.errors import CommError
 from qdist.comm.forked import finalize_in_parent_alone
 from qdist.comm.guard import Guard
+from qdist.comm.installation import check_same_installation
 from qdist.comm.libmpi import cuda_aware, loaded_library, point_mpi4py_at_launcher
 from qdist.comm.place import Place, affinity, shared_cores
 from qdist.comm.rendezvous import Rendezvous
+from qdist.comm.settings import Settings
 from qdist.comm.solo import SoloTransport
 from qdist.comm.store import Address, StoreClient, StoreServer
 from qdist.comm.transport import Transport
@@ -28,44 +30,47 @@ DEFAULT_TIMEOUT = 600.0
 _BACKENDS = ("auto", "mpi", "nccl", "solo")
 
 _world: Communicator | None = None
+_settings = Settings()
 _server: StoreServer | None = None
 
 
 def init(
     backend: str = "auto",
-    init_method: str = "env://",
+    init_method: str | None = None,
     *,
     comm: Any = None,
     rank: int | None = None,
     world_size: int | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
+    timeout: float | None = None,
     debug: bool | None = None,
 ) -> Communicator:
-    """The communicator of all ranks of this job. Calling it again gives the same one.
+    """The communicator of all ranks of this job. Calling it again gives the same one; CommError if it is asked for
+    something else then.
 
     backend: ``auto`` takes MPI when this process was started as one of several and is alone otherwise; ``mpi``;
         ``nccl`` (GPU arrays over NCCL, host arrays over MPI); ``solo`` (alone, whatever the launcher said).
-    init_method: how ranks that no MPI launcher started find each other: ``env://`` (MASTER_ADDR, MASTER_PORT, RANK,
-        WORLD_SIZE), ``tcp://host:port`` or ``file://path``, the last two with ``rank`` and ``world_size``.
+    init_method: how ranks that no MPI launcher started find each other: ``env://``, the default (MASTER_ADDR,
+        MASTER_PORT, RANK, WORLD_SIZE), ``tcp://host:port`` or ``file://path``, the last two with ``rank`` and
+        ``world_size``.
     comm: an mpi4py communicator of your own to use as the world. It is never freed, nor is MPI finalised.
-    timeout: seconds after which a communication that some rank never joins ends the job, saying who is missing.
+    timeout: seconds after which a communication that some rank never joins ends the job, saying who is missing; 600 by
+        default.
     debug: check before every collective that all ranks call the same; also by QDIST_DEBUG=comm.
 
     Raises ValueError for arguments that do not fit and CommError when the ranks cannot be brought together.
     """
-    global _world
+    global _world, _settings
+    settings = Settings(backend, init_method, comm, rank, world_size, timeout, debug)
     if backend not in _BACKENDS:
         raise ValueError(f"backend={backend!r}: use one of {', '.join(_BACKENDS)}")
-    if not (timeout > 0 and math.isfinite(timeout)):
+    if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
         raise ValueError(f"timeout={timeout!r}: a number of seconds greater than 0")
     if (rank is None) != (world_size is None):
         raise ValueError("rank and world_size go together")
     if _world is not None:
-        if backend not in ("auto", _world.backend):
-            raise CommError(
-                f"qdist.comm is initialised with {_world.backend!r}; call shutdown() before init(backend={backend!r})"
-            )
+        settings.check_again(_world, _settings)
         return _world
+    timeout = DEFAULT_TIMEOUT if timeout is None else timeout
     if debug is None:
         debug = "comm" in os.environ.get("QDIST_DEBUG", "").split(",")
     launch = launched_by(os.environ)
@@ -73,13 +78,15 @@ def init(
         if not 0 <= rank < world_size:
             raise ValueError(f"rank={rank} of world_size={world_size}: the rank must be in 0..world_size-1")
         launch = Launch("init(rank=, world_size=)", rank, world_size, is_mpi=False)
+    settings.check(launch is not None)
     if comm is not None or (launch is None and _mpi_is_running()):
         _world = _over_mpi(comm, None, backend, timeout, debug)
     elif backend == "solo" or launch is None:
-        _world = _alone(backend, debug)
+        _world = _alone(backend, timeout, debug)
     else:
-        meeting = None if launch.is_mpi else Rendezvous(init_method, launch.rank, launch.size, timeout)
+        meeting = None if launch.is_mpi else Rendezvous(init_method or "env://", launch.rank, launch.size, timeout)
         _world = _over_mpi(None, launch, backend, timeout, debug, meeting)
+    _settings = settings
     atexit.register(shutdown)
     return _world
 
@@ -127,12 +134,12 @@ def counting_communicator(size: int, rank: int = 0) -> Communicator:
     return Communicator(transport, transport, guard=guard, place=Place.alone(), group=tuple(range(size)))
 
 
-def _alone(backend: str, debug: bool) -> Communicator:
+def _alone(backend: str, timeout: float, debug: bool) -> Communicator:
     if backend in ("mpi", "nccl"):
         point_mpi4py_at_launcher()
-        return _over_mpi(None, None, backend, DEFAULT_TIMEOUT, debug)
+        return _over_mpi(None, None, backend, timeout, debug)
     transport = SoloTransport()
-    guard = Guard(0, 1, DEFAULT_TIMEOUT, None, sys.exit)
+    guard = Guard(0, 1, timeout, None, sys.exit)
     return Communicator(transport, transport, guard=guard, place=Place.alone(), group=(0,), debug=debug)
 
 
@@ -162,6 +169,7 @@ def _over_mpi(
         )
     # A communicator of our own keeps our messages apart from the user's.
     transport = MpiTransport(base.Dup(), owned=True)
+    check_same_installation(transport)
     shared = base.Split_type(MPI.COMM_TYPE_SHARED)
     leader = shared.bcast(base.rank, 0)
     own_cores = shared_cores(shared.allgather(affinity()))

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from ..comm import Communicator, Mesh, init
+from ..comm.backends import world_over
 from ..data import DataLoader
 from .pipeline import Pipeline
 from .stages import Layer
@@ -36,13 +37,14 @@ class PipelineTraining:
             steps: how many batches a call of `train` takes, round and round the data; one pass if not given.
             gradient_clipping: the largest norm of a gradient.
             schedule, virtual_stages, partition, recompute: as of Pipeline.
-            backend: "mpi" or "nccl", where no communicator is given.
+            backend: "mpi" or "nccl", where no communicator is given; the one that runs already if not given.
             local_rank, epochs: the program's own; local_rank must be this rank's.
         layers: as of Pipeline.
         trainset: items (inputs, targets) by number, and a length; only ranks with a first or last stage read it.
         comm: all ranks; those of the job if not given.
 
-    Raises ValueError for entries that are missing, unknown or do not fit, before anything is sent.
+    Raises ValueError for entries that are missing, unknown or do not fit, before anything is sent, and CommError for a
+    backend other than the one that runs already.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class PipelineTraining:
         if missing:
             raise ValueError(f"config: {', '.join(missing)} must be given")
         if comm is None:
-            comm = init(_backend(config.get("backend", "mpi")))
+            comm = world_over(config["backend"]) if "backend" in config else init()
         if config.get("local_rank", comm.local_rank) != comm.local_rank:
             raise ValueError(f"local_rank={config['local_rank']}, but this is local rank {comm.local_rank}")
         self.steps: int | None = config.get("steps")
@@ -94,10 +96,3 @@ class PipelineTraining:
                 yield from self._loader
             else:
                 yield from [(None, None)] * len(self._loader)
-
-
-def _backend(name: str) -> str:
-    if name not in ("mpi", "nccl"):
-        raise ValueError(f"backend={name!r}: use 'mpi' or 'nccl'")
-    # A process that nobody launched needs no MPI to talk to itself.
-    return "auto" if name == "mpi" else name

@@ -41,6 +41,26 @@ def main(what: str) -> None:
             comm.all_reduce(np.zeros(4, np.float64 if last else np.float32))
         case "root":
             comm.broadcast(x, root=int(last))
+        case "reduction":
+            comm.all_reduce(x, "max" if last else "sum")
+        case "direct":
+            comm.all_reduce(np.ones(4, np.int64 if last else np.float64), out=np.empty(4, np.int64 if last else float))
+        case "direct-shape":
+            comm.all_to_all(np.zeros((comm.size, 2 + last)), out=np.empty((comm.size, 2 + last)))
+        case "split":
+            comm.split([[0], [1]] if last else [[0, 1]])
+        case "caught":
+            others = range(comm.size - 1)
+            while last and any(comm._agreement.table.calls(r)[-1][0] < 2 for r in others):
+                pass  # Until all others wait in their call.
+            try:
+                comm.barrier() if last else comm.all_reduce(x)
+            except qc.CollectiveMismatch:
+                try:
+                    comm.all_reduce(x)
+                except qc.CollectiveMismatch as error:
+                    print(f"again: {error}", flush=True)
+                time.sleep(60)
         case "op":
             comm.barrier() if last else comm.all_reduce(x)
         case "async":

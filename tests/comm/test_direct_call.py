@@ -1,5 +1,6 @@
 """The quick way of a collective takes plain arrays alone, notes what it does, and leaves the rest alone."""
 
+import mmap
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,17 @@ class Direct:
         self.count = [6]
         self.seen: list[list[Any]] = []
         self.fails = fails
+        self.table: Any = None
+        self.settled = 0
 
     def call(self, x: Any, out: Any) -> Any:
         context = ("all_to_all", self.owner, self.copy, self.active, self.count, np.ndarray, ROWS, False)
-        return kernels.direct_call(context)(x, out)
+        return kernels.direct_call((*context, self.table, 8, 0, self.settle))(x, out)
+
+    def settle(self) -> None:
+        self.settled += 1
+        if self.fails:
+            raise RuntimeError("the ranks do not call the same")
 
     def copy(self, x: np.ndarray, out: np.ndarray) -> None:
         self.seen.append(list(self.active))
@@ -102,8 +110,26 @@ def test_failures_come_out_and_leave_nothing_on_the_list() -> None:
     assert direct.active == [other]
 
 
+def test_calls_are_noted_for_the_other_ranks_and_differences_settled_before_anything_is_sent() -> None:
+    memory = np.frombuffer(mmap.mmap(-1, kernels.CallTable.bytes(2)), np.uint8)
+    mine, theirs = Direct(), Direct()
+    mine.table, theirs.table = (kernels.CallTable(memory, 2, rank, [0, 1], False) for rank in range(2))
+    x = np.zeros((ROWS, 2))
+    mine.call(x, np.empty_like(x))
+    theirs.call(x, np.empty_like(x))
+    assert (mine.settled, theirs.settled) == (0, 0)
+    assert mine.table.calls(0) == mine.table.calls(1)
+    mine.call(x, np.empty_like(x))
+    theirs.fails = True
+    with pytest.raises(RuntimeError, match="do not call the same"):
+        theirs.call(x.astype(np.float32), np.empty_like(x, np.float32))
+    assert (len(theirs.seen), theirs.active) == (1, [])
+    with pytest.raises(TypeError, match="a CallTable or None"):
+        kernels.direct_call(("all_reduce", None, print, [], [0], np.ndarray, 0, False, 3, 1, 1, None))
+
+
 def test_a_context_that_is_none_is_refused() -> None:
     with pytest.raises(TypeError, match="direct_call takes"):
         kernels.direct_call(("all_reduce",))
     with pytest.raises(TypeError, match="two arrays"):
-        kernels.direct_call(("all_reduce", None, print, [], [0], np.ndarray, 0, False))(np.zeros(2))
+        kernels.direct_call(("all_reduce", None, print, [], [0], np.ndarray, 0, False, None, 1, 1, None))(np.zeros(2))

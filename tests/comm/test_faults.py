@@ -83,10 +83,37 @@ def test_debug_names_the_rank_that_calls_something_else(run_ranks, what: str, di
     assert f"{different}, where {usual}" in text
 
 
-def test_mismatched_shapes_end_without_debug_as_well(run_ranks) -> None:
-    # Who notices depends on the algorithm: MPI itself finds the message too long, or someone waits for more.
-    text = fail(run_ranks, "shape")
-    assert "truncate" in text.lower() or "the time-out is 3 s" in text
+SUM = "all_reduce(float32[4], sum)"
+
+
+@pytest.mark.parametrize(
+    ("what", "different", "usual"),
+    [
+        ("shape", "all_reduce(float32[5], sum)", SUM),
+        ("dtype", "all_reduce(float64[4], sum)", SUM),
+        ("reduction", "all_reduce(float32[4], max)", SUM),
+        ("root", "broadcast(float32[4], root=1)", "broadcast(float32[4], root=0)"),
+        ("op", "barrier()", SUM),
+        ("direct", "all_reduce(int64[4], sum)", "all_reduce(float64[4], sum)"),
+        ("direct-shape", "all_to_all(float64[4, 3])", "all_to_all(float64[4, 2])"),
+        ("split", "split() into groups of digest ", "split() into groups of digest "),
+    ],
+)
+def test_a_rank_that_calls_something_else_is_named_without_debug(
+    run_ranks, what: str, different: str, usual: str
+) -> None:
+    text = fail(run_ranks, what)
+    assert "CollectiveMismatch: " in text
+    assert "the ranks of 'world' do not call the same (call 2): " in text
+    named = rf"rank 3 called {re.escape(different)}[0-9a-f]*, where ranks? [-0-2, ]+ called {re.escape(usual)}"
+    assert re.search(named, text), text
+
+
+def test_ranks_that_wait_for_one_that_caught_its_mismatch_are_told(run_ranks) -> None:
+    text = fail(run_ranks, "caught", ranks=3)
+    assert f"waits in {SUM} on group 'world' in vain: rank 2 raised CollectiveMismatch" in text
+    assert f"rank 2 called barrier(), where ranks 0-1 called {SUM}" in text
+    assert "again: 'world' cannot be used any more: the ranks of 'world' do not call the same" in text
 
 
 # Ranks that no launcher watches over ---------------------------------------------------------------------------------

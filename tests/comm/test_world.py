@@ -29,16 +29,40 @@ def test_init_again_gives_the_same_and_shutdown_ends_it() -> None:
     assert qc.is_initialized()
     assert qc.init() is comm is qc.world()
     assert (comm.rank, comm.size, comm.backend, comm.host) == (0, 1, "solo", socket.gethostname())
-    with pytest.raises(qc.CommError, match=r"initialised with 'solo'; call shutdown\(\)"):
+    with pytest.raises(qc.CommError, match=r"with backend='solo' and not backend='mpi': call qdist.comm.shutdown\(\)"):
         qc.init(backend="mpi")
     qc.shutdown()
     assert not qc.is_initialized()
     assert qc.init() is not comm
 
 
+def test_init_again_with_something_else_says_what_is_set() -> None:
+    comm = qc.init(timeout=7, debug=True)
+    assert (comm.timeout, comm.debug) == (7, True)
+    for same in ({}, {"timeout": 7}, {"debug": True}, {"rank": 0, "world_size": 1}, {"backend": "solo"}):
+        assert qc.init(**same) is comm
+    assert qc.init(init_method="env://") is comm
+    for other, has, asked in (
+        ({"rank": 1, "world_size": 4}, "rank=0, world_size=1", "rank=1, world_size=4"),
+        ({"timeout": 600}, "timeout=7", "timeout=600"),
+        ({"debug": False}, "debug=True", "debug=False"),
+        ({"backend": "nccl", "timeout": 8.5}, "backend='solo', timeout=7", "backend='nccl', timeout=8.5"),
+        ({"init_method": "file:///tmp/x"}, "init_method='env://'", "init_method='file:///tmp/x'"),
+        ({"comm": "mine"}, "comm=None", "comm='mine'"),
+    ):
+        with pytest.raises(qc.CommError) as raised:
+            qc.init(**other)
+        assert f"with {has} and not {asked}: call qdist.comm.shutdown()" in str(raised.value)
+    assert qc.world() is comm
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"backend": "solo", "rank": 1, "world_size": 4}, "one process alone, not one of world_size=4"),
+        ({"init_method": "tcp://127.0.0.1:1"}, "needs rank and world_size"),
+        ({"comm": object(), "backend": "solo"}, "do not go together"),
+        ({"comm": object(), "init_method": "env://"}, "do not go together"),
         ({"backend": "gloo"}, "use one of auto, mpi, nccl, solo"),
         ({"timeout": 0}, "greater than 0"),
         ({"timeout": float("inf")}, "greater than 0"),

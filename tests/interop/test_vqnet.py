@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.comm import CommError
 from qdist.interop import vqnet
 from qdist.interop.vqnet import QTensor, vqc
 from qdist.state import reference
@@ -141,6 +142,21 @@ def test_wrong_settings_are_refused() -> None:
         vqnet.CommController("gloo")
     with pytest.raises(ValueError, match="dtype=12"):
         QTensor([1.0], dtype=12)
+
+
+def test_the_backend_is_the_one_that_was_asked_for_or_an_error_says_how_to_get_it() -> None:
+    assert vqnet.get_rank() == 0
+    wrapper = {"train_batch_size": 1, "train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "sgd"}}
+    wrapper |= {"loss": vqnet.nn.CrossEntropyLoss(), "backend": "nccl"}
+    for ask in (
+        lambda: vqnet.CommController("nccl"),
+        lambda: vqnet.distributed.PipelineParallelTrainingWrapper(wrapper, [vqnet.nn.Linear(1, 1)], [([0.0], 0)]),
+    ):
+        with pytest.raises(CommError, match=r"not backend='nccl': call qdist.comm.shutdown\(\) on all ranks"):
+            ask()
+    with pytest.raises(CommError, match="rank=0, world_size=1 and not rank=1, world_size=2"):
+        vqnet.CommController("mpi", 1, 2)
+    assert vqnet.CommController("mpi").getSize() == 1
 
 
 def test_the_adjoint_layer_needs_a_machine() -> None:

@@ -131,7 +131,7 @@ class DistQuantumLayerAdjoint(Module):
             )
         self.name = name
         self.vqc_module = vqc_module
-        CommController("mpi").broadcast_model_params(vqc_module)
+        CommController.of_world().broadcast_model_params(vqc_module)
 
     def forward(self, *args: Any, **kwargs: Any) -> QTensor:
         return QTensor.of(self.vqc_module(*args, **kwargs))

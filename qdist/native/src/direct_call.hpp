@@ -1,4 +1,5 @@
-// A collective of two NumPy arrays in one step: check them, note the call for the guard, call the transport.
+// A collective of two NumPy arrays in one step: check them, note the call for the guard and for the other ranks, call
+// the transport.
 //
 // After a large array has moved, nothing of Python is left in the caches, and checks written in Python cost several
 // times what they do in a loop of their own. Here they are a few loads.
@@ -11,6 +12,8 @@
 
 #include <cstring>
 
+#include "call_table.hpp"
+
 namespace qdist {
 
 namespace nb = nanobind;
@@ -20,6 +23,9 @@ namespace nb = nanobind;
 constexpr unsigned char ITEM_SIZES[NPY_CDOUBLE + 1] = {
     1, 1, 1, 2, 2, 4, 4, sizeof(long), sizeof(long), 8, 8, 4, 8, 0, 8, 16,
 };
+
+// Their letters.
+constexpr char KINDS[NPY_CDOUBLE + 2] = "biuiuiuiuiufffcc";
 
 // Two arrays of one shape and plain dtype, contiguous, apart, out writeable; `rows` of them, or any number for 0.
 inline bool fit(PyObject* x, PyObject* out, PyTypeObject* array_type, Py_ssize_t rows, bool bools) {
@@ -52,10 +58,30 @@ inline void forget(PyObject* list, PyObject* entry) {
 }
 
 // What a direct call needs beside its arrays, in the order of the tuple.
-enum Context { OP, COMM, PRIMITIVE, ACTIVE, COUNT, ARRAY_TYPE, ROWS, BOOLS, CONTEXT_SIZE };
+enum Context {
+    OP, COMM, PRIMITIVE, ACTIVE, COUNT, ARRAY_TYPE, ROWS, BOOLS, TABLE, OP_CODE, REDUCTION_CODE, SETTLE, CONTEXT_SIZE
+};
+
+// Notes the call in the group's table, if it has one; false where it is not the others' call, or may not be.
+inline bool note(PyObject* context, PyObject* x) {
+    PyObject* table = PyTuple_GET_ITEM(context, TABLE);
+    if (table == Py_None) return true;
+    auto* array = reinterpret_cast<PyArrayObject*>(x);
+    const int type = PyArray_TYPE(array);
+    CallRecord call;
+    call.op = static_cast<std::uint8_t>(PyLong_AsLong(PyTuple_GET_ITEM(context, OP_CODE)));
+    call.reduction = static_cast<std::uint8_t>(PyLong_AsLong(PyTuple_GET_ITEM(context, REDUCTION_CODE)));
+    call.kind = static_cast<std::uint8_t>(KINDS[type]);
+    call.item_size = ITEM_SIZES[type];
+    std::int64_t lengths[NPY_MAXDIMS];
+    std::copy_n(PyArray_DIMS(array), PyArray_NDIM(array), lengths);
+    call.add_shape(lengths, PyArray_NDIM(array));
+    return nb::inst_ptr<CallTable>(table)->enter(call);
+}
 
 // primitive(x, out), with (op, comm, x, number of the call, thread) on the list of active calls meanwhile. The count is
-// a list of one number: the calls so far. Returns out, or None if the arrays are no plain case; then nothing was done.
+// a list of one number: the calls so far. Where the table of calls has something against it, settle() is asked first,
+// which raises or returns. Returns out, or None if the arrays are no plain case; then nothing was done.
 inline PyObject* run_direct(PyObject* context, PyObject* const* arrays, Py_ssize_t num_arrays) {
     if (num_arrays != 2) {
         PyErr_SetString(PyExc_TypeError, "a direct call takes two arrays");
@@ -77,7 +103,9 @@ inline PyObject* run_direct(PyObject* context, PyObject* const* arrays, Py_ssize
         return nullptr;
     }
     PyList_SetItem(count, 0, number);
-    PyObject* result = PyObject_Vectorcall(field(PRIMITIVE), arrays, 2, nullptr);
+    PyObject* settled = note(context, x) ? Py_NewRef(Py_None) : PyObject_CallNoArgs(field(SETTLE));
+    PyObject* result = settled ? PyObject_Vectorcall(field(PRIMITIVE), arrays, 2, nullptr) : nullptr;
+    Py_XDECREF(settled);
     if (result == nullptr) {
         PyObject *type, *value, *trace;
         PyErr_Fetch(&type, &value, &trace);
@@ -99,7 +127,11 @@ inline nb::object direct_call(nb::tuple context) {
     const auto is_list = [&](int which) { return PyList_Check(PyTuple_GET_ITEM(context.ptr(), which)); };
     if (context.size() != CONTEXT_SIZE || !is_list(ACTIVE) || !is_list(COUNT) ||
         PyList_GET_SIZE(PyTuple_GET_ITEM(context.ptr(), COUNT)) != 1)
-        throw nb::type_error("direct_call takes (op, comm, primitive, active, count, array_type, rows, bools)");
+        throw nb::type_error(
+            "direct_call takes (op, comm, primitive, active, count, array_type, rows, bools, table, op_code, "
+            "reduction_code, settle)");
+    nb::handle table(PyTuple_GET_ITEM(context.ptr(), TABLE));
+    if (!table.is_none() && !nb::isinstance<CallTable>(table)) throw nb::type_error("table: a CallTable or None");
     return nb::steal(PyCFunction_NewEx(&method, context.ptr(), nullptr));
 }
 

@@ -12,6 +12,7 @@
 namespace nb = nanobind;
 
 void bind_adjoint(nb::module_& m);
+void bind_calls(nb::module_& m);
 void bind_exchange(nb::module_& m);
 void bind_matrices(nb::module_& m);
 void bind_measure(nb::module_& m);
@@ -57,8 +58,10 @@ NB_MODULE(QDIST_MODULE, m) {
     m.def("squared_norm", &squared_norm<double>, nb::arg("shard").noconvert());
     m.def("direct_call", &qdist::direct_call, nb::arg("context"),
           "A function of (x, out) that checks both, notes the call and runs primitive(x, out); it returns out, or None "
-          "where the arrays are no plain case. context: (op, comm, primitive, active, count, array_type, rows, bools).");
+          "where the arrays are no plain case. context: (op, comm, primitive, active, count, array_type, rows, bools, "
+          "table, op_code, reduction_code, settle).");
     bind_adjoint(m);
+    bind_calls(m);
     bind_exchange(m);
     bind_matrices(m);
     bind_measure(m);

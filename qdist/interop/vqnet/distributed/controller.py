@@ -12,6 +12,7 @@ import numpy as np
 
 from .... import comm as qc
 from ....comm import Communicator
+from ....comm.backends import world_over
 from ....data import split_data as _share
 from ....nn import Module
 from ....tensor import Tensor, no_grad
@@ -44,14 +45,17 @@ class CommController:
     Args:
         backend: "mpi", or "nccl" for tensors on GPUs.
         rank, world_size: this process's place, where no MPI launcher started it.
+
+    Raises CommError if ranks talk over another backend already (since get_rank(), say).
     """
 
     def __init__(self, backend: str, rank: int | None = None, world_size: int | None = None) -> None:
-        if backend not in ("mpi", "nccl"):
-            raise ValueError(f"backend={backend!r}: use 'mpi' or 'nccl'")
-        # A process that nobody launched needs no MPI to talk to itself; a world that runs already is taken as it is.
-        known = qc.is_initialized() or backend == "mpi"
-        self.comm = qc.init("auto" if known else backend, rank=rank, world_size=world_size)
+        self.comm = world_over(backend, rank, world_size)
+
+    @staticmethod
+    def of_world() -> CommController:
+        """All ranks of the job over whatever they talk over."""
+        return CommController("nccl" if qc.world().backend == "nccl" else "mpi")
 
     def getRank(self) -> int:
         """This process's number among all."""
@@ -167,7 +171,7 @@ def get_host_name() -> str:
 
 def init_group(rank_lists: Sequence[Sequence[int]]) -> list[tuple[Any, list[int]]]:
     """Groups of processes, as CommController.split_group gives them."""
-    return CommController("mpi").split_group(rank_lists)
+    return CommController.of_world().split_group(rank_lists)
 
 
 def split_data(x_train: Any, y_train: Any, shuffle: bool = False) -> tuple[np.ndarray, np.ndarray]:
