@@ -120,7 +120,7 @@ def digest(array: Array) -> tuple[int, ...]:
     part of what a checksum of every byte does: the memory is read at full speed.
     """
     xp = module_of(array)
-    flat = array.ravel(order="K").view(np.uint8)  # A view of what is contiguous in any order.
+    flat = array.ravel(order="A").view(np.uint8)  # A view of what is contiguous in C's or Fortran's order.
     if flat.size <= _BYTES_AT_ONCE:
         return (zlib.crc32(flat if xp is np else flat.get()),)
     whole = flat.size - flat.size % (8 * _ROW)
