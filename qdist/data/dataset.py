@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import index
 from typing import Any
 
 import numpy as np
 
+from ..comm import world
 from ..tensor import Generator
 
 
@@ -98,7 +100,7 @@ def split_data(
     y_train: Any,
     shuffle: bool = False,
     *,
-    rank: Any = 0,
+    rank: Any = None,
     size: int | None = None,
     seed: int = 0,
 ) -> tuple[Any, Any]:
@@ -107,8 +109,8 @@ def split_data(
     Args:
         x_train, y_train: arrays of equal length.
         shuffle: shuffle (equally on all ranks, by `seed`) before cutting.
-        rank: this rank, or a communicator with .rank and .size.
-        size: number of ranks; taken from the communicator when not given, 1 without one.
+        rank: this rank, or a communicator with .rank and .size; without it, this rank of all.
+        size: number of ranks, beside a number as rank.
 
     Returns:
         x and y of this rank. Shares differ by at most one sample and together hold each sample once.
@@ -127,11 +129,23 @@ def share(length: int, rank: int, size: int) -> slice:
     return slice(length * rank // size, length * (rank + 1) // size)
 
 
-def ranks(rank: Any, size: int | None) -> tuple[int, int]:
-    """(rank, size) from two ints or from an object with .rank and .size."""
+def ranks(rank: Any, size: Any = None) -> tuple[int, int]:
+    """(rank, size): two ints, or those of an object with .rank and .size, or this rank of the world without both.
+
+    Raises TypeError for anything else and ValueError for a rank that is not below its size.
+    """
+    if rank is None and size is None:
+        rank = world()
     if hasattr(rank, "rank") and hasattr(rank, "size"):
-        rank, size = rank.rank, rank.size if size is None else size
-    size = 1 if size is None else size
+        if size not in (None, rank.size):
+            raise ValueError(f"size={size}: the communicator has {rank.size} rank(s); give it alone")
+        rank, size = rank.rank, rank.size
+    if rank is None or size is None:
+        raise ValueError(f"rank={rank} and size={size} go together; leave both out for this rank of all")
+    try:
+        rank, size = index(rank), index(size)
+    except TypeError:
+        raise TypeError(f"rank and size are whole numbers, or one communicator; got {rank!r} and {size!r}") from None
     if not 0 <= rank < size:
         raise ValueError(f"rank {rank} is not among {size} rank(s)")
-    return int(rank), int(size)
+    return rank, size

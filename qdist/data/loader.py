@@ -60,7 +60,8 @@ class DataLoader:
         collate_fn: makes a batch of a list of items; stacks arrays by default.
         ranks: a communicator (or what has .rank and .size) whose ranks share out every batch: `batch_size` counts the
             rows of all, and this one fetches its own. Shares differ by at most one row; a last batch may leave some
-            ranks without any. All ranks together have the batches of one process.
+            ranks without any. All ranks together have the batches of one process. None: this process has all rows,
+            which is what ranks that share a circuit's amplitudes, a pipeline or an Engine need.
 
     A batch has the structure of an item, with Tensors in the places of its numbers and arrays; arrays keep
     their dtype.
@@ -87,7 +88,7 @@ class DataLoader:
             raise ValueError("a sampler decides the order itself: leave shuffle off")
         if ranks is not None and isinstance(sampler, DistributedSampler):
             raise ValueError("a DistributedSampler gives each rank its items already: leave ranks out")
-        self.rank, self.size = _ranks(0 if ranks is None else ranks, None)
+        self.rank, self.size = (0, 1) if ranks is None else _ranks(ranks)
         if sampler is None:
             sampler = RandomSampler(len(dataset), seed) if shuffle else SequentialSampler(len(dataset))
         self.dataset, self.batch_size, self.sampler = dataset, batch_size, sampler

@@ -54,8 +54,8 @@ class DistributedSampler:
 
     Args:
         dataset: anything with a length (or the length).
-        rank: this rank, or a communicator with .rank and .size.
-        size: number of ranks.
+        rank: this rank, or a communicator with .rank and .size (``mesh["dp"]``); without it, this rank of all.
+        size: number of ranks, beside a number as rank.
         shuffle: a new order each epoch, equal on all ranks; call set_epoch at the start of every epoch.
         seed: of the shuffle, equal on all ranks.
         drop_last: leave out the tail that does not fill all ranks, instead of repeating the first items.
@@ -64,7 +64,7 @@ class DistributedSampler:
     def __init__(
         self,
         dataset: Any,
-        rank: Any = 0,
+        rank: Any = None,
         size: int | None = None,
         *,
         shuffle: bool = True,

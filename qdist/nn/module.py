@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..tensor import Tensor, no_grad
+from .attributes import as_buffer, check_trainable, refuse_replacement, refuse_unlisted
 
 
 class Parameter(Tensor):
@@ -23,14 +24,19 @@ class Parameter(Tensor):
 class Module:
     """The base of all layers: write forward(), assign Parameters and Modules as attributes.
 
-    A tensor that belongs to the state but is not trained (running averages) is a buffer: `register_buffer`.
+    A tensor that belongs to the state but is not trained (running averages) is a buffer: `register_buffer`. It stays
+    one when it is assigned to (``self.count += 1``). A Parameter or Module is replaced by its like or by None alone;
+    modules in a plain list are refused when parameters are listed: use ModuleList.
     """
+
+    _looked_through = False  # for parameters that nothing lists
 
     def __init__(self) -> None:
         self.training = True
-        self._parameters: dict[str, Parameter] = {}
-        self._buffers: dict[str, Tensor] = {}
-        self._modules: dict[str, Module] = {}
+        # None in the place of what was taken away and may come back.
+        self._parameters: dict[str, Parameter | None] = {}
+        self._buffers: dict[str, Tensor | None] = {}
+        self._modules: dict[str, Module | None] = {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes."""
@@ -42,13 +48,25 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, (Parameter, Module)) and "_modules" not in self.__dict__:
             raise RuntimeError(f"call super().__init__() before assigning {name!r} in {type(self).__name__}")
-        own = "_parameters" if isinstance(value, Parameter) else "_modules" if isinstance(value, Module) else None
+        kind = "_parameters" if isinstance(value, Parameter) else "_modules" if isinstance(value, Module) else None
         for table in ("_parameters", "_modules", "_buffers"):
-            if table == own:
+            entries = self.__dict__.get(table, {})
+            if table == kind:
                 # What replaces another keeps its place: a Sequential runs in the order of its names.
-                self.__dict__[table][name] = value
-            elif table in self.__dict__:
-                self.__dict__[table].pop(name, None)
+                entries[name] = value
+            elif name in entries and kind is None:
+                if table == "_buffers":
+                    value = as_buffer(type(self).__name__, name, entries[name], value)
+                elif value is not None and entries[name] is not None:
+                    refuse_replacement(type(self).__name__, name, entries[name], value)
+                elif value is not None:
+                    entries.pop(name)  # Gone already; the name is free.
+                    continue
+                entries[name] = value
+            else:
+                entries.pop(name, None)
+        if kind is None and isinstance(value, Tensor):
+            check_trainable(type(self).__name__, name, value)
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -57,10 +75,15 @@ class Module:
         object.__delattr__(self, name)
 
     def register_buffer(self, name: str, value: Any) -> None:
-        """Add a tensor to the state that is saved and moved but not trained."""
-        tensor = value if isinstance(value, Tensor) else Tensor(value)
-        setattr(self, name, tensor)
+        """Add a tensor to the state that is saved and moved but not trained.
+
+        Raises TypeError for one that wants a gradient, and ValueError for a name that is in use or has a dot.
+        """
+        if not name or "." in name or (name not in self._buffers and hasattr(self, name)):
+            raise ValueError(f"{type(self).__name__}: a buffer cannot be named {name!r}: it is in use, or no name")
+        tensor = as_buffer(type(self).__name__, name, None, value)
         self._buffers[name] = tensor
+        object.__setattr__(self, name, tensor)
 
     # Walking the tree
 
@@ -74,6 +97,8 @@ class Module:
         seen.add(id(self))
         yield prefix, self
         for name, child in self._modules.items():
+            if child is None:
+                continue
             yield from child._walk(f"{prefix}.{name}" if prefix else name, seen)
 
     def modules(self) -> Iterator[Module]:
@@ -82,10 +107,16 @@ class Module:
 
     def children(self) -> Iterator[Module]:
         """The modules directly below."""
-        return iter(self._modules.values())
+        return (child for child in self._modules.values() if child is not None)
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """All parameters under dotted names; a shared one appears once, under its first name."""
+        """All parameters under dotted names; a shared one appears once, under its first name.
+
+        Raises TypeError, when first called, for modules in plain lists whose parameters would be left out.
+        """
+        if not self._looked_through:
+            refuse_unlisted(self)
+            self.__dict__["_looked_through"] = True
         seen: set[int] = set()
         for name, parameter in self._named("_parameters"):
             if id(parameter) not in seen:
@@ -107,7 +138,13 @@ class Module:
     def _named(self, table: str) -> Iterator[tuple[str, Any]]:
         for prefix, module in self.named_modules():
             for name, value in getattr(module, table).items():
+                if value is None:
+                    continue
                 yield (f"{prefix}.{name}" if prefix else name), value
+
+    def _own(self) -> Iterator[Parameter]:
+        """All parameters, without looking for those that are left out."""
+        return (parameter for _, parameter in self._named("_parameters"))
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
         """Call fn on this module and all below it; returns itself."""
@@ -190,9 +227,10 @@ class Module:
         return ""
 
     def __repr__(self) -> str:
-        if not self._modules:
+        children = {name: child for name, child in self._modules.items() if child is not None}
+        if not children:
             return f"{type(self).__name__}({self.extra_repr()})"
-        lines = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._modules.items()]
+        lines = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in children.items()]
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
 
 
@@ -205,18 +243,18 @@ class Sequential(Module):
             setattr(self, str(i), module)
 
     def forward(self, x: Any) -> Any:
-        for module in self._modules.values():
+        for module in self.children():
             x = module(x)
         return x
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(list(self.children()))
 
     def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())
+        return self.children()
 
     def __getitem__(self, key: int | slice) -> Any:
-        chosen = list(self._modules.values())[key]
+        chosen = list(self.children())[key]
         return Sequential(*chosen) if isinstance(chosen, list) else chosen
 
 
@@ -230,13 +268,13 @@ class ModuleList(Module):
 
     def append(self, module: Module) -> None:
         """Add a module at the end."""
-        setattr(self, str(len(self)), module)
+        setattr(self, str(len(self._modules)), module)
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(list(self.children()))
 
     def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())
+        return self.children()
 
     def __getitem__(self, index: int) -> Module:
-        return list(self._modules.values())[index]
+        return list(self.children())[index]

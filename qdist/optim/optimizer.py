@@ -24,7 +24,7 @@ class _Bucket:
     def __init__(self, parameters: list[Tensor], slots: tuple[str, ...]) -> None:
         self.parameters = parameters
         self.xp = module_of(parameters[0].data)
-        self.sizes = [_flat(p.data).size for p in parameters]
+        self.sizes = [_flat(p._data).size for p in parameters]
         self.offsets = np.concatenate(([0], np.cumsum(self.sizes))).tolist()
         self.steps = [0] * len(parameters)
         real = _flat(parameters[0].data).dtype
@@ -33,7 +33,7 @@ class _Bucket:
 
     def resize(self) -> None:
         """Take the sizes that the parameters have now: they may be sharded between the making and the first step."""
-        if self.sizes != [_flat(p.data).size for p in self.parameters]:
+        if self.sizes != [_flat(p._data).size for p in self.parameters]:
             if any(self.steps):
                 raise RuntimeError(
                     "a parameter changed its size after the optimiser's first step; shard parameters before it"
@@ -144,12 +144,12 @@ class Optimizer:
         for i in range(first, last):
             p = bucket.parameters[i]
             assert p.grad is not None
-            target = bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p.data.shape)
+            target = bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p._data.shape)
             if decay and not decoupled:
-                bucket.xp.multiply(p.data, decay, out=target)
-                target += p.grad.data
+                bucket.xp.multiply(p._data, decay, out=target)
+                target += p.grad._data
             else:
-                target[...] = p.grad.data
+                target[...] = p.grad._data
             bucket.steps[i] = step
         start, stop = offsets[first], offsets[last]
 
@@ -162,9 +162,11 @@ class Optimizer:
         over_rows(bucket.xp, work, stop - start, 1)
         for i in range(first, last):
             p = bucket.parameters[i]
+            values = p._data
             if decay and decoupled:
-                p.data *= 1 - group["lr"] * decay
-            p.data -= bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p.data.shape)
+                values *= 1 - group["lr"] * decay
+            values -= bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(values.shape)
+            p._version.changed()
 
     def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
         """Turn the flat gradient g, in place, into what is subtracted from parameters; step is 1, 2 ..."""

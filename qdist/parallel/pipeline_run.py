@@ -128,7 +128,7 @@ class Run:
                 f"stage {action.stage} gave {specs} for micro-batch {action.micro_batch}, but {self.negotiated[key]} "
                 f"for one of as many rows before: what a stage gives must follow from the shapes of its inputs"
             )
-        arrays = [out.data for out in outputs]
+        arrays = [out._data for out in outputs]
         if alone:
             self._mail[action] = arrays
         else:

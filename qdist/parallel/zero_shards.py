@@ -204,7 +204,7 @@ class Unit(Bucket):
         if self.master is not self.own:
             self.own[...] = self.master
         for p in self.parameters:
-            p._version[0] += 1
+            p._version.changed()
         if self.keep:
             self.work = self.comm.all_gather(self.own, out=self.full, async_op=True)
         else:
@@ -227,6 +227,7 @@ class Unit(Bucket):
     def _show(self, full: Any) -> None:
         for p, values in zip(self.parameters, self.cut(full)):
             p.data = values
+            p._version.outside = False  # Nobody but this unit has the memory.
 
     # Gradients
 

@@ -13,12 +13,14 @@ from contextlib import contextmanager, nullcontext
 from heapq import heappop, heappush
 from itertools import count
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
+from weakref import ref
 
 import numpy as np
 
 from .arrays import Array, is_array
 from .rules import Rule
+from .versions import Version, digest
 
 Hook = Callable[[Any], Any]
 _sequence = count().__next__
@@ -52,6 +54,7 @@ class Node:
     hooks: list[Hook] | None = None
     unpack: Callable[[Any], Array] | None = None
     freed = False
+    digests: dict[int, Any] | None = None  # Of saved arrays that others than Tensors may write, by their guard.
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class Node:
         inputs: tuple[Any, ...],
         attributes: dict[str, Any],
         saved: Any,
-        guards: Sequence[tuple[list[int], int]],
+        guards: Sequence[tuple[Version, int, Any]],
         xp: ModuleType,
         output: Array | None,
     ) -> None:
@@ -70,7 +73,9 @@ class Node:
         if mode.packing is not None:
             pack, self.unpack = mode.packing
             self.saved = tuple(_Packed(pack(s)) if is_array(s) else s for s in saved)
-        # (version counter, its value when saved) of each saved tensor.
+            guards = [(version, count, None) for version, count, _ in guards]
+        # (version, its count when saved, the array or a weak reference to it) of each saved tensor. Without the array,
+        # which pack() may have put elsewhere, the count alone is compared.
         self.guards = guards
         self.xp = xp
         # None for an operation with several outputs, each of which gets a Node of the rule PICK.
@@ -84,6 +89,15 @@ class Node:
         if self.unpack is None:
             return self.saved
         return tuple(self.unpack(s.content) if s.__class__ is _Packed else s for s in self.saved)
+
+    def seal(self, version: Version) -> None:
+        """Digest what is saved of this version, before others than Tensors can write there."""
+        for i, (own, before, array) in enumerate(self.guards):
+            array = array() if array.__class__ is ref else array
+            if own is version and before == own.count and array is not None:
+                self.digests = self.digests or {}
+                if i not in self.digests:
+                    self.digests[i] = digest(array)
 
     def __repr__(self) -> str:
         return f"<Node {self.rule.name} {self.shape}>"
@@ -225,13 +239,24 @@ def _check(node: Node) -> None:
             f"the graph was freed by an earlier backward pass (at {node.rule.name}); "
             "pass retain_graph=True to the earlier one to go through it again"
         )
-    for version, before in node.guards:
-        if version[0] != before:
-            raise RuntimeError(
-                f"a tensor that {node.rule.name} needs for its derivative was changed in place after use "
-                f"(version {version[0]}, saved at version {before}); change a copy instead, or update "
-                "parameters only after backward()"
-            )
+    for version, before, array in node.guards:
+        if version.count != before:
+            _refuse(node, array, f"in place after use (version {version.count}, saved at version {before})")
+    for i, known in (node.digests or {}).items():
+        array = node.guards[i][2]
+        array = array() if array.__class__ is ref else array
+        if array is not None and digest(array) != known:
+            how = "after use by a write to its array (through .data, .numpy(), a view, or the array it was made of)"
+            _refuse(node, array, how)
+
+
+def _refuse(node: Node, array: Any, how: str) -> NoReturn:
+    shape = f" of shape {array.shape}" if is_array(array) else ""
+    raise RuntimeError(
+        f"a tensor{shape} that {node.rule.name} needs for its derivative was changed {how}, so the gradient would be "
+        "wrong; change it before the forward pass or after backward(), or let the graph have a copy of its own: "
+        "x.clone(), or Tensor(array.copy())"
+    )
 
 
 def walk(
@@ -346,7 +371,7 @@ def run_hooks(hooks: list[Hook] | None, g: Array) -> Array:
     for hook in tuple(hooks):
         changed = hook(Tensor(g))
         if changed is not None:
-            replacement = changed.data if isinstance(changed, Tensor) else changed
+            replacement = changed._data if isinstance(changed, Tensor) else changed
             if replacement.shape != g.shape:
                 raise ValueError(f"a gradient hook returned shape {replacement.shape} for a gradient of {g.shape}")
             g = replacement

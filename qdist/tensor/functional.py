@@ -184,7 +184,7 @@ def embedding(table: Any, indices: Any) -> Tensor:
     table, indices = as_tensor(table), as_tensor(indices)
     if indices.size:
         # A GPU would wrap such an index around in silence.
-        low, high = int(indices.data.min()), int(indices.data.max())
+        low, high = int(indices._data.min()), int(indices._data.max())
         if low < -len(table) or high >= len(table):
             raise IndexError(f"embedding: indices go from {low} to {high}, but the table has {len(table)} rows")
     return apply("embedding", table, indices)
@@ -355,7 +355,7 @@ def check_targets(name: str, scores: Tensor, targets: Tensor, classes: int) -> N
             f"{name} takes integer targets of shape {scores.shape[:-1]}, got {targets.dtype} of shape {targets.shape}"
         )
     if targets.size:
-        low, high = int(targets.data.min()), int(targets.data.max())
+        low, high = int(targets._data.min()), int(targets._data.max())
         if low < 0 or high >= classes:
             raise IndexError(f"{name}: targets go from {low} to {high}, but there are {classes} classes")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
 from . import random
-from .arrays import module_of
+from .arrays import is_array, module_of
 from .autograd import PICK, Node, enable_grad, mode, no_grad, refuse_second_order, tracing, walk
 from .rules import Rule
 from .tensor import Tensor, apply
+from .versions import shares, watch
 
 
 def grad(
@@ -51,8 +53,9 @@ def custom_function(name: str, forward: Callable[..., tuple[Any, Any]], vjp: Cal
 
     Args:
         name: what errors and traces call it.
-        forward: forward(*arrays, **attributes) -> (output, saved); arrays are NumPy or CuPy arrays, `saved` a
-            tuple of anything that vjp needs. A list as output means several outputs.
+        forward: forward(*arrays, **attributes) -> (output, saved); arrays are NumPy or CuPy arrays, which it leaves as
+            they are and keeps nowhere but in `saved`, a tuple of anything that vjp needs. A list as output means
+            several outputs.
         vjp: vjp(saved, cotangent, **attributes) -> the cotangent of the input, or a tuple of one for each
             input, None where there is none. With several outputs the cotangent is a list, None where nothing
             depends on one.
@@ -67,7 +70,8 @@ def custom_function(name: str, forward: Callable[..., tuple[Any, Any]], vjp: Cal
 
     def rule_forward(xp: Any, *arrays: Any, **attributes: Any) -> Any:
         output, saved = forward(*arrays, **attributes)
-        return output, saved
+        made = [_apart(o, arrays) for o in output] if isinstance(output, list) else _apart(output, arrays)
+        return made, saved
 
     def rule_vjp(xp: Any, g: Any, saved: Any, needs: Any, **attributes: Any) -> Any:
         cotangents = vjp(saved, g, **attributes)
@@ -87,6 +91,11 @@ def custom_function(name: str, forward: Callable[..., tuple[Any, Any]], vjp: Cal
     return function
 
 
+def _apart(output: Any, arrays: Sequence[Any]) -> Any:
+    """An output with memory of its own: where it shares an input's, changes of one would not count for the other."""
+    return output.copy() if is_array(output) and any(shares(output, a) for a in arrays if is_array(a)) else output
+
+
 def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """fn(*args, **kwargs), keeping no intermediate values: they are computed again during the backward pass.
 
@@ -96,22 +105,26 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     if not mode.grad:
         return fn(*args, **kwargs)
-    sources: dict[Tensor, None] = {}
+    # Arrays weakly: parameters that are sharded have their whole values for a moment only.
+    sources: dict[Tensor, ref[Any]] = {}
 
-    def watch(rule: Rule, inputs: tuple[Any, ...], attributes: dict, output: Any) -> None:
+    def note(rule: Rule, inputs: tuple[Any, ...], attributes: dict, output: Any) -> None:
         for x in inputs:
             if isinstance(x, Tensor) and x.requires_grad:
-                sources[x] = None
+                sources[x] = ref(x._data)
 
     state = random.get_state()
-    with no_grad(), tracing(watch):
+    with no_grad(), tracing(note):
         result = fn(*args, **kwargs)
     results = [result] if isinstance(result, Tensor) else list(result)
     # What fn hands through was made outside and wants its gradient as well.
-    sources.update((r, None) for r in results if r.requires_grad)
+    sources.update((r, ref(r._data)) for r in results if r.requires_grad)
     if not sources:
         return result
     edges = [x._edge() for x in sources]
+    # The second run takes all arguments, also those without gradients.
+    given = (x for x in (*args, *kwargs.values()) if isinstance(x, Tensor))
+    arguments = {x: ref(x._data) for x in given if x not in sources}
 
     def vjp(xp: Any, g: Any, saved: Any, needs: Any) -> Any:
         after = random.get_state()
@@ -128,12 +141,13 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     # Recorded by hand and not by apply(), which would look at the sources' values: they may be elsewhere by now.
     rule = Rule("checkpoint", lambda xp, *arrays: ([r._data for r in results], ()), vjp)
-    guards = [(x._version, x._version[0]) for x in sources]
+    guards = [(x._version, x._version.count, array) for x, array in {**sources, **arguments}.items()]
     xp = module_of(results[0]._data)
     # The vjp finds its arguments by itself; those that were computed are listed, so that what a graph keeps can be
     # counted.
     kept = tuple(x._data for x in sources if x._node is not None)
     node = Node(rule, tuple(edges), {}, kept, guards, xp, None)
+    watch(node)
     made = tuple(r.detach() for r in results)
     for i, out in enumerate(made):
         out._node = Node(PICK, (node,), {"index": i, "total": len(made)}, (), (), xp, out._data)

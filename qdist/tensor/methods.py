@@ -260,10 +260,14 @@ class Methods:
         """A copy with source[i, j] added at [i, indices[i, j]] for axis 1 of two; repeated places add up."""
         return self._apply("scatter_add", indices, source, axis=normal_axis(axis, self.ndim))
 
+    def clone(self) -> Tensor:
+        """A copy with memory of its own; gradients go back through it."""
+        return self._apply("cast", dtype=self.dtype)  # type: ignore
+
     def to(self, target: Any) -> Tensor:
         """To a device ("cpu", "cuda:1") or a dtype; itself when nothing changes. Gradients flow back."""
         if isinstance(target, str) and (target == "cpu" or target.partition(":")[0] == "cuda"):
-            return self if device_of(self.data) == target else self._apply("move", device=target)  # type: ignore
+            return self if device_of(self._data) == target else self._apply("move", device=target)  # type: ignore
         dtype = np.dtype(target)
         return self if dtype == self.dtype else self._apply("cast", dtype=dtype)  # type: ignore[return-value]
 

@@ -17,6 +17,7 @@ from .methods import Methods
 from .operands import promote, shared_module
 from .operators import Operators
 from .rules import RULES, Rule
+from .versions import Version, held_elsewhere, shares, watch
 
 _SCALARS = (float, int, bool, complex)
 _ndarray = np.ndarray
@@ -62,6 +63,9 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
         return apply(rule, *map(Tensor, inputs), **attributes)
     if mixed or (rule.floating and dtype.kind not in "fc"):
         values = promote(rule, values)
+    if rule.view and inputs[0]._version.outside:
+        a = None  # Not one holder more than held_elsewhere() counts. Of a view it could not tell.
+        inputs[0]._version.outside = held_elsewhere(inputs[0], values)
     if elsewhere:
         xp = shared_module(rule, values)
         with nullcontext() if xp is np else next(a for a in values if arrays.is_array(a)).device:
@@ -76,6 +80,7 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
     else:
         made = _wrap(xp, output, version)
     if wants and mode.grad and rule.vjp is not None:
+        a = None
         _record(rule, inputs, values, attributes, saved, xp, made)
     if mode.tracer is not None:
         mode.tracer(rule, inputs, attributes, made)
@@ -93,30 +98,48 @@ def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any,
             edges.append(x if x._node is None else x._node)
         else:
             edges.append(None)
-    guards = []
+    guards: list[tuple[Version, int, Array]] = []
+    outside: list[Tensor] = []
     for s in saved:
-        if s.__class__ is int:
+        if s.__class__ is not _ndarray and not arrays.is_array(s):
             continue
-        for x, a in zip(inputs, values):
-            if s is a and isinstance(x, Tensor):
-                guards.append((x._version, x._version[0]))
-        if not several and s is made._data:
-            guards.append((made._version, made._version[0]))
+        for owner, a in zip(inputs, values):
+            if s is a:
+                if owner._data is not a:  # Converted for this operation, so nobody else has it.
+                    owner = None
+                break
+        else:
+            owner = made if not several and s is made._data else _owner(s, inputs, made if several else (made,))
+        if owner is not None:
+            version = owner._version
+            guards.append((version, version.count, s))
+            if version.outside:
+                outside.append(owner)
+    s = a = None
+    for owner in outside:
+        owner._version.outside = owner._version.outside and held_elsewhere(owner, values, saved, *guards)
     if not several:
-        made._node = Node(rule, tuple(edges), attributes, saved, guards, xp, made._data)
+        made._node = node = Node(rule, tuple(edges), attributes, saved, guards, xp, made._data)
         made.requires_grad = True
-        return
-    node = Node(rule, tuple(edges), attributes, saved, guards, xp, None)
-    for i, out in enumerate(made):
-        out._node = Node(PICK, (node,), {"index": i, "total": len(made)}, (), (), xp, out._data)
-        out.requires_grad = True
+    else:
+        node = Node(rule, tuple(edges), attributes, saved, guards, xp, None)
+        for i, out in enumerate(made):
+            out._node = Node(PICK, (node,), {"index": i, "total": len(made)}, (), (), xp, out._data)
+            out.requires_grad = True
+    if guards:
+        watch(node)
 
 
-def _wrap(xp: Any, array: Array, version: list[int] | None) -> Tensor:
+def _owner(saved: Array, inputs: Any, outputs: tuple[Tensor, ...]) -> Tensor | None:
+    """The tensor that a saved array is a part of, if it is not an array of the operation's own."""
+    return next((x for x in (*inputs, *outputs) if isinstance(x, Tensor) and shares(saved, x._data)), None)
+
+
+def _wrap(xp: Any, array: Array, version: Version | None) -> Tensor:
     """A Tensor around the result of an operation, which NumPy may have made a scalar."""
     tensor = Tensor.__new__(Tensor)
     tensor._data = array if array.__class__ is _ndarray or arrays.is_array(array) else xp.asarray(array)
-    tensor._version = [0] if version is None else version
+    tensor._version = Version() if version is None else version
     return tensor
 
 
@@ -146,7 +169,7 @@ class Tensor(Operators, Methods):
     __array_ufunc__ = None  # array + Tensor asks the Tensor
 
     _data: Array
-    _version: list[int]
+    _version: Version
     # A sub-class that runs operations in a way of its own: dispatch(rule, inputs, attributes) -> tensor(s).
     dispatch: Callable[..., Any] | None = None
     # Class-level defaults keep the making of a tensor cheap: most never set these.
@@ -157,11 +180,16 @@ class Tensor(Operators, Methods):
     _complete: list[Callable[[Tensor], None]] | None = None
 
     def __init__(self, data: Any, requires_grad: bool = False, *, dtype: Any = None, device: str | None = None) -> None:
+        given = data
         if isinstance(data, Tensor):
-            data = data._data if data.dispatch is None else data.numpy()
-        array = arrays.as_array(data, None if dtype is None else np.dtype(dtype))
+            given = data._data if data.dispatch is None else data.numpy()
+        array = arrays.as_array(given, None if dtype is None else np.dtype(dtype))
         self._data = array if device is None else arrays.to_device(array, device)
-        self._version = [0]
+        if isinstance(data, Tensor) and self._data is data._data:
+            self._version = data._version
+        else:
+            self._version = Version()
+            self._version.outside = self._data is given
         if requires_grad:
             self.requires_grad_()
 
@@ -169,13 +197,16 @@ class Tensor(Operators, Methods):
 
     @property
     def data(self) -> Array:
-        """The array itself. Assigning (also `t.data -= step`) bypasses the graph and counts as a change."""
+        """The array itself. Assigning (also `t.data -= step`) bypasses the graph and counts as a change; writes to the
+        array are found by comparing, in the backward pass that would need what was there before."""
+        self._version.leave()
         return self._data
 
     @data.setter
     def data(self, value: Any) -> None:
         self._data = value._data if isinstance(value, Tensor) else arrays.as_array(value)
-        self._version[0] += 1
+        self._version.outside = True
+        self._version.changed()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -214,8 +245,8 @@ class Tensor(Operators, Methods):
 
     @property
     def version(self) -> int:
-        """How many times the data has been changed in place."""
-        return self._version[0]
+        """How many times the data has been changed in place, as far as Tensors know."""
+        return self._version.count
 
     def __repr__(self) -> str:
         body = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=100)
@@ -246,7 +277,10 @@ class Tensor(Operators, Methods):
 
     def numpy(self) -> np.ndarray:
         """The values as a NumPy array, outside the graph: the same memory on the CPU, a copy from a GPU."""
-        return arrays.to_device(self._data, "cpu")
+        array = arrays.to_device(self._data, "cpu")
+        if array is self._data:
+            self._version.leave()
+        return array
 
     def item(self) -> Any:
         """The only element, as a Python number."""
@@ -266,6 +300,7 @@ class Tensor(Operators, Methods):
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:
             raise BufferError("a tensor that wants gradients is not exported; export t.detach()")
+        self._version.leave()
         return self._data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -322,7 +357,7 @@ class Tensor(Operators, Methods):
             self.grad = Tensor(g if owned else g.copy())
         else:
             self.grad._data += g
-            self.grad._version[0] += 1
+            self.grad._version.changed()
         for hook in tuple(self._complete or ()):
             hook(self)
 
@@ -374,7 +409,7 @@ class Tensor(Operators, Methods):
                 "use where() or scatter_add(), or write to a leaf inside no_grad()"
             )
         self._data[_plain_key(key)] = value._data if isinstance(value, Tensor) else value
-        self._version[0] += 1
+        self._version.changed()
 
     # Operations; the signs for them are in operators.py, the names in methods.py
 

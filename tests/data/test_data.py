@@ -259,3 +259,33 @@ def test_ranks_share_out_every_batch_of_one_process(size, kind):
             np.testing.assert_array_equal(np.concatenate(mine), column.numpy())
     with pytest.raises(ValueError, match="leave ranks out"):
         DataLoader(dataset, 9, sampler=DistributedSampler(21), ranks=places[0])
+
+
+def test_alone_there_is_one_share():
+    assert list(DistributedSampler(5, shuffle=False)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "error", "text"),
+    [
+        (0, None, ValueError, "go together"),
+        (None, 2, ValueError, "go together"),
+        (1.0, 2, TypeError, "whole numbers"),
+        ("0", 2, TypeError, "whole numbers"),
+        (-1, 2, ValueError, "rank -1 is not among 2"),
+        (2, 2, ValueError, "rank 2 is not among 2"),
+        (0, 0, ValueError, "rank 0 is not among 0"),
+        (SimpleNamespace(rank=0, size=2), 3, ValueError, "size=3: the communicator has 2"),
+    ],
+)
+def test_ranks_and_sizes_are_checked(rank, size, error, text):
+    with pytest.raises(error, match=text):
+        DistributedSampler(8, rank, size)
+    with pytest.raises(error, match=text):
+        data.split_data(np.zeros(8), np.zeros(8), rank=rank, size=size)
+
+
+@pytest.mark.parametrize("ranks", [0, 2, "all"])
+def test_a_loader_takes_a_communicator(ranks):
+    with pytest.raises((ValueError, TypeError)):
+        DataLoader(numbers(8), 2, ranks=ranks)

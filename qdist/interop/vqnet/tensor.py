@@ -33,8 +33,8 @@ class QTensor(Tensor):
     @classmethod
     def of(cls, made: Tensor) -> QTensor:
         """The same tensor, with its place in the graph."""
-        result = cls(made.data)
-        result._version, result._node = made._version, made._node
+        result = cls(made)
+        result._node = made._node
         result.requires_grad = made.requires_grad
         return result
 

@@ -12,6 +12,7 @@ from ...nn.module import Parameter
 from ...tensor import Tensor, no_grad
 from ...tensor.arrays import Array
 from ...tensor.autograd import mode
+from ...tensor.versions import Version
 from . import capture
 from .moves import gradient_of
 from .placements import Placement, Replicate, Shard, cuts, local_part, placements_of
@@ -63,7 +64,7 @@ class DistTensor(Tensor):
         self.local._data = value
 
     @property
-    def _version(self) -> list[int]:  # type: ignore[override]
+    def _version(self) -> Version:  # type: ignore[override]
         return self.local._version
 
     @property

@@ -100,13 +100,14 @@ def trace(model: Module, loss: Callable[..., Any] | None, inputs: Sequence[Tenso
         recorder.add_input(f"input{i}" if len(inputs) > 1 else "input", x)
     for i, x in enumerate(labels):
         recorder.add_input(f"label{i}" if len(labels) > 1 else "label", x)
-    versions = {name: buffer.version for name, buffer in model.named_buffers()}
+    before = {name: (buffer, buffer.version) for name, buffer in model.named_buffers()}
     with capturing(recorder.take):
         made = model(*inputs)
         if not isinstance(made, Tensor):
             raise TypeError(f"a captured model gives one Tensor, not {type(made).__name__}")
         value = None if loss is None else loss(made, *labels)
-    changed = [name for name, buffer in model.named_buffers() if buffer.version != versions[name]]
+    after = dict(model.named_buffers())
+    changed = [name for name, (b, version) in before.items() if after.get(name) is not b or b.version != version]
     if changed:
         raise RuntimeError(
             f"the model changes its buffers {', '.join(changed)} while it runs, which a captured graph would leave "

@@ -58,7 +58,7 @@ def _mean(site: Site, x: Tensor, axis: tuple[int, ...], keepdims: bool) -> Tenso
 def _dropout(site: Site, x: Tensor, p: float, ticket: Any) -> Tensor:
     """Every rank draws the whole mask and takes its part of it: the mask of a single process."""
     shape = site.shapes[0] or ()
-    keep, factor = keep_mask(module_of(x.data), ticket, shape, p)
+    keep, factor = keep_mask(module_of(x._data), ticket, shape, p)
     own = local_part(keep, site.inputs[0], site.mesh.shape, site.mesh.place())
     return x * Tensor(own.astype(x.dtype) * x.dtype.type(factor))
 
@@ -70,7 +70,7 @@ def _embedding(site: Site, table: Tensor, indices: Tensor) -> Tensor:
     rows = [p if cuts(p, 0) else Replicate() for p in site.inputs[0]]
     held = local_part(np.arange(shape[0]), rows, site.mesh.shape, site.mesh.place())
     start, stop = int(held[0]), int(held[-1]) + 1
-    wanted = indices.data % shape[0]
+    wanted = indices._data % shape[0]
     here = (wanted >= start) & (wanted < stop)
     found = apply("embedding", table, Tensor((wanted - start) * here))
     return found * Tensor(here.reshape(*here.shape, *(1,) * (table.ndim - 1)).astype(table.dtype))

@@ -128,11 +128,11 @@ def _key(key: tuple, arrays: tuple[Array, ...]) -> tuple:
 
 def index(xp: Any, a: Array, *arrays: Array, key: tuple) -> Any:
     """a[key], where each PLACE in `key` stands for the next of `arrays` (integers or masks)."""
-    return a[_key(key, arrays)], (a.shape, arrays)
+    return a[_key(key, arrays)], (a.shape, *arrays)
 
 
 def index_vjp(xp: Any, g: Array, saved: Any, needs: Any, key: tuple) -> Any:
-    shape, arrays = saved
+    shape, *arrays = saved
     out = xp.zeros(shape, g.dtype)
     if arrays:
         add_at(xp, out, _key(key, arrays), g)

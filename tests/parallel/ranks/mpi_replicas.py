@@ -9,7 +9,7 @@ from models import MODELS, ROWS, Trained, adam, assert_same, batch, build, gradi
 from models import train_alone as _train_alone
 
 import qdist as qd
-from qdist import checkpoint, nn, optim
+from qdist import checkpoint, data, nn, optim
 from qdist.parallel import DataParallel, LossScale, Zero, average_gradients, share_rows
 from qdist.tensor import Tensor, functional, manual_seed, no_grad
 from qdist.tensor import checkpoint as recomputing
@@ -384,3 +384,40 @@ def test_zero3_frees_parameters_after_each_module_and_shares_tied_ones(comm) -> 
     assert all(unit.full is None for unit in zero.units)
     assert all(p.grad is None for p in model.parameters())
     assert_same(zero.gradients(), gradients_of(plain))
+
+
+class _Counts(nn.Module):
+    """Counts its rows in a buffer, by assignment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 1)
+        self.register_buffer("seen", np.zeros(1))
+
+    def forward(self, x):
+        self.seen = self.seen + len(x)
+        return self.linear(x)
+
+
+@pytest.mark.parametrize("way", ["dp", "zero1", "zero3"])
+def test_buffers_that_are_assigned_to_stay_broadcast_and_saved(comm, way):
+    model = _Counts()
+    wrapped = DataParallel(model, comm) if way == "dp" else Zero(model, sgd(model.parameters()), int(way[-1]), comm)
+    for _ in range(3):
+        loss = wrapped(Tensor(np.ones((comm.rank + 1, 2), np.float32))).mean()
+        loss.backward() if way == "dp" else wrapped.backward(loss)
+    # At the start of each pass all have rank 0's count, which sees one row each time.
+    assert model.seen.item() == 2 + comm.rank + 1
+    assert wrapped.state_dict()["seen"].numpy().item() == model.seen.item()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_samplers_and_split_data_know_their_rank(comm, shuffle):
+    n = 4 * comm.size
+    mine = list(data.DistributedSampler(n, shuffle=shuffle))
+    assert len(mine) == 4
+    assert sorted(comm.all_gather(np.array(mine)).ravel()) == list(range(n))
+    rows, _ = data.split_data(np.arange(n), np.arange(n), shuffle)
+    assert sorted(comm.all_gather(rows).ravel()) == list(range(n))
+    loader = data.DataLoader(data.ArrayDataset(np.arange(n)), 2, sampler=data.DistributedSampler(range(n)))
+    assert sum(len(x) for (x,) in loader) == 4
