@@ -17,7 +17,8 @@ from qdist import __version__
 from qdist.circuit import Circuit, CircuitError, qasm
 from qdist.circuit.qasm.errors import QasmError
 from qdist.comm.errors import CommError
-from qdist.comm.launch import parse_hostfile, parse_hosts, run
+from qdist.comm.hosts import parse_hostfile, parse_hosts
+from qdist.comm.launch import run
 from qdist.histogram import amplitude_table, histogram, largest_amplitudes
 from qdist.native import kernels
 from qdist.plan_command import add_plan_command
@@ -119,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    hosts = parse_hosts(options.hosts) if options.hosts else []
+    hosts = parse_hosts(options.hosts) if options.hosts is not None else []
     if options.hostfile:
         hosts = parse_hostfile(options.hostfile)
     return run(

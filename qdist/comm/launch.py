@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import shutil
 import signal
@@ -18,48 +17,16 @@ from typing import Any
 
 from qdist.comm.environment import launched_by
 from qdist.comm.errors import CommError
+from qdist.comm.hosts import Host, check_hosts, host_of_rank
+from qdist.comm.job import Job, Signalled
 from qdist.comm.libmpi import Mpirun, find_mpirun
 from qdist.comm.place import cores
 from qdist.comm.store import StoreServer
 
-__all__ = ["Host", "mpirun_command", "parse_hostfile", "parse_hosts", "run", "spawn"]
-
-Host = tuple[str, int]
-"""A host's name and how many ranks it takes."""
+__all__ = ["mpirun_command", "run", "spawn"]
 
 _HERE = Path(__file__).parent
-
-
-def parse_hosts(text: str) -> list[Host]:
-    """``node0:2,node1:2`` as hosts; a host without a number takes one rank. Raises ValueError with what is wrong."""
-    hosts = []
-    for item in text.split(","):
-        name, _, slots = item.strip().partition(":")
-        if not name or (slots and not (slots.isdigit() and int(slots) > 0)):
-            raise ValueError(f"--hosts: {item.strip()!r} is not name or name:ranks, as in node0:2,node1:2")
-        hosts.append((name, int(slots or 1)))
-    return hosts
-
-
-def parse_hostfile(path: str) -> list[Host]:
-    """Lines ``name slots=N`` (or ``name:N``, or ``name`` for one); # begins a comment. Raises ValueError."""
-    hosts = []
-    try:
-        lines = Path(path).read_text().splitlines()
-    except OSError as error:
-        raise ValueError(f"--hostfile {path}: {error.strerror}") from error
-    for number, line in enumerate(lines, 1):
-        line = line.partition("#")[0].strip()
-        if not line:
-            continue
-        match = re.fullmatch(r"([\w.\-]+)(?:\s+slots\s*=\s*(\d+)|:(\d+))?", line)
-        slots = int(match[2] or match[3] or 1) if match else 0
-        if match is None or slots < 1:
-            raise ValueError(f"{path}, line {number}: {line!r} is not of the form `host slots=N`")
-        hosts.append((match[1], slots))
-    if not hosts:
-        raise ValueError(f"{path} names no host")
-    return hosts
+_SIGNALLED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
 
 def run(
@@ -78,8 +45,10 @@ def run(
     here. verbose: show what is done, and first check that the hosts can be reached and talk to each other.
     start_timeout: seconds within which all ranks must have started. mpi: see ``find_mpirun``.
 
-    Raises ValueError for wrong arguments and CommError when the ranks cannot be started.
+    However it ends, no process of the job is left. After Ctrl-C, SIGTERM or SIGHUP the exit code is 128 + the signal's
+    number. Raises ValueError for wrong arguments and CommError when the ranks cannot be started.
     """
+    hosts = check_hosts(hosts)
     slots = sum(n for _, n in hosts)
     ranks = ranks if ranks is not None else max(1, slots)
     if ranks < 1:
@@ -88,6 +57,9 @@ def run(
         raise ValueError(f"-n {ranks}: the hosts take {slots} ranks; raise their slots or lower -n")
     if not program:
         raise ValueError("nothing to run: `qdist run -n 4 script.py`")
+    if output is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(output))):
+        raise ValueError(f"--output-filename {output}: there is no folder {folder}")
+    program = _with_python(program)
     launcher = find_mpirun(mpi)
     command = [*mpirun_command(launcher, ranks, hosts), sys.executable, "-S", str(_HERE / "start.py")]
     environ = _environment(ranks, hosts, output)
@@ -97,12 +69,15 @@ def run(
             file=sys.stderr,
         )
         _check_hosts(hosts, start_timeout)
-        check = [*command, sys.executable, "-m", "qdist.comm.check"]
-        code = _supervise(check, environ | {"QDIST_OUTPUT": ""}, ranks, start_timeout, verbose)
+        check = [*command, json.dumps([sys.executable, "-m", "qdist.comm.check"])]
+        code = _supervise(check, environ | {"QDIST_OUTPUT": ""}, ranks, hosts, start_timeout, verbose)
+        if code in _SIGNALLED:
+            return code
         if code != 0:
             raise CommError(f"the ranks cannot talk to each other: the check ended with code {code}")
         print(f"qdist run: {' '.join([*command, *program])}", file=sys.stderr)
-    return _supervise([*command, *_with_python(program)], environ, ranks, start_timeout, verbose)
+    # As one word: mpirun would take a ':' among the program's arguments for the beginning of another program.
+    return _supervise([*command, json.dumps(program)], environ, ranks, hosts, start_timeout, verbose)
 
 
 def spawn(
@@ -118,7 +93,17 @@ def spawn(
     of any rank ends all ranks and is raised here, with that rank's traceback as a note.
 
     timeout: seconds for everything; None means no limit. Raises CommError when a rank dies or the time is up.
+    However it ends, also by an exception here, Ctrl-C, SIGTERM or SIGHUP, no rank is left.
     """
+    try:
+        return _spawn(fn, nprocs, tuple(args), timeout)
+    except Signalled as signalled:
+        # All is cleaned up: now the signal does what it would have done.
+        os.kill(os.getpid(), signalled.number)
+        raise
+
+
+def _spawn(fn: Callable[..., Any], nprocs: int, args: tuple[Any, ...], timeout: float | None) -> list[Any]:
     if nprocs < 1:
         raise ValueError(f"nprocs={nprocs}: at least one rank")
     if (launch := launched_by(os.environ)) is not None and launch.size > 1:
@@ -129,16 +114,14 @@ def spawn(
     with tempfile.TemporaryDirectory(prefix="qdist-spawn-") as folder:
         job = Path(folder) / "job"
         # The call by itself: a rank can read it only when it looks for modules where this process does.
-        call = cloudpickle.dumps((fn, tuple(args)))
+        call = cloudpickle.dumps((fn, args))
         job.write_bytes(cloudpickle.dumps({"path": sys.path, "call": call}))
         command = [*mpirun_command(launcher, nprocs), sys.executable, "-m", "qdist.comm.spawned", folder]
-        process = subprocess.Popen(command, env=os.environ | _environment(nprocs, (), None))
-        try:
-            code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise CommError(f"spawn: {nprocs} ranks were not done within {timeout:g} s") from None
-        finally:
-            _end(process)
+        with Job(command, os.environ | _environment(nprocs, (), None), folder) as ranks:
+            try:
+                code = ranks.wait(timeout)
+            except subprocess.TimeoutExpired:
+                raise CommError(f"spawn: {nprocs} ranks were not done within {timeout:g} s") from None
         _raise_first_error(Path(folder))
         results = [Path(folder) / f"result.{rank}" for rank in range(nprocs)]
         if code != 0 or not all(r.exists() for r in results):
@@ -172,7 +155,8 @@ def _with_python(program: Sequence[str]) -> list[str]:
 
 
 def mpirun_command(launcher: Mpirun, ranks: int, hosts: Sequence[Host] = ()) -> list[str]:
-    """The command line, up to the program, that starts so many ranks."""
+    """The command line, up to the program, that starts so many ranks. Raises ValueError for hosts that are none."""
+    hosts = check_hosts(hosts)
     command = [launcher.path, "-n", str(ranks)]
     if launcher.family == "openmpi":
         # More ranks than cores is for the user to decide, and so is being root. Bound to a core, a rank's threads would
@@ -195,24 +179,31 @@ def _environment(ranks: int, hosts: Sequence[Host], output: str | None) -> dict[
     a_node = max((slots for _, slots in hosts), default=ranks)
     threads = str(max(1, cores() // min(ranks, a_node)))
     environ = {name: threads for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ}
-    if output is not None:
-        environ["QDIST_OUTPUT"] = os.path.abspath(output)
+    # Set even where nothing is to be redirected: this process may have inherited a value.
+    environ["QDIST_OUTPUT"] = "" if output is None else os.path.abspath(output)
     return environ
 
 
-def _supervise(command: Sequence[str], environ: dict[str, str], ranks: int, start_timeout: float, verbose: bool) -> int:
+def _supervise(
+    command: Sequence[str],
+    environ: dict[str, str],
+    ranks: int,
+    hosts: Sequence[Host],
+    start_timeout: float,
+    verbose: bool,
+) -> int:
     """Runs the launcher's command; sees that all ranks start, and says which rank broke off."""
     server = StoreServer()
-    process = subprocess.Popen(
-        command, env=os.environ | environ | {"QDIST_LAUNCHER": server.address.to_json()}, start_new_session=True
-    )
+    environ = os.environ | environ | {"QDIST_LAUNCHER": server.address.to_json()}
     try:
-        started = _await_start(process, server, ranks, start_timeout)
-        if verbose:
-            for rank, where in sorted(started.items()):
-                print(f"qdist run: rank {rank} on {where['host']}, pid {where['pid']}", file=sys.stderr)
-        first = _first_to_end({r: w["pid"] for r, w in started.items() if w["host"] == os.uname().nodename})
-        code = process.wait()
+        with Job(command, environ) as job:
+            started = _await_start(job, server, ranks, hosts, start_timeout)
+            if verbose:
+                for rank, where in sorted(started.items()):
+                    print(f"qdist run: rank {rank} on {where['host']}, pid {where['pid']}", file=sys.stderr)
+            here = {r: w["pid"] for r, w in started.items() if w["host"] == os.uname().nodename}
+            first = _first_to_end(here, job.pid)
+            code = job.wait()
         if code != 0 and first is not None:
             where = started[first]
             print(
@@ -220,21 +211,25 @@ def _supervise(command: Sequence[str], environ: dict[str, str], ranks: int, star
                 f"the job's exit code is {code}",
                 file=sys.stderr,
             )
-        return code if code >= 0 else 128 - code
+        return code
     except KeyboardInterrupt:
-        return 130
+        return 128 + signal.SIGINT
+    except Signalled as signalled:
+        return 128 + signalled.number
     finally:
-        _end(process)
         server.close()
 
 
-def _first_to_end(pids: dict[int, int]) -> int | None:
-    """Waits until one of these processes of this machine ends; returns its rank, or None where that cannot be seen."""
+def _first_to_end(pids: dict[int, int], job: int) -> int | None:
+    """Waits until one of these processes of this machine ends; returns its rank, or None where that cannot be seen.
+
+    job: a process with which the waiting ends too.
+    """
     poller = select.poll()
-    rank_of: dict[int, int] = {}
-    gone = []
+    rank_of: dict[int, int | None] = {}
+    gone: list[int | None] = []
     try:
-        for rank, pid in pids.items():
+        for rank, pid in [*pids.items(), (None, job)]:
             try:
                 descriptor = os.pidfd_open(pid)
             except ProcessLookupError:
@@ -243,7 +238,7 @@ def _first_to_end(pids: dict[int, int]) -> int | None:
             rank_of[descriptor] = rank
             poller.register(descriptor, select.POLLIN)
         # Of several that ended before anybody looked, none is known to be the first.
-        found = gone or [rank_of[descriptor] for descriptor, _ in (poller.poll() if rank_of else [])]
+        found = gone or [rank_of[descriptor] for descriptor, _ in poller.poll()]
         return found[0] if len(found) == 1 else None
     except OSError:
         return None
@@ -253,18 +248,20 @@ def _first_to_end(pids: dict[int, int]) -> int | None:
 
 
 def _await_start(
-    process: subprocess.Popen[bytes], server: StoreServer, ranks: int, timeout: float
+    job: Job, server: StoreServer, ranks: int, hosts: Sequence[Host], timeout: float
 ) -> dict[int, dict[str, Any]]:
     end = time.monotonic() + timeout
     pause = 0.01
     while True:
         started = {int(k.partition("/")[2]): json.loads(v) for k, v in server.snapshot("started/").items()}
-        if len(started) == ranks or process.poll() is not None:
+        if len(started) == ranks or job.poll() is not None:
             return started
         if time.monotonic() > end:
             missing = sorted(set(range(ranks)) - set(started))
+            silent = dict.fromkeys(host for rank in missing if (host := host_of_rank(hosts, rank)) is not None)
+            where = f" on {', '.join(silent)}" if silent else ""
             raise CommError(
-                f"{len(started)} of {ranks} ranks started within {timeout:g} s; missing are ranks {missing}. "
+                f"{len(started)} of {ranks} ranks started within {timeout:g} s; missing are ranks {missing}{where}. "
                 "Check that their hosts can be reached (--verbose), or allow more with --start-timeout."
             )
         time.sleep(pause)
@@ -278,21 +275,23 @@ def _check_hosts(hosts: Sequence[Host], timeout: float) -> None:
     if others and shutil.which("ssh") is None:
         raise CommError(f"other hosts ({', '.join(others)}) need ssh, which is not installed here")
     options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout))}"]
-    probes = {name: subprocess.Popen(["ssh", *options, "--", name, "true"]) for name in others}
-    failed = [name for name, probe in probes.items() if probe.wait() != 0]
+    probes: dict[str, subprocess.Popen[bytes]] = {}
+    failed = []
+    end = time.monotonic() + timeout
+    try:
+        for name in others:
+            probes[name] = subprocess.Popen(["ssh", *options, "--", name, "true"])
+        for name, probe in probes.items():
+            try:
+                if probe.wait(max(0, end - time.monotonic())) != 0:
+                    failed.append(name)
+            except subprocess.TimeoutExpired:
+                failed.append(name)
+    finally:
+        for probe in probes.values():
+            probe.kill()
+            probe.wait()
     for name in others:
         print(f"qdist run: ssh {name}: {'no' if name in failed else 'ok'}", file=sys.stderr)
     if failed:
         raise CommError(f"no ssh without a password to {', '.join(failed)}: see the README on several machines")
-
-
-def _end(process: subprocess.Popen[Any]) -> None:
-    """Ends the launcher and with it all ranks, gently first."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        process.send_signal(sign)
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            continue

@@ -1,6 +1,7 @@
 """Starts one rank for `qdist run`: reports to the launcher, redirects output, becomes the program.
 
-Run by path, not imported: ``start.py PROGRAM ARGUMENTS``. Uses the standard library alone so that it starts at once.
+Run by path, not imported: ``start.py PROGRAM``, where PROGRAM is a JSON list of the program and its arguments. Uses the
+standard library alone so that it starts at once.
 """
 
 import json
@@ -32,7 +33,8 @@ def main() -> None:
         target = os.open(f"{output}.{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(target, 1)
         os.dup2(target, 2)
-    os.execvp(sys.argv[1], sys.argv[1:])
+    program = json.loads(sys.argv[1])
+    os.execvp(program[0], program)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import os
 import sys
 from typing import Any
 
+from qdist.comm import shared_memory
 from qdist.comm.communicator import Communicator
 from qdist.comm.counting import CountingTransport
 from qdist.comm.environment import Launch, launched_by
@@ -173,6 +174,8 @@ def _over_mpi(
     shared = base.Split_type(MPI.COMM_TYPE_SHARED)
     leader = shared.bcast(base.rank, 0)
     own_cores = shared_cores(shared.allgather(affinity()))
+    if shared.rank == 0:
+        shared_memory.unlink(shared_memory.segments())  # All ranks of the node have come out of MPI_Init with it.
     shared.Free()
     place = Place.among(base.rank, base.allgather(leader), cuda_aware(), own_cores)
     guard = Guard(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import qdist
-from qdist.comm.launch import parse_hostfile, parse_hosts
+from qdist.comm.hosts import parse_hostfile, parse_hosts
 
 HELLO = "import sys, qdist.comm as c; w = c.init(); sys.stdout.write(f'rank {w.rank} of {w.size}\\n')"
 

@@ -1,0 +1,85 @@
+"""Hosts that a job runs on: what the command line, a host file and Python may name, checked by one rule.
+
+Names end up on the command lines of mpirun and ssh. One that begins with ``-`` would be an option there, such as
+``-oProxyCommand=...``, which runs a command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["Host", "check_hosts", "host_of_rank", "parse_hostfile", "parse_hosts"]
+
+Host = tuple[str, int]
+"""A host's name and how many ranks it takes."""
+
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_RULE = (
+    "a host is a name or an IPv4 address of ASCII letters, digits, '.', '-' and '_', and begins and ends with a letter "
+    "or digit (IPv6: give it a name in /etc/hosts; another user or port: in ~/.ssh/config)"
+)
+_MOST_RANKS = 1 << 20
+
+
+def check_hosts(hosts: Sequence[Host]) -> list[Host]:
+    """The hosts as they are. Raises ValueError for a name that is none and for slots that are not 1 or more."""
+    for host in hosts:
+        if not (isinstance(host, tuple | list) and len(host) == 2):
+            raise ValueError(f"host {host!r}: expected (name, ranks), as in ('node0', 4)")
+        name, slots = host
+        if not (isinstance(name, str) and _NAME.fullmatch(name)):
+            raise ValueError(f"host {name!r}: {_RULE}")
+        if isinstance(slots, bool) or not (isinstance(slots, int) and 1 <= slots <= _MOST_RANKS):
+            raise ValueError(f"host {name!r} with {slots!r} ranks: from 1 to {_MOST_RANKS}")
+    return [(name, slots) for name, slots in hosts]
+
+
+def parse_hosts(text: str) -> list[Host]:
+    """``node0:2,node1:2`` as hosts; a host without a number takes one rank. Raises ValueError with what is wrong."""
+    hosts: list[Host] = []
+    for item in text.split(","):
+        match = re.fullmatch(r"([^:]+)(?::([0-9]{1,9}))?", item.strip())
+        if match is None:
+            raise ValueError(f"--hosts: {item.strip()!r} is not name or name:ranks, as in node0:2,node1:2")
+        hosts += _checked(f"--hosts {item.strip()!r}", match[1], match[2])
+    return hosts
+
+
+def parse_hostfile(path: str) -> list[Host]:
+    """Lines ``name slots=N`` (or ``name:N``, or ``name`` for one); # begins a comment. Raises ValueError."""
+    hosts: list[Host] = []
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise ValueError(f"--hostfile {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--hostfile {path}: this is no text file") from error
+    for number, line in enumerate(lines, 1):
+        line = line.partition("#")[0].strip()
+        if not line:
+            continue
+        match = re.fullmatch(r"([^\s:]+)(?:\s+slots\s*=\s*([0-9]{1,9})|:([0-9]{1,9}))?", line)
+        if match is None:
+            raise ValueError(f"{path}, line {number}: {line!r} is not of the form `host slots=N`")
+        hosts += _checked(f"{path}, line {number}", match[1], match[2] or match[3])
+    if not hosts:
+        raise ValueError(f"{path} names no host")
+    return hosts
+
+
+def _checked(where: str, name: str, slots: str | None) -> list[Host]:
+    try:
+        return check_hosts([(name, int(slots or 1))])
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def host_of_rank(hosts: Sequence[Host], rank: int) -> str | None:
+    """The host that mpirun gives this rank to: hosts are filled in order. None without hosts."""
+    for name, slots in hosts:
+        if rank < slots:
+            return name
+        rank -= slots
+    return None
