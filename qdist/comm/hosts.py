@@ -6,11 +6,18 @@ Names end up on the command lines of mpirun and ssh. One that begins with ``-`` 
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["Host", "check_hosts", "host_of_rank", "parse_hostfile", "parse_hosts"]
+from qdist.comm.errors import CommError
+
+__all__ = ["Host", "check_hosts", "check_reachable", "host_of_rank", "parse_hostfile", "parse_hosts"]
 
 Host = tuple[str, int]
 """A host's name and how many ranks it takes."""
@@ -83,3 +90,32 @@ def host_of_rank(hosts: Sequence[Host], rank: int) -> str | None:
             return name
         rank -= slots
     return None
+
+
+def check_reachable(hosts: Sequence[Host], timeout: float) -> None:
+    """Each other host must be reachable by ssh without a password. Raises CommError with those that are not."""
+    local = {"localhost", "127.0.0.1", os.uname().nodename}
+    others = [name for name, _ in hosts if name not in local]
+    if others and shutil.which("ssh") is None:
+        raise CommError(f"other hosts ({', '.join(others)}) need ssh, which is not installed here")
+    options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout))}"]
+    probes: dict[str, subprocess.Popen[bytes]] = {}
+    failed = []
+    end = time.monotonic() + timeout
+    try:
+        for name in others:
+            probes[name] = subprocess.Popen(["ssh", *options, "--", name, "true"])
+        for name, probe in probes.items():
+            try:
+                if probe.wait(max(0, end - time.monotonic())) != 0:
+                    failed.append(name)
+            except subprocess.TimeoutExpired:
+                failed.append(name)
+    finally:
+        for probe in probes.values():
+            probe.kill()
+            probe.wait()
+    for name in others:
+        print(f"qdist run: ssh {name}: {'no' if name in failed else 'ok'}", file=sys.stderr)
+    if failed:
+        raise CommError(f"no ssh without a password to {', '.join(failed)}: see the README on several machines")

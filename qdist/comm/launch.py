@@ -17,7 +17,7 @@ from typing import Any
 
 from qdist.comm.environment import launched_by
 from qdist.comm.errors import CommError
-from qdist.comm.hosts import Host, check_hosts, host_of_rank
+from qdist.comm.hosts import Host, check_hosts, check_reachable, host_of_rank
 from qdist.comm.job import Job, Signalled
 from qdist.comm.libmpi import Mpirun, find_mpirun
 from qdist.comm.place import cores
@@ -68,7 +68,7 @@ def run(
             f"qdist run: {launcher.path} ({launcher.family} {launcher.version}), {ranks} ranks",
             file=sys.stderr,
         )
-        _check_hosts(hosts, start_timeout)
+        check_reachable(hosts, start_timeout)
         check = [*command, json.dumps([sys.executable, "-m", "qdist.comm.check"])]
         code = _supervise(check, environ | {"QDIST_OUTPUT": ""}, ranks, hosts, start_timeout, verbose)
         if code in _SIGNALLED:
@@ -204,10 +204,18 @@ def _supervise(
             here = {r: w["pid"] for r, w in started.items() if w["host"] == os.uname().nodename}
             first = _first_to_end(here, job.pid)
             code = job.wait()
-        if code != 0 and first is not None:
-            where = started[first]
+        if code != 0 and (missing := _missing(_started(server), ranks, hosts)):
             print(
-                f"qdist run: rank {first} (pid {where['pid']} on {where['host']}) was the first to end; "
+                f"qdist run: mpirun ended with code {code} before all ranks had started; {missing}. "
+                "--verbose checks how each host can be reached.",
+                file=sys.stderr,
+            )
+        elif code != 0 and first is not None:
+            where = started[first]
+            # Only this host's processes can be watched: one elsewhere may have ended before.
+            among = "" if len(here) == ranks else " on this host"
+            print(
+                f"qdist run: rank {first} (pid {where['pid']} on {where['host']}) was the first to end{among}; "
                 f"the job's exit code is {code}",
                 file=sys.stderr,
             )
@@ -253,45 +261,26 @@ def _await_start(
     end = time.monotonic() + timeout
     pause = 0.01
     while True:
-        started = {int(k.partition("/")[2]): json.loads(v) for k, v in server.snapshot("started/").items()}
+        started = _started(server)
         if len(started) == ranks or job.poll() is not None:
             return started
         if time.monotonic() > end:
-            missing = sorted(set(range(ranks)) - set(started))
-            silent = dict.fromkeys(host for rank in missing if (host := host_of_rank(hosts, rank)) is not None)
-            where = f" on {', '.join(silent)}" if silent else ""
             raise CommError(
-                f"{len(started)} of {ranks} ranks started within {timeout:g} s; missing are ranks {missing}{where}. "
+                f"{len(started)} of {ranks} ranks started within {timeout:g} s; {_missing(started, ranks, hosts)}. "
                 "Check that their hosts can be reached (--verbose), or allow more with --start-timeout."
             )
         time.sleep(pause)
         pause = min(0.1, pause * 1.5)
 
 
-def _check_hosts(hosts: Sequence[Host], timeout: float) -> None:
-    """Each other host must be reachable by ssh without a password. Raises CommError with those that are not."""
-    local = {"localhost", "127.0.0.1", os.uname().nodename}
-    others = [name for name, _ in hosts if name not in local]
-    if others and shutil.which("ssh") is None:
-        raise CommError(f"other hosts ({', '.join(others)}) need ssh, which is not installed here")
-    options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout))}"]
-    probes: dict[str, subprocess.Popen[bytes]] = {}
-    failed = []
-    end = time.monotonic() + timeout
-    try:
-        for name in others:
-            probes[name] = subprocess.Popen(["ssh", *options, "--", name, "true"])
-        for name, probe in probes.items():
-            try:
-                if probe.wait(max(0, end - time.monotonic())) != 0:
-                    failed.append(name)
-            except subprocess.TimeoutExpired:
-                failed.append(name)
-    finally:
-        for probe in probes.values():
-            probe.kill()
-            probe.wait()
-    for name in others:
-        print(f"qdist run: ssh {name}: {'no' if name in failed else 'ok'}", file=sys.stderr)
-    if failed:
-        raise CommError(f"no ssh without a password to {', '.join(failed)}: see the README on several machines")
+def _started(server: StoreServer) -> dict[int, dict[str, Any]]:
+    """Where ranks have started: what start.py has reported so far."""
+    return {int(k.partition("/")[2]): json.loads(v) for k, v in server.snapshot("started/").items()}
+
+
+def _missing(started: dict[int, dict[str, Any]], ranks: int, hosts: Sequence[Host]) -> str:
+    """Which ranks have not started, and on which hosts they should have; empty if all have."""
+    missing = [rank for rank in range(ranks) if rank not in started]
+    silent = dict.fromkeys(host for rank in missing if (host := host_of_rank(hosts, rank)) is not None)
+    where = f" on {', '.join(silent)}" if silent else ""
+    return f"missing are ranks {missing}{where}" if missing else ""

@@ -73,8 +73,7 @@ class Started:
             command,
             env=environ,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+            stderr=subprocess.DEVNULL,
             preexec_fn=_heed_signals,
         )
         self._ranks = ranks
@@ -113,7 +112,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
     yield start
     for job in jobs:
         job.process.kill()
-        job.process.communicate()
+        job.process.wait()
         for pid in job.processes:
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
