@@ -23,6 +23,7 @@ import training
 
 import qdist as qd
 from qdist import data, nn, optim, tensor
+from qdist.parallel import DataParallel
 from qdist.tensor import functional
 
 BATCH = 64
@@ -53,11 +54,11 @@ def circuit(qubits: int, layers: int) -> tuple[qd.Circuit, qd.ParameterVector, q
 class HybridNet(nn.Module):
     """(n, 64) pixels to (n, 10) scores."""
 
-    def __init__(self, qubits: int, layers: int, mesh: qd.comm.Mesh) -> None:
+    def __init__(self, qubits: int, layers: int, comm: qd.comm.Communicator) -> None:
         super().__init__()
         made, x, w = circuit(qubits, layers)
         self.encode = nn.Linear(64, qubits)
-        self.quantum = nn.QuantumLayer(made, [f"Z{q}" for q in range(qubits)], inputs=x, weights=w, comm=mesh)
+        self.quantum = nn.QuantumLayer(made, [f"Z{q}" for q in range(qubits)], inputs=x, weights=w, comm=comm)
         self.decode = nn.Linear(qubits, 10)
 
     def forward(self, pixels: tensor.Tensor) -> tensor.Tensor:
@@ -70,7 +71,7 @@ def images(seed: int) -> tuple[np.ndarray, ...]:
     return x.reshape(-1, 64), y, x_test.reshape(-1, 64), y_test
 
 
-def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> tuple[list[float], HybridNet]:
+def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> tuple[list[float], nn.Module]:
     """The loss of every step's batch, and the net after the last."""
     mesh = qd.comm.Mesh(comm, dp=-1, state=args.state)
     rows = mesh["dp"]
@@ -78,7 +79,8 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> tuple[list[fl
         raise SystemExit(f"batches of {BATCH} images cannot be shared equally by {rows.size} ranks")
     x, y, _, _ = images(args.seed)
     tensor.manual_seed(args.seed)
-    model = HybridNet(args.qubits, args.layers, mesh)
+    # Ranks along "state" share each circuit's amplitudes; those along "dp" share the batch.
+    model = DataParallel(HybridNet(args.qubits, args.layers, mesh["state"]), rows)
     optimizer = optim.Adam(model.parameters(), lr=args.lr)
     schedule = optim.CosineLR(optimizer, args.steps)
     share = BATCH // rows.size
@@ -97,7 +99,7 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> tuple[list[fl
     return training.train("classify_digits", step, parts, args, comm), model
 
 
-def accuracy(model: HybridNet, seed: int) -> float:
+def accuracy(model: nn.Module, seed: int) -> float:
     """The share of held-out images that get the right label."""
     _, _, x, y = images(seed)
     with tensor.no_grad():

@@ -70,15 +70,13 @@ def train(
 def descend(loss: Tensor, optimizer: Any, comm: Communicator | None = None) -> float:
     """One step of an optimiser down a loss, which it returns.
 
-    comm: ranks that each have rows of the batch, as many each: loss and gradients are averaged over them, so that they
-    are those of the whole batch.
+    comm: ranks that each have rows of the batch, as many each: the loss that is returned is the whole batch's. Their
+    gradients are averaged by DataParallel.
     """
     optimizer.zero_grad()
     loss.backward()
     value = loss.item()
     if comm is not None and comm.size > 1:
-        for parameter in (p for group in optimizer.param_groups for p in group["params"]):
-            comm.all_reduce(parameter.grad.data, "avg", out=parameter.grad.data)
         value = sum(comm.all_gather_object(value)) / comm.size
     optimizer.step()
     return value

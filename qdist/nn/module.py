@@ -16,6 +16,10 @@ class Parameter(Tensor):
 
     partition: Any = None
     """How the values lie in a larger parameter that is divided over ranks; see qdist/parallel/partition.py."""
+    replicated: bool = True
+    """Whether all values are on this rank at all times."""
+    label: str = "a parameter"
+    """For errors: the class of the module and the name that it was first assigned to, such as Linear.weight."""
 
     def __init__(self, data: Any, requires_grad: bool = True, *, dtype: Any = None) -> None:
         super().__init__(data, requires_grad, dtype=dtype)
@@ -65,7 +69,9 @@ class Module:
                 entries[name] = value
             else:
                 entries.pop(name, None)
-        if kind is None and isinstance(value, Tensor):
+        if kind == "_parameters":
+            value.__dict__.setdefault("label", f"{type(self).__name__}.{name}")
+        elif kind is None and isinstance(value, Tensor):
             check_trainable(type(self).__name__, name, value)
         object.__setattr__(self, name, value)
 

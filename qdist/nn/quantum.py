@@ -24,6 +24,7 @@ from ..state.relayout import relayout
 from ..state.statevector import StateVector
 from ..tensor import Generator, Rule, Tensor, apply, random
 from ..tensor.arrays import to_device
+from .agreement import Agreement
 from .module import Module, Parameter
 
 __all__ = ["QuantumLayer"]
@@ -40,8 +41,10 @@ class QuantumLayer(Module):
             `Variance(observable)`, and `Probabilities(qubits)`, which makes an output of every probability.
         inputs: the circuit's parameters that x holds: Parameters and ParameterVectors, in the order of x's features.
         weights: those that are trained, as one Parameter `weights`, in this order.
-        comm: None runs the circuit on this rank alone; a communicator splits its amplitudes over its ranks; a Mesh
-            splits them over its axis "state", while the ranks of its axis "dp" each have rows of the batch.
+        comm: None runs the circuit on this rank alone; a communicator, such as mesh["state"], splits its amplitudes
+            over its ranks. A Mesh splits them over its axis "state", and averages the gradient of the weights over its
+            axis "dp", whose ranks each have rows of the batch: for a model that is this layer alone. A model with other
+            parameters takes mesh["state"] here and goes into DataParallel(model, mesh["dp"]).
         dtype: complex64 or complex128, of the amplitudes. The weights are float32 or float64 accordingly, and so are x
             and the outputs.
         device: where the circuit runs and the weights are: "cpu", "cuda" or "cuda:N". x must be there too, and the
@@ -54,7 +57,9 @@ class QuantumLayer(Module):
     gradients are computed at once; other gradients run the circuit again.
 
     All ranks that share amplitudes give the same x and get the same outputs. Rank 0's weights are taken over by all
-    ranks of `comm` at the start, and the gradient of the weights is the mean over "dp", so they stay equal everywhere.
+    ranks of `comm` at the start. Parameters that are trained together with a layer must be equal on all its ranks,
+    which backward passes compare now and then (the 1st, 2nd, 4th ... 64th, every 64th); ValueError names one that is
+    not.
 
     Raises CircuitError if a parameter is in neither or in both of `inputs` and `weights`, or not in the circuit, and
     StateError for circuits that cannot be differentiated.
@@ -84,6 +89,7 @@ class QuantumLayer(Module):
         self._input_columns, self._weight_columns = columns["inputs"], columns["weights"]
         self.comm = comm
         """As given."""
+        self._agreement: Agreement | None = None
         everyone, shared, rows = _groups(comm)
         self.program: Program = compile(circuit, comm=shared, device=device, dtype=dtype)
         adjoint.check_differentiable(self.program)
@@ -133,7 +139,18 @@ class QuantumLayer(Module):
             where = self.program.device
             raise TypeError(f"the circuit runs on {where} and x is on {x.device}: move it with x.to({where!r})")
         inputs = (x,) if self.weights is None else (x, self.weights)
-        return apply(_RULE, *inputs, layer=self)
+        output = apply(_RULE, *inputs, layer=self)
+        together = self._together()
+        if output.requires_grad and together is not None and together.size > 1:
+            if self._agreement is None or self._agreement.comm is not together:
+                self._agreement = Agreement(together, _WAY_OUT)
+            output.register_hook(self._agreement.follow)
+        return output
+
+    def _together(self) -> Communicator | None:
+        """The ranks that run every backward pass together: those of "dp" only do where they average weights."""
+        everyone, shared, _ = _groups(self.comm)
+        return everyone if self.weights is not None and self.weights.requires_grad else shared
 
     def extra_repr(self) -> str:
         counts = f"{self.in_features} inputs, {len(self._weight_columns)} weights, {len(self.observables)} observables"
@@ -198,6 +215,12 @@ def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLa
 
 _BATCH_BYTES = 1 << 26
 """Of the states that are computed at once."""
+
+_WAY_OUT = (
+    'ranks that differ along "dp" have different rows, so all gradients must be averaged: make the QuantumLayer with '
+    'comm=mesh["state"] and train DataParallel(model, mesh["dp"]), which also gives all ranks equal weights at the '
+    "start (or use average_gradients, after the same manual_seed everywhere)"
+)
 
 _RULE = Rule("quantum_layer", _forward, _vjp, floating=True)
 

@@ -4,7 +4,7 @@ from . import auto, collectives
 from .activation_memory import activation_bytes, saved_bytes
 from .clip import clip_grad_norm_, grad_norm
 from .context import RingAttention, ring_attention, shard_sequence, unshard_sequence
-from .data import DataParallel, average_gradients
+from .data import DataParallel, average_gradients, check_replicas
 from .local import on_local_devices, share_rows
 from .loss_scale import LossScale
 from .parallelize import ParallelModel, parallelize
@@ -47,6 +47,7 @@ __all__ = [
     "activation_bytes",
     "auto",
     "average_gradients",
+    "check_replicas",
     "checkpoint",
     "clip_grad_norm_",
     "collectives",

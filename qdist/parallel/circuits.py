@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..comm import Communicator, Mesh
 from ..nn import Module, QuantumLayer
 
-__all__ = ["check_circuits"]
+__all__ = ["amplitude_groups", "check_circuits"]
 
 
 def check_circuits(layers: Iterable[object], comm: Communicator) -> None:
@@ -26,3 +26,10 @@ def check_circuits(layers: Iterable[object], comm: Communicator) -> None:
                 f"a QuantumLayer was made with comm={over!r}, whose ranks have different work to do here: make a Mesh "
                 'with an axis "state", and give comm=mesh["state"] to the layer and another axis to the rest'
             )
+
+
+def amplitude_groups(model: Module) -> list[Communicator]:
+    """The communicators that circuits in a model are split over, each once: what their ranks compute around a circuit
+    has to be equal, and so have all parameters."""
+    groups = [module.program.comm for module in model.modules() if isinstance(module, QuantumLayer)]
+    return list({id(group): group for group in groups if group is not None and group.size > 1}.values())

@@ -17,7 +17,7 @@ from ..tensor import Tensor, after_backward
 from ..tensor.arrays import is_array, module_of
 from ..tensor.autograd import mode
 from .buckets import Bucket, agree_on_use, broadcast
-from .circuits import check_circuits
+from .circuits import amplitude_groups, check_circuits
 
 __all__ = ["Replica", "check_same_model"]
 
@@ -26,7 +26,8 @@ class Replica(Module):
     """A module whose gradients are combined over ranks, bucket by bucket, while the backward pass goes on.
 
     Args:
-        module: the same on every rank; the first rank's parameters and buffers are taken over by all.
+        module: the same on every rank; the first rank's parameters and buffers are taken over by all, also by ranks
+            that share the amplitudes of a circuit in it.
         comm: the ranks that share the batch, ``mesh["dp"]`` on a mesh; all ranks when not given.
         reduction: how the loss treats its rows. With "mean", gradients are weighted by each rank's number of rows (the
             length of the first array that forward gets), so they are those of the whole batch however it is shared
@@ -56,6 +57,9 @@ class Replica(Module):
         self._eager = True  # gradients are sent as they come
         self._remove_hooks: list[Callable[[], None]] = []
         self._take_over(module.parameters())
+        for group in amplitude_groups(module):
+            # Ranks that share a circuit are in different groups of those that share the batch.
+            broadcast([*module.parameters(), *module.buffers()], group)
         if self.comm.size > 1:
             check_same_model(module, self.comm)
             broadcast([*module.parameters(), *module.buffers()], self.comm)

@@ -24,6 +24,7 @@ class ShardedParameter(Parameter):
     A backward pass gathers it when it needs it, which is when layers are recomputed.
     """
 
+    replicated = False
     unit: Unit
     whole: Array | None
     whole_shape: tuple[int, ...]

@@ -34,6 +34,7 @@ class Mode(threading.local):
     packing: tuple[Callable[[Array], Any], Callable[[Any], Array]] | None = None
     walks = 0  # under way, one inside the other
     at_end: tuple[Callable[[], None], ...] = ()
+    leaves: tuple[Any, ...] = ()  # of the outermost walk under way
 
 
 mode = Mode()
@@ -182,6 +183,11 @@ def after_backward(callback: Callable[[], None]) -> bool:
     return True
 
 
+def leaves() -> tuple[Any, ...]:
+    """The leaves that the backward pass under way, or just completed, has to reach. For callbacks of after_backward."""
+    return mode.leaves
+
+
 def fit(xp: ModuleType, g: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """A cotangent in its input's shape and dtype: broadcast axes summed, the real part of a real one."""
     if g.shape != shape:
@@ -284,9 +290,12 @@ def walk(
         mode.walks -= 1
         if mode.walks == 0:
             callbacks, mode.at_end = mode.at_end, ()
-    if mode.walks == 0 and targets is None:
-        for callback in callbacks:
-            callback()
+    if mode.walks == 0:
+        try:
+            for callback in callbacks if targets is None else ():
+                callback()
+        finally:
+            mode.leaves = ()
     return result
 
 
@@ -295,6 +304,8 @@ def _walk(
 ) -> dict[Any, Array]:
     wanted = set(targets or ())
     nodes, uses = _survey([edge for edge, _ in roots], wanted if barrier else set())
+    if mode.walks == 1:
+        mode.leaves = tuple(uses)
     useful = None if targets is None else _leads_to(nodes, wanted)
     result: dict[Any, Array] = {}
     gathered: dict[Any, Any] = {}

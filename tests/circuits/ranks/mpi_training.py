@@ -7,6 +7,7 @@ import programs
 import pytest
 
 import qdist as qd
+from qdist.parallel import check_replicas
 
 STEPS = 2
 
@@ -35,6 +36,8 @@ def test_digits_with_shared_states_and_shared_batches(comm) -> None:
     program = programs.load("classify_digits")
     curve = programs.curve(program, programs.small(program, STEPS, "--state", 2), comm)
     np.testing.assert_allclose(curve, alone(comm, program), rtol=1e-5)
+    _, model = program.train(programs.small(program, STEPS, "--state", 2), comm)
+    check_replicas(model, comm)
 
 
 def test_rank_0_writes_a_checkpoint_and_all_go_on_from_it(comm, tmp_path_factory) -> None:

@@ -5,7 +5,8 @@ import pytest
 
 import qdist as qd
 from qdist import nn, optim
-from qdist.tensor import Tensor
+from qdist.parallel import DataParallel, average_gradients, check_replicas, share_rows
+from qdist.tensor import Tensor, manual_seed
 
 QUBITS, BATCH = 8, 4
 OBSERVABLES = ["Z0 Z7", {"X7": 0.5, "Y3": -1.0}, "Z4"]
@@ -106,3 +107,82 @@ def test_all_ranks_start_from_the_first_ranks_weights(comm, places) -> None:
 def test_a_mesh_without_a_known_axis_is_refused(comm) -> None:
     with pytest.raises(ValueError, match="neither an axis 'state'"):
         net(qd.comm.Mesh(comm, tp=-1), seed=0)
+
+
+class Hybrid(nn.Module):
+    """A circuit between linear layers, which rank 0 and one process start alike, and other ranks otherwise."""
+
+    def __init__(self, comm: object, seed: int) -> None:
+        super().__init__()
+        manual_seed(seed)
+        self.encode = nn.Linear(3, QUBITS, dtype=np.float64)
+        self.quantum = net(comm, seed)
+        self.decode = nn.Linear(len(OBSERVABLES), 2, dtype=np.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.decode(self.quantum(self.encode(x).tanh()))
+
+
+def train_hybrid(model: nn.Module, rows: object = None, steps: int = 3) -> tuple[list[float], dict[str, np.ndarray]]:
+    rng = np.random.default_rng(5)
+    x, y = Tensor(rng.normal(size=(BATCH + 1, 3))), Tensor(rng.normal(size=(BATCH + 1, 2)))
+    x, y = (x, y) if rows is None else share_rows((x, y), rows)
+    optimizer = optim.Adam(model.parameters(), lr=0.05)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = ((model(x) - y) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item() * len(x) / (BATCH + 1))
+    return losses, {name: value.numpy().copy() for name, value in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("degrees", [{"dp": 4, "state": 1}, {"dp": 2, "state": 2}, {"dp": 1, "state": 4}], ids=str)
+def test_a_hybrid_net_trains_as_in_one_process_the_documented_way(comm, degrees) -> None:
+    mesh = qd.comm.Mesh(comm, **degrees)
+    model = DataParallel(Hybrid(mesh["state"], seed=comm.rank), mesh["dp"])
+    losses, state = train_hybrid(model, mesh["dp"])
+    want_losses, want = train_hybrid(Hybrid(None, seed=0))
+    np.testing.assert_allclose(mesh["dp"].all_reduce(np.array(losses)), want_losses, rtol=1e-9)
+    for name, value in state.items():
+        np.testing.assert_allclose(value, want[name], atol=1e-10, err_msg=name)
+    check_replicas(model, comm)
+
+
+def test_a_head_that_nobody_averages_is_told(comm) -> None:
+    mesh = qd.comm.Mesh(comm, dp=2, state=2)
+    model = Hybrid(mesh, seed=0)
+    way_out = r'(Linear\.weight|Linear\.bias) of shape .* on rank 0 and rank [23].*comm=mesh\["state"\].*DataParallel'
+    with pytest.raises(ValueError, match=way_out):
+        train_hybrid(model, mesh["dp"])
+    with pytest.raises(ValueError, match=r"(encode|decode)\.(weight|bias) of shape .* on rank 0 and rank"):
+        check_replicas(model, comm)
+    check_replicas(model, mesh["state"])
+    with pytest.raises(ValueError, match="Mesh dp=2, state=2"):
+        average_gradients(model, mesh["dp"])
+
+
+def test_heads_that_start_differently_beside_shared_amplitudes_are_told(comm) -> None:
+    model = Hybrid(comm, seed=0)
+    model.decode.weight.data[:] += 0.1 * comm.rank  # What the circuit gets is the same on all ranks.
+    with pytest.raises(ValueError, match=r"Linear\.weight of shape \(2, 3\) has different values.*manual_seed"):
+        train_hybrid(model, steps=1)
+
+
+def test_rounding_is_no_disagreement(comm) -> None:
+    model = Hybrid(comm, seed=0)
+    model.decode.weight.data[:] *= 1 + 1e-15 * comm.rank
+    losses, _ = train_hybrid(model, steps=1)
+    assert np.isfinite(losses).all()
+
+
+def test_replicas_that_one_rank_changed_are_told(comm) -> None:
+    model = DataParallel(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)), comm)
+    x = Tensor(np.ones((2, 2), np.float32))
+    model(x).mean().backward()
+    if comm.rank == comm.size - 1:
+        model.module[1].bias.data[:] += 1.0
+    last = comm.size - 1
+    with pytest.raises(ValueError, match=rf"^1\.bias of shape \(1,\) .* rank 0 and rank {last}.*same optimiser"):
+        model(x)
