@@ -11,6 +11,7 @@ import numpy as np
 from qdist.comm import checks, headers, objects
 from qdist.comm.arrays import Array, apart, as_input, as_output
 from qdist.comm.endpoint import Endpoint, deliver
+from qdist.comm.errors import CommError
 from qdist.comm.guard import Call, check_same
 from qdist.comm.reduction import ReduceOp
 from qdist.comm.transport import Transport
@@ -56,6 +57,8 @@ class Communicator(Endpoint):
         if direct is not None and op == "sum" and out is not None and not async_op:
             try:
                 done = direct(x, out)
+            except CommError:
+                raise
             except RuntimeError as error:
                 raise self._explain(Call("all_reduce", self, x.shape, x.dtype, "sum"), error) from error
             if done is not None:
@@ -179,6 +182,8 @@ class Communicator(Endpoint):
         if direct is not None and out is not None and send_counts is None is recv_counts and not async_op:
             try:
                 done = direct(x, out)
+            except CommError:
+                raise
             except RuntimeError as error:
                 raise self._explain(Call("all_to_all", self, x.shape, x.dtype), error) from error
             if done is not None:

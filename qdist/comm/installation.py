@@ -70,8 +70,8 @@ def compare(everyone: Sequence[dict[str, str]], is_first: bool) -> None:
             raise CommError(f"the ranks do not run the same {name}: {different}: {way_out}")
     if is_first and (different := _different(everyone, "NumPy in full")):
         warnings.warn(
-            f"the ranks do not run the same NumPy: {different}: numbers that each rank computes for itself, random ones "
-            "above all, may differ",
+            f"the ranks do not run the same NumPy: {different}: what each rank computes for itself may differ, random "
+            "numbers above all",
             RuntimeWarning,
             stacklevel=5,
         )

@@ -15,7 +15,7 @@ from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
 from ..plan import Layout
 from ..plan.operations import Operation
-from ..state import adjoint, batches
+from ..state import adjoint, batches, same
 from ..state.devices import on_host
 from ..state.expectation import as_pauli_sum, expectations
 from ..state.outputs import Output
@@ -162,7 +162,7 @@ class QuantumLayer(Module):
         params[:, self._input_columns] = on_host(x)
         if weights is not None:
             params[:, self._weight_columns] = on_host(weights)
-        return params
+        return same.values(self.program.comm, params, "input and weight")
 
 
 class _Kept:

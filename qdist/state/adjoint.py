@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.circuit import PauliSum
-from qdist.state import batches, checks, expectation, gradient_checks
+from qdist.state import batches, checks, expectation, gradient_checks, same
 from qdist.state.cpu import CpuProgram
 from qdist.state.errors import StateError
 from qdist.state.exchange import swap_bits
@@ -83,7 +83,7 @@ def vjp(
         raise StateError(f"{len(outputs)} outputs take as many cotangents; got {len(cotangents)}")
     if not _is_batch(params):
         return _vjp(program, outputs, params, [_checked(program, o, g, ()) for o, g in zip(outputs, cotangents)])
-    theta = checks.checked_batch(params, program.circuit.num_parameters)
+    theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     batches.check_outputs(program, outputs, len(theta))
     checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(outputs, cotangents)]
     if batches.fit(program, outputs):
@@ -104,7 +104,7 @@ def jacobian(program: Program, observables: Sequence[Observable], params: Any = 
         rows = [vjp(program, [one], params, [1.0])[1] for one in sums]
         return np.array(rows).reshape(len(observables), program.circuit.num_parameters)
     # One row for each set of parameters and each observable.
-    theta, count = checks.checked_batch(params, program.circuit.num_parameters), len(observables)
+    theta, count = checks.checked_batch(params, program.circuit.num_parameters, program.comm), len(observables)
     cotangents = np.tile(np.eye(count), (len(theta), 1))
     _, gradients = vjp(program, observables, np.repeat(theta, count, axis=0), list(cotangents.T))
     return gradients.reshape(len(theta), count, program.circuit.num_parameters)
@@ -233,7 +233,7 @@ def _checked(program: Program, output: Observable | Output, cotangent: Any, batc
         raise StateError(f"the cotangent of {output!r} is {np.dtype(kind.dtype)}; got {array.dtype}")
     if not np.isfinite(array).all():
         raise StateError(f"the cotangent of {output!r} is not finite: {array}")
-    return array.astype(kind.dtype)
+    return same.values(program.comm, array.astype(kind.dtype), "cotangent")
 
 
 def _is_batch(params: Any) -> bool:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import same
 from .errors import StateError
+
+if TYPE_CHECKING:
+    from ..comm import Communicator
 
 MAX_QUBITS = 62
 """Indices are int64, and a sum of two must be one too."""
@@ -100,11 +104,11 @@ def _integer(value: Any) -> int | None:
         return None
 
 
-def checked_batch(params: Any, num_parameters: int) -> NDArray[np.float64]:
-    """A batch of parameter sets, one a row: finite, and a copy."""
+def checked_batch(params: Any, num_parameters: int, comm: Communicator | None = None) -> NDArray[np.float64]:
+    """A batch of parameter sets, one a row: finite, and a copy. The same on all ranks of ``comm``, which all call."""
     theta = np.array(params, dtype=np.float64)
     if theta.ndim != 2 or theta.shape[1] != num_parameters:
         raise StateError(f"a batch has shape (batch, {num_parameters}), one row a parameter set; got {theta.shape}")
     if not np.isfinite(theta).all():
         raise StateError("parameter values must be finite")
-    return theta
+    return same.values(comm, theta)

@@ -20,6 +20,7 @@ from ..circuit import Hermitian, PauliString, PauliSum
 from ..circuit.pauli.masks import bit_count
 from ..plan import Layout
 from ..plan.operations import Operation
+from . import same
 from .alike import check_alike
 from .cover import Leg, cover
 from .devices import kernels_of
@@ -180,6 +181,7 @@ def observable_plan(
 
     products: whether it is for products with the state rather than for expectation values.
     """
+    same.observables(sv.comm, sums)
     place = sv.layout, sv.shard_bits, sv.dtype, sv.device
     key = (tuple(map(id, sums)), *place, real, id(gates) if gates else 0, products)
     if key in _plans:

@@ -10,15 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..native import kernels
+from . import same
 from .devices import check_on_device, kernels_of
 from .errors import StateError
 from .exchange import partner_pieces
 from .memory import check_copies
 
 if TYPE_CHECKING:
+    from ..comm import Communicator
     from .statevector import StateVector
 
-__all__ = ["Seed", "collapse", "measure", "probabilities", "reset", "sample"]
+__all__ = ["Seed", "collapse", "generator", "measure", "probabilities", "reset", "sample"]
 
 Seed: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.Generator | None
 
@@ -53,7 +55,7 @@ def sample(sv: StateVector, shots: int, seed: Seed) -> NDArray[np.int64]:
     seed is the same for every layout, number of threads and number of ranks.
     """
     n, positions = sv.num_qubits, sv.layout.positions
-    key = _key(sv, seed)
+    key = _key(sv, seed, shots)
     if shots == 0:
         return np.zeros(0, np.int64)
     check_copies(sv.comm, shots * _BYTES_A_SHOT, f"{shots} shots", "draw fewer at a time")
@@ -93,7 +95,7 @@ def collapse(sv: StateVector, qubits: Sequence[int], outcome: int) -> float:
 
 def measure(sv: StateVector, qubits: Sequence[int], seed: Seed) -> int:
     """Draw an outcome (qubits[0] is its bit 0) and collapse the state to it."""
-    key = _key(sv, seed)
+    key = _key(sv, seed, *qubits)
     outcome = 0
     for start in range(0, len(qubits), _TOGETHER):
         some = qubits[start : start + _TOGETHER]
@@ -107,7 +109,7 @@ def measure(sv: StateVector, qubits: Sequence[int], seed: Seed) -> int:
 def reset(sv: StateVector, qubit: int, seed: Seed) -> None:
     """Measure a qubit, then flip it where it is 1."""
     weights = probabilities(sv, (qubit,))
-    value = int(_draw(weights, np.array([0]), _key(sv, seed))[0])
+    value = int(_draw(weights, np.array([0]), _key(sv, seed, qubit))[0])
     scale = 1 / math.sqrt(weights[value])
     position = sv.layout.positions[qubit]
     if position < sv.shard_bits:
@@ -152,8 +154,15 @@ def _project(sv: StateVector, qubits: Sequence[int], value: int, weights: NDArra
     return float(probability)
 
 
-def _key(sv: StateVector, seed: Seed) -> int:
-    """The number that all random choices of a call come from, the same on every rank."""
+def generator(comm: Communicator | None, seed: Seed) -> np.random.Generator:
+    """Random numbers that are the same on every rank; all of them call. Without a seed, rank 0's."""
+    if seed is None and comm is not None and comm.size > 1:
+        seed = comm.broadcast(np.random.SeedSequence().generate_state(4)).tolist()
+    return np.random.default_rng(seed)
+
+
+def _key(sv: StateVector, seed: Seed, *what: int) -> int:
+    """The number that all random choices of a call come from, the same on every rank. what: the call's arguments, which
+    must be too. Raises StateError where ranks were given different seeds."""
     rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
-    key = int(rng.integers(1 << 63))
-    return int(sv.comm.broadcast(np.array(key))) if sv.comm.size > 1 else key
+    return same.seeds(sv.comm, int(rng.integers(1 << 63)), seed is not None, *what)

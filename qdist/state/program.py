@@ -23,14 +23,14 @@ from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.planner import check_schedule, make_plan
 from qdist.plan.tail import without_tail
 from qdist.progress import Progress
-from qdist.state import adjoint, batches, checks, devices, expectation
+from qdist.state import adjoint, batches, checks, devices, expectation, same
 from qdist.state.alike import check_ranks
 from qdist.state.cpu import CpuProgram
 from qdist.state.cuda import CudaProgram
 from qdist.state.errors import StateError
 from qdist.state.exchange import swap_bits
 from qdist.state.expectation import Observable
-from qdist.state.measure import Seed
+from qdist.state.measure import Seed, generator
 from qdist.state.outputs import Output
 from qdist.state.prepare import prepare
 from qdist.state.product_start import ProductStart
@@ -73,6 +73,7 @@ class Program:
         self.circuit = circuit
         self.dtype = checks.checked_dtype(dtype)
         self.comm = comm
+        same.circuit(comm, circuit, self.dtype.name, schedule, device.partition(":")[0])
         self.device = devices.chosen_device(device, circuit.num_qubits, self.dtype, comm)
         if levels is None and self.device != "cpu":
             levels = [tile_level(circuit.num_qubits - far, shape_of(self.dtype))]
@@ -106,9 +107,13 @@ class Program:
         return any(p.instruction is not None and not p.instruction.gate.is_unitary for p in self.plan.parts)
 
     def bind(self, params: ParameterValues | None = None) -> Program:
-        """Computes all matrices for these parameter values. Raises CircuitError for missing or unknown parameters."""
+        """Computes all matrices for these parameter values, which are the same on all ranks; all of them call.
+
+        Raises CircuitError for missing or unknown parameters, and StateError where ranks have different values.
+        """
         plain = type(params) is np.ndarray and params.dtype == np.float64 and params.shape == (len(self._parameters),)
         theta: Any = params if plain else flat_values(self._parameters, [] if params is None else params)
+        theta = same.values(self.comm, theta)
         for native in self._natives:
             if not native.bind(theta):
                 flat_values(self._parameters, theta)  # Says which value is not finite.
@@ -121,6 +126,7 @@ class Program:
 
     def bind_angles(self, angles: NDArray[np.float64]) -> Program:
         """Computes all matrices for these angles, in the order of ``affine``, whatever the parameters say."""
+        angles = same.values(self.comm, angles, "angle")
         for native in self._natives:
             native.bind_angles(angles)
         self._from_zero.start.bind(angles)
@@ -207,7 +213,7 @@ class Program:
             self._single.run_from_zero(out.local)
             return out
         state, compiled = self._start(initial, out)
-        rng = np.random.default_rng(seed) if self.is_random else None
+        rng = generator(self.comm, seed) if self.is_random else None
         bits = [0] * self.circuit.num_clbits
         # Before anything ran on |0...0>, only the first amplitude of a shard can be nonzero.
         live = 0 if initial is None else -1
@@ -235,7 +241,7 @@ class Program:
         params: shape (batch, number of parameters). Raises StateError for circuits that measure, reset or initialise,
         and MemoryError where the states of all rows do not fit.
         """
-        theta = checks.checked_batch(params, self.circuit.num_parameters)
+        theta = checks.checked_batch(params, self.circuit.num_parameters, self.comm)
         if any(part.instruction is not None for part in self.plan.parts):
             raise StateError("circuits that measure, reset, initialise or branch cannot run as a batch")
         batches.check_states(self, len(theta))
@@ -261,7 +267,8 @@ class Program:
         """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row."""
         if params is not None and not isinstance(params, dict) and np.ndim(params) == 2:
             if self.plan.far:
-                return np.array([self.run(row).expectation(observable) for row in np.asarray(params, np.float64)])
+                theta = checks.checked_batch(params, self.circuit.num_parameters, self.comm)
+                return np.array([self.run(row).expectation(observable) for row in theta])
             if self.device != "cpu" and batches.fit(self, [observable]):
                 return batches.values(self, [observable], checks.checked_batch(params, self.circuit.num_parameters))[
                     :, 0
@@ -344,7 +351,7 @@ class Program:
             samples = before.run(params).sample(shots, seed=seed, qubits=qubits)
             outcomes = spread(samples, clbits)
         else:
-            rng = np.random.default_rng(seed)
+            rng = generator(self.comm, seed)
             self.bind(params)
             outcomes = np.empty(shots, np.int64)
             for shot in range(shots):
@@ -363,6 +370,7 @@ class Program:
             schedule=self._schedule,
             start=start,
         )
+        same.plan(self.comm, plan)
         return _Compiled(plan, self.affine, self.device)
 
     @staticmethod
@@ -399,6 +407,7 @@ class Program:
             for offset, shard in out.shards():
                 shard[0] = self._from_zero.start.value(offset >> out.shard_bits)
             return out, self._from_zero
+        same.arguments(self.comm, "layout of the initial state", initial.layout.positions)
         if out is None:
             out = initial.copy()
         elif out is not initial:

@@ -19,7 +19,7 @@ from ..comm.place import Place
 from ..comm.solo import SoloTransport
 from ..comm.world import DEFAULT_TIMEOUT
 from ..plan import Layout
-from . import checks, devices, expectation, measure, storage
+from . import checks, devices, expectation, measure, same, storage
 from .alike import check_alike
 from .devices import kernels_of, on_host
 from .errors import StateError
@@ -144,6 +144,7 @@ class StateVector:
             raise StateError(f"the number of amplitudes must be a power of two of at least 2; got {array.size}")
         if dtype is None:
             dtype = np.complex64 if array.dtype in (np.complex64, np.float32, np.float16) else np.complex128
+        same.amplitudes(comm, "amplitudes", array)
         result = cls.__new__(cls)
         result._allocate(array.size.bit_length() - 1, checks.checked_dtype(dtype), comm, layout, device)
         result._fill(array)
@@ -169,6 +170,7 @@ class StateVector:
         """The basis state with this index, or this bit string (highest qubit first)."""
         count, kind = checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype)
         logical = checks.checked_index(index, count)
+        same.arguments(comm, "basis state", logical, count, kind.name)
         result = cls.__new__(cls)
         result._allocate(count, kind, comm, layout, device)
         place = result._layout.to_physical(logical) - result._first
@@ -193,6 +195,7 @@ class StateVector:
             bad = int(np.flatnonzero(~np.isfinite(array).all(axis=1) | ~array.any(axis=1))[0])
             raise StateError(f"factors must be finite and not zero; that of qubit {bad} is {array[bad].tolist()}")
         kind = checks.checked_dtype(dtype)
+        same.amplitudes(comm, "factors", array)
         result = cls.__new__(cls)
         result._allocate(checks.checked_num_qubits(len(array)), kind, comm, layout, device)
         # Factors by position; those of a shard are multiplied in its own precision, in place.
@@ -216,6 +219,7 @@ class StateVector:
         """
         comm = _alone() if comm is None else comm
         description = storage.read_description(Path(path), comm)
+        same.arguments(comm, "state file", description.header)
         result = cls.__new__(cls)
         result._allocate(description.layout.num_qubits, np.dtype(description.dtype), comm, description.layout, device)
         storage.read_amplitudes(result, Path(path), description)
@@ -370,6 +374,7 @@ class StateVector:
             assert result is not None, "every rank asked for it"
             return result
         logical = checks.checked_indices(indices, self.num_qubits)
+        same.amplitudes(self._comm, "indices", logical)
         places = self._layout.to_physical(logical) - self._first
         own = (places >= 0) & (places < len(self._local))
         here = on_host(self._local[self._own(np.where(own, places, 0))])
@@ -431,7 +436,9 @@ class StateVector:
 
     def probabilities(self, qubits: int | Sequence[int] | None = None) -> NDArray[np.float64]:
         """The probabilities of the values of `qubits` (all without), indexed with qubits[0] as bit 0: float64."""
-        return measure.probabilities(self, checks.checked_qubits(qubits, self.num_qubits))
+        chosen = checks.checked_qubits(qubits, self.num_qubits)
+        same.arguments(self._comm, "choice of qubits", chosen)
+        return measure.probabilities(self, chosen)
 
     def sample(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> NDArray[np.int64]:
         """`shots` basis states, drawn independently; the state stays as it is.
@@ -465,7 +472,9 @@ class StateVector:
         qubits[0] is bit 0 of the outcome. Raises StateError if the outcome cannot be.
         """
         chosen = checks.checked_qubits(qubits, self.num_qubits)
-        return measure.collapse(self, chosen, checks.checked_outcome(outcome, len(chosen)))
+        value = checks.checked_outcome(outcome, len(chosen))
+        same.arguments(self._comm, "outcome to collapse to", chosen, value)
+        return measure.collapse(self, chosen, value)
 
     def measure(self, qubits: int | Sequence[int] | None = None, seed: Seed = None) -> int:
         """Draw an outcome of `qubits` (all without), collapse to it in place, and return it; qubits[0] is bit 0."""

@@ -9,6 +9,7 @@ FOLDER = Path(__file__).parent / "ranks"
 
 
 TOPICS = ("exchange", "states", "alike", "observables", "programs", "adjoint")
+MORE = (*TOPICS, "agreement")
 
 
 def files(topics: Sequence[str], device: str) -> list[str | Path]:
@@ -18,11 +19,15 @@ def files(topics: Sequence[str], device: str) -> list[str | Path]:
 
 @pytest.mark.parametrize(
     ("ranks", "topics"),
-    [(1, TOPICS), (2, TOPICS), (3, TOPICS), (4, TOPICS), (7, ("exchange",)), (8, TOPICS)],
+    [(1, TOPICS), (2, MORE), (3, TOPICS), (4, MORE), (7, ("exchange",)), (8, TOPICS)],
     ids=lambda value: str(value) if isinstance(value, int) else "",
 )
 def test_all_ranks_pass(pass_on_ranks, device: str, ranks: int, topics: tuple[str, ...]) -> None:
     pass_on_ranks(ranks, files(topics, device))
+
+
+def test_ranks_that_differ_are_told_with_debug_as_well(pass_on_ranks, device: str) -> None:
+    pass_on_ranks(2, files(["agreement"], device), QDIST_DEBUG="comm")
 
 
 @pytest.mark.gpu
@@ -30,4 +35,4 @@ def test_all_ranks_pass(pass_on_ranks, device: str, ranks: int, topics: tuple[st
 def test_all_ranks_pass_over_nccl(pass_on_nccl_ranks, device: str, ranks: int) -> None:
     if device != "cuda":
         pytest.skip("NCCL joins GPUs: needs --device cuda")
-    pass_on_nccl_ranks(ranks, files(TOPICS, device))
+    pass_on_nccl_ranks(ranks, files(MORE, device))
