@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,12 +94,11 @@ class Replacement:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        handle, temporary = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=".part")
-        os.close(handle)
-        self.temporary = Path(temporary)
+        self.temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        # With the rights of any new file: the kernel applies the process's mask, which tempfile does not heed.
+        os.close(os.open(self.temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
 
     def commit(self) -> None:
-        os.chmod(self.temporary, 0o666 & ~_umask())
         os.replace(self.temporary, self.path)
         folder = os.open(self.path.parent or ".", os.O_RDONLY)
         try:
@@ -117,10 +116,3 @@ class Replacement:
 
     def discard(self) -> None:
         self.temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """The mask that an ordinary open() would obey; mkstemp ignores it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -128,6 +128,14 @@ def test_every_truncation_is_noticed(tmp_path):
         checkpoint.load(path)
 
 
+def test_a_saved_file_has_the_rights_of_any_new_file(tmp_path, monkeypatch):
+    # The mask belongs to the whole process: changed for a moment, it would be changed for other threads' files too.
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the process's umask was touched"))
+    checkpoint.save(tmp_path / "saved", {"w": np.zeros(2)})
+    (tmp_path / "ordinary").touch()
+    assert (tmp_path / "saved").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
 def test_a_failed_save_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
     path = tmp_path / "c"
     checkpoint.save(path, {"epoch": 1})
