@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qdist.comm.errors import CommError
 
-__all__ = ["Launch", "launched_by"]
+__all__ = ["Launch", "launch_of_this_process", "launched_by", "remember"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +50,17 @@ def launched_by(environ: Mapping[str, str]) -> Launch | None:
         if size > 1 or is_mpi:
             return Launch(by, rank, size, is_mpi)
     return None
+
+
+_remembered: Launch | None = None
+
+
+def remember(launch: Launch) -> None:
+    """This process has joined a job as this rank, by means of its own: no variable tells of it."""
+    global _remembered
+    _remembered = launch
+
+
+def launch_of_this_process() -> Launch | None:
+    """How this process became a rank, or None. Raises CommError for variables whose values are none."""
+    return _remembered or launched_by(os.environ)

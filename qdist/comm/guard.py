@@ -21,13 +21,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from qdist.comm.arrays import describe
 from qdist.comm.errors import CollectiveMismatch, CommError
-from qdist.comm.store import StoreClient
+from qdist.comm.store import StoreClient, StoreGone, StoreRefused
 
 if TYPE_CHECKING:
     from qdist.comm.endpoint import Endpoint
@@ -119,13 +119,18 @@ class Guard:
         abort: Callable[[int], None],
         *,
         unattended: bool = False,
+        round: int = 0,
     ) -> None:
-        """``unattended``: no launcher ends the other ranks when one dies, so the board is asked about that too."""
+        """``unattended``: no launcher ends the other ranks when one dies, so the board is asked about that too.
+
+        ``round``: which of the guards this is that use the same board one after the other.
+        """
         self.rank, self.size, self.timeout = rank, size, timeout
         self.active: list[Call | DirectEntry] = []
         self._board = board
         self._abort = abort
         self._unattended = unattended
+        self._left, self._seen, self._at = f"left{round}/", f"seen{round}/", f"at{round}/"
         self._tick = min(1.0, max(0.05, timeout / 8))
         self._noted: dict[str, Call] = {}
         self._stop = threading.Event()
@@ -160,15 +165,45 @@ class Guard:
             return
         self._thread.join(timeout=2)  # No thread should be about when the interpreter ends.
         end = time.monotonic() + self.timeout
-        try:
-            self._board.set(f"left/{self.rank}", "yes")
-            while (self.rank == 0 or self._unattended) and time.monotonic() < end:
-                if len(self._board.list("left/")) == self.size:
+        while time.monotonic() < end:
+            try:
+                if self._have_all_left(self._board):
                     return
-                self._look_for_the_dead(None)
-                time.sleep(0.02)
+            except (StoreGone, StoreRefused):
+                # Where everyone stays until all have left, rank 0 was to be the last.
+                if self._unattended:
+                    self._fail(self._rank_0_is_gone())
+                return
+            except CommError:
+                pass  # Rank 0 is slow: ask again.
+            time.sleep(0.02)
+
+    def _have_all_left(self, board: StoreClient) -> bool:
+        """Says that this rank has left, and whether nobody is left for whom it must stay."""
+        board.set(f"{self._left}{self.rank}", "yes")
+        if self.rank != 0 and not self._unattended:
+            return True
+        if len(board.list(self._left)) < self.size:
+            self._look_for_the_dead(None)
+            return False
+        if not self._unattended:
+            return True
+        # The board goes with rank 0, so rank 0 waits until everyone has read there that all have left.
+        board.set(f"{self._seen}{self.rank}", "yes")
+        if self.rank != 0 or len(board.list(self._seen)) == self.size:
+            return True
+        self._look_for_the_dead(None)
+        return False
+
+    def report_death(self, rank: int) -> None:
+        """Puts on the board that a process manager saw this rank's process break off, unless it told more itself."""
+        if self._board is None:
+            return
+        try:
+            if f"died/{rank}" not in self._board.list("died/"):
+                self._board.set(f"died/{rank}", "died: it was killed or crashed")
         except CommError:
-            pass  # Rank 0 has left before, after everyone else: there is nobody left to tell.
+            return
 
     def forget_parent(self) -> None:
         """In a forked child, which is no rank: nobody watches here, and its end is its own."""
@@ -186,21 +221,6 @@ class Guard:
         if self._board is not None:
             with suppress(CommError):
                 self._board.set(f"mismatch/{group:x}", f"rank {self.rank} raised CollectiveMismatch: {why}")
-
-    def follow_deaths(self, lines: IO[str]) -> None:
-        """Puts on the board what a process manager reports: a line ``died RANK`` for each process that broke off."""
-
-        def follow() -> None:
-            for line in lines:
-                word, _, rank = line.strip().partition(" ")
-                if word == "died" and self._board is not None:
-                    try:
-                        if f"died/{rank}" not in self._board.list("died/"):
-                            self._board.set(f"died/{rank}", "died: it was killed or crashed")
-                    except CommError:
-                        return
-
-        threading.Thread(target=follow, name="qdist-deaths", daemon=True).start()
 
     # The watching thread ---------------------------------------------------------------------------------------------
 
@@ -226,6 +246,9 @@ class Guard:
                 elif waited >= next_look:
                     next_look = waited * 1.5
                     self._look_for_the_dead(call)
+            except (StoreGone, StoreRefused):
+                if self._unattended and not self._stop.is_set():
+                    self._fail(self._rank_0_is_gone())
             except CommError as error:
                 if call is not None and waited >= self.timeout:
                     self._fail(f"{self._headline(call, waited)} Who is missing is not known: {error}")
@@ -233,10 +256,14 @@ class Guard:
     def _note(self, call: Call) -> None:
         """On the board, once a call: here I wait."""
         assert self._board is not None
-        key = f"{_board_key(call)}{call.comm.rank}"
+        key = f"{self._board_key(call)}{call.comm.rank}"
         if self._noted.get(key) is not call:
             self._board.set(key, json.dumps({"sequence": call.sequence, "call": call.describe()}))
             self._noted[key] = call
+
+    def _board_key(self, call: Call) -> str:
+        """What the board files this call's group under: names may be used twice, sets of ranks with a name are not."""
+        return f"{self._at}{call.comm.name}/{zlib.crc32(repr(call.comm.group).encode()):08x}/"
 
     def _wipe(self, under_way: list[Call]) -> None:
         """Off the board with what has come to its end."""
@@ -255,17 +282,12 @@ class Guard:
                     f"qdist: rank {self.rank} of {self.size} waits in {call.describe()} on group {call.comm.name!r} in "
                     f"vain: {told}. {_where(call)}"
                 )
-        try:
-            gone = self._board.list("died/") | self._board.list("left/")
-        except CommError:
-            if not self._unattended or self._stop.is_set():
-                return
-            self._fail(f"qdist: rank {self.rank} of {self.size}: rank 0 is gone")
+        gone = self._board.list("died/") | self._board.list(self._left)
         for key, how in gone.items():
             kind, _, rank = key.partition("/")
             if kind == "died" and int(rank) != self.rank:
                 self._fail(f"qdist: rank {self.rank} of {self.size} ends because rank {rank} {how}")
-            if call is not None and kind == "left" and int(rank) in self._awaited(call):
+            if call is not None and kind != "died" and int(rank) in self._awaited(call):
                 self._fail(
                     f"qdist: rank {self.rank} of {self.size} waits in {call.describe()} on group {call.comm.name!r}, "
                     f"but rank {rank} has already ended its program. {_where(call)}"
@@ -282,7 +304,7 @@ class Guard:
         comm = call.comm
         posts = {
             int(key.rpartition("/")[2]): json.loads(value)
-            for key, value in self._board.list(_board_key(call)).items()
+            for key, value in self._board.list(self._board_key(call)).items()
             if value
         }
         here, elsewhere, missing = [], [], []
@@ -310,6 +332,9 @@ class Guard:
         lines.append("A rank that needs longer than this: init(timeout=seconds).")
         self._fail("\n  ".join(lines))
 
+    def _rank_0_is_gone(self) -> str:
+        return f"qdist: rank {self.rank} of {self.size}: rank 0 is gone"
+
     def _headline(self, call: Call, waited: float) -> str:
         comm = call.comm
         return (
@@ -320,7 +345,7 @@ class Guard:
     def _fail(self, message: str) -> None:
         print(message, file=sys.stderr, flush=True)
         self._tell_unattended("ended with: " + message.replace("\n", " "))
-        self._end_job()
+        self.end_job()
 
     # An exception that nobody caught ---------------------------------------------------------------------------------
 
@@ -333,13 +358,14 @@ class Guard:
             flush=True,
         )
         self._tell_unattended(f"failed: {kind.__name__}: {error}")
-        self._end_job()
+        self.end_job()
 
-    def _end_job(self) -> None:
+    def end_job(self, code: int = 1) -> None:
+        """Ends all ranks: by the launcher, or because the board tells them."""
         if not self._unattended:
             _wait_for_readers()
-            self._abort(1)
-        os._exit(1)
+            self._abort(code)
+        os._exit(code)
 
     def _tell_unattended(self, how: str) -> None:
         if not self._unattended or self._board is None:
@@ -374,11 +400,6 @@ def forget(active: list[Call | DirectEntry], call: Call) -> None:
         if entry is call:
             del active[index]
             return
-
-
-def _board_key(call: Call) -> str:
-    """What the board files this call's group under: names may be used twice, sets of ranks with a name are not."""
-    return f"at/{call.comm.name}/{zlib.crc32(repr(call.comm.group).encode()):08x}/"
 
 
 def _where(call: Call) -> str:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from qdist.comm.environment import launched_by
+from qdist.comm.environment import launch_of_this_process
 from qdist.comm.errors import CommError
-from qdist.comm.hosts import Host, check_hosts, check_reachable, host_of_rank
+from qdist.comm.hosts import Host, check_hosts, check_reachable, host_of_rank, other_machines
 from qdist.comm.job import Job, Signalled
 from qdist.comm.libmpi import Mpirun, find_mpirun
 from qdist.comm.place import cores
-from qdist.comm.store import StoreServer
+from qdist.comm.store_server import StoreServer
 
 __all__ = ["mpirun_command", "run", "spawn"]
 
@@ -106,7 +106,7 @@ def spawn(
 def _spawn(fn: Callable[..., Any], nprocs: int, args: tuple[Any, ...], timeout: float | None) -> list[Any]:
     if nprocs < 1:
         raise ValueError(f"nprocs={nprocs}: at least one rank")
-    if (launch := launched_by(os.environ)) is not None and launch.size > 1:
+    if (launch := launch_of_this_process()) is not None and launch.size > 1:
         raise CommError(f"spawn() inside rank {launch.rank} of {launch.size}: the ranks are there already")
     import cloudpickle
 
@@ -193,7 +193,8 @@ def _supervise(
     verbose: bool,
 ) -> int:
     """Runs the launcher's command; sees that all ranks start, and says which rank broke off."""
-    server = StoreServer()
+    # Only ranks of other machines must reach the store from there. Its token comes to them in their environment.
+    server = StoreServer("" if other_machines(hosts) else "127.0.0.1")
     environ = os.environ | environ | {"QDIST_LAUNCHER": server.address.to_json()}
     try:
         with Job(command, environ) as job:

@@ -14,7 +14,7 @@ from mpi4py import MPI
 from qdist.comm.errors import CommError
 from qdist.comm.reduction import ReduceOp
 
-__all__ = ["MpiTransport"]
+__all__ = ["MpiTransport", "abort"]
 
 _OPS = {
     "sum": MPI.SUM,
@@ -183,16 +183,21 @@ class MpiTransport:
             whole.Free()
 
     def abort(self, code: int) -> None:
-        # MPI_Abort may itself get stuck behind the very call that hangs; leaving without MPI_Finalize has the
-        # launcher end the other ranks all the same.
-        last_resort = threading.Timer(3.0, os._exit, (code,))
-        last_resort.daemon = True
-        last_resort.start()
-        MPI.COMM_WORLD.Abort(code)
+        abort(code)
 
     def close(self) -> None:
         if self._owned and not MPI.Is_finalized():
             self._comm.Free()
+
+
+def abort(code: int) -> None:
+    """Ends all ranks that MPI's launcher started."""
+    # MPI_Abort may itself get stuck behind the very call that hangs; leaving without MPI_Finalize has the launcher end
+    # the other ranks all the same.
+    last_resort = threading.Timer(3.0, os._exit, (code,))
+    last_resort.daemon = True
+    last_resort.start()
+    MPI.COMM_WORLD.Abort(code)
 
 
 def _movable(x: np.ndarray) -> np.ndarray:

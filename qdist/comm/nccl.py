@@ -51,16 +51,15 @@ class NcclTransport:
         self._comm = nccl.NcclCommunicator(size, unique_id if _IDS_ARE_BYTES else as_before, rank)
 
     @staticmethod
-    def create(rank: int, size: int, place: Place, share: Callable[[Any], Any]) -> NcclTransport:
-        """The world's transport, on the GPU of the local rank. ``share`` gives every rank what rank 0 passes.
+    def prepare(rank: int, place: Place) -> bytes:
+        """Chooses the GPU of the local rank. Returns, on rank 0, the id under which the world's ranks meet.
 
         Raises CommError when this node shows no GPU.
         """
         if place.devices == 0:
             raise CommError("backend='nccl' needs a CUDA device, and this process sees none: use backend='mpi'")
         cupy.cuda.Device(place.local_rank % place.devices).use()
-        unique_id = bytes(cupy.asnumpy(_as_array(nccl.get_unique_id()))) if rank == 0 else None
-        return NcclTransport(rank, size, share(unique_id))
+        return bytes(cupy.asnumpy(_as_array(nccl.get_unique_id()))) if rank == 0 else b""
 
     def all_reduce(self, x: Any, out: Any, op: ReduceOp, block: bool) -> Any:
         x = out if x is None else x

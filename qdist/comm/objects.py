@@ -1,4 +1,11 @@
-"""Small Python values between ranks: pickled, sent as bytes. Only ranks of one job are listened to."""
+"""Small Python values between ranks: pickled, sent as bytes.
+
+Unpickling runs whatever the sender wants, so what counts is who sends. A rank is a process that an MPI launcher
+started, or one that has proven to rank 0's store that it knows the job's secret (handshake.py): only those are handed a
+connection to the process manager, without which nobody takes part in MPI. Before that, in init(), only text and numbers
+are exchanged. What this does not keep out is somebody who can alter MPI's own traffic, which MPI neither signs nor
+encrypts: see the README on several machines.
+"""
 
 from __future__ import annotations
 

@@ -9,19 +9,25 @@ import os
 import socket
 import sys
 
+# By its path: importing the package would take long.
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from handshake import Identity, LineReader, Refused, introduce
+
 
 def report(address: str, rank: str) -> None:
     """Tells the launcher's store that this rank has started, and where."""
     where = json.loads(address)
     value = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
-    line = json.dumps({"token": where["token"], "do": "set", "key": f"started/{rank}", "value": value})
+    line = json.dumps({"id": 1, "do": "set", "key": f"started/{rank}", "value": value})
     for host in where["hosts"]:
         try:
             with socket.create_connection((host, where["port"]), timeout=5) as connection:
+                lines = LineReader(connection)
+                introduce(connection, lines, where["token"].encode(), Identity.of_this_process(int(rank)))
                 connection.sendall(line.encode() + b"\n")
-                if connection.makefile("rb").readline():
-                    return
-        except OSError:
+                lines.read(1024)
+                return
+        except (OSError, EOFError, Refused):
             continue
 
 

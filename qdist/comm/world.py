@@ -7,22 +7,25 @@ import faulthandler
 import math
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 from qdist.comm import shared_memory
 from qdist.comm.communicator import Communicator
 from qdist.comm.counting import CountingTransport
-from qdist.comm.environment import Launch, launched_by
+from qdist.comm.environment import Launch, launch_of_this_process, remember
 from qdist.comm.errors import CommError
 from qdist.comm.forked import finalize_in_parent_alone
 from qdist.comm.guard import Guard
 from qdist.comm.installation import check_same_installation
 from qdist.comm.libmpi import cuda_aware, loaded_library, point_mpi4py_at_launcher
+from qdist.comm.opening import Opening, end_when_not_caught, gather_text, share_text
 from qdist.comm.place import Place, affinity, shared_cores
 from qdist.comm.rendezvous import Rendezvous
 from qdist.comm.settings import Settings
 from qdist.comm.solo import SoloTransport
-from qdist.comm.store import Address, StoreClient, StoreServer
+from qdist.comm.store import Address, StoreClient
+from qdist.comm.store_server import StoreServer
 from qdist.comm.transport import Transport
 
 __all__ = ["DEFAULT_TIMEOUT", "counting_communicator", "init", "is_initialized", "shutdown", "world"]
@@ -33,6 +36,8 @@ _BACKENDS = ("auto", "mpi", "nccl", "solo")
 _world: Communicator | None = None
 _settings = Settings()
 _server: StoreServer | None = None
+_meeting: Rendezvous | None = None
+_rounds = 0
 
 
 def init(
@@ -74,19 +79,23 @@ def init(
     timeout = DEFAULT_TIMEOUT if timeout is None else timeout
     if debug is None:
         debug = "comm" in os.environ.get("QDIST_DEBUG", "").split(",")
-    launch = launched_by(os.environ)
+    launch = launch_of_this_process()
     if rank is not None and world_size is not None:
         if not 0 <= rank < world_size:
             raise ValueError(f"rank={rank} of world_size={world_size}: the rank must be in 0..world_size-1")
-        launch = Launch("init(rank=, world_size=)", rank, world_size, is_mpi=False)
+        if _meeting is None:
+            launch = Launch("init(rank=, world_size=)", rank, world_size, is_mpi=False)
+        elif launch is not None and (launch.rank, launch.size) != (rank, world_size):
+            raise CommError(f"this process is rank {launch.rank} of {launch.size} already, not {rank} of {world_size}")
     settings.check(launch is not None)
     if comm is not None or (launch is None and _mpi_is_running()):
         _world = _over_mpi(comm, None, backend, timeout, debug)
     elif backend == "solo" or launch is None:
         _world = _alone(backend, timeout, debug)
     else:
-        meeting = None if launch.is_mpi else Rendezvous(init_method or "env://", launch.rank, launch.size, timeout)
-        _world = _over_mpi(None, launch, backend, timeout, debug, meeting)
+        if not launch.is_mpi:
+            _meet(init_method or "env://", launch, timeout)
+        _world = _over_mpi(None, launch, backend, timeout, debug)
     _settings = settings
     atexit.register(shutdown)
     return _world
@@ -104,15 +113,13 @@ def world() -> Communicator:
 
 def shutdown() -> None:
     """Ends qdist's communication; MPI itself stays as it is. Ranks that still wait for this one are told."""
-    global _world, _server
+    global _world
     if _world is None:
         return
     leaving, _world = _world, None
     atexit.unregister(shutdown)
     leaving._guard.leave()
-    if _server is not None:
-        _server.close()
-        _server = None
+    _close_board()
 
 
 def _leave_server_to_parent() -> None:
@@ -144,56 +151,86 @@ def _alone(backend: str, timeout: float, debug: bool) -> Communicator:
     return Communicator(transport, transport, guard=guard, place=Place.alone(), group=(0,), debug=debug)
 
 
-def _over_mpi(
-    mpi_comm: Any,
-    launch: Launch | None,
-    backend: str,
-    timeout: float,
-    debug: bool,
-    meeting: Rendezvous | None = None,
-) -> Communicator:
-    if meeting is not None:
-        meeting.prepare_mpi()
-    else:
-        point_mpi4py_at_launcher()
+def _meet(url: str, launch: Launch, timeout: float) -> None:
+    """Starts MPI for ranks that no MPI launcher started."""
+    global _meeting
+    meeting = Rendezvous(url, launch.rank, launch.size, timeout)
+    meeting.prepare_mpi()
+    _start_mpi(timeout)
+    meeting.mpi_has_started()
+    _meeting = meeting
+    remember(replace(launch, is_mpi=True))
+
+
+def _over_mpi(mpi_comm: Any, launch: Launch | None, backend: str, timeout: float, debug: bool) -> Communicator:
+    global _rounds
+    point_mpi4py_at_launcher()
     MPI = _start_mpi(timeout)
-    from qdist.comm.mpi import MpiTransport
+    from qdist.comm.mpi import MpiTransport, abort
 
     base = MPI.COMM_WORLD if mpi_comm is None else mpi_comm
     if not isinstance(base, MPI.Intracomm):
+        if MPI.COMM_WORLD.size > 1:
+            end_when_not_caught(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, abort)
         raise TypeError(f"comm must be an mpi4py intra-communicator, not {type(base).__name__}")
-    if launch is not None and base.size != launch.size:
-        raise CommError(
-            f"{launch.by} started this process as rank {launch.rank} of {launch.size}, but the MPI library that was "
-            f"loaded ({MPI.Get_library_version().split(chr(10))[0]}, {loaded_library()}) sees {base.size}: they do not "
-            "belong together. Start with `qdist run`, or set MPI4PY_LIBMPI to the launcher's libmpi.so."
-        )
-    # A communicator of our own keeps our messages apart from the user's.
-    transport = MpiTransport(base.Dup(), owned=True)
-    check_same_installation(transport)
+    guard: Guard | None = None
+    meeting = _meeting if mpi_comm is None else None
+    if meeting is not None:
+        # From here on the others learn of this rank's end.
+        guard = Guard(base.rank, base.size, timeout, meeting.board, abort, unattended=True, round=_rounds)
+        _rounds += 1
+        meeting.tell(guard)
+    opening = Opening(base, timeout, abort if guard is None else guard.end_job, has_hook=guard is not None)
+    try:
+        with opening:
+            if launch is not None and base.size != launch.size:
+                raise CommError(
+                    f"{launch.by} started this process as rank {launch.rank} of {launch.size}, but the MPI library "
+                    f"that was loaded ({MPI.Get_library_version().split(chr(10))[0]}, {loaded_library()}) sees "
+                    f"{base.size}: they do not belong together. Start with `qdist run`, or set MPI4PY_LIBMPI to the "
+                    "launcher's libmpi.so."
+                )
+            # A communicator of our own keeps our messages apart from the user's.
+            transport = MpiTransport(base.Dup(), owned=True)
+            opening.alike(lambda: check_same_installation(transport))
+            place = _place(MPI, base)
+            if guard is None:
+                board = _board(opening, base, place) if base.size > 1 else None
+                guard = Guard(base.rank, base.size, timeout, board, abort)
+            device = _nccl(opening, base, place) if backend == "nccl" else None
+            group = tuple(range(base.size))
+            return Communicator(transport, device, guard=guard, place=place, group=group, debug=debug)
+    except BaseException:
+        if opening.agreed and guard is not None:
+            guard.leave()
+            _close_board()
+        raise
+
+
+def _place(MPI: Any, base: Any) -> Place:
+    """Where this rank is among the others. What they tell each other is text and numbers."""
     shared = base.Split_type(MPI.COMM_TYPE_SHARED)
-    leader = shared.bcast(base.rank, 0)
-    own_cores = shared_cores(shared.allgather(affinity()))
+    leader = share_text(shared, str(base.rank))
+    own_cores = shared_cores([int(mask, 16) for mask in gather_text(shared, f"{affinity():x}")])
     if shared.rank == 0:
         shared_memory.unlink(shared_memory.segments())  # All ranks of the node have come out of MPI_Init with it.
     shared.Free()
-    place = Place.among(base.rank, base.allgather(leader), cuda_aware(), own_cores)
-    guard = Guard(
-        base.rank,
-        base.size,
-        timeout,
-        _board(base) if base.size > 1 else None,
-        transport.abort,
-        unattended=meeting is not None,
-    )
-    if meeting is not None:
-        meeting.finish(guard)
-    device: Transport | None = None
-    if backend == "nccl":
+    return Place.among(base.rank, gather_text(base, leader), cuda_aware(), own_cores)
+
+
+def _nccl(opening: Opening, base: Any, place: Place) -> Transport:
+    def prepare() -> bytes:
         from qdist.comm.nccl import NcclTransport
 
-        device = NcclTransport.create(base.rank, base.size, place, lambda id_: base.bcast(id_, 0))
-    return Communicator(transport, device, guard=guard, place=place, group=tuple(range(base.size)), debug=debug)
+        return NcclTransport.prepare(base.rank, place)
+
+    def create() -> Transport:
+        from qdist.comm.nccl import NcclTransport
+
+        return NcclTransport(base.rank, base.size, bytes.fromhex(unique_id))
+
+    unique_id = share_text(base, opening.everywhere(prepare).hex())
+    return opening.everywhere(create)
 
 
 def _start_mpi(timeout: float) -> Any:
@@ -214,13 +251,26 @@ def _start_mpi(timeout: float) -> Any:
     return MPI
 
 
-def _board(base: Any) -> StoreClient:
-    """The store that the guards use, served by rank 0."""
+def _board(opening: Opening, base: Any, place: Place) -> StoreClient:
+    """The store that the guards use, served by rank 0. Its token travels over MPI, so only ranks know it; it listens
+    for other machines only where there are some."""
+
+    def serve() -> str:
+        global _server
+        if base.rank != 0:
+            return ""
+        _server = StoreServer("" if place.num_nodes > 1 else "127.0.0.1")
+        return _server.address.to_json()
+
+    address = share_text(base, opening.everywhere(serve))
+    return StoreClient(Address.from_json(address), base.rank)
+
+
+def _close_board() -> None:
     global _server
-    if base.rank == 0:
-        _server = StoreServer()
-    address = base.bcast(_server.address.to_json() if _server is not None else None, 0)
-    return StoreClient(Address.from_json(address))
+    if _server is not None:
+        _server.close()
+        _server = None
 
 
 def _mpi_is_running() -> bool:

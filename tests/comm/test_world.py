@@ -1,6 +1,5 @@
 """How ranks come together: launchers, rendezvous, the user's own communicator, init() again and shutdown()."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from qdist.comm.environment import Launch, launched_by
 from qdist.comm.libmpi import find_mpirun, library_for
 from qdist.comm.place import Place, core_share
 from qdist.comm.rendezvous import _process_mapping
-from qdist.comm.store import Address, StoreClient, StoreServer
+from qdist.comm.store import Address
 
 
 @pytest.fixture(autouse=True)
@@ -241,24 +240,3 @@ def test_messages_of_more_than_two_to_the_31_elements(run_ranks) -> None:
         pytest.skip(f"needs 16 GiB of free memory, {free:.0f} are")
     done = run_ranks(2, ["-c", LARGE])
     assert done.stdout.count("fine") == 2, done.stderr[-3000:]
-
-
-def test_the_store_answers_only_those_who_know_the_word() -> None:
-    server = StoreServer("127.0.0.1")
-    try:
-        client = StoreClient(server.address)
-        client.set("a/1", "x")
-        client.set("a/2", "y")
-        assert client.get("a/1") == "x"
-        assert client.get("b") is None
-        assert client.list("a/") == {"a/1": "x", "a/2": "y"}
-        stranger = StoreClient(Address(server.address.hosts, server.address.port, "guess"))
-        with pytest.raises(qc.CommError, match="another job's"):
-            stranger.get("a/1")
-        for nonsense in (b"\n", b"[1]\n", b'{"token": 5}\n', b"\xff\xfe\n", os.urandom(64) + b"\n"):
-            with socket.create_connection(("127.0.0.1", server.address.port)) as s:
-                s.sendall(nonsense)
-                assert s.recv(10) == b""
-        assert client.get("a/2") == "y"
-    finally:
-        server.close()
