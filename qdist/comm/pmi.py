@@ -187,7 +187,7 @@ class Manager:
         if rank in self._job.finalised:
             return
         with contextlib.suppress(OSError):
-            print(f"died {rank}", flush=True)
+            os.write(1, f"died {rank}\n".encode())
         for stranded in self._job.lose(rank):
             self._drop(stranded)
 

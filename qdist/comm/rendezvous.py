@@ -152,6 +152,7 @@ class Rendezvous:
             self._file.write(self._server.address)
             return StoreClient(self._server.address, 0, self._timeout)
         end = time.monotonic() + self._timeout
+        why: CommError | None = None
         while time.monotonic() < end:
             # A file left behind by an earlier job names a store that does not answer: wait for rank 0's new one.
             address = self._file.read()
@@ -161,10 +162,12 @@ class Rendezvous:
                     client.get("node/0")
                     client.patience = self._timeout
                     return client
-                except CommError:
+                except CommError as error:
                     client.close()
+                    why = error
             time.sleep(0.05)
-        raise CommError(f"rank 0 wrote no rendezvous file {path} within {self._timeout:g} s")
+        found = "" if why is None else f"; what is there names a store that does not answer ({why})"
+        raise CommError(f"rank 0 wrote no rendezvous file {path} within {self._timeout:g} s{found}") from why
 
     def _start_manager(self, nodes: list[str]) -> None:
         """Starts pmi.py, and has the store hand it the ranks' connections."""

@@ -57,13 +57,17 @@ def init(
         ``nccl`` (GPU arrays over NCCL, host arrays over MPI); ``solo`` (alone, whatever the launcher said).
     init_method: how ranks that no MPI launcher started find each other: ``env://``, the default (MASTER_ADDR,
         MASTER_PORT, RANK, WORLD_SIZE), ``tcp://host:port`` or ``file://path``, the last two with ``rank`` and
-        ``world_size``.
+        ``world_size``. Ranks on one machine must be the same user's. Ranks on several need the same secret in
+        QDIST_SECRET, or in the file that QDIST_SECRET_FILE names, which nobody but its owner may read; with ``file://``
+        the file is the secret.
     comm: an mpi4py communicator of your own to use as the world. It is never freed, nor is MPI finalised.
     timeout: seconds after which a communication that some rank never joins ends the job, saying who is missing; 600 by
         default.
     debug: check before every collective that all ranks call the same; also by QDIST_DEBUG=comm.
 
-    Raises ValueError for arguments that do not fit and CommError when the ranks cannot be brought together.
+    Raises ValueError or TypeError for arguments that do not fit and CommError when the ranks cannot be brought
+    together. What fails on one rank, once MPI has started, raises on all; where the others cannot be told, because they
+    wait in MPI already, an exception that is not caught ends them all.
     """
     global _world, _settings
     settings = Settings(backend, init_method, comm, rank, world_size, timeout, debug)

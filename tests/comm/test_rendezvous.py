@@ -232,6 +232,32 @@ def test_a_rank_that_is_lost_frees_those_who_wait_for_it() -> None:
         job.receive(1, b"cmd=barrier_in\n")
 
 
+# The launcher's store -------------------------------------------------------------------------------------------------
+
+
+def test_the_launchers_token_is_on_no_command_line_and_its_port_only_where_ranks_are(tmp_path: Path) -> None:
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo HYDRA build 1.0 && exit\n'
+        f'echo "$@" > {tmp_path}/arguments\nprintf %s "$QDIST_LAUNCHER" > {tmp_path}/address\n'
+    )
+    mpirun.chmod(0o755)
+    for where, hosts in (
+        (["-n", "2"], ("127.0.0.1",)),
+        (["-H", "localhost:2"], ("127.0.0.1",)),
+        (["-H", "elsewhere:2"], None),
+    ):
+        command = [sys.executable, "-m", "qdist", "run", *where, "--mpi", str(mpirun), "true"]
+        subprocess.run(command, timeout=60, check=True)
+        address = Address.from_json((tmp_path / "address").read_text())
+        assert len(address.token) == 64
+        assert address.token not in (tmp_path / "arguments").read_text()
+        if hosts is None:
+            assert len(address.hosts) > 1
+        else:
+            assert address.hosts == hosts
+
+
 # Whole jobs -----------------------------------------------------------------------------------------------------------
 
 # Prints what listens in the rank's processes, what its children inherit, and the sum over the ranks, twice.
