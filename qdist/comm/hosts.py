@@ -17,7 +17,7 @@ from pathlib import Path
 
 from qdist.comm.errors import CommError
 
-__all__ = ["Host", "check_hosts", "check_reachable", "host_of_rank", "parse_hostfile", "parse_hosts"]
+__all__ = ["Host", "check_hosts", "check_reachable", "host_of_rank", "other_machines", "parse_hostfile", "parse_hosts"]
 
 Host = tuple[str, int]
 """A host's name and how many ranks it takes."""
@@ -92,10 +92,15 @@ def host_of_rank(hosts: Sequence[Host], rank: int) -> str | None:
     return None
 
 
+def other_machines(hosts: Sequence[Host]) -> list[str]:
+    """Those hosts that are not, by their name, this machine."""
+    local = {"localhost", "127.0.0.1", os.uname().nodename}
+    return [name for name, _ in hosts if name not in local]
+
+
 def check_reachable(hosts: Sequence[Host], timeout: float) -> None:
     """Each other host must be reachable by ssh without a password. Raises CommError with those that are not."""
-    local = {"localhost", "127.0.0.1", os.uname().nodename}
-    others = [name for name, _ in hosts if name not in local]
+    others = other_machines(hosts)
     if others and shutil.which("ssh") is None:
         raise CommError(f"other hosts ({', '.join(others)}) need ssh, which is not installed here")
     options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout))}"]

@@ -170,12 +170,12 @@ def _over_mpi(
         )
     # A communicator of our own keeps our messages apart from the user's.
     transport = MpiTransport(base.Dup(), owned=True)
+    # That took every rank, so all have come out of MPI_Init with MPICH's segment mapped. The next line may be the last.
+    shared_memory.unlink(shared_memory.segments())
     check_same_installation(transport)
     shared = base.Split_type(MPI.COMM_TYPE_SHARED)
     leader = shared.bcast(base.rank, 0)
     own_cores = shared_cores(shared.allgather(affinity()))
-    if shared.rank == 0:
-        shared_memory.unlink(shared_memory.segments())  # All ranks of the node have come out of MPI_Init with it.
     shared.Free()
     place = Place.among(base.rank, base.allgather(leader), cuda_aware(), own_cores)
     guard = Guard(
