@@ -196,6 +196,9 @@ def _over_mpi(mpi_comm: Any, launch: Launch | None, backend: str, timeout: float
                 )
             # A communicator of our own keeps our messages apart from the user's.
             transport = MpiTransport(base.Dup(), owned=True)
+            # That took every rank, so all have come out of MPI_Init with MPICH's segment mapped. The next line may be
+            # the last.
+            shared_memory.unlink(shared_memory.segments())
             opening.alike(lambda: check_same_installation(transport))
             place = _place(MPI, base)
             if guard is None:
@@ -216,8 +219,6 @@ def _place(MPI: Any, base: Any) -> Place:
     shared = base.Split_type(MPI.COMM_TYPE_SHARED)
     leader = share_text(shared, str(base.rank))
     own_cores = shared_cores([int(mask, 16) for mask in gather_text(shared, f"{affinity():x}")])
-    if shared.rank == 0:
-        shared_memory.unlink(shared_memory.segments())  # All ranks of the node have come out of MPI_Init with it.
     shared.Free()
     return Place.among(base.rank, gather_text(base, leader), cuda_aware(), own_cores)
 

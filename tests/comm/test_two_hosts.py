@@ -150,3 +150,17 @@ def test_a_host_that_never_answers_is_named(hosts: two_hosts.TwoHosts, tmp_path:
     assert code == 2, text
     assert "no ssh without a password to qdsilent" in text
     nothing_is_left(hosts)
+
+
+def test_unequal_versions_are_named_before_anything_is_computed(hosts: two_hosts.TwoHosts, tmp_path: Path) -> None:
+    package = Path(qd.__file__)
+    newer = package.read_text().replace(f'__version__ = "{qd.__version__}"', '__version__ = "99.1"')
+    assert "99.1" in newer
+    with hosts.second.replaced(package, newer):
+        code, text = Job(hosts, "-H", ON_BOTH, PROGRAM, "split-state", tmp_path).end(60)
+    assert code != 0
+    assert "the ranks do not run the same qdist" in text, text
+    assert "99.1" in text
+    assert "qdhost1" in text
+    assert not (tmp_path / "amplitudes.npy").exists()
+    nothing_is_left(hosts)

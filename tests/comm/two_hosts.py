@@ -87,6 +87,17 @@ class Host:
     def shared_memory(self) -> list[str]:
         return os.listdir(f"/proc/{self.first}/root/dev/shm")
 
+    @contextlib.contextmanager
+    def replaced(self, path: Path, text: str) -> Iterator[None]:
+        """On this host alone, a file has another content."""
+        other = self._folder / f"other.{path.name}"
+        other.write_text(text)
+        self.run("mount", "--bind", other, path)
+        try:
+            yield
+        finally:
+            self.run("umount", path)
+
     def start_sshd(self) -> None:
         self.run(_tool("sshd") or "", "-f", self._folder / "sshd_config")
 
