@@ -12,7 +12,7 @@ from qdist.comm import checks, headers, objects
 from qdist.comm.arrays import Array, apart, as_input, as_output
 from qdist.comm.endpoint import Endpoint, deliver
 from qdist.comm.errors import CommError
-from qdist.comm.guard import Call, check_same
+from qdist.comm.guard import Call, check_counts, check_same
 from qdist.comm.reduction import ReduceOp
 from qdist.comm.transport import Transport
 from qdist.comm.work import Work
@@ -38,7 +38,8 @@ class Communicator(Endpoint):
     not found so: messages (``send``, ``recv`` and their kin) that do not fit each other, beyond what MPI itself finds;
     counts of a ragged ``all_to_all`` that do not fit each other; ``new_group``; and, between ranks that share no
     memory because they are on different nodes, differences until the next comparison, which is made at each of the
-    first 32 collectives of a group and then after every 32 (``init(debug=True)`` compares before each).
+    first 32 collectives of a group and then after every 32. ``init(debug=True)`` compares before each collective, and
+    counts too.
     """
 
     def __repr__(self) -> str:
@@ -202,6 +203,8 @@ class Communicator(Endpoint):
         sends, receives = checks.counts(self, x, send_counts, recv_counts)
         target, result = as_output(out, (sum(receives),), x.dtype, x)
         call = self._call("all_to_all (ragged)", None, x.dtype, elements=(x.size, sends))
+        if self.debug:
+            check_counts(call, self._host, sends, receives)
         x = apart(x, target)
         return self._collective(
             call, self._of(x).all_to_all_ragged, (x, sends, target, receives), target, result, async_op

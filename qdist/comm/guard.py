@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from qdist.comm.endpoint import Endpoint
     from qdist.comm.transport import Transport
 
-__all__ = ["Call", "Guard", "check_same", "forget", "mismatch_text"]
+__all__ = ["Call", "Guard", "check_counts", "check_same", "forget", "mismatch_text"]
 
 _SIGNATURE_BYTES = 256
 
@@ -94,6 +94,21 @@ def check_same(call: Call, transport: Transport) -> None:
         callers.setdefault(row.tobytes().rstrip(b"\0").decode(errors="replace"), []).append(rank)
     if len(callers) > 1:
         raise CollectiveMismatch(mismatch_text(call.comm.name, call.sequence, callers))
+
+
+def check_counts(call: Call, transport: Transport, sends: list[int], receives: list[int]) -> None:
+    """Raises CollectiveMismatch on every rank where one sends another number of elements than the other expects."""
+    size = transport.size
+    table = np.empty((size, 2, size), np.int64)
+    with call.comm._guard.watching(call):
+        transport.all_gather(np.array([sends, receives], np.int64), table, True)
+    wrong = np.argwhere(table[:, 0] != table[:, 1].T)
+    if len(wrong):
+        source, dest = (int(rank) for rank in wrong[0])
+        raise CollectiveMismatch(
+            f"{call.describe()} on {call.comm.name!r}: rank {source} sends {table[source, 0, dest]} elements to rank "
+            f"{dest}, which expects {table[dest, 1, source]}"
+        )
 
 
 def mismatch_text(name: str, number: int, callers: dict[str, list[int]]) -> str:

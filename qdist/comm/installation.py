@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 import socket
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -37,11 +38,10 @@ _MUST_AGREE = {
 def installation() -> dict[str, str]:
     """What this process runs. NumPy's further numbers may differ, with a warning: its random numbers and its rounding
     may change between them, and so may what a program computes from them on each rank."""
-    import qdist  # Which imports this package first.
-
     number = np.__version__.split(".")
     return {
-        "qdist": qdist.__version__,
+        # This package imports nothing of the one that it is part of.
+        "qdist": sys.modules[__name__.partition(".")[0]].__version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "NumPy": number[0],
         "kernels": variant,

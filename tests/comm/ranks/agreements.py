@@ -184,3 +184,37 @@ def test_a_call_is_the_same_with_out_and_without(comm: qc.Communicator, dtype: s
     assert comm.all_to_all(x, out=out).all()
     if dtype != "?":
         assert (comm.all_reduce(x, out=out) == comm.size).all()
+
+
+def test_collectives_between_nodes_go_on_and_end_within_so_many_calls(
+    comm: qc.Communicator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if comm.size == 1:
+        pytest.skip("needs others")
+    monkeypatch.setattr(shared, "_open", lambda *_: None)
+    part = comm.split([list(range(comm.size))], name="far")
+    assert part is not None
+    x, out = np.ones(4), np.empty(4)
+    for _ in range(100):
+        assert part.all_reduce(x, out=out)[0] == comm.size
+        assert int(part.all_reduce(np.array(1), "max")) == 1
+    # Of the same number of bytes, so that MPI itself goes on.
+    other = x.astype(np.int64) if comm.rank == 0 else x
+    part.all_reduce(other, out=np.empty_like(other))
+    for _ in range(202, 7 * EVERY):
+        part.all_reduce(x, out=out)
+    with pytest.raises(qc.CollectiveMismatch, match=r"\(call 201\): rank . called all_reduce\(.*64\[4\], sum\), where"):
+        part.all_reduce(x, out=out)
+
+
+def test_debug_compares_the_counts_of_ragged_parts(comm: qc.Communicator) -> None:
+    if comm.size == 1:
+        pytest.skip("needs others")
+    part = comm.split([list(range(comm.size))])
+    assert part is not None
+    part.debug = True
+    last = comm.size - 1
+    sends = [1 + (comm.rank == 0 and peer == last) for peer in range(comm.size)]
+    receives = [1] * comm.size
+    with pytest.raises(qc.CollectiveMismatch, match=f"rank 0 sends 2 elements to rank {last}, which expects 1"):
+        part.all_to_all(np.zeros(sum(sends)), send_counts=sends, recv_counts=receives)
