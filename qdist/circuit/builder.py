@@ -107,8 +107,10 @@ class CircuitBuilder(GateMethods):
         """
         measured = any(instruction.clbits for instruction in self._instructions)
         first = self.num_clbits if measured else 0
+        for qubit in range(self.num_qubits):
+            self._store(Instruction(MEASURE, (qubit,), (), (first + qubit,), self._condition))
         self.num_clbits = max(self.num_clbits, first + self.num_qubits)
-        return self.measure(range(self.num_qubits), range(first, first + self.num_qubits))
+        return self
 
     def reset(self, qubit: Qubits) -> Self:
         """Put a qubit back into |0>, whatever it was entangled with."""

@@ -13,8 +13,10 @@ import numpy as np
 from .binding import AffineMap, ParameterValues, flat_values, resolve_values
 from .builder import CircuitBuilder
 from .errors import CircuitError
+from .frozen import FrozenInstructions, FrozenParameters
 from .gate import check_ctrl_state
 from .instruction import Instruction
+from .measurements import split_final_measurements
 from .parameters import Angle, Expression, Parameter, ParameterVector, ParameterVectorElement
 from .wires import wire_map
 
@@ -48,7 +50,7 @@ class Circuit(CircuitBuilder):
     def __getitem__(self, index: slice) -> Circuit: ...
     def __getitem__(self, index: int | slice) -> Instruction | Circuit:
         if isinstance(index, slice):
-            return self._with(self._instructions[index])
+            return self.with_instructions(self._instructions[index])
         return self._instructions[index]
 
     @property
@@ -143,7 +145,7 @@ class Circuit(CircuitBuilder):
                 angles = tuple([p.bind(values) if isinstance(p, Expression) else p for p in angles])
                 instruction = Instruction(gate, qubits, angles, clbits, condition)
             bound.append(instruction)
-        return self._with(bound)
+        return self.with_instructions(bound)
 
     def inverse(self) -> Circuit:
         """The circuit that undoes this one. Raises CircuitError where it measures, resets or initializes."""
@@ -154,7 +156,7 @@ class Circuit(CircuitBuilder):
                     raise CircuitError(f"instruction {index} is {gate.name}, which has no inverse")
                 gate, params = gate.inverse(params)
             inverted.append(Instruction(gate, qubits, params, clbits, condition))
-        return self._with(inverted[::-1])
+        return self.with_instructions(inverted[::-1])
 
     def compose(
         self,
@@ -177,7 +179,7 @@ class Circuit(CircuitBuilder):
             for instruction in moved:
                 result._store(instruction._replace(condition=result._condition + instruction.condition))
         else:
-            result._instructions += moved
+            result._instructions.extend(moved)
         return result
 
     def tensor(self, other: Circuit) -> Circuit:
@@ -195,7 +197,7 @@ class Circuit(CircuitBuilder):
         """The circuit `times` times in a row."""
         if not isinstance(times, int | np.integer) or times < 0:
             raise CircuitError(f"a circuit can be repeated an int >= 0 times; got {times!r}")
-        return self._with(self._instructions * int(times))
+        return self.with_instructions(self._instructions * int(times))
 
     def power(self, exponent: int) -> Circuit:
         """The circuit raised to an integer power; a negative one repeats the inverse."""
@@ -226,26 +228,25 @@ class Circuit(CircuitBuilder):
 
         A measurement whose bit is tested later stays.
         """
-        kept: list[Instruction] = []
-        busy: set[int] = set()
-        tested: set[int] = set()
-        for instruction in reversed(self._instructions):
-            gate, qubits, _, clbits, condition = instruction
-            final = busy.isdisjoint(qubits) and tested.isdisjoint(clbits)
-            if gate.kind in ("measure", "barrier") and final and not condition:
-                continue
-            kept.append(instruction)
-            busy.update(qubits)
-            tested.update(clbit for test in condition for clbit in test.clbits)
-        return self._with(kept[::-1])
+        kept, _ = split_final_measurements(self._instructions)
+        return self.with_instructions(kept)
 
     def copy(self) -> Circuit:
         """A copy that can be changed without changing this one."""
-        return self._with(list(self._instructions))
+        return self._copy(list(self._instructions), dict(self._named))
 
     __copy__ = copy
 
-    def _with(self, instructions: list[Instruction]) -> Circuit:
+    def frozen(self) -> Circuit:
+        """A copy that cannot be changed: what would add to it raises CircuitError. Its own copies can be changed."""
+        return self._copy(FrozenInstructions(self._instructions), FrozenParameters(self._named))
+
+    def _copy(self, instructions: list[Instruction], named: dict[str, Parameter]) -> Circuit:
+        result = Circuit(self.num_qubits, self.num_clbits, self.name)
+        result._instructions, result._named = instructions, named
+        return result
+
+    def with_instructions(self, instructions: list[Instruction]) -> Circuit:
         """A circuit on the same bits with other instructions."""
         result = Circuit(self.num_qubits, self.num_clbits, self.name)
         result._instructions = instructions
