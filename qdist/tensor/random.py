@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock, local
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from .arrays import FLOAT32, Array
 
 _LEVELS = 65536  # a mask element takes 16 random bits
+_tickets = Lock()  # two threads never get the same ticket
 _NEAR = 4096  # elements; a jump of the generator takes as long as drawing so many
 
 
@@ -61,8 +63,9 @@ class Generator:
 
     def ticket(self) -> Ticket:
         """The right to one draw; the next call gives another."""
-        self._draw += 1
-        return Ticket(self._key, self._draw)
+        with _tickets:
+            self._draw += 1
+            return Ticket(self._key, self._draw)
 
     def state_dict(self) -> dict[str, Any]:
         """The state as plain integers, for a checkpoint."""
@@ -168,9 +171,18 @@ def _larger(shape: tuple[int, ...], spans: tuple[Span, ...]) -> tuple[int, ...]:
 _default = Generator(0)
 
 
+class _Using(local):
+    """What this thread draws from instead: see using()."""
+
+    generator: Generator | None = None
+
+
+_using = _Using()
+
+
 def default_generator() -> Generator:
     """The generator that initialisers, dropout and the functions of this module draw from."""
-    return _default
+    return _default if _using.generator is None else _using.generator
 
 
 def manual_seed(seed: int, rank: int = 0) -> Generator:
@@ -180,26 +192,29 @@ def manual_seed(seed: int, rank: int = 0) -> Generator:
     independent ones (dropout, data).
     """
     global _default
-    _default = Generator(seed, rank)
-    return _default
+    generator = Generator(seed, rank)
+    if _using.generator is None:
+        _default = generator
+    else:
+        _using.generator = generator
+    return generator
 
 
 @contextmanager
 def using(generator: Generator) -> Iterator[Generator]:
-    """Draw from `generator` instead of the default one inside the block."""
-    global _default
-    previous, _default = _default, generator
+    """Draw from `generator` instead of the default one inside the block, in this thread."""
+    previous, _using.generator = _using.generator, generator
     try:
         yield generator
     finally:
-        _default = previous
+        _using.generator = previous
 
 
 def get_state() -> dict[str, Any]:
     """The default generator's state (three integers)."""
-    return _default.state_dict()
+    return default_generator().state_dict()
 
 
 def set_state(state: dict[str, Any]) -> None:
     """Continue the default generator from a saved state."""
-    _default.load_state_dict(state)
+    default_generator().load_state_dict(state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from .versions import Version, held_elsewhere, shares, watch
 
 _SCALARS = (float, int, bool, complex)
 _ndarray = np.ndarray
+_accumulating = Lock()  # backward passes of several threads may reach the same leaf
 
 
 def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
@@ -352,12 +354,13 @@ class Tensor(Operators, Methods):
 
     def _accumulate(self, g: Array, owned: bool) -> None:
         """Take a leaf's complete gradient of one backward pass."""
-        if self.grad is None:
-            # What other edges may hold too is copied, so that changing one .grad never changes another.
-            self.grad = Tensor(g if owned else g.copy())
-        else:
-            self.grad._data += g
-            self.grad._version.changed()
+        with _accumulating:
+            if self.grad is None:
+                # What other edges may hold too is copied, so that changing one .grad never changes another.
+                self.grad = Tensor(g if owned else g.copy())
+            else:
+                self.grad._data += g
+                self.grad._version.changed()
         for hook in tuple(self._complete or ()):
             hook(self)
 

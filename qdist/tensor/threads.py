@@ -7,8 +7,9 @@ blocks of rows use the others. Blocks are small enough to stay in a core's cache
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ BLOCK = 32768
 
 _pool: ThreadPoolExecutor | None = None
 _threads: int | None = None
+_pool_lock = Lock()
 
 
 def num_threads() -> int:
@@ -34,15 +36,15 @@ def set_num_threads(count: int) -> None:
     global _threads, _pool
     if count < 1:
         raise ValueError(f"set_num_threads({count}): at least 1 thread is needed")
-    _threads = count
-    if _pool is not None:
-        _pool.shutdown()
-        _pool = None
+    with _pool_lock:
+        old, _pool, _threads = _pool, None, count
+        if old is not None:
+            old.shutdown()
 
 
 def _forget_pool() -> None:
-    global _pool
-    _pool = None
+    global _pool, _pool_lock
+    _pool, _pool_lock = None, Lock()
 
 
 # A forked child has the pool object but none of its threads.
@@ -54,7 +56,6 @@ def over_rows(xp: Any, work: Callable[[int, int], None], rows: int, width: int) 
 
     `work` must write to disjoint places for disjoint blocks. On a GPU it is called once, for everything.
     """
-    global _pool
     step = max(1, BLOCK // max(width, 1))
     count = min(num_threads(), -(-rows // step))
     if xp is not np:
@@ -68,10 +69,17 @@ def over_rows(xp: Any, work: Callable[[int, int], None], rows: int, width: int) 
     if count <= 1:
         share(0, rows)
         return
-    if _pool is None:
-        _pool = ThreadPoolExecutor(num_threads() - 1, thread_name_prefix="qdist-tensor")
     bounds = [rows * i // count for i in range(count + 1)]
-    others = [_pool.submit(share, bounds[i], bounds[i + 1]) for i in range(1, count)]
+    others = _submitted([(share, bounds[i], bounds[i + 1]) for i in range(1, count)])
     share(bounds[0], bounds[1])
     for other in others:
         other.result()
+
+
+def _submitted(calls: Sequence[tuple[Any, ...]]) -> list[Future[None]]:
+    """The calls, under way on the pool, which nobody shuts down in between."""
+    global _pool
+    with _pool_lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(max(1, num_threads() - 1), thread_name_prefix="qdist-tensor")
+        return [_pool.submit(*call) for call in calls]
