@@ -143,11 +143,13 @@ def _positive(text: str) -> int:
 
 def _simulate(options: argparse.Namespace) -> int:
     circuit = _with_values(Circuit.from_file(options.file), options.set)
-    if options.state:
-        circuit = _without_measurements(circuit)
     if options.threads:
         kernels.set_threads(options.threads)
     program = Program(circuit, dtype=options.dtype)
+    if options.state and program.is_random:
+        raise ValueError(
+            "--state: the circuit measures before its end, or resets qubits in use, so its state is random; count shots"
+        )
     result: dict[str, Any] = {"file": options.file, "num_qubits": circuit.num_qubits, "dtype": options.dtype}
     started = time.perf_counter()
     if options.state:
@@ -180,7 +182,7 @@ def _counts(program: Program, options: argparse.Namespace) -> dict[str, int]:
     """The counts of ``program.counts``; those of circuits that are run anew for each shot come in pieces, to show
     progress."""
     shown = options.progress or sys.stderr.isatty()
-    if all(i.gate.is_unitary or i.gate.is_directive for i in program.circuit.remove_final_measurements()):
+    if not program.is_random:
         with Progress(f"{program.num_qubits} qubits, {program.plan.sweeps} sweeps", shown=shown):
             return program.counts(options.shots, seed=options.seed)
     counts: Counter[str] = Counter()
@@ -224,13 +226,6 @@ def _number(setting: str, text: str) -> float:
         return float(phase.params[0])  # type: ignore[arg-type]
     except (CircuitError, ValueError, TypeError):
         raise ValueError(f"--set {setting}: {text!r} is not a number; write one as 0.3 or pi/2") from None
-
-
-def _without_measurements(circuit: Circuit) -> Circuit:
-    rest = circuit.remove_final_measurements()
-    if any(i.gate.kind == "measure" for i in rest):
-        raise ValueError("--state: the circuit measures before its end, so its state is random; count shots instead")
-    return rest
 
 
 def _info(options: argparse.Namespace) -> int:

@@ -52,6 +52,27 @@ def test_counts_are_those_of_the_program(file, capsys, text) -> None:
     assert (result["shots"], result["seed"], result["num_qubits"]) == (200, 3, 2)
 
 
+@pytest.mark.parametrize("more", ["", "h q[0];"], ids=["measured at the end", "measured on the way"])
+def test_registers_of_more_bits_than_a_machine_word(file, capsys, more) -> None:
+    begin = 'OPENQASM 2.0; include "qelib1.inc"; qreg q[3]; creg a[40]; creg b[90]; x q[0]; '
+    condition = f"if (b == {1 << 70}) x q[1]; measure q[1] -> b[89];"
+    path = file(f"{begin} measure q[0] -> a[39]; measure q[0] -> b[70]; {condition if more else ''} {more}")
+    want = "".join("1" if k in {39, 110, *([129] if more else [])} else "0" for k in reversed(range(130)))
+    assert main(["simulate", path, "--shots", "20", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {want: 20}
+    assert main(["simulate", path, "--shots", "20"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{want}  20  100.0%")
+
+
+def test_resets_before_anything_else_leave_one_state(file, capsys) -> None:
+    text = 'OPENQASM 3.0; include "stdgates.inc"; qubit[2] q; bit[2] c; reset q; x q[1]; c = measure q;'
+    assert main(["simulate", file(text), "--state", "--json"]) == 0
+    assert [a["state"] for a in json.loads(capsys.readouterr().out)["amplitudes"]] == ["10"]
+    used = 'OPENQASM 3.0; include "stdgates.inc"; qubit[2] q; h q[0]; cx q[0], q[1]; reset q[0];'
+    assert main(["simulate", file(used), "--state"]) == 2
+    assert "its state is random" in capsys.readouterr().err
+
+
 def test_state_shows_the_largest_amplitudes(file, capsys) -> None:
     assert main(["simulate", file(BELL), "--state", "--json", "--dtype", "complex128"]) == 0
     shown = json.loads(capsys.readouterr().out)["amplitudes"]

@@ -306,12 +306,18 @@ def _expression(terms: Mapping[Parameter, float], constant: float) -> Expression
 
 
 def as_number(value: Any) -> float | None:
-    """`value` as a float, or None where it is not a real number."""
-    if type(value) in (float, int) or isinstance(value, numbers.Real):
-        return float(value)
-    # Zero-dimensional arrays (of NumPy, CuPy, torch) are numbers too.
-    if getattr(value, "shape", None) == () and not isinstance(value, numbers.Complex):
-        return float(value)
+    """`value` as a float, or None where it is not a real number. What is too large for a float is infinite."""
+    try:
+        if type(value) in (float, int) or isinstance(value, numbers.Real):
+            return float(value)
+        # Zero-dimensional arrays (of NumPy, CuPy, torch) are numbers too, unless they hold text or complex numbers.
+        kind = getattr(getattr(value, "dtype", None), "kind", "f")
+        if getattr(value, "shape", None) == () and kind in "biuf" and not isinstance(value, numbers.Complex):
+            return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError, RuntimeError):
+        return None
     return None
 
 

@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 __all__ = ["apply_matrix", "is_installed"]
+
+
+# A handle has one stream and one workspace at a time: threads take turns.
+_lock = Lock()
 
 
 @cache
@@ -38,7 +43,7 @@ def apply_matrix(
     data_type = cudaDataType.CUDA_C_32F if single else cudaDataType.CUDA_C_64F
     compute_type = ComputeType.COMPUTE_32F if single else ComputeType.COMPUTE_64F
     bits, values = [bit for bit, _ in controls], [value for _, value in controls]
-    with shard.device:
+    with _lock, shard.device:
         handle = _handle(shard.device.id)
         cusv.set_stream(handle, cupy.cuda.get_current_stream().ptr)
         about = (matrix.data.ptr, data_type, cusv.MatrixLayout.ROW, 0)

@@ -145,12 +145,13 @@ class PauliPlan:
     def _passes(self, weights: NDArray[np.float64]) -> tuple[list[TilePass], NDArray[np.int64], NDArray[np.complex128]]:
         """What ``tile_passes`` says for these weights, and the strings' factors; kept until other weights come."""
         key = np.asarray(weights, np.float64).tobytes()
-        if self._kept is None or self._kept[0] != key:
+        kept = self._kept  # Read once: another thread may put those of its own weights there.
+        if kept is None or kept[0] != key:
             factors = self._factors * np.asarray(weights)[self._observable]
             chosen = np.flatnonzero(factors)
             passes, wide = tile_passes(self._bits, self._x[chosen], self._z[chosen], factors[chosen])
-            self._kept = key, (passes, chosen[wide], factors)
-        return self._kept[1]
+            self._kept = kept = key, (passes, chosen[wide], factors)
+        return kept[1]
 
     def apply_rows(self, kets: Any, weights: NDArray[np.float64], bras: Any) -> None:
         """bras = the sum of all terms times their observables' weights, which each row has its own of."""

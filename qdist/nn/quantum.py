@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import local
 from typing import Any, Self, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -15,7 +16,7 @@ from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
 from ..plan import Layout
 from ..plan.operations import Operation
-from ..state import adjoint, batches, same
+from ..state import adjoint, batches, checks, same
 from ..state.devices import on_host
 from ..state.expectation import as_pauli_sum, expectations
 from ..state.outputs import Output
@@ -36,7 +37,8 @@ class QuantumLayer(Module):
     """Expectation values of a circuit: (batch, features) in, (batch, outputs) out.
 
     Args:
-        circuit: without measurements; its parameters are divided between `inputs` and `weights`.
+        circuit: its parameters are divided between `inputs` and `weights`. It is copied, and so is what is read from
+            its state; measurements at its end change nothing.
         observables: what is read from the state, one or a list: observables, whose expectation values are outputs,
             `Variance(observable)`, and `Probabilities(qubits)`, which makes an output of every probability.
         inputs: the circuit's parameters that x holds: Parameters and ParameterVectors, in the order of x's features.
@@ -97,7 +99,8 @@ class QuantumLayer(Module):
         if not given:
             raise ValueError("a QuantumLayer needs at least one observable")
         # Turned into sums once: what is planned for a sum is found again by its identity.
-        self.observables = [o if isinstance(o, Output) else as_pauli_sum(o, circuit.num_qubits) for o in given]
+        n = circuit.num_qubits
+        self.observables = [o.frozen(n) if isinstance(o, Output) else as_pauli_sum(o, n) for o in given]
         self._shapes = [_shape(output, circuit.num_qubits) for output in self.observables]
         real = np.float32 if self.program.dtype == np.complex64 else np.float64
         self._dtype = np.dtype(real)
@@ -133,6 +136,8 @@ class QuantumLayer(Module):
                 raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got nothing")
             x = np.zeros((1, 0), self._dtype)
         x = x if isinstance(x, Tensor) else Tensor(x, device=self.program.device)
+        if x.dtype.kind == "c":
+            raise TypeError(f"QuantumLayer takes real numbers, which are angles; got {x.dtype}")
         if x.ndim != 2 or x.shape[1] != self.in_features:
             raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got shape {x.shape}")
         if x.device != self.program.device:
@@ -162,22 +167,21 @@ class QuantumLayer(Module):
         params[:, self._input_columns] = on_host(x)
         if weights is not None:
             params[:, self._weight_columns] = on_host(weights)
-        return same.values(self.program.comm, params, "input and weight")
+        params = same.values(self.program.comm, params, "input and weight")
+        return checks.checked_batch(params, params.shape[1])
 
 
 class _Kept:
-    """The states of a forward, for its backward: until another forward on the same ranks, or a backward there that has
-    none of its own. Where nothing is recorded, they are gone with the forward.
+    """The states of a forward, for its backward: until another forward of its thread on the same ranks, or a backward
+    there that has none of its own. Where nothing is recorded, they are gone with the forward.
 
     So a model of many layers takes no more memory than its gradients do; and what only some ranks run, on their own,
     leaves alone what all of them must find again.
     """
 
-    _last: WeakValueDictionary[Communicator | None, _Kept] = WeakValueDictionary()
-
     def __init__(self, comm: Communicator | None, kets: Any, layout: Layout | None) -> None:
         self._comm, self._kets, self._layout = comm, kets, layout
-        _Kept._last[comm] = self
+        _last.kept[comm] = self
 
     def take(self) -> Any:
         """The states as they came from the runs, if they are still there."""
@@ -190,9 +194,19 @@ class _Kept:
 
     @staticmethod
     def drop(comm: Communicator | None) -> None:
-        last = _Kept._last.pop(comm, None)
+        last = _last.kept.pop(comm, None)
         if last is not None:
             last._kets = None
+
+
+class _Last(local):
+    """This thread's last forward on each group of ranks."""
+
+    def __init__(self) -> None:
+        self.kept: WeakValueDictionary[Communicator | None, _Kept] = WeakValueDictionary()
+
+
+_last = _Last()
 
 
 def _forward(xp: Any, x: Any, weights: Any = None, *, layer: QuantumLayer) -> Any:
@@ -234,7 +248,7 @@ def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> tuple[NDArray[n
         return batches.values(program, outputs, params), None, None
     if len(params) == 1 and not fit:
         bound, gates = program.bind_for(outputs, params[0])
-        ket = bound.run()
+        ket = bound.evolved()
         layout = ket.layout
         return _read(ket, outputs, gates)[None], [ket], layout
     kets = program.run_batch(params) if fit and batches.one_part(program, len(params)) else None
@@ -254,7 +268,7 @@ def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVect
         return
     state = None
     for row in params:
-        state = program.run(row, out=state)
+        state = program.evolved(row, out=state)
         yield state
 
 

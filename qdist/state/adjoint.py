@@ -44,7 +44,9 @@ def value_and_grad(
     if method not in METHODS:
         raise StateError(f"method={method!r}: there are {', '.join(METHODS)}")
     check_differentiable(program)
-    batched = _is_batch(params)
+    batched = checks.is_batch(params)
+    if batched:
+        params = checks.checked_batch(params, program.circuit.num_parameters)
     if method == "adjoint":
         (value,), gradient = vjp(program, [observable], params, [np.ones(len(params)) if batched else 1.0])
     elif batched:
@@ -59,9 +61,9 @@ def value_and_grad(
         raise StateError(f"coefficients=True needs a PauliSum, whose terms have an order; got {observable!r}")
     terms = [PauliSum([(string, 1.0)]) for string, _ in observable]
     if batched:
-        found = [program.run(row).expectations(terms) for row in params]
+        found = [program.evolved(row).expectations(terms) for row in params]
         return value, gradient, np.array(found).reshape(len(found), len(terms))
-    return value, gradient, program.run(params).expectations(terms)
+    return value, gradient, program.evolved(params).expectations(terms)
 
 
 def vjp(
@@ -81,7 +83,7 @@ def vjp(
         raise StateError(f"outputs must be a list of observables and outputs; got {outputs!r}")
     if len(cotangents) != len(outputs):
         raise StateError(f"{len(outputs)} outputs take as many cotangents; got {len(cotangents)}")
-    if not _is_batch(params):
+    if not checks.is_batch(params):
         return _vjp(program, outputs, params, [_checked(program, o, g, ()) for o, g in zip(outputs, cotangents)])
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     batches.check_outputs(program, outputs, len(theta))
@@ -98,7 +100,7 @@ def vjp(
 
 def jacobian(program: Program, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
     """See ``Program.jacobian``."""
-    if not _is_batch(params):
+    if not checks.is_batch(params):
         # All are checked before the first of them runs.
         sums = [expectation.as_hermitian_sum(o, program.num_qubits) for o in observables]
         rows = [vjp(program, [one], params, [1.0])[1] for one in sums]
@@ -111,7 +113,7 @@ def jacobian(program: Program, observables: Sequence[Observable], params: Any = 
 
 
 def check_differentiable(program: Program) -> None:
-    """Raises StateError for circuits that measure, reset, initialise on the way, or branch."""
+    """Raises StateError for circuits that measure, reset or initialise on the way, or branch."""
     begun = False
     for part in program.plan.parts:
         if part.instruction is None:
@@ -124,8 +126,8 @@ def check_differentiable(program: Program) -> None:
         if condition:
             what += " under a classical condition"
         raise StateError(
-            f"the circuit has a {what}, and only unitary circuits can be differentiated: leave it out, or "
-            "remove_final_measurements() where it is at the end"
+            f"the circuit has a {what}, and only unitary circuits can be differentiated: leave it out, or measure at "
+            "the end, which changes no expectation value"
         )
 
 
@@ -180,13 +182,25 @@ def _vjp(
     cotangents: Sequence[Any],
     ket: StateVector | None = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
-    program, gates = program.bind_for(outputs, params)
+    with program.lock:
+        return _locked_vjp(*program.bind_for(outputs, params), outputs, cotangents, ket)
+
+
+def _locked_vjp(
+    program: Program,
+    gates: tuple[Operation, ...],
+    outputs: Sequence[Observable | Output],
+    cotangents: Sequence[Any],
+    ket: StateVector | None,
+) -> tuple[list[Any], NDArray[np.float64]]:
+    """For the values that this thread has bound, while no other thread can use the program."""
     (own, bra), program.workspace = program.workspace or (None, None), None
     states = (ket is None and own is None) + (bra is None)
     states += max((o.more_states for o in outputs if isinstance(o, Output)), default=0)
     StateVector.check_room(program.num_qubits, program.dtype, program.comm, program.device, states)
     if ket is None:
-        ket = own = program.run(out=own)
+        ket = own = program.evolved(out=own)
+    program.hold()
     if bra is None:
         bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
     bra.layout = ket.layout
@@ -234,7 +248,3 @@ def _checked(program: Program, output: Observable | Output, cotangent: Any, batc
     if not np.isfinite(array).all():
         raise StateError(f"the cotangent of {output!r} is not finite: {array}")
     return same.values(program.comm, array.astype(kind.dtype), "cotangent")
-
-
-def _is_batch(params: Any) -> bool:
-    return params is not None and not isinstance(params, dict) and np.ndim(params) == 2

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.state import devices, expectation
+from qdist.state import averages, checks, devices, expectation
 from qdist.state.devices import kernels_of
 from qdist.state.expectation import Observable
+from qdist.state.measure import Seed, generator
 from qdist.state.memory import check_copies
 from qdist.state.outputs import Output
 from qdist.state.statevector import StateVector
@@ -19,7 +20,7 @@ from qdist.state.statevector import StateVector
 if TYPE_CHECKING:
     from qdist.state.program import Program
 
-__all__ = ["check_outputs", "check_states", "fit", "one_part", "parts", "values", "vjp"]
+__all__ = ["check_outputs", "check_states", "expectations", "fit", "one_part", "parts", "values", "vjp"]
 
 # States of so many qubits go to the kernels in batches, threads over the rows; larger ones one by one.
 _FEWEST_QUBITS, _MOST_QUBITS = 3, 16
@@ -34,6 +35,22 @@ def fit(program: Program, outputs: Sequence[Observable | Output]) -> bool:
     small = _FEWEST_QUBITS <= program.num_qubits <= _MOST_QUBITS and not program.plan.far
     alone = small and len(program.plan.parts) == 1 and program.plan.parts[0].instruction is None
     return alone and bool(outputs) and not any(isinstance(o, Output) for o in outputs)
+
+
+def expectations(
+    program: Program, observable: Observable, params: Any, shots: int | None, seed: Seed
+) -> NDArray[np.float64]:
+    """``Program.expectation`` of a batch: one value a row."""
+    theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
+    if shots is not None:
+        rng = generator(program.comm, seed)
+        return np.array([averages.mean(program, observable, row, shots, rng) for row in theta])
+    if program.plan.far or any(part.instruction is not None for part in program.plan.parts):
+        return np.array([program.evolved(row).expectation(observable) for row in theta])
+    if program.device != "cpu" and fit(program, [observable]):
+        return values(program, [observable], theta)[:, 0]
+    states = (x for some in parts(program, len(theta)) for x in program.run_batch(theta[some]))
+    return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in states])
 
 
 def values(program: Program, observables: Sequence[Any], theta: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -63,7 +80,8 @@ def vjp(
         part = program.run_rows(theta[some]) if kets is None else kets
         bras = devices.empty(part.shape, program.dtype, program.device)
         kernels_of(part).apply_batch(strings, part, weights[some], bras, found[some])
-        native.run_back_batch(part, bras, angles[some], by_angle[some])
+        with program.lock:
+            native.run_back_batch(part, bras, angles[some], by_angle[some])
     return list(found.T), program.affine.transposed_rows(by_angle)
 
 

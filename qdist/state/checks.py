@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..circuit.parameters import as_number
 from . import same
 from .errors import StateError
 
@@ -104,11 +105,31 @@ def _integer(value: Any) -> int | None:
         return None
 
 
+def is_batch(params: Any) -> bool:
+    """Whether parameter values are those of a batch: a row for each set."""
+    return params is not None and not isinstance(params, Mapping) and np.ndim(params) == 2
+
+
 def checked_batch(params: Any, num_parameters: int, comm: Communicator | None = None) -> NDArray[np.float64]:
-    """A batch of parameter sets, one a row: finite, and a copy. The same on all ranks of ``comm``, which all call."""
-    theta = np.array(params, dtype=np.float64)
+    """A batch of parameter sets, one a row: finite real numbers, and a copy. The same on all ranks of ``comm``, which
+    all call."""
+    given = np.asarray(params)
+    if given.dtype.kind == "O":
+        given = _real_numbers(given)
+    if given.dtype.kind not in "biuf":
+        raise StateError(f"parameter values must be real numbers; got an array of {given.dtype}")
+    theta = given.astype(np.float64)
     if theta.ndim != 2 or theta.shape[1] != num_parameters:
         raise StateError(f"a batch has shape (batch, {num_parameters}), one row a parameter set; got {theta.shape}")
     if not np.isfinite(theta).all():
-        raise StateError("parameter values must be finite")
+        row, column = np.argwhere(~np.isfinite(theta))[0].tolist()
+        raise StateError(f"parameter values must be finite; that of row {row}, column {column} is {theta[row, column]}")
     return same.values(comm, theta)
+
+
+def _real_numbers(array: NDArray[Any]) -> NDArray[np.float64]:
+    numbers = [as_number(value) for value in array.flat]
+    for value, number in zip(array.flat, numbers):
+        if number is None:
+            raise StateError(f"parameter values must be real numbers; got {value!r}")
+    return np.array(numbers, np.float64).reshape(array.shape)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -52,6 +53,7 @@ Observable: TypeAlias = (
 # Plans of the observables that were used last. A plan depends on nothing but what is in its key, and training asks for
 # the same one thousands of times. Observables and gates are kept with the plan so that their ids stay theirs.
 _plans: OrderedDict[tuple[Any, ...], tuple[Any, ObservablePlan]] = OrderedDict()
+_plans_lock = Lock()
 _MAX_PLANS = 32
 
 _PASSES_AN_EXCHANGE = 8
@@ -184,16 +186,19 @@ def observable_plan(
     same.observables(sv.comm, sums)
     place = sv.layout, sv.shard_bits, sv.dtype, sv.device
     key = (tuple(map(id, sums)), *place, real, id(gates) if gates else 0, products)
-    if key in _plans:
-        _plans.move_to_end(key)
-    else:
-        if real:
-            for observable in sums:
-                _check_hermitian(observable)
-        _plans[key] = (tuple(sums), gates), _planned(sv, Strings.of(sums, real).before(gates), products)
+    with _plans_lock:
+        if key in _plans:
+            _plans.move_to_end(key)
+            return _plans[key][1]
+    if real:
+        for observable in sums:
+            _check_hermitian(observable)
+    plan = _planned(sv, Strings.of(sums, real).before(gates), products)
+    with _plans_lock:
+        _plans[key] = (tuple(sums), gates), plan
         if len(_plans) > _MAX_PLANS:
             _plans.popitem(last=False)
-    return _plans[key][1]
+    return plan
 
 
 def passes(

@@ -74,7 +74,7 @@ def _difference(program: Program, observable: Observable, theta: NDArray[Any], k
     for sign in (1, -1):
         shifted = theta.copy()
         shifted[k] += sign * step
-        values.append(program.run(shifted).expectation(observable))
+        values.append(program.evolved(shifted).expectation(observable))
     return values[0] - values[1]
 
 
@@ -88,7 +88,7 @@ def _shifted(
         shifted = angles.copy()
         shifted[slot] += x / unit
         weight = (-1) ** (m - 1) / (4 * count * np.sin(x / 2) ** 2)
-        total += weight * program.bind_angles(shifted).run().expectation(observable)
+        total += weight * program.bind_angles(shifted).evolved().expectation(observable)
     return unit * total
 
 

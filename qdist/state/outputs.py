@@ -34,6 +34,10 @@ class Output:
         """Of the value, for a state of so many qubits."""
         return ()
 
+    def frozen(self, num_qubits: int) -> Output:
+        """The same output of a state of so many qubits, which shares nothing that can be changed with this one."""
+        return self
+
     def value(self, ket: StateVector) -> Any:
         """The value in a normalised state; the same on every rank. May leave the state in another layout."""
         raise NotImplementedError
@@ -49,6 +53,9 @@ class Variance(Output):
 
     observable: Observable
     more_states = 3
+
+    def frozen(self, num_qubits: int) -> Variance:
+        return Variance(expectation.as_hermitian_sum(self.observable, num_qubits))
 
     def value(self, ket: StateVector) -> float:
         return ket.variance(self.observable)
@@ -71,6 +78,9 @@ class Probabilities(Output):
 
     def shape(self, num_qubits: int) -> tuple[int, ...]:
         return (1 << len(checks.checked_qubits(self.qubits, num_qubits)),)
+
+    def frozen(self, num_qubits: int) -> Probabilities:
+        return Probabilities(checks.checked_qubits(self.qubits, num_qubits))
 
     def value(self, ket: StateVector) -> NDArray[np.float64]:
         return ket.probabilities(self.qubits)

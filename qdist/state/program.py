@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
 from functools import cached_property
+from threading import RLock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.circuit import AffineMap, Circuit
+from qdist.circuit import Circuit
 from qdist.circuit.binding import ParameterValues, flat_values
+from qdist.circuit.measurements import is_random, split_final_measurements, without_idle_resets
 from qdist.comm import Communicator
 from qdist.cuda.tile import shape_of, tile_level
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level, inside_bits
 from qdist.plan.operations import Operation
-from qdist.plan.plan import Part, Plan, Segment
+from qdist.plan.plan import Plan, Segment
 from qdist.plan.planner import check_schedule, make_plan
 from qdist.plan.tail import without_tail
 from qdist.progress import Progress
-from qdist.state import adjoint, batches, checks, devices, expectation, same
+from qdist.state import adjoint, averages, batches, checks, devices, expectation, same
 from qdist.state.alike import check_ranks
+from qdist.state.compiled import Compiled, Values
 from qdist.state.cpu import CpuProgram
-from qdist.state.cuda import CudaProgram
 from qdist.state.errors import StateError
-from qdist.state.exchange import swap_bits
 from qdist.state.expectation import Observable
 from qdist.state.measure import Seed, generator
 from qdist.state.outputs import Output
-from qdist.state.prepare import prepare
+from qdist.state.perthread import PerThread
 from qdist.state.product_start import ProductStart
+from qdist.state.readout import Readout
 from qdist.state.shortened import Shortened
-from qdist.state.shots import final_measurements, spread, tally
+from qdist.state.shots import written
 from qdist.state.statevector import StateVector
 
 __all__ = ["FEWEST_CLOSE", "Program", "compile", "simulate"]
@@ -48,9 +50,16 @@ MAX_STARTS = 8
 
 
 class Program:
-    """A compiled circuit. ``plan`` tells how it will run; ``bits`` the classical bits of the last run.
+    """A compiled circuit. ``plan`` tells how it will run; ``circuit`` is its own copy, which cannot be changed.
 
     Made by ``qdist.compile``. Binding new parameters re-uses the plan and costs microseconds.
+
+    Measurements at the end of the circuit leave states and expectation values as they are without them: ``run`` draws
+    ``bits`` from the state, and ``counts`` draws shots. What is measured or reset on the way collapses the state, which
+    is then that of one outcome: see ``is_random``.
+
+    Several threads may use one Program: each has its own bound values and ``bits``, and their runs take turns. (The
+    threads of a run are the kernels' own.) On several ranks, the calls must come in the same order on all of them.
     """
 
     def __init__(
@@ -70,7 +79,7 @@ class Program:
                 f"{circuit.num_qubits} qubits on {comm.size} ranks leave each fewer than {FEWEST_CLOSE}: use at most "
                 f"{1 << max(0, circuit.num_qubits - FEWEST_CLOSE)} ranks"
             )
-        self.circuit = circuit
+        self.circuit = circuit.frozen()
         self.dtype = checks.checked_dtype(dtype)
         self.comm = comm
         same.circuit(comm, circuit, self.dtype.name, schedule, device.partition(":")[0])
@@ -79,65 +88,76 @@ class Program:
             levels = [tile_level(circuit.num_qubits - far, shape_of(self.dtype))]
         self._levels, self._far, self._schedule = levels, far, schedule
         self._inside = far if comm is None else _inside_bits(comm)
-        self.bits: tuple[int, ...] = (0,) * circuit.num_clbits
-        self.affine, self._parameters = circuit.affine(), circuit.parameters
+        # Kernels hold one set of matrices, and a gradient works in memory that stays: one thread at a time.
+        self.lock = RLock()
+        self._bound: PerThread[Values | None] = PerThread(None)
+        self._bits = PerThread((0,) * circuit.num_clbits)
+        self._body, self._sources = split_final_measurements(self.circuit.instructions)
+        # What every run says of the classical bits where nothing is random on the way.
+        self._readout = Readout(self._bits.get(), self._sources, False) if self._sources else None
+        drawing = {i.gate.kind for i in self._body if not i.gate.is_unitary}
+        # What is known of |0...0> makes a difference to resets alone.
+        self._resets = not drawing.isdisjoint(("reset", "initialize"))
+        self._draws = bool(self._sources) or self._resets or "measure" in drawing
+        self.affine, self._parameters = self.circuit.affine(), self.circuit.parameters
         self._use(self._compiled(None))
 
-    def _use(self, compiled: _Compiled) -> None:
-        """Takes this for what runs from |0...0>, and forgets what was bound and planned before."""
-        self._bound: Callable[[CpuProgram], Any] | None = None
-        # Whether what is bound has not reached the kernels yet, because a shorter program ran instead of this one.
-        self._is_behind = False
+    def _use(self, compiled: Compiled) -> None:
+        """Takes this for what runs from |0...0>, and forgets what was planned before."""
         self.workspace: tuple[StateVector | None, StateVector] | None = None
-        self._from: OrderedDict[Layout, _Compiled] = OrderedDict()
+        self._from: OrderedDict[Layout, Compiled] = OrderedDict()
         self._from_zero = compiled
         self.plan: Plan = compiled.plan
-        self._parts, self._natives = compiled.parts, list(compiled.natives)
         # The usual case, which small circuits should reach without detours: gates alone, on one shard.
-        alone = len(self._parts) == len(self._natives) == 1 and self.plan.parts[0].instruction is None
-        self._single = self._natives[0] if alone and not self._far else None
+        alone = len(compiled.parts) == len(compiled.natives) == 1 and self.plan.parts[0].instruction is None
+        self._single = compiled.natives[0] if alone and not self._far else None
 
     @property
     def num_qubits(self) -> int:
         return self.circuit.num_qubits
 
     @property
+    def bits(self) -> tuple[int, ...]:
+        """The classical bits of this thread's last ``run``; those of any thread's where it had none."""
+        return self._bits.get()
+
+    @property
     def is_random(self) -> bool:
-        """Whether two runs may differ: the circuit measures or resets."""
-        return any(p.instruction is not None and not p.instruction.gate.is_unitary for p in self.plan.parts)
+        """Whether two runs may end in different states: the circuit measures or resets on the way. What it measures at
+        the end does not count."""
+        return self._from_zero.is_random
 
     def bind(self, params: ParameterValues | None = None) -> Program:
         """Computes all matrices for these parameter values, which are the same on all ranks; all of them call.
 
-        Raises CircuitError for missing or unknown parameters, and StateError where ranks have different values.
+        This thread's calls without values then use them; a thread that has bound nothing uses those that were bound
+        last. Raises CircuitError for missing or unknown parameters, and StateError where ranks have different values.
         """
-        plain = type(params) is np.ndarray and params.dtype == np.float64 and params.shape == (len(self._parameters),)
-        theta: Any = params if plain else flat_values(self._parameters, [] if params is None else params)
-        theta = same.values(self.comm, theta)
-        for native in self._natives:
-            if not native.bind(theta):
-                flat_values(self._parameters, theta)  # Says which value is not finite.
-        if self.plan.folded:
-            self._from_zero.start.bind(self.affine(theta))
-        # A copy: plans for other starts are made when they are wanted, and bound to what is bound now.
-        values = theta.copy()
-        self._bound, self._is_behind = lambda native: native.bind(values), False
+        self._bind(params)
         return self
+
+    def _bind(self, params: ParameterValues | None) -> Values:
+        plain = type(params) is np.ndarray and params.dtype == np.float64 and params.shape == (len(self._parameters),)
+        if plain and self._from_zero.natives:
+            theta = params.copy()  # type: ignore[union-attr]
+        else:
+            theta = flat_values(self._parameters, [] if params is None else params)
+        values = Values(same.values(self.comm, theta))
+        with self.lock:
+            if not self._from_zero.hold(values):
+                flat_values(self._parameters, theta)  # Says which value is not finite.
+        self._bound.set(values)
+        return values
 
     def bind_angles(self, angles: NDArray[np.float64]) -> Program:
         """Computes all matrices for these angles, in the order of ``affine``, whatever the parameters say."""
-        angles = same.values(self.comm, angles, "angle")
-        for native in self._natives:
-            native.bind_angles(angles)
-        self._from_zero.start.bind(angles)
-        values = angles.copy()
-        self._bound, self._is_behind = lambda native: native.bind_angles(values), False
+        self._bound.set(Values(angles=same.values(self.comm, angles.copy(), "angle")))
         return self
 
-    def _bind_as(self, bound: Callable[[CpuProgram], Any]) -> None:
-        for native in self._natives:
-            bound(native)
-        self._bound, self._is_behind = bound, False
+    def _values(self, params: ParameterValues | None) -> Values:
+        """What this thread runs with: these values, or those that it has bound."""
+        bound = self._bound.get() if params is None else None
+        return self._bind(params) if bound is None else bound
 
     @property
     def start(self) -> ProductStart:
@@ -146,17 +166,12 @@ class Program:
 
     @property
     def steps(self) -> list[tuple[Segment, CpuProgram, int]]:
-        """All segments in the order they run, with their kernels and the bits that are live before them: those outside
-        of which amplitudes are still zero, 0 at the beginning and -1 (any) after that."""
-        live = 0
-        found = []
-        for part, compiled in self._parts:
-            for segment, native in zip(part.segments, compiled):
-                found.append((segment, native, live))
-                live = -1
-            if not compiled and part.instruction is not None:
-                live = -1
-        return found
+        """All segments in the order they run: see ``Compiled.steps``."""
+        return self._from_zero.steps
+
+    def hold(self) -> None:
+        """Has the kernels bound to this thread's values, until ``lock`` is released."""
+        self._from_zero.hold(self._values(None))
 
     @cached_property
     def _short(self) -> Shortened | None:
@@ -164,7 +179,7 @@ class Program:
         if not gates:
             return None
         program = copy(self)
-        program._use(_Compiled(plan, self.affine, self.device))
+        program._use(Compiled(plan, self.affine, self.device, self.is_random))
         program._from_zero.start = self._from_zero.start
         return Shortened(program, gates, self.plan)
 
@@ -175,18 +190,13 @@ class Program:
         observables: its last ones, where they only move amplitudes. None of them, and this program, where nothing is
         gained, or where there is more than observables."""
         observables = [output for output in outputs if not isinstance(output, Output)]
-        plain = len(observables) == len(outputs)
-        if not plain or self._short is None or not self._short.gains(observables):
-            if params is not None or self._bound is None:
-                self.bind(params)
-            return self, ()
-        short = self._short.program
-        if params is not None or self._bound is None:
-            short.bind(params)
-            self._bound, self._is_behind = short._bound, True
-        elif short._bound is not self._bound:
-            short._bind_as(self._bound)
-        return short, self._short.gates
+        program: Program = self
+        gates: tuple[Operation, ...] = ()
+        with self.lock:
+            if len(observables) == len(outputs) and self._short is not None and self._short.gains(observables):
+                program, gates = self._short.program, self._short.gates
+        program._values(params)
+        return program, gates
 
     def run(
         self,
@@ -197,7 +207,7 @@ class Program:
         out: StateVector | None = None,
         progress: bool = False,
     ) -> StateVector:
-        """The state after the circuit.
+        """The state after the circuit. Measurements at its end leave it alone; ``bits`` are drawn from it.
 
         params: values for the circuit's parameters; None re-uses those of the last ``bind`` or ``run``.
         initial: the state to start from (left alone), in any layout; |0...0> by default. seed: for measurements and
@@ -205,50 +215,53 @@ class Program:
         out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr, if it
         takes longer than a second.
         """
-        if params is not None or self._bound is None:
-            self.bind(params)
-        elif self._is_behind:
-            self._bind_as(self._bound)
+        rng = generator(self.comm, seed) if self._draws else None
+        state = self._evolved(self._values(params), initial, rng, out, progress)
+        if state.readout is not None:
+            self._bits.set(state.readout.draw(state, rng))
+        return state
+
+    def evolved(self, params: ParameterValues | None = None, out: StateVector | None = None) -> StateVector:
+        """What ``run`` gives where nothing is random on the way; nothing is drawn from it for ``bits``."""
+        return self._evolved(self._values(params), None, None, out)
+
+    def _evolved(
+        self, values: Values, initial: StateVector | None, rng: Any, out: StateVector | None, progress: bool = False
+    ) -> StateVector:
         if self._single is not None and initial is None and out is not None and not progress and self._fits(out):
-            self._single.run_from_zero(out.local)
+            with self.lock:
+                self._from_zero.hold(values)
+                self._single.run_from_zero(out.local)
+            out.readout = self._readout
             return out
-        state, compiled = self._start(initial, out)
-        rng = generator(self.comm, seed) if self.is_random else None
+        self._check_fits(initial, out)
         bits = [0] * self.circuit.num_clbits
-        # Before anything ran on |0...0>, only the first amplitude of a shard can be nonzero.
-        live = 0 if initial is None else -1
-        with Progress("sweeps", compiled.plan.sweeps, shown=True) if progress else nullcontext() as bar:
-            for part, natives in compiled.parts:
-                runs = part.instruction is None or _holds(part, bits)
-                for segment, native in zip(part.segments, natives):
-                    # Qubits move whether or not a condition holds, so that the layout is always the planned one.
-                    if segment.swaps:
-                        swap_bits(state, segment.swaps)
-                    state.layout = segment.layout
-                    if runs:
-                        self._sweep(state, native, live, bar)
-                        live = -1
-                if runs and not natives and part.instruction is not None:
-                    _perform(part, state, bits, rng)
-                    live = -1
-        self.bits = tuple(bits)
+        with self.lock:
+            compiled = self._from_zero if initial is None else self._compiled_from(initial.layout)
+            compiled.hold(values)
+            state = self._begun(out) if initial is None else _copied(initial, out)
+            with Progress("sweeps", compiled.plan.sweeps, shown=True) if progress else nullcontext() as bar:
+                # Before anything ran on |0...0>, only the first amplitude of a shard can be nonzero.
+                compiled.run(state, 0 if initial is None else -1, bits, rng, bar)
+        depends = compiled.is_random or (initial is not None and initial.is_random)
+        state.readout = Readout(tuple(bits), self._sources, True) if depends else self._readout
         return state
 
     def run_batch(self, params: Any) -> NDArray[Any]:
         """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
 
         On several ranks they run one after the other, and every rank gets all of them.
-        params: shape (batch, number of parameters). Raises StateError for circuits that measure, reset or initialise,
-        and MemoryError where the states of all rows do not fit.
+        params: shape (batch, number of parameters). Raises StateError for circuits that reset, initialise, branch, or
+        measure before their end, and MemoryError where the states of all rows do not fit.
         """
-        theta = checks.checked_batch(params, self.circuit.num_parameters, self.comm)
+        theta = checks.checked_batch(params, len(self._parameters), self.comm)
         if any(part.instruction is not None for part in self.plan.parts):
-            raise StateError("circuits that measure, reset, initialise or branch cannot run as a batch")
+            raise StateError("circuits that reset, initialise, branch or measure on the way cannot run as a batch")
         batches.check_states(self, len(theta))
         if self.plan.far:
             states = np.empty((len(theta), 1 << self.num_qubits), self.dtype)
             for row, values in zip(states, theta):
-                row[:] = self.run(values).amplitudes()
+                row[:] = self.evolved(values).amplitudes()
             return states
         return devices.on_host(self.run_rows(theta))
 
@@ -258,28 +271,30 @@ class Program:
         states = devices.zeros(len(theta) << self.num_qubits, self.dtype, self.device)
         states = states.reshape(len(theta), 1 << self.num_qubits)
         states[:, 0] = 1
-        if self._parts:
-            ((_, (native,)),) = self._parts  # A unitary circuit on one shard.
-            native.run_batch(states, self.affine.rows(theta))
+        if self._from_zero.parts:
+            ((_, (native,)),) = self._from_zero.parts  # A unitary circuit on one shard.
+            with self.lock:
+                native.run_batch(states, self.affine.rows(theta))
         return states
 
-    def expectation(self, observable: Observable, params: Any = None) -> Any:
-        """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row."""
-        if params is not None and not isinstance(params, dict) and np.ndim(params) == 2:
-            if self.plan.far:
-                theta = checks.checked_batch(params, self.circuit.num_parameters, self.comm)
-                return np.array([self.run(row).expectation(observable) for row in theta])
-            if self.device != "cpu" and batches.fit(self, [observable]):
-                return batches.values(self, [observable], checks.checked_batch(params, self.circuit.num_parameters))[
-                    :, 0
-                ]
-            theta = checks.checked_batch(params, self.circuit.num_parameters)
-            states = (x for some in batches.parts(self, len(theta)) for x in self.run_batch(theta[some]))
-            return np.array(
-                [StateVector.from_amplitudes(x, device=self.device).expectation(observable) for x in states]
-            )
+    def expectation(
+        self, observable: Observable, params: Any = None, *, shots: int | None = None, seed: Seed = None
+    ) -> Any:
+        """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row.
+
+        What the circuit measures at its end changes nothing. Where it is random (see ``is_random``), every run has a
+        value of its own: with ``shots`` the mean over so many runs is given, with random numbers from ``seed``.
+
+        Raises:
+            StateError: for a random circuit without ``shots``, and for ``shots`` where all runs are the same.
+        """
+        averages.check(self, shots)
+        if checks.is_batch(params):
+            return batches.expectations(self, observable, params, shots, seed)
+        if shots is not None:
+            return averages.mean(self, observable, params, shots, seed)
         program, gates = self.bind_for([observable], params)
-        return float(expectation.expectations(program.run(), [observable], gates)[0])
+        return float(expectation.expectations(program.evolved(), [observable], gates)[0])
 
     def value_and_grad(
         self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
@@ -341,28 +356,31 @@ class Program:
         """
         if shots < 0:
             raise StateError(f"shots={shots}: not a number of shots")
-        if not any(i.clbits for i in self.circuit):
-            return self.run(params, seed=seed).counts(shots, seed=seed)
-        measured = final_measurements(self.circuit)
-        if measured is not None:
-            unitary = self.circuit.remove_final_measurements()
-            before = Program(unitary, comm=self.comm, device=self.device, dtype=self.dtype, schedule=self._schedule)
-            clbits, qubits = zip(*measured.items())
-            samples = before.run(params).sample(shots, seed=seed, qubits=qubits)
-            outcomes = spread(samples, clbits)
-        else:
-            rng = generator(self.comm, seed)
-            self.bind(params)
-            outcomes = np.empty(shots, np.int64)
-            for shot in range(shots):
-                self.run(seed=rng)
-                outcomes[shot] = sum(bit << k for k, bit in enumerate(self.bits))
-        return tally(outcomes, self.circuit.num_clbits)
+        rng = generator(self.comm, seed)
+        if not self.is_random:
+            return self._evolved(self._values(params), None, rng, None).counts(shots, rng)
+        measures = any(i.clbits for i in self.circuit)
+        found: Counter[str] = Counter()
+        for state in self.runs(shots, params, rng):
+            if measures:
+                assert state.readout is not None, "the circuit is random"
+                found[written(state.readout.draw(state, rng))] += 1
+            else:
+                found.update(state.counts(1, rng, range(self.num_qubits)))
+        return dict(sorted(found.items()))
 
-    def _compiled(self, start: Layout | None) -> _Compiled:
-        """The circuit compiled for |0...0>, or for a state with this layout."""
+    def runs(self, count: int, params: ParameterValues | None, rng: np.random.Generator) -> Iterator[StateVector]:
+        """So many runs with the same values, whatever other threads bind: each state is valid until the next."""
+        values, state = self._values(params), None
+        for _ in range(count):
+            state = self._evolved(values, None, rng, state)
+            yield state
+
+    def _compiled(self, start: Layout | None) -> Compiled:
+        """The circuit, without the measurements at its end, compiled for |0...0>, or for a state with this layout."""
+        body = without_idle_resets(self._body) if start is None else self._body
         plan = make_plan(
-            self.circuit,
+            self.circuit.with_instructions(body),
             self.dtype,
             self._levels,
             self._far,
@@ -371,21 +389,13 @@ class Program:
             start=start,
         )
         same.plan(self.comm, plan)
-        return _Compiled(plan, self.affine, self.device)
-
-    @staticmethod
-    def _sweep(state: StateVector, native: CpuProgram, live: int, bar: Progress | None) -> None:
-        for offset, shard in state.shards():
-            # At the start most shards may be zero altogether.
-            if live != 0 or shard[0] != 0:
-                native.run(shard, offset, live, bar.advance if bar is not None else None)
+        return Compiled(plan, self.affine, self.device, is_random(body, self.num_qubits, start is None))
 
     def _fits(self, out: StateVector) -> bool:
         same = (out.dtype, out.num_qubits, out.device) == (self.dtype, self.num_qubits, self.device)
         return same and out.layout is self.plan.layout and out.shard_bits == self.num_qubits
 
-    def _start(self, initial: StateVector | None, out: StateVector | None) -> tuple[StateVector, _Compiled]:
-        """The state to run on, and what runs on it."""
+    def _check_fits(self, initial: StateVector | None, out: StateVector | None) -> None:
         for name, state in (("initial", initial), ("out", out)):
             if state is not None and (state.num_qubits, state.dtype) != (self.num_qubits, self.dtype):
                 raise StateError(
@@ -398,55 +408,31 @@ class Program:
                 )
             if state is not None:
                 check_ranks(name, state, self.comm)
-        if initial is None:
-            if out is None:
-                out = StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout, self.device)
-            else:
-                out.layout = self.plan.layout
-                out.local.fill(0)
-            for offset, shard in out.shards():
-                shard[0] = self._from_zero.start.value(offset >> out.shard_bits)
-            return out, self._from_zero
-        same.arguments(self.comm, "layout of the initial state", initial.layout.positions)
-        if out is None:
-            out = initial.copy()
-        elif out is not initial:
-            out.layout = initial.layout
-            out.local[:] = initial.local
-        return out, self._compiled_from(initial.layout)
+        if initial is not None:
+            same.arguments(self.comm, "layout of the initial state", initial.layout.positions)
 
-    def _compiled_from(self, layout: Layout) -> _Compiled:
+    def _begun(self, out: StateVector | None) -> StateVector:
+        """What a run from |0...0> begins with."""
+        if out is None:
+            out = StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout, self.device)
+        else:
+            out.layout = self.plan.layout
+            out.local.fill(0)
+        for offset, shard in out.shards():
+            shard[0] = self._from_zero.start.value(offset >> out.shard_bits)
+        return out
+
+    def _compiled_from(self, layout: Layout) -> Compiled:
         """What runs on a given state with this layout; planned when it is wanted first, or again after a long time."""
-        if layout == self.plan.layout and not self.plan.folded:
+        if layout == self.plan.layout and not self.plan.folded and not self._resets:
             return self._from_zero
         if layout in self._from:
             self._from.move_to_end(layout)
         else:
-            compiled = self._from[layout] = self._compiled(layout)
-            for native in compiled.natives:
-                assert self._bound is not None
-                self._bound(native)
+            self._from[layout] = self._compiled(layout)
             if len(self._from) > MAX_STARTS:
                 self._from.popitem(last=False)
-            self._natives = [n for one in (self._from_zero, *self._from.values()) for n in one.natives]
         return self._from[layout]
-
-
-class _Compiled:
-    """A plan with its kernels."""
-
-    def __init__(self, plan: Plan, affine: AffineMap, device: str) -> None:
-        self.plan = plan
-        self.start = ProductStart(plan)
-        close = plan.num_qubits - plan.far
-
-        def executor(segment: Segment) -> Any:
-            if device == "cpu":
-                return CpuProgram(close, plan.dtype, segment.stages, affine)
-            return CudaProgram(close, plan.dtype, segment.stages, affine, devices.device_number(device))
-
-        self.parts = [(part, [executor(segment) for segment in part.segments]) for part in plan.parts]
-        self.natives = [native for _, natives in self.parts for native in natives]
 
 
 def compile(
@@ -494,18 +480,11 @@ def _inside_bits(comm: Communicator) -> int:
     return inside_bits(comm.size, (rank for rank in range(1, comm.size) if nodes[rank] != nodes[rank - 1]))
 
 
-def _holds(part: Part, bits: list[int]) -> bool:
-    assert part.instruction is not None
-    return all(test.holds(bits) for test in part.instruction.condition)
-
-
-def _perform(part: Part, state: StateVector, bits: list[int], rng: Any) -> None:
-    """A measurement, reset or initialisation."""
-    assert part.instruction is not None
-    gate, qubits, _, clbits, _ = part.instruction
-    if gate.kind == "measure":
-        bits[clbits[0]] = state.measure(qubits, seed=rng)
-    elif gate.kind == "reset":
-        state.reset_qubit(qubits[0], seed=rng)
-    elif gate.kind == "initialize":
-        prepare(state, gate, qubits, rng)
+def _copied(initial: StateVector, out: StateVector | None) -> StateVector:
+    """A given state, where a run may work on it."""
+    if out is None:
+        return initial.copy()
+    if out is not initial:
+        out.layout = initial.layout
+        out.local[:] = initial.local
+    return out

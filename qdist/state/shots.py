@@ -1,41 +1,41 @@
-"""Shots: which measurements one run serves for all of them, and what came how often."""
+"""Shots: how often each outcome came."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.circuit import Circuit
+__all__ = ["tally", "written"]
 
-__all__ = ["final_measurements", "spread", "tally"]
-
-
-def final_measurements(circuit: Circuit) -> dict[int, int] | None:
-    """{classical bit: qubit} if all measurements come last and nothing is random or conditional before; else None."""
-    measured: dict[int, int] = {}
-    for gate, qubits, _, clbits, condition in circuit:
-        if gate.is_directive:
-            continue
-        if condition or gate.kind in ("reset", "initialize") or (measured and gate.kind != "measure"):
-            return None
-        if gate.kind == "measure":
-            if qubits[0] in measured.values() or clbits[0] in measured:
-                return None
-            measured[clbits[0]] = qubits[0]
-    return measured
+_CHARACTERS = 1 << 24
+"""Of the bit strings that are made at a time."""
 
 
-def spread(samples: NDArray[np.int64], clbits: Sequence[int]) -> NDArray[np.int64]:
-    """Bit k of each sample moved to bit clbits[k]."""
-    out = np.zeros_like(samples)
-    for k, clbit in enumerate(clbits):
-        out |= (samples >> k & 1) << clbit
-    return out
+def tally(samples: NDArray[np.int64], sources: Mapping[int, int], width: int) -> dict[str, int]:
+    """How often each setting of classical bits came, as bit strings, highest bit first, in their order.
+
+    Args:
+        samples: basis states, bit q for qubit q.
+        sources: {classical bit: the qubit that it shows}; other classical bits are 0.
+        width: how many classical bits there are. It may be any number.
+    """
+    mask = sum(1 << qubit for qubit in set(sources.values()))
+    values, times = np.unique(samples & mask, return_counts=True)
+    counts: dict[str, int] = {}
+    # Different values of the measured qubits are different bit strings, so that only those are written out.
+    rows = max(1, _CHARACTERS // max(1, width))
+    for start in range(0, len(values), rows):
+        some = values[start : start + rows]
+        text = np.full((len(some), width), ord("0"), np.uint8)
+        for clbit, qubit in sources.items():
+            text[:, width - 1 - clbit] += (some >> qubit & 1).astype(np.uint8)
+        strings = (row.tobytes().decode() for row in text)
+        counts.update(zip(strings, times[start : start + rows].tolist()))
+    return dict(sorted(counts.items()))
 
 
-def tally(outcomes: NDArray[np.int64], width: int) -> dict[str, int]:
-    """How often each outcome came, as bit strings of this width, highest bit first."""
-    values, times = np.unique(outcomes, return_counts=True)
-    return {f"{int(v):0{width}b}": int(t) for v, t in zip(values, times)}
+def written(bits: tuple[int, ...]) -> str:
+    """Bits as text, the highest first."""
+    return "".join(map(str, bits))[::-1]

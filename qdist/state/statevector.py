@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..comm import Communicator
-from ..comm.guard import Guard
 from ..comm.ipc import share_gpus
-from ..comm.place import Place
-from ..comm.solo import SoloTransport
-from ..comm.world import DEFAULT_TIMEOUT
 from ..plan import Layout
 from . import checks, devices, expectation, measure, same, storage
 from .alike import check_alike
+from .alone import alone
 from .devices import kernels_of, on_host
 from .errors import StateError
 from .exchange import Traffic
@@ -28,6 +23,7 @@ from .expectation import Observable
 from .gather import gathered
 from .measure import Seed
 from .memory import SMALL, check_memory, free_memory
+from .readout import Readout
 from .relayout import relayout
 from .shots import tally
 from .threads import share_cores
@@ -64,10 +60,13 @@ class StateVector:
     (1.0, -1.0)
     """
 
-    __slots__ = ("_comm", "_first", "_layout", "_local", "_shard_bits", "traffic")
+    __slots__ = ("_comm", "_first", "_layout", "_local", "_shard_bits", "readout", "traffic")
 
     traffic: Traffic
     """What exchanges of this state between ranks have cost this rank."""
+
+    readout: Readout | None
+    """How ``counts`` reads the classical bits of the circuit that ended in this state; None: it counts the qubits."""
 
     def __init__(
         self,
@@ -85,8 +84,9 @@ class StateVector:
         self, num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, layout: Layout | None, device: str
     ) -> None:
         """All amplitudes zero."""
-        self._comm = _alone() if comm is None else comm
+        self._comm = alone() if comm is None else comm
         self._layout = Layout.identity(num_qubits)
+        self.readout = None
         if layout is not None:
             self.layout = layout
         ranks, rank = self._comm.size, self._comm.rank
@@ -111,7 +111,7 @@ class StateVector:
         num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, device: str, states: int = 1
     ) -> None:
         """Raises MemoryError where so many states like this do not fit into what is free now; takes nothing."""
-        comm = _alone() if comm is None else comm
+        comm = alone() if comm is None else comm
         if states * dtype.itemsize << num_qubits <= SMALL:
             return
         if device != "cpu":
@@ -217,7 +217,7 @@ class StateVector:
         All ranks read their parts at once, so all must see the file. Raises CheckpointError when it is cut off,
         changed, or holds no state; OSError when it cannot be read.
         """
-        comm = _alone() if comm is None else comm
+        comm = alone() if comm is None else comm
         description = storage.read_description(Path(path), comm)
         same.arguments(comm, "state file", description.header)
         result = cls.__new__(cls)
@@ -251,6 +251,7 @@ class StateVector:
         """The same state in memory of its own."""
         result = self._like()
         result._local[:] = self._local
+        result.readout = self.readout
         return result
 
     def _like(self) -> StateVector:
@@ -309,6 +310,12 @@ class StateVector:
         """Bit positions below this one are close: amplitudes that differ in them are on the same rank."""
         return self._shard_bits
 
+    @property
+    def is_random(self) -> bool:
+        """Whether another run of its circuit may end in another state: the circuit measures or resets on the way, and
+        this is the state of one outcome, whose values are those of that outcome."""
+        return self.readout is not None and self.readout.is_random
+
     def shards(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """This rank's shards of 2**shard_bits amplitudes (views), each with the place of its first amplitude."""
         size = 1 << self._shard_bits
@@ -334,7 +341,8 @@ class StateVector:
         ranks = f" on {self._comm.size} ranks" if self._comm.size > 1 else ""
         layout = "" if self._layout.is_identity else f", {self._layout}"
         qubits = f"{self.num_qubits} qubit{'s' if self.num_qubits > 1 else ''}"
-        return f"<StateVector of {qubits}, {self.dtype}{ranks}{layout}>"
+        outcome = ", of one outcome of what its circuit measures or resets on the way" if self.is_random else ""
+        return f"<StateVector of {qubits}, {self.dtype}{ranks}{layout}{outcome}>"
 
     def __eq__(self, other: object) -> bool:
         """Refused: whether states are equal is a matter of rounding and of the phase, which the caller must decide."""
@@ -441,7 +449,8 @@ class StateVector:
         return measure.probabilities(self, chosen)
 
     def sample(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> NDArray[np.int64]:
-        """`shots` basis states, drawn independently; the state stays as it is.
+        """`shots` basis states, drawn independently; the state stays as it is. They are of qubits: `counts` has the
+        classical bits of a circuit.
 
         Args:
             shots: how many.
@@ -462,9 +471,16 @@ class StateVector:
         return result
 
     def counts(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> dict[str, int]:
-        """How often each outcome is among `sample`'s, by bit strings with the last of `qubits` first."""
-        width = self.num_qubits if qubits is None else len(checks.checked_qubits(qubits, self.num_qubits))
-        return tally(self.sample(shots, seed, qubits), width)
+        """How often each outcome comes in so many shots: {bit string: how often}.
+
+        After a circuit that measures at its end, outcomes are those of its classical bits, the highest first; else, or
+        with `qubits`, what `sample` gives for these qubits, the last of them first. Raises StateError where the state
+        `is_random` and no `qubits` are given: one state does not tell what other runs would give.
+        """
+        if qubits is None and self.readout is not None:
+            return self.readout.counts(self, shots, seed)
+        chosen = checks.checked_qubits(qubits, self.num_qubits)
+        return tally(self.sample(shots, seed), dict(enumerate(chosen)), len(chosen))
 
     def collapse(self, qubits: int | Sequence[int], outcome: int) -> float:
         """Project onto an outcome and normalise, in place; returns the probability that the outcome had.
@@ -520,13 +536,6 @@ class StateVector:
     def apply_pauli_sum(self, observable: Observable, out: StateVector | None = None) -> StateVector:
         """O |psi>, not normalised, as a new state or in `out`; coefficients may be complex."""
         result = self._like() if out is None else out
+        result.readout = None
         expectation.apply_pauli_sum(self, observable, result)
         return result
-
-
-@cache
-def _alone() -> Communicator:
-    """A group of this process alone."""
-    transport = SoloTransport()
-    guard = Guard(0, 1, DEFAULT_TIMEOUT, None, sys.exit)
-    return Communicator(transport, transport, guard=guard, place=Place.alone(), group=(0,), name="alone")

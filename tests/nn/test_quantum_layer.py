@@ -188,7 +188,7 @@ def test_backward_is_one_sweep_for_all_rows_and_observables(parts, monkeypatch) 
 def runs(monkeypatch) -> list[str]:
     """Grows by the name of what ran a circuit forward, each time one does."""
     names: list[str] = []
-    for name in ("run", "run_rows"):
+    for name in ("evolved", "run_rows"):
         whole = getattr(qd.Program, name)
         counted = lambda *args, name=name, whole=whole, **how: names.append(name) or whole(*args, **how)  # noqa: E731
         monkeypatch.setattr(qd.Program, name, counted)
@@ -197,7 +197,7 @@ def runs(monkeypatch) -> list[str]:
 
 @pytest.mark.parametrize(
     ("outputs", "rows", "forward"),
-    [(OBSERVABLES, 5, "run_rows"), ([*OBSERVABLES, qd.Probabilities([1])], 1, "run")],
+    [(OBSERVABLES, 5, "run_rows"), ([*OBSERVABLES, qd.Probabilities([1])], 1, "evolved")],
 )
 def test_a_step_runs_the_circuit_forward_once(parts, runs: list[str], outputs: list, rows: int, forward: str) -> None:
     circuit, x, w = parts

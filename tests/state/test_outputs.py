@@ -183,8 +183,8 @@ def test_parameters_of_the_last_run_are_used_where_none_are_given() -> None:
 @pytest.mark.parametrize(
     ("circuit", "words"),
     [
-        (qd.Circuit(2, 1).ry(qd.Parameter("a"), 0).measure(0, 0), "measure of qubit 0"),
-        (qd.Circuit(2).ry(qd.Parameter("a"), 0).reset(1), "reset of qubit 1"),
+        (qd.Circuit(2, 1).ry(qd.Parameter("a"), 0).measure(0, 0).h(0), "measure of qubit 0"),
+        (qd.Circuit(2).h(1).ry(qd.Parameter("a"), 0).reset(1), "reset of qubit 1"),
         (qd.Circuit(2).ry(qd.Parameter("a"), 0).initialize(1, [0, 1]), "initialize of qubits 0, 1"),
     ],
 )

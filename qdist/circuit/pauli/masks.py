@@ -132,7 +132,7 @@ def checked_coefficients(values: Any, names: Sequence[object] | None = None) -> 
         names: what the error calls the terms, if not by their index.
     """
     array = np.asarray(values)
-    if array.dtype.kind == "O":
+    if array.dtype.kind == "O" and not any(isinstance(value, str | bytes) for value in values):
         array = np.array([complex(value) for value in values])
     if (array.size and array.dtype.kind not in "biufc") or array.ndim != 1:
         raise TypeError(f"coefficients must be a list of numbers, got {values!r}")

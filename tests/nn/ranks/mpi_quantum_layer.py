@@ -82,7 +82,7 @@ def test_one_row_runs_forward_once_and_what_one_rank_does_alone_changes_nothing(
     want(Tensor(row)).sum().backward()
     layer, mine = net(places[0], seed=1), net(None, seed=2)
     runs = []
-    for name in ("run", "run_rows"):
+    for name in ("evolved", "run_rows"):
         whole = getattr(qd.Program, name)
         counted = lambda *a, whole=whole, **k: runs.append(a[0].comm) or whole(*a, **k)  # noqa: E731
         monkeypatch.setattr(qd.Program, name, counted)

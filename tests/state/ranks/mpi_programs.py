@@ -164,6 +164,37 @@ def test_all_ranks_measure_the_same_and_go_on_from_it(comm: qd.comm.Communicator
         np.testing.assert_allclose(state.amplitudes(), want.amplitudes(), atol=1e-13)
 
 
+def test_measurements_at_the_end_disturb_nothing_and_are_drawn_alike(comm: qd.comm.Communicator) -> None:
+    circuit = qd.library.hardware_efficient(9, 2)
+    measured = qd.Circuit(9, 70).compose(circuit)
+    for q in range(9):
+        measured.measure(q, 69 - q)
+    program, alone = (qd.compile(measured, comm=c, dtype="complex128") for c in (comm, None))
+    params = np.random.default_rng(0).normal(size=circuit.num_parameters)
+    assert not program.is_random
+    for seed in range(3):
+        state = program.run(params, seed=seed)
+        alone.run(params, seed=seed)
+        assert program.bits == alone.bits
+    np.testing.assert_allclose(state.amplitudes(), reference.state(circuit, params), atol=1e-13)
+    assert state.counts(200, seed=4) == alone.run(params).counts(200, seed=4) == program.counts(200, params, seed=4)
+    value, gradient = program.value_and_grad("Z0 Z8", params)
+    want, by_parameter = qd.compile(circuit, dtype="complex128").value_and_grad("Z0 Z8", params)
+    assert abs(value - want) < 1e-12
+    np.testing.assert_allclose(gradient, by_parameter, atol=1e-12)
+
+
+def test_values_of_random_circuits_are_means_that_all_ranks_share(comm: qd.comm.Communicator) -> None:
+    circuit = qd.Circuit(9, 1).h(0).cx(0, 8).measure(8, 0).h(8).cx(0, 4)
+    program, alone = (qd.compile(circuit, comm=c, dtype="complex128") for c in (comm, None))
+    with pytest.raises(StateError, match="shots=1000"):
+        program.expectation("Z0")
+    got = program.expectation("Z0", shots=40, seed=2)
+    assert abs(got - alone.expectation("Z0", shots=40, seed=2)) < 1e-12
+    assert program.run(seed=1).is_random
+    assert program.counts(50, seed=1) == alone.counts(50, seed=1)
+
+
 @pytest.mark.parametrize("schedule", ["lazy", "in-order", "paper"])
 @pytest.mark.parametrize("seed", range(3))
 def test_all_schedules_give_the_same(comm: qd.comm.Communicator, schedule: str, seed: int) -> None:

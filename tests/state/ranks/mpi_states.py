@@ -167,7 +167,7 @@ def test_ranks_of_a_node_share_its_cores_unless_somebody_decided(monkeypatch: py
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(threads, "_at_start", 3)
     for found, kept in ((3, COMM.local_size == 1), (5, True)):
-        monkeypatch.setattr(threads, "_shared", False)
+        monkeypatch.delattr(threads._this_thread, "shares", raising=False)
         kernels.set_threads(found)
         StateVector(N, comm=COMM)
         assert kernels.max_threads() == (found if kept else COMM.cores)

@@ -1,0 +1,30 @@
+"""The group of this process alone, which states without a communicator have."""
+
+from __future__ import annotations
+
+import sys
+from threading import Lock
+
+from ..comm import Communicator
+from ..comm.guard import Guard
+from ..comm.place import Place
+from ..comm.solo import SoloTransport
+from ..comm.world import DEFAULT_TIMEOUT
+
+__all__ = ["alone"]
+
+_comm: Communicator | None = None
+_lock = Lock()
+
+
+def alone() -> Communicator:
+    """The one group of this process alone, whichever thread asks first."""
+    global _comm
+    if _comm is None:
+        with _lock:
+            if _comm is None:
+                transport = SoloTransport()
+                guard = Guard(0, 1, DEFAULT_TIMEOUT, None, sys.exit)
+                place = Place.alone()
+                _comm = Communicator(transport, transport, guard=guard, place=place, group=(0,), name="alone")
+    return _comm

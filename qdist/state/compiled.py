@@ -1,0 +1,133 @@
+"""A plan with its kernels, the values that they are bound to, and how they run on a state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.circuit import AffineMap
+from qdist.plan.plan import Part, Plan, Segment
+from qdist.progress import Progress
+from qdist.state import devices
+from qdist.state.cpu import CpuProgram
+from qdist.state.cuda import CudaProgram
+from qdist.state.exchange import swap_bits
+from qdist.state.prepare import prepare
+from qdist.state.product_start import ProductStart
+from qdist.state.statevector import StateVector
+
+__all__ = ["Compiled", "Values"]
+
+
+class Values:
+    """What kernels are bound to: values of a circuit's parameters, or of its angles. Never changed."""
+
+    __slots__ = ("angles", "theta")
+
+    def __init__(self, theta: NDArray[np.float64] | None = None, angles: NDArray[np.float64] | None = None) -> None:
+        self.theta, self.angles = theta, angles
+
+    def of_angles(self, affine: AffineMap) -> NDArray[np.float64]:
+        """The angles' values, which may follow from the parameters'."""
+        if self.angles is not None:
+            return self.angles
+        assert self.theta is not None, "values are of one or the other"
+        return affine(self.theta)
+
+
+class Compiled:
+    """A plan with its kernels. is_random: whether two runs may end in different states."""
+
+    def __init__(self, plan: Plan, affine: AffineMap, device: str, is_random: bool) -> None:
+        self.plan, self.is_random = plan, is_random
+        self.start = ProductStart(plan)
+        self._affine = affine
+        self._held: Values | None = None
+        close = plan.num_qubits - plan.far
+
+        def executor(segment: Segment) -> Any:
+            if device == "cpu":
+                return CpuProgram(close, plan.dtype, segment.stages, affine)
+            return CudaProgram(close, plan.dtype, segment.stages, affine, devices.device_number(device))
+
+        self.parts = [(part, [executor(segment) for segment in part.segments]) for part in plan.parts]
+        self.natives = [native for _, natives in self.parts for native in natives]
+        self.draws = any(p.instruction is not None and not p.instruction.gate.is_unitary for p in plan.parts)
+        """Whether a run needs random numbers, if only for outcomes that are certain."""
+
+    def hold(self, values: Values) -> bool:
+        """Binds the kernels to these values, unless they are bound to them already; False if one is not finite."""
+        if self._held is values:
+            return True
+        self._held = None
+        theta, angles = values.theta, values.angles
+        for native in self.natives:
+            if theta is None:
+                native.bind_angles(angles)
+            elif not native.bind(theta):
+                return False
+        if self.plan.folded:
+            self.start.bind(values.of_angles(self._affine))
+        self._held = values
+        return True
+
+    @property
+    def steps(self) -> list[tuple[Segment, CpuProgram, int]]:
+        """All segments in the order they run, with their kernels and the bits that are live before them: those outside
+        of which amplitudes are still zero, 0 at the beginning and -1 (any) after that."""
+        live = 0
+        found = []
+        for part, compiled in self.parts:
+            for segment, native in zip(part.segments, compiled):
+                found.append((segment, native, live))
+                live = -1
+            if not compiled and part.instruction is not None:
+                live = -1
+        return found
+
+    def run(self, state: StateVector, live: int, bits: list[int], rng: Any, bar: Progress | None) -> None:
+        """Runs on a state in place, and notes in ``bits`` what is measured on the way.
+
+        live: as for ``CpuProgram.run``; before anything ran on |0...0>, only the first amplitude of a shard can be
+        nonzero, and it is 0.
+        """
+        for part, natives in self.parts:
+            runs = part.instruction is None or _holds(part, bits)
+            for segment, native in zip(part.segments, natives):
+                # Qubits move whether or not a condition holds, so that the layout is always the planned one.
+                if segment.swaps:
+                    swap_bits(state, segment.swaps)
+                state.layout = segment.layout
+                if runs:
+                    _sweep(state, native, live, bar)
+                    live = -1
+            if runs and not natives and part.instruction is not None:
+                _perform(part, state, bits, rng)
+                live = -1
+
+
+def _sweep(state: StateVector, native: CpuProgram, live: int, bar: Progress | None) -> None:
+    for offset, shard in state.shards():
+        # At the start most shards may be zero altogether.
+        if live != 0 or shard[0] != 0:
+            native.run(shard, offset, live, bar.advance if bar is not None else None)
+
+
+def _holds(part: Part, bits: Sequence[int]) -> bool:
+    assert part.instruction is not None
+    return all(test.holds(bits) for test in part.instruction.condition)
+
+
+def _perform(part: Part, state: StateVector, bits: list[int], rng: Any) -> None:
+    """A measurement, reset or initialisation."""
+    assert part.instruction is not None
+    gate, qubits, _, clbits, _ = part.instruction
+    if gate.kind == "measure":
+        bits[clbits[0]] = state.measure(qubits, seed=rng)
+    elif gate.kind == "reset":
+        state.reset_qubit(qubits[0], seed=rng)
+    elif gate.kind == "initialize":
+        prepare(state, gate, qubits, rng)
