@@ -180,7 +180,6 @@ class Program:
             return None
         program = copy(self)
         program._use(Compiled(plan, self.affine, self.device, self.is_random))
-        program._from_zero.start = self._from_zero.start
         return Shortened(program, gates, self.plan)
 
     def bind_for(

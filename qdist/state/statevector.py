@@ -20,6 +20,7 @@ from .devices import kernels_of, on_host
 from .errors import StateError
 from .exchange import Traffic
 from .expectation import Observable
+from .filling import checked_factors, fill, fill_with_product
 from .gather import gathered
 from .measure import Seed
 from .memory import SMALL, check_memory, free_memory
@@ -29,9 +30,6 @@ from .shots import tally
 from .threads import share_cores
 
 __all__ = ["StateVector"]
-
-# Amplitudes whose logical indices are computed at a time.
-_INDEX_CHUNK = 1 << 20
 
 
 class StateVector:
@@ -147,7 +145,7 @@ class StateVector:
         same.amplitudes(comm, "amplitudes", array)
         result = cls.__new__(cls)
         result._allocate(array.size.bit_length() - 1, checks.checked_dtype(dtype), comm, layout, device)
-        result._fill(array)
+        fill(result, array)
         norm = result.norm()
         if not math.isfinite(norm):
             where = np.flatnonzero(~np.isfinite(array))
@@ -188,26 +186,12 @@ class StateVector:
         device: str = "auto",
     ) -> StateVector:
         """The product of one-qubit states: factors[q] holds the amplitudes of 0 and 1 of qubit q."""
-        array = np.asarray(factors)
-        if array.dtype.kind not in "biufc" or array.ndim != 2 or array.shape[1] != 2:
-            raise StateError(f"a product state of n qubits needs factors of shape (n, 2); got shape {array.shape}")
-        if not np.isfinite(array).all() or not array.any(axis=1).all():
-            bad = int(np.flatnonzero(~np.isfinite(array).all(axis=1) | ~array.any(axis=1))[0])
-            raise StateError(f"factors must be finite and not zero; that of qubit {bad} is {array[bad].tolist()}")
+        array = checked_factors(factors)
         kind = checks.checked_dtype(dtype)
         same.amplitudes(comm, "factors", array)
         result = cls.__new__(cls)
         result._allocate(checks.checked_num_qubits(len(array)), kind, comm, layout, device)
-        # Factors by position; those of a shard are multiplied in its own precision, in place.
-        places = array.astype(np.complex128)[list(result._layout.qubits)]
-        close, far = places[: result._shard_bits].astype(kind), places[result._shard_bits :]
-        for first, shard in result.shards():
-            bits = first >> result._shard_bits
-            shard[0] = math.prod((complex(pair[bits >> k & 1]) for k, pair in enumerate(far)), start=1 + 0j)
-            for k, (zero, one) in enumerate(close):
-                half = 1 << k
-                np.multiply(shard[:half], one, out=shard[half : 2 * half])
-                shard[:half] *= zero
+        fill_with_product(result, array)
         return result
 
     @classmethod
@@ -232,20 +216,6 @@ class StateVector:
         new one is complete and on disk. Raises OSError when it cannot be written.
         """
         storage.save(self, Path(path))
-
-    def _fill(self, amplitudes: NDArray[Any]) -> None:
-        """Takes this rank's share of all amplitudes, given in logical order."""
-        start, end = self.bounds(self._comm.rank)
-        if self._layout.is_identity:
-            self._local[:] = self._own(amplitudes[start:end])
-            return
-        for first in range(start, end, _INDEX_CHUNK):
-            places = np.arange(first, min(first + _INDEX_CHUNK, end))
-            self._local[first - start :][: len(places)] = self._own(amplitudes[self._layout.to_logical(places)])
-
-    def _own(self, array: NDArray[Any]) -> Any:
-        """The array, which NumPy made, where this state's amplitudes are."""
-        return devices.moved(array, self.device)
 
     def copy(self) -> StateVector:
         """The same state in memory of its own."""
@@ -312,8 +282,7 @@ class StateVector:
 
     @property
     def is_random(self) -> bool:
-        """Whether another run of its circuit may end in another state: the circuit measures or resets on the way, and
-        this is the state of one outcome, whose values are those of that outcome."""
+        """Whether its circuit measures or resets on the way: then this is the state of one outcome of that."""
         return self.readout is not None and self.readout.is_random
 
     def shards(self) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -385,7 +354,7 @@ class StateVector:
         same.amplitudes(self._comm, "indices", logical)
         places = self._layout.to_physical(logical) - self._first
         own = (places >= 0) & (places < len(self._local))
-        here = on_host(self._local[self._own(np.where(own, places, 0))])
+        here = on_host(self._local[devices.moved(np.where(own, places, 0), self.device)])
         found = np.where(own, here, self.dtype.type(0))
         return self.sum_over_ranks(found)
 
@@ -449,8 +418,7 @@ class StateVector:
         return measure.probabilities(self, chosen)
 
     def sample(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> NDArray[np.int64]:
-        """`shots` basis states, drawn independently; the state stays as it is. They are of qubits: `counts` has the
-        classical bits of a circuit.
+        """`shots` basis states of the qubits, drawn independently; the state stays as it is.
 
         Args:
             shots: how many.
@@ -473,9 +441,8 @@ class StateVector:
     def counts(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> dict[str, int]:
         """How often each outcome comes in so many shots: {bit string: how often}.
 
-        After a circuit that measures at its end, outcomes are those of its classical bits, the highest first; else, or
-        with `qubits`, what `sample` gives for these qubits, the last of them first. Raises StateError where the state
-        `is_random` and no `qubits` are given: one state does not tell what other runs would give.
+        After a circuit that measures at its end, those are of its classical bits, the highest first; otherwise, and
+        with `qubits`, of qubits as in `sample`, the last first. Raises StateError without `qubits` if it `is_random`.
         """
         if qubits is None and self.readout is not None:
             return self.readout.counts(self, shots, seed)

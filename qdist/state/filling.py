@@ -1,0 +1,57 @@
+"""Amplitudes that a new state is filled with: given ones, and those of a product of one-qubit states."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import devices
+from .errors import StateError
+
+if TYPE_CHECKING:
+    from .statevector import StateVector
+
+__all__ = ["checked_factors", "fill", "fill_with_product"]
+
+_INDEX_CHUNK = 1 << 20
+"""Amplitudes whose logical indices are computed at a time."""
+
+
+def fill(sv: StateVector, amplitudes: NDArray[Any]) -> None:
+    """Takes this rank's share of all amplitudes, given in logical order."""
+    start, end = sv.bounds(sv.comm.rank)
+    if sv.layout.is_identity:
+        sv.local[:] = devices.moved(amplitudes[start:end], sv.device)
+        return
+    for first in range(start, end, _INDEX_CHUNK):
+        places = np.arange(first, min(first + _INDEX_CHUNK, end))
+        own = devices.moved(amplitudes[sv.layout.to_logical(places)], sv.device)
+        sv.local[first - start :][: len(places)] = own
+
+
+def checked_factors(factors: ArrayLike) -> NDArray[Any]:
+    """One pair of amplitudes a qubit; raises StateError for other shapes and for what is no state."""
+    array = np.asarray(factors)
+    if array.dtype.kind not in "biufc" or array.ndim != 2 or array.shape[1] != 2:
+        raise StateError(f"a product state of n qubits needs factors of shape (n, 2); got shape {array.shape}")
+    if not np.isfinite(array).all() or not array.any(axis=1).all():
+        bad = int(np.flatnonzero(~np.isfinite(array).all(axis=1) | ~array.any(axis=1))[0])
+        raise StateError(f"factors must be finite and not zero; that of qubit {bad} is {array[bad].tolist()}")
+    return array
+
+
+def fill_with_product(sv: StateVector, factors: NDArray[Any]) -> None:
+    """Takes this rank's share of the product of factors[q] for every qubit q."""
+    # Factors by position; those of a shard are multiplied in its own precision, in place.
+    places = factors.astype(np.complex128)[list(sv.layout.qubits)]
+    close, far = places[: sv.shard_bits].astype(sv.dtype), places[sv.shard_bits :]
+    for first, shard in sv.shards():
+        bits = first >> sv.shard_bits
+        shard[0] = math.prod((complex(pair[bits >> k & 1]) for k, pair in enumerate(far)), start=1 + 0j)
+        for k, (zero, one) in enumerate(close):
+            half = 1 << k
+            np.multiply(shard[:half], one, out=shard[half : 2 * half])
+            shard[:half] *= zero
