@@ -2,6 +2,7 @@
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -212,6 +213,19 @@ def test_first_gates_with_parameters_are_bound_anew(comm: qd.comm.Communicator) 
         params = np.random.default_rng(seed).normal(size=circuit.num_parameters)
         state = program.run(params, out=state)
         np.testing.assert_allclose(state.amplitudes(), reference.state(circuit, params), atol=1e-13)
+
+
+def test_a_thread_keeps_its_values_also_in_the_start_of_first_gates(comm: qd.comm.Communicator) -> None:
+    circuit = qd.library.hardware_efficient(9, 2)
+    program = qd.compile(circuit, comm=comm, dtype="complex128")
+    mine, others = np.random.default_rng(1).normal(size=(2, circuit.num_parameters))
+    first = program.run(mine)
+    with ThreadPoolExecutor(1) as pool:
+        value, gradient = pool.submit(program.value_and_grad, "Z0 X8", others).result()
+        np.testing.assert_array_equal(program.run().amplitudes(), first.amplitudes())
+        np.testing.assert_array_equal(pool.submit(program.value_and_grad, "Z0 X8").result()[1], gradient)
+    np.testing.assert_allclose(gradient, reference.gradient(circuit, qd.PauliSum("Z0 X8"), others), atol=1e-12)
+    assert abs(value - reference.expectation(circuit, qd.PauliSum("Z0 X8"), others)) < 1e-12
 
 
 def test_a_given_start_may_have_any_layout_and_stays_as_it_is(comm: qd.comm.Communicator) -> None:
