@@ -74,7 +74,9 @@ class StateVector:
         layout: Layout | None = None,
         device: str = "auto",
     ) -> None:
-        self._allocate(checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype), comm, layout, device)
+        count, kind = checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype)
+        same.arguments(comm, "size, dtype or layout", count, kind.name, None if layout is None else layout.positions)
+        self._allocate(count, kind, comm, layout, device)
         if self._first == 0:
             self._local[0] = 1
 
@@ -235,6 +237,7 @@ class StateVector:
 
         At most two exchanges between ranks and two sweeps of the memory; nothing is allocated but small buffers.
         """
+        same.arguments(self._comm, "layout", layout.positions)
         relayout(self, layout)
         return self
 
@@ -365,6 +368,7 @@ class StateVector:
         """
         if not 0 <= root < self._comm.size:
             raise StateError(f"root={root}: the state is on ranks 0 to {self._comm.size - 1}")
+        same.arguments(self._comm, "root", root)
         return gathered(self, root)
 
     def amplitude(self, index: int | str) -> complex:

@@ -179,9 +179,10 @@ def test_other_amplitudes_and_factors(comm: qc.Communicator, tmp_path: Path) -> 
 
 def test_initial_states_in_other_layouts(comm: qc.Communicator) -> None:
     program = qd.compile(ansatz(), comm=comm).bind(theta())
-    layout = Layout.identity(QUBITS).swap(0, 1 + odd(comm))
+    initial = qd.StateVector(QUBITS, comm=comm)
+    initial.layout = Layout.identity(QUBITS).swap(0, 1 + odd(comm))
     with pytest.raises(StateError, match="another layout of the initial state"):
-        program.run(initial=qd.StateVector(QUBITS, comm=comm, layout=layout))
+        program.run(initial=initial)
 
 
 def test_seeds_are_the_same_or_rank_0s(comm: qc.Communicator) -> None:
@@ -214,6 +215,12 @@ def test_other_arguments_of_measurements(comm: qc.Communicator) -> None:
         state.probabilities([other])
     with pytest.raises(StateError, match="another outcome to collapse to"):
         state.collapse(0, other)
+    with pytest.raises(StateError, match="another root"):
+        state.gather(other)
+    with pytest.raises(StateError, match="another layout"):
+        state.relayout(Layout.identity(QUBITS).swap(0, 1 + other))
+    with pytest.raises(StateError, match="another size, dtype or layout"):
+        qd.StateVector(QUBITS + other, comm=comm)
 
 
 def test_inputs_and_weights_of_a_layer(comm: qc.Communicator) -> None:
