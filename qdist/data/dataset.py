@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..comm import world
+from ..comm.world import world
 from ..tensor import Generator
 
 
