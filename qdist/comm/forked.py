@@ -12,8 +12,8 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from qdist.comm import work
 from qdist.comm.errors import CommError
+from qdist.comm.work import in_flight
 
 if TYPE_CHECKING:
     from qdist.comm.endpoint import Endpoint
@@ -63,9 +63,10 @@ def _cut_off() -> None:
         endpoint._host = ForkedTransport(endpoint._host)
         endpoint._device = None if endpoint._device is None else ForkedTransport(endpoint._device)
         endpoint.__dict__.pop("_device_over_host", None)
-        endpoint._direct_sum = endpoint._direct_all_to_all = None
+        # The table of calls is in memory that the parent shares with the other ranks.
+        endpoint._agreement = endpoint._direct_sum = endpoint._direct_all_to_all = None
         endpoint._guard.forget_parent()
-    for started in list(work.in_flight):
+    for started in list(in_flight):
         if started._request is not None:
             started._request = ForkedTransport(started._call.comm._host)
 

@@ -328,6 +328,47 @@ def functions(dtype: str) -> dict[str, Wrong]:
         ),
         "PauliPlan.passes": Wrong(lambda: pauli_plan().passes, dict),
         **program_methods(dtype),
+        **call_table_methods(),
+    }
+
+
+def call_table_methods() -> dict[str, Wrong]:
+    nbytes = kernels.CallTable.bytes(2)
+    buffer = np.zeros(nbytes + 128, np.uint8)
+    start = -buffer.ctypes.data % 64
+    memory = buffer[start : start + nbytes]
+
+    def table() -> Any:
+        return kernels.CallTable(memory, 2, 0, [0, 1], False)
+
+    attributes = ("compared", "differs", "is_due", "why_broken", "count", "digest")
+    return {
+        "CallTable": Wrong(
+            kernels.CallTable,
+            lambda: {"memory": memory, "size": 2, "rank": 0, "near": [0, 1], "spans": False},
+            memory=[memory[:-1], memory[:0], buffer[start + 1 : start + 1 + nbytes], np.zeros(nbytes, np.int8)],
+            size=[0, -1, 3],
+            rank=[-1, 2],
+            near=[[2], [-1]],
+        ),
+        "CallTable.bytes": Wrong(kernels.CallTable.bytes, lambda: {"size": 2}),
+        "CallTable.enter": Wrong(
+            method("enter"),
+            lambda: {
+                "it": table(),
+                "op": 1,
+                "reduction": 1,
+                "dtype": 0,
+                "flags": 0,
+                "root": -1,
+                "shape": (1,) * 70,
+                "more": 0,
+            },
+            shape=[[1], 3, ("x",), (1 << 70,)],
+        ),
+        "CallTable.calls": Wrong(method("calls"), lambda: {"it": table(), "rank": 1}, rank=[-1, 2]),
+        "CallTable.break_group": Wrong(method("break_group"), lambda: {"it": table(), "why": "x" * 5000}),
+        **{f"CallTable.{name}": Wrong(lambda name=name: getattr(table(), name), dict) for name in attributes},
     }
 
 
@@ -554,7 +595,7 @@ def test_wrong_calls_are_refused(dtype: str, name: str) -> None:
     for what, arguments in wrong.calls():
         try:
             wrong.call(**arguments)
-        except (ValueError, TypeError, IndexError):
+        except (ValueError, TypeError, IndexError, OverflowError):
             # TypeError: what nanobind itself refuses, as a negative number for an unsigned one.
             continue
         pytest.fail(f"{name} takes {what}")

@@ -45,7 +45,7 @@ nb::list calls(const CallTable& table, int rank, int size) {
 
 void bind_calls(nb::module_& m) {
     nb::class_<CallTable>(m, "CallTable", "The collectives of a group's ranks, in memory that they share.")
-        .def(nb::init<CallTable::Memory, int, int, std::vector<int>, bool>(), nb::arg("memory"), nb::arg("size"),
+        .def(nb::init<CallTable::Memory, int, int, std::vector<int>, bool>(), nb::arg("memory").noconvert(), nb::arg("size"),
              nb::arg("rank"), nb::arg("near"), nb::arg("spans"))
         .def_static("bytes", &CallTable::bytes, nb::arg("size"), "Bytes of memory for a group of this size.")
         .def("enter", &enter, nb::arg("op"), nb::arg("reduction"), nb::arg("dtype"), nb::arg("flags"),
