@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from itertools import pairwise
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -143,7 +143,7 @@ def ranks(rank: Any, size: Any = None) -> tuple[int, int]:
     if rank is None or size is None:
         raise ValueError(f"rank={rank} and size={size} go together; leave both out for this rank of all")
     try:
-        rank, size = index(rank), index(size)
+        rank, size = operator.index(rank), operator.index(size)
     except TypeError:
         raise TypeError(f"rank and size are whole numbers, or one communicator; got {rank!r} and {size!r}") from None
     if not 0 <= rank < size:

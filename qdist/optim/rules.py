@@ -45,6 +45,8 @@ class SGD(Optimizer):
             raise ValueError(f"SGD: momentum must not be negative, got {group['momentum']}")
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError("SGD: nesterov needs a momentum and no dampening")
+        if group["dampening"] and not group["momentum"]:
+            raise ValueError(f"SGD: dampening={group['dampening']} changes nothing without a momentum")
         if group["momentum"] and not self.slots:
             raise ValueError("SGD: give the optimiser itself a momentum before giving one to a group")
 

@@ -36,7 +36,8 @@ def read(
 
     Keys:
         zero_optimization: {"stage": 1, 2 or 3}; stage 1 when not given.
-        optimizer: {"type": sgd, adam, adamw, rmsprop or adagrad, "params": its options}; where no optimiser is given.
+        optimizer: {"type": sgd, adam, adamw, rmsprop or adagrad, "params": its options}. Beside an optimiser that is
+            given it must describe that one.
         train_batch_size: rows of all ranks that make a step. Alone it changes nothing: a rank has the rows it is given.
         train_micro_batch_size_per_gpu: rows of one rank's backward pass.
         gradient_accumulation_steps: backward passes that make a step. Any of the three follows from the other two:
@@ -59,6 +60,8 @@ def read(
     check_keys("config", config, known)
     zero = config.get("zero_optimization", {})
     check_keys("zero_optimization", zero, {"stage"})
+    if optimizer is not None and "optimizer" in config:
+        _check_described(optimizer, config["optimizer"])
     if optimizer is None:
         if "optimizer" not in config:
             raise ValueError('give an optimiser, or name one in the config: {"optimizer": {"type": "adam"}}')
@@ -89,6 +92,16 @@ def optimizer_class(config: Mapping[str, Any]) -> tuple[Callable[..., optim.Opti
     if kind not in _OPTIMIZERS:
         raise ValueError(f"optimizer type {config.get('type')!r}: use one of {', '.join(_OPTIMIZERS)}")
     return _OPTIMIZERS[kind], dict(config.get("params", {}))
+
+
+def _check_described(optimizer: optim.Optimizer, config: Mapping[str, Any]) -> None:
+    kind, options = optimizer_class(config)
+    if not isinstance(optimizer, kind):  # type: ignore[arg-type]
+        raise ValueError(f"the config names optimizer {config['type']!r}, and a {type(optimizer).__name__} is given")
+    for name, value in options.items():
+        own = optimizer.defaults.get(name)
+        if own != (tuple(value) if isinstance(value, list) else value):
+            raise ValueError(f"the config's optimizer has {name}={value}, the given optimiser {name}={own}: drop one")
 
 
 def _accumulation(config: dict[str, Any], ranks: int) -> int:

@@ -319,6 +319,16 @@ class Tensor(Operators, Methods):
         self.requires_grad = flag
         return self
 
+    @property
+    def stop_gradient(self) -> bool:
+        """Paddle's word for the opposite of requires_grad; may be assigned, for a leaf."""
+        return not self.requires_grad
+
+    @stop_gradient.setter
+    def stop_gradient(self, flag: bool) -> None:
+        if bool(flag) is self.requires_grad:
+            self.requires_grad_(not flag)
+
     def detach(self) -> Tensor:
         """The same data, outside the graph."""
         return _wrap(arrays.module_of(self._data), self._data, self._version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 
 from ...comm import Communicator, world
 from ...data import DataLoader
+from ...nn.agreement import is_due
 from ...nn.module import Module
 from ...optim import Optimizer
 from ...tensor import Tensor, no_grad
+from ...tensor.versions import digest
 from ..loss_scale import LossScale
 from . import passes
 from .capture import ANNOTATE
@@ -48,7 +51,8 @@ class Engine:
     """Trains a model that was written for one process, on a mesh.
 
     Args:
-        model: a Module that gives one Tensor. Annotations in it (shard_tensor, shard_op, `Operator.shard`) are kept to.
+        model: a Module that gives one Tensor. Annotations in it (shard_tensor, shard_op, `Operator.shard`) are kept to;
+            stages (``shard_op(fn, mesh[i])``) need ``strategy.pipeline.enable``.
         loss: called with the output and the labels; gives a number.
         optimizer: of the model's parameters.
         metrics: functions (output, labels) -> {name: number} of whole arrays, or one of them.
@@ -57,7 +61,9 @@ class Engine:
             are cut along its axis "dp".
         comm: the ranks, when neither a mesh nor an annotation names them; the world when not given.
 
-    Every rank passes the whole batch and takes its part. Batches of another shape are captured anew.
+    Every rank passes the whole batch and takes its part; ranks that pass different rows are told by a ValueError (the
+    1st, 2nd, 4th ... 64th step and every 64th compare). With ``strategy.dataset_strategy = "data_parallel"`` each rank
+    passes rows of its own. Batches of another shape are captured anew.
     """
 
     def __init__(
@@ -81,11 +87,15 @@ class Engine:
         self._used: dict[str, tuple[Placement, ...]] = {}
         self._latest: Program | None = None
         self._pipeline: GraphPipeline | None = None
+        self._steps = 0
 
     # Preparing -------------------------------------------------------------------------------------------------------
 
     def prepare(self, inputs_spec: Any, labels_spec: Any = (), mode: str = "train") -> Engine:
-        """Capture and plan for these inputs and labels: InputSpecs, or samples, one or several. Returns itself."""
+        """Capture and plan for these inputs and labels of a whole batch: InputSpecs, or samples, one or several.
+
+        Returns itself.
+        """
         if self.strategy.pipeline.enable:
             self._stages(_samples(inputs_spec))
         else:
@@ -117,6 +127,12 @@ class Engine:
     def _build(self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor]) -> Program:
         self.model.train(mode == "train")
         graph = trace(self.model, None if mode == "predict" else self.loss, inputs, () if mode == "predict" else labels)
+        if any(operation.stage is not None for operation in graph.operations):
+            raise ValueError(
+                "operators are put on pipeline stages by shard_op(fn, mesh[i]), and the pipeline is off: set "
+                "strategy.pipeline.enable = True and strategy.pipeline.accumulate_steps, the number of micro-batches "
+                "(1 for whole batches); or leave the stages out to train data parallel"
+            )
         mesh = self.mesh = self.mesh or _mesh_of(graph) or self._default_mesh()
         if self.strategy.auto:
             plan = search(graph, mesh, self.strategy.machine, self._used)
@@ -157,15 +173,23 @@ class Engine:
         """
         inputs, labels = _split(data, mode)
         if self.strategy.pipeline.enable:
+            if self.strategy.dataset_strategy == "data_parallel":
+                inputs, labels = self._together(inputs), self._together(labels)
             stages = self._stages(inputs)
+            self._compare((*inputs, *labels))
             if mode == "predict":
                 return {"outputs": stages.predict(inputs)}
             return stages.run(inputs, labels, self._optimizer() if mode == "train" else None, self.metrics)
-        program = self._program(mode, inputs, labels)
+        if self.strategy.dataset_strategy == "data_parallel":
+            program = self._program(mode, self._whole_samples(inputs), self._whole_samples(labels))
+            before = _placed_rows(program.plan.mesh)
+        else:
+            program = self._program(mode, inputs, labels)
+            before = program.plan.whole
+        self._compare((*inputs, *labels))
         self.model.train(mode == "train")
-        parts = {
-            value.name: _own(x, program.plan, value) for value, x in zip(program.plan.graph.inputs, (*inputs, *labels))
-        }
+        given = zip(program.plan.graph.inputs, (*inputs, *labels), strict=True)
+        parts = {value.name: _own(x, program.plan, value, before) for value, x in given}
         if mode == "train":
             output, loss = program.run(parts)
             assert loss is not None
@@ -185,9 +209,52 @@ class Engine:
             result = {"loss": _full(loss, program.plan, graph.loss).item()}
             if self.metrics:
                 whole = _full(output, program.plan, graph.output).numpy()
+                targets = [self._together([y])[0] if before is not program.plan.whole else y for y in labels]
                 for metric in self.metrics:
-                    result.update(metric(whole, *(y.numpy() for y in labels)))
+                    result.update(metric(whole, *(y.numpy() for y in targets)))
         return result
+
+    # Ranks that pass rows of their own -------------------------------------------------------------------------------
+
+    def _rows_mesh(self) -> ProcessMesh:
+        """The mesh, before there is a graph to find it in."""
+        if self.mesh is None:
+            graph = None if self._latest is None else self._latest.plan.graph
+            self.mesh = (graph and _mesh_of(graph)) or self._default_mesh()
+        if "dp" not in self.mesh.dim_names:
+            raise ValueError(f'dataset_strategy="data_parallel" cuts rows along a mesh axis "dp"; {self.mesh} has none')
+        return self.mesh
+
+    def _whole_samples(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Zeros with the shapes of the whole batch."""
+        mesh = self._rows_mesh()
+        ranks = mesh.shape[mesh.dim_names.index("dp")]
+        return [Tensor(np.zeros((len(x) * ranks, *x.shape[1:]), x.dtype)) for x in tensors]
+
+    def _together(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The rows of all ranks along "dp", in order."""
+        mesh = self._rows_mesh()
+        group = mesh.group(mesh.dim_names.index("dp"))
+        return [Tensor(np.concatenate(list(group.all_gather(x.numpy())))) for x in tensors]
+
+    def _compare(self, tensors: Sequence[Tensor]) -> None:
+        """Raises ValueError, on every rank, where ranks that should have the same rows have not."""
+        self._steps += 1
+        if not is_due(self._steps):
+            return
+        assert self.mesh is not None
+        mine = zlib.crc32(repr([(x.shape, str(x.dtype), digest(x._data)) for x in tensors]).encode()) >> 1
+        extremes = np.array([mine, -mine], np.int32)
+        own_rows = self.strategy.dataset_strategy == "data_parallel" and not self.strategy.pipeline.enable
+        for axis, name in enumerate(self.mesh.dim_names):
+            if not (own_rows and name == "dp"):
+                extremes = self.mesh.group(axis).all_reduce(extremes, "max")
+        if extremes[0] != -extremes[1]:
+            raise ValueError(
+                "ranks pass different rows to the Engine, which takes a part of each rank's: pass the same whole batch "
+                "on every rank (no sampler, the same seed), or rows of each rank's own with "
+                'strategy.dataset_strategy = "data_parallel"'
+            )
 
     def _optimizer(self) -> Optimizer:
         if self.optimizer is None:
@@ -341,8 +408,13 @@ def _rows(value: Value, mesh: ProcessMesh) -> tuple[Placement, ...]:
     return tuple(Shard(0) if i == axis and value.shape else Replicate() for i in range(len(mesh.shape)))
 
 
-def _own(x: Tensor, plan: Plan, value: Value) -> Tensor:
-    return reshard_local(x, plan.mesh, x.shape, plan.whole, plan.placements[value])
+def _placed_rows(mesh: ProcessMesh) -> tuple[Placement, ...]:
+    """Cut along the axis "dp"."""
+    return tuple(Shard(0) if name == "dp" else Replicate() for name in mesh.dim_names)
+
+
+def _own(x: Tensor, plan: Plan, value: Value, before: tuple[Placement, ...]) -> Tensor:
+    return reshard_local(x, plan.mesh, value.shape, before, plan.placements[value])
 
 
 def _full(local: Tensor | None, plan: Plan, value: Value | None) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,24 @@ from .cost import Machine
 
 __all__ = ["Amp", "Pipeline", "Recompute", "Sharding", "Strategy"]
 
+_SCHEDULES = ("naive", "f-then-b", "1f1b")
+_DATASET_STRATEGIES = ("full_batch", "data_parallel")
+
+
+class _Options:
+    """Refuses, when it is set, an option that does not exist."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = [f.name for f in fields(self)]  # type: ignore[arg-type]
+        if name not in known:
+            near = get_close_matches(name, known, 1, 0.5)
+            hint = f"did you mean {near[0]}? It" if near else "It"
+            raise AttributeError(f"{type(self).__name__} has no option {name!r}: {hint} has {', '.join(known)}")
+        object.__setattr__(self, name, value)
+
 
 @dataclass
-class Sharding:
+class Sharding(_Options):
     """ZeRO: parameters that data-parallel ranks would all hold are stored in slices (Rajbhandari, arXiv 1910.02054).
 
     Attributes:
@@ -32,7 +48,7 @@ class Sharding:
 
 
 @dataclass
-class Pipeline:
+class Pipeline(_Options):
     """Stages of the graph on the rows of the mesh's first axis.
 
     Attributes:
@@ -49,7 +65,7 @@ class Pipeline:
 
 
 @dataclass
-class Recompute:
+class Recompute(_Options):
     """Results inside a segment are not kept but computed again in the backward pass (Chen et al., arXiv 1604.06174).
 
     Attributes:
@@ -62,7 +78,7 @@ class Recompute:
 
 
 @dataclass
-class Amp:
+class Amp(_Options):
     """Mixed precision: products in half precision, the rest and the parameters as they are.
 
     Attributes:
@@ -78,25 +94,44 @@ class Amp:
 
 
 @dataclass
-class Strategy:
+class Strategy(_Options):
     """How an Engine parallelises.
 
     Attributes:
         auto: search over all placements instead of following the annotations.
         machine: what the search takes a rank to be able to do.
         fully_use_devices: leave no mesh axis idle while propagating: cut something wherever an operation can be cut.
+        dataset_strategy: "full_batch": every rank passes the same whole batch, and takes its part; "data_parallel":
+            ranks along the mesh axis "dp" pass rows of their own, equally many, which together are the batch.
+
+    An option that does not exist is an AttributeError when it is set; those of a part that is off are a ValueError of
+    the Engine, as they would change nothing.
     """
 
     auto: bool = False
     machine: Machine = field(default_factory=Machine)
     fully_use_devices: bool = False
+    dataset_strategy: str = "full_batch"
     sharding: Sharding = field(default_factory=Sharding)
     pipeline: Pipeline = field(default_factory=Pipeline)
     recompute: Recompute = field(default_factory=Recompute)
     amp: Amp = field(default_factory=Amp)
 
     def check(self) -> None:
-        """Raise ValueError for options that do not exist or do not go together."""
+        """Raise ValueError for values that do not exist, do not go together, or would change nothing."""
+        if self.dataset_strategy not in _DATASET_STRATEGIES:
+            raise ValueError(f"dataset_strategy={self.dataset_strategy!r}: {' or '.join(_DATASET_STRATEGIES)}")
+        parts = {name: getattr(self, name) for name in ("sharding", "pipeline", "recompute", "amp")}
+        for name, part in parts.items():
+            if not isinstance(part, _Options):
+                raise TypeError(f"strategy.{name} = {part!r}: set its options, such as strategy.{name}.enable = True")
+        if self.pipeline.schedule not in _SCHEDULES:
+            raise ValueError(
+                f"pipeline.schedule={self.pipeline.schedule!r}: {', '.join(_SCHEDULES)}; "
+                "qdist.parallel.Pipeline has others, for models that are given as layers"
+            )
+        for name, part in parts.items():
+            self._check_off(name, part)
         if self.sharding.enable and self.sharding.stage not in (1, 2, 3):
             raise ValueError(f"sharding.stage={self.sharding.stage}: 1, 2 or 3")
         if self.recompute.enable and self.recompute.segments is not None and self.recompute.segments < 1:
@@ -113,3 +148,14 @@ class Strategy:
                 raise ValueError("pipeline: give micro_batch_size or accumulate_steps, at least 1")
             if self.auto or self.sharding.enable or self.recompute.enable or self.amp.enable:
                 raise ValueError("pipeline goes with neither auto, sharding, recompute nor amp in this version")
+
+    def _check_off(self, name: str, part: Any) -> None:
+        if part.enable:
+            return
+        default = type(part)()
+        for option in (f.name for f in fields(part)):
+            given, usual = getattr(part, option), getattr(default, option)
+            if given != usual and not (isinstance(given, LossScale) and vars(given) == vars(usual)):
+                raise ValueError(
+                    f"{name}.{option}={given!r} changes nothing while {name} is off: set {name}.enable = True"
+                )

@@ -130,8 +130,9 @@ def test_mixed_precision_follows_full_precision_and_leaves_out_overflows() -> No
     for enable in (False, True):
         model = build("mlp").to(np.float32)
         strategy = Strategy()
-        strategy.amp.enable = enable
-        strategy.amp.loss_scale = LossScale(1024.0)
+        if enable:
+            strategy.amp.enable = True
+            strategy.amp.loss_scale = LossScale(1024.0)
         engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), None, strategy, comm=init())
         losses.append([engine.run((x, y))["loss"] for _ in range(4)])
     np.testing.assert_allclose(losses[1], losses[0], rtol=5e-3)
@@ -352,3 +353,90 @@ def test_stages_out_of_order_are_refused() -> None:
         engine.prepare(np.ones((4, 4), np.float32))
     with pytest.raises(RuntimeError, match="rank 0 is not in"):
         shard_op(functional.relu, mesh[1])(Tensor(np.ones(4)))
+
+
+# What would be ignored
+
+
+@pytest.mark.parametrize(
+    ("set_option", "text"),
+    [
+        (lambda s: setattr(s.pipeline, "enabled", True), r"Pipeline has no option 'enabled': did you mean enable\?"),
+        (lambda s: setattr(s, "gradient_merge", True), "Strategy has no option 'gradient_merge'.*pipeline"),
+        (lambda s: setattr(s.sharding, "stages", 3), r"did you mean stage\?"),
+        (lambda s: setattr(s, "recomputes", True), r"did you mean recompute\?"),
+    ],
+)
+def test_options_that_do_not_exist_are_refused_when_they_are_set(set_option, text) -> None:
+    with pytest.raises(AttributeError, match=text):
+        set_option(Strategy())
+    with pytest.raises(TypeError, match="gradient_merge"):
+        Strategy(gradient_merge=True)
+
+
+@pytest.mark.parametrize(
+    ("set_option", "error", "text"),
+    [
+        (
+            lambda s: setattr(s.pipeline, "schedule", "interleaved"),
+            ValueError,
+            "pipeline.schedule='interleaved': naive",
+        ),
+        (lambda s: setattr(s.sharding, "stage", 3), ValueError, r"sharding.stage=3 changes nothing.*enable = True"),
+        (
+            lambda s: setattr(s.pipeline, "accumulate_steps", 4),
+            ValueError,
+            "pipeline.accumulate_steps=4 changes nothing",
+        ),
+        (lambda s: setattr(s.amp, "dtype", np.float64), ValueError, "amp.dtype.* changes nothing"),
+        (lambda s: setattr(s.amp, "loss_scale", LossScale(2.0)), ValueError, "amp.loss_scale.* changes nothing"),
+        (
+            lambda s: setattr(s, "dataset_strategy", "rows"),
+            ValueError,
+            "dataset_strategy='rows': full_batch or data_par",
+        ),
+        (lambda s: setattr(s, "pipeline", True), TypeError, "pipeline.enable = True"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused_at_construction(set_option, error, text) -> None:
+    strategy = Strategy()
+    set_option(strategy)
+    with pytest.raises(error, match=text):
+        Engine(nn.Linear(2, 2), functional.mse_loss, strategy=strategy, comm=init())
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_stages_without_a_pipeline_are_refused(auto) -> None:
+    mesh = grid(2, names=["pp"])
+
+    class Staged(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x):
+            return shard_op(self.second, mesh[1])(shard_op(self.first, mesh[0])(x))
+
+    model, x = Staged(), np.ones((4, 2), np.float32)
+    step = to_static(
+        model, functional.mse_loss, sgd(model.parameters()), Strategy(auto=auto), comm=counting_communicator(2)
+    )
+    with pytest.raises(ValueError, match=r"shard_op\(fn, mesh\[i\]\).*pipeline.enable = True.*accumulate_steps"):
+        step(x, x)
+
+
+def test_stop_gradient_is_the_opposite_of_requires_grad() -> None:
+    x = Tensor([1.0, 2.0])
+    assert x.stop_gradient
+    x.stop_gradient = False
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+    x.stop_gradient = True
+    assert not (x * x).requires_grad
+    labels = Tensor(np.array([1, 2]))
+    labels.stop_gradient = True
+    with pytest.raises(TypeError, match="int64"):
+        labels.stop_gradient = False
+    y = Tensor([1.0], requires_grad=True) * 2
+    with pytest.raises(RuntimeError, match=r"detach\(\)"):
+        y.stop_gradient = True

@@ -276,3 +276,44 @@ def test_the_two_product_net_has_the_shapes_and_the_group_of_the_tutorial(world)
     assert "local [8, 16]" in lines[second + 1]
     assert net.weight.local.shape == (8, 16)
     assert net.weight2.local.shape == (4, 16)
+
+
+def test_ranks_that_pass_different_rows_are_told(groups) -> None:
+    comm = groups[4]
+    x, y = batch("mlp", 0)
+    for strategy in (Strategy(), _pipelined()):
+        model = build("mlp")
+        mesh = ProcessMesh(np.arange(4).reshape(2, 2), ["pp", "dp"] if strategy.pipeline.enable else ["dp", "mp"], comm)
+        engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), strategy=strategy, mesh=mesh)
+        with pytest.raises(ValueError, match=r'different rows.*dataset_strategy = "data_parallel"'):
+            engine.run((np.roll(x, comm.rank, 0), y))
+
+
+def _pipelined() -> Strategy:
+    strategy = Strategy()
+    strategy.pipeline.enable, strategy.pipeline.accumulate_steps = True, 2
+    return strategy
+
+
+@pytest.mark.parametrize("kind", ["propagated", "auto", "pipeline"])
+def test_rows_of_each_ranks_own_are_the_batch_together(groups, kind) -> None:
+    comm, steps = groups[4], 3
+    want = reference("mlp", steps)
+    strategy = _pipelined() if kind == "pipeline" else Strategy(auto=kind == "auto")
+    strategy.dataset_strategy = "data_parallel"
+    mesh = ProcessMesh(np.arange(4).reshape(2, 2), ["pp", "dp"] if kind == "pipeline" else ["mp", "dp"], comm)
+    model = build("mlp")
+    seen = lambda output, labels: {"rows": float(len(output)), "same": float(len(output) == len(labels))}  # noqa: E731
+    engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), seen, strategy, mesh)
+    place = mesh.place()[1]
+    got = []
+    for step in range(steps):
+        x, y = batch("mlp", step)
+        half = slice(place * len(x) // 2, (place + 1) * len(x) // 2)
+        got.append(engine.run((x[half], y[half])))
+    np.testing.assert_allclose([result["loss"] for result in got], want.losses, rtol=1e-10)
+    assert got[0]["rows"] == len(x) / (2 if kind == "pipeline" else 1)
+    assert got[0]["same"] == 1
+    assert_same(engine.state_dict(), want.parameters)
+    with pytest.raises(ValueError, match='mesh axis "dp"'):
+        Engine(model, functional.cross_entropy, engine.optimizer, strategy=strategy, mesh=line(comm, "mp")).run((x, y))
