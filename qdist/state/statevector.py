@@ -14,7 +14,6 @@ from ..comm import Communicator
 from ..comm.ipc import share_gpus
 from ..plan import Layout
 from . import checks, devices, expectation, measure, same, storage
-from .alike import check_alike
 from .alone import alone
 from .devices import kernels_of, on_host
 from .errors import StateError
@@ -24,6 +23,7 @@ from .filling import checked_factors, fill, fill_with_product
 from .gather import gathered
 from .measure import Seed
 from .memory import SMALL, check_memory, free_memory
+from .products import inner
 from .readout import Readout
 from .relayout import relayout
 from .shots import tally
@@ -395,19 +395,7 @@ class StateVector:
         """
         if not isinstance(other, StateVector):
             raise StateError(f"the inner product with {self!r} needs another state; got {other!r}")
-        check_alike("an inner product", self, other)
-        kernels = kernels_of(self._local)
-        if self._layout == other._layout:
-            total = kernels.inner(self._local, other._local)
-        elif self._comm.size == 1:
-            # Bit k of a place of this state is the qubit that `other` has at this position.
-            positions = [other._layout.positions[q] for q in self._layout.qubits]
-            total = kernels.permuted_inner(self._local, other._local, positions)
-        else:
-            moved = other.copy()
-            relayout(moved, self._layout)
-            total = kernels.inner(self._local, moved._local)
-        return complex(self.sum_over_ranks(np.array([total]))[0])
+        return inner(self, other)
 
     def fidelity(self, other: StateVector) -> float:
         """|<self|other>|^2."""

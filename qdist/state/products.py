@@ -1,0 +1,34 @@
+"""Inner products of states, which may lie in memory in different orders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .alike import check_alike
+from .devices import kernels_of
+from .relayout import relayout
+
+if TYPE_CHECKING:
+    from .statevector import StateVector
+
+__all__ = ["inner"]
+
+
+def inner(bra: StateVector, ket: StateVector) -> complex:
+    """<bra|ket>. On several ranks with different layouts, it takes memory for a copy of the ket. Raises StateError for
+    states of different sizes, dtypes or devices, or over different ranks."""
+    check_alike("an inner product", bra, ket)
+    kernels = kernels_of(bra.local)
+    if bra.layout == ket.layout:
+        total = kernels.inner(bra.local, ket.local)
+    elif bra.comm.size == 1:
+        # Bit k of a place of the bra is the qubit that the ket has at this position.
+        positions = [ket.layout.positions[q] for q in bra.layout.qubits]
+        total = kernels.permuted_inner(bra.local, ket.local, positions)
+    else:
+        moved = ket.copy()
+        relayout(moved, bra.layout)
+        total = kernels.inner(bra.local, moved.local)
+    return complex(bra.sum_over_ranks(np.array([total]))[0])
