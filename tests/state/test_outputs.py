@@ -227,5 +227,5 @@ def test_wrong_arguments_are_refused() -> None:
         program.value_and_grad("Z0", params, coefficients=True)
     with pytest.raises(StateError, match="not Hermitian"):
         program.value_and_grad({"Z0": 1j}, params)
-    with pytest.raises(StateError, match="needs a state of its size and dtype"):
+    with pytest.raises(StateError, match="an overlap needs two states of one size and dtype"):
         program.vjp([qd.Overlap(qd.StateVector(4))], params, [1.0])
