@@ -26,6 +26,10 @@ _CAUSE = (
     "Ranks that share a state must be given the same. The usual cause are random numbers without a seed: seed them "
     "alike on all ranks, or let rank 0 draw them and broadcast them"
 )
+_CAUSES = {
+    "cotangent": "What follows a circuit over ranks must be the same on them: its layers start from the same values "
+    "(manual_seed with one seed on all ranks, or broadcast them) and get the same targets"
+}
 _DIMS = 4
 _ROUNDING = 1e-6
 """Values that differ by less, relative to 1 or to themselves, differ by rounding: in what each rank computed before."""
@@ -63,7 +67,7 @@ def values(comm: Communicator | None, given: NDArray[Any], what: str = "paramete
         if (shape != shapes[0]).any():
             raise StateError(
                 f"rank {rank} of {comm.name!r} has {what} values of shape {_shape(shape)}, rank 0 of shape "
-                f"{_shape(shapes[0])}. {_CAUSE}"
+                f"{_shape(shapes[0])}. {_CAUSES.get(what, _CAUSE)}"
             )
     table = comm.all_gather(given)
     with np.errstate(invalid="ignore"):
@@ -75,7 +79,7 @@ def values(comm: Communicator | None, given: NDArray[Any], what: str = "paramete
     where = f" number {', '.join(map(str, place))}" if place else ""
     raise StateError(
         f"rank {rank} of {comm.name!r} has other {what} values than rank 0: {what}{where} is "
-        f"{table[(rank, *place)]:.17g} there and {table[(0, *place)]:.17g} on rank 0. {_CAUSE}"
+        f"{table[(rank, *place)]:.17g} there and {table[(0, *place)]:.17g} on rank 0. {_CAUSES.get(what, _CAUSE)}"
     )
 
 
