@@ -69,8 +69,8 @@ class Sanitizer:
 
 KINDS = {
     "address": Sanitizer(
-        # Without these checks the kernels compile in seconds instead of many minutes: arrays on the stack (there are few,
-        # of fixed sizes), and what a null or misaligned pointer to a vector would show as anyway, a fault.
+        # Without these checks the kernels compile in seconds instead of many minutes: arrays on the stack (there are
+        # few, of fixed sizes), and null or misaligned pointers to vectors, which show as faults anyway.
         "-fsanitize=address,undefined -fsanitize-recover=address,undefined --param asan-stack=0 "
         "-fno-sanitize=null,object-size,vptr,alignment",
         ("libasan.so", "libubsan.so"),
