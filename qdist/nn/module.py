@@ -184,10 +184,18 @@ class Module:
     def to(self, target: Any) -> Self:
         """Move parameters and buffers to a device, or their floating values to a dtype; returns itself.
 
-        Gradients are dropped. An optimiser keeps its state where it was, so move the model first.
+        Gradients are dropped. An optimiser keeps its state where it was, so move the model first. Real values take real
+        dtypes and complex ones complex dtypes. Raises TypeError for a dtype that none of the values can take.
         """
-        for tensor in [*self.parameters(), *self.buffers()]:
-            device = isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda")
+        tensors = [*self.parameters(), *self.buffers()]
+        device = isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda")
+        kinds = {tensor.dtype.kind for tensor in tensors} & set("fc")
+        if not device and (np.dtype(target).kind not in "fc" or (kinds and np.dtype(target).kind not in kinds)):
+            raise TypeError(
+                f"{type(self).__name__}.to({target!r}) would change nothing: give a real floating dtype for "
+                "real values, a complex one for complex values, or a device"
+            )
+        for tensor in tensors:
             if device or (tensor.dtype.kind in "fc" and np.dtype(target).kind == tensor.dtype.kind):
                 tensor.data = tensor.detach().to(target).data
                 tensor.grad = None

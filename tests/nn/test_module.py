@@ -113,6 +113,9 @@ def test_to_converts_floating_tensors_only():
     assert m.weight.dtype == m.running_mean.dtype == np.float64
     assert m.count.dtype == np.int64
     assert m.to("cpu") is m
+    for target in (np.int32, np.complex64, bool):
+        with pytest.raises(TypeError, match="would change nothing"):
+            m.to(target)
 
 
 def test_apply_zero_grad_and_freeze():

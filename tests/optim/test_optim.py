@@ -189,3 +189,8 @@ def test_a_schedule_continues_from_its_state():
     resumed = optim.StepLR(other, 1, 0.5)
     resumed.load_state_dict(scheduler.state_dict())
     assert other.param_groups[0]["lr"] == 0.25
+
+
+def test_dampening_without_a_momentum_is_refused():
+    with pytest.raises(ValueError, match=r"dampening=0\.5 changes nothing without a momentum"):
+        optim.SGD([Tensor([1.0], requires_grad=True)], dampening=0.5)

@@ -248,3 +248,15 @@ def test_loss_scale_adapts() -> None:
     assert fixed.value == 8.0
     with pytest.raises(ValueError, match="positive"):
         LossScale(0)
+
+
+def test_a_config_beside_an_optimiser_describes_it() -> None:
+    model, comm = nn.Linear(2, 2), counting_communicator(2)
+    adam = optim.Adam(model.parameters(), lr=1e-3, betas=(0.8, 0.9))
+    for options in ({}, {"lr": 1e-3}, {"lr": 1e-3, "betas": [0.8, 0.9]}):
+        Zero.from_config({"optimizer": {"type": "Adam", "params": options}}, nn.Linear(2, 2), None, comm)
+    with pytest.raises(ValueError, match="names optimizer 'sgd', and a Adam is given"):
+        Zero.from_config({"optimizer": {"type": "sgd"}}, model, adam, comm)
+    with pytest.raises(ValueError, match=r"has lr=0\.5, the given optimiser lr=0\.001"):
+        Zero.from_config({"optimizer": {"type": "adam", "params": {"lr": 0.5}}}, model, adam, comm)
+    assert Zero.from_config({"optimizer": {"type": "adam", "params": {"betas": [0.8, 0.9]}}}, model, adam, comm)

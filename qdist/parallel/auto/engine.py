@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ _MODES = ("train", "eval", "predict")
 
 @dataclass(frozen=True)
 class InputSpec:
-    """The shape and dtype of an input, for `Engine.prepare`."""
+    """The shape and dtype of an input, and its name in graphs, for `Engine.prepare`."""
 
     shape: tuple[int, ...]
     dtype: Any = np.float32
@@ -99,7 +99,8 @@ class Engine:
         if self.strategy.pipeline.enable:
             self._stages(_samples(inputs_spec))
         else:
-            self._program(mode, _samples(inputs_spec), _samples(labels_spec))
+            names = [getattr(s, "name", None) for s in (*_several(inputs_spec), *_several(labels_spec))]
+            self._program(mode, _samples(inputs_spec), _samples(labels_spec), names)
         return self
 
     def _stages(self, inputs: Sequence[Tensor]) -> GraphPipeline:
@@ -111,7 +112,9 @@ class Engine:
             self._pipeline = GraphPipeline(self.model, self.loss, self.strategy.pipeline, self.mesh, inputs)
         return self._pipeline
 
-    def _program(self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor]) -> Program:
+    def _program(
+        self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor], names: Sequence[str | None] = ()
+    ) -> Program:
         if mode not in _MODES:
             raise ValueError(f"mode={mode!r}: use one of {', '.join(_MODES)}")
         if mode != "predict" and self.loss is None:
@@ -120,13 +123,16 @@ class Engine:
             self._optimizer()
         key = (mode, *((x.shape, x.dtype) for x in (*inputs, *labels)))
         if key not in self._programs:
-            self._programs[key] = self._build(mode, inputs, labels)
+            self._programs[key] = self._build(mode, inputs, labels, names)
         self._latest = self._programs[key]
         return self._latest
 
-    def _build(self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor]) -> Program:
+    def _build(
+        self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor], names: Sequence[str | None]
+    ) -> Program:
         self.model.train(mode == "train")
-        graph = trace(self.model, None if mode == "predict" else self.loss, inputs, () if mode == "predict" else labels)
+        loss, labels = (None, ()) if mode == "predict" else (self.loss, labels)
+        graph = trace(self.model, loss, inputs, labels, names)
         if any(operation.stage is not None for operation in graph.operations):
             raise ValueError(
                 "operators are put on pipeline stages by shard_op(fn, mesh[i]), and the pipeline is off: set "
@@ -366,9 +372,12 @@ def to_static(
     return DistModel(Engine(model, loss, optimizer, strategy=strategy, **options))
 
 
+def _several(spec: Any) -> Sequence[Any]:
+    return spec if isinstance(spec, (list, tuple)) else [spec]
+
+
 def _samples(spec: Any) -> list[Tensor]:
-    specs: Iterable[Any] = spec if isinstance(spec, (list, tuple)) else [spec]
-    return [Tensor(np.zeros(s.shape, s.dtype)) if isinstance(s, InputSpec) else _tensor(s) for s in specs]
+    return [Tensor(np.zeros(s.shape, s.dtype)) if isinstance(s, InputSpec) else _tensor(s) for s in _several(spec)]
 
 
 def _tensor(x: Any) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -83,23 +84,34 @@ class Graph:
         return found
 
 
-def trace(model: Module, loss: Callable[..., Any] | None, inputs: Sequence[Tensor], labels: Sequence[Tensor]) -> Graph:
+def trace(
+    model: Module,
+    loss: Callable[..., Any] | None,
+    inputs: Sequence[Tensor],
+    labels: Sequence[Tensor],
+    names: Sequence[str | None] = (),
+) -> Graph:
     """Run model and loss once and write down what they do.
 
     Args:
         model: called with the inputs; gives one Tensor.
         loss: called with the model's output and the labels; None for a graph without a loss.
         inputs, labels: samples with the global shapes of a batch.
+        names: of the inputs and then the labels; "input" and "label", with numbers where there are several, where there
+            is none.
 
     Raises:
         TypeError: when the model gives anything but one Tensor.
         RuntimeError: when it changes a buffer (the running averages of a batch norm): a graph would not.
     """
     recorder = _Recorder(model)
-    for i, x in enumerate(inputs):
-        recorder.add_input(f"input{i}" if len(inputs) > 1 else "input", x)
-    for i, x in enumerate(labels):
-        recorder.add_input(f"label{i}" if len(labels) > 1 else "label", x)
+    usual = [f"input{i}" if len(inputs) > 1 else "input" for i in range(len(inputs))]
+    usual += [f"label{i}" if len(labels) > 1 else "label" for i in range(len(labels))]
+    chosen = [given or name for given, name in zip_longest(names, usual)][: len(usual)]
+    if len({*chosen, *recorder.names.values()}) < len(chosen) + len(recorder.names):
+        raise ValueError(f"inputs and labels {chosen} need names of their own, which no parameter has")
+    for name, x in zip(chosen, (*inputs, *labels), strict=True):
+        recorder.add_input(name, x)
     before = {name: (buffer, buffer.version) for name, buffer in model.named_buffers()}
     with capturing(recorder.take):
         made = model(*inputs)

@@ -440,3 +440,14 @@ def test_stop_gradient_is_the_opposite_of_requires_grad() -> None:
     y = Tensor([1.0], requires_grad=True) * 2
     with pytest.raises(RuntimeError, match=r"detach\(\)"):
         y.stop_gradient = True
+
+
+def test_inputs_have_the_names_they_are_given() -> None:
+    model = nn.Linear(3, 2)
+    engine = Engine(model, functional.mse_loss, sgd(model.parameters()), comm=init())
+    engine.prepare(InputSpec((4, 3), name="image"), InputSpec((4, 2)))
+    assert [value.name for value in engine.plan.graph.inputs] == ["image", "label"]
+    assert "image" in engine.main_program
+    assert engine.run((np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)))["loss"] > 0
+    with pytest.raises(ValueError, match=r"\['weight', 'label'\] need names of their own"):
+        engine.prepare(InputSpec((5, 3), name="weight"), InputSpec((5, 2)))
