@@ -15,6 +15,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,7 +24,18 @@ from numpy.typing import NDArray
 
 from .statetree import DTYPES, PAIRS, Leaf, Part, decode, encode, merge, name_tensors
 from .tensor import Tensor
-from .tensorfile import BLANK, CheckpointError, Ranks, Replacement, agreeing, header_bytes, read_header
+from .tensorfile import (
+    BLANK,
+    CheckpointError,
+    Ranks,
+    Replacement,
+    agreeing,
+    are_sizes,
+    header_bytes,
+    open_file,
+    parse_json,
+    read_header,
+)
 
 __all__ = ["CheckpointError", "Part", "Stored", "load", "read_all", "reading", "save"]
 
@@ -88,33 +100,52 @@ def reading(path: str | Path) -> Iterator[Any]:
     Raises CheckpointError as `load` does.
     """
     path = Path(path)
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         header, metadata = read_header(path, file)
         if metadata.get("format") != _FORMAT:
             raise CheckpointError(f"{path} is a safetensors file but not a checkpoint of this library")
         found = hashlib.sha256(header_bytes(header, {**metadata, "sha256": BLANK})).hexdigest()
         if found != metadata.get("sha256"):
             raise CheckpointError(f"{path} is damaged: its header does not match its checksum")
-        start = file.tell()
-        end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
-        extra = os.fstat(file.fileno()).st_size - start - end
-        if extra:
-            what = f"it is {extra} bytes too long" if extra > 0 else f"it is cut off, {-extra} bytes are missing"
-            raise CheckpointError(f"{path} is damaged: {what}")
-        digests = json.loads(metadata["tensors_sha256"])
+        try:
+            state = _Contents(path, file, header, parse_json(metadata["tensors_sha256"])).state(metadata["tree"])
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{path} is damaged: its header makes no sense ({error})") from error
+        yield state
 
-        def stored(note: dict[str, Any]) -> Stored:
-            name = note["tensor"]
-            first, last = header[name]["data_offsets"]
-            return Stored(path, file, note, (start + first, start + last), digests[name])
 
-        yield decode(json.loads(metadata["tree"]), stored)
+class _Contents:
+    """The tensors of a file, each of which its tree names once."""
+
+    def __init__(self, path: Path, file: BufferedReader, header: dict[str, Any], digests: dict[str, str]) -> None:
+        self._path, self._file, self._start = path, file, file.tell()
+        self._header, self._digests = dict(header), digests
+
+    def state(self, tree: str) -> Any:
+        """The state that a tree describes. Raises KeyError, TypeError or ValueError for a tree of another file."""
+        state = decode(parse_json(tree), self._stored)
+        if self._header:
+            raise ValueError(f"the state has no place for {next(iter(self._header))[:80]!r}")
+        return state
+
+    def _stored(self, note: dict[str, Any]) -> Stored:
+        # A tensor that the tree named many times would take many times the memory of the file.
+        entry, digest = self._header.pop(note["tensor"]), self._digests[note["tensor"]]
+        dtype, shape = note["dtype"], note["shape"]
+        whole, kind = [*shape, 2] if dtype in PAIRS else shape, DTYPES[PAIRS.get(dtype, dtype)]
+        # [1], [1.0] and [true] are equal in Python, and only the first is a shape.
+        if not are_sizes(whole, len(whole)) or (entry["shape"], entry["dtype"]) != (whole, kind):
+            raise ValueError(f"the tree and the table differ about {note['tensor'][:80]!r}")
+        first, last = entry["data_offsets"]
+        return Stored(self._path, self._file, note, (self._start + first, self._start + last), digest)
 
 
 class Stored:
     """A tensor in a file that is being read."""
 
-    def __init__(self, path: Path, file: BinaryIO, note: dict[str, Any], bounds: tuple[int, int], digest: str) -> None:
+    def __init__(
+        self, path: Path, file: BufferedReader, note: dict[str, Any], bounds: tuple[int, int], digest: str
+    ) -> None:
         self.name, self.shape, self.dtype = note["tensor"], tuple(note["shape"]), np.dtype(note["dtype"])
         self._path, self._file, self._bounds, self._digest = path, file, bounds, digest
 
@@ -123,12 +154,15 @@ class Stored:
         start, stop = self._bounds
         self._file.seek(start)
         # Writable, so that loaded tensors can be updated in place.
-        raw = bytearray(self._file.read(stop - start))
+        raw = bytearray(stop - start)
         little = self.dtype.newbyteorder("<")
-        whole = math.prod(self.shape) * little.itemsize
-        if len(raw) != whole or hashlib.sha256(raw).hexdigest() != self._digest:
+        if self._file.readinto(raw) != len(raw) or hashlib.sha256(raw).hexdigest() != self._digest:
             raise CheckpointError(f"{self._path} is damaged: {self.name} does not match its checksum")
-        return Tensor(np.frombuffer(raw, little).reshape(self.shape).astype(self.dtype, copy=False))
+        try:
+            array = np.frombuffer(raw, little).reshape(self.shape)
+        except ValueError as error:  # more dimensions than an array has, or (0, 2**62)
+            raise CheckpointError(f"{self._path} is damaged: {self.name} has no shape of an array") from error
+        return Tensor(array.astype(self.dtype, copy=False))
 
 
 def read_all(state: Any) -> Any:

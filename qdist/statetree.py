@@ -17,6 +17,9 @@ __all__ = ["DTYPES", "PAIRS", "Leaf", "Part", "Path", "decode", "encode", "merge
 
 Path = tuple[str, ...]
 
+_MAX_DEPTH = 100
+"""Of dicts and lists in each other: what is stored can be read on any stack."""
+
 DTYPES = {
     "bool": "BOOL",
     "uint8": "U8",
@@ -64,9 +67,11 @@ class Leaf(NamedTuple):
 def encode(value: Any, leaves: dict[Path, Leaf], path: Path = ()) -> Any:
     """A state as JSON, its arrays moved into `leaves` under their paths.
 
-    Raises TypeError, naming the entry, for what cannot be stored.
+    Raises TypeError, naming the entry, for what cannot be stored, and ValueError for what is nested too deep.
     """
     where = ".".join(path) or "state"
+    if len(path) > _MAX_DEPTH:
+        raise ValueError(f"checkpoint entry {where[:80]!r} ... is nested more than {_MAX_DEPTH} deep")
     if value is None or isinstance(value, (bool, str)) or type(value) in (int, float):
         # JSON has no infinities; floats go as their exact hexadecimal form.
         return {"float": value.hex()} if type(value) is float else value
@@ -135,17 +140,26 @@ def name_tensors(tree: Any, path: Path = (), taken: dict[str, Path] | None = Non
     return {name: place for name, place in taken.items() if name != "__metadata__"} if path == () else taken
 
 
-def decode(tree: Any, tensor: Callable[[dict[str, Any]], Any]) -> Any:
+def decode(tree: Any, tensor: Callable[[dict[str, Any]], Any], depth: int = 0) -> Any:
     """The state of a tree; tensor(note) gives what stands in the place of one: note has "tensor" (its name), "dtype"
-    and "shape"."""
-    if not isinstance(tree, dict):
+    and "shape".
+
+    Raises ValueError for what `encode` does not write.
+    """
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"a state nested more than {_MAX_DEPTH} deep")
+    if tree is None or isinstance(tree, (bool, int, str)):
         return tree
+    if not isinstance(tree, dict):
+        raise ValueError(f"a {type(tree).__name__} where a value was expected")
     if "tensor" in tree:
         return tensor(tree)
-    ((kind, value),) = tree.items()
-    if kind == "float":
+    kind, value = next(iter(tree.items()), (None, None))
+    if len(tree) == 1 and kind == "float" and isinstance(value, str):
         return float.fromhex(value)
-    if kind == "dict":
-        return {k: decode(v, tensor) for k, v in value.items()}
-    items = [decode(v, tensor) for v in value]
-    return items if kind == "list" else tuple(items)
+    if len(tree) == 1 and kind == "dict" and isinstance(value, dict):
+        return {k: decode(v, tensor, depth + 1) for k, v in value.items()}
+    if len(tree) == 1 and kind in ("list", "tuple") and isinstance(value, list):
+        items = [decode(v, tensor, depth + 1) for v in value]
+        return items if kind == "list" else tuple(items)
+    raise ValueError(f"a table of {', '.join(map(repr, list(tree)[:3]))} where a value was expected")

@@ -1,5 +1,6 @@
 """Checkpoints: exact, atomic, and never silently wrong."""
 
+import hashlib
 import json
 import os
 import pickle
@@ -10,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from qdist import checkpoint, nn, optim, tensor
+from qdist import checkpoint, nn, optim, statetree, tensor, tensorfile
 from qdist.checkpoint import CheckpointError, Part
+from qdist.state import storage
 from qdist.tensor import Tensor
+from qdist.tensorfile import BLANK, agreeing, header_bytes
 
 
 def state():
@@ -299,3 +302,227 @@ def test_a_disk_that_is_full_for_one_rank_stops_all_of_them(tmp_path, monkeypatc
     assert [str(error).endswith("no space left on device") for error in errors] == [True, True]
     assert os.listdir(tmp_path) == ["c"]
     assert checkpoint.load(path) == {"epoch": 1}
+
+
+# Files that somebody made on purpose ---------------------------------------------------------------------------------
+
+
+def crafted(path, tree, table=None, data=b"", metadata=None):
+    """A checkpoint with checksums that are right, whatever it says."""
+    table = {} if table is None else table
+    digests = {name: hashlib.sha256(data).hexdigest() for name in table}
+    texts = {"format": "qdist", "tree": json.dumps(tree), "tensors_sha256": json.dumps(digests), "sha256": BLANK}
+    texts |= metadata or {}
+    texts["sha256"] = hashlib.sha256(header_bytes(table, {**texts, "sha256": BLANK})).hexdigest()
+    path.write_bytes(header_bytes(table, texts) + data)
+    return path
+
+
+def entry(shape=(2,), dtype="F32", offsets=(0, 8)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+def note(name="w", shape=(2,), dtype="float32"):
+    return {"tensor": name, "dtype": dtype, "shape": list(shape)}
+
+
+def nested(depth):
+    tree = None
+    for _ in range(depth):
+        tree = {"list": [tree]}
+    return tree
+
+
+def test_a_crafted_file_that_is_right_is_read(tmp_path):
+    assert checkpoint.load(crafted(tmp_path / "c", note(), {"w": entry()}, bytes(8))).tolist() == [0, 0]
+    assert checkpoint.load(crafted(tmp_path / "c", {"dict": {"a": {"tuple": [1, None]}}})) == {"a": (1, None)}
+
+
+TABLES = {
+    "not a table": 3,
+    "no bounds": {"dtype": "F32", "shape": [2]},
+    "one more field": {**entry(), "more": 1},
+    "a list": [0, 8],
+    "an unknown dtype": entry(dtype="F31"),
+    "a dtype that is a list": {**entry(), "dtype": ["F32"]},
+    "a shape that is a number": {**entry(), "shape": 2},
+    "a negative size": entry(shape=(-2,)),
+    "two negative sizes": entry(shape=(-1, -2)),
+    "a size that is a float": entry(shape=(2.0,)),
+    "a size that is true": entry(shape=(True, 2)),
+    "a size of many digits": entry(shape=(10**60, 0), offsets=(0, 0)),
+    "a size that overflows": entry(shape=(2**62, 4), offsets=(0, 0)),
+    "too many dimensions": entry(shape=(1,) * 70 + (2,)),
+    "another size": entry(shape=(3,)),
+    "bounds in the wrong order": entry(offsets=(8, 0)),
+    "bounds before the data": entry(offsets=(-8, 0)),
+    "bounds behind the file": entry(shape=(2**40,), offsets=(0, 2**42)),
+    "one bound": entry(offsets=(8,)),
+    "bounds that are text": entry(offsets=("0", "8")),
+    "no bounds at all": entry(offsets=()),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_entries_that_make_no_sense_are_refused(tmp_path, name):
+    with pytest.raises(CheckpointError, match=r"damaged|cut off"):
+        checkpoint.load(crafted(tmp_path / "c", note(), {"w": TABLES[name]}, bytes(8)))
+
+
+TREES = {
+    "a list": [1],
+    "a float": 0.5,
+    "an unknown kind": {"set": [1]},
+    "two kinds": {"list": [], "dict": {}},
+    "no kind": {},
+    "a dict that is a list": {"dict": []},
+    "a list that is a dict": {"list": {}},
+    "a list that is text": {"list": "abc"},
+    "a float that is a number": {"float": 1},
+    "a float that is none": {"float": "one"},
+    "a float that is too large": {"float": "0x1p99999"},
+    "nested": nested(101),
+    "nested deeper": nested(300),
+    "a tensor that is not there": {"list": [note(), note("v")]},
+    "a tensor twice": {"list": [note(), note()]},
+    "no tensor": None,
+    "a name that is a list": note([]),
+    "another dtype": note(dtype="float64"),
+    "an object's dtype": note(dtype="O"),
+    "a dtype that is a number": note(dtype=7),
+    "another shape": note(shape=(1, 2)),
+    "a shape of floats": note(shape=(2.0,)),
+    "complex numbers": note(dtype="complex64"),
+    "no shape": {"tensor": "w", "dtype": "float32"},
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_trees_that_make_no_sense_are_refused(tmp_path, name):
+    with pytest.raises(CheckpointError, match="makes no sense"):
+        checkpoint.load(crafted(tmp_path / "c", TREES[name], {"w": entry()}, bytes(8)))
+
+
+METADATA = {
+    "digests that are a list": {"tensors_sha256": "[]"},
+    "no digests": {"tensors_sha256": "{}"},
+    "digests that are numbers": {"tensors_sha256": '{"w": 1}'},
+    "digests that are no JSON": {"tensors_sha256": "{"},
+    "a tree that is no JSON": {"tree": "\x00"},
+    "a tree without an end": {"tree": "[" * 100_000},
+    "a tree with NaN": {"tree": "NaN"},
+    "a tree with a key twice": {"tree": '{"dict": {"a": 1, "a": 2}}'},
+    "a number of many digits": {"tree": "1" * 5000},
+}
+
+
+@pytest.mark.parametrize("name", METADATA)
+def test_metadata_that_make_no_sense_are_refused(tmp_path, name):
+    with pytest.raises(CheckpointError, match="damaged"):
+        checkpoint.load(crafted(tmp_path / "c", note(), {"w": entry()}, bytes(8), METADATA[name]))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"__metadata__": {"format": "qdist", "format": "qdist"}}',
+        b'{"__metadata__": {"format": ["qdist"]}}',
+        b'{"__metadata__": []}',
+        b'{"w": {"dtype": "F32", "shape": [NaN], "data_offsets": [0, Infinity]}}',
+        b"\xff",
+        b"",
+    ],
+)
+def test_headers_that_make_no_sense_are_refused(tmp_path, header):
+    path = tmp_path / "c"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(CheckpointError):
+        checkpoint.load(path)
+
+
+def test_tensors_that_overlap_or_leave_gaps_are_refused(tmp_path):
+    both = {"list": [note("v"), note("w")]}
+    for bounds in ((0, 8), (4, 12), (12, 20)):
+        with pytest.raises(CheckpointError, match="overlap or leave gaps"):
+            checkpoint.load(crafted(tmp_path / "c", both, {"v": entry(), "w": entry(offsets=bounds)}, bytes(20)))
+
+
+def test_a_shape_that_no_array_has_is_refused(tmp_path):
+    shape = (0, 2**62, 2**62)
+    with pytest.raises(CheckpointError, match="no shape of an array"):
+        checkpoint.load(crafted(tmp_path / "c", note(shape=shape), {"w": entry(shape, offsets=(0, 0))}))
+
+
+def test_a_declared_size_is_compared_with_the_file_before_memory_is_taken(tmp_path):
+    path = tmp_path / "c"
+    path.write_bytes((2**63 - 1).to_bytes(8, "little") + bytes(100))
+    with pytest.raises(CheckpointError, match="does not fit its 108 bytes"):
+        checkpoint.load(path)
+    huge = {"w": entry((2**58,), offsets=(0, 2**60))}
+    with pytest.raises(CheckpointError, match="cut off"):
+        checkpoint.load(crafted(path, note(shape=(2**58,)), huge, bytes(8)))
+
+
+def test_pipes_and_folders_are_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match="not a regular file"):
+        checkpoint.load(tmp_path / "pipe")
+    with pytest.raises(OSError, match=r"directory|regular"):
+        checkpoint.load(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        checkpoint.load(tmp_path / "nothing")
+
+
+def test_states_may_be_nested_as_deep_as_can_be_read_everywhere(tmp_path):
+    state = {"leaf": np.ones(1)}
+    for _ in range(99):
+        state = [state]
+    checkpoint.save(tmp_path / "c", state)
+    loaded = checkpoint.load(tmp_path / "c")
+    for _ in range(99):
+        (loaded,) = loaded
+    assert loaded["leaf"].tolist() == [1.0]
+    with pytest.raises(ValueError, match="nested more than 100 deep"):
+        checkpoint.save(tmp_path / "d", [state])
+    assert os.listdir(tmp_path) == ["c"]
+
+
+def test_nothing_is_unpickled():
+    for module in (checkpoint, tensorfile, statetree, storage):
+        assert not {"pickle", "marshal", "shelve", "eval", "exec"} & set(vars(module))
+
+
+@pytest.mark.parametrize("kind", [MemoryError, KeyError, RecursionError, OSError, CheckpointError, ZeroDivisionError])
+def test_whatever_fails_on_one_rank_is_raised_on_all(kind):
+    shared = {"values": {}, "barrier": threading.Barrier(3)}
+
+    def one(rank):
+        try:
+            with agreeing(Together(rank, 3, shared)):
+                if rank == 1:
+                    raise kind("why")
+        except Exception as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(3) as pool:
+        errors = list(pool.map(one, range(3)))
+    assert type(errors[1]) is kind
+    for rank in (0, 2):
+        assert isinstance(
+            errors[rank], kind if kind not in (KeyError, ZeroDivisionError, RecursionError) else RuntimeError
+        )
+        assert re.search("rank 1: .*why", str(errors[rank]))
+
+
+def test_files_have_the_mode_of_any_new_file_and_the_umask_is_left_alone(tmp_path, monkeypatch):
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "umask", lambda mask: pytest.fail("other threads would see this"))
+            checkpoint.save(tmp_path / "c", {"epoch": 1})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o640

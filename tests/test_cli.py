@@ -105,6 +105,7 @@ def test_plan_is_printed_on_request(file, capsys) -> None:
         (TELEGRAPH, ["--state"], "measures before its end"),
         ("OPENQASM 3.0;\nqubit q;\n  nonsense q;", [], "program.qasm, line 3, column 3: "),
         ("OPENQASM 3.0; qubit[60] q;", [], "60 qubits need"),
+        ("OPENQASM 3.0; qubit[100] q;", [], "100 qubits cannot be simulated: a state has at most 62"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_exit_code_2(file, capsys, text, arguments, expected) -> None:

@@ -39,11 +39,12 @@ class Instruction(NamedTuple):
 class ConditionalBlock:
     """What `circuit.if_` returns: a `with` block of instructions under a condition, which yields its else."""
 
-    __slots__ = ("_circuit", "_condition", "_else_of", "_end", "_tested_bit_written")
+    __slots__ = ("_circuit", "_condition", "_else_of", "_end", "_tested", "_tested_bit_written")
 
     def __init__(self, circuit: CircuitBuilder, condition: Condition, else_of: ConditionalBlock | None = None) -> None:
         self._circuit = circuit
         self._condition = condition
+        self._tested = frozenset(condition.clbits)
         self._else_of = else_of
         self._end: int | None = None
         self._tested_bit_written: int | None = None
@@ -64,7 +65,7 @@ class ConditionalBlock:
         """Raise CircuitError where the block's condition may have changed since its top."""
         self._refuse_if_written(instruction.gate.name)
         for clbit in instruction.clbits:
-            if clbit in self._condition.clbits:
+            if clbit in self._tested:
                 self._tested_bit_written = clbit
 
     def _refuse_if_written(self, what: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, overload
 
 from .errors import CircuitError
@@ -303,6 +303,22 @@ def _expression(terms: Mapping[Parameter, float], constant: float) -> Expression
     expression._terms = dict(terms)
     expression._constant = constant
     return expression
+
+
+def total(angles: Iterable[Angle]) -> Angle:
+    """The sum, added from the left, in a time that grows with the number of terms and not with its square."""
+    terms: dict[Parameter, float] = {}
+    constant = 0.0
+    symbolic = False
+    for angle in angles:
+        if isinstance(angle, Expression):
+            symbolic = True
+            for parameter, coefficient in angle.terms.items():
+                terms[parameter] = terms.get(parameter, 0.0) + coefficient
+            constant += angle.constant
+        else:
+            constant += angle
+    return _expression(terms, constant) if symbolic else constant
 
 
 def as_number(value: Any) -> float | None:

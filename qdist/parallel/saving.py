@@ -18,7 +18,7 @@ from .. import checkpoint
 from ..checkpoint import Part
 from ..nn import Parameter
 from ..tensor import Tensor, no_grad, random
-from ..tensorfile import agreeing
+from ..tensorfile import CheckpointError, agreeing
 
 if TYPE_CHECKING:
     from .parallelize import ParallelModel
@@ -47,6 +47,17 @@ class _Held(NamedTuple):
         return whole if self.places is None else whole.reshape(-1)[self.places].reshape(self.tensor.shape)
 
 
+class _Kind(NamedTuple):
+    """What a file must have for a parameter or a buffer."""
+
+    shape: tuple[int, ...]
+    is_complex: bool
+
+
+def _is_complex(tensor: Any) -> bool:
+    return bool(np.dtype(tensor.dtype).kind == "c")
+
+
 def save(model: ParallelModel, path: str | Path, extra: Any) -> None:
     """As ParallelModel.save."""
     held = list(_held(model))
@@ -60,20 +71,24 @@ def load(model: ParallelModel, path: str | Path) -> Any:
     """As ParallelModel.load."""
     held = list(_held(model))
     buffers = _buffers(model)
-    shapes = {name: each.shape for each in held for name in each.names}
-    shapes |= {name: buffer.shape for name, buffer in buffers.items()}
-    needed: dict[str, tuple[int, ...]] = {}
-    for own in model.mesh.comm.all_gather_object(shapes):
+    kinds = {name: _Kind(each.shape, _is_complex(each.tensor)) for each in held for name in each.names}
+    kinds |= {name: _Kind(buffer.shape, _is_complex(buffer)) for name, buffer in buffers.items()}
+    needed: dict[str, _Kind] = {}
+    for own in model.mesh.comm.all_gather_object(kinds):
         needed |= own
     # Everything is read before anything is changed, on every rank.
     with agreeing(model.mesh.comm), checkpoint.reading(path) as state:
         if not isinstance(state, dict) or not {"model", "optimizer", "extra", "random"} <= state.keys():
             raise ValueError(f"{path} was not written by ParallelModel.save")
-        _check_fits(path, needed, state["model"])
-        options = _read_optimizer(model, held, state["optimizer"])
+        try:
+            _check_fits(path, needed, state["model"])
+            options = _read_optimizer(model, held, state["optimizer"])
+            drawn = _read_random_state(model, state["random"])
+        except (AttributeError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{path} is damaged: its state makes no sense ({error})") from error
         values = [each.part(state["model"][each.names[0]].read().numpy()) for each in held]
         averages = {name: state["model"][name].read() for name in buffers}
-        extra, drawn = checkpoint.read_all(state["extra"]), state["random"]
+        extra = checkpoint.read_all(state["extra"])
     with no_grad():
         for each, value in zip(held, values):
             each.tensor.assign(Tensor(value).to(each.tensor.dtype).to(each.tensor.device))
@@ -86,7 +101,10 @@ def load(model: ParallelModel, path: str | Path) -> Any:
             unit.finish_publish()
     if model.optimizer is not None:
         model.optimizer.load_state_dict(options)
-    _load_random_state(model, drawn)
+    if drawn is not None:
+        random.set_state(drawn["generator"])
+        if model.pipeline is not None:
+            model.pipeline.micro_batches_so_far = drawn["micro_batches"]
     return extra
 
 
@@ -178,13 +196,16 @@ def _random_state(model: ParallelModel) -> dict[str, Any]:
     return {"mesh": model.mesh.shape, "ranks": {str(model.mesh.comm.rank): own}}
 
 
-def _load_random_state(model: ParallelModel, state: dict[str, Any]) -> None:
+def _read_random_state(model: ParallelModel, state: dict[str, Any]) -> dict[str, Any] | None:
     """On a mesh of the same shape every rank draws on from where it was; another mesh has no such place."""
-    if state["mesh"] == model.mesh.shape:
-        own = state["ranks"][str(model.mesh.comm.rank)]
-        random.set_state(own["generator"])
-        if model.pipeline is not None:
-            model.pipeline.micro_batches_so_far = own["micro_batches"]
+    if state["mesh"] != model.mesh.shape:
+        return None
+    own = state["ranks"][str(model.mesh.comm.rank)]
+    first, second = own["generator"]["key"]
+    numbers = [first, second, own["generator"]["draw"], own["micro_batches"]]
+    if not all(type(n) is int and 0 <= n < 1 << 64 for n in numbers):
+        raise TypeError(f"the state of a random generator is {numbers}")
+    return {"generator": {"key": [first, second], "draw": numbers[2]}, "micro_batches": numbers[3]}
 
 
 # The optimiser's state by names --------------------------------------------------------------------------------------
@@ -223,10 +244,29 @@ def _read_optimizer(model: ParallelModel, held: list[_Held], stored: dict[str, A
                 f"{sorted([*mine, 'group'])} of it in group {group}"
             )
         for key, value in mine.items():
-            mine[key] = Tensor(each.part(entry[key].read().numpy())) if isinstance(value, Tensor) else entry[key]
+            if not isinstance(value, Tensor):
+                mine[key] = _like(value, entry[key], key)
+                continue
+            whole = value.shape if each.places is None else each.shape
+            if entry[key].shape != whole:
+                raise ValueError(f"the file's {key} of {each.names[0]} has shape {entry[key].shape}, not {whole}")
+            mine[key] = Tensor(each.part(entry[key].read().numpy()))
     for i, group in enumerate(own["param_groups"]):
-        group.update(stored["groups"][str(i)])
+        options = stored["groups"][str(i)]
+        if options.keys() != group.keys() - {"params"}:
+            raise ValueError(f"the file's optimiser has the options {sorted(options)}, not {sorted(group)}")
+        group.update({key: _like(group[key], value, key) for key, value in options.items()})
     return own
+
+
+def _like(own: Any, value: Any, key: str) -> Any:
+    """A value from a file that stands for one of the same kind. Raises TypeError for another kind."""
+    numbers = (int, float)
+    if type(own) in numbers and type(value) in numbers:
+        return value
+    if type(own) is not type(value) and None not in (own, value):
+        raise TypeError(f"{key} is a {type(value).__name__} in the file and a {type(own).__name__} here")
+    return value
 
 
 def _numbers(model: ParallelModel) -> dict[int, tuple[int, str]]:
@@ -236,14 +276,14 @@ def _numbers(model: ParallelModel) -> dict[int, tuple[int, str]]:
     return {id(tensor): (g, str(number)) for number, (g, tensor) in enumerate(listed)}
 
 
-def _check_fits(path: Any, needed: dict[str, tuple[int, ...]], stored: dict[str, Any]) -> None:
+def _check_fits(path: Any, needed: dict[str, _Kind], stored: dict[str, Any]) -> None:
     """Raises ValueError unless a file has the parameters and buffers that all ranks together need."""
-    problems = [f"missing: {name} {shape}" for name, shape in needed.items() if name not in stored]
+    problems = [f"missing: {name} {kind.shape}" for name, kind in needed.items() if name not in stored]
     problems += [f"unknown: {name} {found.shape}" for name, found in stored.items() if name not in needed]
-    problems += [
-        f"shape of {name}: {stored[name].shape} in the file, {shape} needed"
-        for name, shape in needed.items()
-        if name in stored and stored[name].shape != shape
-    ]
+    for name, kind in needed.items():
+        if name in stored and stored[name].shape != kind.shape:
+            problems.append(f"shape of {name}: {stored[name].shape} in the file, {kind.shape} needed")
+        elif name in stored and _is_complex(stored[name]) and not kind.is_complex:
+            problems.append(f"dtype of {name}: {stored[name].dtype} in the file, real numbers needed")
     if problems:
         raise ValueError(f"{path} does not fit the model:\n  " + "\n  ".join(problems))

@@ -24,6 +24,9 @@ __all__ = ["SCHEDULES", "check_schedule", "make_plan"]
 
 SCHEDULES = ("lazy", "in-order", "paper")
 
+MAX_QUBITS = 62
+"""Indices of amplitudes are int64, and a sum of two must be one too."""
+
 # A gate to plan: what it does, and the gate itself with the number of its first angle.
 _Planned = tuple[Operation, Gate, int]
 
@@ -54,10 +57,12 @@ def make_plan(
 
     Raises:
         ValueError: for an unknown schedule, or more positions inside than are far.
-        CircuitError: for a gate that mixes more qubits than a shard has.
+        CircuitError: for a gate that mixes more qubits than a shard has, and for more than 62 qubits.
     """
     check_schedule(schedule)
     n = circuit.num_qubits
+    if n > MAX_QUBITS:
+        raise CircuitError(f"{n} qubits cannot be simulated: a state has at most {MAX_QUBITS}")
     close = n - far
     chosen = tuple(levels) if levels is not None else (cache_level(close, dtype.itemsize),)
     if inside is not None and not 0 <= inside <= far:

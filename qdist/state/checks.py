@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..circuit.parameters import as_number
+from ..plan.planner import MAX_QUBITS
 from . import same
 from .errors import StateError
 
 if TYPE_CHECKING:
     from ..comm import Communicator
-
-MAX_QUBITS = 62
-"""Indices are int64, and a sum of two must be one too."""
 
 
 def checked_num_qubits(num_qubits: Any) -> int:

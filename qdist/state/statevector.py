@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..comm import Communicator
 from ..comm.ipc import share_gpus
 from ..plan import Layout
+from ..tensorfile import agreeing
 from . import checks, devices, expectation, measure, same, storage
 from .alone import alone
 from .devices import kernels_of, on_host
@@ -207,7 +208,10 @@ class StateVector:
         description = storage.read_description(Path(path), comm)
         same.arguments(comm, "state file", description.header)
         result = cls.__new__(cls)
-        result._allocate(description.layout.num_qubits, np.dtype(description.dtype), comm, description.layout, device)
+        # A rank that has no memory left must not leave the others waiting for it to read.
+        with agreeing(comm):
+            kind = np.dtype(description.dtype)
+            result._allocate(description.layout.num_qubits, kind, comm, description.layout, device)
         storage.read_amplitudes(result, Path(path), description)
         return result
 

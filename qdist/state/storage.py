@@ -16,8 +16,18 @@ import numpy as np
 
 from qdist.comm import Communicator
 from qdist.plan import Layout
+from qdist.plan.planner import MAX_QUBITS
 from qdist.state.devices import moved, on_host
-from qdist.tensorfile import BLANK, CheckpointError, Replacement, agreeing, header_bytes, read_header
+from qdist.tensorfile import (
+    BLANK,
+    CheckpointError,
+    Replacement,
+    agreeing,
+    header_bytes,
+    open_file,
+    parse_json,
+    read_header,
+)
 
 if TYPE_CHECKING:
     from qdist.state.statevector import StateVector
@@ -102,29 +112,37 @@ def save(sv: StateVector, path: Path) -> None:
 
 
 def read_description(path: Path, comm: Communicator) -> Description:
-    """What stands in a file. Raises CheckpointError when it is cut off, changed, or no state's; on all ranks."""
-    with agreeing(comm), open(path, "rb") as file:
+    """What stands in a file.
+
+    Raises CheckpointError, on all ranks, when it is cut off, changed, or no state's.
+    """
+    with agreeing(comm), open_file(path) as file:
         _, metadata = read_header(path, file)
         if metadata.get("format") != _FORMAT:
             raise CheckpointError(f"{path} is a safetensors file but holds no state of this library")
         try:
-            description = Description(
-                metadata["dtype"],
-                Layout(json.loads(metadata["positions"])),
-                int(metadata["block"]),
-                metadata["blocks_sha256"],
-            )
-            file.seek(0)
-            intact = file.read(len(description.header)) == description.header
+            description = _described(metadata)
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{path} is damaged: its header makes no sense") from error
-        if not intact:
+            raise CheckpointError(f"{path} is damaged: its header makes no sense ({error})") from error
+        file.seek(0)
+        if file.read(len(description.header)) != description.header:
             raise CheckpointError(f"{path} is damaged: its header does not match its checksum")
-        itemsize = np.dtype(description.dtype).itemsize
-        missing = len(description.header) + description.size * itemsize - os.fstat(file.fileno()).st_size
-        if missing:
-            what = f"{missing} bytes are missing" if missing > 0 else f"it is {-missing} bytes too long"
-            raise CheckpointError(f"{path} is damaged: {what}")
+    return description
+
+
+def _described(metadata: dict[str, str]) -> Description:
+    """What the metadata of a file say. Raises KeyError, TypeError or ValueError where they cannot be a state's."""
+    positions = parse_json(metadata["positions"])
+    if not isinstance(positions, list) or not 1 <= len(positions) <= MAX_QUBITS:
+        raise ValueError(f"a state has 1 to {MAX_QUBITS} qubits")
+    if metadata["dtype"] not in _PARTS:
+        raise ValueError(f"amplitudes are {' or '.join(_PARTS)}")
+    block, digests = int(metadata["block"]), metadata["blocks_sha256"]
+    description = Description(metadata["dtype"], Layout(positions), block, digests)
+    if block < 1 or block & (block - 1) or block > description.size:
+        raise ValueError("a block has a power of two of the amplitudes")
+    if len(digests) != len(BLANK) * (description.size // block):
+        raise ValueError("there is not one checksum for each block")
     return description
 
 
@@ -132,8 +150,8 @@ def read_amplitudes(sv: StateVector, path: Path, description: Description) -> No
     """Fills a state that has the file's size, dtype and layout. Takes memory for one block."""
     block, kind = description.block, np.dtype(description.dtype).newbyteorder("<")
     start, end = sv.bounds(sv.comm.rank)
-    buffer = np.empty(block, kind)
-    with agreeing(sv.comm), open(path, "rb") as file:
+    with agreeing(sv.comm), open_file(path) as file:
+        buffer = np.empty(block, kind)
         first_block = start // block
         file.seek(len(description.header) + first_block * block * kind.itemsize)
         for number in range(first_block, -(-end // block)):

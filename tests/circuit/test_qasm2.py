@@ -227,8 +227,9 @@ def test_the_phase_of_a_definition_is_kept():
 @pytest.mark.parametrize(
     ("text", "line", "column", "message"),
     [
-        ("", 1, 1, "expected 'OPENQASM 2.0;' or 'OPENQASM 3;'"),
-        ("qreg q[1];", 1, 1, "expected 'OPENQASM 2.0;'"),
+        ("x q[0];", 1, 1, "gate 'x' is not defined"),
+        ("qubit[2] q;", 1, 6, "a program of OpenQASM 3 begins with 'OPENQASM 3;'"),
+        ('include "stdgates.inc";', 1, 1, "a program of OpenQASM 3 begins with 'OPENQASM 3;'"),
         ("// c\n\nOPENQASM 4.0;", 3, 10, "expected version"),
         ("OPENQASM 2.0", 1, 13, "expected ';' after the version, found the end of the program"),
         (HEADER + "qreg q[2]\nh q[0];", 4, 1, "expected ';' after the declaration, found 'h'"),

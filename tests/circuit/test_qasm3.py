@@ -250,7 +250,7 @@ def test_a_loop_variable_ends_with_its_loop():
     ("test", "condition"),
     [
         ("c[1]", Condition((1,), 1)),
-        ("!c[1]", Condition((1,), 1, False)),
+        ("!c[1]", Condition((1,), 0)),
         ("c[1] == 0", Condition((1,), 0)),
         ("c[1] == true", Condition((1,), 1)),
         ("c[1] != 1", Condition((1,), 1, False)),

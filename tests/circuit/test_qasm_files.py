@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import Counter
 from collections.abc import Container
 from pathlib import Path
@@ -197,3 +199,60 @@ def test_bytes_that_are_not_text_are_refused_where_they_are(tmp_path: Path):
     with pytest.raises(QasmError, match="0xff is not UTF-8") as caught:
         qasm.load(path)
     assert (caught.value.line, caught.value.column) == (2, 6)
+
+
+def test_an_included_pipe_or_device_is_refused_and_not_waited_for(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(QasmError, match="not a regular file") as caught:
+        qasm.load(write(tmp_path, main='OPENQASM 2.0;\ninclude "pipe";'))
+    assert (caught.value.line, caught.value.column) == (2, 1)
+
+
+def test_a_huge_included_file_is_refused_before_it_is_read(tmp_path: Path):
+    with open(tmp_path / "huge.inc", "wb") as file:
+        file.truncate(1 << 40)  # takes no space
+    with pytest.raises(QasmError, match="expands too far") as caught:
+        qasm.load(write(tmp_path, main='OPENQASM 2.0;\ninclude "huge.inc";'))
+    assert (caught.value.line, caught.value.column) == (2, 1)
+
+
+def test_a_file_that_is_included_again_and_again_is_refused(tmp_path: Path):
+    (tmp_path / "a.inc").write_text("//" + " " * 1_000_000)
+    with pytest.raises(QasmError, match="expands too far"):
+        qasm.load(write(tmp_path, main="OPENQASM 2.0;" + 'include "a.inc";' * 11))
+
+
+def test_huge_programs_are_refused(tmp_path: Path):
+    path = tmp_path / "huge.qasm"
+    with open(path, "wb") as file:
+        file.truncate((1 << 28) + 1)
+    with pytest.raises(QasmError, match="more than 256 MiB") as caught:
+        Circuit.from_file(path)
+    assert (caught.value.line, caught.value.column, caught.value.filename) == (1, 1, str(path.resolve()))
+
+
+def test_what_is_no_program_is_refused(tmp_path: Path):
+    with pytest.raises(IsADirectoryError):
+        Circuit.from_file(tmp_path)
+    path = tmp_path / "binary"
+    for data in (bytes(100), b"\x7fELF\x02\x01", bytes(range(256)), b"PK\x03\x04", b"\xff\xfeO\x00"):
+        path.write_bytes(data)
+        with pytest.raises(QasmError) as caught:
+            Circuit.from_file(path)
+        assert caught.value.line is not None
+
+
+def test_a_program_may_come_from_a_pipe(tmp_path: Path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=("OPENQASM 2.0; qreg q[2];",))
+    writer.start()
+    assert Circuit.from_file(path) == Circuit(2)
+    writer.join()
+
+
+def test_a_program_without_a_version_is_of_version_2(tmp_path: Path):
+    path = write(tmp_path, main='// as some tools write it\ninclude "qelib1.inc";\nqreg q[1];\nh q[0];')
+    assert Circuit.from_file(path) == Circuit(1).h(0)
+    assert qasm.loads("qreg q[2]; CX q[0], q[1];") == Circuit(2).cx(0, 1)
+    assert qasm.loads("") == qasm.loads("// nothing") == Circuit(0)

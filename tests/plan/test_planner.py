@@ -232,3 +232,17 @@ def test_plans_on_many_shards_are_always_the_same() -> None:
     assert (
         "folded into the start: of qubits" in make_plan(qd.library.hardware_efficient(12, 2), SINGLE, far=3).summary()
     )
+
+
+def test_more_qubits_than_indices_have_bits_are_refused_wherever_they_come() -> None:
+    for width in (63, 64, 65, 100, 1000):
+        text = f'OPENQASM 2.0; include "qelib1.inc"; qreg q[{width}]; creg c[{width}]; h q; cx q[0], q[{width - 1}];'
+        circuit = qd.Circuit.from_qasm(text)
+        assert (circuit.num_qubits, len(circuit)) == (width, width + 1)
+        uses = (qd.compile, qd.simulate, partial(make_plan, dtype=SINGLE), partial(make_plan, dtype=SINGLE, far=3))
+        for refuse in (*uses, lambda c: qd.simulate(c.measure_all())):
+            with pytest.raises(CircuitError, match=rf"{width} qubits cannot be simulated: a state has at most 62"):
+                refuse(circuit)
+    # Where only memory is missing it is memory that is named.
+    with pytest.raises(MemoryError, match="62 qubits need"):
+        qd.simulate(qd.Circuit(62).h(0))

@@ -1,7 +1,10 @@
 """Saved states: exact, atomic, and never silently wrong. tests/state/ranks has the same on several ranks."""
 
+import hashlib
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from states import DTYPES, address, random_ket, random_layout
 from qdist.checkpoint import CheckpointError
 from qdist.state import StateVector, storage
 from qdist.state.devices import on_host
+from qdist.tensorfile import BLANK, header_bytes
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -66,3 +70,84 @@ def test_the_safetensors_library_reads_the_file(tmp_path: Path) -> None:
     StateVector.from_amplitudes(ket).save(tmp_path / "state")
     pairs = safetensors.load_file(tmp_path / "state")["amplitudes"]
     np.testing.assert_array_equal(pairs[:, 0] + 1j * pairs[:, 1], ket)
+
+
+def crafted(path: Path, raw: bytes, table: dict[str, Any] | None = None, **metadata: Any) -> Path:
+    """A file of a state with other metadata, and checksums that are right."""
+    start = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:start])
+    texts = header.pop("__metadata__") | metadata
+    table = header if table is None else table
+    texts["sha256"] = hashlib.sha256(header_bytes(table, {**texts, "sha256": BLANK})).hexdigest()
+    path.write_bytes(header_bytes(table, texts) + raw[start:])
+    return path
+
+
+METADATA = {
+    "no amplitudes in a block": {"block": "0"},
+    "fewer": {"block": "-4"},
+    "a block of 3": {"block": "3"},
+    "a block of more than all": {"block": "16"},
+    "a block that is no number": {"block": "four"},
+    "a block of many digits": {"block": "1" * 5000},
+    "a number that is no text": {"block": 4},
+    "no checksums": {"blocks_sha256": ""},
+    "too many checksums": {"blocks_sha256": BLANK * 4},
+    "no permutation": {"positions": "[0, 0, 1]"},
+    "a hole": {"positions": "[0, 1, 3]"},
+    "negative positions": {"positions": "[0, 1, -1]"},
+    "positions that are no numbers": {"positions": '["0", "1", "2"]'},
+    "positions that are floats": {"positions": "[0.0, 1.0, 2.0]"},
+    "positions that are NaN": {"positions": "[NaN, 1, 2]"},
+    "a dict of positions": {"positions": '{"0": 0}'},
+    "no positions": {"positions": "[]"},
+    "a number of positions": {"positions": "3"},
+    "more qubits than any state": {"positions": json.dumps(list(range(63)))},
+    "a hundred thousand qubits": {"positions": json.dumps(list(range(100_000)))},
+    "nested positions": {"positions": "[" * 100_000},
+    "another dtype": {"dtype": "complex64"},
+    "a dtype of objects": {"dtype": "O"},
+    "a dtype of real numbers": {"dtype": "float64"},
+    "a dtype that is a list": {"dtype": ["complex128"]},
+}
+
+
+@pytest.mark.parametrize("name", METADATA)
+def test_crafted_files_are_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "state"
+    StateVector.from_amplitudes(random_ket(3)).save(path)
+    raw = path.read_bytes()
+    StateVector.load(crafted(path, raw))
+    with pytest.raises(CheckpointError, match="damaged"):
+        StateVector.load(crafted(path, raw, **METADATA[name]))
+
+
+def test_crafted_tables_and_missing_metadata_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    StateVector.from_amplitudes(random_ket(3)).save(path)
+    raw = path.read_bytes()
+    whole = {"dtype": "F64", "shape": [8, 2], "data_offsets": [0, 128]}
+    for table in (
+        {"amplitudes": {**whole, "shape": [2, 8]}},
+        {"amplitudes": {**whole, "dtype": "U64"}},
+        {"others": whole},
+        {
+            "amplitudes": {**whole, "shape": [4, 2], "data_offsets": [0, 64]},
+            "more": {**whole, "data_offsets": [64, 192]},
+        },
+    ):
+        with pytest.raises(CheckpointError, match="damaged"):
+            StateVector.load(crafted(path, raw, table))
+    start = 8 + int.from_bytes(raw[:8], "little")
+    texts = json.loads(raw[8:start])["__metadata__"]
+    for key in set(texts) - {"format"}:
+        fewer = {name: text for name, text in texts.items() if name != key}
+        path.write_bytes(header_bytes({"amplitudes": whole}, fewer) + raw[start:])
+        with pytest.raises(CheckpointError, match="damaged"):
+            StateVector.load(path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match="not a regular file"):
+        StateVector.load(tmp_path / "pipe")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 from pathlib import Path
 
@@ -12,9 +13,15 @@ from .writer import Writer
 from .writer2 import Writer2
 from .writer3 import Writer3
 
+# A program of ten million gates; reading it takes a minute and several GiB.
+_MAX_BYTES = 1 << 28
+
 
 def loads(text: str) -> Circuit:
     """The circuit that an OpenQASM program describes; the program says whether it is version 2 or 3.
+
+    One that does not say so is read as version 2. What loops, registers and definitions expand to is limited to about
+    2.5 million instructions; what the program spells out is not.
 
     Qubits and classical bits are numbered in the order of their declarations. Gates that the program defines
     are expanded, except those that are a gate of the table under the same name. Input parameters become
@@ -29,10 +36,15 @@ def loads(text: str) -> Circuit:
 def load(path: str | PathLike[str]) -> Circuit:
     """The circuit in an OpenQASM file (UTF-8), which may include other files of its own folder and below.
 
-    Raises QasmError as `loads` does, and OSError for a file that cannot be opened.
+    Raises QasmError as `loads` does, also for a file of more than 256 MiB, and OSError for one that cannot be read.
     """
     file = Path(path).resolve()
-    data = file.read_bytes()
+    with open(file, "rb") as stream:
+        # Pipes have no size.
+        size = os.fstat(stream.fileno()).st_size or _MAX_BYTES
+        data = stream.read(min(size, _MAX_BYTES) + 1)
+    if len(data) > _MAX_BYTES:
+        raise QasmError(f"the file has more than {_MAX_BYTES >> 20} MiB", line=1, column=1, filename=str(file))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -52,7 +64,8 @@ def dumps(circuit: Circuit, version: int = 3) -> str:
     Angles are written so that they read back as the same numbers. Circuits of the table's gates, with any
     controls in version 3, read back equal; gates that carry data (unitary, diagonal, permutation, Pauli
     rotation, initialize) are written out as gates that do the same. Parameters are inputs of a version 3
-    program; where a name is taken (`x` is a gate), an underscore is appended.
+    program; where a name is taken (`x` is a gate), an underscore is appended, and element 2 of a vector `theta` is the
+    input `_theta_2_`, which is read back as the vector. Other readers (Qiskit's, `openqasm3`) find the same matrix.
 
     Raises QasmError for what the version cannot say, and names the way out.
     """

@@ -20,7 +20,7 @@ from .definitions import (
 )
 from .errors import QasmError
 from .evaluate import describe, is_number
-from .frame import INSTRUCTION, MAX_COUNT, STATEMENT, Budget, Frame
+from .frame import INSTRUCTION, MAX_COUNT, STATEMENT, WIRES_PER_UNIT, Budget, Frame, circuit_work
 from .names import Names, Qubits
 from .registers import Registers
 from .standard import GENERIC_ANGLES, Builtin
@@ -94,8 +94,9 @@ class GateCalls:
                 frame.add_phase(target.phase(*params))
 
     def _add(self, unitary: Unitary, applications: Iterable[tuple[int, ...]], node: Node, frame: Frame) -> None:
+        work = circuit_work(unitary.circuit)
         for qubits in applications:
-            self._budget.spend(INSTRUCTION * len(unitary.circuit), node)
+            self._budget.spend(work, node)
             frame.circuit.compose(unitary.circuit, qubits, inplace=True)
             if isinstance(unitary.phase, Expression) or unitary.phase != 0.0:
                 frame.add_phase(unitary.phase)
@@ -115,7 +116,10 @@ class GateCalls:
         return int(value) if value == int(value) else value
 
     def _modified(self, unitary: Unitary, modifier: Modifier, value: Any) -> Unitary:
-        self._budget.spend(STATEMENT + INSTRUCTION * len(unitary.circuit), modifier)
+        work = circuit_work(unitary.circuit)
+        if modifier.kind in _CONTROLS:
+            work += value * len(unitary.circuit) // WIRES_PER_UNIT
+        self._budget.spend(STATEMENT + work, modifier)
         try:
             if modifier.kind == "inv":
                 return unitary.inverse()
@@ -126,7 +130,7 @@ class GateCalls:
                 return unitary.root(value)
             turned = unitary.turned(value)
             if turned is None:
-                self._budget.spend(INSTRUCTION * abs(value) * max(1, len(unitary.circuit)), modifier)
+                self._budget.spend(abs(value) * max(INSTRUCTION, work), modifier)
                 turned = unitary.repeated(value)
             return turned
         except QasmError:
@@ -154,6 +158,7 @@ class GateCalls:
                 Circuit(len(node.qubits)),
                 Names(names, definition.constants),
                 dict(definition.gates),
+                self._budget,
                 top_level=False,
             )
             for statement in definition.body:

@@ -26,9 +26,13 @@ class Conditions:
         match node:
             case Unary(op="!", operand=operand):
                 inner = self.evaluate(operand, frame)
-                return inner._replace(equal=not inner.equal) if isinstance(inner, Condition) else not inner
-            case Binary(op="&&" | "||", left=left, right=right):
-                return _join(node, self.evaluate(left, frame), self.evaluate(right, frame))
+                if not isinstance(inner, Condition):
+                    return not inner
+                if len(inner.clbits) == 1 and inner.equal:
+                    return inner._replace(value=1 - inner.value)  # a bit that is not 1 is 0
+                return inner._replace(equal=not inner.equal)
+            case Binary(op="&&" | "||"):
+                return self._joined(node, frame)
             case Binary(op="==" | "!=", left=left, right=right):
                 sides = self._side(left, frame), self._side(right, frame)
                 if isinstance(sides[0], Bits) or isinstance(sides[1], Bits):
@@ -40,6 +44,18 @@ class Conditions:
             raise node.error(f"{value} is not a condition; compare it with an integer")
         if not isinstance(value, bool):
             raise node.error("expected a condition: a test of classical bits, or a constant comparison")
+        return value
+
+    def _joined(self, node: Binary, frame: Frame) -> bool | Condition:
+        """`a && b && ...`, without a Python frame for each of them."""
+        steps: list[Binary] = []
+        first: Expr = node
+        while isinstance(first, Binary) and first.op in ("&&", "||"):
+            steps.append(first)
+            first = first.left
+        value = self.evaluate(first, frame)
+        for step in reversed(steps):
+            value = _join(step, value, self.evaluate(step.right, frame), frame)
         return value
 
     def _side(self, node: Expr, frame: Frame) -> Any:
@@ -63,12 +79,12 @@ def _compare(node: Binary, left: object, right: object) -> bool | Condition:
     if not isinstance(value, int):
         raise node.error(f"{bits} can be compared only with an integer or a bit string")
     equal = node.op == "=="
-    if not 0 <= value < 1 << size:
+    if value < 0 or value.bit_length() > size:
         return not equal  # so few bits never hold such a number
     return Condition(bits.wires, int(value), equal)
 
 
-def _join(node: Binary, left: bool | Condition, right: bool | Condition) -> bool | Condition:
+def _join(node: Binary, left: bool | Condition, right: bool | Condition, frame: Frame) -> bool | Condition:
     """Both of two tests, as one test of all their bits."""
     if isinstance(left, bool) and isinstance(right, bool):
         return (left and right) if node.op == "&&" else (left or right)
@@ -80,6 +96,7 @@ def _join(node: Binary, left: bool | Condition, right: bool | Condition) -> bool
     assert isinstance(right, Condition)
     if node.op == "||":
         raise node.error("'||' between tests of bits is not supported; write two 'if' statements, or nest them")
+    frame.budget.spend(len(left.clbits) + len(right.clbits), node)
     bits: dict[int, int] = {}
     for test in (left, right):
         values = {clbit: test.value >> place & 1 for place, clbit in enumerate(test.clbits)}

@@ -98,7 +98,9 @@ _ISWAP = _steps("s 0, s 1, h 0, cx 0 1, cx 1 0, h 1")
 _DCX = _steps("cx 0 1, cx 1 0")
 
 _RULES: dict[str, Callable[..., list[Step]]] = {
+    "sx": lambda: _steps("h 0, s 0, h 0"),
     "sxdg": lambda: _steps("h 0, sdg 0, h 0"),
+    "swap": lambda: _steps("cx 0 1, cx 1 0, cx 0 1"),
     "u0": lambda gamma: [],
     "r": _r,
     "iswap": lambda: _ISWAP,

@@ -75,7 +75,7 @@ def define(node: GateDefinition, gates: Mapping[str, Target], constants: Names) 
     if node.body is None:
         return Opaque(len(node.params), len(node.qubits))
     checker = _Checker(node, gates, constants)
-    checker.check(node.body, frozenset(node.params))
+    checker.check(node.body, ())
     if checker.depth > MAX_DEFINITION_DEPTH:
         raise node.error(f"definitions nested more than {MAX_DEFINITION_DEPTH} deep are not supported")
     return Definition(node, checker.called, constants, checker.depth)
@@ -124,38 +124,40 @@ class _Checker:
         self.node = node
         self.gates = gates
         self.constants = constants
+        self.params = frozenset(node.params)
         self.qubits = frozenset(node.qubits)
         self.called: dict[str, Target] = {}
         self.depth = 1
 
-    def check(self, statements: Iterable[Statement], names: frozenset[str]) -> None:
+    def check(self, statements: Iterable[Statement], variables: tuple[str, ...]) -> None:
+        """Check statements inside the loops over `variables`."""
         for statement in statements:
             match statement:
                 case GateCall():
-                    self._call(statement, names)
+                    self._call(statement, variables)
                 case Barrier(operands=operands):
                     self._operands(operands)
                 case For(variable=variable, values=values, body=body):
                     parts = (values.first, values.step, values.last) if isinstance(values, Range) else values
-                    self._expressions((part for part in parts if part is not None), names)
-                    self.check(body, names | {variable})
+                    self._expressions((part for part in parts if part is not None), variables)
+                    self.check(body, (*variables, variable))
                 case If(condition=condition, then=then, otherwise=otherwise):
-                    self._expressions([condition], names)
-                    self.check(then, names)
-                    self.check(otherwise, names)
+                    self._expressions([condition], variables)
+                    self.check(then, variables)
+                    self.check(otherwise, variables)
                 case _:
                     raise statement.error(
                         f"the body of gate '{self.node.name}' holds only gates, barriers and constant loops"
                     )
 
-    def _call(self, call: GateCall, names: frozenset[str]) -> None:
+    def _call(self, call: GateCall, variables: tuple[str, ...]) -> None:
         if call.name == self.node.name:
             raise call.error(f"gate '{call.name}' cannot call itself")
         target = find_gate(call.name, self.gates, call)
         self.called[call.name] = target
         self.depth = max(self.depth, target.depth + 1)
-        self._expressions(call.arguments, names)
-        self._expressions((m.argument for m in call.modifiers if m.argument is not None), names)
+        self._expressions(call.arguments, variables)
+        self._expressions((m.argument for m in call.modifiers if m.argument is not None), variables)
         self._operands(call.operands)
         if not call.modifiers and len(call.operands) != target.num_qubits:
             raise call.error(wrong_operands(call, target.num_qubits))
@@ -172,14 +174,15 @@ class _Checker:
                 raise operand.error(f"qubit '{operand.name}' appears twice in one operation")
             seen.add(operand.name)
 
-    def _expressions(self, nodes: Iterable[Expr], names: frozenset[str]) -> None:
+    def _expressions(self, nodes: Iterable[Expr], variables: tuple[str, ...]) -> None:
         pending = list(nodes)
         while pending:
             node = pending.pop()
             match node:
                 case Name(name=name):
-                    if name not in names and self.constants.get(name) is None:
-                        hint = suggestion(name, list(names))
+                    known = name in self.params or name in variables
+                    if not known and self.constants.get(name) is None:
+                        hint = suggestion(name, [*self.node.params, *variables])
                         raise node.error(f"'{name}' is not a parameter of gate '{self.node.name}'{hint}")
                 case Index(name=name):
                     raise node.error(f"'{name}' cannot be indexed in the body of a gate")

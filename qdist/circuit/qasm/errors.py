@@ -35,10 +35,22 @@ class QasmError(CircuitError):
         self.column = column
         self.text = text
         self.filename = filename
+        self._excerpt = excerpt
         where = "" if line is None else f"line {line}, column {column}: "
         if filename is not None:
             where = f"{filename}, {where}"
         super().__init__(f"{where}{message}{excerpt}")
+
+    def with_hint(self, hint: str) -> QasmError:
+        """The same error, whose message ends with a way out."""
+        return QasmError(
+            f"{self.message}; {hint}",
+            line=self.line,
+            column=self.column,
+            text=self.text,
+            filename=self.filename,
+            excerpt=self._excerpt,
+        )
 
 
 class Source:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..errors import CircuitError
-from ..parameters import Expression
+from ..parameters import Expression, total
 from .errors import Source
 from .syntax import Binary, Call, Constant, Expr, Index, Name, Node, Unary
 
@@ -21,10 +21,17 @@ from .syntax import Binary, Call, Constant, Expr, Index, Name, Node, Unary
 MAX_INT_BITS = 8192
 
 
+# Terms of an affine expression that are copied or scaled in about a microsecond.
+_TERMS_PER_UNIT = 4
+
+
 class Scope(Protocol):
     """What an expression may name: numbers, parameters, arrays of parameters, and bits."""
 
     def value(self, name: str, source: Source, start: int, end: int) -> Any: ...
+
+    def spend(self, amount: int, node: Node) -> None:
+        """Count work on long expressions of parameters, in units of about a microsecond."""
 
 
 @dataclass(frozen=True)
@@ -141,13 +148,51 @@ def evaluate(node: Expr, scope: Scope, language: Language) -> Any:
         case Index():
             return _element(node, scope, language)
         case Unary(op=op, operand=operand):
-            return _unary(node, op, evaluate(operand, scope, language))
-        case Binary(op=op, left=left, right=right):
-            values = evaluate(left, scope, language), evaluate(right, scope, language)
-            return _binary(node, op, *values, language)
+            value = evaluate(operand, scope, language)
+            _spend_on(value, scope, node)
+            return _unary(node, op, value)
+        case Binary():
+            return _chain(node, scope, language)
         case Call(function=function, arguments=arguments):
             return _call(node, function, [evaluate(argument, scope, language) for argument in arguments], language)
     raise AssertionError(node)
+
+
+def _chain(node: Binary, scope: Scope, language: Language) -> Any:
+    """`a + b - c * ...`: operations that group from the left, without a Python frame for each of them."""
+    steps: list[Binary] = []
+    first: Expr = node
+    while isinstance(first, Binary):
+        steps.append(first)
+        first = first.left
+    value = evaluate(first, scope, language)
+    # Terms of a sum over parameters, added up at its end: one by one would take quadratic time.
+    terms: list[Any] = []
+    for step in reversed(steps):
+        right = evaluate(step.right, scope, language)
+        adds = step.op in ("+", "-") and is_number(right)
+        if adds and not terms and is_number(value) and (_is_symbolic(value) or _is_symbolic(right)):
+            terms.append(value)
+        if adds and terms:
+            terms.append(-right if step.op == "-" else right)
+            continue
+        if terms:
+            value = _total(step, terms, scope)
+            terms = []
+        _spend_on(value, scope, step)
+        value = _binary(step, step.op, value, right, language)
+    return _total(node, terms, scope) if terms else value
+
+
+def _total(node: Node, terms: list[Any], scope: Scope) -> Any:
+    scope.spend(sum(len(term.terms) for term in terms if _is_symbolic(term)) // _TERMS_PER_UNIT, node)
+    return _guarded(node, lambda: total(terms))
+
+
+def _spend_on(value: Any, scope: Scope, node: Node) -> None:
+    """Count the work of one operation on a value."""
+    if _is_symbolic(value) and len(value.terms) >= _TERMS_PER_UNIT:
+        scope.spend(len(value.terms) // _TERMS_PER_UNIT, node)
 
 
 def _element(node: Index, scope: Scope, language: Language) -> Any:
@@ -245,6 +290,10 @@ def _guarded(node: Node, operation: Callable[[], Any]) -> Any:
 def is_number(value: Any) -> bool:
     """Whether a value can stand in arithmetic: an int, a float or an affine expression of parameters."""
     return isinstance(value, int | float | Expression) and not isinstance(value, bool)
+
+
+def _is_symbolic(value: Any) -> bool:
+    return isinstance(value, Expression)
 
 
 def _is_int(value: Any) -> bool:

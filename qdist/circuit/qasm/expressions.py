@@ -10,7 +10,7 @@ from typing import Any
 from .errors import Source
 from .evaluate import VERSION_3, Language, evaluate
 from .lexer import Cursor
-from .syntax import Binary, Call, Constant, Expr, Index, Name, Range, Selector, Unary
+from .syntax import Binary, Call, Constant, Expr, Index, Name, Node, Range, Selector, Unary
 
 # Deep enough for any program written by a person or a tool, shallow enough for Python's stack.
 MAX_NESTING = 64
@@ -42,9 +42,9 @@ class ExpressionParser:
             right = self.parse(precedence if op == self.language.power else precedence + 1)
             if op == "^" and self.language.power == "^":
                 op = "**"
-            left = self._fold(
-                Binary(cursor.source, left.start, right.end, 1 + max(left.depth, right.depth), op, left, right)
-            )
+            # Evaluation takes a chain of operations that group from the left as one level.
+            depth = max(left.depth + (not isinstance(left, Binary)), right.depth + 1)
+            left = self._fold(Binary(cursor.source, left.start, right.end, depth, op, left, right))
         self._nesting -= 1
         return left
 
@@ -185,6 +185,9 @@ class _Nothing:
 
     def value(self, name: str, source: Source, start: int, end: int) -> Any:
         raise source.error(f"'{name}' is not a constant", start, end)
+
+    def spend(self, amount: int, node: Node) -> None:
+        """Constants cost nothing: they are spelled out."""
 
 
 _NOTHING = _Nothing()

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..circuit import Circuit
-from ..parameters import Angle, Expression
+from ..parameters import Angle, Expression, total
 from .definitions import Target
+from .errors import Source
 from .evaluate import Language, describe, evaluate, is_number
 from .names import Names
 from .syntax import Expr, Node
@@ -19,6 +20,10 @@ MAX_WORK = 10_000_000
 # An instruction costs more than its time, because it stays in memory; a statement is the work of running it.
 INSTRUCTION = 4
 STATEMENT = 8
+# An element of an array of input parameters is an object with a name of its own.
+PARAMETER = 8
+# Wires that are named in about a microsecond, at eight bytes each.
+WIRES_PER_UNIT = 4
 # Qubits, and classical bits, and the largest number of anything that is counted.
 MAX_COUNT = 1_000_000
 
@@ -38,6 +43,17 @@ class Budget:
                 "instructions, or as much other work"
             )
 
+    def spend_on_copies(self, count: int, node: Node) -> None:
+        """Count the instructions of a statement that makes one for each element of a register."""
+        if count > 1:
+            self.spend(INSTRUCTION * count, node)
+
+
+def circuit_work(circuit: Circuit) -> int:
+    """The work of adding all of a circuit to another: an instruction on many qubits costs more than one on few."""
+    wires = sum(len(instruction.qubits) for instruction in circuit)
+    return INSTRUCTION * len(circuit) + max(0, wires - 4 * len(circuit)) // WIRES_PER_UNIT
+
 
 @dataclass(slots=True)
 class Frame:
@@ -51,6 +67,7 @@ class Frame:
     circuit: Circuit
     names: Names
     gates: dict[str, Target]
+    budget: Budget
     phases: list[Angle] = field(default_factory=list)
     top_level: bool = True
     conditional: bool = False
@@ -73,22 +90,27 @@ class Frame:
 
     def total_phase(self) -> Angle:
         """The sum of the collected phases."""
-        phases: list[Angle] = [phase for phase in self.phases if isinstance(phase, Expression)]
         numbers = math.fsum(phase for phase in self.phases if not isinstance(phase, Expression))
-        # Adding neighbours pairwise keeps sums of many parameters from taking quadratic time.
-        while len(phases) > 1:
-            phases = [sum(phases[k + 1 : k + 2], phases[k]) for k in range(0, len(phases), 2)]
-        return phases[0] + numbers if phases else numbers
+        return total([*(phase for phase in self.phases if isinstance(phase, Expression)), numbers])
 
     # Values.
 
     def evaluate(self, node: Expr) -> Any:
-        return evaluate(node, self.names, self.language)
+        return evaluate(node, self, self.language)
+
+    def value(self, name: str, source: Source, start: int, end: int) -> Any:
+        """What a name in an expression means."""
+        return self.names.value(name, source, start, end)
+
+    def spend(self, amount: int, node: Node) -> None:
+        self.budget.spend(amount, node)
 
     def angle(self, node: Expr) -> Angle:
         """The value of an expression as the parameter of a gate."""
         value = self.evaluate(node)
         if isinstance(value, Expression):
+            # What has more terms than it has letters was spelled out elsewhere, and is stored here once more.
+            self.budget.spend(max(0, 2 * (len(value.terms) - (node.end - node.start))), node)
             return value
         if not is_number(value):
             raise node.error(f"expected a number, got {describe(value)}")

@@ -15,7 +15,8 @@ from .conditions import Conditions
 from .definitions import Target
 from .errors import QasmError
 from .evaluate import Language, describe
-from .frame import STATEMENT, Budget, Frame
+from .frame import PARAMETER, STATEMENT, WIRES_PER_UNIT, Budget, Frame
+from .inputs import ELEMENT, element_name, vector_length
 from .names import Bits, Names, Qubits
 from .registers import Registers
 from .syntax import (
@@ -48,11 +49,13 @@ class Interpreter:
     def __init__(self, language: Language, gates: dict[str, Target]) -> None:
         self.circuit = Circuit(0)
         self.budget = Budget()
-        self.frame = Frame(language, self.circuit, Names(), gates)
+        self.frame = Frame(language, self.circuit, Names(), gates, self.budget)
         self.registers = Registers(self.circuit, self.budget)
         self.conditions = Conditions(self.registers)
         self.calls = GateCalls(self.registers, self.budget, self.execute)
         self._depth = 0
+        # Elements of vectors whose inputs come next.
+        self._elements: dict[str, Parameter] = {}
         # Gates of an include that the program may still define itself.
         self.replaceable: set[str] = set()
 
@@ -86,11 +89,13 @@ class Interpreter:
             case Barrier():
                 self._barrier(statement, frame)
             case Reset(operand=operand):
-                for qubit in self.registers.select(operand, Qubits, frame).wires:
+                qubits = self.registers.select(operand, Qubits, frame).wires
+                self.budget.spend_on_copies(len(qubits), statement)
+                for qubit in qubits:
                     frame.circuit.append(RESET, qubit)
             case Measure(operand=operand, target=target):
-                qubits = self.registers.select(operand, Qubits, frame)
-                self._measure(statement, qubits, self.registers.select(target, Bits, frame), frame)
+                measured = self.registers.select(operand, Qubits, frame)
+                self._measure(statement, measured, self.registers.select(target, Bits, frame), frame)
             case If():
                 self._if(statement, frame)
             case For():
@@ -118,9 +123,13 @@ class Interpreter:
                     self._measure(statement, self.registers.select(measured, Qubits, frame), bits, frame)
             case InputDeclaration(name=name, type=given, length=length):
                 self._width(given, frame)
-                parameters: Parameter | ParameterVector = Parameter(name)
-                if length is not None:
-                    parameters = ParameterVector(name, frame.count(length, "the length of an array"))
+                parameters: Parameter | ParameterVector
+                if length is None:
+                    parameters = self._input(name, statement)
+                else:
+                    count = frame.count(length, "the length of an array")
+                    self.budget.spend(PARAMETER * count, statement)
+                    parameters = ParameterVector(name, count)
                 frame.names.define(name, parameters, statement)
             case GateDefinition(name=name):
                 if name in frame.gates and name not in self.replaceable:
@@ -129,6 +138,14 @@ class Interpreter:
                 self.replaceable.discard(name)
             case _:
                 raise AssertionError(statement)
+
+    def _input(self, name: str, node: Node) -> Parameter:
+        """A new parameter: an element of a vector, where a run of inputs is named like one."""
+        element = ELEMENT.fullmatch(name)
+        if element is not None and element["index"] == "0":
+            vector = ParameterVector(element["vector"], vector_length(node.source.text, node.end, element["vector"]))
+            self._elements |= {element_name(vector.name, k): part for k, part in enumerate(vector)}
+        return self._elements.pop(name, None) or Parameter(name)
 
     def _typed(self, wanted: Type, value: Any, node: Expr, frame: Frame) -> Any:
         """A value of a declared type. Integers serve as floats, and all floats are doubles."""
@@ -139,8 +156,9 @@ class Interpreter:
         fits = {
             "bool": isinstance(value, bool),
             "float": isinstance(value, float),
-            "int": is_int and (width is None or -(1 << width - 1) <= value < 1 << width - 1),
-            "uint": is_int and value >= 0 and (width is None or value < 1 << width),
+            # ~value is -value - 1: the smallest int[8] is -128.
+            "int": is_int and (width is None or max(value, ~value).bit_length() < width),
+            "uint": is_int and value >= 0 and (width is None or value.bit_length() <= width),
         }[wanted.name]
         if not fits:
             name = wanted.name if width is None else f"{wanted.name}[{width}]"
@@ -151,16 +169,19 @@ class Interpreter:
         return None if given.width is None else frame.count(given.width, "the width of a type")
 
     def _barrier(self, statement: Barrier, frame: Frame) -> None:
-        wires = list(range(frame.circuit.num_qubits))
         if statement.operands:
             found = [self.registers.select(operand, Qubits, frame) for operand in statement.operands]
-            wires = list(dict.fromkeys(wire for qubits in found for wire in qubits.wires))
-        self.budget.spend(len(wires) // 4, statement)
+            self.budget.spend(sum(len(qubits.wires) for qubits in found) // WIRES_PER_UNIT, statement)
+            wires = tuple(dict.fromkeys(wire for qubits in found for wire in qubits.wires))
+        else:
+            self.budget.spend(frame.circuit.num_qubits // WIRES_PER_UNIT, statement)
+            wires = tuple(range(frame.circuit.num_qubits))
         frame.circuit.append(barrier_gate(len(wires)), wires)
 
     def _measure(self, node: Node, qubits: Qubits, bits: Bits, frame: Frame) -> None:
         if len(qubits.wires) != len(bits.wires):
             raise node.error(f"cannot measure {qubits} into {bits}: their sizes differ")
+        self.budget.spend_on_copies(len(qubits.wires), node)
         for qubit, bit in zip(qubits.wires, bits.wires):
             frame.circuit.append(MEASURE, qubit, (), bit)
 
@@ -173,6 +194,7 @@ class Interpreter:
         if isinstance(condition, bool):
             self._block(statement.then if condition else statement.otherwise, frame.nested())
             return
+        self.budget.spend(len(condition.clbits) // WIRES_PER_UNIT, statement)
         with ConditionalBlock(frame.circuit, condition) as otherwise:
             self._block(statement.then, frame.nested(conditional=True))
         if statement.otherwise:

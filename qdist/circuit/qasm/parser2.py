@@ -26,6 +26,9 @@ from .syntax import (
     Statement,
 )
 
+# Blocks inside blocks; enough for any circuit, few enough for Python's stack.
+MAX_BLOCKS = 32
+
 _WORDS = "OPENQASM include qreg creg gate opaque barrier measure reset if pi sin cos tan exp ln sqrt U CX"
 
 
@@ -39,6 +42,7 @@ class Parser2:
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
         self.expressions = ExpressionParser(cursor, self.language)
+        self._nesting = 0
         self.keywords: dict[str, Callable[[], Statement]] = {
             "include": self._include,
             "qreg": self._register,
@@ -57,8 +61,12 @@ class Parser2:
         if token.kind == "name":
             if token.text == "OPENQASM":
                 self.cursor.fail("the version must be the first statement of a program")
-            handler = self.keywords.get(token.text)
-            return handler() if handler else self._gate_call()
+            if self._nesting > MAX_BLOCKS:
+                self.cursor.fail(f"blocks nested more than {MAX_BLOCKS} deep are not supported")
+            self._nesting += 1
+            statement = self.keywords.get(token.text, self._gate_call)()
+            self._nesting -= 1
+            return statement
         self.cursor.fail(f"expected a statement, found {token}")
 
     # Pieces.

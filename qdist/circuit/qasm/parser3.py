@@ -27,9 +27,6 @@ from .syntax import (
     Type,
 )
 
-# Blocks inside blocks; enough for any circuit, few enough for Python's stack.
-MAX_BLOCKS = 32
-
 _REFUSED = {
     "def": "subroutines ('def')",
     "extern": "external functions ('extern')",
@@ -72,7 +69,6 @@ class Parser3(Parser2):
     def __init__(self, cursor: Cursor) -> None:
         super().__init__(cursor)
         del self.keywords["opaque"]
-        self._blocks = 0
         self.keywords |= {
             "qubit": self._qubit,
             "bit": self._bit,
@@ -127,9 +123,6 @@ class Parser3(Parser2):
     def _block(self, after: str) -> tuple[Statement, ...]:
         """Statements in braces, or one statement."""
         cursor = self.cursor
-        self._blocks += 1
-        if self._blocks > MAX_BLOCKS:
-            cursor.fail(f"blocks nested more than {MAX_BLOCKS} deep are not supported")
         statements: list[Statement] = []
         if cursor.accept("{"):
             while not cursor.accept("}"):
@@ -138,7 +131,6 @@ class Parser3(Parser2):
                 statements.append(self.statement())
         else:
             statements.append(self.statement())
-        self._blocks -= 1
         return tuple(statements)
 
     # Declarations.

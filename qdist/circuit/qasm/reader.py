@@ -8,7 +8,10 @@ what a program means.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ from .names import Qubits
 from .parser2 import Parser2
 from .parser3 import Parser3
 from .standard import BUILTIN_2, BUILTIN_3, QELIB1, QELIB1_GROWN, STDGATES, Builtin
-from .syntax import Include, Node
+from .syntax import Include, Node, Statement
 
 # Possessive quantifiers (`*+`) throughout: the time is linear in the text, whatever the text.
 _SIMPLE_CALL = re.compile(
@@ -39,6 +42,11 @@ _ELEMENT = re.compile(r"(\w+)\[([0-9]+)\]")
 _PLAIN_NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 
 _MAX_INCLUDES = 16
+# Words that begin statements of OpenQASM 3 and no statement of OpenQASM 2.
+_ONLY_3 = frozenset(
+    ["qubit", "bit", "input", "output", "const", "let", "for", "while", "def", "extern"]
+    + ["ctrl", "negctrl", "inv", "pow", "gphase"]
+)
 
 
 class Reader:
@@ -49,7 +57,9 @@ class Reader:
         self._fast = fast
         self._open_files = [source.filename]
         cursor = Cursor(source)
-        self._version = _read_version(cursor)
+        # Qiskit, too, takes a program that does not state its version for OpenQASM 2.
+        self._stated = cursor.at("OPENQASM")
+        self._version = _read_version(cursor) if self._stated else 2
         if self._version == 2:
             self._parser_class: type[Parser2] = Parser2
             gates: dict[str, Any] = dict(BUILTIN_2)
@@ -76,11 +86,21 @@ class Reader:
                     cursor.seek(offset)
             if cursor.token.kind == "end":
                 return
-            statement = parser.statement()
+            statement = parser.statement() if self._stated else self._statement_of_2(parser)
             if isinstance(statement, Include):
                 self._include(statement)
             else:
                 interpreter.execute(statement, interpreter.frame)
+
+    def _statement_of_2(self, parser: Parser2) -> Statement:
+        """The next statement of a program that does not state its version."""
+        token = parser.cursor.token
+        try:
+            return parser.statement()
+        except QasmError as error:
+            if token.text not in _ONLY_3:
+                raise
+            raise error.with_hint("a program of OpenQASM 3 begins with 'OPENQASM 3;'") from None
 
     # The fast path.
 
@@ -151,7 +171,8 @@ class Reader:
         if node.path == standard:
             self._include_standard(node)
         elif node.path in ("qelib1.inc", "stdgates.inc"):
-            raise node.error(f'OpenQASM {self._version} has "{standard}", not "{node.path}"')
+            error = node.error(f'OpenQASM {self._version} has "{standard}", not "{node.path}"')
+            raise error if self._stated else error.with_hint("a program of OpenQASM 3 begins with 'OPENQASM 3;'")
         else:
             self._include_file(node)
 
@@ -178,13 +199,12 @@ class Reader:
                 raise node.error(f'"{node.path}" includes itself')
             if len(self._open_files) > _MAX_INCLUDES:
                 raise node.error(f"includes nested more than {_MAX_INCLUDES} deep are not supported")
-            text = path.read_text(encoding="utf-8-sig")
+            text = self._included_text(path, node)
         except (OSError, UnicodeDecodeError, ValueError) as error:
             if isinstance(error, QasmError):
                 raise
             reason = getattr(error, "strerror", None) or error
             raise node.error(f'the included file cannot be read ({reason}): "{node.path}"') from None
-        self._interpreter.budget.spend(len(text), node)
         self._open_files.append(str(path))
         cursor = Cursor(Source(text, str(path)))
         if cursor.at("OPENQASM") and _read_version(cursor) != self._version:
@@ -192,12 +212,19 @@ class Reader:
         self._statements(cursor)
         self._open_files.pop()
 
+    def _included_text(self, path: Path, node: Include) -> str:
+        # A pipe or a device might never end: not even opening it must block.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")
+            self._interpreter.budget.spend(found.st_size, node)
+            return file.read(found.st_size).decode("utf-8-sig")
+
 
 def _read_version(cursor: Cursor) -> int:
     """The version that the program states, 2 or 3."""
-    if not cursor.at("OPENQASM"):
-        cursor.fail(f"expected 'OPENQASM 2.0;' or 'OPENQASM 3;' as the first statement, found {cursor.token}")
-    cursor.advance()
+    cursor.expect("OPENQASM")
     token: Token = cursor.token
     if token.text not in ("2", "2.0", "3", "3.0", "3.1"):
         cursor.fail(f"expected version 2.0, 3, 3.0 or 3.1 of OpenQASM, found {token}")

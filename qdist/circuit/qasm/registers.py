@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from ..circuit import Circuit
 from .evaluate import describe
-from .frame import INSTRUCTION, MAX_COUNT, Budget, Frame
+from .frame import MAX_COUNT, WIRES_PER_UNIT, Budget, Frame
 from .names import Bits, Qubits
 from .syntax import Expr, Node, Operand, Range
 
@@ -54,9 +54,10 @@ class Registers:
         if isinstance(selector, Expr):
             return kind((found.wires[self._index(selector, found, operand, frame)],), scalar=True)
         if isinstance(selector, Range):
-            places: Iterable[int] = self._slice(selector, found, operand, frame)
+            places: Sequence[int] = self._slice(selector, found, operand, frame)
         else:
             places = [self._index(node, found, operand, frame) for node in selector]
+        self._budget.spend(len(places) // WIRES_PER_UNIT, operand)
         chosen = tuple(found.wires[place] for place in places)
         if len(set(chosen)) != len(chosen):
             raise operand.error("the same element is selected twice")
@@ -67,7 +68,7 @@ class Registers:
         kind: type = Bits if isinstance(frame.names.get(operands[0].name), Bits) else Qubits
         parts = [self.select(operand, kind, frame) for operand in operands]
         wires = tuple(wire for part in parts for wire in part.wires)
-        self._budget.spend(len(wires) // 4, node)
+        self._budget.spend(len(wires) // WIRES_PER_UNIT, node)
         if len(set(wires)) != len(wires):
             raise node.error("an alias cannot hold the same qubit or bit twice")
         return kind(wires, scalar=len(parts) == 1 and parts[0].scalar)
@@ -79,8 +80,7 @@ class Registers:
         if len(sizes) > 1:
             raise node.error(f"registers of different sizes cannot be combined: {sorted(sizes)}")
         count = sizes.pop() if sizes else 1
-        if count > 1:
-            self._budget.spend(INSTRUCTION * count, node)
+        self._budget.spend_on_copies(count, node)
         for place in range(count):
             chosen = tuple(qubits.wires[0 if qubits.scalar else place] for qubits in found)
             if len(set(chosen)) != len(chosen):

@@ -6,8 +6,8 @@ those again and gives back the gate of the table, so circuits of table gates sur
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
+from unicodedata import category
 
 from ..circuit import Circuit
 from ..data_gates import InitializeGate
@@ -19,6 +19,10 @@ from .angles import angle_text
 from .decompose import Step, decompose
 from .dense import state_steps
 from .errors import QasmError
+
+# What OpenQASM 3 takes for letters.
+_LETTERS = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl"})
+_DIGITS = frozenset("0123456789")
 
 
 class Writer:
@@ -74,9 +78,7 @@ class Writer:
 
     def new_name(self, wanted: str) -> str:
         """A name that is still free, as close to `wanted` as it can be."""
-        name = re.sub(r"\W", "_", wanted)
-        if not name or not (name[0].isalpha() or name[0] == "_"):
-            name = f"_{name}"
+        name = identifier(wanted)
         while name in self._taken:
             name += "_"
         self._taken.add(name)
@@ -137,6 +139,12 @@ class Writer:
             *(f"reset {operand};" for operand in operands),
             *(self._step(step, operands) for step in steps),
         ]
+
+
+def identifier(wanted: str) -> str:
+    """A name that both versions allow, as close to `wanted` as it can be: letters, digits and underscores."""
+    name = "".join(c if c in _DIGITS or c == "_" or category(c) in _LETTERS else "_" for c in wanted)
+    return f"_{name}" if not name or name[0] in _DIGITS else name
 
 
 def _preparation(gate: Gate) -> Iterable[Step]:

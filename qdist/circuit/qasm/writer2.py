@@ -6,7 +6,7 @@ from ..gates import Gate
 from ..instruction import Condition
 from .errors import QasmError
 from .parser2 import Parser2
-from .standard import QELIB1, QELIB1_GROWN
+from .standard import QELIB1
 from .writer import Writer
 
 
@@ -15,11 +15,13 @@ class Writer2(Writer):
 
     version = 2
     header = 'OPENQASM 2.0;\ninclude "qelib1.inc";'
-    reserved = Parser2.reserved | set(QELIB1) | set(QELIB1_GROWN)
+    # Gates that only later headers have are defined here, under the names that they have there: readers with the
+    # original header need the definition, and those with a later one accept it.
+    reserved = Parser2.reserved | set(QELIB1)
     phase_operands = 1
 
     def gate_name(self, gate: Gate) -> str | None:
-        return gate.qasm2_name
+        return gate.qasm2_name if gate.qasm2_name in QELIB1 else None
 
     def declarations(self) -> list[str]:
         count = self.circuit.num_qubits

@@ -9,15 +9,17 @@ from ..circuit import Circuit
 from ..gates import Gate
 from ..instruction import Condition, Instruction
 from ..parameters import Angle, Parameter, ParameterVector, ParameterVectorElement
+from .inputs import ELEMENT, element_name
 from .parser3 import Parser3
 from .standard import STDGATES
-from .writer import Writer
+from .writer import Writer, identifier
 
-# The table's u and u2 differ by a phase from what OpenQASM 3 calls U and u2.
+# Readers disagree on the phase of U, u2 and u3 (Qiskit's U lacks the e^{i theta/2} of the specification), and under
+# controls that phase matters; on p and ry they agree, and p(phi) ry(theta) p(lambda) is the table's u.
 _LITERAL_BODIES = {
-    "u": ["U(p0, p1, p2) q0;", "gphase(-p0/2);"],
-    "u2": ["u2(p0, p1) q0;", "gphase((p0 + p1)/2);"],
-    "phased_u": ["U(p0, p1, p2) q0;", "gphase(p3 - p0/2);"],
+    "u": ["p(p2) q0;", "ry(p0) q0;", "p(p1) q0;"],
+    "u2": ["p(p1) q0;", "ry(pi/2) q0;", "p(p0) q0;"],
+    "phased_u": ["p(p2) q0;", "ry(p0) q0;", "p(p1) q0;", "gphase(p3);"],
 }
 _INDENT = "  "
 
@@ -38,20 +40,36 @@ class Writer3(Writer):
 
     # Parameters.
 
+    def new_name(self, wanted: str) -> str:
+        name = super().new_name(wanted)
+        while ELEMENT.fullmatch(name):  # the reader would take it for an element of a vector
+            name = super().new_name(f"{name}_")
+        return name
+
     def _declare_inputs(self) -> None:
-        vectors: dict[ParameterVector, str] = {}
+        vectors: dict[ParameterVector, list[str]] = {}
         for parameter in self.circuit.parameters:
             if isinstance(parameter, ParameterVectorElement):
                 vector = parameter.vector
                 if vector not in vectors:
-                    vectors[vector] = self.new_name(vector.name)
-                    self._inputs.append(f"input array[float[64], {len(vector)}] {vectors[vector]};")
-                name = f"{vectors[vector]}[{parameter.index}]"
+                    vectors[vector] = self._vector_names(vector)
+                    self._inputs += [f"input float[64] {name};" for name in vectors[vector]]
+                name = vectors[vector][parameter.index]
             else:
                 name = self.new_name(parameter.name)
                 self._inputs.append(f"input float[64] {name};")
             if name != parameter.name:
                 self._renamed[parameter] = Parameter(name)
+
+    def _vector_names(self, vector: ParameterVector) -> list[str]:
+        """Names for all elements. Few readers know arrays of inputs, so each element is an input of its own."""
+        name = identifier(vector.name)
+        while True:
+            names = [element_name(name, index) for index in range(len(vector))]
+            if self._taken.isdisjoint(names):
+                self._taken.update(names)
+                return names
+            name += "_"
 
     def declarations_before_gates(self) -> list[str]:
         return self._inputs
@@ -101,6 +119,10 @@ class Writer3(Writer):
             if previous is not None and test == previous._replace(equal=not previous.equal):
                 lines[-1] = "} else {"
                 previous = None
+            elif not test.equal:
+                # Readers that know no '!=' know this.
+                lines += [f"if ({self._test(test)}) {{", "} else {"]
+                previous = None
             else:
                 lines.append(f"if ({self._test(test)}) {{")
                 # What changes a tested bit ends the block, and an else would no longer see the same value.
@@ -125,13 +147,15 @@ class Writer3(Writer):
         return [f"barrier {', '.join(operands)};"]
 
     def _test(self, test: Condition) -> str:
-        name = self.bit_register
-        if len(test.clbits) > 1 and list(test.clbits) == list(range(self.circuit.num_clbits)):
-            return f"{name} {'==' if test.equal else '!='} {test.value}"
-        bits = [f"{name}[{clbit}] == {test.value >> place & 1}" for place, clbit in enumerate(test.clbits)]
-        if len(bits) == 1 and not test.equal:
-            return bits[0].replace("==", "!=")
-        return " && ".join(bits) if test.equal else f"!({' && '.join(bits)})"
+        """The condition that bits equal the value of a test, in a form that all readers know."""
+        name, clbits = self.bit_register, test.clbits
+        if len(clbits) == 1:
+            return f"{'' if test.value else '!'}{name}[{clbits[0]}]"
+        if clbits == tuple(range(self.circuit.num_clbits)):
+            return f"{name} == {test.value}"
+        if clbits == tuple(range(clbits[0], clbits[0] + len(clbits))):
+            return f"{name}[{clbits[0]}:{clbits[-1]}] == {test.value}"
+        return f"{name}[{{{', '.join(map(str, clbits))}}}] == {test.value}"
 
 
 def _modifiers(gate: Gate) -> str:

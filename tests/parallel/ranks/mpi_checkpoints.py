@@ -160,3 +160,47 @@ def test_dropout_goes_on_after_a_checkpoint(comm, folder, axis: str) -> None:
     second = start(4)
     second.load(folder / "dropout")
     assert train(second, range(2, 4)) == whole[2:]
+
+
+DAMAGED: dict[str, tuple[Any, str]] = {
+    "a model that is a list": (lambda state: state.update(model=[1]), "makes no sense"),
+    "a parameter that is a number": (lambda state: state["model"].update({"0.weight": 1}), "makes no sense"),
+    "complex parameters": (
+        lambda state: state["model"].update({"0.weight": state["model"]["0.weight"].numpy() + 1j}),
+        "dtype of 0.weight: complex128",
+    ),
+    "no optimiser": (lambda state: state.update(optimizer=None), "makes no sense"),
+    "an optimiser of text": (lambda state: state["optimizer"].update(state="x"), "makes no sense"),
+    "no groups": (lambda state: state["optimizer"].update(groups={}), "makes no sense"),
+    "a rate of text": (lambda state: state["optimizer"]["groups"]["0"].update(lr="fast"), "makes no sense"),
+    "an option more": (lambda state: state["optimizer"]["groups"]["0"].update(params=[1]), "has the options"),
+    "a moment of another shape": (
+        lambda state: state["optimizer"]["state"]["0.weight"].update(momentum_buffer=np.zeros(3)),
+        "momentum_buffer of 0.weight has shape",
+    ),
+    "random numbers that are none": (lambda state: state["random"].update(ranks=7), "makes no sense"),
+    "no generator": (
+        lambda state: state["random"].update(ranks={str(r): {"generator": {}} for r in range(SIZE)}),
+        "makes no sense",
+    ),
+}
+
+
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+def test_crafted_files_are_refused_everywhere_and_change_nothing(comm, folder) -> None:
+    mesh = Mesh(comm, dp=2)
+    model = spread("mlp", mesh, {})
+    model.train_batch(*rows_of("mlp", mesh, 0))
+    model.save(folder / "right")
+    before = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    for damage, message in DAMAGED.values():
+        if comm.rank == 0:
+            state = qd.checkpoint.load(folder / "right")
+            damage(state)
+            qd.checkpoint.save(folder / "wrong", state)
+        comm.barrier()
+        with pytest.raises(ValueError, match=message):
+            model.load(folder / "wrong")
+        comm.barrier()
+    assert_same({name: tensor.numpy() for name, tensor in model.state_dict().items()}, before)
+    model.load(folder / "right")

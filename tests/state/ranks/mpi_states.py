@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.checkpoint import CheckpointError
 from qdist.native import kernels
 from qdist.plan import Layout
-from qdist.state import StateVector, devices, threads
+from qdist.state import StateVector, devices, storage, threads
 from qdist.state.devices import on_host
 from qdist.state.errors import StateError
 
@@ -150,6 +151,36 @@ def test_states_saved_by_any_number_of_ranks_are_loaded_by_any_other(pair) -> No
         shared.save(path)
     with pytest.raises(OSError, match="No such file"):
         StateVector.load(path, COMM)
+
+
+def test_what_one_rank_cannot_load_no_rank_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(COMM.broadcast_object(tempfile.mkdtemp() if COMM.rank == 0 else None))
+    last = COMM.rank == COMM.size - 1
+    StateVector.from_amplitudes(random_ket(), comm=COMM).save(folder / "state")
+    if last:
+        StateVector.basis(N, 3).save(folder / "other")
+        os.mkfifo(folder / "pipe")
+    COMM.barrier()
+    if COMM.size > 1:
+        with pytest.raises(StateError, match="another state file"):
+            StateVector.load(folder / ("other" if last else "state"), COMM)
+    with pytest.raises(CheckpointError, match="not a regular file"):
+        StateVector.load(folder / ("pipe" if last else "state"), COMM)
+
+    def full(*_: object) -> None:
+        raise MemoryError("nothing left")
+
+    # When the shards are made, and when the file is read.
+    for module, name in ((devices, "zeros"), (storage, "moved")):
+        with monkeypatch.context() as patch:
+            if last:
+                patch.setattr(module, name, full)
+            with pytest.raises(MemoryError, match="nothing left"):
+                StateVector.load(folder / "state", COMM, device="cpu")
+    np.testing.assert_array_equal(StateVector.load(folder / "state", COMM).amplitudes(), random_ket())
+    COMM.barrier()
+    if COMM.rank == 0:
+        shutil.rmtree(folder)
 
 
 def test_auto_is_one_kind_of_device_on_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
