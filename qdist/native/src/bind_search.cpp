@@ -30,6 +30,7 @@ std::vector<Action> actions(Masks mixes, Masks x_like, Masks z_like) {
 Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close, std::optional<Mask> start, std::int64_t limit) {
     const std::vector<Action> gates = actions(mixes, x_like, z_like);
     check_actions({mixes.data(), mixes.size()}, {x_like.data(), x_like.size()}, {z_like.data(), z_like.size()}, num_qubits, close);
+    for (std::size_t g = 0; g < z_like.size(); ++g) check_mask(z_like.data()[g], num_qubits, "a gate's qubits");
     if (start) check_mask(*start, num_qubits, "start");
     check_range(limit, 0, std::int64_t(1) << 60, "limit");
     for (const Action& a : gates)
