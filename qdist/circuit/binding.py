@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from qdist.native import kernels
+
 from .errors import CircuitError
 from .parameters import Expression, Parameter, ParameterVector, as_number
 
@@ -36,9 +38,8 @@ class AffineMap(NamedTuple):
     num_parameters: int
 
     def __call__(self, theta: ArrayLike) -> np.ndarray:
-        """The angles for these parameter values: A @ theta + constants."""
-        products = self.coefficients * np.asarray(theta, dtype=np.float64)[self.parameters]
-        return self.constants + np.bincount(self.slots, products, minlength=len(self.constants))
+        """The angles for these parameter values: A @ theta + constants, modulo 4 pi."""
+        return self.rows(np.array(theta, dtype=np.float64, ndmin=2))[0]
 
     def transposed(self, cotangents: ArrayLike) -> np.ndarray:
         """The derivatives by the parameters, given those by the angles: A.T @ cotangents."""
@@ -47,10 +48,14 @@ class AffineMap(NamedTuple):
         return np.bincount(self.parameters, products, minlength=self.num_parameters).astype(np.float64, copy=False)
 
     def rows(self, theta: np.ndarray) -> np.ndarray:
-        """The angles for each row of parameter values: shape (rows, angles)."""
-        return self.constants + _scattered(
-            self.coefficients * theta[:, self.parameters], self.slots, len(self.constants)
-        )
+        """The angles for each row of parameter values, modulo 4 pi: shape (rows, angles).
+
+        Gates have that period in each of their angles; what lies within it stays as it is. Neither products nor sums
+        lose digits, however large the values are.
+        """
+        angles = np.tile(self.constants, (len(theta), 1))
+        kernels.add_affine(self.slots, self.parameters, self.coefficients, np.ascontiguousarray(theta), angles)
+        return angles
 
     def transposed_rows(self, cotangents: np.ndarray) -> np.ndarray:
         """`transposed` of each row: shape (rows, parameters)."""

@@ -10,6 +10,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from qdist.native import kernels
+
 from .binding import AffineMap, ParameterValues, flat_values, resolve_values
 from .builder import CircuitBuilder
 from .errors import CircuitError
@@ -103,7 +105,7 @@ class Circuit(CircuitBuilder):
         return max(qubits + clbits, default=0)
 
     def affine(self) -> AffineMap:
-        """All angles as one affine map of the parameters, for executors that bind many times."""
+        """All angles, modulo 4 pi, as one affine map of the parameters, for executors that bind many times."""
         column = {parameter: k for k, parameter in enumerate(self.parameters)}
         constants: list[float] = []
         entries: list[tuple[int, int, float]] = []
@@ -116,11 +118,13 @@ class Circuit(CircuitBuilder):
                 else:
                     constants.append(param)
         slots, parameters, coefficients = zip(*entries) if entries else ((), (), ())
+        # Or sums with parameters would be rounded to the last place of a large constant.
+        kernels.reduce_angles(reduced := np.array([constants], dtype=np.float64))
         return AffineMap(
             np.array(slots, dtype=np.int64),
             np.array(parameters, dtype=np.int64),
             np.array(coefficients, dtype=np.float64),
-            np.array(constants, dtype=np.float64),
+            reduced[0],
             len(column),
         )
 

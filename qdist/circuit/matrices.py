@@ -95,7 +95,9 @@ def p(lam: float) -> Matrix:
 
 def u(theta: float, phi: float, lam: float) -> Matrix:
     c, s = math.cos(theta / 2), math.sin(theta / 2)
-    return np.array([[c, -s * cmath.exp(1j * lam)], [s * cmath.exp(1j * phi), c * cmath.exp(1j * (phi + lam))]])
+    # The product of two phases, not the phase of the sum, which is rounded to the last place of the larger angle.
+    first, second = cmath.exp(1j * phi), cmath.exp(1j * lam)
+    return np.array([[c, -s * second], [s * first, c * (first * second)]])
 
 
 def u_derivative(k: int, theta: float, phi: float, lam: float) -> Matrix:

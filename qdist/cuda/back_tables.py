@@ -88,7 +88,9 @@ class BackTables(Tables):
         return self.num_sums, len(self._terms), len(self._parities), len(self._weighs)
 
     def matrix(self, block: Block, targets: list[int], order: Sequence[int], at: int, real: bool = False) -> None:
-        self.binding.matrix(len(targets), factors_of(block, targets), order, at, real=real, adjoint=True)
+        everywhere = not block.operations[0].controls
+        factors = factors_of(block, targets)
+        self.binding.matrix(len(targets), factors, order, at, real=real, adjoint=True, everywhere=everywhere)
 
     def rotation(self, tile: TilePhases, phase: Phase, block: Block) -> None:
         super().rotation(tile, phase, block)

@@ -36,7 +36,7 @@ class Binding:
         self._affine: list[Affine] = []
         self._tables: list[int] = []
         self._terms: list[tuple[int, int, int, int]] = []
-        self._rotations: list[tuple[int, int, int]] = []
+        self._rotations: list[tuple[int, int, int, bool]] = []
 
     def constant(self, numbers: Sequence[complex]) -> int:
         """A place in reals for complex numbers that never change: (real, imaginary) in turn."""
@@ -49,15 +49,23 @@ class Binding:
         self._constants.append((at, numbers))
 
     def matrix(
-        self, num_bits: int, factors: Factors, order: Sequence[int], at: int, real: bool = False, adjoint: bool = False
+        self,
+        num_bits: int,
+        factors: Factors,
+        order: Sequence[int],
+        at: int,
+        real: bool = False,
+        adjoint: bool = False,
+        everywhere: bool = False,
     ) -> None:
         """Puts a matrix, or its adjoint, at a place, row by row. Bit k of its index is bit order[k] of the factors'
         product.
 
-        real: the real parts alone.
+        real: the real parts alone. everywhere: it has no conditions, so that it may make up for what the rounding of
+        others does to the norm; such matrices are given in the order in which they run.
         """
         first = self._matrices.size
-        self._matrices.add(num_bits, factors)
+        self._matrices.add(num_bits, factors, everywhere)
         entries = reordered(order)
         source = 2 * (first + (entries.T if adjoint else entries).ravel())
         sign = np.ones(len(source))
@@ -80,10 +88,10 @@ class Binding:
         self._tables.append(at)
         return at
 
-    def rotation(self, affine: Affine, num_y: int) -> int:
-        """A place in reals for cos(a/2) and for the complex factor -i sin(a/2) i^num_y."""
+    def rotation(self, affine: Affine, num_y: int, everywhere: bool = False) -> int:
+        """A place in reals for cos(a/2) and for the complex factor -i sin(a/2) i^num_y. everywhere: as for a matrix."""
         at = self.place(3)
-        self._rotations.append((at, self.angle(affine), num_y))
+        self._rotations.append((at, self.angle(affine), num_y, everywhere))
         return at
 
     def place(self, count: int) -> int:
@@ -112,17 +120,14 @@ class Binding:
         self._first_terms = np.searchsorted(rows, np.arange(len(self._tables)))
         width = 2 * len(self._settings)
         self._table_places = np.array(self._tables, np.int64)[:, None] + np.arange(width)
-        self._rotation_data = np.array(self._rotations, np.int64).reshape(-1, 3).T
+        self._rotation_data = np.array(self._rotations, np.int64).reshape(-1, 4).T
 
     def values(self, angles: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
         """(reals, turns) for each row of the circuit's angles."""
         rows = len(angles)
+        angles = np.array(angles, np.float64)
+        kernels.reduce_angles(angles)
         reals = np.tile(self._template, (rows, 1))
-        if len(self._to):
-            matrices = np.empty((rows, self._matrices.size), np.complex128)
-            for row, own in zip(angles, matrices):
-                self._matrices.at(row, own)
-            reals[:, self._to] = matrices.view(np.float64)[:, self._from] * self._sign
         sums = np.tile(self._offsets, (rows, 1))
         if len(self._owner):
             # One bincount for all rows: each has its own range of bins.
@@ -133,12 +138,28 @@ class Binding:
             terms = sums[:, self._term_angles, None] * self._holds
             phases = np.add.reduceat(terms, self._first_terms, axis=1)
             reals[:, self._table_places] = np.exp(1j * phases).view(np.float64)
+        if len(self._to):
+            matrices = np.empty((rows, self._matrices.size), np.complex128)
+            for row, own, stretch in zip(angles, matrices, self._table_stretch(reals)):
+                self._matrices.at(row, own, self.real == np.float32, stretch)
+            reals[:, self._to] = matrices.view(np.float64)[:, self._from] * self._sign
         if self._rotations:
-            at, angle, num_y = self._rotation_data
+            at, angle, num_y, everywhere = self._rotation_data
             half = sums[:, angle] / 2
             factor = -1j * np.sin(half) * np.array([1, 1j, -1, -1j])[num_y & 3]
-            reals[:, at], reals[:, at + 1], reals[:, at + 2] = np.cos(half), factor.real, factor.imag
+            numbers = np.stack([np.cos(half), factor.real, factor.imag], axis=-1)
+            if self.real == np.float32:
+                for own in numbers:
+                    kernels.balance_rotations(own, everywhere.astype(bool))
+            reals[:, at[:, None] + np.arange(3)] = numbers
         return reals, self._turns(sums)
+
+    def _table_stretch(self, reals: NDArray[Any]) -> NDArray[np.float64]:
+        """What the rounding of all phase tables multiplies the norm by, where all probabilities are the same."""
+        if self.real != np.float32 or not len(self._tables):
+            return np.ones(len(reals))
+        squares = reals[:, self._table_places].astype(np.float64) ** 2
+        return np.sqrt(2 * squares.mean(axis=-1)).prod(axis=-1)
 
     def _turns(self, angles: NDArray[np.float64]) -> NDArray[Any]:
         fraction = angles / (2 * np.pi)

@@ -286,7 +286,8 @@ class Tables:
 
     def matrix(self, block: Block, targets: list[int], order: Sequence[int], at: int, real: bool = False) -> None:
         """Has a dense block's matrix put at a place in reals."""
-        self.binding.matrix(len(targets), factors_of(block, targets), order, at, real=real)
+        everywhere = not block.operations[0].controls
+        self.binding.matrix(len(targets), factors_of(block, targets), order, at, real=real, everywhere=everywhere)
 
     # What reading the tile performs ----------------------------------------------------------------------------------
 
@@ -318,7 +319,7 @@ class Tables:
                 else:
                     far_z |= 1 << qubit
             num_y += letter == "Y"
-        data = self.binding.rotation((0.0, ((operation.slots[0], operation.sign),)), num_y)
+        data = self.binding.rotation((0.0, ((operation.slots[0], operation.sign),)), num_y, not operation.controls)
         near, far = _split(tile, operation.controls)
         self.long_list([data, *near, *halves(far), x, self.shape.swizzled(x), z, *halves((far_z,))])
 

@@ -131,10 +131,14 @@ def check_differentiable(program: Program) -> None:
         )
 
 
-def sweep_back(program: Program, ket: StateVector, bra: StateVector, recover: bool = False) -> NDArray[np.float64]:
+def sweep_back(
+    program: Program, ket: StateVector, bra: StateVector, recover: bool = False, shift: float = 0.0
+) -> NDArray[np.float64]:
     """Undoes the program on both states, and returns this rank's part of 2 Re <bra|d ket> by each angle: float64.
 
-    With ``recover`` the ket ends as it began; without, the sweep ends where the first parameter was.
+    With ``recover`` the ket ends as it began; without, the sweep ends where the first parameter was. ``shift`` is the
+    multiple of the ket that the bra loses first. That changes no derivative, because Re <ket|d ket> = 0; but rounding
+    errors are in proportion to what the bra holds, and H |psi> is mostly <H> |psi>.
     """
     gradient = np.zeros(len(program.affine.constants))
     steps = program.steps
@@ -143,7 +147,7 @@ def sweep_back(program: Program, ket: StateVector, bra: StateVector, recover: bo
     first = 0 if recover else next((k for k, (_, native, _) in enumerate(steps) if native.is_trainable), len(steps))
     for k in reversed(range(first, len(steps))):
         segment, native, live = steps[k]
-        _undo(program, native, ket, bra, gradient, live, recover or k > first)
+        _undo(program, native, ket, bra, gradient, live, recover or k > first, shift if k == len(steps) - 1 else 0.0)
         if k > first or recover:
             _go_back(segment, steps[k - 1][0] if k else None, ket, bra)
     if program.start.is_trainable:
@@ -160,11 +164,12 @@ def _undo(
     gradient: NDArray[Any],
     live: int,
     recover: bool,
+    shift: float,
 ) -> None:
     for (offset, ket_shard), (_, bra_shard) in zip(ket.shards(), bra.shards()):
         # Shards that were still zero altogether were left alone; but the start may have a derivative where it is zero.
         if live != 0 or program.start.is_trainable or program.start.value(offset >> ket.shard_bits) != 0:
-            native.run_back(ket_shard, bra_shard, gradient, offset, live, recover)
+            native.run_back(ket_shard, bra_shard, gradient, offset, live, recover, shift)
 
 
 def _go_back(segment: Segment, previous: Segment | None, ket: StateVector, bra: StateVector) -> None:
@@ -204,8 +209,8 @@ def _locked_vjp(
     if bra is None:
         bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
     bra.layout = ket.layout
-    values = _pull_back(ket, outputs, cotangents, bra, gates)
-    gradient = program.affine.transposed(sweep_back(program, ket, bra))
+    values, shift = _pull_back(ket, outputs, cotangents, bra, gates)
+    gradient = program.affine.transposed(sweep_back(program, ket, bra, shift=shift))
     if ket.device == "cpu" and ket.local.nbytes <= _WORKSPACE_BYTES:
         program.workspace = own, bra
     return values, ket.sum_over_ranks(gradient)
@@ -217,14 +222,17 @@ def _pull_back(
     cotangents: Sequence[Any],
     bra: StateVector,
     gates: tuple[Operation, ...] = (),
-) -> list[Any]:
-    """bra = what the cotangents make of all outputs, after ``gates``, which only observables may have; returns the
-    outputs' values."""
+) -> tuple[list[Any], float]:
+    """bra = what the cotangents make of all outputs, after ``gates``, which only observables may have, but for a
+    multiple of the ket, which changes no derivative. Returns the outputs' values, and the multiple that the bra should
+    lose."""
     values: list[Any] = [None] * len(outputs)
+    shift = 0.0
     plain = {k: o for k, o in enumerate(outputs) if not isinstance(o, Output)}
     if plain:
-        weights = [float(cotangents[k]) for k in plain]
-        for k, value in zip(plain, expectation.apply_and_expect(ket, list(plain.values()), weights, bra, gates)):
+        weights = np.array([float(cotangents[k]) for k in plain])
+        found, shift = expectation.pull_back(ket, list(plain.values()), weights, bra, gates)
+        for k, value in zip(plain, found):
             values[k] = float(value)
     else:
         bra.local.fill(0)
@@ -233,7 +241,7 @@ def _pull_back(
             values[k] = output.value(ket)
             relayout(ket, bra.layout)
             output.pull_back(ket, cotangents[k], bra)
-    return values
+    return values, shift
 
 
 def _checked(program: Program, output: Observable | Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:

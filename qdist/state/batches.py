@@ -55,7 +55,8 @@ def expectations(
 
 def values(program: Program, observables: Sequence[Any], theta: NDArray[np.float64]) -> NDArray[np.float64]:
     """The expectation values for each row of parameters on a GPU: float64 of shape (batch, number of observables)."""
-    strings, found = _plan(program, observables), np.zeros((len(theta), len(observables)))
+    strings, _ = _plan(program, observables)
+    found = np.zeros((len(theta), len(observables)))
     for some in parts(program, len(theta)):
         kets = program.run_rows(theta[some])
         strings.add_values(kets, found[some])
@@ -72,7 +73,7 @@ def vjp(
     """``Program.vjp`` of a batch, in parts that take a bounded amount of memory; the kets may be given where they
     are ``one_part``."""
     ((_, native, _),) = program.steps
-    strings = _plan(program, outputs)
+    strings, constants = _plan(program, outputs, traceless=True)
     found, weights = np.zeros((len(theta), len(outputs))), np.stack(cotangents, axis=1)
     angles = program.affine.rows(theta)
     by_angle = np.zeros_like(angles)
@@ -80,9 +81,10 @@ def vjp(
         part = program.run_rows(theta[some]) if kets is None else kets
         bras = devices.empty(part.shape, program.dtype, program.device)
         kernels_of(part).apply_batch(strings, part, weights[some], bras, found[some])
+        shifts = np.einsum("bk,bk->b", weights[some], found[some])
         with program.lock:
-            native.run_back_batch(part, bras, angles[some], by_angle[some])
-    return list(found.T), program.affine.transposed_rows(by_angle)
+            native.run_back_batch(part, bras, angles[some], shifts, by_angle[some])
+    return list((found + constants).T), program.affine.transposed_rows(by_angle)
 
 
 def one_part(program: Program, count: int) -> bool:
@@ -111,12 +113,14 @@ def check_outputs(program: Program, outputs: Sequence[Observable | Output], coun
     )
 
 
-def _plan(program: Program, observables: Sequence[Observable]) -> Any:
-    """The kernels' plan for the strings of all observables."""
+def _plan(program: Program, observables: Sequence[Observable], traceless: bool = False) -> tuple[Any, Any]:
+    """The kernels' plan for the strings of all observables, and the multiples of the identity that they have beside
+    these strings, where ``traceless``."""
     sums = [expectation.as_pauli_sum(o, program.num_qubits) for o in observables]
     like = StateVector(program.num_qubits, program.dtype, layout=program.plan.layout, device=program.device)
-    (strings,) = expectation.observable_plan(like, sums, real=True, products=True).strings
-    return strings
+    plan = expectation.observable_plan(like, sums, real=True, products=True, traceless=traceless)
+    (strings,) = plan.strings
+    return strings, plan.constants
 
 
 def parts(program: Program, count: int) -> list[slice]:

@@ -87,17 +87,22 @@ class CpuProgram:
         offset: int = 0,
         live: int = -1,
         recover: bool = True,
+        shift: float = 0.0,
     ) -> None:
         """Undoes the run on both shards in place, and adds 2 Re <bra|d ket> by each angle to ``gradient`` (float64).
 
         ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first block that depends
-        on a parameter, and leaves nothing of use in the shards.
+        on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that the bra loses
+        first; no derivative changes by that (see ``adjoint.sweep_back``).
         """
-        self._native.run_back(ket, bra, offset, 0, live & (1 << self._native.num_bits) - 1, recover, gradient)
+        live &= (1 << self._native.num_bits) - 1
+        self._native.run_back(ket, bra, offset, 0, live, recover, shift, gradient)
 
-    def run_back_batch(self, kets: np.ndarray, bras: np.ndarray, angles: np.ndarray, gradients: np.ndarray) -> None:
+    def run_back_batch(
+        self, kets: np.ndarray, bras: np.ndarray, angles: np.ndarray, shifts: np.ndarray, gradients: np.ndarray
+    ) -> None:
         """run_back, without recovery, for each row of what run_batch made; gradients: one row of angles each."""
-        self._native.run_back_batch(kets, bras, angles, gradients)
+        self._native.run_back_batch(kets, bras, angles, shifts, gradients)
 
 
 class _Tile:

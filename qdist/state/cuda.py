@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from qdist.circuit import AffineMap
 from qdist.cuda.checks import check_first, check_size
+from qdist.cuda.kept_norm import STAGES, KeptNorm
 from qdist.cuda.launcher import Launcher
 from qdist.cuda.stages import runnable
 from qdist.cuda.tables import Tables
@@ -23,6 +25,15 @@ __all__ = ["CudaProgram"]
 
 _MOST_ROWS = 65535
 """Rows of a batch in one launch: what a grid's second axis holds."""
+
+_STAGES_A_SHIFT = 16
+"""Taking a multiple of the ket from the bra is a pass over both; fewer stages have fewer rounding errors."""
+
+
+@cache
+def _subtract_multiple(cupy: Any) -> Any:
+    """One kernel for bra -= shift * ket, which reads each once."""
+    return cupy.ElementwiseKernel("T ket, S shift", "T bra", "bra -= shift * ket", "subtract_multiple")
 
 
 class CudaProgram:
@@ -99,7 +110,10 @@ class CudaProgram:
         Amplitudes may be nonzero only at indices whose bits outside ``live`` are zero; |0...0> has live=0, and what
         must be zero is not computed. ``after_stage`` is called when each sweep has been queued.
         """
+        norm = KeptNorm(shard) if self.num_stages >= STAGES else None
         self._run(shard, offset, live, 1, after_stage)
+        if norm is not None:
+            norm.restore()
 
     def run_batch(self, states: Any, angles: np.ndarray) -> None:
         """Binds and runs once for each row of ``angles``, on the row of ``states``, which is |0...0> before."""
@@ -121,29 +135,43 @@ class CudaProgram:
         offset: int = 0,
         live: int = -1,
         recover: bool = True,
+        shift: float = 0.0,
     ) -> None:
         """Undoes the run on both shards in place, and adds 2 Re <bra|d ket> by each angle to ``gradient`` (float64).
 
         ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first stage that depends
-        on a parameter, and leaves nothing of use in the shards.
+        on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that the bra loses
+        first; no derivative changes by that (see ``adjoint.sweep_back``).
         """
         check_size(ket.size, 1 << self._num_bits, "the shard")
         check_size(bra.size, ket.size, "the bra")
         check_size(len(gradient), len(self._angles), "the gradient")
         check_first(offset, ket.size)
+        self._shift(ket[None], bra[None], np.array([shift]))
         self._back(live).run(ket, bra, self._angles[None], gradient[None], offset, live, recover)
 
-    def run_back_batch(self, kets: Any, bras: Any, angles: np.ndarray, gradients: np.ndarray) -> None:
+    def run_back_batch(
+        self, kets: Any, bras: Any, angles: np.ndarray, shifts: np.ndarray, gradients: np.ndarray
+    ) -> None:
         """run_back, without recovery, for each row of what run_batch made; gradients: one row of angles each."""
         check_size(kets.size, len(angles) << self._num_bits, "the kets")
         check_size(bras.size, kets.size, "the bras")
         if gradients.shape != angles.shape:
             raise ValueError(f"gradients have the shape of the angles, {angles.shape}; got {gradients.shape}")
+        self._shift(kets, bras, shifts)
         back = self._back(0)
         rows = min(_MOST_ROWS, back.most_rows)
         for first in range(0, len(angles), rows):
             some = slice(first, first + rows)
             back.run(kets[some], bras[some], angles[some], gradients[some], 0, 0, False)
+
+    def _shift(self, kets: Any, bras: Any, shifts: np.ndarray) -> None:
+        """Takes the multiple of its ket from each row's bra, where that costs little beside the sweeps that follow."""
+        if self.num_stages < _STAGES_A_SHIFT or not shifts.any():
+            return
+        with self._cupy.cuda.Device(self._device):
+            rows = self._cupy.asarray(shifts.astype(kets.real.dtype))[:, None]
+            _subtract_multiple(self._cupy)(kets, rows, bras)
 
     def _back(self, live: int) -> CudaSweep:
         if self._sweep is None:

@@ -12,6 +12,7 @@ from qdist.cuda.back_resident import resident
 from qdist.cuda.back_tables import BackTables
 from qdist.cuda.compiler import sum_kernel
 from qdist.cuda.inverse import undone
+from qdist.cuda.kept_norm import STAGES, KeptNorm
 from qdist.cuda.launcher import Launcher
 from qdist.cuda.tile import back_shape_of
 from qdist.cuda.wide import WideGate
@@ -83,7 +84,13 @@ class CudaSweep:
         self._launcher.bind(angles)
         with cupy.cuda.Device(self._device):
             sums = cupy.zeros((rows, max(tables.num_sums, 1)))
+            norms: list[KeptNorm] = []
             for k, (step, live_before) in enumerate(list(zip(self._steps, self._live(live)))[:end]):
+                # Before stages that pass over something, the shards hold what is of no use.
+                if rows == 1 and end >= STAGES and k % STAGES == 0 and live_before == (1 << self._num_bits) - 1:
+                    for norm in norms:
+                        norm.restore()
+                    norms = norms or [KeptNorm(kets.ravel()), KeptNorm(bras.ravel())]
                 if isinstance(step, WideGate):
                     for row in (*kets.reshape(rows, -1), *bras.reshape(rows, -1)):
                         step.run(row, offset)

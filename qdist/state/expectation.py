@@ -44,6 +44,7 @@ __all__ = [
     "expectations",
     "observable_plan",
     "passes",
+    "pull_back",
 ]
 
 Observable: TypeAlias = (
@@ -161,6 +162,27 @@ def apply_and_expect(
     return sv.sum_over_ranks(values)
 
 
+def pull_back(
+    sv: StateVector,
+    observables: Sequence[Observable],
+    cotangents: NDArray[np.float64],
+    out: StateVector,
+    gates: tuple[Operation, ...] = (),
+) -> tuple[NDArray[np.float64], float]:
+    """``apply_and_expect`` for derivatives in a normalised state, to which multiples of the identity bring nothing:
+    ``out`` lacks theirs, so that its rounding errors are not in proportion to them.
+
+    Returns:
+        The expectation values, and Re <psi|out>.
+    """
+    sums = [as_pauli_sum(o, sv.num_qubits) for o in observables]
+    plan = observable_plan(sv, sums, True, gates, products=True, traceless=True)
+    values = np.zeros(len(observables))
+    _apply(sv, plan, cotangents, out, values)
+    sv.sum_over_ranks(values)
+    return values + plan.constants, float(cotangents @ values)
+
+
 @dataclass(frozen=True, slots=True)
 class ObservablePlan:
     """How strings of observables are dealt with on a state of a given layout."""
@@ -170,6 +192,8 @@ class ObservablePlan:
     """The kernels' plan for each leg."""
     wide: list[WideStrings]
     """Strings that flip more qubits than can be close; they go first, under the layout at hand."""
+    constants: NDArray[np.float64]
+    """The multiple of the identity that each observable has beside these strings."""
 
 
 def observable_plan(
@@ -178,14 +202,16 @@ def observable_plan(
     real: bool,
     gates: tuple[Operation, ...] = (),
     products: bool = False,
+    traceless: bool = False,
 ) -> ObservablePlan:
     """The plan for sums, after ``gates``, in a state like ``sv``; with ``real`` refuses what is not Hermitian.
 
-    products: whether it is for products with the state rather than for expectation values.
+    products: whether it is for products with the state rather than for expectation values. traceless: whether
+    multiples of the identity are left out, unless there is nothing else.
     """
     same.observables(sv.comm, sums)
     place = sv.layout, sv.shard_bits, sv.dtype, sv.device
-    key = (tuple(map(id, sums)), *place, real, id(gates) if gates else 0, products)
+    key = (tuple(map(id, sums)), *place, real, id(gates) if gates else 0, products, traceless)
     with _plans_lock:
         if key in _plans:
             _plans.move_to_end(key)
@@ -193,7 +219,7 @@ def observable_plan(
     if real:
         for observable in sums:
             _check_hermitian(observable)
-    plan = _planned(sv, Strings.of(sums, real).before(gates), products)
+    plan = _planned(sv, Strings.of(sums, real).before(gates), products, traceless)
     with _plans_lock:
         _plans[key] = (tuple(sums), gates), plan
         if len(_plans) > _MAX_PLANS:
@@ -215,12 +241,17 @@ def passes(
     return _PASSES_AN_EXCHANGE * exchanges + sum(p.compiled(shard_bits, tile_bits).passes for p in parts)
 
 
-def _planned(sv: StateVector, strings: Strings, products: bool) -> ObservablePlan:
+def _planned(sv: StateVector, strings: Strings, products: bool, traceless: bool) -> ObservablePlan:
+    constants = np.zeros(strings.num_observables)
+    identity = (strings.x | strings.z) == 0
+    if traceless and not identity.all():
+        np.add.at(constants, strings.observable[identity], strings.coefficients[identity].real)
+        strings = strings.chosen(~identity)
     wide, legs, parts = _arranged(strings, sv.layout, sv.shard_bits)
     as_product = not products and strings.value_as_product(sv.shard_bits)
     tile_bits = product_tile_bits(sv.shard_bits, sv.dtype) if products or as_product else VALUE_TILE_BITS
     plans = [part.compiled(sv.shard_bits, tile_bits, kernels_of(sv.local), as_product) for part in parts]
-    return ObservablePlan(legs, plans, wide_strings(sv, wide.at(sv.layout)))
+    return ObservablePlan(legs, plans, wide_strings(sv, wide.at(sv.layout)), constants)
 
 
 def _arranged(strings: Strings, layout: Layout, shard_bits: int) -> tuple[Strings, list[Leg], list[Strings]]:

@@ -93,6 +93,21 @@ def functions(dtype: str) -> dict[str, Wrong]:
     rows = np.ones((3, SIZE), dtype)
     gates = {"mixes": masks(1, 2), "x_like": masks(0, 2), "z_like": masks(2, 0)}
     return {
+        "add_affine": Wrong(
+            kernels.add_affine,
+            lambda: {
+                "slots": ints(0, 2),
+                "parameters": ints(1, 0),
+                "coefficients": doubles(2),
+                "theta": np.zeros((3, 2)),
+                "angles": np.zeros((3, 4)),
+            },
+            slots=[ints(0), ints(0, 4), ints(-1, 0)],
+            parameters=[ints(0), ints(0, 2), ints(-1, 0)],
+            coefficients=[doubles(1), doubles(3)],
+            theta=[np.zeros((2, 2)), np.zeros((3, 1))],
+            angles=[np.zeros((2, 4)), np.zeros((3, 2))],
+        ),
         "add_leaves": Wrong(
             kernels.add_leaves,
             lambda: {
@@ -258,6 +273,13 @@ def functions(dtype: str) -> dict[str, Wrong]:
             base=[SIZE, 2],
             within=[SIZE, 3],
         ),
+        "balance_rotations": Wrong(
+            kernels.balance_rotations,
+            lambda: {"numbers": np.ones((2, 3)), "everywhere": np.array([True, False])},
+            numbers=[np.ones((3, 3)), np.ones((2, 2)), np.ones((2, 4))],
+            everywhere=[np.ones(1, bool), np.ones(3, bool)],
+        ),
+        "reduce_angles": Wrong(kernels.reduce_angles, lambda: {"rows": np.zeros((2, 3))}),
         "MatrixList": Wrong(kernels.MatrixList, dict),
         "MatrixList.add": Wrong(
             method("add"),
@@ -536,6 +558,7 @@ def program_methods(dtype: str) -> dict[str, Wrong]:
                 "start": 0,
                 "live": SIZE - 1,
                 "recover": True,
+                "shift": 0.5,
                 "gradient": doubles(2),
             },
             it=[free],
@@ -553,11 +576,13 @@ def program_methods(dtype: str) -> dict[str, Wrong]:
                 "kets": rows,
                 "bras": rows.copy(),
                 "angles": angles,
+                "shifts": doubles(3),
                 "gradients": angles.copy(),
             },
             kets=[rows[:2], np.zeros((3, SIZE // 2), dtype)],
             bras=[rows[:2], np.zeros((3, 2 * SIZE), dtype), rows],
             angles=[angles[:2], np.zeros((3, 1))],
+            shifts=[doubles(2), doubles(0)],
             gradients=[angles[:1], np.zeros((3, 3))],
         ),
     }

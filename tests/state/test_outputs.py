@@ -9,7 +9,7 @@ from states import random_ket, random_sum
 import qdist as qd
 from qdist.state import expectation, reference
 from qdist.state.errors import StateError
-from qdist.state.expectation import apply_and_expect
+from qdist.state.expectation import pull_back
 
 DTYPES = ["complex64", "complex128"]
 both = pytest.mark.parametrize("dtype", DTYPES)
@@ -121,9 +121,9 @@ def test_jacobian_checks_all_observables_first_and_looks_at_one_a_sweep(monkeypa
 
     def counting(ket: Any, observables: Any, *more: Any) -> Any:
         asked.append(len(observables))
-        return apply_and_expect(ket, observables, *more)
+        return pull_back(ket, observables, *more)
 
-    monkeypatch.setattr(expectation, "apply_and_expect", counting)
+    monkeypatch.setattr(expectation, "pull_back", counting)
     for bad, words in (("Z9", "acts on qubit 9"), (qd.PauliSum({"X0": 1j}), "not Hermitian")):
         with pytest.raises(StateError, match=words):
             program.jacobian(["Z0", bad], params)

@@ -37,6 +37,7 @@ struct Wanted {
     std::size_t dead;   // bits of the tile that are zero, in all that is not, before the stage
     bool rest;          // what is left where no bit is dead, for the stages before
     bool everything;    // what is left
+    double shift;       // the multiple of the ket that the bra loses before anything is undone
 };
 
 // One stage's part of the sweep: what is summed where, and in which order blocks are undone.
@@ -153,10 +154,16 @@ private:
     // of blocks that are left. room: for a tile's numbers.
     std::size_t load(const std::complex<Real>* ket, const std::complex<Real>* bra, const StageTiles<Real>& tiles, std::size_t base, const TilePair<Real>& pair, Real* room, double* sums) const {
         const std::size_t count = stage_.blocks.size();
+        const Real shift = Real(wanted_.shift);
         const auto* g = count > wanted_.until ? std::get_if<DiagonalBlock<Real>>(&stage_.blocks.back()) : nullptr;
         if (!g || !g->diagonal.rows_only() || g->sums.empty() || tiles.width() < std::size_t(1) << g->diagonal.columns()) {
             tiles.load(ket, pair.ket_re, pair.ket_im);
             tiles.load(bra, pair.bra_re, pair.bra_im);
+            if (wanted_.shift != 0)
+                for (std::size_t i = 0; i < tiles.elements; ++i) {
+                    pair.bra_re[i] -= shift * pair.ket_re[i];
+                    pair.bra_im[i] -= shift * pair.ket_im[i];
+                }
             return count;
         }
         g->diagonal.undo_rows(pair, base, room, [&](std::size_t first) {
@@ -164,6 +171,8 @@ private:
             return [=](std::size_t column, Vec<Real>& k, Vec<Real>& l, Vec<Real>& a, Vec<Real>& b) {
                 load_split(kets + 2 * column, k, l);
                 load_split(bras + 2 * column, a, b);
+                a -= shift * k;
+                b -= shift * l;
             };
         });
         g->sums.add(room, base, sums + sums_at_.back());
@@ -172,7 +181,24 @@ private:
 
     // Undoes the first `left` blocks, or what is wanted of them.
     void undo_blocks(std::size_t left, TilePair<Real>& pair, std::size_t base, Real* room, double* sums) const {
+        KeptNorm<Real> ket_norm, bra_norm;
+        int noted_bits = -1, passes_since = 0;
+        // Brings both back to the norms that they had. Those of another part of the tile are noted first.
+        const auto keep_norms = [&](int bits, double lacking) {
+            const std::size_t size = std::size_t(1) << std::max<int>(bits, Simd<Real>::lane_bits);
+            if (bits == noted_bits) {
+                ket_norm.restore(pair.ket_re, pair.ket_im, size, lacking);
+                bra_norm.restore(pair.bra_re, pair.bra_im, size, lacking);
+            } else {
+                ket_norm.note(pair.ket_re, pair.ket_im, size, lacking);
+                bra_norm.note(pair.bra_re, pair.bra_im, size, lacking);
+            }
+            noted_bits = bits;
+            passes_since = 0;
+        };
         for (std::size_t k = left; k-- > wanted_.until;) {
+            if (stage_.keeps_norm() && (noted_bits < 0 || passes_since >= KeptNorm<Real>::worth_it)) keep_norms(bits_[k], stage_.lacking[k]);
+            passes_since += passes(stage_.blocks[k]);
             Turn turns[max_turns_of_both];
             double* turn_sums[max_turns_of_both];
             if (const int count = next_turns(k, turns, sums, turn_sums)) {
@@ -183,12 +209,14 @@ private:
                 Turns<Real>::apply_both(bits_[k], turns, count, ends, pair.ket_re, pair.bra_re, turn_sums);
                 Turns<Real>::apply_both(bits_[k], turns, count, ends, pair.ket_im, pair.bra_im, turn_sums);
                 k = first;
+                passes_since += count - 1;
             } else if (narrow_[k]) {
                 const auto& d = std::get<Dense_>(stage_.blocks[k]);
                 if (d.far.holds(base)) undo_dense(narrow_[k]->undo, narrow_[k]->transition, d.is_trainable, pair, sums + sums_at_[k]);
             } else
                 undo(stage_.blocks[k], pair, base, room, sums + sums_at_[k]);
         }
+        if (noted_bits == rest_bits_ && wanted_.rest) keep_norms(rest_bits_, 1);
     }
 
     // The rotations of different bits from block k back that can be undone in one pass; returns their number.
@@ -282,9 +310,10 @@ private:
 
 // Undoes a program on ket and bra, and adds 2 Re <bra|d ket> by each of the program's angles to gradient. `offset`, `start`
 // and `live` are those of the run that made the ket: what it passed over is passed over here. Without `recover` the sweep
-// ends at the first block that depends on a parameter, and what is left in ket and bra is of no use.
+// ends at the first block that depends on a parameter, and what is left in ket and bra is of no use. shift: the multiple of
+// the ket that the bra loses first, which changes no derivative, because Re <ket|d ket> = 0.
 template <class Real>
-void run_back(Program<Real>& program, std::complex<Real>* ket, std::complex<Real>* bra, std::size_t offset, std::size_t start, std::size_t live, bool recover, double* gradient) {
+void run_back(Program<Real>& program, std::complex<Real>* ket, std::complex<Real>* bra, std::size_t offset, std::size_t start, std::size_t live, bool recover, double shift, double* gradient) {
     const auto& stages = program.stages();
     program.bind_undo();
     std::vector<std::size_t> live_before;
@@ -298,14 +327,14 @@ void run_back(Program<Real>& program, std::complex<Real>* ket, std::complex<Real
     }
     for (std::size_t k = stages.size(); k-- > first;) {
         const StageTiles<Real> tiles(stages[k].positions, stages[k].low, program.num_bits(), start, live_before[k]);
-        const Wanted wanted{k == first ? until : 0, tiles.dead(), recover || k > first, recover};
+        const Wanted wanted{k == first ? until : 0, tiles.dead(), recover || k > first, recover, k + 1 == stages.size() ? shift : 0};
         StageBack<Real>(stages[k], program.angles(), wanted).run(ket, bra, offset, tiles, gradient);
     }
 }
 
 // run_back for every row of a batch that was run from |0...0>, each bound to its own row of angles.
 template <class Real>
-void run_back_batch(const Program<Real>& program, std::complex<Real>* kets, std::complex<Real>* bras, const double* angles, std::size_t batch, std::size_t size, std::size_t count, double* gradients) {
+void run_back_batch(const Program<Real>& program, std::complex<Real>* kets, std::complex<Real>* bras, const double* angles, std::size_t batch, std::size_t size, std::size_t count, const double* shifts, double* gradients) {
     const bool small = program.num_bits() <= Program<Real>::small_bits;
 #pragma omp parallel if (small && batch > 1)
     {
@@ -313,7 +342,7 @@ void run_back_batch(const Program<Real>& program, std::complex<Real>* kets, std:
 #pragma omp for schedule(static)
         for (std::ptrdiff_t b = 0; b < std::ptrdiff_t(batch); ++b) {
             mine.bind(angles + b * count, count);
-            run_back(mine, kets + b * size, bras + b * size, 0, 0, 0, false, gradients + b * count);
+            run_back(mine, kets + b * size, bras + b * size, 0, 0, 0, false, shifts[b], gradients + b * count);
         }
     }
 }

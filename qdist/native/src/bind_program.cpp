@@ -166,7 +166,7 @@ void bind_program_of(nb::module_& m, const char* name) {
              nb::arg("states").noconvert(), "angles"_a, "from_zero"_a)
         .def("run_back",
              [](P& p, Shard ket, Shard bra, std::size_t offset, std::size_t start, std::size_t live, bool recover,
-                Gradient gradient) {
+                double shift, Gradient gradient) {
                  check_runs(p, ket.size(), offset, start, live);
                  check_size(bra.size(), ket.size(), "the bra");
                  check_size(gradient.size(), p.num_angles(), "the gradient");
@@ -174,29 +174,31 @@ void bind_program_of(nb::module_& m, const char* name) {
                  auto *k = ket.data(), *b = bra.data();
                  double* g = gradient.data();
                  nb::gil_scoped_release release;
-                 run_back(p, k, b, offset, start, live, recover, g);
+                 run_back(p, k, b, offset, start, live, recover, shift, g);
              },
              nb::arg("ket").noconvert(), nb::arg("bra").noconvert(), "offset"_a, "start"_a, "live"_a, "recover"_a,
-             nb::arg("gradient").noconvert(), "Undoes the program on ket and bra; adds 2 Re <bra|d ket> by each angle.")
+             "shift"_a, nb::arg("gradient").noconvert(),
+             "Undoes the program on ket and bra - shift ket; adds 2 Re <bra|d ket> by each angle, which shift does not change.")
         .def("run_back_batch",
              [](const P& p, Batch<std::complex<Real>> kets, Batch<std::complex<Real>> bras, Batch<const double> angles,
-                Batch<double> gradients) {
+                Doubles shifts, Batch<double> gradients) {
                  const std::size_t size = std::size_t(1) << p.num_bits(), batch = kets.shape(0);
                  check_size(kets.shape(1), size, "a row of kets");
                  check_size(bras.shape(1), size, "a row of bras");
-                 for (std::size_t rows : {bras.shape(0), angles.shape(0), gradients.shape(0)}) check_size(rows, batch, "the batch");
+                 for (std::size_t rows : {bras.shape(0), angles.shape(0), shifts.size(), gradients.shape(0)}) check_size(rows, batch, "the batch");
                  check_size(gradients.shape(1), angles.shape(1), "a row of gradients");
                  p.check_angles(angles.shape(1));
                  check_apart(kets.data(), bras.data(), kets.size() * sizeof(std::complex<Real>), "kets and bras");
                  auto *k = kets.data(), *b = bras.data();
                  const double* a = angles.data();
+                 const double* s = shifts.data();
                  double* g = gradients.data();
                  const std::size_t count = angles.shape(1);
                  nb::gil_scoped_release release;
-                 run_back_batch(p, k, b, a, batch, size, count, g);
+                 run_back_batch(p, k, b, a, batch, size, count, s, g);
              },
              nb::arg("kets").noconvert(), nb::arg("bras").noconvert(), nb::arg("angles").noconvert(),
-             nb::arg("gradients").noconvert(), "run_back for rows that were run from |0...0>, each with its own angles.");
+             "shifts"_a, nb::arg("gradients").noconvert(), "run_back for rows that were run from |0...0>, each with its own angles.");
 }
 
 std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Doubles weight, int num_qubits, int close, Mask forced) {

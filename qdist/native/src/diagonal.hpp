@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "angles.hpp"
 #include "matrices.hpp"
 #include "simd.hpp"
 #include "transition.hpp"
@@ -35,9 +36,10 @@ struct Affine {
         return std::any_of(terms.begin(), terms.end(), [&](const auto& term) { return slots.contains(term.first); });
     }
 
+    // Modulo 4 pi.
     double at(const double* angles) const {
-        double sum = constant;
-        for (const auto& [slot, coefficient] : terms) sum += coefficient * angles[slot];
+        double sum = reduced(constant);
+        for (const auto& [slot, coefficient] : terms) sum = reduced(sum + reduced_product(coefficient, angles[slot]));
         return sum;
     }
 };
@@ -81,6 +83,19 @@ public:
             fixed_ = tables(0);
             if (expands()) whole_ = expanded(fixed_);
         }
+    }
+
+    // What it, or undoing it, multiplies the norm by where all probabilities are the same: the rounded phases' root mean
+    // square. Of phases that bits outside the tile change it is taken to be one.
+    double mean_scale() const {
+        if (far_ || !wide_.empty()) return 1;
+        double rows = 0, columns = 0;
+        for (const Complex& z : fixed_.row) {
+            const double re = Real(z.real()), im = Real(z.imag());
+            rows += re * re + im * im;
+        }
+        for (std::size_t i = 0; i < fixed_.re.size(); ++i) columns += double(fixed_.re[i]) * fixed_.re[i] + double(fixed_.im[i]) * fixed_.im[i];
+        return std::sqrt(rows / double(fixed_.row.size()) * columns / double(fixed_.re.size()));
     }
 
     // base: the shard's index of the tile's first element.

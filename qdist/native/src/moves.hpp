@@ -90,13 +90,22 @@ public:
     PauliRotation(int t, std::size_t x, std::size_t z, std::size_t far_z, int num_y, Bits near, Bits far)
         : t_(t), x_(x), z_(z), far_z_(far_z), num_y_(num_y), near_(near), far_(far) {}
 
-    void set(double angle) {
-        cosine_ = Real(std::cos(angle / 2));
+    // factor: what the result is multiplied by, also when it is undone.
+    void set(double angle, double factor = 1) {
+        cosine_ = Real(factor * std::cos(angle / 2));
         // (P psi)_i = i^num_y (-1)^parity((i ^ x) & z) psi_(i ^ x)
         static constexpr Complex powers[4] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}};
-        const Complex f = Complex(0, -std::sin(angle / 2)) * powers[num_y_ & 3];
+        const Complex f = Complex(0, -factor * std::sin(angle / 2)) * powers[num_y_ & 3];
         factor_re_ = Real(f.real());
         factor_im_ = Real(f.imag());
+    }
+
+    // Whether it works on all of the state.
+    bool is_unconditional() const { return !near_.mask && !far_.mask; }
+    // What it, or undoing it, multiplies the norm by.
+    double scale() const {
+        const double c = cosine_, re = factor_re_, im = factor_im_;
+        return std::sqrt(c * c + re * re + im * im);
     }
 
     void apply(Real* re, Real* im, std::size_t base) const { rotate(re, im, base, 1); }
@@ -150,10 +159,11 @@ private:
             const Real fr = sign_i ? -factor_re : factor_re, fi = sign_i ? -factor_im : factor_im;
             const Real gr = sign_j ? -factor_re : factor_re, gi = sign_j ? -factor_im : factor_im;
             const Real a = re[i], b = im[i], c = re[j], d = im[j];
-            re[i] = cosine_ * a + fr * c - fi * d;
-            im[i] = cosine_ * b + fr * d + fi * c;
-            re[j] = cosine_ * c + gr * a - gi * b;
-            im[j] = cosine_ * d + gr * b + gi * a;
+            // The largest product, mostly the cosine's, comes last: as part of an FMA it is not rounded by itself.
+            re[i] = (fr * c - fi * d) + cosine_ * a;
+            im[i] = (fr * d + fi * c) + cosine_ * b;
+            re[j] = (gr * a - gi * b) + cosine_ * c;
+            im[j] = (gr * b + gi * a) + cosine_ * d;
         }
     }
 

@@ -178,6 +178,11 @@ public:
             const bool equal = std::all_of(first, first + std::ptrdiff_t(block), [&](std::uint16_t slot) { return slot == *first; });
             of_kind[kind].push_back({&lookup, equal && lookup.row_flip % block == 0});
         }
+        // Strings that flip nothing come first in a plan and are mostly the largest part of a sum: added last, they leave the
+        // rounding errors of all other additions small.
+        std::ranges::reverse(kinds);
+        std::ranges::reverse(of_kind);
+        for (auto& lookups : of_kind) std::ranges::reverse(lookups);
         for (std::size_t first = 0; first < rows; first += block)
             for (const auto& lookups : of_kind) {
                 const std::size_t shared_before = shared.size(), own_before = own.size();

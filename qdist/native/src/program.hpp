@@ -9,11 +9,12 @@
 #include <omp.h>
 #endif
 
+#include "angles.hpp"
 #include "checks.hpp"
-#include "dense.hpp"
 #include "derivatives.hpp"
 #include "diagonal_sums.hpp"
-#include "moves.hpp"
+#include "matrix_setter.hpp"
+#include "tile_norm.hpp"
 #include "tiles.hpp"
 #include "transition.hpp"
 
@@ -71,62 +72,27 @@ bool is_trainable(const Block<Real>& block) {
     return r && r->is_trainable;
 }
 
+// What a block costs, in passes over a tile in cache.
+template <class Real>
+int passes(const Block<Real>& block) {
+    return std::holds_alternative<RotationBlock<Real>>(block) ? 4 : 1;
+}
+
 template <class Real>
 struct Stage {
     std::vector<int> positions;  // of the shard's index; the tile's bits in order
     int low;                     // how many of them are 0, 1, 2, ...
     std::vector<Block<Real>> blocks;
     std::vector<double> lacking = {};  // what ket and bra lack as a factor when a block's turn to be undone comes
+    int passes = 0;                    // of all blocks
+
+    // Whether rounding errors of the norm are worth being measured.
+    bool keeps_norm() const { return KeptNorm<Real>::rounds && passes >= KeptNorm<Real>::worth_it; }
 
     // Where the first block is that depends on a parameter; the number of blocks where there is none.
     std::size_t first_trainable() const {
         return std::size_t(std::find_if(blocks.begin(), blocks.end(), is_trainable<Real>) - blocks.begin());
     }
-};
-
-// Sets the matrices of a stage's dense blocks, in the order in which they will run. Rotations leave out their cosines; the
-// product of those waits for the next block that works everywhere and has a matrix to bring it in, or makes the last of
-// the rotations such a block.
-template <class Real>
-class MatrixSetter {
-public:
-    // everywhere: whether the block runs on all tiles. may_turn: whether it may leave out a cosine.
-    void set(Dense<Real>& dense, Matrix m, bool everywhere, bool may_turn) {
-        everywhere = everywhere && dense.is_unconditional();
-        const double cosine = m[0].real();
-        if (everywhere && may_turn && std::abs(cosine) > smallest_cosine && std::abs(waiting_ * cosine) > smallest && dense.is_turn(m)) {
-            dense.set_turn(m);
-            before_last_ = waiting_;
-            waiting_ *= cosine;
-            last_ = &dense;
-            last_matrix_ = std::move(m);
-            return;
-        }
-        if (everywhere && waiting_ != 1) {
-            for (Complex& z : m) z *= waiting_;
-            waiting_ = 1;
-        }
-        dense.set(m);
-    }
-
-    // The factor that the tile's numbers now lack.
-    double waiting() const { return waiting_; }
-
-    // Whether one was still waiting, which the last rotation now brings in.
-    bool finish() {
-        if (waiting_ == 1) return false;
-        for (Complex& z : last_matrix_) z *= before_last_;
-        last_->set(last_matrix_);
-        return true;
-    }
-
-private:
-    // Single precision has room for much smaller factors, also squared.
-    static constexpr double smallest_cosine = 0x1p-8, smallest = 0x1p-24;
-
-    double waiting_ = 1, before_last_ = 1;
-    Dense<Real>* last_ = nullptr;
-    Matrix last_matrix_;
 };
 
 // One entry of the affine map from parameters to angles.
@@ -150,7 +116,7 @@ public:
         while (low < int(positions.size()) && positions[low] == low) ++low;
         const int lanes = Simd<Real>::lane_bits;
         if (low < std::min(n_, lanes)) throw std::invalid_argument("a stage's tile must hold the lowest bits");
-        stages_.push_back({std::move(positions), low, {}, {}});
+        stages_.push_back({std::move(positions), low, {}, {}, 0});
     }
 
     // Bits of the current stage, and of its tile: never fewer than a vector has.
@@ -163,6 +129,7 @@ public:
     void add(Block<Real> block) {
         is_bound_ = false;
         is_trainable_ = is_trainable_ || qdist::is_trainable(block);
+        stages_.back().passes += passes(block);
         stages_.back().blocks.push_back(std::move(block));
     }
 
@@ -187,40 +154,45 @@ public:
     // Computes all matrices and phases from the program's angles.
     void bind(const double* angles, std::size_t count) {
         check_angles(count);
-        angles_.assign(angles, angles + count);
+        angles_.resize(count);
+        std::transform(angles, angles + count, angles_.begin(), reduced);
         is_bound_ = true;
         undo_bound_ = false;
+        MatrixSetter<Real> setter;
         for (Stage<Real>& stage : stages_) {
-            MatrixSetter<Real> setter;
             for (Block<Real>& block : stage.blocks) {
                 if (auto* d = std::get_if<DenseBlock<Real>>(&block))
-                    setter.set(d->dense, product(*d, angles), !d->far.mask, true);
-                else if (auto* g = std::get_if<DiagonalBlock<Real>>(&block))
-                    g->diagonal.set(angles);
-                else if (auto* r = std::get_if<RotationBlock<Real>>(&block))
-                    r->rotation.set(r->angle.at(angles));
+                    setter.set(d->dense, product(*d, angles_.data()), !d->far.mask, true);
+                else if (auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
+                    g->diagonal.set(angles_.data());
+                    setter.stretched(g->diagonal);
+                } else if (auto* r = std::get_if<RotationBlock<Real>>(&block))
+                    setter.set(r->rotation, r->angle.at(angles_.data()));
             }
-            setter.finish();
+            setter.finish_stage();
         }
     }
 
     // Computes the matrices that undo the dense blocks, unless they are those of the last bind already.
     void bind_undo() {
         if (undo_bound_) return;
-        for (Stage<Real>& stage : stages_) {
-            MatrixSetter<Real> setter;
+        MatrixSetter<Real> setter;
+        for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
             std::size_t last_turn = 0;
-            stage.lacking.assign(stage.blocks.size(), 1);
-            for (std::size_t k = stage.blocks.size(); k-- > 0;) {
-                stage.lacking[k] = setter.waiting();
-                if (auto* d = std::get_if<DenseBlock<Real>>(&stage.blocks[k])) {
+            stage->lacking.assign(stage->blocks.size(), 1);
+            for (std::size_t k = stage->blocks.size(); k-- > 0;) {
+                stage->lacking[k] = setter.lacking();
+                if (auto* d = std::get_if<DenseBlock<Real>>(&stage->blocks[k])) {
                     // A rotation is summed as one of reals, so that is what its derivatives must be of.
                     const bool may_turn = d->is_real || !d->is_trainable;
                     setter.set(d->undo, adjoint(product(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask, may_turn);
                     if (d->undo.turn()) last_turn = k;
-                }
+                } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage->blocks[k]))
+                    setter.stretched(g->diagonal);
+                else if (const auto* r = std::get_if<RotationBlock<Real>>(&stage->blocks[k]))
+                    setter.stretched(r->rotation);
             }
-            if (setter.finish()) std::fill_n(stage.lacking.begin(), last_turn, 1.0);
+            if (setter.finish_stage()) std::fill_n(stage->lacking.begin(), last_turn, setter.lacking());
         }
         undo_bound_ = true;
     }
@@ -236,6 +208,7 @@ public:
         }
         entries_ = std::move(entries);
         constants_ = std::move(constants);
+        std::transform(constants_.begin(), constants_.end(), constants_.begin(), reduced);
     }
 
     // Binds to parameter values; false, and nothing bound, if one is not finite.
@@ -244,7 +217,7 @@ public:
         for (std::size_t k = 0; k < count; ++k)
             if (!std::isfinite(theta[k])) return false;
         std::vector<double> angles = constants_;
-        for (const Entry& e : entries_) angles[e.slot] += e.coefficient * theta[e.parameter];
+        for (const Entry& e : entries_) add_product(e.coefficient, theta[e.parameter], angles[e.slot]);
         bind(angles.data(), angles.size());
         return true;
     }
@@ -324,6 +297,8 @@ private:
         const std::size_t size = tiles.elements;
         Real *re = buffer, *im = buffer + size, *other_re = buffer + 2 * size, *other_im = buffer + 3 * size;
         tiles.load(state, re, im);
+        KeptNorm<Real> norm;
+        if (stage.keeps_norm()) norm.note(re, im, size, 1);
         const auto& blocks = stage.blocks;
         for (std::size_t k = 0; k < blocks.size(); ++k) {
             if (const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k])) {
@@ -352,6 +327,7 @@ private:
             } else
                 std::get<RotationBlock<Real>>(blocks[k]).rotation.apply(re, im, base);
         }
+        if (stage.keeps_norm()) norm.restore(re, im, size, 1);
         tiles.store(state, re, im);
     }
 

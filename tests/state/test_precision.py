@@ -1,0 +1,206 @@
+"""Long circuits in complex64: norms, energies, gradients, samples. Large angles in complex128."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import qdist as qd
+from qdist.circuit.library import lih, uccsd
+from qdist.native import kernels
+from qdist.plan.levels import Level
+from qdist.state import reference
+
+BOUND, GRADIENT_BOUND = 1e-6, 2e-6
+"""The relative errors that long circuits may have in complex64; of gradients, that of the vector, by Euclidean norms."""
+ANGLES = [1e-3, 2e-2, 0.3]
+"""Of a UCCSD ansatz, from those where single steps are lost in rounding to those of random states."""
+
+
+def small_tiles(dtype: str = "complex64") -> list[Level] | None:
+    """Tiles of one vector and one bit: short stages. A GPU has the tiles of its kernel."""
+    if qd.Program.__init__.__kwdefaults__["device"] == "cuda":
+        return None
+    lanes = kernels.lane_bits[dtype == "complex128"]
+    return [Level("cache", lanes + 1, lanes)]
+
+
+def molecule() -> tuple[qd.Circuit, qd.PauliSum]:
+    """LiH and its UCCSD ansatz: 640 rotations."""
+    found = lih()
+    return uccsd(found.num_electrons, found.num_qubits), found.hamiltonian()
+
+
+def trotter(n: int, steps: int) -> qd.Circuit:
+    """The transverse Ising chain in short steps: the same few gates again and again."""
+    circuit = qd.Circuit(n)
+    for _ in range(steps):
+        for q in range(n - 1):
+            circuit.rzz(0.0123, q, q + 1)
+        for q in range(n):
+            circuit.rx(0.0234, q)
+    return circuit
+
+
+def alternating(n: int, layers: int, seed: int) -> qd.Circuit:
+    rng = np.random.default_rng(seed)
+    circuit = qd.Circuit(n)
+    for _ in range(layers):
+        for q in range(n):
+            circuit.ry(rng.uniform(-3, 3), q).rz(rng.uniform(-3, 3), q)
+        for q in range(n - 1):
+            circuit.cx(q, q + 1)
+    return circuit
+
+
+@pytest.fixture(scope="module")
+def ansatz() -> tuple[qd.Circuit, qd.PauliSum]:
+    return molecule()
+
+
+@pytest.mark.parametrize("size", ANGLES)
+def test_energies_gradients_and_probabilities_of_640_rotations(ansatz, size: float) -> None:
+    circuit, energy = ansatz
+    theta = np.random.default_rng(1).normal(0, size, circuit.num_parameters)
+    single, double = qd.compile(circuit), qd.compile(circuit, dtype="complex128")
+    state = single.run(theta)
+    assert state.norm() ** 2 == pytest.approx(1, abs=BOUND)
+    assert state.probabilities().sum() == pytest.approx(1, abs=BOUND)
+    value, gradient = single.value_and_grad(energy, theta)
+    wanted, by_double = double.value_and_grad(energy, theta)
+    assert value == pytest.approx(wanted, rel=BOUND)
+    assert state.expectation(energy) == pytest.approx(wanted, rel=BOUND)
+    assert np.linalg.norm(gradient - by_double) <= GRADIENT_BOUND * np.linalg.norm(by_double)
+
+
+@pytest.mark.parametrize("size", ANGLES[:2])
+def test_no_energy_is_below_the_ground_state(size: float) -> None:
+    """An ansatz and its inverse lead back to where all spins are down, the ground state of -sum Z."""
+    n, rng = 10, np.random.default_rng(3)
+    circuit = qd.Circuit(n)
+    for _ in range(600):
+        qubits = rng.permutation(n)[:4].tolist()
+        circuit.pauli_rotation(rng.normal(0, size), "".join(rng.choice(list("XY"), 4)), qubits)
+    circuit.compose(circuit.inverse(), inplace=True)
+    energy = qd.simulate(circuit).expectation({f"Z{q}": -1.0 for q in range(n)})
+    assert energy >= -n * (1 + BOUND)
+    assert energy == pytest.approx(-n, rel=BOUND)
+
+
+@pytest.mark.parametrize("short", [False, True], ids=["long stages", "short stages"])
+@pytest.mark.parametrize(
+    "circuit",
+    [trotter(9, 400), alternating(9, 200, 1), trotter(9, 100).h(range(9)).compose(trotter(9, 300))],
+    ids=["trotter", "alternating", "trotter from a uniform state"],
+)
+def test_rounding_errors_of_matrices_do_not_add_up_in_the_norm(circuit: qd.Circuit, short: bool) -> None:
+    program = qd.Program(circuit, levels=small_tiles() if short else None)
+    assert program.run().norm() == pytest.approx(1, abs=3e-6 if short else 3e-7)
+
+
+def test_repeated_pauli_rotations_keep_the_norm_in_short_stages_too() -> None:
+    circuit = qd.Circuit(9)
+    for k in range(2000):
+        a = k % 6
+        circuit.pauli_rotation(0.37, "XZY", [a, a + 1, a + 2]).rx(0.19, a)
+    assert qd.Program(circuit, levels=small_tiles()).run().norm() == pytest.approx(1, abs=BOUND / 2)
+
+
+@pytest.mark.parametrize("norm", [0.5, 3.0])
+def test_a_norm_that_was_given_is_kept(norm: float) -> None:
+    rng = np.random.default_rng(5)
+    amplitudes = rng.normal(size=512) + 1j * rng.normal(size=512)
+    start = qd.StateVector.from_amplitudes(norm * amplitudes / np.linalg.norm(amplitudes), "complex64")
+    state = qd.compile(alternating(9, 60, 2)).run(initial=start)
+    assert state.norm() == pytest.approx(norm, rel=3e-7)
+    assert state.expectation("I") == pytest.approx(norm**2, rel=6e-7)
+
+
+def test_batches_are_as_exact_as_single_runs() -> None:
+    circuit, energy = molecule()
+    theta = np.random.default_rng(2).normal(0, 0.02, (2, circuit.num_parameters))
+    values, gradients = qd.compile(circuit).value_and_grad(energy, theta)
+    wanted, by_double = qd.compile(circuit, dtype="complex128").value_and_grad(energy, theta)
+    np.testing.assert_allclose(values, wanted, rtol=BOUND)
+    assert np.linalg.norm(gradients - by_double) <= GRADIENT_BOUND * np.linalg.norm(by_double)
+    states = qd.compile(circuit).run_batch(theta)
+    np.testing.assert_allclose(np.linalg.norm(states.astype(np.complex128), axis=1), 1, atol=3e-7)
+
+
+# Large angles -------------------------------------------------------------------------------------------------------
+
+
+TURN = 4 * Fraction("3.1415926535897932384626433832795028841971693993751058209749445923078164062862089986280348")
+
+
+def exactly_reduced(*terms: tuple[float, float]) -> float:
+    """The sum of the products of doubles, modulo 4 pi, in rational arithmetic."""
+    total = sum((Fraction(a) * Fraction(b) for a, b in terms), Fraction(0))
+    return float(total - TURN * round(total / TURN))
+
+
+def all_kinds(angles: list[object]) -> qd.Circuit:
+    """Every formula and every kind of block that angles meet in; 24 of them."""
+    a = iter(angles)
+    circuit = qd.Circuit(7).h(range(7))
+    for q in range(3):
+        circuit.rz(next(a), q).p(next(a), q).rz(next(a), q)
+    circuit.rzz(next(a), 0, 1).cp(next(a), 0, 1).crz(next(a), 1, 2).rzz(next(a), 5, 6)
+    circuit.u(next(a), next(a), next(a), 3).rx(next(a), 4).ry(next(a), 5).fsim(next(a), next(a), 2, 3)
+    circuit.pauli_rotation(next(a), "XZYZ", [0, 2, 4, 6]).xx_plus_yy(next(a), next(a), 1, 4)
+    circuit.crx(next(a), 2, 5)
+    return circuit.h(range(7))
+
+
+SIZES = [3.0, 1e3, 1e9, 1e15, 1e22]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_angles_of_any_size_are_exact_in_complex128(size: float) -> None:
+    angles = (np.random.default_rng(7).uniform(-1, 1, 24) * size).tolist()
+    wanted = reference.state(all_kinds([exactly_reduced((a, 1.0)) for a in angles]))
+    np.testing.assert_allclose(qd.simulate(all_kinds(angles), dtype="complex128").amplitudes(), wanted, atol=1e-12)
+    np.testing.assert_allclose(reference.state(all_kinds(angles)), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_parameters_of_any_size_are_exact_in_complex128(size: float) -> None:
+    """States, gradients and batches; coefficients, sums of parameters, and constants."""
+    rng = np.random.default_rng(8)
+    theta, values = qd.ParameterVector("t", 4), rng.uniform(-1, 1, 4) * size
+    rows = [(float(c), float(d), float(e)) for c, d, e in rng.normal(size=(24, 3)) * (1, 1, size)]
+    circuit = all_kinds([c * theta[k % 4] + d * theta[(k + 1) % 4] + e for k, (c, d, e) in enumerate(rows)])
+    reduced = [
+        exactly_reduced((c, values[k % 4]), (d, values[(k + 1) % 4]), (e, 1.0)) for k, (c, d, e) in enumerate(rows)
+    ]
+    wanted = reference.state(all_kinds(reduced))
+    program = qd.compile(circuit, dtype="complex128")
+    np.testing.assert_allclose(program.run(values).amplitudes(), wanted, atol=1e-12)
+    np.testing.assert_allclose(program.run_batch(values[None])[0], wanted, atol=1e-12)
+    # The same derivatives as at the reduced angles.
+    again = all_kinds(list(qd.ParameterVector("a", 24)))
+    by_angle = reference.gradient(again, qd.PauliSum("X0 Z2 Y4 Z6") + qd.PauliSum("Z1 X3"), reduced)
+    by_theta = np.zeros(4)
+    for k, (c, d, _) in enumerate(rows):
+        by_theta[k % 4] += c * by_angle[k]
+        by_theta[(k + 1) % 4] += d * by_angle[k]
+    observable = qd.PauliSum("X0 Z2 Y4 Z6") + qd.PauliSum("Z1 X3")
+    np.testing.assert_allclose(program.value_and_grad(observable, values)[1], by_theta, atol=1e-11)
+    np.testing.assert_allclose(program.value_and_grad(observable, values[None])[1][0], by_theta, atol=1e-11)
+
+
+def test_many_large_angles_of_one_qubit_add_up_exactly() -> None:
+    angles = np.random.default_rng(9).uniform(-1e9, 1e9, 300).tolist()
+    circuit = qd.Circuit(5).h(range(5))
+    for a in angles:
+        circuit.rz(a, 1)
+    state = qd.simulate(circuit.h(1), dtype="complex128")
+    total = exactly_reduced(*((a, 1.0) for a in angles))
+    assert state.expectation("Z1") == pytest.approx(np.cos(total), abs=1e-12)
+
+
+def test_angles_within_two_turns_stay_as_they_are() -> None:
+    theta = qd.ParameterVector("t", 2)
+    circuit = qd.Circuit(1).rx(theta[0], 0).rz(theta[1] + 0.5, 0)
+    values = [4 * np.pi, -12.25]
+    np.testing.assert_array_equal(circuit.affine()(values), [4 * np.pi, -12.25 + 0.5])
