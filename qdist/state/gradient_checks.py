@@ -34,7 +34,7 @@ def finite_difference(program: Program, observable: Observable, params: Any) -> 
     for k in range(len(theta)):
         near, far = (_difference(program, observable, theta, k, m * step) for m in (1, 2))
         gradient[k] = (8 * near - far) / (12 * step)
-    return program.run(theta).expectation(observable), gradient
+    return program.evolved(theta).expectation(observable), gradient
 
 
 def parameter_shift(program: Program, observable: Observable, params: Any) -> tuple[float, NDArray[np.float64]]:
@@ -54,7 +54,7 @@ def parameter_shift(program: Program, observable: Observable, params: Any) -> tu
                 unit, count = _frequencies(instruction.gate, k)
                 by_angle[slot] = _shifted(program, observable, angles, slot, unit, count)
             slot += 1
-    return program.run(theta).expectation(observable), program.affine.transposed(by_angle)
+    return program.evolved(theta).expectation(observable), program.affine.transposed(by_angle)
 
 
 METHODS: dict[str, Callable[..., tuple[float, NDArray[np.float64]]]] = {
