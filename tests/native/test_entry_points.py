@@ -665,3 +665,9 @@ def test_what_is_written_to_is_never_a_converted_copy(dtype: str) -> None:
         matrices().at(doubles(2), np.zeros(16, np.complex64))
     with pytest.raises(TypeError):
         matrices().add_gradients(np.zeros(16, complex), doubles(2), np.zeros(2, np.float32))
+
+
+def test_schedules_take_gates_with_controls_beyond_the_shard() -> None:
+    # On several ranks: CX with a far control at position 8 of a shard of 8 qubits.
+    mixes, x_like, z_like = masks(8, 1), masks(8, 0), masks(1 << 8, 0)
+    assert kernels.schedule(mixes, x_like, z_like, np.ones(2), 8, 5, 15) == [(31, [0, 1])]
