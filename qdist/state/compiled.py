@@ -55,8 +55,6 @@ class Compiled:
 
         self.parts = [(part, [executor(segment) for segment in part.segments]) for part in plan.parts]
         self.natives = [native for _, natives in self.parts for native in natives]
-        self.draws = any(p.instruction is not None and not p.instruction.gate.is_unitary for p in plan.parts)
-        """Whether a run needs random numbers, if only for outcomes that are certain."""
 
     def hold(self, values: Values) -> bool:
         """Binds the kernels to these values, unless they are bound to them already; False if one is not finite."""
