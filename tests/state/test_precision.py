@@ -12,7 +12,7 @@ from qdist.plan.levels import Level
 from qdist.state import reference
 
 BOUND, GRADIENT_BOUND = 1e-6, 2e-6
-"""The relative errors that long circuits may have in complex64; of gradients, that of the vector, by Euclidean norms."""
+"""Relative errors that long circuits may have in complex64; of gradients, by Euclidean norms."""
 ANGLES = [1e-3, 2e-2, 0.3]
 """Of a UCCSD ansatz, from those where single steps are lost in rounding to those of random states."""
 
