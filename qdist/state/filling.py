@@ -14,7 +14,7 @@ from .errors import StateError
 if TYPE_CHECKING:
     from .statevector import StateVector
 
-__all__ = ["checked_factors", "fill", "fill_with_product"]
+__all__ = ["check_filled", "checked_factors", "fill", "fill_with_product"]
 
 _INDEX_CHUNK = 1 << 20
 """Amplitudes whose logical indices are computed at a time."""
@@ -30,6 +30,17 @@ def fill(sv: StateVector, amplitudes: NDArray[Any]) -> None:
         places = np.arange(first, min(first + _INDEX_CHUNK, end))
         own = devices.moved(amplitudes[sv.layout.to_logical(places)], sv.device)
         sv.local[first - start :][: len(places)] = own
+
+
+def check_filled(sv: StateVector, amplitudes: NDArray[Any]) -> None:
+    """Raises StateError where a state that was filled with these amplitudes is none."""
+    norm = sv.norm()
+    if not math.isfinite(norm):
+        where = np.flatnonzero(~np.isfinite(amplitudes))
+        bad = f"amplitude {where[0]} is {amplitudes[where[0]]}" if len(where) else f"their squares overflow {sv.dtype}"
+        raise StateError(f"amplitudes must be finite: {bad}")
+    if norm == 0:
+        raise StateError("amplitudes must not all be zero: that is no state")
 
 
 def checked_factors(factors: ArrayLike) -> NDArray[Any]:

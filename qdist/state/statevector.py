@@ -20,7 +20,7 @@ from .devices import kernels_of, on_host
 from .errors import StateError
 from .exchange import Traffic
 from .expectation import Observable
-from .filling import checked_factors, fill, fill_with_product
+from .filling import check_filled, checked_factors, fill, fill_with_product
 from .gather import gathered
 from .measure import Seed
 from .memory import SMALL, check_memory, free_memory
@@ -149,13 +149,7 @@ class StateVector:
         result = cls.__new__(cls)
         result._allocate(array.size.bit_length() - 1, checks.checked_dtype(dtype), comm, layout, device)
         fill(result, array)
-        norm = result.norm()
-        if not math.isfinite(norm):
-            where = np.flatnonzero(~np.isfinite(array))
-            what = f"amplitude {where[0]} is {array[where[0]]}" if len(where) else f"their squares overflow {dtype}"
-            raise StateError(f"amplitudes must be finite: {what}")
-        if norm == 0:
-            raise StateError("amplitudes must not all be zero: that is no state")
+        check_filled(result, array)
         return result
 
     @classmethod
