@@ -41,7 +41,7 @@ def test_no_ticket_is_given_twice() -> None:
 
 
 def test_another_generator_is_used_in_its_own_thread_alone() -> None:
-    inside, outside = Barrier(2), random.default_generator()
+    inside, outside = Barrier(2, timeout=30), random.default_generator()
 
     def use() -> bool:
         with random.using(Generator(7)) as generator:
@@ -52,9 +52,10 @@ def test_another_generator_is_used_in_its_own_thread_alone() -> None:
     with ThreadPoolExecutor(1) as pool:
         used = pool.submit(use)
         inside.wait()
-        assert random.default_generator() is outside
+        meanwhile = random.default_generator()
         inside.wait()
         assert used.result()
+    assert meanwhile is outside
 
 
 def test_gradients_of_a_shared_leaf_add_up() -> None:
