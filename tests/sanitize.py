@@ -33,6 +33,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(__file__).resolve().parent / "sanitizers"
+OPENMP = SOURCES / "openmp.cpp"
 
 SUITES = ("tests/state", "tests/native", "tests/plan")
 """States, gradients, measuring and exchanges, the last on 1, 2, 3, 4, 7 and 8 ranks."""
@@ -44,7 +45,12 @@ NOT_HERE = (
 )
 
 SITE = """# Has `qdist.native` load the instrumented module.
-import importlib.util, sys
+import ctypes, importlib.util, os, sys
+
+if "SANITIZE_UBSAN" in os.environ:
+    # Beside AddressSanitizer, UndefinedBehaviorSanitizer does not read its own log_path.
+    library, path = os.environ["SANITIZE_UBSAN"].split(os.pathsep)
+    ctypes.CDLL(library).__sanitizer_set_report_path(path.encode())
 
 class _Instrumented:
     @staticmethod
@@ -59,7 +65,8 @@ sys.meta_path.insert(0, _Instrumented)
 @dataclass(frozen=True)
 class Sanitizer:
     flags: str
-    libraries: tuple[str, ...]
+    library: str
+    """What must be loaded before Python is."""
     options: dict[str, str]
     planted: dict[str, tuple[int, str]]
     """Mistakes: their argument, and what the report says."""
@@ -73,10 +80,11 @@ KINDS = {
         # few, of fixed sizes), and null or misaligned pointers to vectors, which show as faults anyway.
         "-fsanitize=address,undefined -fsanitize-recover=address,undefined --param asan-stack=0 "
         "-fno-sanitize=null,object-size,vptr,alignment",
-        ("libasan.so", "libubsan.so"),
+        "libasan.so",
         {
             "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=0:log_path={log}",
-            "UBSAN_OPTIONS": "print_stacktrace=1:log_path={log}",
+            "UBSAN_OPTIONS": "print_stacktrace=1",
+            "SANITIZE_UBSAN": "{ubsan}:{log}",
             # Every object of Python's lies in memory of its own, so that its end is known.
             "PYTHONMALLOC": "malloc",
         },
@@ -85,9 +93,9 @@ KINDS = {
     ),
     "thread": Sanitizer(
         "-fsanitize=thread",
-        ("libtsan.so",),
+        "libtsan.so",
         {
-            "TSAN_OPTIONS": "ignore_noninstrumented_modules=1:die_after_fork=0:exitcode=0:log_path={log}",
+            "TSAN_OPTIONS": "ignore_noninstrumented_modules=1:die_after_fork=0:log_path={log}",
         },
         {"race": (1000, "data race")},
         {"within": 8, "barrier": 1000},
@@ -109,11 +117,17 @@ class Build:
         flags = f"-O1 -g1 -fno-omit-frame-pointer {self.sanitizer.flags}"
         self.folder.mkdir(parents=True, exist_ok=True)
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+        linked = []
+        if self.sanitizer.own_openmp:
+            # Inside of the module, and hidden: other libraries keep the OpenMP that they were made for.
+            linked = [str(self.folder / "openmp.o")]
+            _run(self.compiler, *flags.split(), "-fPIC", "-fvisibility=hidden", "-c", str(OPENMP), "-o", *linked)
         _run(
             "cmake",
             *("-S", str(ROOT / "qdist" / "native"), "-B", str(self.folder / "module"), *launcher),
             "-DCMAKE_BUILD_TYPE=Sanitize",
             f"-DCMAKE_CXX_FLAGS_SANITIZE={flags}",
+            f"-DCMAKE_MODULE_LINKER_FLAGS={' '.join(linked)}",
             f"-DCMAKE_CXX_COMPILER={self.compiler}",
             f"-DPython_EXECUTABLE={sys.executable}",
         )
@@ -123,19 +137,16 @@ class Build:
         site.parent.mkdir(exist_ok=True)
         site.write_text(SITE.format(module=f"qdist.native._kernels_{self.variant}", file=str(module)))
         shared = [self.compiler, *flags.split(), "-fopenmp", "-fPIC", "-shared"]
-        _run(*shared, str(SOURCES / "planted.cpp"), "-o", str(self.folder / "planted.so"))
-        if self.sanitizer.own_openmp:
-            _run(*shared, str(SOURCES / "openmp.cpp"), "-o", str(self.folder / "openmp.so"))
+        _run(*shared, str(SOURCES / "planted.cpp"), *linked, "-o", str(self.folder / "planted.so"))
 
     def environ(self, log: Path) -> dict[str, str]:
-        preloaded = [_library(self.compiler, name) for name in self.sanitizer.libraries]
-        if self.sanitizer.own_openmp:
-            preloaded.append(str(self.folder / "openmp.so"))
         log.mkdir(parents=True, exist_ok=True)
-        options = {name: text.format(log=log / "report") for name, text in self.sanitizer.options.items()}
+        places = {"log": log / "report", "ubsan": _library(self.compiler, "libubsan.so")}
+        options = {name: text.format(**places) for name, text in self.sanitizer.options.items()}
         return os.environ | {
             **options,
-            "LD_PRELOAD": ":".join(preloaded),
+            # The C++ library too: exceptions are intercepted, and Python alone does not bring it along.
+            "LD_PRELOAD": ":".join(_library(self.compiler, name) for name in (self.sanitizer.library, "libstdc++.so")),
             "PYTHONPATH": str(self.folder / "site"),
             "QDIST_SIMD": self.variant,
             "OMP_NUM_THREADS": "2",
