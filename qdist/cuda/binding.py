@@ -147,7 +147,8 @@ class Binding:
             at, angle, num_y, everywhere = self._rotation_data
             half = sums[:, angle] / 2
             factor = -1j * np.sin(half) * np.array([1, 1j, -1, -1j])[num_y & 3]
-            numbers = np.stack([np.cos(half), factor.real, factor.imag], axis=-1)
+            # Contiguous by rows, whatever order the indexing of sums left: the kernel below writes in place.
+            numbers = np.ascontiguousarray(np.stack([np.cos(half), factor.real, factor.imag], axis=-1))
             if self.real == np.float32:
                 for own in numbers:
                     kernels.balance_rotations(own, everywhere.astype(bool))

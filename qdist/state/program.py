@@ -82,7 +82,7 @@ class Program:
         self.circuit = circuit.frozen()
         self.dtype = checks.checked_dtype(dtype)
         self.comm = comm
-        same.circuit(comm, circuit, self.dtype.name, schedule, device.partition(":")[0])
+        same.circuit(comm, circuit, self.dtype.name, schedule, str(device).partition(":")[0])
         self.device = devices.chosen_device(device, circuit.num_qubits, self.dtype, comm)
         if levels is None and self.device != "cpu":
             levels = [tile_level(circuit.num_qubits - far, shape_of(self.dtype))]

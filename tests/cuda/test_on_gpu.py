@@ -290,7 +290,7 @@ def test_what_cannot_be_is_said() -> None:
     params = np.zeros(circuit.num_parameters)
     with pytest.raises(StateError, match="initial is on cpu"):
         program.run(params, initial=qd.StateVector(3))
-    with pytest.raises(StateError, match="both states on one device"):
+    with pytest.raises(StateError, match="two states of one size and dtype, on one device"):
         program.run(params).inner(qd.StateVector(3))
     with pytest.raises(StateError, match="from number 0 on"):
         qd.compile(circuit, device="cuda:99")

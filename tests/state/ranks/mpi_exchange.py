@@ -143,7 +143,7 @@ def test_refuses_what_cannot_be_swapped() -> None:
             swap_bits(state, [(0, 1)])
         with pytest.raises(StateError, match="once at a time"):
             swap_bits(state, [(0, 7), (1, 7)])
-    with pytest.raises(StateError, match="must be alike"):
+    with pytest.raises(StateError, match="an exchange needs two states of one size and dtype"):
         swap_bits((state, numbered(8, "complex128")), [])
     with pytest.raises(StateError, match="layout is one of 3 qubits; the state has 8"):
         relayout(state, Layout.identity(3))
