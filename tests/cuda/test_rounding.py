@@ -72,3 +72,16 @@ def test_large_angles_are_reduced_before_they_are_added() -> None:
     # The CPU's sums are tested against rational arithmetic.
     wanted = qd.simulate(circuit, dtype="complex128", device="cpu").amplitudes()
     np.testing.assert_allclose(state, wanted, atol=1e-12)
+
+
+def test_rows_of_a_batch_are_bound_like_single_sets() -> None:
+    circuit = rotations(20)
+    affine = circuit.affine()
+    rows = np.stack([affine((0.37, 0.0011)), affine((2.5, 0.7)), affine((0.1, 3.0))])
+    (segment,) = make_plan(circuit, C64, [tile_level(N, Shape(8, *SIZES))]).segments
+    binding = Tables(N, C64, segment.stages, Shape(8, *SIZES)).binding
+    reals, turns = binding.values(rows)
+    for row, own_reals, own_turns in zip(rows, reals, turns):
+        alone_reals, alone_turns = binding.values(row[None])
+        np.testing.assert_array_equal(own_reals, alone_reals[0])
+        np.testing.assert_array_equal(own_turns, alone_turns[0])
