@@ -154,18 +154,21 @@ def _chunk(name: str, count: int, seed: str) -> Summary:
         target.close()
 
 
-def fuzz_in_chunks(name: str, count: int, seed: int, jobs: int) -> Iterator[Summary]:
-    """The summaries of a target's chunks, in order. A chunk that crashed has one finding, and no inputs."""
-    chunks = [(min(CHUNK, count - first), f"{seed} {first // CHUNK}") for first in range(0, count, CHUNK)]
+def fuzz_in_chunks(name: str, count: int, seed: int, jobs: int, done: int = 0) -> Iterator[Summary]:
+    """The summaries of a target's chunks, in order, behind the first `done` inputs.
+
+    A chunk that crashed has one finding, and its inputs count as read.
+    """
+    chunks = [(min(CHUNK, count - first), f"{seed} {first // CHUNK}") for first in range(done, count, CHUNK)]
     for start in range(0, len(chunks), jobs):
         # Processes of their own for each round: what one leaves behind cannot slow down the next.
         pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
         with pool:
             waiting = [(chunk, pool.submit(_chunk, name, *chunk)) for chunk in chunks[start : start + jobs]]
-            for (_, seed_text), running in waiting:
+            for (size, seed_text), running in waiting:
                 try:
                     yield running.result()
                 except BrokenProcessPool:
-                    crashed = Summary()
+                    crashed = Summary(inputs=size)
                     crashed.found("the process ended", f"chunk {seed_text}")
                     yield crashed

@@ -3,6 +3,8 @@
     python tests/fuzz/run.py                                     all targets, a million inputs each
     python tests/fuzz/run.py openqasm3 --inputs 20000 --jobs 2   one of them, fewer, on two cores
 
+With --json a run that was ended goes on where it was.
+
 Ends with status 1 when an input crashed the reader, raised anything undocumented, or took too long or too much memory.
 """
 
@@ -30,16 +32,25 @@ def main() -> int:
         parser.error(f"unknown targets {sorted(unknown)}; there are {target_names()}")
     findings = 0
     for name in options.targets or target_names():
-        total = Summary()
-        for part in fuzz_in_chunks(name, options.inputs, options.seed, options.jobs):
+        total = _noted(options.json, name, options.seed)
+        for part in fuzz_in_chunks(name, options.inputs, options.seed, options.jobs, total.inputs):
             total.add(part)
+            if options.json:
+                _note(options.json, name, total, options.seed)
             print(f"{name}: {total.inputs} inputs, {total.num_findings} findings, {total.seconds:.0f} s", flush=True)
             for finding in part.findings:
                 print(f"{finding['error']}\n    {finding['input']!r}", flush=True)
         findings += total.num_findings
-        if options.json:
-            _note(options.json, name, total, options.seed)
     return 1 if findings else 0
+
+
+def _noted(path: Path | None, name: str, seed: int) -> Summary:
+    """What a run with this seed has come to so far."""
+    figures = json.loads(path.read_text()).get(name, {}) if path is not None and path.exists() else {}
+    if figures.pop("seed", None) != seed:
+        return Summary()
+    del figures["limits_of_an_input"]
+    return Summary(**figures)
 
 
 def _note(path: Path, name: str, total: Summary, seed: int) -> None:
