@@ -46,7 +46,8 @@ def main() -> int:
 
 def _noted(path: Path | None, name: str, seed: int) -> Summary:
     """What a run with this seed has come to so far."""
-    figures = json.loads(path.read_text()).get(name, {}) if path is not None and path.exists() else {}
+    noted = json.loads(path.read_text()) if path is not None and path.exists() else {"targets": {}}
+    figures = noted["targets"].get(name, {})
     if figures.pop("seed", None) != seed:
         return Summary()
     del figures["limits_of_an_input"]
@@ -54,9 +55,9 @@ def _noted(path: Path | None, name: str, seed: int) -> Summary:
 
 
 def _note(path: Path, name: str, total: Summary, seed: int) -> None:
-    figures = json.loads(path.read_text()) if path.exists() else {}
+    figures = json.loads(path.read_text()) if path.exists() else {"targets": {}}
     limits = {"seconds_of_processor_time": SECONDS, "bytes_of_memory": MEMORY}
-    figures[name] = {**total.as_json(), "seed": seed, "limits_of_an_input": limits}
+    figures["targets"][name] = {**total.as_json(), "seed": seed, "limits_of_an_input": limits}
     path.write_text(json.dumps(figures, indent=2) + "\n")
 
 
