@@ -6,13 +6,14 @@ from __future__ import annotations
 import numpy as np
 
 from qdist.cuda.back_tables import PARITY, Extent
+from qdist.cuda.resident import norms
 from qdist.cuda.tables import OP, TERM, StageTables
 from qdist.cuda.tile import Shape
 
 __all__ = ["resident"]
 
 _ALIGNMENT = 16
-_STEP, _OWN, _PIECE, _INT, _INDEX = 64, 4, 24, 4, 8
+_STEP, _OWN, _PIECE, _INT, _INDEX, _DOUBLE = 64, 4, 24, 4, 8, 8
 """Bytes of backward.cu's records."""
 
 
@@ -34,6 +35,7 @@ def resident(stage: StageTables, extent: Extent, shape: Shape) -> tuple[tuple[np
         (extent.weighs[1], _INT, extent.weighs),
         (stage.num_coefficients + 1, _INT, ()),
         (extent.parts, _PIECE, ()),
+        (norms(threads, shape), _DOUBLE, ()),
     ):
         start = -(-end // _ALIGNMENT) * _ALIGNMENT
         arguments += [start, *told]

@@ -2,7 +2,7 @@
 // through many tiles: it loads those of a ket and a bra, undoes the stage's phases on both while it sums what the angles
 // change, and stores them.
 //
-// records.cu, ops.cu, sums.cu and kernel.cu stand before it.
+// records.cu, norm.cu, ops.cu, sums.cu and kernel.cu stand before it.
 
 // A phase as it is in shared memory: addresses are bytes.
 struct __align__(16) Step {
@@ -27,7 +27,7 @@ struct __align__(8) Piece {
 extern "C" __global__ void run_stage(
     Complex* bra, Index tiles, Index outside, int keep, double* partial, int num_sums, const Parity* __restrict__ parities, const int* __restrict__ weighs,
     int coefficients_at, int places_at, int numbers_at, int first_number, int num_numbers, int ops_at, int num_ops, int steps_at, int own_at, int terms_at, int first_term, int num_terms,
-    int parities_at, int first_parity, int num_parities, int weighs_at, int first_weigh, int num_weighs, int begins_at, int pieces_at,
+    int parities_at, int first_parity, int num_parities, int weighs_at, int first_weigh, int num_weighs, int begins_at, int pieces_at, int norms_at,
     Complex* ket, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
     const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
     const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
@@ -125,7 +125,14 @@ extern "C" __global__ void run_stage(
                 __syncthreads();
                 if (tile + gridDim.x < tiles) fetch(next);
             }
+#if KEEP_NORM
+            const KeptNorm norm(at_byte<double>(norms_at));
+            if (p == 0) norm.note(a);
+#endif
             run_ops(a, step.end_op, false, o, own_ops, own_terms, lists, own_weighs, own_parities, reals, numbers, coefficients, where, sums);
+#if KEEP_NORM
+            if ((p + 1) % PHASES_A_NORM == 0 || p + 1 == num_phases) norm.restore(a);
+#endif
             if (p + 1 < num_phases) {
                 // Others may still read what this thread writes now.
                 if (step.exclusive) __syncthreads();

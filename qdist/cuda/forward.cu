@@ -1,7 +1,7 @@
 // One stage of a program on a GPU. Each block of threads copies the stage's tables to shared memory, and then goes through
 // many tiles: it loads one, runs the stage's phases on it, and stores it.
 //
-// records.cu, ops.cu and kernel.cu stand before it.
+// records.cu, norm.cu, ops.cu and kernel.cu stand before it.
 
 // A phase as it is in shared memory. load and store: columns of the first four register bits, fifth: of another when loading,
 // in bytes. head: flags, and where its operations end.
@@ -55,7 +55,7 @@ __device__ __forceinline__ void fetch_neighbours(unsigned place, const Step& ste
 // runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
 // columns of the registers and offsets of the threads, for loading, then for storing.
 extern "C" __global__ void run_stage(
-    Index tiles, Index outside, int coefficients_at, int places_at, int numbers_at, int first_number, int num_numbers, int ops_at, int num_ops, int phases_at, int slots_at, int plain, int with_launch, const __grid_constant__ Fours fours,
+    Index tiles, Index outside, int coefficients_at, int places_at, int numbers_at, int first_number, int num_numbers, int ops_at, int num_ops, int phases_at, int slots_at, int norms_at, int plain, int with_launch, const __grid_constant__ Fours fours,
     Complex* ket, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
     const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
     const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
@@ -152,6 +152,10 @@ extern "C" __global__ void run_stage(
                 __syncthreads();
                 if (tile + gridDim.x < tiles) fetch(next);
             }
+#if KEEP_NORM
+            const KeptNorm norm(at_byte<double>(norms_at));
+            if (p == 0) norm.note(a);
+#endif
             if (head.x & LISTED) {
                 run_ops(a, head.y, head.x & TURNS, o, own_ops, terms, lists, nullptr, nullptr, reals, numbers, coefficients, where, nullptr);
             } else {
@@ -169,6 +173,9 @@ extern "C" __global__ void run_stage(
                     dense2<2, false>(a, Operands{fours.of[2 * p + 1]}, 0);
                 o = head.y;
             }
+#if KEEP_NORM
+            if ((p + 1) % PHASES_A_NORM == 0 || p + 1 == num_phases) norm.restore(a);
+#endif
             if (p + 1 < num_phases) {
                 // Others may still read what this thread writes now.
                 if (head.x & EXCLUSIVE) __syncthreads();

@@ -81,7 +81,7 @@ class Launcher:
         runs, num_runs, *_ = self._tiles(number, live)
         arrays, u8, i4 = self._arrays, np.uint64, np.int32
         reals, turns, _ = self.bound
-        kernel = stage_kernel(self.dtype, self.tables.shape, self.device, stage.rare)
+        kernel = stage_kernel(self.dtype, self.tables.shape, self.device, stage.rare, stage.long)
         kernel(
             grid,
             (self.threads(number),),

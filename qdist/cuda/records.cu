@@ -1,7 +1,8 @@
 // What the tile kernel's sources share: the records of qdist/cuda/tables.py, field by field, and where things are.
 //
 // Compiled with Real (float or double), Pair (float2 or double2), Turn (unsigned of the same size), REGISTER_BITS, STATES (1, or
-// 2 for a ket and a bra) and RARE defined: whether what few circuits need is part of it. Without, it compiles in half the time.
+// 2 for a ket and a bra), RARE (whether what few circuits need is part of it; without, it compiles in half the time) and
+// KEEP_NORM (norm.cu) defined.
 
 typedef unsigned long long Index;
 

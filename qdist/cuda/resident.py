@@ -11,7 +11,7 @@ import numpy as np
 from qdist.cuda.tables import OP, StageTables
 from qdist.cuda.tile import Shape
 
-__all__ = ["Resident", "blocks_at_once", "layout", "resident"]
+__all__ = ["Resident", "blocks_at_once", "layout", "norms", "resident"]
 
 _ALIGNMENT = 16
 _STEP_BYTES = 48
@@ -28,13 +28,14 @@ class Resident:
     ops: int
     phases: int
     slots: int
+    norms: int
     end: int
 
     def arguments(self, stage: StageTables, shape: Shape, aligned: bool = True) -> tuple[np.int32, ...]:
         """What the kernel takes of it. For ``numbers`` that is where number 0 of all stages would be. aligned: whether
         accesses of 16 bytes may begin at the state's first amplitude."""
         numbers = self.numbers - stage.first_number * shape.itemsize // 2
-        counted = (stage.first_number, stage.num_numbers, self.ops, stage.num_ops, self.phases, self.slots)
+        counted = (stage.first_number, stage.num_numbers, self.ops, stage.num_ops, self.phases, self.slots, self.norms)
         load, store = (plain and aligned for plain in stage.plain)
         return tuple(np.int32(x) for x in (self.coefficients, self.places, numbers, *counted, load + 2 * store))
 
@@ -51,6 +52,11 @@ def blocks_at_once(shared_bytes: int, shape: Shape, card: Mapping[str, Any]) -> 
     return card["multiProcessorCount"] * max(1, min(shape.blocks, room))
 
 
+def norms(threads: int, shape: Shape) -> int:
+    """Numbers that a block of so many threads measures its tiles' norms in (norm.cu)."""
+    return 2 * shape.states * -(-threads // 32)
+
+
 def layout(size: int, shape: Shape, phases: int, ops: int, numbers: int, coefficients: int) -> Resident:
     """The layout of so many of each, for tiles of ``size`` bits."""
     threads = 1 << size - shape.registers
@@ -64,8 +70,8 @@ def layout(size: int, shape: Shape, phases: int, ops: int, numbers: int, coeffic
         (ops, OP.itemsize),
         (phases, _STEP_BYTES),
         (phases * threads, np.dtype(np.uint32).itemsize),
+        (norms(threads, shape), np.dtype(np.float64).itemsize),
     ):
         starts.append(-(-end // _ALIGNMENT) * _ALIGNMENT)
         end = starts[-1] + count * width
-    first, second, third, fourth, fifth, sixth = starts
-    return Resident(first, second, third, fourth, fifth, sixth, end)
+    return Resident(*starts, end)

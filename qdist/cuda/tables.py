@@ -30,6 +30,7 @@ _SUM_NAMES = ("transition1", "transition2", "weigh")
 OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *_SUM_NAMES, "pair"))}
 """Kinds of operations; the register bit (or pair of bits) is added where there is one. Some are sums over a ket and a
 bra, which change nothing (back_tables.py)."""
+SUMS = {OPS[name] for name in _SUM_NAMES}
 GENERAL = 7
 """Added instead by a cross that is not of one register bit."""
 
@@ -40,6 +41,10 @@ MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "wid
 # threads otherwise than by a change of index.
 COMMON_OPS = {OPS[name] for name in OPS if name not in ("controlled1", "lookup")}
 COMMON_MODES = {MODES["shared"]}
+
+LONG = 64
+"""Operations of a stage in complex64 after which the norm is worth keeping: measuring and restoring it cost about as
+much as two. What reads the tile otherwise than place by place costs as much as four."""
 
 OP = np.dtype(
     [("kind", "i4"), ("data", "i4"), ("threads", "u4"), ("word", "u4"), ("far_mask", "u8"), ("far_value", "u8")]
@@ -95,6 +100,8 @@ class StageTables:
     """Whether no index changes when the tile is read from memory, and when it is written, and bit 0 is the index's."""
     rare: bool
     """Whether it needs the larger one of the kernels."""
+    long: bool
+    """Whether its tiles' norms are kept (norm.cu)."""
 
 
 class Tables:
@@ -114,6 +121,7 @@ class Tables:
     ) -> None:
         self.shape = shape
         self.num_bits = num_bits
+        self._rounds = dtype == np.complex64
         self.binding = Binding(dtype, shape.registers)
         self._ops: list[tuple[int, ...]] = []
         self._phases: list[tuple[Any, ...]] = []
@@ -192,7 +200,13 @@ class Tables:
             (positions[0] == 0 and tile.load == identity, positions[0] == 0 and tile.store == identity),
             any(mode not in COMMON_MODES for mode, *_ in self._phases[first_phase:])
             or any(kind & ~7 not in COMMON_OPS for kind, *_ in self._ops[first_op:]),
+            self._rounds and self._work(first_phase, first_op) >= LONG,
         )
+
+    def _work(self, first_phase: int, first_op: int) -> int:
+        """How many operations change amplitudes, from these on."""
+        entries = sum(mode not in (MODES["shared"], MODES["permute"]) for mode, *_ in self._phases[first_phase:])
+        return 4 * entries + sum(kind & ~7 not in SUMS for kind, *_ in self._ops[first_op:])
 
     def _fill_pairs(self) -> None:
         """Fills in the constant matrices on two bits, some of which become another kind of operation, and tells the

@@ -104,6 +104,11 @@ class Plan:
         return [block for segment in self.segments for _, blocks in segment.stages for block in blocks]
 
     @property
+    def num_gates(self) -> int:
+        """Operations of all blocks: what is left of the circuit's gates after simplification."""
+        return sum(len(block.operations) for block in self.blocks)
+
+    @property
     def state_bytes(self) -> int:
         return self.dtype.itemsize << self.num_qubits
 

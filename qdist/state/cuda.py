@@ -10,7 +10,6 @@ import numpy as np
 
 from qdist.circuit import AffineMap
 from qdist.cuda.checks import check_first, check_size
-from qdist.cuda.kept_norm import STAGES, KeptNorm
 from qdist.cuda.launcher import Launcher
 from qdist.cuda.stages import runnable
 from qdist.cuda.tables import Tables
@@ -110,10 +109,7 @@ class CudaProgram:
         Amplitudes may be nonzero only at indices whose bits outside ``live`` are zero; |0...0> has live=0, and what
         must be zero is not computed. ``after_stage`` is called when each sweep has been queued.
         """
-        norm = KeptNorm(shard) if self.num_stages >= STAGES else None
         self._run(shard, offset, live, 1, after_stage)
-        if norm is not None:
-            norm.restore()
 
     def run_batch(self, states: Any, angles: np.ndarray) -> None:
         """Binds and runs once for each row of ``angles``, on the row of ``states``, which is |0...0> before."""

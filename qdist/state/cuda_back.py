@@ -116,8 +116,8 @@ class CudaSweep:
         leading = (bras, *bounds, partial, np.int32(count), *lists, *places)
         launcher.launch(number, kets, offset, live, (blocks, rows), leading, shared_bytes)
         if count:
-            rare = self._tables.stages[number].rare
-            kernel = sum_kernel(self._dtype, self._tables.shape, self._device, rare)
+            stage = self._tables.stages[number]
+            kernel = sum_kernel(self._dtype, self._tables.shape, self._device, stage.rare, stage.long)
             stride = np.uint64(sums.shape[1])
             kernel((count, rows), (256,), (partial, np.int32(blocks * warps), np.int32(count), sums[0, first:], stride))
 

@@ -110,7 +110,7 @@ class Program:
         self.plan: Plan = compiled.plan
         # The usual case, which small circuits should reach without detours: gates alone, on one shard.
         alone = len(compiled.parts) == len(compiled.natives) == 1 and self.plan.parts[0].instruction is None
-        self._single = compiled.natives[0] if alone and not self._far else None
+        self._single = compiled.natives[0] if alone and not self._far and not compiled.keeps_norm else None
 
     @property
     def num_qubits(self) -> int:

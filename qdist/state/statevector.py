@@ -382,9 +382,19 @@ class StateVector:
         norm = self.norm()
         if not (norm > 0 and math.isfinite(norm)):
             raise StateError(f"a state of norm {norm:g} cannot be normalised")
-        for first, shard in self.shards():
-            kernels_of(shard).project(shard, first, 0, 0, 1 / norm)
+        self._scale(1 / norm)
         return self
+
+    def scale_to(self, norm: float) -> None:
+        """Multiplies by what the norm lacks of another, in place, unless it is closer than 1e-7: what rounding errors
+        have changed is brought back."""
+        factor = norm / self.norm()
+        if abs(factor - 1) > 1e-7:
+            self._scale(factor)
+
+    def _scale(self, factor: float) -> None:
+        for first, shard in self.shards():
+            kernels_of(shard).project(shard, first, 0, 0, factor)
 
     def inner(self, other: StateVector) -> complex:
         """<self|other>. Layouts may differ; on several ranks that takes memory for a copy of ``other``.

@@ -40,11 +40,13 @@ def ptx(nvrtc: ctypes.CDLL, code: str, options: tuple[str, ...]) -> str:
 
 
 @pytest.mark.parametrize("rare", [False, True])
-@pytest.mark.parametrize(("dtype", "generation"), [("complex64", "90"), ("complex128", "80")])
-def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: bool) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "generation", "long"), [("complex64", "90", False), ("complex64", "80", True), ("complex128", "80", False)]
+)
+def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: bool, long: bool) -> None:
     kind = np.dtype(dtype)
     shape = shape_of(kind)
-    code, options = stage_source(kind, shape, rare)
+    code, options = stage_source(kind, shape, rare, long)
     text = ptx(nvrtc, code, (*options, f"-arch=compute_{generation}"))
     assert ".entry run_stage(" in text
     # A thread's amplitudes stay in registers: an array that is indexed by a variable would be local memory.
@@ -60,19 +62,23 @@ def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: 
     assert text.count(f"st.shared{wide}") == accesses
     assert text.count(f"st.global.cs{wide}") == accesses if shape.pairs_up else 2 * accesses
     # Barriers: after copying tables, on both sides of the coefficients, after the last reading of a tile, and on both
-    # sides of writing it to shared memory.
-    assert text.count("bar.sync") == 6
+    # sides of writing it to shared memory; in long stages, on both sides of reading norms.
+    assert text.count("bar.sync") == 6 + 2 * long
     # What comes with the launch is read as such: the numbers of a pair and of a matrix, on each pair of register bits.
     pairs = 3 if shape.pairs_up else 2
     assert len(re.findall(r"ld\.param\.(v\d\.)?f\d+", text)) >= pairs * (15 + 32) // 4
 
 
 @pytest.mark.parametrize("rare", [False, True])
-@pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
-def test_the_kernel_of_the_adjoint_sweep(nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: bool) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "generation", "long"), [("complex64", "80", False), ("complex64", "90", True), ("complex128", "90", False)]
+)
+def test_the_kernel_of_the_adjoint_sweep(
+    nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: bool, long: bool
+) -> None:
     kind = np.dtype(dtype)
     shape = back_shape_of(kind)
-    code, options = stage_source(kind, shape, rare)
+    code, options = stage_source(kind, shape, rare, long)
     text = ptx(nvrtc, code, (*options, f"-arch=compute_{generation}"))
     assert ".entry run_stage(" in text
     assert ".entry add_partial(" in text
