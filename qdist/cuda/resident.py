@@ -74,4 +74,4 @@ def layout(size: int, shape: Shape, phases: int, ops: int, numbers: int, coeffic
     ):
         starts.append(-(-end // _ALIGNMENT) * _ALIGNMENT)
         end = starts[-1] + count * width
-    return Resident(*starts, end)
+    return Resident(*starts, end=end)

@@ -38,6 +38,7 @@ def test_tables_stand_one_after_the_other(dtype: str, number: int) -> None:
             "ops": stage.num_ops * OP.itemsize,
             "phases": stage.num_phases * 48,
             "slots": stage.num_phases * threads * 4,
+            "norms": 2 * -(-threads // 32) * 8,
         }
         end = 0
         for name, size in sizes.items():

@@ -41,7 +41,8 @@ def ptx(nvrtc: ctypes.CDLL, code: str, options: tuple[str, ...]) -> str:
 
 @pytest.mark.parametrize("rare", [False, True])
 @pytest.mark.parametrize(
-    ("dtype", "generation", "long"), [("complex64", "90", False), ("complex64", "80", True), ("complex128", "80", False)]
+    ("dtype", "generation", "long"),
+    [("complex64", "90", False), ("complex64", "80", True), ("complex128", "80", False)],
 )
 def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: bool, long: bool) -> None:
     kind = np.dtype(dtype)
@@ -71,7 +72,8 @@ def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: 
 
 @pytest.mark.parametrize("rare", [False, True])
 @pytest.mark.parametrize(
-    ("dtype", "generation", "long"), [("complex64", "80", False), ("complex64", "90", True), ("complex128", "90", False)]
+    ("dtype", "generation", "long"),
+    [("complex64", "80", False), ("complex64", "90", True), ("complex128", "90", False)],
 )
 def test_the_kernel_of_the_adjoint_sweep(
     nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: bool, long: bool

@@ -151,3 +151,15 @@ def test_what_few_circuits_need_asks_for_the_larger_kernel(dtype: str) -> None:
         qd.Circuit(N).append(unitary_gate(np.linalg.qr(np.random.default_rng(0).normal(size=(8, 8)))[0]), [0, 1, 2]),
     ):
         assert rare(circuit)
+
+
+@both
+def test_norms_of_tiles_are_kept_in_long_stages_of_single_precision(dtype: str) -> None:
+    def long(rotations: int) -> list[bool]:
+        circuit = qd.Circuit(5)
+        for k in range(rotations):
+            circuit.pauli_rotation(0.1 * k + 0.1, "XZY", [k % 5, (k + 1) % 5, (k + 2) % 5])
+        return [stage.long for tables in tables_of(circuit, dtype, SMALL[dtype]) for stage in tables.stages]
+
+    assert not any(long(10))
+    assert any(long(20)) == (dtype == "complex64")

@@ -95,7 +95,7 @@ def test_no_energy_is_below_the_ground_state(size: float) -> None:
 )
 def test_rounding_errors_of_matrices_do_not_add_up_in_the_norm(circuit: qd.Circuit, short: bool) -> None:
     program = qd.Program(circuit, levels=small_tiles() if short else None)
-    assert program.run().norm() == pytest.approx(1, abs=3e-6 if short else 3e-7)
+    assert program.run().norm() == pytest.approx(1, abs=3e-7)
 
 
 def test_repeated_pauli_rotations_keep_the_norm_in_short_stages_too() -> None:

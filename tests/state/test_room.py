@@ -125,9 +125,10 @@ class TestMemory:
         assert values[0].shape == (100, 2)
         assert gradient.shape == (100, count)
 
-    def test_second_states(self, free) -> None:
+    def test_second_states(self, free, monkeypatch: pytest.MonkeyPatch) -> None:
         state = StateVector(16, "complex128")
         free(MIB - 1)
+        monkeypatch.setattr("qdist.state.devices.free_device_memory", lambda *_: MIB - 1)
         for use in (state.copy, lambda: state.apply_pauli_sum("X0"), lambda: state.variance("X0")):
             with pytest.raises(MemoryError, match="16 qubits need"):
                 use()
