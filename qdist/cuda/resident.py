@@ -74,4 +74,5 @@ def layout(size: int, shape: Shape, phases: int, ops: int, numbers: int, coeffic
     ):
         starts.append(-(-end // _ALIGNMENT) * _ALIGNMENT)
         end = starts[-1] + count * width
-    return Resident(*starts, end=end)
+    first, second, third, fourth, fifth, sixth, seventh = starts
+    return Resident(first, second, third, fourth, fifth, sixth, seventh, end)
