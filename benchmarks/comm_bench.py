@@ -22,7 +22,7 @@ import numpy as np
 from common import machine_line, save, table
 
 import qdist.comm as qc
-from qdist.comm.environment import launched_by
+from qdist.comm.bootstrap.environment import launched_by
 from qdist.comm.launch import run
 
 SIZES = [8, 1 << 10, 1 << 15, 1 << 20, 1 << 22, 1 << 24, 1 << 26]

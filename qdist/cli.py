@@ -17,8 +17,8 @@ from qdist import __version__
 from qdist.circuit import Circuit, CircuitError, qasm
 from qdist.circuit.qasm.errors import QasmError
 from qdist.comm.errors import CommError
-from qdist.comm.hosts import parse_hostfile, parse_hosts
 from qdist.comm.launch import run
+from qdist.comm.launch.hosts import parse_hostfile, parse_hosts
 from qdist.histogram import amplitude_table, histogram, largest_amplitudes
 from qdist.native import kernels
 from qdist.plan_command import add_plan_command

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from qdist import __version__
 from qdist.comm.errors import CommError
-from qdist.comm.libmpi import find_mpirun
 from qdist.comm.place import cores, cuda_devices
+from qdist.comm.transports.libmpi import find_mpirun
 
 __all__ = ["report"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from qdist.comm import CommError, cuda_devices
 from qdist.comm.launch import mpirun_command
-from qdist.comm.libmpi import find_mpirun
+from qdist.comm.transports.libmpi import find_mpirun
 
 ON_RANKS = "QDIST_TEST_ON_RANKS"
 """Set where a test started this process: such processes are many, and have no property tests."""

@@ -14,8 +14,8 @@ TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for p
 # Functions whose parameters somebody else decides, as all of a kind are called alike.
 SHARED_SIGNATURES = {
     "tensor/kernels/": "forward(xp, *arrays, **attributes) and vjp(xp, g, saved, needs, **attributes) of every rule",
-    "comm/solo.py": "Transport's methods; alone, there is one root and one peer",
-    "comm/counting.py": "Transport's methods; nothing is moved, sizes alone count",
+    "comm/transports/solo.py": "Transport's methods; alone, there is one root and one peer",
+    "comm/transports/counting.py": "Transport's methods; nothing is moved, sizes alone count",
     "circuit/frozen.py": "refuses whatever it is given",
     "circuit/data_gates.py inverse": "Gate.inverse(params); these gates have none",
     "circuit/parameters.py format": "Expression.format(number); a single parameter is its name",
@@ -37,11 +37,11 @@ FOR_USERS = {
     "circuit/qasm/syntax.py": "read by matching on the node: case Unary(operand=...)",
     "state/exchange.py Traffic.pack_seconds": "a measurement",
     "state/exchange.py Traffic.network_seconds": "a measurement",
-    "comm/reduction.py ReduceOp": "names of operations",
-    "comm/opening.py Opening.daemon": "read by threading",
-    "comm/ipc.py Window._memory": "keeps memory alive",
-    "comm/mpi.py MpiRequest._keep": "keeps memory alive",
-    "comm/nccl.py _Event._keep": "keeps memory alive",
+    "comm/messages/reduction.py ReduceOp": "names of operations",
+    "comm/bootstrap/opening.py Opening.daemon": "read by threading",
+    "comm/transports/window.py Window._memory": "keeps memory alive",
+    "comm/transports/mpi.py MpiRequest._keep": "keeps memory alive",
+    "comm/transports/nccl.py _Event._keep": "keeps memory alive",
 }
 
 

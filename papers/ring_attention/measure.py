@@ -17,7 +17,7 @@ import numpy as np
 import qdist as qd
 from qdist.comm import counting_communicator
 from qdist.parallel import ring_attention, saved_bytes, shard_sequence, unshard_sequence
-from qdist.parallel.context import visible_blocks
+from qdist.parallel.sequence.context import visible_blocks
 from qdist.tensor import Tensor, functional
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))

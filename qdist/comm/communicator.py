@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from qdist.comm import checks, headers, objects
-from qdist.comm.arrays import Array, apart, as_input, as_output
 from qdist.comm.endpoint import Endpoint, deliver
 from qdist.comm.errors import CommError
-from qdist.comm.guard import Call, check_counts, check_same
-from qdist.comm.reduction import ReduceOp
-from qdist.comm.transport import Transport
+from qdist.comm.guard.mismatch import check_counts, check_same
+from qdist.comm.messages import arguments, headers, objects
+from qdist.comm.messages.arrays import Array, apart, as_input, as_output
+from qdist.comm.messages.call import Call
+from qdist.comm.messages.reduction import ReduceOp
+from qdist.comm.transports.transport import Transport
 from qdist.comm.work import Work
 
 __all__ = ["Communicator"]
@@ -87,7 +88,7 @@ class Communicator(Endpoint):
         x = as_input(x)
         op = ReduceOp.of(op)
         op.check(x.dtype)
-        checks.rank(self, "root", root)
+        arguments.rank(self, "root", root)
         if self.rank == root or out is not None:
             target, result = as_output(out, x.shape, x.dtype, x)
         call = self._call("reduce", x.shape, x.dtype, op.name, root)
@@ -105,7 +106,7 @@ class Communicator(Endpoint):
         x = as_input(x)
         op = ReduceOp.of(op)
         op.check(x.dtype)
-        checks.rows(self, "reduce_scatter", x)
+        arguments.rows(self, "reduce_scatter", x)
         target, result = as_output(out, x.shape[1:], x.dtype, x)
         call = self._call("reduce_scatter", x.shape, x.dtype, op.name)
         x = apart(x, target)
@@ -117,7 +118,7 @@ class Communicator(Endpoint):
     def broadcast(self, x: Any, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
         """``root``'s ``x`` on every rank. The others pass an array of the same shape and dtype."""
         x = as_input(x)
-        checks.rank(self, "root", root)
+        arguments.rank(self, "root", root)
         target, result = as_output(out, x.shape, x.dtype, x)
         if self.rank == root and target is not x:
             target[...] = apart(x, target)
@@ -136,7 +137,7 @@ class Communicator(Endpoint):
         """Every rank's ``x``, stacked: shape (size, *x.shape), on ``root``; None on the others, whose ``out`` is only
         checked."""
         x = as_input(x)
-        checks.rank(self, "root", root)
+        arguments.rank(self, "root", root)
         if self.rank == root or out is not None:
             target, result = as_output(out, (self.size, *x.shape), x.dtype, x)
         call = self._call("gather", x.shape, x.dtype, None, root)
@@ -147,12 +148,12 @@ class Communicator(Endpoint):
 
     def scatter(self, x: Any = None, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
         """Row ``rank`` of ``root``'s ``x``, which has shape (size, ...). The others' ``x`` is not looked at."""
-        checks.rank(self, "root", root)
+        arguments.rank(self, "root", root)
         if out is not None:
-            checks.array("out", out)
+            arguments.array("out", out)
         if self.rank == root:
             x = as_input(x)
-            checks.rows(self, "scatter", x)
+            arguments.rows(self, "scatter", x)
             shape, dtype = headers.of_root(self, x.shape[1:], x.dtype, root)
         else:
             x = None
@@ -195,16 +196,16 @@ class Communicator(Endpoint):
             return headers.all_to_all_of_list(self, x, async_op)
         x = as_input(x)
         if send_counts is None and recv_counts is None:
-            checks.rows(self, "all_to_all", x)
+            arguments.rows(self, "all_to_all", x)
             target, result = as_output(out, x.shape, x.dtype, x)
             call = self._call("all_to_all", x.shape, x.dtype)
             x = apart(x, target)
             return self._collective(call, self._of(x).all_to_all, (x, target), target, result, async_op)
-        sends, receives = checks.counts(self, x, send_counts, recv_counts)
+        sends, receives = arguments.counts(self, x, send_counts, recv_counts)
         target, result = as_output(out, (sum(receives),), x.dtype, x)
         call = self._call("all_to_all (ragged)", None, x.dtype, elements=(x.size, sends))
         if self.debug:
-            check_counts(call, self._host, sends, receives)
+            check_counts(call, self._host, self._guard, sends, receives)
         x = apart(x, target)
         return self._collective(
             call, self._of(x).all_to_all_ragged, (x, sends, target, receives), target, result, async_op
@@ -220,13 +221,13 @@ class Communicator(Endpoint):
     def send(self, x: Any, dest: int, tag: int = 0) -> None:
         """Sends ``x`` to ``dest``; returns when ``x`` may be changed again."""
         x = as_input(x)
-        checks.peer(self, "dest", dest, tag)
+        arguments.peer(self, "dest", dest, tag)
         self._launch(self._message("send", x, dest), self._of(x).send, x, dest, tag, True)
 
     def recv(self, out: Array, source: int, tag: int = 0) -> Array:
         """Receives from ``source`` into ``out``, of the message's dtype and at least its size; returns ``out``, whose
         elements after the message stay as they were. Over NCCL, of its very size."""
-        target, result = checks.receiver(self, out, source, tag)
+        target, result = arguments.receiver(self, out, source, tag)
         call = self._message("recv", out, source)
         self._launch(call, self._of(target).recv, target, source, tag, True)
         return deliver(target, result)
@@ -234,14 +235,14 @@ class Communicator(Endpoint):
     def isend(self, x: Any, dest: int, tag: int = 0) -> Work:
         """Starts sending ``x`` to ``dest``."""
         x = as_input(x)
-        checks.peer(self, "dest", dest, tag)
+        arguments.peer(self, "dest", dest, tag)
         call = self._message("isend", x, dest)
         request = self._launch(call, self._of(x).send, x, dest, tag, False)
         return Work(request, lambda: None, call, self._guard)
 
     def irecv(self, out: Array, source: int, tag: int = 0) -> Work:
         """Starts receiving from ``source`` into ``out``; ``wait()`` returns ``out``."""
-        target, result = checks.receiver(self, out, source, tag)
+        target, result = arguments.receiver(self, out, source, tag)
         call = self._message("irecv", out, source)
         request = self._launch(call, self._of(target).recv, target, source, tag, False)
         return Work(request, lambda: deliver(target, result), call, self._guard)
@@ -254,7 +255,7 @@ class Communicator(Endpoint):
     def isendrecv(self, x: Any, dest: int, out: Array, source: int, tag: int = 0) -> Work:
         """Starts what ``sendrecv`` does; ``wait()`` returns ``out``. Two ranks that trade with each other both do so by
         sendrecv or isendrecv, and wait in the order in which they started."""
-        x, target, result = checks.trade(self, x, dest, out, source, tag)
+        x, target, result = arguments.trade(self, x, dest, out, source, tag)
         call = self._message("isendrecv", x, dest)
         request = self._launch(call, self._of(x).sendrecv, x, dest, target, source, tag)
         return Work(request, lambda: deliver(target, result), call, self._guard)
@@ -263,7 +264,7 @@ class Communicator(Endpoint):
 
     def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
         """``root``'s value on every rank. For small values: they are pickled."""
-        checks.rank(self, "root", root)
+        arguments.rank(self, "root", root)
         return objects.broadcast(self, value, root)
 
     def all_gather_object(self, value: Any) -> list[Any]:
@@ -272,7 +273,7 @@ class Communicator(Endpoint):
 
     def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
         """Every rank's value, in a list, on ``root``; None on the others. For small values: they are pickled."""
-        checks.rank(self, "root", root)
+        arguments.rank(self, "root", root)
         values = self.all_gather_object(value)
         return values if self.rank == root else None
 
@@ -285,7 +286,7 @@ class Communicator(Endpoint):
         """
         seen: set[int] = set()
         for ranks in groups:
-            checks.group(self, ranks)
+            arguments.group(self, ranks)
             twice = seen & set(ranks)
             if twice:
                 raise ValueError(f"split: rank {min(twice)} stands in two groups of {list(map(list, groups))}")
@@ -293,7 +294,7 @@ class Communicator(Endpoint):
         mine = next((tuple(ranks) for ranks in groups if self.rank in ranks), None)
         call = self._call("split", None, None, str([list(g) for g in groups]) if self.debug else None)
         if self.debug:
-            check_same(call, self._host)
+            check_same(call, self._host, self._guard)
         if self._agreement is not None:
             with self._guard.watching(call):
                 self._agreement.enter(call, False, False, [list(map(int, g)) for g in groups])
@@ -303,7 +304,7 @@ class Communicator(Endpoint):
 
     def new_group(self, ranks: Sequence[int], name: str | None = None) -> Communicator | None:
         """The communicator of these ranks. The ranks listed call; others may, and get None."""
-        checks.group(self, ranks)
+        arguments.group(self, ranks)
         if self.rank not in ranks:
             return None
         host = self._launch(Call("new_group", self, None, None, thread=get_ident()), self._host.subgroup, ranks)

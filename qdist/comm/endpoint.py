@@ -10,19 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from qdist.comm.agreement import OPS, REDUCTIONS, Agreement
-from qdist.comm.arrays import Array, apart, module_of
 from qdist.comm.errors import CommError
-from qdist.comm.forked import refuse_in_forks
-from qdist.comm.guard import Call, Guard, check_same, forget
+from qdist.comm.forks import refuse_in_forks
+from qdist.comm.guard.agreement import OPS, REDUCTIONS, Agreement
+from qdist.comm.guard.mismatch import check_same
+from qdist.comm.guard.watch import Guard
+from qdist.comm.messages.arrays import Array, apart, module_of
+from qdist.comm.messages.call import Call, forget
+from qdist.comm.messages.reduction import NATIVE, ReduceOp
+from qdist.comm.messages.traffic import Message, message_of
 from qdist.comm.place import Place
-from qdist.comm.reduction import NATIVE, ReduceOp
-from qdist.comm.traffic import Message, message_of
-from qdist.comm.transport import Transport
+from qdist.comm.transports.forked import ForkedTransport
+from qdist.comm.transports.pinned import device_arrays_over
+from qdist.comm.transports.transport import Transport
 from qdist.comm.work import Work
 from qdist.native import kernels
 
 __all__ = ["Endpoint", "deliver"]
+
+_SAFE_IN_FORKS = ("solo", "counting")
+"""Transports that are this process's memory and nothing else."""
 
 
 class Endpoint:
@@ -56,7 +63,7 @@ class Endpoint:
         self._agreement: Agreement | None = None
         if host.size > 1 and host.name == "mpi" and not debug:
             with guard.watching(Call("new group", self, None, None, thread=get_ident())):
-                self._agreement = Agreement(self, host, place.node)
+                self._agreement = Agreement(self, guard, host, place.node)
         self._direct_sum = self._direct_call("all_reduce", 0, False, "sum")
         self._direct_all_to_all = self._direct_call("all_to_all", self.size, True)
         refuse_in_forks(self)
@@ -107,6 +114,22 @@ class Endpoint:
         """Seconds after which a call that other ranks do not join ends the job."""
         return self._guard.timeout
 
+    @property
+    def agreement_number(self) -> int | None:
+        """A number that all ranks of the group know it by, where they compare their calls."""
+        return None if self._agreement is None else self._agreement.number
+
+    def cut_off(self) -> None:
+        """In a forked child, which is no rank: from now on every communication raises CommError."""
+        if self._host.name in _SAFE_IN_FORKS:
+            return
+        self._host = ForkedTransport(self._host)
+        self._device = None if self._device is None else ForkedTransport(self._device)
+        self.__dict__.pop("_device_over_host", None)
+        # The table of calls is in memory that the parent shares with the other ranks.
+        self._agreement = self._direct_sum = self._direct_all_to_all = None
+        self._guard.forget_parent()
+
     # Counting --------------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -129,8 +152,6 @@ class Endpoint:
 
     @cached_property
     def _device_over_host(self) -> Transport:
-        from qdist.comm.pinned import device_arrays_over
-
         if self._host.name != "mpi":
             return self._host
         return device_arrays_over(self._host, self._place.cuda_aware_mpi)
@@ -175,7 +196,7 @@ class Endpoint:
         divisor: int | None = None,
     ) -> Any:
         if self.debug:
-            check_same(call, self._host)
+            check_same(call, self._host, self._guard)
         if self.messages is not None:
             self.messages.append(message_of(call))
         active = self._active

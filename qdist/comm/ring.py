@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from qdist.comm.arrays import Array, as_input
 from qdist.comm.communicator import Communicator
+from qdist.comm.messages.arrays import Array, as_input
 
 __all__ = ["ring_all_reduce"]
 

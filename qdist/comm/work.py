@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from qdist.comm.transport import Request
-
-if TYPE_CHECKING:
-    from qdist.comm.guard import Call, Guard
+from qdist.comm.guard.watch import Guard
+from qdist.comm.messages.call import Call
+from qdist.comm.transports.forked import ForkedTransport
+from qdist.comm.transports.transport import Request
 
 __all__ = ["Work"]
 
@@ -64,6 +64,11 @@ class Work:
         assert before is not None, "then() comes before completion"
         self._finish = lambda: change(before())
         return self
+
+    def cut_off(self) -> None:
+        """In a forked child: waiting for this communication, which is the parent's, raises CommError."""
+        if self._request is not None:
+            self._request = ForkedTransport(self._call.comm)
 
     def _complete(self) -> None:
         in_flight.discard(self)

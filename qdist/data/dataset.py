@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..comm.world import world
+from ..comm.bootstrap import world
 from ..tensor import Generator
 
 

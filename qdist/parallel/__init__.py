@@ -1,27 +1,43 @@
-"""Classical parallelism: each module a small file, a client of the communicator and the tensor core."""
+"""Classical parallelism, a folder a kind: clients of the communicator and the tensor core."""
 
-from . import auto, collectives
-from .activation_memory import activation_bytes, saved_bytes
-from .clip import clip_grad_norm_, grad_norm
-from .context import RingAttention, ring_attention, shard_sequence, unshard_sequence
-from .data import DataParallel, average_gradients, check_replicas
-from .local import on_local_devices, share_rows
-from .loss_scale import LossScale
-from .parallelize import ParallelModel, parallelize
-from .partition import Partition, load_whole_state_dict, whole_state_dict
-from .pipeline import Pipeline
-from .pipeline_config import PipelineTraining
-from .pipeline_picture import save_schedule_picture, schedule_picture
-from .plan import Plan
-from .recompute import checkpoint, recompute, recompute_attention
-from .schedules import Action, Schedule, ScheduleError, make_schedule
-from .seeds import mesh_generator, seed_mesh
-from .sequence import SequenceDropout, SequenceLayerNorm
-from .stages import cut_into_stages
-from .tensor import ColumnParallelLinear, ParallelMLP, RowParallelLinear
-from .transformer import ParallelAttention, ParallelTransformerBlock, divide_block
-from .vocabulary import VocabParallelEmbedding, vocab_parallel_cross_entropy
-from .zero import Zero
+from qdist.parallel import auto, collectives
+from qdist.parallel.activation_memory import activation_bytes, saved_bytes
+from qdist.parallel.gradient_norm import clip_grad_norm_, grad_norm
+from qdist.parallel.loss_scale import LossScale
+from qdist.parallel.mesh import ParallelModel, Plan, mesh_generator, parallelize, seed_mesh
+from qdist.parallel.partition import Partition, load_whole_state_dict, whole_state_dict
+from qdist.parallel.pipeline import (
+    Action,
+    Pipeline,
+    PipelineTraining,
+    Schedule,
+    ScheduleError,
+    cut_into_stages,
+    make_schedule,
+    save_schedule_picture,
+    schedule_picture,
+)
+from qdist.parallel.recompute import checkpoint, recompute, recompute_attention
+from qdist.parallel.replica import DataParallel, average_gradients, check_replicas, on_local_devices, share_rows
+from qdist.parallel.sequence import (
+    RingAttention,
+    SequenceDropout,
+    SequenceLayerNorm,
+    ring_attention,
+    shard_sequence,
+    unshard_sequence,
+)
+from qdist.parallel.tensor import (
+    ColumnParallelLinear,
+    ParallelAttention,
+    ParallelMLP,
+    ParallelTransformerBlock,
+    RowParallelLinear,
+    VocabParallelEmbedding,
+    divide_block,
+    vocab_parallel_cross_entropy,
+)
+from qdist.parallel.zero import Zero
 
 __all__ = [
     "Action",

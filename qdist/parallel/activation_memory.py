@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..nn import Parameter
-from ..tensor import Node, Tensor
-from ..tensor.arrays import is_array
-from .partition import check_divides
+from qdist.nn import Parameter
+from qdist.parallel.partition import check_divides
+from qdist.tensor import Node, Tensor
+from qdist.tensor.arrays import is_array
 
 __all__ = ["activation_bytes", "saved_bytes"]
 

@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..comm import Communicator
-from ..tensor import Rule, Tensor, apply
-from ..tensor.arrays import Array
-from ..tensor.functional import as_tensor
-from ..tensor.methods import normal_axis
+from qdist.comm import Communicator
+from qdist.tensor import Rule, Tensor, apply
+from qdist.tensor.arrays import Array
+from qdist.tensor.functional import as_tensor
+from qdist.tensor.methods import normal_axis
 
 __all__ = ["all_gather", "all_to_all", "copy", "gather", "reduce", "reduce_scatter", "scatter"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..comm import Communicator
-from ..nn import Module, Parameter
-from ..tensor import Tensor
-from ..tensor.arrays import Array
-from .collectives import join_rows, slice_of
+from qdist.comm import Communicator
+from qdist.nn import Module, Parameter
+from qdist.parallel.collectives import join_rows, slice_of
+from qdist.tensor import Tensor
+from qdist.tensor.arrays import Array
 
 __all__ = ["Partition", "check_divides", "copied", "divided", "load_whole_state_dict", "whole_state_dict"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeVar
 
-from ..nn import Module, MultiHeadAttention
-from ..tensor import checkpoint
+from qdist.nn import Module, MultiHeadAttention
+from qdist.tensor import checkpoint
 
 __all__ = ["checkpoint", "recompute", "recompute_attention"]
 

@@ -6,10 +6,10 @@ import sys
 from threading import Lock
 
 from ..comm import Communicator
+from ..comm.bootstrap import DEFAULT_TIMEOUT
 from ..comm.guard import Guard
 from ..comm.place import Place
-from ..comm.solo import SoloTransport
-from ..comm.world import DEFAULT_TIMEOUT
+from ..comm.transports import SoloTransport
 
 __all__ = ["alone"]
 

@@ -35,7 +35,7 @@ _WORTHWHILE = 20
 and 16 cores of a Xeon need the same time for an ansatz of 4 layers at 18 qubits, and with its energy at 20."""
 
 _LARGEST_BUFFERS = 1 << 28
-"""Bytes that exchanges take at most on a GPU: four pieces (exchange.py) and a window (comm/ipc.py)."""
+"""Bytes that exchanges take at most on a GPU: four pieces (exchange.py) and a window (comm/transports/window.py)."""
 
 _NCCL_BUFFERS = 1 << 30
 """Bytes set aside for what NCCL takes when ranks first meet. By its documentation a channel to a peer has a buffer of

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..comm import Communicator
-from ..comm.ipc import share_gpus
+from ..comm.gpu_windows import share_gpus
 from ..plan import Layout
 from ..tensorfile import agreeing
 from . import checks, devices, expectation, measure, same, storage

@@ -21,11 +21,11 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 
-from qdist.comm import handshake, pmi
 from qdist.comm.errors import CommError
-from qdist.comm.handshake import Challenge, Identity, LineReader, Refused
-from qdist.comm.store import MAX_LINE, Address, StoreClient
-from qdist.comm.store_server import _MAX_TEXT, Session, StoreServer, Values
+from qdist.comm.standalone import handshake, pmi
+from qdist.comm.standalone.handshake import Challenge, Identity, LineReader, Refused
+from qdist.comm.store.client import MAX_LINE, Address, StoreClient
+from qdist.comm.store.server import _MAX_TEXT, Session, StoreServer, Values
 
 BUDGET_SECONDS = 1.0
 TOKEN = "a token of this fuzzer's own"

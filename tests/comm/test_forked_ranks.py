@@ -8,7 +8,7 @@ import pytest
 from qdist.comm import counting_communicator
 from qdist.comm.communicator import Communicator
 from qdist.comm.errors import CommError
-from qdist.comm.forked import ForkedTransport
+from qdist.comm.transports.forked import ForkedTransport
 
 SCRIPT = Path(__file__).parent / "ranks" / "forked_child.py"
 

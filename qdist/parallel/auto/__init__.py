@@ -1,19 +1,21 @@
 """Semi-automatic and automatic parallelism: annotate a few tensors or operators, or nothing, and the rest follows."""
 
-from .clip import clip_grad_norm_
-from .cost import Cost, Machine, cost_of
-from .dist_tensor import DistParameter, DistTensor, reshard, shard_tensor
-from .engine import DistModel, Engine, InputSpec, to_static
-from .graph import Graph, trace
-from .metrics import Accuracy
-from .operator_rules import register_form
-from .operators import Operator, matmul, relu, shard_op
-from .placements import Partial, Placement, Replicate, Shard
-from .plan import Plan
-from .process_mesh import ProcessMesh
-from .propagate import data_parallel, propagate
-from .search import search
-from .strategy import Strategy
+from qdist.parallel.auto.eager import (
+    DistParameter,
+    DistTensor,
+    Operator,
+    clip_grad_norm_,
+    matmul,
+    relu,
+    reshard,
+    shard_op,
+    shard_tensor,
+)
+from qdist.parallel.auto.ir import Graph, Plan, trace
+from qdist.parallel.auto.placement import Partial, Placement, ProcessMesh, Replicate, Shard
+from qdist.parallel.auto.planner import Cost, Machine, cost_of, data_parallel, propagate, search
+from qdist.parallel.auto.rules import register_form
+from qdist.parallel.auto.run import Accuracy, DistModel, Engine, InputSpec, Strategy, to_static
 
 __all__ = [
     "Accuracy",

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import qdist.comm as qc
-from qdist.comm import shared
-from qdist.comm.agreement import Agreement
-from qdist.comm.guard import Call
+from qdist.comm.guard import node_memory
+from qdist.comm.guard.agreement import Agreement
+from qdist.comm.messages.call import Call
 
 FIRST = EVERY = 32
 RING = 256
@@ -121,7 +121,7 @@ def test_ranks_that_cannot_open_each_others_memory_compare_by_messages(
 ) -> None:
     if comm.size == 1:
         pytest.skip("needs others")
-    monkeypatch.setattr(shared, "_open", lambda *_: None)
+    monkeypatch.setattr(node_memory, "_open", lambda *_: None)
     agreement = Agreement(comm, comm._host, 0)
     assert agreement._near == [comm.rank]
     agreement.enter(call(comm), False, False)
@@ -130,13 +130,13 @@ def test_ranks_that_cannot_open_each_others_memory_compare_by_messages(
 
 
 def test_memory_of_another_process_is_not_taken_for_the_leaders(comm: qc.Communicator) -> None:
-    memory, descriptor = shared._make(4096)
+    memory, descriptor = node_memory._make(4096)
     memory[:8].view(np.int64)[0] = 41
     path = f"/proc/self/fd/{descriptor}"
-    assert shared._open(path, 4096, 42) is None
-    assert shared._open(path, 4096, 41) is not None
+    assert node_memory._open(path, 4096, 42) is None
+    assert node_memory._open(path, 4096, 41) is not None
     os.close(descriptor)
-    assert shared._open(path, 4096, 41) is None
+    assert node_memory._open(path, 4096, 41) is None
 
 
 def _mapped() -> int:
@@ -191,7 +191,7 @@ def test_collectives_between_nodes_go_on_and_end_within_so_many_calls(
 ) -> None:
     if comm.size == 1:
         pytest.skip("needs others")
-    monkeypatch.setattr(shared, "_open", lambda *_: None)
+    monkeypatch.setattr(node_memory, "_open", lambda *_: None)
     part = comm.split([list(range(comm.size))], name="far")
     assert part is not None
     x, out = np.ones(4), np.empty(4)

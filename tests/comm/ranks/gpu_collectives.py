@@ -12,7 +12,7 @@ import pytest
 from arrays import DTYPES, make
 
 import qdist.comm as qc
-from qdist.comm.ipc import share_gpus
+from qdist.comm.gpu_windows import share_gpus
 
 cupy = pytest.importorskip("cupy")
 

@@ -19,7 +19,7 @@ from qdist.parallel.auto import (
     shard_op,
     shard_tensor,
 )
-from qdist.parallel.auto.lower import sent_bytes
+from qdist.parallel.auto.ir.lower import sent_bytes
 from qdist.tensor import Tensor, checkpoint, functional
 
 BATCH, LENGTH, FEATURES, HEADS = 2, 6, 16, 8

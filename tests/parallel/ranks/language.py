@@ -22,7 +22,7 @@ from qdist.parallel import (
     vocab_parallel_cross_entropy,
 )
 from qdist.parallel.collectives import scatter
-from qdist.parallel.positions import positions_of
+from qdist.parallel.sequence.positions import positions_of
 from qdist.tensor import Tensor, functional, manual_seed
 
 BATCH, UNIT = 2, 24

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qdist as qd
-from qdist.comm import ipc
+from qdist.comm.transports import window
 from qdist.plan import Layout
 from qdist.state import StateVector, exchange
 from qdist.state.devices import moved, on_host
@@ -51,7 +51,7 @@ def random_swaps(state: StateVector, rng: np.random.Generator) -> list[tuple[int
 def test_swaps_of_random_positions(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(12):
         # On a GPU small pieces go by the host, or for once as large ones do.
-        monkeypatch.setattr(ipc, "SMALLEST", seed % 4 // 2 << 21)
+        monkeypatch.setattr(window, "SMALLEST", seed % 4 // 2 << 21)
         rng = np.random.default_rng(seed)
         n = int(rng.integers(4, 11))
         ket, bra = numbered(n, dtype), numbered(n, dtype, 1j)

@@ -1,0 +1,191 @@
+"""`qdist run`: starts a program on many ranks, sees that all of them start, and says which one ended first."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from qdist.comm import standalone
+from qdist.comm.errors import CommError
+from qdist.comm.launch.command import environment_of_ranks, mpirun_command
+from qdist.comm.launch.hosts import Host, check_hosts, check_reachable, host_of_rank, other_machines
+from qdist.comm.launch.job import Job, Signalled
+from qdist.comm.store.server import StoreServer
+from qdist.comm.transports.libmpi import find_mpirun
+
+__all__ = ["run"]
+
+_SIGNALLED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+
+def run(
+    program: Sequence[str],
+    ranks: int | None = None,
+    *,
+    hosts: Sequence[Host] = (),
+    output: str | None = None,
+    verbose: bool = False,
+    start_timeout: float = 30.0,
+    mpi: str = "auto",
+) -> int:
+    """Runs ``program`` on ``ranks`` ranks (default: one a slot of ``hosts``, else one) and returns its exit code.
+
+    hosts: where, and how many on each; default this machine. output: rank r writes to file ``output.r`` instead of
+    here. verbose: show what is done, and first check that the hosts can be reached and talk to each other.
+    start_timeout: seconds within which all ranks must have started. mpi: see ``find_mpirun``.
+
+    However it ends, no process of the job is left. After Ctrl-C, SIGTERM or SIGHUP the exit code is 128 + the signal's
+    number. Raises ValueError for wrong arguments and CommError when the ranks cannot be started.
+    """
+    hosts = check_hosts(hosts)
+    slots = sum(n for _, n in hosts)
+    ranks = ranks if ranks is not None else max(1, slots)
+    if ranks < 1:
+        raise ValueError(f"-n {ranks}: at least one rank")
+    if hosts and ranks > slots:
+        raise ValueError(f"-n {ranks}: the hosts take {slots} ranks; raise their slots or lower -n")
+    if not program:
+        raise ValueError("nothing to run: `qdist run -n 4 script.py`")
+    if output is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(output))):
+        raise ValueError(f"--output-filename {output}: there is no folder {folder}")
+    program = _with_python(program)
+    launcher = find_mpirun(mpi)
+    command = [*mpirun_command(launcher, ranks, hosts), sys.executable, "-S", str(standalone.FOLDER / "start.py")]
+    environ = environment_of_ranks(ranks, hosts, output)
+    if verbose:
+        print(
+            f"qdist run: {launcher.path} ({launcher.family} {launcher.version}), {ranks} ranks",
+            file=sys.stderr,
+        )
+        check_reachable(hosts, start_timeout)
+        check = [*command, json.dumps([sys.executable, "-m", "qdist.comm.launch.link_check"])]
+        code = _supervise(check, environ | {"QDIST_OUTPUT": ""}, ranks, hosts, start_timeout, verbose)
+        if code in _SIGNALLED:
+            return code
+        if code != 0:
+            raise CommError(f"the ranks cannot talk to each other: the check ended with code {code}")
+        print(f"qdist run: {' '.join([*command, *program])}", file=sys.stderr)
+    # As one word: mpirun would take a ':' among the program's arguments for the beginning of another program.
+    return _supervise([*command, json.dumps(program)], environ, ranks, hosts, start_timeout, verbose)
+
+
+def _with_python(program: Sequence[str]) -> list[str]:
+    """``script.py`` and ``python script.py`` both run under this environment's Python."""
+    first = program[0]
+    if first.endswith(".py"):
+        return [sys.executable, *program]
+    if first in ("python", "python3"):
+        return [sys.executable, *program[1:]]
+    if shutil.which(first) is None:
+        raise ValueError(f"{first!r} is neither a Python script nor a program on PATH")
+    return list(program)
+
+
+def _supervise(
+    command: Sequence[str],
+    environ: dict[str, str],
+    ranks: int,
+    hosts: Sequence[Host],
+    start_timeout: float,
+    verbose: bool,
+) -> int:
+    """Runs the launcher's command; sees that all ranks start, and says which rank broke off."""
+    # Only ranks of other machines must reach the store from there. Its token comes to them in their environment.
+    server = StoreServer("" if other_machines(hosts) else "127.0.0.1")
+    environ = os.environ | environ | {"QDIST_LAUNCHER": server.address.to_json()}
+    try:
+        with Job(command, environ) as job:
+            started = _await_start(job, server, ranks, hosts, start_timeout)
+            if verbose:
+                for rank, where in sorted(started.items()):
+                    print(f"qdist run: rank {rank} on {where['host']}, pid {where['pid']}", file=sys.stderr)
+            here = {r: w["pid"] for r, w in started.items() if w["host"] == os.uname().nodename}
+            first = _first_to_end(here, job.pid)
+            code = job.wait()
+        if code != 0 and (missing := _missing(_started(server), ranks, hosts)):
+            print(
+                f"qdist run: mpirun ended with code {code} before all ranks had started; {missing}. "
+                "--verbose checks how each host can be reached.",
+                file=sys.stderr,
+            )
+        elif code != 0 and first is not None:
+            where = started[first]
+            # Only this host's processes can be watched: one elsewhere may have ended before.
+            among = "" if len(here) == ranks else " on this host"
+            print(
+                f"qdist run: rank {first} (pid {where['pid']} on {where['host']}) was the first to end{among}; "
+                f"the job's exit code is {code}",
+                file=sys.stderr,
+            )
+        return code
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Signalled as signalled:
+        return 128 + signalled.number
+    finally:
+        server.close()
+
+
+def _first_to_end(pids: dict[int, int], job: int) -> int | None:
+    """Waits until one of these processes of this machine ends; returns its rank, or None where that cannot be seen.
+
+    job: a process with which the waiting ends too.
+    """
+    poller = select.poll()
+    rank_of: dict[int, int | None] = {}
+    gone: list[int | None] = []
+    try:
+        for rank, pid in [*pids.items(), (None, job)]:
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                gone.append(rank)
+                continue
+            rank_of[descriptor] = rank
+            poller.register(descriptor, select.POLLIN)
+        # Of several that ended before anybody looked, none is known to be the first.
+        found = gone or [rank_of[descriptor] for descriptor, _ in poller.poll()]
+        return found[0] if len(found) == 1 else None
+    except OSError:
+        return None
+    finally:
+        for descriptor in rank_of:
+            os.close(descriptor)
+
+
+def _await_start(
+    job: Job, server: StoreServer, ranks: int, hosts: Sequence[Host], timeout: float
+) -> dict[int, dict[str, Any]]:
+    end = time.monotonic() + timeout
+    pause = 0.01
+    while True:
+        started = _started(server)
+        if len(started) == ranks or job.poll() is not None:
+            return started
+        if time.monotonic() > end:
+            raise CommError(
+                f"{len(started)} of {ranks} ranks started within {timeout:g} s; {_missing(started, ranks, hosts)}. "
+                "Check that their hosts can be reached (--verbose), or allow more with --start-timeout."
+            )
+        time.sleep(pause)
+        pause = min(0.1, pause * 1.5)
+
+
+def _started(server: StoreServer) -> dict[int, dict[str, Any]]:
+    """Where ranks have started: what start.py has reported so far."""
+    return {int(k.partition("/")[2]): json.loads(v) for k, v in server.snapshot("started/").items()}
+
+
+def _missing(started: dict[int, dict[str, Any]], ranks: int, hosts: Sequence[Host]) -> str:
+    """Which ranks have not started, and on which hosts they should have; empty if all have."""
+    missing = [rank for rank in range(ranks) if rank not in started]
+    silent = dict.fromkeys(host for rank in missing if (host := host_of_rank(hosts, rank)) is not None)
+    where = f" on {', '.join(silent)}" if silent else ""
+    return f"missing are ranks {missing}{where}" if missing else ""

@@ -1,0 +1,159 @@
+"""Annotations of operators: shard_op, and the form `matmul.shard(((2, 4), (4, 1)))`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from qdist.comm import Communicator, world
+from qdist.parallel.auto.eager import capture
+from qdist.parallel.auto.eager.dispatch import dispatch, form_for
+from qdist.parallel.auto.eager.dist_tensor import DistTensor, reshard, shard_tensor
+from qdist.parallel.auto.placement.placements import Partial, Replicate
+from qdist.parallel.auto.placement.process_mesh import ProcessMesh
+from qdist.parallel.auto.rules.forms import Form, Split
+from qdist.tensor import RULES, Tensor, apply
+
+__all__ = ["Operator", "matmul", "relu", "shard_op"]
+
+
+def shard_op(
+    fn: Callable[..., Any],
+    mesh: ProcessMesh,
+    in_placements: Sequence[Any] | None = None,
+    out_placements: Sequence[Any] | None = None,
+) -> Callable[..., Any]:
+    """fn with its tensor arguments, and what it returns, placed on a mesh.
+
+    Args:
+        fn: a function or Module of Tensors.
+        mesh: the ProcessMesh. A row of one, mesh[0], is a pipeline stage: an Engine with a pipeline runs fn there.
+        in_placements: for each positional tensor argument its placements (see shard_tensor), or None to leave it.
+        out_placements: the same for what fn returns, one tensor or a tuple.
+
+    Raises:
+        ValueError: when called with another number of tensors than there are placements.
+        RuntimeError: when called on a rank outside of the mesh, except while an Engine captures.
+    """
+
+    def place(tensors: Sequence[Any], placements: Sequence[Any] | None, what: str) -> list[Any]:
+        if placements is None:
+            return list(tensors)
+        if len(tensors) != len(placements):
+            raise ValueError(f"shard_op: {len(placements)} placements given for {len(tensors)} {what} tensor(s)")
+        return [x if p is None else shard_tensor(x, mesh, p) for x, p in zip(tensors, placements)]
+
+    def sharded(*args: Any, **kwargs: Any) -> Any:
+        if mesh.row is not None and capture.is_capturing() and (in_placements, out_placements) == (None, None):
+            with capture.on_stage(mesh.row):
+                return fn(*args, **kwargs)
+        mesh.place()
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        placed = iter(place(tensors, in_placements, "input"))
+        made = fn(*(next(placed) if isinstance(a, Tensor) else a for a in args), **kwargs)
+        several = isinstance(made, tuple)
+        outputs = place(made if several else (made,), out_placements, "output")
+        return tuple(outputs) if several else outputs[0]
+
+    return sharded
+
+
+class Operator:
+    """An operation of the table of rules, which can be told how to cut its inputs.
+
+    ``matmul.shard(((2, 4), (4, 1)))`` cuts the rows of the first input in two, its columns and the rows of the second
+    input in four: on eight ranks everybody multiplies an eighth, and sums go over groups of four. Sums are finished
+    at once, so the output is whole wherever no dimension of it was cut.
+
+    Args:
+        name: a key of `tensor.RULES`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rule = RULES[name]
+        self.in_strategy: tuple[tuple[int, ...], ...] | None = None
+        self.comm: Communicator | None = None
+
+    def shard(self, in_strategy: Sequence[Sequence[int]], comm: Communicator | None = None) -> Operator:
+        """The same operator with a strategy.
+
+        Args:
+            in_strategy: for each input, into how many parts each dimension is cut.
+            comm: the ranks; the world when not given. What the cuts leave over repeats the work.
+        """
+        strategy = tuple(tuple(int(n) for n in cuts) for cuts in in_strategy)
+        if any(n < 1 for cuts in strategy for n in cuts):
+            raise ValueError(f"{self.name}.shard({strategy}): a dimension is cut into 1 part or more")
+        other = Operator(self.name)
+        other.in_strategy, other.comm = strategy, comm
+        return other
+
+    def __call__(self, *inputs: Any, **attributes: Any) -> Any:
+        tensors = [x if isinstance(x, Tensor) else Tensor(x) for x in inputs]
+        if self.in_strategy is None:
+            return apply(self.rule, *tensors, **attributes)
+        form = form_for(self.name, [x.shape for x in tensors], attributes)
+        comm = world() if self.comm is None else self.comm
+        mesh, splits = _layout(self.name, form, self.in_strategy, comm)
+        made = dispatch(self.rule, tensors, attributes, splits, mesh)
+        if isinstance(made, tuple):
+            return tuple(_finished(part) for part in made)
+        return _finished(made)
+
+
+def _finished(x: DistTensor) -> DistTensor:
+    """x with its sums added up."""
+    return reshard(x, x.mesh, [Replicate() if isinstance(p, Partial) else p for p in x.placements])
+
+
+def _layout(
+    name: str, form: Form, strategy: tuple[tuple[int, ...], ...], comm: Communicator
+) -> tuple[ProcessMesh, tuple[Split, ...]]:
+    """The mesh whose axes are the labels that are cut, in the order in which they appear, and the split of each."""
+    if len(strategy) != len(form.inputs):
+        raise ValueError(f"{name}.shard({strategy}): {len(strategy)} inputs named, the operator has {len(form.inputs)}")
+    cuts: dict[str, int] = {}
+    for i, (dims, counts) in enumerate(zip(form.inputs, strategy)):
+        if len(dims) != len(counts):
+            raise ValueError(f"{name}.shard({strategy}): input {i} has {len(dims)} dimension(s), not {len(counts)}")
+        for dim, (label, count) in enumerate(zip(dims, counts)):
+            if label is None:
+                if count != 1:
+                    raise ValueError(f"{name}.shard({strategy}): dimension {dim} of input {i} has to be whole")
+                continue
+            if cuts.setdefault(label, count) != count:
+                raise ValueError(
+                    f"{name}.shard({strategy}): dimension {dim} of input {i} is cut in {count}, the dimension it is "
+                    f"multiplied with in {cuts[label]}; both need the same number"
+                )
+            if form.sizes[label] < count:
+                raise ValueError(f"{name}.shard({strategy}): {form.sizes[label]} cannot be cut into {count} parts")
+    axes = {label: count for label, count in cuts.items() if count > 1}
+    used = math.prod(axes.values())
+    if comm.size % used:
+        raise ValueError(f"{name}.shard({strategy}) needs {used} ranks or a multiple of it; there are {comm.size}")
+    splits = [form.cutting(label) for label in axes]
+    degrees = list(axes.values())
+    if used < comm.size or not axes:
+        degrees.append(comm.size // used)
+        splits.append(form.whole())
+    return _mesh(tuple(degrees), comm), tuple(splits)
+
+
+_meshes: dict[tuple[int, tuple[int, ...]], ProcessMesh] = {}
+
+
+def _mesh(degrees: tuple[int, ...], comm: Communicator) -> ProcessMesh:
+    """One mesh for each shape, so that operators that are cut alike share it."""
+    key = id(comm), degrees
+    if key not in _meshes:
+        _meshes[key] = ProcessMesh(np.arange(comm.size).reshape(degrees), comm=comm)
+    return _meshes[key]
+
+
+matmul = Operator("matmul")
+relu = Operator("relu")

@@ -1,0 +1,92 @@
+"""Plan: how a model is spread over a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from qdist.comm import Mesh
+from qdist.parallel.pipeline.schedules import make_schedule
+
+__all__ = ["AXES", "Plan", "listed"]
+
+AXES = {
+    "dp": "rows of the batch",
+    "tp": "heads, hidden units and vocabulary",
+    "pp": "layers, in stages",
+    "cp": "positions of the sequence",
+    "state": "amplitudes of circuits",
+}
+"""What the axes of a mesh divide."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `parallelize` does with each axis of a mesh that has more than one rank. The defaults do for "dp", "cp" and
+    "state"; "tp" needs `layers`, or a model that was made of divided layers."""
+
+    layers: Mapping[str, str] = field(default_factory=dict)
+    """{pattern of module names: form}, for "tp". Patterns are as in `fnmatch` ("*.expand", "blocks.[0-3]"). Forms:
+
+    "block": a TransformerBlock, its heads and hidden units.
+    "attention": a MultiHeadAttention, its heads.
+    "column": a Linear, its outputs; every rank goes on with its own. "column-gather" gives all ranks all of them.
+    "row": a Linear, its inputs, which a "column" before it left divided. "row-scatter" takes whole ones.
+    "vocabulary": an Embedding, its rows.
+    "norm", "dropout": a LayerNorm, a Dropout outside of blocks; they have to be named if `sequence_parallel`.
+    """
+
+    sequence_parallel: bool = False
+    """Between divided layers each rank of "tp" has a slice of the sequence instead of all of it. The model must then
+    begin with a "vocabulary" and end with a "column" form, and all that has parameters or drops out has to be named."""
+
+    positions: Sequence[str] = ()
+    """Patterns of the names of parameters that have one row a position of the sequence, as many as a sequence has,
+    which "cp" and sequence_parallel divide."""
+
+    zero: int = 0
+    """Over "dp" and "cp": 0 keeps everything on every rank, 1 divides the optimiser's state, 2 also the gradients, 3
+    also the parameters. With "pp", stage 3 gathers the parameters for every micro-batch, and gradients are divided when
+    the last one has passed."""
+
+    recompute: Sequence[str] = ()
+    """Patterns of the names of modules that keep only their inputs for the backward pass and run once more there."""
+
+    micro_batches: int = 1
+    """Parts of a batch in the pipeline of "pp"."""
+
+    schedule: str = "1f1b"
+    """Of the pipeline: "naive", "f-then-b", "1f1b" or "interleaved"."""
+
+    virtual_stages: int = 1
+    """Stages a rank of "pp", for "interleaved"."""
+
+    stages: str | Sequence[int] = "count"
+    """How layers make stages: "count", "parameters", or how many layers each has."""
+
+    seed: int = 0
+    """Of what the layers of a pipeline draw while training (dropout); without "pp" they draw from the default
+    generator, which `seed_mesh` restarts."""
+
+    def check(self, mesh: Mesh) -> None:
+        """Raises ValueError for options that do not go together with each other or with a mesh."""
+        unknown = [axis for axis in mesh.shape if axis not in AXES]
+        if unknown:
+            known = ", ".join(f"{axis!r} ({what})" for axis, what in AXES.items())
+            raise ValueError(
+                f"the mesh has an axis {unknown[0]!r}, which divides nothing of a model; known are {known}"
+            )
+        degree = mesh.shape.get
+        if self.zero not in (0, 1, 2, 3):
+            raise ValueError(f"zero={self.zero}: use 0, 1, 2 or 3")
+        if self.sequence_parallel and degree("tp", 1) == 1:
+            raise ValueError("sequence_parallel needs an axis 'tp' of more than one rank in the mesh")
+        # Refuses what is no schedule, also where a mesh without "pp" has no use for one.
+        make_schedule(self.schedule, degree("pp", 1), self.micro_batches, self.virtual_stages)
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """The first names, for messages about patterns that fit none of them."""
+    given = [name for name in names if name]
+    more = f" and {len(given) - most} more" if len(given) > most else ""
+    return f"there are {', '.join(given[:most])}{more}"

@@ -1,0 +1,369 @@
+"""One function that spreads a model over a mesh, and the training step of what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qdist.comm import Communicator, Mesh
+from qdist.nn import Module, Sequential
+from qdist.optim import Optimizer
+from qdist.optim.clip import check_max_norm
+from qdist.parallel.gradient_norm import clip_grad_norm_, grad_norm
+from qdist.parallel.mesh import saving
+from qdist.parallel.mesh.divide import divide
+from qdist.parallel.mesh.mesh_plan import Plan, listed
+from qdist.parallel.pipeline.pipeline import Pipeline
+from qdist.parallel.pipeline.stages import as_tuple, cut_into_stages
+from qdist.parallel.recompute import recompute
+from qdist.parallel.replica.buckets import broadcast
+from qdist.parallel.replica.data_parallel import DataParallel, average_gradients
+from qdist.parallel.replica.replica import check_same_model
+from qdist.parallel.sequence.context import shard_sequence, unshard_sequence
+from qdist.parallel.zero.sharded_model import Zero
+from qdist.tensor import Tensor, no_grad
+from qdist.tensor.arrays import Array, is_array
+
+__all__ = ["ParallelModel", "parallelize"]
+
+
+def parallelize(
+    model: Module,
+    mesh: Mesh,
+    plan: Plan | None = None,
+    *,
+    optimizer: Callable[[Iterable[Any]], Optimizer],
+    loss: Callable[[Any, Any], Tensor],
+) -> ParallelModel:
+    """Spread a model over a mesh, so that it trains as it would in one process.
+
+    Args:
+        model: the whole one on every rank; the first rank's weights are taken over by all. Layers that were made
+            divided over mesh["tp"] stay as they are. It is changed and must not be used on its own any more. With an
+            axis "pp" of more than one rank it is a Sequential. A QuantumLayer in it is made without comm.
+        mesh: its axes are some of "dp", "tp", "pp", "cp" and "state", with any degrees.
+        plan: what is done along each axis; `Plan()` when not given.
+        optimizer: makes the optimiser of the parameters that it is given: `lambda ps: optim.Adam(ps, lr=0.01)`.
+        loss: loss(output, targets), one number, a mean or a sum over rows as its `reduction` says ("mean" if it has
+            none).
+
+    Raises ValueError, on every rank, for a mesh, a plan and a model that do not fit.
+
+    >>> plan = Plan({"*.table": "vocabulary", "blocks.*": "block", "head": "column-gather"}, zero=1)
+    >>> trained = parallelize(model, Mesh(comm, dp=2, tp=4), plan, optimizer=make_adam, loss=nn.CrossEntropyLoss())
+    >>> value = trained.train_batch(x, y)
+    """
+    return ParallelModel(model, mesh, plan or Plan(), optimizer, loss)
+
+
+class ParallelModel:
+    """A model on a mesh with its optimiser: what `parallelize` gives. Every rank calls every method.
+
+    Batches are this rank's rows: ranks that differ along "dp" bring different ones, the others the same. Losses,
+    norms and states that it gives are those of the whole model and the whole batch, on every rank.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        mesh: Mesh,
+        plan: Plan,
+        optimizer: Callable[[Iterable[Any]], Optimizer],
+        loss: Callable[[Any, Any], Tensor],
+    ) -> None:
+        plan.check(mesh)
+        self.mesh, self.plan, self._loss = mesh, plan, loss
+        self._reduction = getattr(loss, "reduction", "mean")
+        if self._reduction not in ("mean", "sum"):
+            raise ValueError(f"the loss has reduction {self._reduction!r}: it must be a 'mean' or a 'sum' over rows")
+        staged = mesh.shape.get("pp", 1) > 1
+        if staged and not isinstance(model, Sequential):
+            raise ValueError(
+                f"pp={mesh.shape['pp']} needs a Sequential, whose layers make stages, not {type(model).__name__}"
+            )
+        if staged:
+            cut_into_stages(list(model.children()), mesh.shape["pp"] * plan.virtual_stages, plan.stages)
+        names = _fitting(model, plan.recompute)
+        _check_same_plan(plan, mesh.comm)
+        check_same_model(model, mesh.comm)
+        whole = [parameter for parameter in model.parameters() if parameter.partition is None]
+        broadcast([*whole, *model.buffers()], mesh.comm)
+        model = divide(model, mesh, plan)
+        for name, module in list(model.named_modules()):
+            if name in names:
+                recompute(module)
+        self._replicas = _replicas(mesh)
+        self.pipeline = self._pipeline(list(model.children())) if staged else None
+        """What runs the stages, with an axis "pp"."""
+        self.module: Module = model if self.pipeline is None else self.pipeline.module
+        """This rank's part of the model. Names are those of the whole model."""
+        trained = [p for p in self.module.parameters() if p.requires_grad]
+        self.optimizer = optimizer(trained) if trained else None
+        """Of this rank's parameters; None where it has none."""
+        self.zero: Zero | None = None
+        """What divides the optimiser's state, with a plan's `zero`."""
+        if plan.zero and self.optimizer is not None:
+            self.zero = Zero(self.module, self.optimizer, plan.zero, self._replicas, reduction=self._reduction)
+        self._replica: Module | None = None
+        if self.pipeline is None:
+            self._replica = self.zero or DataParallel(self.module, self._replicas, reduction=self._reduction)
+
+    def _pipeline(self, layers: list[Module]) -> Pipeline:
+        plan, dp = self.plan, self.mesh.coordinates.get("dp", 0)
+        return Pipeline(
+            layers,
+            self._loss,
+            self.mesh["pp"],
+            micro_batches=plan.micro_batches,
+            schedule=plan.schedule,
+            virtual_stages=plan.virtual_stages,
+            partition=plan.stages,
+            # Other rows, other masks.
+            seed=plan.seed + dp,
+        )
+
+    # Training --------------------------------------------------------------------------------------------------------
+
+    def train_batch(self, inputs: Any, targets: Any, *, max_norm: float | None = None) -> float:
+        """One step of training; returns the loss before it. See `backward` and `step`."""
+        loss = self.backward(inputs, targets)
+        self.step(max_norm=max_norm)
+        return loss
+
+    def backward(self, inputs: Any, targets: Any) -> float:
+        """Forward and backward passes of a batch; the gradients are added to those that are there.
+
+        Args:
+            inputs: an array or Tensor of this rank's rows, or a tuple of them for a model that takes several.
+            targets: what the loss takes.
+
+        Along "cp" all ranks bring the whole sequence, the second axis; each takes its positions.
+        """
+        x, y = self._own(inputs), self._own(targets)
+        rows = len(_first(inputs))
+        value = self._backward(x, y) if self.pipeline is None else self._backward_in_stages(x, y, rows)
+        # Running averages are the first replica's: those of all rows nobody has.
+        broadcast(self.module.buffers(), self._replicas)
+        return self._of_all_rows(value, rows)
+
+    def _backward(self, x: Any, y: Any) -> float:
+        assert self._replica is not None
+        loss = self._loss(self._replica(*as_tuple(x)), y)
+        if self.zero is not None:
+            self.zero.backward(loss)
+        else:
+            loss.backward()
+        return float(loss)
+
+    def _backward_in_stages(self, x: Any, y: Any, rows: int) -> float:
+        assert self.pipeline is not None
+        share = self._share(rows)
+        parameters = list(self.module.parameters())
+        before = [parameter.grad for parameter in parameters]
+        self.module.zero_grad()
+        with ExitStack() as passes:
+            if self.zero is not None:
+                passes.enter_context(self.zero.no_sync())
+                passes.enter_context(self.zero.freeing())
+            loss = self.pipeline.train_batch(x, y)
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad.data *= share
+        if self.zero is None:
+            average_gradients(self.module, self._replicas)
+        for parameter, earlier in zip(parameters, before):
+            if earlier is not None:
+                parameter.grad = earlier if parameter.grad is None else Tensor(earlier.data + parameter.grad.data)
+        return loss
+
+    def step(self, *, max_norm: float | None = None) -> float | None:
+        """Updates the parameters and forgets the gradients.
+
+        Args:
+            max_norm: scale the gradients to at most this joint norm before.
+
+        Returns the norm before that, if max_norm is given.
+        """
+        norm = None if max_norm is None else self.clip_grad_norm_(max_norm)
+        if self.zero is not None:
+            self.zero.step()
+        elif self.optimizer is not None:
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        return norm
+
+    def eval_batch(self, inputs: Any, targets: Any) -> float:
+        """The loss of a batch in evaluation mode."""
+        x, y = self._own(inputs), self._own(targets)
+        if self.pipeline is not None:
+            self._staged_rows(len(_first(inputs)))
+            loss = self.pipeline.eval_batch(x, y)
+        else:
+            with no_grad():
+                loss = float(self._loss(self._evaluating(x), y))
+        return self._of_all_rows(loss, len(_first(inputs)))
+
+    def predict(self, inputs: Any) -> Any:
+        """What the model gives for this rank's rows in evaluation mode: a Tensor, or a tuple of them.
+
+        Along "cp" outputs have the whole sequence again, as their second axis.
+        """
+        x = self._own(inputs)
+        if self.pipeline is None:
+            outputs = self._evaluating(x)
+        else:
+            self._staged_rows(len(_first(inputs)))
+            outputs = self.pipeline.predict(x)
+        if self.mesh.shape.get("cp", 1) == 1:
+            return outputs
+        with no_grad():
+            whole = [unshard_sequence(part, self.mesh["cp"]) for part in as_tuple(outputs)]
+        return tuple(whole) if isinstance(outputs, tuple) else whole[0]
+
+    def _evaluating(self, x: Any) -> Any:
+        assert self._replica is not None
+        training = self.module.training
+        self.module.eval()
+        try:
+            with no_grad():
+                return self._replica(*as_tuple(x))
+        finally:
+            self.module.train(training)
+
+    # Gradients and states --------------------------------------------------------------------------------------------
+
+    def clip_grad_norm_(self, max_norm: float) -> float:
+        """Scales the gradients so that their joint norm is at most max_norm; returns the norm before."""
+        check_max_norm(max_norm)
+        graded, counting = self._graded()
+        return clip_grad_norm_(graded, max_norm, **counting)
+
+    def grad_norm(self) -> float:
+        """The joint norm of the gradients."""
+        graded, counting = self._graded()
+        return grad_norm(graded, **counting)
+
+    def gradients(self) -> dict[str, np.ndarray]:
+        """The whole gradients by the names of the plain model's named_parameters(), without those that do not exist."""
+        return saving.whole_gradients(self)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The whole model's parameters and buffers by name, as the plain model's state_dict() gives them."""
+        return saving.whole_state(self)
+
+    def save(self, path: str | Path, extra: Any = None) -> None:
+        """Writes model and optimiser to one file, each rank its part; any other mesh can load it.
+
+        extra: a state of your own (an epoch, a scheduler's), the same on every rank.
+        """
+        saving.save(self, path, extra)
+
+    def load(self, path: str | Path) -> Any:
+        """Takes over what `save` wrote, on this mesh or another; returns the extra state.
+
+        On a mesh of the same shape what is drawn at random goes on too, so that dropout is as if nothing had happened.
+
+        Raises ValueError for a file of another model, CheckpointError for a damaged one.
+        """
+        return saving.load(self, path)
+
+    # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _own(self, given: Any) -> Any:
+        """This rank's positions of arrays, as Tensors."""
+        if isinstance(given, tuple):
+            return tuple(self._own(part) for part in given)
+        tensor = given if isinstance(given, Tensor) else Tensor(given)
+        degree = self.mesh.shape.get("cp", 1)
+        if degree == 1:
+            return tensor
+        if tensor.ndim < 2:
+            raise ValueError(f"cp={degree} divides the second axis, the sequence, and a batch has shape {tensor.shape}")
+        return shard_sequence(tensor, self.mesh["cp"])
+
+    def _share(self, rows: int) -> float:
+        """What this rank's gradient is multiplied by so that the plain mean over replicas is the whole batch's."""
+        total = sum(self._staged_rows(rows))
+        return float(self._replicas.size if self._reduction == "sum" else rows * self._replicas.size / total)
+
+    def _staged_rows(self, rows: int) -> list[int]:
+        """The rows of every replica of a pipeline. Raises ValueError, on all ranks, where they do not go together."""
+        counts: list[int] = self._replicas.all_gather(np.array(rows)).tolist()
+        if min(counts) == 0:
+            raise ValueError(
+                f"a pipeline needs at least one row on every rank of 'dp'; they have {counts}: give each some, or skip "
+                "this batch on all"
+            )
+        parts = {min(count, self.plan.micro_batches) for count in counts}
+        if self.plan.zero == 3 and len(parts) > 1:
+            raise ValueError(
+                f"zero=3 gathers parameters for every micro-batch, and the ranks of 'dp' have rows for {sorted(parts)} "
+                f"micro-batches: give each at least {self.plan.micro_batches}"
+            )
+        return counts
+
+    def _of_all_rows(self, loss: float, rows: int) -> float:
+        if self._reduction == "sum":
+            return float(self._replicas.all_reduce(np.array(loss)))
+        total, count = self._replicas.all_reduce(np.array([loss * rows if rows else 0.0, rows]))
+        if not count:
+            raise ValueError("a batch needs at least one row on some rank of 'dp'")
+        return float(total / count)
+
+    def _graded(self) -> tuple[list[Any], dict[str, Any]]:
+        """What has this rank's gradients, and how they are counted: the arguments of `grad_norm`."""
+        stages = [] if self.pipeline is None else [self.pipeline.comm]
+        elsewhere = [] if self.pipeline is None else self.pipeline.tied.counted_elsewhere()
+        if self.zero is None:
+            return list(self.module.parameters()), {"over": stages, "elsewhere": elsewhere}
+        skipped = {id(parameter) for parameter in elsewhere}
+        parts = self.zero.graded()
+        return parts, {
+            "over": [self._replicas, *stages],
+            "elsewhere": [part for part in parts if id(part.parameter) in skipped],
+        }
+
+
+def _check_same_plan(plan: Plan, comm: Communicator) -> None:
+    """Raises ValueError, on every rank, unless all ranks have the same plan: others would send what nobody expects."""
+    plans = comm.all_gather_object(repr(plan))
+    for rank, other in enumerate(plans):
+        if other != plans[0]:
+            raise ValueError(f"rank {rank} has another plan than rank 0: {other} in the place of {plans[0]}")
+
+
+def _replicas(mesh: Mesh) -> Communicator:
+    """The ranks with the same parameters and other rows or positions."""
+    axes = [axis for axis in ("dp", "cp") if axis in mesh]
+    if axes:
+        return mesh[axes]
+    alone = mesh.comm.split([[rank] for rank in range(mesh.comm.size)])
+    assert alone is not None, "every rank is in a group of one"
+    return alone
+
+
+def _fitting(model: Module, patterns: Iterable[str]) -> set[str]:
+    """The names of the modules that one of the patterns fits. Raises ValueError for one that fits none."""
+    names = [name for name, _ in model.named_modules()]
+    found: set[str] = set()
+    for pattern in patterns:
+        fitting = {name for name in names if fnmatchcase(name, pattern)}
+        if not fitting:
+            raise ValueError(
+                f"the plan's pattern {pattern!r} of recomputed modules fits none of the model's: {listed(names)}"
+            )
+        found |= fitting
+    return found
+
+
+def _first(given: Any) -> Array:
+    first = given[0] if isinstance(given, tuple) else given
+    array = first.data if isinstance(first, Tensor) else first
+    if not is_array(array) or array.ndim == 0:
+        raise TypeError(f"a batch is an array or a Tensor with rows, not {type(first).__name__}")
+    return array

@@ -1,0 +1,171 @@
+"""One batch on its way through the stages of one rank: the actions of a schedule, carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from qdist.comm import Work
+from qdist.parallel.pipeline.micro_batches import Batch
+from qdist.parallel.pipeline.schedules import FORWARD, Action, Schedule
+from qdist.parallel.pipeline.stage_messages import DOWN, UP, Channels, Spec
+from qdist.parallel.pipeline.stages import Stage
+from qdist.tensor import Tensor, checkpoint, enable_grad, no_grad
+from qdist.tensor.arrays import Array, module_of
+from qdist.tensor.autograd import walk
+
+__all__ = ["Negotiated", "Run"]
+
+Negotiated = dict[tuple[int, int], list[Spec]]
+"""What stage s gives for a micro-batch of so many rows: {(s, rows): specs}."""
+
+
+@dataclass
+class _Live:
+    """What a backward pass needs of its forward pass: the ends of the graph, and no activations besides."""
+
+    inputs: tuple[Tensor, ...]
+    edges: list[Any]
+    """Of the outputs that get gradients."""
+    gradients: list[Array] | None
+    """Theirs, where this rank makes them itself: those of the loss."""
+
+
+@dataclass
+class Run:
+    """Carries out the actions of one rank for one batch; `run()` does it all."""
+
+    schedule: Schedule
+    rank: int
+    stages: dict[int, Stage]
+    channels: Channels
+    negotiated: Negotiated
+    batch: Batch
+    loss: Callable[..., Tensor] | None
+    """None collects the outputs of the last stage instead."""
+    training: bool
+    recompute: bool
+
+    total: float = 0.0
+    """The loss of the batch, on the rank of the last stage."""
+    outputs: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
+    """Of the last stage for each micro-batch, where there is no loss."""
+    peak_live: int = 0
+    """The most micro-batches, counted in each stage, that waited for their backward pass at one time."""
+    _live: dict[tuple[int, int], _Live] = field(default_factory=dict)
+    _expected: dict[Action, list[Work]] = field(default_factory=dict)
+    _mail: dict[Action, list[Array]] = field(default_factory=dict)
+    """Messages of a rank to itself, by the action that made them."""
+
+    def run(self) -> None:
+        """Every action in its turn; at the end everything has been received and sent."""
+        actions = self.schedule.actions[self.rank]
+        with enable_grad() if self.training else no_grad():
+            for action, following in zip(actions, [*actions[1:], None]):
+                self._expect(action, ask=True)
+                if following is not None:
+                    # So that it may arrive while this rank computes.
+                    self._expect(following, ask=False)
+                if action.kind == FORWARD:
+                    self._forward(action)
+                else:
+                    self._backward(action)
+        self.channels.finish()
+
+    # Passes ----------------------------------------------------------------------------------------------------------
+
+    def _forward(self, action: Action) -> None:
+        _, stage, m = action
+        inputs = self.batch.inputs_of(m) if stage == 0 else self._activations(action)
+        run, number = self.stages[stage].run, self.batch.first_number + m
+        outputs = checkpoint(run, number, *inputs) if self.recompute and self.training else run(number, *inputs)
+        gradients = None
+        if stage < self.schedule.stages - 1:
+            self._pass_down(action, outputs)
+        elif self.loss is None:
+            self.outputs[m] = outputs
+        else:
+            loss = self._loss_of(m, outputs)
+            outputs = (loss,)
+            gradients = [module_of(loss.data).full(loss.shape, self.batch.weights[m], loss.dtype)]
+        if self.training:
+            edges = [out if out.node is None else out.node for out in outputs if Spec.of(out).differentiable]
+            self._live[stage, m] = _Live(inputs, edges, gradients if edges else [])
+            self.peak_live = max(self.peak_live, len(self._live))
+
+    def _loss_of(self, m: int, outputs: tuple[Tensor, ...]) -> Tensor:
+        assert self.loss is not None
+        loss = self.loss(outputs[0] if len(outputs) == 1 else outputs, self.batch.targets_of(m))
+        if not isinstance(loss, Tensor) or loss.size != 1:
+            given = f"shape {loss.shape}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise ValueError(f"the loss of a pipeline gives one number for a micro-batch, not {given}")
+        self.total += self.batch.weights[m] * float(loss)
+        return loss
+
+    def _backward(self, action: Action) -> None:
+        live = self._live.pop((action.stage, action.micro_batch))
+        gradients = self._received(action) if live.gradients is None else live.gradients
+        walk(list(zip(live.edges, gradients, strict=True)), retain_graph=False)
+        if action.stage > 0:
+            self._pass_up(action, live.inputs)
+
+    # Messages --------------------------------------------------------------------------------------------------------
+
+    def _key(self, stage: int, action: Action) -> tuple[int, int]:
+        return stage, len(self.batch.bounds[action.micro_batch])
+
+    def _pass_down(self, action: Action, outputs: tuple[Tensor, ...]) -> None:
+        key, specs = self._key(action.stage, action), [Spec.of(out) for out in outputs]
+        upper = self.schedule.rank_of(action.stage)
+        alone = self.schedule.ranks == 1
+        if key not in self.negotiated:
+            self.negotiated[key] = specs
+            if not alone:
+                self.channels.announce(upper, specs)
+        elif specs != self.negotiated[key]:
+            raise ValueError(
+                f"stage {action.stage} gave {specs} for micro-batch {action.micro_batch}, but {self.negotiated[key]} "
+                f"for one of as many rows before: what a stage gives must follow from the shapes of its inputs"
+            )
+        arrays = [out._data for out in outputs]
+        if alone:
+            self._mail[action] = arrays
+        else:
+            self.channels.send(DOWN, upper, arrays)
+
+    def _activations(self, action: Action) -> tuple[Tensor, ...]:
+        arrays = self._received(action)
+        specs = self.negotiated[self._key(action.stage - 1, action)]
+        return tuple(Tensor(a, self.training and spec.differentiable) for a, spec in zip(arrays, specs, strict=True))
+
+    def _pass_up(self, action: Action, inputs: tuple[Tensor, ...]) -> None:
+        arrays = [
+            module_of(x.data).zeros_like(x.data) if x.grad is None else x.grad.data for x in inputs if x.requires_grad
+        ]
+        if self.schedule.ranks == 1:
+            self._mail[action] = arrays
+        else:
+            self.channels.send(UP, self.schedule.rank_of(action.stage - 1), arrays)
+
+    def _expect(self, action: Action, ask: bool) -> None:
+        """Start receiving what an action needs. ask: wait for word of its shapes where nothing is known yet."""
+        needed = self.schedule.needs(action)
+        if needed is None or self.schedule.ranks == 1 or action in self._expected:
+            return
+        down = action.kind == FORWARD
+        stage = needed.stage if down else action.stage
+        upper, key = self.schedule.rank_of(stage), self._key(stage, action)
+        if key not in self.negotiated:
+            if not ask:
+                return
+            self.negotiated[key] = self.channels.learn(upper)
+        specs = [spec for spec in self.negotiated[key] if down or spec.differentiable]
+        self._expected[action] = self.channels.receive(DOWN if down else UP, upper, specs)
+
+    def _received(self, action: Action) -> list[Array]:
+        if self.schedule.ranks == 1:
+            needed = self.schedule.needs(action)
+            assert needed is not None
+            return self._mail.pop(needed)
+        return [work.wait() for work in self._expected.pop(action)]

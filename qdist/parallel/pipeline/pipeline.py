@@ -1,0 +1,369 @@
+"""Pipeline: the layers of a model over the ranks, one part after the other, fed with micro-batches."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qdist.comm import Communicator, Mesh, Message
+from qdist.nn import Module, Parameter
+from qdist.optim import Optimizer
+from qdist.optim.clip import check_max_norm
+from qdist.parallel.gradient_norm import clip_grad_norm_
+from qdist.parallel.partition import load_whole_state_dict, whole_state_dict
+from qdist.parallel.pipeline.executor import Negotiated, Run
+from qdist.parallel.pipeline.micro_batches import Batch, agree, arrays_of, cutter
+from qdist.parallel.pipeline.schedules import Schedule, make_schedule
+from qdist.parallel.pipeline.stage_messages import channels_of
+from qdist.parallel.pipeline.stages import Layer, Stage, cut_into_stages
+from qdist.parallel.pipeline.tied_weights import TiedWeights
+from qdist.parallel.replica.buckets import broadcast
+from qdist.parallel.replica.data_parallel import average_gradients
+from qdist.parallel.replica.shared_circuits import check_circuits
+from qdist.tensor import Generator, Tensor, concatenate
+from qdist.tensor.arrays import Array, device_of
+
+__all__ = ["Pipeline"]
+
+
+class Pipeline:
+    """A model as a line of stages, stage s on rank s % ranks, that computes what the model computes in one process.
+
+    Args:
+        layers: Modules and functions, applied one after the other; a Sequential is one. A tuple that a layer gives is
+            what the next takes. All ranks give the same list, with the same weights where a seed made them; each keeps
+            its own part only.
+        loss: loss(output, target) for a micro-batch, one number; "output" is a tuple if the last layer gives one.
+        comm: the ranks of the pipeline. A Mesh has its stages over "pp"; over "dp", if there is such an axis, are
+            pipelines like this one with other rows of the batch: the gradients and losses are those of all rows.
+        micro_batches: how many parts a batch is cut into, as even as can be; a batch of fewer rows has fewer.
+        micro_batch_size: or instead how many rows a part has; the last part may have fewer.
+        schedule: "naive", "f-then-b", "1f1b", "interleaved", or a Schedule of your own.
+        virtual_stages: stages on each rank, for "interleaved".
+        partition: how layers make stages: "count", "parameters", or a list with the number of layers in each stage.
+        reduction: "mean" if the loss is a mean over rows, "sum" if it is a sum; the loss's own `reduction`, or "mean".
+        recompute: keep only the inputs of each stage and run it again in the backward pass, as GPipe does.
+        seed: of what layers draw while training. Masks depend on the layer and the micro-batch, not on the ranks.
+
+    A micro-batch is a batch of its own to layers that look at all rows, such as batch norm, whose running averages are
+    those of the first pipeline along "dp".
+
+    Raises ValueError on every rank if the ranks do not give the same.
+
+    >>> pipeline = Pipeline(model, nn.CrossEntropyLoss(), comm, micro_batches=8)
+    >>> optimizer = pipeline.make_optimizer(optim.Adam, lr=1e-3)
+    >>> loss = pipeline.train_batch(x, y, optimizer)
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer] | Any,
+        loss: Callable[..., Tensor],
+        comm: Communicator | Mesh,
+        *,
+        micro_batches: int | None = None,
+        micro_batch_size: int | None = None,
+        schedule: str | Schedule = "1f1b",
+        virtual_stages: int = 1,
+        partition: str | Sequence[int] = "count",
+        reduction: str | None = None,
+        recompute: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.comm, self._replicas = _axes(comm)
+        self._loss, self._reduction = loss, _reduction_of(loss, reduction)
+        self._recompute = recompute
+        self._given, self._name, self._virtual_stages = None, schedule, virtual_stages
+        if isinstance(schedule, Schedule):
+            self._given, self._name = schedule, schedule.name
+            self._check_given(schedule, micro_batches, micro_batch_size)
+            micro_batches = schedule.micro_batches
+        self._cut = cutter(micro_batches, micro_batch_size)
+        first = self.schedule(1)
+        if isinstance(layers, Module) and not hasattr(layers, "__iter__"):
+            raise TypeError(f"a pipeline takes a list of layers or a Sequential; {type(layers).__name__} has no order")
+        listed: list[Layer] = list(layers)
+        for number, layer in enumerate(listed):
+            if not callable(layer):
+                raise TypeError(f"layer {number} is a {type(layer).__name__}, not a Module or a function")
+        check_circuits(listed, self.comm)
+        parts = cut_into_stages(listed, first.stages, partition)
+        self._idle = replace(first, micro_batches=0, actions=((),) * first.ranks)
+        self._check_equal(listed, parts, (self._name, micro_batches, micro_batch_size, seed))
+
+        self.stages: dict[int, Stage] = {}
+        """This rank's stages by their number."""
+        self.module = Module()
+        """This rank's layers under their number in the list: names are those of the whole Sequential."""
+        for number in range(self.comm.rank, first.stages, self.comm.size):
+            self._take_stage(number, listed, parts[number], seed)
+        whole = _sequential(listed)
+        self._all_names = frozenset(whole.state_dict())
+        self.state_names = _plain_state_names(whole, self.module)
+        """{name in module.state_dict(): name in that of the whole Sequential}."""
+        listing = {id(parameter): name for name, parameter in whole.named_parameters()}
+        self.parameter_names = {name: listing[id(parameter)] for name, parameter in self.module.named_parameters()}
+        """{name in module.named_parameters(): name in that of the whole Sequential}: what layers share has one."""
+        where = [first.rank_of(number) for number, part in enumerate(parts) for _ in part]
+        self.tied = TiedWeights(listed, where, self.comm)
+        """The weights that this rank shares with others."""
+        if self._replicas is not None:
+            broadcast([*self.module.parameters(), *self.module.buffers()], self._replicas)
+        self._channels = channels_of(self.comm, ring=first.virtual_stages > 1)
+        self._negotiated: dict[bytes, Negotiated] = {}
+        self.micro_batches_so_far = 0
+        """Trained on: what layers draw (dropout) depends on it."""
+        self.peak_live = 0
+        """The most micro-batches that waited for their backward pass in this rank's stages, in the last batch."""
+
+    # Training --------------------------------------------------------------------------------------------------------
+
+    def train_batch(
+        self,
+        inputs: Any = None,
+        targets: Any = None,
+        optimizer: Optimizer | None = None,
+        *,
+        max_norm: float | None = None,
+    ) -> float:
+        """Forward and backward passes of a batch. Every rank calls.
+
+        Args:
+            inputs: an array or Tensor, or a tuple of them for a first layer that takes several, all with the same
+                number of rows. Only the rank of the first stage uses it; the others may leave it out.
+            targets: likewise, what the loss takes; only the rank of the last stage uses it.
+            optimizer: of this rank's parameters. Its gradients are forgotten first, and it takes a step at the end.
+                Without one the gradients are added to .grad, as by backward().
+            max_norm: scale the gradients, of all stages together, to at most this norm.
+
+        Returns:
+            The loss of the whole batch, on every rank.
+
+        Raises:
+            ValueError: on every rank, before anything is computed, if a batch does not fit.
+        """
+        if max_norm is not None:
+            check_max_norm(max_norm)
+        run = self._prepare("train_batch", inputs, targets)
+        if optimizer is not None:
+            optimizer.zero_grad()
+        with self.tied.summing():
+            run.run()
+        self.micro_batches_so_far += run.schedule.micro_batches
+        self.peak_live = run.peak_live
+        if self._replicas is not None:
+            average_gradients(self.module, self._replicas)
+            # Running averages are the first replica's, as with DataParallel: those of all rows nobody has.
+            broadcast(self.module.buffers(), self._replicas)
+        if max_norm is not None:
+            self.clip_grad_norm_(max_norm)
+        if optimizer is not None:
+            optimizer.step()
+        return self._whole_loss(run)
+
+    def eval_batch(self, inputs: Any = None, targets: Any = None) -> float:
+        """The loss of a batch, on every rank, with the layers in evaluation mode. Arguments as for train_batch."""
+        run = self._prepare("eval_batch", inputs, targets)
+        run.run()
+        return self._whole_loss(run)
+
+    def predict(self, inputs: Any = None) -> Any:
+        """What the last layer gives for the whole batch, on every rank and on the CPU: a Tensor or a tuple of them.
+
+        The layers are in evaluation mode. Argument as for train_batch.
+        """
+        run = self._prepare("predict", inputs, None)
+        run.run()
+        last = self.comm.size - 1
+        parts = [run.outputs[m] for m in sorted(run.outputs)]
+        whole = [concatenate(rows).numpy() for rows in zip(*parts, strict=True)]
+        kinds = self.comm.broadcast_object([(a.shape, a.dtype.str) for a in whole], last)
+        if self.comm.rank != last:
+            whole = [np.empty(*kind) for kind in kinds]
+        outputs = tuple(Tensor(self.comm.broadcast(a, last)) for a in whole)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def clip_grad_norm_(self, max_norm: float) -> float:
+        """Scale all gradients so that their joint norm over all stages is at most max_norm; returns the norm before.
+
+        Raises RuntimeError on every rank if the norm is not finite.
+        """
+        elsewhere = self.tied.counted_elsewhere()
+        return clip_grad_norm_(self.parameters(), max_norm, over=[self.comm], elsewhere=elsewhere)
+
+    # What it is ------------------------------------------------------------------------------------------------------
+
+    def schedule(self, micro_batches: int) -> Schedule:
+        """The schedule of a batch that is cut into so many parts; one of your own is always the same."""
+        if self._given is not None:
+            return self._given
+        return make_schedule(self._name, self.comm.size, micro_batches, self._virtual_stages)
+
+    def parameters(self) -> Iterator[Parameter]:
+        """This rank's parameters."""
+        return self.module.parameters()
+
+    def make_optimizer(self, kind: Callable[..., Optimizer], **options: Any) -> Optimizer | None:
+        """kind(parameters, **options) for this rank's parameters; None, which train_batch takes, if it has none."""
+        parameters = list(self.parameters())
+        return kind(parameters, **options) if parameters else None
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Message]]:
+        """Within it, this rank's messages inside the pipeline are noted; the list is complete when it ends."""
+        with self.comm.recording() as noted, self._channels.recording() as messages:
+            yield messages
+        messages += noted
+
+    def whole_state_dict(self) -> dict[str, Tensor]:
+        """The state of the whole model, as the Sequential of all layers gives it, on every rank."""
+        own = {self.state_names[name]: value for name, value in whole_state_dict(self.module).items()}
+        kinds = self.comm.all_gather_object([(name, value.shape, value.dtype.str) for name, value in own.items()])
+        state: dict[str, Tensor] = {}
+        for root, tensors in enumerate(kinds):
+            for name, shape, dtype in tensors:
+                if name not in state:  # What is tied has a copy on several ranks.
+                    values = own[name].numpy() if root == self.comm.rank else np.empty(shape, dtype)
+                    state[name] = Tensor(self.comm.broadcast(values, root))
+        return state
+
+    def load_whole_state_dict(self, state: dict[str, Any]) -> None:
+        """Take this rank's part of what whole_state_dict(), or the plain model's state_dict(), gave.
+
+        Raises ValueError, as load_state_dict, for names that no layer has, names of this rank that are missing, and
+        shapes that do not fit.
+        """
+        if unknown := [name for name in state if name not in self._all_names]:
+            raise ValueError(f"this state does not fit the pipeline's layers: unknown: {', '.join(unknown)}")
+        mine = {name: state[plain] for name, plain in self.state_names.items() if plain in state}
+        load_whole_state_dict(self.module, mine)
+
+    # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _take_stage(self, number: int, layers: list[Layer], part: range, seed: int) -> None:
+        """Have these of all layers as a stage of this rank."""
+        replica = 0 if self._replicas is None else self._replicas.rank
+        generators = [Generator(seed, replica * len(layers) + place) for place in part]
+        self.stages[number] = Stage([layers[place] for place in part], part.start, generators)
+        for place in part:
+            if isinstance(layers[place], Module):
+                setattr(self.module, str(place), layers[place])
+
+    def _check_given(self, schedule: Schedule, count: int | None, size: int | None) -> None:
+        """Raise ValueError unless a schedule of the user's own fits."""
+        if (count, size, self._virtual_stages) != (None, None, 1):
+            raise ValueError("a Schedule says how many micro-batches and virtual stages there are: leave them out")
+        if schedule.ranks != self.comm.size:
+            raise ValueError(f"the schedule is for {schedule.ranks} ranks, the pipeline has {self.comm.size}")
+        schedule.check()
+
+    def _prepare(self, call: str, inputs: Any, targets: Any) -> Run:
+        """Agree with the other ranks on a batch, and on all that is needed to take it through the stages."""
+        training, problem = call == "train_batch", None
+        arrays: tuple[Array, ...] = ()
+        goals: tuple[Array, ...] = ()
+        try:
+            arrays, goals = arrays_of("inputs", inputs), arrays_of("targets", targets)
+        except (TypeError, ValueError) as error:
+            problem = error
+        rows, key = agree(self.comm, call, arrays, goals, problem, self._fingerprint(arrays))
+        bounds = self._cut(rows)
+        if not rows and (self._replicas is None or call == "predict"):
+            raise ValueError("a batch needs at least one row")
+        if rows and self._given is not None and len(bounds) != self._given.micro_batches:
+            raise ValueError(
+                f"a batch of {rows} rows does not make the schedule's {self._given.micro_batches} micro-batches"
+            )
+        # A pipeline beside others may have no row of a small batch: it waits for what they find.
+        schedule = self.schedule(len(bounds)) if rows else self._idle
+        self.module.train(training)
+        return Run(
+            schedule=schedule if training else schedule.forward_only(),
+            rank=self.comm.rank,
+            stages=self.stages,
+            channels=self._channels,
+            negotiated=self._negotiated.setdefault(key, {}),
+            batch=Batch(arrays, goals, bounds, self._weights(rows, bounds), self.micro_batches_so_far),
+            loss=None if call == "predict" else self._loss,
+            training=training,
+            recompute=self._recompute,
+        )
+
+    def _fingerprint(self, inputs: tuple[Array, ...]) -> int:
+        """Whatever else this rank's messages depend on is fixed: a change of these calls for new word of the shapes."""
+        shapes = [(a.shape[1:], a.dtype.str, device_of(a)) for a in inputs]
+        return zlib.crc32(repr((shapes, [p.requires_grad for p in self.parameters()])).encode())
+
+    def _weights(self, rows: int, bounds: Sequence[range]) -> list[float]:
+        """So that the mean over replicas of the weighted sum over micro-batches is the loss of all rows."""
+        replicas = 1 if self._replicas is None else self._replicas.size
+        if self._reduction == "sum":
+            return [float(replicas)] * len(bounds)
+        everywhere = rows if self._replicas is None else int(self._replicas.all_reduce(np.array(rows)))
+        if not everywhere:
+            raise ValueError("a batch needs at least one row")
+        return [len(part) * replicas / everywhere for part in bounds]
+
+    def _whole_loss(self, run: Run) -> float:
+        loss = self.comm.broadcast(np.array(run.total), self.comm.size - 1)
+        return float(loss if self._replicas is None else self._replicas.all_reduce(loss, "avg"))
+
+    def _check_equal(self, layers: list[Layer], parts: list[range], options: tuple[Any, ...]) -> None:
+        """Raise ValueError on every rank unless all gave the same."""
+        kinds = [
+            [(name, p.shape, p.dtype.str) for name, p in layer.named_parameters()] if isinstance(layer, Module) else []
+            for layer in layers
+        ]
+        mine = {
+            "options": repr(options),
+            "stages": str([len(part) for part in parts]),
+            "parameters": f"{zlib.crc32(repr(kinds).encode()):08x}",
+        }
+        for comm in (self.comm, self._replicas):
+            if comm is None:
+                continue
+            everyone = comm.all_gather_object(mine)
+            for rank, other in enumerate(everyone):
+                for what, value in other.items():
+                    if value != everyone[0][what]:
+                        raise ValueError(
+                            f"the ranks of a pipeline give the same layers and options: the {what} of rank {rank} are "
+                            f"{value}, those of rank 0 are {everyone[0][what]}"
+                        )
+
+
+def _axes(comm: Communicator | Mesh) -> tuple[Communicator, Communicator | None]:
+    """The ranks of the pipeline, and those with the same stages of other pipelines."""
+    if isinstance(comm, Communicator):
+        return comm, None
+    if "pp" not in comm:
+        raise ValueError(f"{comm!r} has no axis 'pp' for the stages of a pipeline: make it with pp=...")
+    return comm["pp"], comm["dp"] if "dp" in comm and comm.shape["dp"] > 1 else None
+
+
+def _sequential(layers: Sequence[Layer]) -> Module:
+    """All layers under the names that a Sequential gives them."""
+    whole = Module()
+    for number, layer in enumerate(layers):
+        if isinstance(layer, Module):
+            setattr(whole, str(number), layer)
+    return whole
+
+
+def _plain_state_names(whole: Module, module: Module) -> dict[str, str]:
+    """For each name in the module's state the whole one's: another where an earlier layer is the same one."""
+    known = whole.state_dict()
+    found = {id(value.data): name for name, value in known.items()}
+    return {name: name if name in known else found[id(value.data)] for name, value in module.state_dict().items()}
+
+
+def _reduction_of(loss: Any, given: str | None) -> str:
+    reduction = getattr(loss, "reduction", "mean") if given is None else given
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"reduction {reduction!r}: the loss of a pipeline is a 'mean' or a 'sum' over rows")
+    return reduction

@@ -1,0 +1,16 @@
+"""Tensor parallelism: weights, heads and vocabularies divided over the ranks (Megatron-LM)."""
+
+from qdist.parallel.tensor.linear import ColumnParallelLinear, ParallelMLP, RowParallelLinear
+from qdist.parallel.tensor.transformer import ParallelAttention, ParallelTransformerBlock, divide_block
+from qdist.parallel.tensor.vocabulary import VocabParallelEmbedding, vocab_parallel_cross_entropy
+
+__all__ = [
+    "ColumnParallelLinear",
+    "ParallelAttention",
+    "ParallelMLP",
+    "ParallelTransformerBlock",
+    "RowParallelLinear",
+    "VocabParallelEmbedding",
+    "divide_block",
+    "vocab_parallel_cross_entropy",
+]

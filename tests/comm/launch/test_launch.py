@@ -1,0 +1,198 @@
+"""`qdist run`, spawn() and `qdist info`."""
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import qdist
+from qdist.comm.launch.hosts import parse_hostfile, parse_hosts
+
+HELLO = "import sys, qdist.comm as c; w = c.init(); sys.stdout.write(f'rank {w.rank} of {w.size}\\n')"
+
+
+def qdist_command(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.endswith("NUM_THREADS")}
+    command = [sys.executable, "-m", "qdist", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=clean | environ)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "hello.py"
+    path.write_text(HELLO)
+    return path
+
+
+@pytest.mark.parametrize("flag", ["-n", "-np"])
+def test_run_starts_as_many_ranks_as_asked(script: Path, flag: str) -> None:
+    for program in ([script], ["python", script]):
+        done = qdist_command("run", flag, "3", "--mpi", "bundled", *program)
+        assert done.returncode == 0, done.stderr
+        assert sorted(done.stdout.split("\n")) == ["", "rank 0 of 3", "rank 1 of 3", "rank 2 of 3"]
+
+
+def test_run_takes_hosts_and_hostfiles(script: Path, tmp_path: Path) -> None:
+    done = qdist_command("run", "--mpi", "bundled", "-H", "localhost:2", script)
+    assert done.stdout.count("of 2") == 2, done.stderr
+    (tmp_path / "hosts").write_text("# the machine here\nlocalhost slots=2\n")
+    for flag in ("-f", "-hostfile", "--hostfile"):
+        done = qdist_command("run", "--mpi", "bundled", "-np", "2", flag, tmp_path / "hosts", script)
+        assert done.stdout.count("of 2") == 2, done.stderr
+
+
+def test_run_writes_one_file_a_rank(script: Path, tmp_path: Path) -> None:
+    done = qdist_command("run", "--mpi", "bundled", "-n", "2", "--output-filename", tmp_path / "out", script)
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert [(tmp_path / f"out.{r}").read_text() for r in (0, 1)] == ["rank 0 of 2\n", "rank 1 of 2\n"]
+
+
+def test_verbose_run_checks_the_ranks_first(script: Path) -> None:
+    done = qdist_command("run", "--mpi", "bundled", "-n", "2", "--verbose", script)
+    assert done.returncode == 0, done.stderr
+    assert "rank 0 (node 0," in done.stdout
+    assert "GB/s" in done.stdout
+    assert "hello.py" in done.stderr
+
+
+def test_run_shares_the_cores_among_the_ranks(tmp_path: Path) -> None:
+    script = tmp_path / "threads.py"
+    script.write_text("import os, sys; sys.stdout.write(os.environ['OMP_NUM_THREADS'] + '\\n')")
+    share = str(max(1, qdist.comm.cores() // 2))
+    assert qdist_command("run", "--mpi", "bundled", "-n", "2", script).stdout.split() == [share, share]
+    done = qdist_command("run", "--mpi", "bundled", "-n", "2", script, OMP_NUM_THREADS="5")
+    assert done.stdout.split() == ["5", "5"]
+
+
+def test_run_passes_on_the_exit_code_and_names_the_killed(tmp_path: Path) -> None:
+    script = tmp_path / "fail.py"
+    # All ranks have started before one ends. Where the others are ended before anybody looks, no rank is named.
+    kill = "if os.environ['PMI_RANK'] == '1': os.kill(os.getpid(), 9)"
+    script.write_text(f"import os, time\ntime.sleep(1)\n{kill}\ntime.sleep(30)")
+    for _ in range(8):
+        done = qdist_command("run", "--mpi", "bundled", "-n", "3", script)
+        assert done.returncode != 0
+        if "was the first to end" in done.stderr:
+            break
+    assert "qdist run: rank 1 (pid" in done.stderr
+    script.write_text("import sys; sys.exit(7)")
+    assert qdist_command("run", "--mpi", "bundled", "-n", "2", script).returncode == 7
+
+
+def test_ranks_that_do_not_start_in_time_are_named(script: Path, tmp_path: Path) -> None:
+    slow = tmp_path / "mpirun"
+    slow.write_text('#!/bin/sh\n[ "$1" = --version ] && echo HYDRA build 1.0 && exit\nexec sleep 60\n')
+    slow.chmod(0o755)
+    done = qdist_command("run", "-n", "2", "--mpi", slow, "--start-timeout", "0.5", script)
+    assert done.returncode == 2
+    assert "0 of 2 ranks started within 0.5 s; missing are ranks [0, 1]" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-n", "0", "x.py"], "-n 0: at least one rank"),
+        (["-n", "2"], "nothing to run"),
+        (["-n", "2", "no-such-program"], "neither a Python script nor a program on PATH"),
+        (["-n", "4", "-H", "a:1,b:2", "x.py"], "the hosts take 3 ranks"),
+        (["-H", "a:zero", "x.py"], "'a:zero' is not name or name:ranks"),
+        (["-f", "/no/such/file", "x.py"], "No such file"),
+        (["--mpi", "/no/such/mpirun", "x.py"], "no launcher at '/no/such/mpirun'"),
+    ],
+)
+def test_wrong_command_lines_say_what_is_wrong(arguments: list[str], message: str) -> None:
+    done = qdist_command("run", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_hosts_are_read_as_written(tmp_path: Path) -> None:
+    assert parse_hosts("node0:1,node2:3, n4") == [("node0", 1), ("node2", 3), ("n4", 1)]
+    file = tmp_path / "hosts"
+    file.write_text("node0 slots=1\n\nnode2   slots = 4 # big\nnode3:2\nnode5\n")
+    assert parse_hostfile(str(file)) == [("node0", 1), ("node2", 4), ("node3", 2), ("node5", 1)]
+    file.write_text("node0 slots=1\nnode1 slot=2\n")
+    with pytest.raises(ValueError, match="line 2: 'node1 slot=2' is not of the form"):
+        parse_hostfile(str(file))
+    file.write_text("# nothing\n")
+    with pytest.raises(ValueError, match="names no host"):
+        parse_hostfile(str(file))
+
+
+def test_help_lists_every_option() -> None:
+    text = qdist_command("run", "-h").stdout
+    for option in (
+        "-n",
+        "-np",
+        "-H",
+        "--hosts",
+        "-f",
+        "--hostfile",
+        "--output-filename",
+        "--verbose",
+        "--start-timeout",
+    ):
+        assert option in text
+
+
+def test_spawn_returns_what_each_rank_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    factor = 3
+
+    def job(offset: int) -> tuple[int, int]:
+        comm = qdist.comm.init()
+        return comm.rank * factor + offset, int(comm.all_reduce(np.array(1)))
+
+    assert qdist.spawn(job, 3, (10,)) == [(10, 3), (13, 3), (16, 3)]
+    # Ranks find the modules that this process finds, wherever it looks for them.
+    (tmp_path / "only_here.py").write_text("def double(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    double = importlib.import_module("only_here").double
+    assert qdist.spawn(lambda offset: (double(21), *job(offset)), 1, (0,)) == [(42, 0, 1)]
+
+
+def test_spawn_raises_the_first_ranks_exception_here() -> None:
+    def job() -> None:
+        comm = qdist.comm.init()
+        if comm.rank == 1:
+            raise KeyError("missing", 5)
+        comm.barrier()
+
+    with pytest.raises(KeyError) as caught:
+        qdist.spawn(job, 3)
+    assert caught.value.args == ("missing", 5)
+    assert "raised on rank 1" in caught.value.__notes__[0]
+    assert "test_launch.py" in caught.value.__notes__[0]
+
+
+def test_spawn_tells_of_exceptions_that_cannot_travel_and_of_deaths() -> None:
+    def local_error() -> None:
+        class Odd(Exception):
+            def __reduce__(self):
+                raise TypeError("stays here")
+
+        raise Odd("as text")
+
+    with pytest.raises(RuntimeError, match="Odd: as text"):
+        qdist.spawn(local_error, 2)
+    with pytest.raises(qdist.comm.CommError, match="ended without a result"):
+        qdist.spawn(lambda: os._exit(0), 2)
+    with pytest.raises(qdist.comm.CommError, match="not done within 1 s"):
+        qdist.spawn(lambda: __import__("time").sleep(60), 2, timeout=1)
+    with pytest.raises(ValueError, match="nprocs=0"):
+        qdist.spawn(print, 0)
+
+
+def test_info_tells_what_is_there_and_how_to_get_the_rest() -> None:
+    text = qdist_command("info").stdout
+    for name in ("MPI", "GPU", "CuPy", "NCCL", "cuStateVec", "cores", "memory", "CPU kernels"):
+        assert name in text
+    for line in text.splitlines():
+        assert line.startswith(("ok", "missing"))
+        if line.startswith("missing  CuPy"):
+            assert "pip install" in line

@@ -1,0 +1,453 @@
+"""Engine, Strategy and the automatic mode: what can be seen in one process."""
+
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import assert_same, batch, build, parameters_of, sgd, train_alone
+
+from qdist import nn, optim
+from qdist.comm import counting_communicator, init
+from qdist.data import ArrayDataset
+from qdist.parallel import LossScale, saved_bytes
+from qdist.parallel.auto import (
+    Accuracy,
+    Engine,
+    InputSpec,
+    Machine,
+    ProcessMesh,
+    Replicate,
+    Shard,
+    Strategy,
+    cost_of,
+    data_parallel,
+    propagate,
+    search,
+    shard_op,
+    shard_tensor,
+    to_static,
+    trace,
+)
+from qdist.parallel.auto.ir.lower import sent_bytes
+from qdist.tensor import Tensor, functional, manual_seed
+
+
+def grid(*degrees: int, names=None) -> ProcessMesh:
+    size = int(np.prod(degrees))
+    return ProcessMesh(np.arange(size).reshape(degrees), names, counting_communicator(size))
+
+
+def mlp_graph(rows: int, widths: list[int]):
+    model = nn.Sequential(*(m for a, b in pairwise(widths) for m in (nn.Linear(a, b), nn.ReLU())))
+    x, y = Tensor(np.zeros((rows, widths[0]), np.float32)), Tensor(np.zeros((rows, widths[-1]), np.float32))
+    return trace(model, functional.mse_loss, [x], [y])
+
+
+# Running
+
+
+@pytest.mark.parametrize("name", ["mlp", "transformer"])
+def test_a_captured_graph_on_one_rank_trains_as_the_model_does(name) -> None:
+    want = train_alone(name, steps=2)
+    model = build(name)
+    step = to_static(model, functional.cross_entropy, sgd(model.parameters()), comm=init())
+    np.testing.assert_allclose([step(*batch(name, s)) for s in range(2)], want.losses, rtol=1e-12)
+    assert_same(parameters_of(model), want.parameters)
+    before = parameters_of(model)
+    assert step.eval()(*batch(name, 2)) > 0
+    assert_same(parameters_of(model), before, 0)
+
+
+def test_a_captured_graph_drops_what_the_model_would_drop() -> None:
+    def net() -> nn.Module:
+        manual_seed(3)
+        return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.4), nn.ReLU(), nn.Linear(8, 3))
+
+    x, y = np.ones((5, 6), np.float32), np.zeros(5, np.int64)
+    losses = []
+    for static in (False, True):
+        model = net()
+        engine = Engine(model, functional.cross_entropy, optim.SGD(model.parameters(), lr=0.1), comm=init())
+        if static:
+            engine.prepare(x, y)
+        manual_seed(5)
+        if static:
+            losses.append([engine.run((x, y))["loss"] for _ in range(3)])
+            assert engine.run((x, y), "eval") == engine.run((x, y), "eval")
+        else:
+            rule = optim.SGD(model.parameters(), lr=0.1)
+            own = []
+            for _ in range(3):
+                rule.zero_grad()
+                loss = functional.cross_entropy(model(Tensor(x)), Tensor(y))
+                loss.backward()
+                rule.step()
+                own.append(loss.item())
+            losses.append(own)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
+
+
+def test_fit_evaluate_and_predict_go_through_all_rows() -> None:
+    model = build("mlp")
+    engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), Accuracy((1, 5)), comm=init())
+    x, y = batch("mlp", 0, 20)
+    history = engine.fit(ArrayDataset(x, y), epochs=3, batch_size=8)  # the last batch has four rows
+    assert [sorted(h) for h in history] == [["acc_top1", "acc_top5", "loss"]] * 3
+    assert history[-1]["loss"] < history[0]["loss"]
+    result = engine.evaluate([(x, y)])
+    output = engine.run(x, "predict")["outputs"]
+    assert result["acc_top1"] == (output.argmax(1) == y).mean()
+    assert result["acc_top5"] == 1.0
+    np.testing.assert_allclose(result["loss"], functional.cross_entropy(Tensor(output), Tensor(y)).item(), rtol=1e-12)
+    assert_same(engine.state_dict(), parameters_of(model), 0)
+    with pytest.raises(ValueError, match="not one batch"):
+        engine.evaluate([])
+
+
+def test_recomputed_segments_keep_less_and_give_the_same_gradients() -> None:
+    kept, grads = [], []
+    for enable in (False, True):
+        model = build("transformer")
+        strategy = Strategy()
+        strategy.recompute.enable = enable
+        engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), None, strategy, comm=init())
+        x, y = (Tensor(a) for a in batch("transformer", 0))
+        program = engine.prepare(x, y)._latest
+        loss = program.run({"input": x, "label": y})[1]
+        kept.append(saved_bytes(loss))
+        loss.backward()
+        grads.append({name: p.grad.numpy() for name, p in model.named_parameters()})
+    assert kept[1] < kept[0] / 2
+    assert_same(grads[1], grads[0])
+
+
+def test_mixed_precision_follows_full_precision_and_leaves_out_overflows() -> None:
+    x, y = (a.astype(np.float32) if a.dtype.kind == "f" else a for a in batch("mlp", 0))
+    losses = []
+    for enable in (False, True):
+        model = build("mlp").to(np.float32)
+        strategy = Strategy()
+        if enable:
+            strategy.amp.enable = True
+            strategy.amp.loss_scale = LossScale(1024.0)
+        engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), None, strategy, comm=init())
+        losses.append([engine.run((x, y))["loss"] for _ in range(4)])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=5e-3)
+    assert losses[1] != losses[0]
+    strategy.amp.loss_scale.value = 1e30
+    before = parameters_of(model)
+    with np.errstate(all="ignore"):
+        engine.run((x, y))
+    assert_same(parameters_of(model), before, 0)
+    assert strategy.amp.loss_scale.value == 5e29
+
+
+def test_a_sharded_model_takes_and_gives_whole_values() -> None:
+    mesh = grid(2, names=["mp"])
+    model = nn.Linear(4, 6)
+    shard_tensor(model.weight, mesh, ["mp", None])
+    value = np.arange(24, dtype=np.float32).reshape(6, 4)
+    model.load_state_dict({"weight": value, "bias": np.zeros(6, np.float32)})
+    np.testing.assert_array_equal(model.weight.data, value[:3])
+    np.testing.assert_array_equal(Tensor(model.weight).data[:3], value[:3])
+    assert model.state_dict()["weight"].shape == (6, 4)
+    with pytest.raises(ValueError, match="shape of weight"):
+        model.load_state_dict({"weight": value[:3], "bias": np.zeros(6, np.float32)})
+    update = optim.SGD(model.parameters(), lr=1.0)
+    (model(Tensor(np.ones((2, 4), np.float32))) ** 2).sum().backward()
+    update.step()
+    shard_tensor(model.bias, mesh, ["mp"])
+    model.bias.grad = Tensor(np.zeros(3, np.float32))
+    with pytest.raises(RuntimeError, match="shard parameters before"):
+        update.step()
+
+
+# Automatic mode
+
+
+@settings(max_examples=15)
+@given(
+    rows=st.sampled_from([4, 8, 64]),
+    widths=st.lists(st.sampled_from([4, 8, 12, 64, 96]), min_size=2, max_size=3),
+    degrees=st.sampled_from([(2,), (4,), (2, 2), (2, 4), (3,)]),
+    flops=st.sampled_from([1e9, 1e12]),
+    latency=st.sampled_from([0.0, 1e-4]),
+)
+def test_the_search_never_predicts_more_than_data_parallel(rows, widths, degrees, flops, latency) -> None:
+    graph = mlp_graph(rows, widths)
+    mesh, machine = grid(*degrees), Machine(flops=flops, latency=latency)
+    plan = search(graph, mesh, machine)
+    cost = cost_of(plan, machine)
+    assert cost.seconds <= cost_of(data_parallel(graph, mesh), machine).seconds
+    assert cost.seconds <= cost_of(propagate(graph, mesh), machine).seconds
+    assert set(plan.splits) == set(graph.operations)
+
+
+def test_wide_layers_and_small_batches_are_tensor_parallel() -> None:
+    graph = mlp_graph(8, [64, 4096, 64])
+    mesh, machine = grid(4, names=["x"]), Machine()
+    plan = search(graph, mesh, machine)
+    placed = {value.name: plan.placements[value] for value in graph.parameters}
+    assert placed["0.weight"] == (Shard(0),)
+    assert placed["2.weight"] == (Shard(1),)
+    assert cost_of(plan, machine).seconds < cost_of(data_parallel(graph, mesh), machine).seconds / 4
+    # One all-reduce of the output; the second bias, whole, needs none.
+    assert sum(sent_bytes(plan)) == 2 * 3 / 4 * 8 * 64 * 4
+
+
+MEGATRON = {
+    "attention.qkv.weight": Shard(0, 3),
+    "attention.qkv.bias": Shard(0, 3),
+    "attention.out.weight": Shard(1),
+    "expand.weight": Shard(0),
+    "expand.bias": Shard(0),
+    "shrink.weight": Shard(1),
+}
+
+
+@pytest.mark.parametrize("how", ["search", "propagation"])
+def test_a_transformer_block_is_cut_as_in_megatron(how) -> None:
+    """Without an annotation by the search, with two of them by propagation; whole heads of q, k and v on each rank."""
+    block = nn.TransformerBlock(64, 8)
+    x = Tensor(np.zeros((2, 4, 64), np.float32))
+    graph = trace(block, functional.mse_loss, [x], [x])
+    mesh = grid(4, names=["mp"])
+    if how == "search":
+        plan = search(graph, mesh, Machine(latency=0.0))
+    else:
+        plan = propagate(graph, mesh, {name: (Shard(1),) for name in ("attention.out.weight", "shrink.weight")})
+    for value in graph.parameters:
+        assert plan.placements[value] == (MEGATRON.get(value.name, Replicate()),), value.name
+
+
+def test_large_batches_are_data_parallel() -> None:
+    graph = mlp_graph(4096, [8, 16, 8])
+    plan = search(graph, grid(4), Machine())
+    assert all(plan.placements[value] == (Replicate(),) for value in graph.parameters)
+    assert all(plan.placements[value] == (Shard(0),) for value in graph.inputs)
+
+
+def test_memory_decides_where_speed_would_not() -> None:
+    graph = mlp_graph(4096, [32, 64, 32])
+    mesh, fast = grid(4), Machine()
+    free = cost_of(search(graph, mesh, fast), fast)
+    tight = Machine(memory=free.memory - free.parameters / 2)
+    plan = search(graph, mesh, tight)
+    assert cost_of(plan, tight).memory <= tight.memory
+    assert cost_of(plan, tight).seconds >= free.seconds
+    with pytest.raises(MemoryError, match="use more ranks"):
+        search(graph, mesh, Machine(memory=1000))
+
+
+def test_explain_sets_the_plan_beside_data_parallel() -> None:
+    model = nn.Sequential(nn.Linear(64, 4096), nn.ReLU(), nn.Linear(4096, 64))
+    mesh = grid(4, names=["dp"])
+    engine = Engine(model, functional.mse_loss, optim.SGD(model.parameters(), lr=0.1), None, Strategy(auto=True), mesh)
+    x = np.ones((8, 64), np.float32)
+    lines = engine.prepare(x, x).explain().splitlines()
+    own, plain = (float(line.split()[2]) for line in lines[-2:])
+    assert lines[-2].startswith("this plan")
+    assert lines[-1].startswith("data parallel")
+    assert own < plain
+    assert any(line.split()[0] == "0.weight" and "[S(0)]" in line for line in lines if line)
+    assert model[0].weight.placements == (Shard(0),)
+
+
+# Looking at it
+
+
+def test_the_graph_is_printed_and_drawn_with_placements_and_local_shapes(tmp_path) -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    mesh = grid(2, 2, names=["dp", "mp"])
+    shard_tensor(model[0].weight, mesh, ["mp", None])
+    engine = Engine(model, functional.cross_entropy, optim.SGD(model.parameters(), lr=0.1), mesh=mesh)
+    with pytest.raises(RuntimeError, match="prepare"):
+        print(engine.main_program)
+    engine.prepare(InputSpec((8, 8)), InputSpec((8,), np.int64))
+    program = engine.main_program
+    assert "input : input float32[8, 8] local [4, 8] [S(0), R]" in program
+    assert "0.weight : parameter float32[16, 8] local [8, 8] [R, S(0)]" in program
+    assert "2.weight : parameter float32[4, 16] local [4, 8] [R, S(1)]" in program
+    assert "all_reduce over mp [0, 1], backward nothing" in program
+    assert "copy over dp [0, 2], backward all_reduce" in program
+    engine.draw(tmp_path / "graph.svg")
+    root = ElementTree.parse(tmp_path / "graph.svg").getroot()
+    boxes = [e for e in root.iter() if e.tag.endswith("rect")]
+    words = " ".join(e.text or "" for e in root.iter() if e.tag.endswith("text"))
+    assert len(boxes) == sum(not line.startswith((" ", "#")) for line in program.splitlines())
+    assert "local [4, 8]" in words
+    assert "relu" in words
+
+
+# Refusals
+
+
+def test_what_cannot_be_done_is_refused_with_the_reason() -> None:
+    model = nn.Linear(4, 4)
+    x = np.ones((4, 4), np.float32)
+    with pytest.raises(ValueError, match="needs a loss"):
+        Engine(model, comm=init()).run((x, x))
+    with pytest.raises(ValueError, match="needs an optimiser"):
+        Engine(model, functional.mse_loss, comm=init()).run((x, x))
+    with pytest.raises(ValueError, match="use one of"):
+        Engine(model, functional.mse_loss, comm=init()).prepare(x, x, "test")
+    with pytest.raises(TypeError, match="pair"):
+        Engine(model, functional.mse_loss, comm=init()).run(x, "eval")
+    norm = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
+    with pytest.raises(RuntimeError, match=r"changes its buffers 1.running_mean, 1.running_var"):
+        trace(norm, None, [Tensor(np.ones((2, 1, 5, 5), np.float32))], [])
+    engine = Engine(model, functional.mse_loss, optim.SGD(model.parameters(), lr=0.1), mesh=grid(4, names=["dp"]))
+    with pytest.raises(ValueError, match="cannot be cut into 4 parts"):
+        engine.prepare(x[:3], x[:3])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: vars(s.sharding).update(enable=True, stage=4), "1, 2 or 3"),
+        (lambda s: vars(s.recompute).update(enable=True, segments=0), "at least 1"),
+        (lambda s: vars(s.amp).update(enable=True, dtype=np.int32), "floating"),
+        (lambda s: vars(s.pipeline).update(enable=True), "micro_batch_size or accumulate_steps"),
+        (
+            lambda s: (vars(s.pipeline).update(enable=True, accumulate_steps=2), vars(s.amp).update(enable=True)),
+            "neither",
+        ),
+        (lambda s: vars(s).update(auto=True, fully_use_devices=True), "decides by cost"),
+    ],
+)
+def test_strategies_that_do_not_exist_are_refused(change, message) -> None:
+    strategy = Strategy()
+    change(strategy)
+    with pytest.raises(ValueError, match=message):
+        Engine(nn.Linear(2, 2), strategy=strategy)
+
+
+def test_a_sharding_degree_without_an_axis_is_refused() -> None:
+    model, strategy = nn.Linear(4, 4), Strategy()
+    strategy.sharding.enable, strategy.sharding.degree = True, 3
+    x = np.ones((4, 4), np.float32)
+    engine = Engine(
+        model, functional.mse_loss, optim.SGD(model.parameters(), lr=1.0), None, strategy, grid(2, names=["dp"])
+    )
+    with pytest.raises(ValueError, match="no axis of that size"):
+        engine.prepare(x, x)
+
+
+def test_stages_out_of_order_are_refused() -> None:
+    mesh = grid(2, names=["pp"])
+
+    class Backwards(nn.Module):
+        def forward(self, x):
+            return shard_op(functional.relu, mesh[0])(shard_op(functional.gelu, mesh[1])(x))
+
+    strategy = Strategy()
+    strategy.pipeline.enable, strategy.pipeline.accumulate_steps = True, 2
+    engine = Engine(Backwards(), functional.mse_loss, None, None, strategy, mesh)
+    with pytest.raises(ValueError, match="in order"):
+        engine.prepare(np.ones((4, 4), np.float32))
+    strategy.pipeline.accumulate_steps = 3
+    with pytest.raises(ValueError, match="micro-batches of"):
+        engine.prepare(np.ones((4, 4), np.float32))
+    with pytest.raises(RuntimeError, match="rank 0 is not in"):
+        shard_op(functional.relu, mesh[1])(Tensor(np.ones(4)))
+
+
+# What would be ignored
+
+
+@pytest.mark.parametrize(
+    ("set_option", "text"),
+    [
+        (lambda s: setattr(s.pipeline, "enabled", True), r"Pipeline has no option 'enabled': did you mean enable\?"),
+        (lambda s: setattr(s, "gradient_merge", True), "Strategy has no option 'gradient_merge'.*pipeline"),
+        (lambda s: setattr(s.sharding, "stages", 3), r"did you mean stage\?"),
+        (lambda s: setattr(s, "recomputes", True), r"did you mean recompute\?"),
+    ],
+)
+def test_options_that_do_not_exist_are_refused_when_they_are_set(set_option, text) -> None:
+    with pytest.raises(AttributeError, match=text):
+        set_option(Strategy())
+    with pytest.raises(TypeError, match="gradient_merge"):
+        Strategy(gradient_merge=True)
+
+
+@pytest.mark.parametrize(
+    ("set_option", "error", "text"),
+    [
+        (
+            lambda s: setattr(s.pipeline, "schedule", "interleaved"),
+            ValueError,
+            "pipeline.schedule='interleaved': naive",
+        ),
+        (lambda s: setattr(s.sharding, "stage", 3), ValueError, r"sharding.stage=3 changes nothing.*enable = True"),
+        (
+            lambda s: setattr(s.pipeline, "accumulate_steps", 4),
+            ValueError,
+            "pipeline.accumulate_steps=4 changes nothing",
+        ),
+        (lambda s: setattr(s.amp, "dtype", np.float64), ValueError, "amp.dtype.* changes nothing"),
+        (lambda s: setattr(s.amp, "loss_scale", LossScale(2.0)), ValueError, "amp.loss_scale.* changes nothing"),
+        (
+            lambda s: setattr(s, "dataset_strategy", "rows"),
+            ValueError,
+            "dataset_strategy='rows': full_batch or data_par",
+        ),
+        (lambda s: setattr(s, "pipeline", True), TypeError, "pipeline.enable = True"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused_at_construction(set_option, error, text) -> None:
+    strategy = Strategy()
+    set_option(strategy)
+    with pytest.raises(error, match=text):
+        Engine(nn.Linear(2, 2), functional.mse_loss, strategy=strategy, comm=init())
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_stages_without_a_pipeline_are_refused(auto) -> None:
+    mesh = grid(2, names=["pp"])
+
+    class Staged(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x):
+            return shard_op(self.second, mesh[1])(shard_op(self.first, mesh[0])(x))
+
+    model, x = Staged(), np.ones((4, 2), np.float32)
+    step = to_static(
+        model, functional.mse_loss, sgd(model.parameters()), Strategy(auto=auto), comm=counting_communicator(2)
+    )
+    with pytest.raises(ValueError, match=r"shard_op\(fn, mesh\[i\]\).*pipeline.enable = True.*accumulate_steps"):
+        step(x, x)
+
+
+def test_stop_gradient_is_the_opposite_of_requires_grad() -> None:
+    x = Tensor([1.0, 2.0])
+    assert x.stop_gradient
+    x.stop_gradient = False
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+    x.stop_gradient = True
+    assert not (x * x).requires_grad
+    labels = Tensor(np.array([1, 2]))
+    labels.stop_gradient = True
+    with pytest.raises(TypeError, match="int64"):
+        labels.stop_gradient = False
+    y = Tensor([1.0], requires_grad=True) * 2
+    with pytest.raises(RuntimeError, match=r"detach\(\)"):
+        y.stop_gradient = True
+
+
+def test_inputs_have_the_names_they_are_given() -> None:
+    model = nn.Linear(3, 2)
+    engine = Engine(model, functional.mse_loss, sgd(model.parameters()), comm=init())
+    engine.prepare(InputSpec((4, 3), name="image"), InputSpec((4, 2)))
+    assert [value.name for value in engine.plan.graph.inputs] == ["image", "label"]
+    assert "image" in engine.main_program
+    assert engine.run((np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)))["loss"] > 0
+    with pytest.raises(ValueError, match=r"\['weight', 'label'\] need names of their own"):
+        engine.prepare(InputSpec((5, 3), name="weight"), InputSpec((5, 2)))

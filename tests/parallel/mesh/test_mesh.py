@@ -1,0 +1,79 @@
+"""Models on meshes and their checkpoints: on 2, 4 and 8 ranks (tests/parallel/ranks), and what a step sends on a
+thousand. `python tests/parallel/sweep.py` compares all meshes of up to eight ranks with one process; it takes long."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qdist import nn, optim
+from qdist.comm import Mesh, Message, counting_communicator
+from qdist.parallel import ParallelModel, Plan, mesh_generator, parallelize
+
+FILES = [Path(__file__).parents[1] / "ranks" / name for name in ("mpi_mesh.py", "mpi_checkpoints.py")]
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_all_ranks_pass(pass_on_ranks, tmp_path, ranks: int) -> None:
+    pass_on_ranks(ranks, FILES, QDIST_TEST_FOLDER=str(tmp_path))
+
+
+def test_a_piece_of_the_sweep() -> None:
+    command = [sys.executable, str(Path(__file__).parents[1] / "sweep.py"), "--ranks", "3", "--only", "mlp-3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    # Data, tensor and pipeline parallel, the last in four schedules, each with and without recomputation.
+    assert "ranks=3 cases=mlp-3 equal=12 differ=0 refused=4" in done.stdout
+    assert "2 cp without attention, 2 state without a circuit" in done.stdout
+
+
+ROWS, DP, TP = 6, 128, 8
+
+
+def spread(mesh: Mesh, zero: int) -> ParallelModel:
+    model = nn.Sequential(
+        nn.Linear(12, 32, dtype=np.float64),
+        nn.Tanh(),
+        nn.Linear(32, 32, dtype=np.float64),
+        nn.Linear(32, 16, dtype=np.float64),
+        nn.Linear(16, 5, dtype=np.float64),
+    )
+    plan = Plan({"0": "column", "2": "row", "3": "column", "4": "row"}, zero=zero)
+    return parallelize(model, mesh, plan, optimizer=lambda ps: optim.SGD(ps, lr=0.1), loss=nn.MSELoss())
+
+
+def large(messages: list[Message]) -> list[tuple[str, int]]:
+    """Without the few numbers that say how many rows there are, which parameters are used and what the loss is."""
+    return [(message.op, message.bytes) for message in messages if message.bytes > 16]
+
+
+@pytest.mark.parametrize("zero", [0, 2])
+def test_a_step_on_a_thousand_ranks_sends_what_the_books_say(zero: int) -> None:
+    mesh = Mesh(counting_communicator(DP * TP), dp=DP, tp=TP)
+    trained = spread(mesh, zero)
+    own = (4 * 12 + 4) + (32 * 4 + 32) + (2 * 32 + 2) + (5 * 2 + 5)
+    assert sum(p.size for p in trained.module.parameters()) == own
+    with mesh["dp"].recording() as over_dp, mesh["tp"].recording() as over_tp:
+        trained.train_batch(np.ones((ROWS, 12)), np.ones((ROWS, 5)))
+    # Megatron: one sum a pair of layers forward, and one backward where the input wants a gradient.
+    assert large(over_tp) == [("all_reduce", 8 * ROWS * size) for size in (32, 5, 32)]
+    if zero == 0:
+        assert large(over_dp) == [("all_reduce", 8 * own)]
+    else:
+        # Padded to a multiple of the ranks; every rank keeps a 128th.
+        part = -(-own // DP)
+        assert large(over_dp) == [("reduce_scatter", 8 * DP * part), ("all_gather", 8 * part)]
+
+
+def test_generators_differ_along_the_axes_that_are_named() -> None:
+    def drawn(rank: int, *different: str) -> list[float]:
+        mesh = Mesh(counting_communicator(8, rank=rank), dp=2, pp=2, tp=2)
+        return mesh_generator(mesh, 5, different or None).uniform((4,)).tolist()
+
+    by_default = [drawn(rank) for rank in range(8)]
+    assert by_default[0] == by_default[1] == by_default[2] == by_default[3]
+    assert by_default[4] == by_default[5] == by_default[6] == by_default[7] != by_default[0]
+    named = [drawn(rank, "tp", "dp") for rank in range(8)]
+    assert [named.index(one) for one in named] == [0, 1, 0, 1, 4, 5, 4, 5]

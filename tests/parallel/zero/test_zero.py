@@ -1,0 +1,262 @@
+"""Zero without other ranks: bytes and memory of every stage, configuration, and what is refused."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qdist import nn, optim
+from qdist.comm import counting_communicator
+from qdist.parallel import DataParallel, LossScale, Zero
+from qdist.parallel.zero.shards import Unit
+from qdist.tensor import Tensor
+
+WIDTH = 64
+
+
+def net(layers: int = 4) -> nn.Sequential:
+    return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(layers)))
+
+
+def rows(count: int = 2, width: int = WIDTH) -> Tensor:
+    return Tensor(np.ones((count, width), np.float32))
+
+
+def zero(stage: int, size: int, model: nn.Module | None = None, **options) -> Zero:
+    model = net() if model is None else model
+    return Zero(model, optim.Adam(model.parameters()), stage, counting_communicator(size), **options)
+
+
+@pytest.mark.parametrize("size", [2, 8, 64])
+@pytest.mark.parametrize(("stage", "volume"), [(1, 2), (2, 2), (3, 3)])
+def test_bytes_of_a_step_are_the_papers(stage: int, volume: int, size: int) -> None:
+    """2 psi for stages 1 and 2, as data parallel; 3 psi for stage 3 (section 7 of the paper)."""
+    model = zero(stage, size)
+    messages = model.comm.messages
+    messages.clear()
+    model.backward(model(rows()).mean())
+    model.step()
+    psi = 4 * (WIDTH * WIDTH + WIDTH)
+    small = sum(m.wire_bytes for m in messages if m.op == "all_reduce")
+    assert small == 2 * (size - 1) / size * (8 + 8)  # The number of rows, and eight parameters' flags.
+    assert sum(m.wire_bytes for m in messages) - small == volume * (size - 1) / size * 4 * psi
+
+
+@pytest.mark.parametrize(("stage", "gathers", "reduces"), [(1, 1, 1), (2, 1, 3), (3, 6, 3)])
+def test_micro_batches_are_sent_as_the_stage_demands(stage: int, gathers: int, reduces: int) -> None:
+    """Three passes a step: stage 1 sends gradients once, stage 2 every time, stage 3 gathers twice a pass as well."""
+    model = zero(stage, 4, net(1), accumulate=3)
+    model.comm.messages.clear()
+    for _ in range(3):
+        model.backward(model(rows()).mean())
+        model.step()
+    counts = {op: sum(m.op == op for m in model.comm.messages) for op in ("all_gather", "reduce_scatter")}
+    assert counts == {"all_gather": gathers, "reduce_scatter": reduces}
+
+
+def live_bytes(stage: int, size: int, layers: int, width: int, half: bool) -> int:
+    """Of parameters, gradients and optimiser state on one rank, between the backward pass and the step."""
+
+    def run() -> object:
+        model = nn.Sequential(*(nn.Linear(width, width) for _ in range(layers)))
+        optimizer = optim.Adam(model.parameters())
+        comm = counting_communicator(size)
+        if stage == 0:
+            made = DataParallel(model, comm)
+            made(rows(width=width)).mean().backward()
+        else:
+            options = {"precision": np.float16, "loss_scale": LossScale(1.0)} if half else {}
+            made = Zero(model, optimizer, stage, comm, **options)
+            made.backward(made(rows(width=width)).mean())
+        return made, optimizer
+
+    run()  # What is made once, such as caches of modules, is not the model's.
+    tracemalloc.start()
+    try:
+        kept = run()
+        assert kept
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("stage", "half"), [(0, False), (1, False), (2, False), (3, False), (1, True), (2, True), (3, True)]
+)
+def test_memory_of_a_rank_follows_the_papers_formula(stage: int, half: bool) -> None:
+    """Section 5: parameters P, gradients G and optimiser state K, each whole or one N-th, in bytes a parameter.
+
+    In float32, P = G = 4 and K = 8 + 4 (two averages, and the update that this optimiser keeps room for). In float16,
+    P = 2, K = 12 + 4 (also the master copy); G is 2 before it is reduced, and 4 in the shards, which are float32.
+    """
+    size, layers, width = 16, 8, 256
+    psi = layers * (width * width + width)
+    P, G, shard, K = (2, 2, 4, 16) if half else (4, 4, 4, 12)
+    formula = [P + G + K, P + G + K / size, P + (shard + K) / size, (P + shard + K) / size][stage] * psi
+    measured = live_bytes(stage, size, layers, width, half)
+    # Python's objects take a few kB a layer.
+    assert 0.99 * formula < measured < 1.02 * formula + 10_000 * layers
+
+
+def test_stage_3_holds_one_module_at_a_time() -> None:
+    """Neither pass has more than a module's parameters beside the shards."""
+    model = zero(3, 16, net(24))
+    gathered: list[int] = []
+    for unit in model.units:
+        gather = unit.gather
+
+        def counting(gather=gather):
+            full = gather()
+            gathered.append(sum(u.full is not None for u in model.units))
+            return full
+
+        unit.gather = counting
+    loss = model(rows()).mean()
+    assert all(u.full is None for u in model.units)
+    forward = len(gathered)
+    model.backward(loss)
+    assert (forward, len(gathered)) == (24, 48)
+    assert max(gathered) == 1
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 9))
+def test_the_parts_of_all_ranks_are_every_parameter_once(sizes: list[int], ranks: int) -> None:
+    values = [np.random.default_rng(size).normal(size=(size, 2)).astype(np.float32) for size in sizes]
+    found = [np.full((size, 2), np.nan, np.float32) for size in sizes]
+    for rank in range(ranks):
+        parameters = [nn.Parameter(value.copy()) for value in values]
+        unit = Unit(parameters, counting_communicator(ranks, rank), None, keep=rank % 2 == 0)
+        for piece in unit.pieces:
+            found[piece.index].reshape(-1)[piece.start : piece.stop] = piece.tensor.numpy()
+            np.testing.assert_array_equal(unit.part(piece, unit.own), piece.tensor.numpy())
+        assert 2 * sum(sizes) <= ranks * unit.length < 2 * sum(sizes) + ranks
+    for got, want in zip(found, values):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_configuration_is_read_and_checked() -> None:
+    model = net()
+    config = {
+        "train_batch_size": 64,
+        "train_micro_batch_size_per_gpu": 4,
+        "optimizer": {"type": "Adam", "params": {"lr": 0.5}},
+        "zero_optimization": {"stage": 2},
+        "gradient_clipping": 1.5,
+        "fp16": {"enabled": True, "initial_scale_power": 3},
+    }
+    made = Zero.from_config(config, model, comm=counting_communicator(4))
+    assert (made.stage, made.accumulate, made.max_norm) == (2, 4, 1.5)
+    assert made.loss_scale is not None
+    assert (made.loss_scale.value, made.loss_scale.dynamic) == (8.0, True)
+    assert isinstance(made.optimizer, optim.Adam)
+    assert made.optimizer.param_groups[0]["lr"] == 0.5
+    own = optim.SGD(net().parameters())
+    with pytest.raises(ValueError, match="does not have"):
+        Zero.from_config({"zero_optimization": {"stage": 1}}, net(), own, counting_communicator(2))
+    for wrong, text in [
+        ({"zero": {}}, "unknown key zero"),
+        ({"zero_optimization": {"offload": True}}, "unknown key offload"),
+        ({}, "give an optimiser"),
+        ({"optimizer": {"type": "lamb"}}, "'lamb'"),
+        ({**config, "gradient_accumulation_steps": 3}, "train_batch_size=64"),
+        ({**config, "train_batch_size": 66}, "train_batch_size=66"),
+        ({**config, "zero_optimization": {"stage": 4}}, "stage=4"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            Zero.from_config(wrong, net(), comm=counting_communicator(4))
+
+
+def test_what_is_refused_before_anything_is_sent() -> None:
+    comm = counting_communicator(2)
+    model = net(1)
+    adam = optim.Adam(model.parameters())
+    with pytest.raises(ValueError, match="stage=0"):
+        Zero(model, adam, 0, comm)
+    with pytest.raises(TypeError, match=r"optimiser of qdist\.optim"):
+        Zero(model, None, 1, comm)
+    with pytest.raises(ValueError, match="precision"):
+        Zero(model, adam, 1, comm, precision=np.float64)
+    with pytest.raises(ValueError, match="loss scale is for"):
+        Zero(model, adam, 1, comm, loss_scale=LossScale())
+    double = nn.Linear(2, 2, dtype=np.float64)
+    with pytest.raises(ValueError, match="float32 model"):
+        Zero(double, optim.Adam(double.parameters()), 1, comm, precision=np.float16)
+    with pytest.raises(ValueError, match="max_norm"):
+        Zero(model, adam, 1, comm, max_norm=-1.0)
+    with pytest.raises(ValueError, match="accumulate"):
+        Zero(model, adam, 1, comm, accumulate=0)
+    with pytest.raises(ValueError, match="unit_types are for stage 3"):
+        Zero(model, adam, 2, comm, unit_types=[nn.Linear])
+    with pytest.raises(ValueError, match="no buckets"):
+        Zero(model, adam, 3, comm, bucket_bytes=100)
+    with pytest.raises(TypeError, match="classes of modules"):
+        Zero(model, adam, 3, comm, unit_types=["Linear"])
+    assert comm.messages == []
+    made = Zero(model, adam, 1, comm)
+    comm.messages.clear()
+    with pytest.raises(ValueError, match="sharded by a Zero already"):
+        DataParallel(made.module, comm)
+    with pytest.raises(ValueError, match="does not have"):
+        Zero(made.module, adam, 1, comm)
+    assert comm.messages == []
+
+
+def test_states_that_do_not_fit_change_nothing() -> None:
+    model = zero(2, 2, net(1))
+    before = model.state_dict()
+    with pytest.raises(ValueError, match=r"missing: 0.bias"):
+        model.load_state_dict({"0.weight": before["0.weight"]})
+    with pytest.raises(ValueError, match=r"shape of 0.bias"):
+        model.load_state_dict({**before, "0.bias": np.zeros(3, np.float32)})
+    full = model.full_state_dict()
+    del full["optimizer"]["state"]["1"]["exp_avg"]
+    with pytest.raises(ValueError, match="parameter 1"):
+        model.load_full_state_dict(full)
+    other = zero(3, 2, net(2), unit_types=[nn.Sequential])
+    with pytest.raises(ValueError, match="cut differently"):
+        other.load_sharded_state_dict(zero(3, 2, net(2)).sharded_state_dict())
+
+
+def test_a_scheduler_goes_on_setting_the_rate() -> None:
+    model = net(1)
+    optimizer = optim.SGD(model.parameters(), lr=1.0)
+    schedule = optim.StepLR(optimizer, 1, 0.5)
+    made = Zero(model, optimizer, 1, counting_communicator(1))
+    before = made.state_dict()["0.bias"].numpy()
+    schedule.step()
+    made.backward(made(rows(1)).sum())
+    made.step()
+    np.testing.assert_allclose(made.state_dict()["0.bias"].numpy(), before - 0.5, rtol=1e-6)
+
+
+def test_more_ranks_than_numbers() -> None:
+    model = zero(2, 64, nn.Linear(2, 1))
+    assert [len(unit.pieces) for unit in model.units] == [1]
+    model.backward(model(rows(2, 2)).mean())
+    assert model.step()
+
+
+def test_loss_scale_adapts() -> None:
+    scale = LossScale(8.0, interval=2)
+    for finite, value in [(False, 4.0), (True, 4.0), (True, 8.0), (True, 8.0), (False, 4.0), (True, 4.0)]:
+        scale.update(finite)
+        assert scale.value == value
+    fixed = LossScale(8.0, dynamic=False)
+    fixed.update(False)
+    assert fixed.value == 8.0
+    with pytest.raises(ValueError, match="positive"):
+        LossScale(0)
+
+
+def test_a_config_beside_an_optimiser_describes_it() -> None:
+    model, comm = nn.Linear(2, 2), counting_communicator(2)
+    adam = optim.Adam(model.parameters(), lr=1e-3, betas=(0.8, 0.9))
+    for options in ({}, {"lr": 1e-3}, {"lr": 1e-3, "betas": [0.8, 0.9]}):
+        Zero.from_config({"optimizer": {"type": "Adam", "params": options}}, nn.Linear(2, 2), None, comm)
+    with pytest.raises(ValueError, match="names optimizer 'sgd', and a Adam is given"):
+        Zero.from_config({"optimizer": {"type": "sgd"}}, model, adam, comm)
+    with pytest.raises(ValueError, match=r"has lr=0\.5, the given optimiser lr=0\.001"):
+        Zero.from_config({"optimizer": {"type": "adam", "params": {"lr": 0.5}}}, model, adam, comm)
+    assert Zero.from_config({"optimizer": {"type": "adam", "params": {"betas": [0.8, 0.9]}}}, model, adam, comm)
