@@ -12,7 +12,7 @@ from qdist.comm.endpoint import Endpoint, deliver
 from qdist.comm.errors import CommError
 from qdist.comm.guard.mismatch import check_counts, check_same
 from qdist.comm.messages import arguments, headers, objects
-from qdist.comm.messages.arrays import Array, apart, as_input, as_output
+from qdist.comm.messages.arrays import Array, as_input, as_output, copy_if_overlapping
 from qdist.comm.messages.call import Call
 from qdist.comm.messages.reduction import ReduceOp
 from qdist.comm.transports.transport import Transport
@@ -109,7 +109,7 @@ class Communicator(Endpoint):
         arguments.rows(self, "reduce_scatter", x)
         target, result = as_output(out, x.shape[1:], x.dtype, x)
         call = self._call("reduce_scatter", x.shape, x.dtype, op.name)
-        x = apart(x, target)
+        x = copy_if_overlapping(x, target)
         x, target_view, op, divisor = self._lower(x, target, op)
         return self._collective(
             call, self._of(target).reduce_scatter, (x, target_view, op), target, result, async_op, divisor
@@ -121,7 +121,7 @@ class Communicator(Endpoint):
         arguments.rank(self, "root", root)
         target, result = as_output(out, x.shape, x.dtype, x)
         if self.rank == root and target is not x:
-            target[...] = apart(x, target)
+            target[...] = copy_if_overlapping(x, target)
         call = self._call("broadcast", x.shape, x.dtype, None, root)
         return self._collective(call, self._of(target).broadcast, (target, root), target, result, async_op)
 
@@ -130,7 +130,7 @@ class Communicator(Endpoint):
         x = as_input(x)
         target, result = as_output(out, (self.size, *x.shape), x.dtype, x)
         call = self._call("all_gather", x.shape, x.dtype)
-        x = apart(x, target)
+        x = copy_if_overlapping(x, target)
         return self._collective(call, self._of(x).all_gather, (x, target), target, result, async_op)
 
     def gather(self, x: Any, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
@@ -143,7 +143,7 @@ class Communicator(Endpoint):
         call = self._call("gather", x.shape, x.dtype, None, root)
         if self.rank != root:
             return self._collective(call, self._of(x).gather, (x, None, root), None, None, async_op)
-        x = apart(x, target)
+        x = copy_if_overlapping(x, target)
         return self._collective(call, self._of(x).gather, (x, target, root), target, result, async_op)
 
     def scatter(self, x: Any = None, root: int = 0, *, out: Array | None = None, async_op: bool = False) -> Any:
@@ -161,7 +161,7 @@ class Communicator(Endpoint):
         like = out if out is not None else (x if x is not None else np.empty(0))
         target, result = as_output(out, shape, dtype, like)
         if x is not None:
-            x = apart(x, target)
+            x = copy_if_overlapping(x, target)
         call = self._call("scatter", shape, dtype, None, root)
         return self._collective(call, self._of(target).scatter, (x, target, root), target, result, async_op)
 
@@ -199,14 +199,14 @@ class Communicator(Endpoint):
             arguments.rows(self, "all_to_all", x)
             target, result = as_output(out, x.shape, x.dtype, x)
             call = self._call("all_to_all", x.shape, x.dtype)
-            x = apart(x, target)
+            x = copy_if_overlapping(x, target)
             return self._collective(call, self._of(x).all_to_all, (x, target), target, result, async_op)
         sends, receives = arguments.counts(self, x, send_counts, recv_counts)
         target, result = as_output(out, (sum(receives),), x.dtype, x)
         call = self._call("all_to_all (ragged)", None, x.dtype, elements=(x.size, sends))
         if self.debug:
             check_counts(call, self._host, self._guard, sends, receives)
-        x = apart(x, target)
+        x = copy_if_overlapping(x, target)
         return self._collective(
             call, self._of(x).all_to_all_ragged, (x, sends, target, receives), target, result, async_op
         )

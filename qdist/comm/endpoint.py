@@ -12,10 +12,10 @@ import numpy as np
 
 from qdist.comm.errors import CommError
 from qdist.comm.forks import refuse_in_forks
-from qdist.comm.guard.agreement import OPS, REDUCTIONS, Agreement
+from qdist.comm.guard.call_agreement import OPS, REDUCTIONS, CallAgreement
 from qdist.comm.guard.mismatch import check_same
 from qdist.comm.guard.watch import Guard
-from qdist.comm.messages.arrays import Array, apart, module_of
+from qdist.comm.messages.arrays import Array, copy_if_overlapping, module_of
 from qdist.comm.messages.call import Call, forget
 from qdist.comm.messages.reduction import NATIVE, ReduceOp
 from qdist.comm.messages.traffic import Message, message_of
@@ -51,7 +51,7 @@ class Endpoint:
         self._guard = guard
         self._active = guard.active
         self._place = place
-        self._count = [0]  # Of collectives so far; in a list, so that the quick way shares it.
+        self._count = [0]  # Of collectives so far; in a list, so that the fast path shares it.
         self.rank = host.rank
         self.size = host.size
         self.group = group
@@ -60,10 +60,10 @@ class Endpoint:
         self.debug = debug
         self.messages: list[Message] | None = [] if host.name == "counting" else None
         """What was sent, while recording: see ``recording()``. Always recorded by a counting communicator."""
-        self._agreement: Agreement | None = None
+        self._agreement: CallAgreement | None = None
         if host.size > 1 and host.name == "mpi" and not debug:
             with guard.watching(Call("new group", self, None, None, thread=get_ident())):
-                self._agreement = Agreement(self, guard, host, place.node)
+                self._agreement = CallAgreement(self, guard, host, place.node)
         self._direct_sum = self._direct_call("all_reduce", 0, False, "sum")
         self._direct_all_to_all = self._direct_call("all_to_all", self.size, True)
         refuse_in_forks(self)
@@ -173,7 +173,7 @@ class Endpoint:
     def _direct_call(
         self, op: str, rows: int, bools: bool, reduction: str | None = None
     ) -> Callable[[Any, Any], Any] | None:
-        """The quick way of (x, out), if there is one; it gives None where the arrays need more than a look."""
+        """The fast path for (x, out), if there is one; it gives None where the arrays need more than a look."""
         primitive = self._host.direct.get(op)
         if primitive is None or self.debug:
             return None
@@ -240,7 +240,7 @@ class Endpoint:
     def _lower(self, x: Array, target: Array | None, op: ReduceOp) -> tuple[Any, Any, ReduceOp, int | None]:
         """Reductions that transports do not know, in terms of those they do; in place as x=None."""
         if op.name in NATIVE and x.dtype.kind != "b":
-            return (None if x is target else x if target is None else apart(x, target)), target, op, None
+            return (None if x is target else x if target is None else copy_if_overlapping(x, target)), target, op, None
         divisor = None
         if op.name == "premul_sum":
             x, op = module_of(x).multiply(x, op.factor, dtype=x.dtype), ReduceOp.SUM
@@ -248,7 +248,7 @@ class Endpoint:
             op, divisor = ReduceOp.SUM, self.size
         if target is None:
             return (x.view(np.uint8) if x.dtype.kind == "b" else x), None, op, divisor
-        send = None if target is x else apart(x, target)
+        send = None if target is x else copy_if_overlapping(x, target)
         if x.dtype.kind == "b":
             return None if send is None else send.view(np.uint8), target.view(np.uint8), op, divisor
         return send, target, op, divisor

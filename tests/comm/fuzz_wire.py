@@ -123,7 +123,7 @@ class Targets:
     def _fresh(self) -> None:
         self._values = Values()
         self._session = proven(self._values)
-        self._job = pmi.Job(3, "(vector,(0,1,3))")
+        self._job = pmi.ProcessGroup(3, "(vector,(0,1,3))")
 
     def store_unproven(self) -> bytes:
         session = Session(self._values, TOKEN)
@@ -175,7 +175,7 @@ class Targets:
             assert len(self._job._pending[rank]) <= pmi._MAX_LINE
         except pmi.BadClientError:
             self._job.lose(rank)
-            self._job = pmi.Job(3, "(vector,(0,1,3))")
+            self._job = pmi.ProcessGroup(3, "(vector,(0,1,3))")
         assert len(self._job._values) <= 3 * pmi._MAX_KEYS_OF_A_RANK + 1
         return data
 

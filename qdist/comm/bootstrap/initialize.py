@@ -36,7 +36,7 @@ _BACKENDS = ("auto", "mpi", "nccl", "solo")
 _world: Communicator | None = None
 _settings = Settings()
 _server: StoreServer | None = None
-_meeting: Rendezvous | None = None
+_rendezvous: Rendezvous | None = None
 _rounds = 0
 
 
@@ -87,7 +87,7 @@ def init(
     if rank is not None and world_size is not None:
         if not 0 <= rank < world_size:
             raise ValueError(f"rank={rank} of world_size={world_size}: the rank must be in 0..world_size-1")
-        if _meeting is None:
+        if _rendezvous is None:
             launch = Launch("init(rank=, world_size=)", rank, world_size, is_mpi=False)
         elif launch is not None and (launch.rank, launch.size) != (rank, world_size):
             raise CommError(f"this process is rank {launch.rank} of {launch.size} already, not {rank} of {world_size}")
@@ -157,12 +157,12 @@ def _alone(backend: str, timeout: float, debug: bool) -> Communicator:
 
 def _meet(url: str, launch: Launch, timeout: float) -> None:
     """Starts MPI for ranks that no MPI launcher started."""
-    global _meeting
-    meeting = Rendezvous(url, launch.rank, launch.size, timeout)
-    meeting.prepare_mpi()
+    global _rendezvous
+    rendezvous = Rendezvous(url, launch.rank, launch.size, timeout)
+    rendezvous.prepare_mpi()
     _start_mpi(timeout)
-    meeting.mpi_has_started()
-    _meeting = meeting
+    rendezvous.mpi_has_started()
+    _rendezvous = rendezvous
     remember(replace(launch, is_mpi=True))
 
 
@@ -178,12 +178,12 @@ def _over_mpi(mpi_comm: Any, launch: Launch | None, backend: str, timeout: float
             end_when_not_caught(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, abort)
         raise TypeError(f"comm must be an mpi4py intra-communicator, not {type(base).__name__}")
     guard: Guard | None = None
-    meeting = _meeting if mpi_comm is None else None
-    if meeting is not None:
+    rendezvous = _rendezvous if mpi_comm is None else None
+    if rendezvous is not None:
         # From here on the others learn of this rank's end.
-        guard = Guard(base.rank, base.size, timeout, meeting.board, abort, unattended=True, round=_rounds)
+        guard = Guard(base.rank, base.size, timeout, rendezvous.board, abort, unattended=True, round=_rounds)
         _rounds += 1
-        meeting.tell(guard)
+        rendezvous.tell(guard)
     opening = Opening(base, timeout, abort if guard is None else guard.end_job, has_hook=guard is not None)
     try:
         with opening:

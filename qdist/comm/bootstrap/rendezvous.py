@@ -18,8 +18,8 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from qdist.comm import standalone
-from qdist.comm.bootstrap.meeting_file import MeetingFile
-from qdist.comm.bootstrap.meeting_place import meeting_place
+from qdist.comm.bootstrap.rendezvous_address import rendezvous_address
+from qdist.comm.bootstrap.rendezvous_file import RendezvousFile
 from qdist.comm.errors import CommError
 from qdist.comm.guard.watch import Guard
 from qdist.comm.store.client import Address, StoreClient
@@ -32,14 +32,14 @@ _BOARD_PATIENCE = 5.0
 
 
 class Rendezvous:
-    """One rank's part in a meeting of ``size`` ranks at ``url``."""
+    """One rank's part in a rendezvous of ``size`` ranks at ``url``."""
 
     def __init__(self, url: str, rank: int, size: int, timeout: float) -> None:
         """Finds rank 0's store. Raises ValueError for a URL that is none, CommError when the store is not found."""
         self._rank, self._size, self._timeout = rank, size, timeout
         self._server: StoreServer | None = None
         self._manager: subprocess.Popen[str] | None = None
-        self._file: MeetingFile | None = None
+        self._file: RendezvousFile | None = None
         self._added: list[str] = []
         self._guard: Guard | None = None
         self._to_manager: list[int] = []
@@ -63,7 +63,7 @@ class Rendezvous:
     def _find_store(self, url: str) -> StoreClient:
         parts = urlsplit(url)
         if parts.scheme in ("env", "tcp"):
-            return self._by_address(meeting_place(parts, os.environ))
+            return self._by_address(rendezvous_address(parts, os.environ))
         if parts.scheme == "file":
             if not parts.path or parts.netloc:
                 raise ValueError(f"init_method={url!r}: expected file:///absolute/path")
@@ -145,7 +145,7 @@ class Rendezvous:
         return client
 
     def _by_file(self, path: Path) -> StoreClient:
-        self._file = MeetingFile(path)
+        self._file = RendezvousFile(path)
         if self._rank == 0:
             # Ranks of other machines may read the file too: its token, and not where the store listens, keeps
             # strangers out.

@@ -13,7 +13,7 @@ from qdist.comm.transports.transport import Transport
 
 __all__ = ["shared_memory"]
 
-_WORD = 8
+_MARK_BYTES = 8
 """Bytes at the beginning that hold a random number: whoever opened this memory can tell that it is the right one."""
 
 
@@ -26,10 +26,10 @@ def shared_memory(transport: Transport, node: int, nbytes: int) -> tuple[NDArray
     ranks of the group know it by). The third is the same on all ranks.
     """
     own, descriptor = _make(nbytes)
-    word = secrets.randbits(63)
-    own[:_WORD].view(np.int64)[0] = word
+    mark = secrets.randbits(63)
+    own[:_MARK_BYTES].view(np.int64)[0] = mark
     offers = np.empty((transport.size, 4), np.int64)
-    transport.all_gather(np.array([node, os.getpid(), descriptor, word]), offers, True)
+    transport.all_gather(np.array([node, os.getpid(), descriptor, mark]), offers, True)
     here = [rank for rank in range(transport.size) if offers[rank, 0] == node]
     memory: NDArray[np.uint8] | None = own
     if here[0] != transport.rank:
@@ -39,10 +39,10 @@ def shared_memory(transport: Transport, node: int, nbytes: int) -> tuple[NDArray
     transport.all_gather(np.array(memory is not None, np.int64), joined, True)
     if descriptor >= 0:
         os.close(descriptor)  # All who could have opened it.
-    apart = len(here) < transport.size or not joined.all()
+    not_all = len(here) < transport.size or not joined.all()
     if memory is None:
-        return own, [transport.rank], apart, int(offers[0, 3])
-    return memory, [rank for rank in here if joined[rank]], apart, int(offers[0, 3])
+        return own, [transport.rank], not_all, int(offers[0, 3])
+    return memory, [rank for rank in here if joined[rank]], not_all, int(offers[0, 3])
 
 
 def _make(nbytes: int) -> tuple[NDArray[np.uint8], int]:
@@ -55,7 +55,7 @@ def _make(nbytes: int) -> tuple[NDArray[np.uint8], int]:
     return np.frombuffer(mmap.mmap(descriptor, nbytes), np.uint8), descriptor
 
 
-def _open(path: str, nbytes: int, word: int) -> NDArray[np.uint8] | None:
+def _open(path: str, nbytes: int, mark: int) -> NDArray[np.uint8] | None:
     """Another process's memory, if it can be opened and begins with this number."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -67,4 +67,4 @@ def _open(path: str, nbytes: int, word: int) -> NDArray[np.uint8] | None:
         return None
     finally:
         os.close(descriptor)
-    return memory if memory[:_WORD].view(np.int64)[0] == word else None
+    return memory if memory[:_MARK_BYTES].view(np.int64)[0] == mark else None

@@ -1,4 +1,4 @@
-"""Nothing hangs: time-outs that name who is missing, checks that all ranks call the same, one rank's end ends all.
+"""Guard: a thread that watches this rank's calls, names who is missing when one takes too long, and ends the job.
 
 A blocking MPI call cannot be interrupted, so a thread watches instead. It sleeps while calls are quick. When one takes
 long it notes on a board (a store that rank 0 serves) where this rank is waiting; when the time is up, it reads there

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qdist.comm.messages.arrays import Array, apart, as_input, as_output, check_movable, is_cupy
+from qdist.comm.messages.arrays import Array, as_input, as_output, check_movable, copy_if_overlapping, is_cupy
 from qdist.comm.messages.group import Group
 
 __all__ = ["array", "counts", "group", "peer", "rank", "receiver", "rows", "trade"]
@@ -52,7 +52,7 @@ def trade(comm: Group, x: Any, dest: int, out: Any, source: int, tag: int) -> tu
     target, result = receiver(comm, out, source, tag)
     if is_cupy(x) != is_cupy(target):
         raise TypeError("sendrecv takes two NumPy arrays or two CuPy arrays, not one of each")
-    return apart(x, target), target, result
+    return copy_if_overlapping(x, target), target, result
 
 
 def rows(comm: Group, op: str, x: Array) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["apart", "as_input", "as_output", "check_movable", "describe", "is_cupy", "module_of"]
+__all__ = ["as_input", "as_output", "check_movable", "copy_if_overlapping", "describe", "is_cupy", "module_of"]
 
 Array = Any  # numpy.ndarray or cupy.ndarray; CuPy is optional, so its type cannot be named here.
 _MOVABLE = "biufcV"
@@ -85,7 +85,7 @@ def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, like: Array) ->
     return module_of(out).empty(shape, dtype), out
 
 
-def apart(x: Array, target: Array) -> Array:
+def copy_if_overlapping(x: Array, target: Array) -> Array:
     """``x``, copied if it overlaps ``target``: transports read one while they write the other. Both are contiguous."""
     if type(x) is np.ndarray:
         if x is not target:

@@ -9,7 +9,7 @@ from qdist.comm.messages.group import Group
 
 __all__ = ["Call", "DirectEntry", "forget"]
 
-# What the quick way of a collective leaves on the list: op, communicator, array, sequence, thread.
+# What the fast path of a collective puts on the list of calls under way: op, communicator, array, sequence, thread.
 DirectEntry = tuple[str, Group, Any, int, int]
 
 

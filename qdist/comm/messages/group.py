@@ -18,7 +18,7 @@ class Group(Protocol):
 
     @property
     def agreement_number(self) -> int | None:
-        """A number that all ranks of the group know it by, where they compare their calls (guard/agreement.py)."""
+        """A number that all ranks of the group know it by, where they compare their calls (guard/call_agreement.py)."""
 
 
 class Collectives(Group, Protocol):

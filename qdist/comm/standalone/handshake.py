@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 class Identity(NamedTuple):
-    """Who a client says it is: a rank (-1: none), and a random word that tells this process from any other."""
+    """Who a client says it is: a rank (-1: none), and a random identifier of this process."""
 
     rank: int
     instance: str

@@ -29,7 +29,7 @@ class BadClientError(Exception):
     """A rank that does not speak the protocol."""
 
 
-class Job:
+class ProcessGroup:
     """What the ranks of one job say to the manager and are answered: bytes in, bytes out, no socket."""
 
     def __init__(self, size: int, process_mapping: str) -> None:
@@ -116,7 +116,7 @@ class Job:
 class Manager:
     """Serves the ranks of one job from a single loop."""
 
-    def __init__(self, job: Job, size: int, source: socket.socket) -> None:
+    def __init__(self, job: ProcessGroup, size: int, source: socket.socket) -> None:
         self._job, self._size, self._source = job, size, source
         self._connections: dict[int, socket.socket] = {}
         self._taken: set[int] = set()
@@ -203,7 +203,7 @@ def main() -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     size = int(sys.argv[1])
-    Manager(Job(size, sys.argv[2]), size, socket.socket(fileno=0)).serve()
+    Manager(ProcessGroup(size, sys.argv[2]), size, socket.socket(fileno=0)).serve()
 
 
 if __name__ == "__main__":

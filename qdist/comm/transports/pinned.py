@@ -1,8 +1,8 @@
 """CuPy arrays over a transport of host memory: handed over as they are where it is CUDA-aware, else copied.
 
-Trades (sendrecv) go through windows that ranks of a node show each other (window.py), or through pinned memory, beside
-everything else: while one is on its way between the ranks, the next is copied down and the one before it up, each on a
-stream of its own.
+Trades (sendrecv) go through windows that ranks of a node open for each other (window.py), or through pinned memory, in
+a pipeline: while one message is between the ranks, the next is copied from its device and the one before it to its own,
+each on a stream for itself.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class PinnedTransport(StagedTransport):
         self._waiting: deque[_Message] = deque()
         """Those that have not been sent, in the order in which the other ranks expect them."""
         self._streams: dict[int, tuple[Any, Any]] = {}
-        self._rising: deque[tuple[Any, Any]] = deque()
-        """What is being copied up, with the event that ends it: until then the memory must stay."""
+        self._uploads: deque[tuple[Any, Any]] = deque()
+        """Copies to the device under way, each with the event that ends it: until then the host memory must stay."""
 
     def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> _Message:
         trade: _Message
@@ -82,15 +82,15 @@ class PinnedTransport(StagedTransport):
 
     def upload(self, host: Any, out: Any) -> None:
         """Copies pinned memory into a CuPy array, in the order of the current stream."""
-        while self._rising and self._rising[0][1].done:
-            self._rising.popleft()
+        while self._uploads and self._uploads[0][1].done:
+            self._uploads.popleft()
         _, up = self._both_ways(out)
         # What used the array before must be done with it.
         up.wait_event(_now(out))
         out.data.copy_from_host_async(host.ctypes.data, out.nbytes, up)
         done = up.record()
         _current(out).wait_event(done)
-        self._rising.append((host, done))
+        self._uploads.append((host, done))
 
     def send_off(self, until: _Message | None = None) -> None:
         """Sends what is ready, in order; what comes up to and with ``until`` is waited for."""
@@ -164,7 +164,7 @@ class _Message:
 
 
 class _Trade(_Message):
-    """A message down, away, in and up again."""
+    """Copied from the device, sent; received, copied to the device."""
 
     def __init__(self, transport: PinnedTransport, x: Any, dest: int, out: Any, source: int, tag: int) -> None:
         super().__init__(transport)
@@ -231,7 +231,7 @@ def device_arrays_over(inner: Transport, cuda_aware: bool) -> StagedTransport:
 
 
 def pinned_like(x: Any) -> np.ndarray:
-    """Room for a CuPy array in host memory that copies run to and from beside everything else."""
+    """Page-locked host memory for a CuPy array: copies to and from it are asynchronous."""
     import cupy
 
     memory = cupy.cuda.alloc_pinned_memory(max(1, x.nbytes))
@@ -247,6 +247,6 @@ def _current(x: Any) -> Any:
 
 
 def _now(x: Any) -> Any:
-    """The point that the current stream has been told to reach."""
+    """An event behind all work that the current stream has been given so far."""
     with x.device:
         return _current(x).record()

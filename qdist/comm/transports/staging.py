@@ -1,4 +1,4 @@
-"""Carrying arrays across between a transport and where they live: GPU arrays over a transport of host memory."""
+"""Staging: GPU arrays over a transport that moves host memory, copied there before it and back after it."""
 
 from __future__ import annotations
 

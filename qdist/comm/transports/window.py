@@ -1,4 +1,4 @@
-"""GPU memory that ranks of a node show each other (CUDA IPC): trades of CuPy arrays that need no way over the host.
+"""GPU memory that ranks of a node show each other (CUDA IPC): trades of CuPy arrays without a copy through the host.
 
 Each process has a window, of some slots, that others can read. What is sent is copied to a slot, the other rank is told
 which, copies it from there, and says when it has. Ranks that cannot see each other's windows go through pinned memory.
@@ -17,13 +17,13 @@ __all__ = ["LARGEST", "MEMCPY_DEFAULT", "SLOTS", "SMALLEST", "Window"]
 LARGEST = 1 << 25
 """Bytes of a slot: larger messages go through pinned memory."""
 SMALLEST = 1 << 21
-"""So do messages of fewer bytes: a GPU that two processes share takes about half a millisecond to turn from one to the
-other, and a way over the host carries this much in that time (benchmarks/gpu_notes.md)."""
+"""So do messages of fewer bytes: a GPU that two processes share takes about half a millisecond to switch between
+their contexts, and host memory carries this much in that time (benchmarks/gpu_notes.md)."""
 SLOTS = 3
 """Messages that can be under way before one must have been read: two of an exchange, and one that is about to begin."""
 
 _TAG = 32_766
-"""Of the word that a slot has been read: next to the tag of exchanges, out of the way of a program's own."""
+"""Of the acknowledgement that a slot has been read: next to the tag of exchanges, out of the way of a program's own."""
 MEMCPY_DEFAULT = 4
 """cudaMemcpyDefault: the addresses tell which way."""
 
@@ -40,7 +40,7 @@ class Window:
         """The addresses of others' windows, by their ranks in the world; None for those that cannot be seen."""
         self._free = set(range(SLOTS))
         self._unread: list[tuple[Request, np.ndarray]] = []
-        """Words that are expected, and the memory where each will say which slot was read."""
+        """Acknowledgements that are expected, and the memory where each will say which slot was read."""
 
     def serves(self, world_rank: int, nbytes: int) -> bool:
         """Whether messages of this size go to and come from a rank by windows."""
@@ -48,17 +48,17 @@ class Window:
 
     def has_room(self) -> bool:
         """Whether a slot is free; never blocks."""
-        for word in list(self._unread):
-            if word[0].test():
-                self._release(word)
+        for acknowledgement in list(self._unread):
+            if acknowledgement[0].test():
+                self._release(acknowledgement)
         return bool(self._free)
 
     def offer(self, x: Any, inner: Transport, rank: int, stream: Any) -> int:
         """Copies an array to a slot, as soon as one is free, and gives its number. The copy is complete."""
         while not self.has_room():
-            word = self._unread[0]
-            word[0].wait()
-            self._release(word)
+            acknowledgement = self._unread[0]
+            acknowledgement[0].wait()
+            self._release(acknowledgement)
         slot = self._free.pop()
         self._runtime.memcpyAsync(self._own + slot * LARGEST, x.data.ptr, x.nbytes, MEMCPY_DEFAULT, stream.ptr)
         stream.synchronize()
@@ -78,6 +78,6 @@ class Window:
         assert told is not None
         return told
 
-    def _release(self, word: tuple[Request, np.ndarray]) -> None:
-        self._unread = [other for other in self._unread if other is not word]
-        self._free.add(int(word[1][0]))
+    def _release(self, acknowledgement: tuple[Request, np.ndarray]) -> None:
+        self._unread = [other for other in self._unread if other is not acknowledgement]
+        self._free.add(int(acknowledgement[1][0]))

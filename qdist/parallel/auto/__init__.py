@@ -11,7 +11,8 @@ from qdist.parallel.auto.eager import (
     shard_op,
     shard_tensor,
 )
-from qdist.parallel.auto.ir import Graph, Plan, trace
+from qdist.parallel.auto.ir import Graph, trace
+from qdist.parallel.auto.ir import ShardingPlan as Plan
 from qdist.parallel.auto.placement import Partial, Placement, ProcessMesh, Replicate, Shard
 from qdist.parallel.auto.planner import Cost, Machine, cost_of, data_parallel, propagate, search
 from qdist.parallel.auto.rules import register_form

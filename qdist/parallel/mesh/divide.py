@@ -21,10 +21,10 @@ from qdist.nn import (
 from qdist.parallel.collectives import copy
 from qdist.parallel.mesh.mesh_plan import Plan, listed
 from qdist.parallel.sequence.context import RingAttention
-from qdist.parallel.sequence.layers import SequenceDropout, SequenceLayerNorm
+from qdist.parallel.sequence.norm_and_dropout import SequenceDropout, SequenceLayerNorm
 from qdist.parallel.sequence.positions import positions_of
-from qdist.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear
-from qdist.parallel.tensor.transformer import ParallelAttention, divide_block
+from qdist.parallel.tensor.parallel_linear import ColumnParallelLinear, RowParallelLinear
+from qdist.parallel.tensor.parallel_transformer import ParallelAttention, divide_block
 from qdist.parallel.tensor.vocabulary import VocabParallelEmbedding
 from qdist.tensor import Tensor
 

@@ -10,7 +10,7 @@ from qdist.comm import Work
 from qdist.parallel.pipeline.micro_batches import Batch
 from qdist.parallel.pipeline.schedules import FORWARD, Action, Schedule
 from qdist.parallel.pipeline.stage_messages import DOWN, UP, Channels, Spec
-from qdist.parallel.pipeline.stages import Stage
+from qdist.parallel.pipeline.stages import PipelineStage
 from qdist.tensor import Tensor, checkpoint, enable_grad, no_grad
 from qdist.tensor.arrays import Array, module_of
 from qdist.tensor.autograd import walk
@@ -38,7 +38,7 @@ class Run:
 
     schedule: Schedule
     rank: int
-    stages: dict[int, Stage]
+    stages: dict[int, PipelineStage]
     channels: Channels
     negotiated: Negotiated
     batch: Batch
@@ -149,7 +149,7 @@ class Run:
             self.channels.send(UP, self.schedule.rank_of(action.stage - 1), arrays)
 
     def _expect(self, action: Action, ask: bool) -> None:
-        """Start receiving what an action needs. ask: wait for word of its shapes where nothing is known yet."""
+        """Start receiving what an action needs. ask: wait for the shapes to be announced if they are not known."""
         needed = self.schedule.needs(action)
         if needed is None or self.schedule.ranks == 1 or action in self._expected:
             return

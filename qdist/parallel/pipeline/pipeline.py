@@ -20,7 +20,7 @@ from qdist.parallel.pipeline.executor import Negotiated, Run
 from qdist.parallel.pipeline.micro_batches import Batch, agree, arrays_of, cutter
 from qdist.parallel.pipeline.schedules import Schedule, make_schedule
 from qdist.parallel.pipeline.stage_messages import channels_of
-from qdist.parallel.pipeline.stages import Layer, Stage, cut_into_stages
+from qdist.parallel.pipeline.stages import Layer, PipelineStage, cut_into_stages
 from qdist.parallel.pipeline.tied_weights import TiedWeights
 from qdist.parallel.replica.buckets import broadcast
 from qdist.parallel.replica.data_parallel import average_gradients
@@ -96,7 +96,7 @@ class Pipeline:
         self._idle = replace(first, micro_batches=0, actions=((),) * first.ranks)
         self._check_equal(listed, parts, (self._name, micro_batches, micro_batch_size, seed))
 
-        self.stages: dict[int, Stage] = {}
+        self.stages: dict[int, PipelineStage] = {}
         """This rank's stages by their number."""
         self.module = Module()
         """This rank's layers under their number in the list: names are those of the whole Sequential."""
@@ -249,7 +249,7 @@ class Pipeline:
         """Have these of all layers as a stage of this rank."""
         replica = 0 if self._replicas is None else self._replicas.rank
         generators = [Generator(seed, replica * len(layers) + place) for place in part]
-        self.stages[number] = Stage([layers[place] for place in part], part.start, generators)
+        self.stages[number] = PipelineStage([layers[place] for place in part], part.start, generators)
         for place in part:
             if isinstance(layers[place], Module):
                 setattr(self.module, str(place), layers[place])
@@ -295,7 +295,7 @@ class Pipeline:
         )
 
     def _fingerprint(self, inputs: tuple[Array, ...]) -> int:
-        """Whatever else this rank's messages depend on is fixed: a change of these calls for new word of the shapes."""
+        """What shapes of messages depend on, besides what is fixed: after a change they are announced anew."""
         shapes = [(a.shape[1:], a.dtype.str, device_of(a)) for a in inputs]
         return zlib.crc32(repr((shapes, [p.requires_grad for p in self.parameters()])).encode())
 

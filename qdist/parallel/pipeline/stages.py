@@ -9,7 +9,7 @@ from typing import Any
 from qdist.nn import Module
 from qdist.tensor import Generator, Tensor, random
 
-__all__ = ["Stage", "as_tuple", "cut_into_stages", "parameter_counts"]
+__all__ = ["PipelineStage", "as_tuple", "cut_into_stages", "parameter_counts"]
 
 Layer = Callable[..., Any]
 """A Module, or any function of Tensors."""
@@ -74,7 +74,7 @@ def _balanced(weights: Sequence[int], parts: int) -> list[int]:
     return best[len(weights)][2]
 
 
-class Stage:
+class PipelineStage:
     """Some consecutive layers, applied one after the other; a tuple that one gives is what the next takes.
 
     Args:

@@ -1,7 +1,7 @@
 """Tensor parallelism: weights, heads and vocabularies divided over the ranks (Megatron-LM)."""
 
-from qdist.parallel.tensor.linear import ColumnParallelLinear, ParallelMLP, RowParallelLinear
-from qdist.parallel.tensor.transformer import ParallelAttention, ParallelTransformerBlock, divide_block
+from qdist.parallel.tensor.parallel_linear import ColumnParallelLinear, ParallelMLP, RowParallelLinear
+from qdist.parallel.tensor.parallel_transformer import ParallelAttention, ParallelTransformerBlock, divide_block
 from qdist.parallel.tensor.vocabulary import VocabParallelEmbedding, vocab_parallel_cross_entropy
 
 __all__ = [

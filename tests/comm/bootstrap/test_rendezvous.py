@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 
 import qdist.comm as qc
-from qdist.comm.bootstrap import meeting_file, secret
-from qdist.comm.bootstrap.meeting_file import MeetingFile
-from qdist.comm.bootstrap.meeting_place import meeting_place
+from qdist.comm.bootstrap import rendezvous_file, secret
+from qdist.comm.bootstrap.rendezvous_address import rendezvous_address
+from qdist.comm.bootstrap.rendezvous_file import RendezvousFile
 from qdist.comm.bootstrap.secret import job_secret
 from qdist.comm.standalone import pmi
 from qdist.comm.store.client import Address
@@ -117,10 +117,10 @@ ENV = {"MASTER_PORT": "29500", "WORLD_SIZE": "4"}
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "[::1]", "localhost", HOST])
 def test_ranks_of_one_machine_need_no_secret_and_no_port(host: str) -> None:
-    address = meeting_place(urlsplit(f"tcp://{host}:29500"), {})
+    address = rendezvous_address(urlsplit(f"tcp://{host}:29500"), {})
     assert address.token == ""
     assert address.port == 29500
-    with_secret = meeting_place(urlsplit(f"tcp://{host}:29500"), {"QDIST_SECRET": SECRET})
+    with_secret = rendezvous_address(urlsplit(f"tcp://{host}:29500"), {"QDIST_SECRET": SECRET})
     assert with_secret.token == SECRET
     assert with_secret.hosts == (host.strip("[]").lower(),)
 
@@ -132,26 +132,26 @@ def test_an_address_of_several_machines_needs_a_secret(host: str) -> None:
         (urlsplit("env://"), ENV | {"MASTER_ADDR": host.strip("[]")}),
     ):
         with pytest.raises(qc.CommError, match=r"share no secret.*set QDIST_SECRET .*QDIST_SECRET_FILE"):
-            meeting_place(parts, environ)
-        assert meeting_place(parts, environ | {"QDIST_SECRET": SECRET}).token == SECRET
+            rendezvous_address(parts, environ)
+        assert rendezvous_address(parts, environ | {"QDIST_SECRET": SECRET}).token == SECRET
 
 
 def test_what_torchrun_says_of_the_machines_counts() -> None:
     parts = urlsplit("env://")
     agent = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
-    one = meeting_place(parts, ENV | agent | {"MASTER_ADDR": "192.0.2.7", "LOCAL_WORLD_SIZE": "4"})
+    one = rendezvous_address(parts, ENV | agent | {"MASTER_ADDR": "192.0.2.7", "LOCAL_WORLD_SIZE": "4"})
     assert (one.token, one.port) == ("", 29501)
     with pytest.raises(qc.CommError, match="share no secret"):
-        meeting_place(parts, ENV | {"MASTER_ADDR": HOST, "LOCAL_WORLD_SIZE": "2"})
+        rendezvous_address(parts, ENV | {"MASTER_ADDR": HOST, "LOCAL_WORLD_SIZE": "2"})
 
 
 def test_ports_that_are_none_are_refused() -> None:
     for url in ("tcp://localhost", "tcp://localhost:0", "tcp://localhost:99999", "tcp://localhost:x", "tcp://:5"):
         with pytest.raises(ValueError, match="expected tcp://host:port"):
-            meeting_place(urlsplit(url), {})
+            rendezvous_address(urlsplit(url), {})
     for port in ("65536", "0", "-1", "x"):
         with pytest.raises(qc.CommError, match="is not a port number"):
-            meeting_place(urlsplit("env://"), {"MASTER_ADDR": "localhost", "MASTER_PORT": port})
+            rendezvous_address(urlsplit("env://"), {"MASTER_ADDR": "localhost", "MASTER_PORT": port})
 
 
 # The file -------------------------------------------------------------------------------------------------------------
@@ -159,20 +159,20 @@ def test_ports_that_are_none_are_refused() -> None:
 
 def test_the_rendezvous_file_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, address = tmp_path / "meeting", Address(("127.0.0.1",), 5, "t")
-    file = MeetingFile(path)
+    file = RendezvousFile(path)
     assert file.read() is None
     file.write(address)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert MeetingFile(path).read() == address
+    assert RendezvousFile(path).read() == address
     path.chmod(0o620)
-    assert MeetingFile(path).read() is None  # Somebody else may have written it: wait for rank 0's.
+    assert RendezvousFile(path).read() is None  # Somebody else may have written it: wait for rank 0's.
     path.chmod(0o600)
     with monkeypatch.context() as patched:
-        patched.setattr(meeting_file.os, "geteuid", lambda: path.stat().st_uid + 1)
-        for use in (MeetingFile(path).read, lambda: MeetingFile(path).write(address)):
+        patched.setattr(rendezvous_file.os, "geteuid", lambda: path.stat().st_uid + 1)
+        for use in (RendezvousFile(path).read, lambda: RendezvousFile(path).write(address)):
             with pytest.raises(qc.CommError, match="belongs to user"):
                 use()
-    MeetingFile(path).remove()  # Not this object's file.
+    RendezvousFile(path).remove()  # Not this object's file.
     assert path.exists()
     file.remove()
     assert not path.exists()
@@ -181,10 +181,10 @@ def test_the_rendezvous_file_is_its_owners_alone(tmp_path: Path, monkeypatch: py
 
 def test_links_in_the_place_of_the_rendezvous_file_are_not_followed(tmp_path: Path) -> None:
     path, elsewhere = tmp_path / "meeting", tmp_path / "elsewhere"
-    MeetingFile(elsewhere).write(Address(("127.0.0.1",), 5, "t"))
+    RendezvousFile(elsewhere).write(Address(("127.0.0.1",), 5, "t"))
     before = elsewhere.read_text()
     path.symlink_to(elsewhere)
-    for use in (MeetingFile(path).read, lambda: MeetingFile(path).write(Address(("h",), 6, "u"))):
+    for use in (RendezvousFile(path).read, lambda: RendezvousFile(path).write(Address(("h",), 6, "u"))):
         with pytest.raises(qc.CommError, match="is a symbolic link"):
             use()
     with pytest.raises(qc.CommError, match="is a symbolic link"):
@@ -193,14 +193,14 @@ def test_links_in_the_place_of_the_rendezvous_file_are_not_followed(tmp_path: Pa
     path.unlink()
     path.mkdir()
     with pytest.raises(qc.CommError, match="no plain file"):
-        MeetingFile(path).read()
+        RendezvousFile(path).read()
 
 
 # The process manager --------------------------------------------------------------------------------------------------
 
 
 def test_the_manager_drops_who_does_not_speak_its_language_and_answers_the_rest() -> None:
-    job = pmi.Job(2, "(vector,(0,1,2))")
+    job = pmi.ProcessGroup(2, "(vector,(0,1,2))")
     assert job.receive(0, b"cmd=put kvsname=x key=a val") == []
     assert job.receive(0, b"ue=b c\ncmd=get key=a\n") == [
         (0, b"cmd=put_result rc=0 msg=success\n"),
@@ -212,7 +212,7 @@ def test_the_manager_drops_who_does_not_speak_its_language_and_answers_the_rest(
     assert job.receive(1, b"cmd=initack pmiid=x\n") == [(1, b"cmd=initack rc=-1 msg=unknown_command\n")]
     for line in (b"\n", b"hello\n", b"cmd=\n", b"\xff\n", b"x" * 9000, b"x" * 9000 + b"\n", b"cmd=a\xffb\n"):
         with pytest.raises(pmi.BadClientError):
-            pmi.Job(2, "").receive(1, line)
+            pmi.ProcessGroup(2, "").receive(1, line)
     assert job.receive(1, b"cmd=barrier_in\n") == []
     with pytest.raises(pmi.BadClientError):
         job.receive(1, b"cmd=barrier_in\n")
@@ -226,7 +226,7 @@ def test_the_manager_drops_who_does_not_speak_its_language_and_answers_the_rest(
 
 
 def test_a_rank_that_is_lost_frees_those_who_wait_for_it() -> None:
-    job = pmi.Job(3, "")
+    job = pmi.ProcessGroup(3, "")
     job.receive(0, b"cmd=barrier_in\n")
     assert job.lose(2) == {0}
     with pytest.raises(pmi.BadClientError):

@@ -11,7 +11,7 @@ import pytest
 
 import qdist.comm as qc
 from qdist.comm.guard import node_memory
-from qdist.comm.guard.agreement import Agreement
+from qdist.comm.guard.call_agreement import CallAgreement
 from qdist.comm.messages.call import Call
 
 FIRST = EVERY = 32
@@ -41,8 +41,8 @@ DIFFERENT = [
 
 
 def test_every_difference_is_found_before_anything_is_sent(comm: qc.Communicator) -> None:
-    agreement = Agreement(comm, comm._host, 0)
-    agreements = [Agreement(comm, comm._host, 0) for _ in DIFFERENT]
+    agreement = CallAgreement(comm, comm._guard, comm._host, 0)
+    agreements = [CallAgreement(comm, comm._guard, comm._host, 0) for _ in DIFFERENT]
     for (a, b), pair in zip(zip(DIFFERENT, DIFFERENT[1:] + DIFFERENT[:1]), agreements):
         found = None
         try:
@@ -64,7 +64,7 @@ def test_every_difference_is_found_before_anything_is_sent(comm: qc.Communicator
 def test_a_difference_that_the_ring_has_lost_shows_at_the_next_common_call(comm: qc.Communicator) -> None:
     if comm.size == 1:
         pytest.skip("needs others")
-    agreement = Agreement(comm, comm._host, 0)
+    agreement = CallAgreement(comm, comm._guard, comm._host, 0)
     ahead = comm.rank == 0
     if ahead:  # Far ahead of the others, as the root of broadcasts may be.
         for _ in range(RING + 10):
@@ -88,7 +88,7 @@ def test_between_nodes_digests_are_compared(comm: qc.Communicator, nodes: str) -
     last = comm.size - 1
     node = comm.rank if nodes == "each its own" else int(comm.rank == last)
     for number, noticed in ((1, 1), (FIRST, FIRST), (FIRST + 3, FIRST + EVERY)):
-        agreement = Agreement(comm, comm._host, node)
+        agreement = CallAgreement(comm, comm._guard, comm._host, node)
         for count in range(1, noticed):
             dtype = "i8" if count == number and comm.rank == last else "f8"
             agreement.enter(call(comm, "all_gather", (4,), dtype), False, False)
@@ -105,7 +105,7 @@ def test_between_nodes_digests_are_compared(comm: qc.Communicator, nodes: str) -
 def test_calls_that_may_not_wait_leave_the_comparison_to_the_next(comm: qc.Communicator) -> None:
     if comm.size == 1:
         pytest.skip("needs others")
-    agreement = Agreement(comm, comm._host, comm.rank)
+    agreement = CallAgreement(comm, comm._guard, comm._host, comm.rank)
     for _ in range(3):
         if comm.rank == 0:  # Alone: nothing may be waited for.
             agreement.enter(call(comm, "broadcast", (1 + comm.rank,)), True, False)
@@ -122,7 +122,7 @@ def test_ranks_that_cannot_open_each_others_memory_compare_by_messages(
     if comm.size == 1:
         pytest.skip("needs others")
     monkeypatch.setattr(node_memory, "_open", lambda *_: None)
-    agreement = Agreement(comm, comm._host, 0)
+    agreement = CallAgreement(comm, comm._guard, comm._host, 0)
     assert agreement._near == [comm.rank]
     agreement.enter(call(comm), False, False)
     with pytest.raises(qc.CollectiveMismatch):

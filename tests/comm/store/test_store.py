@@ -13,6 +13,7 @@ import pytest
 
 from qdist.comm import CommError
 from qdist.comm.standalone.handshake import Identity, LineReader, Refused, introduce
+from qdist.comm.store import client as store_client
 from qdist.comm.store import server as store_server
 from qdist.comm.store.client import Address, StoreClient, StoreGone, StoreRefused
 from qdist.comm.store.server import StoreServer
@@ -209,7 +210,7 @@ def test_a_store_without_a_token_has_no_port_and_is_for_one_user(
         with pytest.raises(ConnectionRefusedError):
             connect(server)
         with monkeypatch.context() as patched:
-            patched.setattr(client, "peer_user", lambda connection: os.geteuid() + 1)
+            patched.setattr(store_client, "peer_user", lambda connection: os.geteuid() + 1)
             with pytest.raises(StoreRefused, match="is served by user"):
                 StoreClient(Address(("localhost",), free_port)).get("a")
         with monkeypatch.context() as patched:

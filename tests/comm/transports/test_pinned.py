@@ -125,7 +125,7 @@ def test_what_comes_up_waits_for_those_who_still_read_and_its_memory_stays(gpu: 
         over.sendrecv(Array(np.zeros(2)), 1, out, 1, 0).wait()
     gpu.current.work.append(lambda: seen.append(out.values.copy()))
     # The first had come up before the second was sent; the second is still to come.
-    ((memory, done),) = over._rising
+    ((memory, done),) = over._uploads
     assert not done.done
     assert memory.tolist() == [6.0, 6.0]
     assert len(seen) == 2

@@ -23,7 +23,7 @@ from qdist.parallel import (
     recompute,
     vocab_parallel_cross_entropy,
 )
-from qdist.parallel.tensor import linear
+from qdist.parallel.tensor import parallel_linear
 from qdist.tensor import Tensor, functional, manual_seed
 
 RANK_TESTS = Path(__file__).parents[1] / "ranks" / "mpi_tensor_parallel.py"
@@ -113,8 +113,8 @@ def test_gradients_of_columns_travel_while_others_are_computed(sequence, want, m
 
     for name in ("all_reduce", "all_gather", "reduce_scatter"):
         watch(name, getattr(comm, name))
-    plain = linear.linear_vjp
-    monkeypatch.setattr(linear, "linear_vjp", lambda *a: (events.append("weights"), plain(*a))[1])
+    plain = parallel_linear.linear_vjp
+    monkeypatch.setattr(parallel_linear, "linear_vjp", lambda *a: (events.append("weights"), plain(*a))[1])
     y.backward(np.ones(y.shape, np.float32))
     assert events == want
 

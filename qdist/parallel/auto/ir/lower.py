@@ -8,7 +8,7 @@ from typing import Any
 
 from qdist.parallel.auto.eager.capture import ANNOTATE
 from qdist.parallel.auto.ir.graph import Operation, Value
-from qdist.parallel.auto.ir.sharding_plan import Need, Plan, needs_of
+from qdist.parallel.auto.ir.sharding_plan import Need, ShardingPlan, needs_of
 from qdist.parallel.auto.placement.placements import Placement
 from qdist.parallel.auto.placement.reshard import Step, reshard_bytes, reshard_steps
 from qdist.parallel.auto.rules.choose import inner_bytes
@@ -38,7 +38,7 @@ class Compute:
 Instruction = Move | Compute
 
 
-def lower(plan: Plan) -> list[Instruction]:
+def lower(plan: ShardingPlan) -> list[Instruction]:
     """The instructions of a plan.
 
     A need is met once, however many operations have it. A value that was resharded and is needed as it lay before is
@@ -85,13 +85,13 @@ def lower(plan: Plan) -> list[Instruction]:
     return _without_dead_moves(plan, instructions)
 
 
-def made(plan: Plan, value: Value) -> Need:
+def made(plan: ShardingPlan, value: Value) -> Need:
     """A value as it is when it is made."""
     placements = plan.placements[value]
     return Need(value, placements, (False,) * len(placements))
 
 
-def _without_dead_moves(plan: Plan, instructions: list[Instruction]) -> list[Instruction]:
+def _without_dead_moves(plan: ShardingPlan, instructions: list[Instruction]) -> list[Instruction]:
     wanted = {made(plan, v) for v in (plan.graph.output, plan.graph.loss) if v is not None}
     kept: list[Instruction] = []
     for instruction in reversed(instructions):
@@ -117,7 +117,7 @@ def given_by(instruction: Instruction) -> tuple[Need, ...]:
     return (instruction.target,) if isinstance(instruction, Move) else instruction.outputs
 
 
-def sent_bytes(plan: Plan) -> tuple[float, float]:
+def sent_bytes(plan: ShardingPlan) -> tuple[float, float]:
     """Bytes that a rank sends in the forward and in the backward pass of a plan."""
     forward = backward = 0.0
     for instruction in lower(plan):

@@ -14,7 +14,7 @@ from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.rules.choose import outputs_of
 from qdist.parallel.auto.rules.forms import Split
 
-__all__ = ["Need", "Plan", "needs_of", "starting_placements", "stored"]
+__all__ = ["Need", "ShardingPlan", "needs_of", "starting_placements", "stored"]
 
 
 class Need(NamedTuple):
@@ -26,7 +26,7 @@ class Need(NamedTuple):
 
 
 @dataclass
-class Plan:
+class ShardingPlan:
     """What was decided for a graph on a mesh.
 
     Attributes:
@@ -67,7 +67,7 @@ def stored(placements: Sequence[Placement]) -> tuple[Placement, ...]:
     return tuple(Replicate() if isinstance(p, Partial) else p for p in placements)
 
 
-def needs_of(plan: Plan, operation: Operation) -> list[Need]:
+def needs_of(plan: ShardingPlan, operation: Operation) -> list[Need]:
     """How an operation wants the values that it takes."""
     if operation.rule is ANNOTATE:
         target = operation.attributes["placements"]
@@ -83,7 +83,7 @@ def needs_of(plan: Plan, operation: Operation) -> list[Need]:
     return needs
 
 
-def starting_placements(plan: Plan, given: dict[str, Any]) -> None:
+def starting_placements(plan: ShardingPlan, given: dict[str, Any]) -> None:
     """Place inputs, constants and the parameters that are sharded already.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from qdist.parallel.auto.eager.capture import ANNOTATE
 from qdist.parallel.auto.eager.dist_tensor import DistTensor
 from qdist.parallel.auto.ir.graph import Graph, Operation, Value
-from qdist.parallel.auto.ir.sharding_plan import Need, Plan, needs_of, starting_placements
+from qdist.parallel.auto.ir.sharding_plan import Need, ShardingPlan, needs_of, starting_placements
 from qdist.parallel.auto.placement.placements import Placement
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.planner.blocks import block_choices
@@ -46,7 +46,7 @@ class _State(NamedTuple):
 
 def search(
     graph: Graph, mesh: ProcessMesh, machine: Machine, given: dict[str, Any] | None = None, *, beam: int = 64
-) -> Plan:
+) -> ShardingPlan:
     """The plan with the fewest predicted seconds that fits into memory; never slower than pure data parallelism
     by the machine's own prediction, as long as that fits.
 
@@ -87,8 +87,8 @@ def _annotated(graph: Graph) -> bool:
 
 def _searched(
     graph: Graph, mesh: ProcessMesh, machine: Machine, given: dict[str, Any], beam: int, price: float
-) -> Plan:
-    plan = Plan(graph, mesh)
+) -> ShardingPlan:
+    plan = ShardingPlan(graph, mesh)
     starting_placements(plan, given)
     last = {x: i for i, op in enumerate(graph.operations) for x in op.inputs if isinstance(x, Value)}
     seconds = _Moving(machine, mesh.shape)
@@ -127,7 +127,7 @@ def _way(
     machine: Machine,
     price: float,
 ) -> _Way:
-    local = Plan(Graph([operation]), mesh)
+    local = ShardingPlan(Graph([operation]), mesh)
     local.settle(operation, splits)
     placed = {v: p for v, p in local.placements.items() if v not in known}
     cost = 0.0

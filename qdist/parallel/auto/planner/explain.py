@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from qdist.parallel.auto.eager.capture import ANNOTATE
-from qdist.parallel.auto.ir.sharding_plan import Plan
+from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.planner.propagation import data_parallel
 from qdist.parallel.auto.planner.step_cost import Cost, Machine, cost_of
 
 __all__ = ["explain"]
 
 
-def explain(plan: Plan, machine: Machine) -> str:
+def explain(plan: ShardingPlan, machine: Machine) -> str:
     """A table of operations and how they are cut, and the predicted cost of a step on one rank."""
     lines = [f"{plan.mesh}", "", "parameters"]
     for value in plan.graph.parameters:

@@ -12,7 +12,7 @@ from typing import Any
 from qdist.parallel.auto.eager.capture import ANNOTATE
 from qdist.parallel.auto.ir.graph import Graph, Operation, Value
 from qdist.parallel.auto.ir.lower import sent_bytes
-from qdist.parallel.auto.ir.sharding_plan import Plan, needs_of, starting_placements
+from qdist.parallel.auto.ir.sharding_plan import ShardingPlan, needs_of, starting_placements
 from qdist.parallel.auto.placement.placements import Placement, Replicate, Shard
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.rules.choose import Operand, choose
@@ -22,7 +22,9 @@ __all__ = ["data_parallel", "propagate"]
 _Wishes = dict[Value, list[Shard | None]]
 
 
-def propagate(graph: Graph, mesh: ProcessMesh, given: dict[str, Any] | None = None, *, use_all: bool = False) -> Plan:
+def propagate(
+    graph: Graph, mesh: ProcessMesh, given: dict[str, Any] | None = None, *, use_all: bool = False
+) -> ShardingPlan:
     """A plan for a graph on a mesh.
 
     Args:
@@ -43,8 +45,8 @@ def propagate(graph: Graph, mesh: ProcessMesh, given: dict[str, Any] | None = No
     return second if not use_all and sum(sent_bytes(second)) < sum(sent_bytes(first)) else first
 
 
-def _forward(graph: Graph, mesh: ProcessMesh, given: dict[str, Any], use_all: bool, wishes: _Wishes) -> Plan:
-    plan = Plan(graph, mesh)
+def _forward(graph: Graph, mesh: ProcessMesh, given: dict[str, Any], use_all: bool, wishes: _Wishes) -> ShardingPlan:
+    plan = ShardingPlan(graph, mesh)
     starting_placements(plan, given)
     for operation in graph.operations:
         splits = operation.pinned or ()
@@ -57,13 +59,13 @@ def _forward(graph: Graph, mesh: ProcessMesh, given: dict[str, Any], use_all: bo
     return plan
 
 
-def _operand(plan: Plan, x: Any) -> Operand:
+def _operand(plan: ShardingPlan, x: Any) -> Operand:
     if not isinstance(x, Value):
         return Operand(plan.whole, 0)
     return Operand(plan.placements.get(x), x.nbytes, x.needs_grad)
 
 
-def _backward(plan: Plan) -> _Wishes:
+def _backward(plan: ShardingPlan) -> _Wishes:
     """What each result would best be cut like, for those who use it."""
     wishes: _Wishes = {}
 
@@ -85,7 +87,7 @@ def _backward(plan: Plan) -> _Wishes:
     return wishes
 
 
-def _pass_on(plan: Plan, operation: Operation, granted: list[Shard | None], wish: Any) -> None:
+def _pass_on(plan: ShardingPlan, operation: Operation, granted: list[Shard | None], wish: Any) -> None:
     """An operation that is wished cut wishes its own inputs cut."""
     form = operation.form()
     for axis, placement in enumerate(granted):
@@ -100,7 +102,7 @@ def _pass_on(plan: Plan, operation: Operation, granted: list[Shard | None], wish
                 break
 
 
-def data_parallel(graph: Graph, mesh: ProcessMesh) -> Plan:
+def data_parallel(graph: Graph, mesh: ProcessMesh) -> ShardingPlan:
     """The plan that cuts nothing but the rows of the inputs, over all ranks of the mesh."""
     rows, whole = (Shard(0),) * len(mesh.shape), (Replicate(),) * len(mesh.shape)
     given: dict[str, Any] = {value.name: rows if value.shape else whole for value in graph.inputs}

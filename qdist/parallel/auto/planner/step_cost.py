@@ -10,7 +10,7 @@ from functools import cache
 from qdist.parallel.auto.eager.capture import ANNOTATE
 from qdist.parallel.auto.ir.graph import Operation, Value
 from qdist.parallel.auto.ir.lower import Move, lower, sent_bytes
-from qdist.parallel.auto.ir.sharding_plan import Plan
+from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.placement.moves import wire_bytes
 from qdist.parallel.auto.placement.placements import Placement, Shard
 from qdist.parallel.auto.placement.reshard import reshard_steps
@@ -96,7 +96,7 @@ class Cost:
         return self.parameters + self.activations
 
 
-def cost_of(plan: Plan, machine: Machine) -> Cost:
+def cost_of(plan: ShardingPlan, machine: Machine) -> Cost:
     """The predicted cost of one training step."""
     degrees = plan.mesh.shape
     compute = communication = activations = 0.0

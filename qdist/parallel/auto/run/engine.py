@@ -17,7 +17,7 @@ from qdist.optim import Optimizer
 from qdist.parallel.auto.eager.capture import ANNOTATE
 from qdist.parallel.auto.eager.dist_tensor import DistTensor, check_lengths, shard_tensor
 from qdist.parallel.auto.ir.graph import Graph, Value, trace
-from qdist.parallel.auto.ir.sharding_plan import Plan
+from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.placement.placements import Placement, Replicate, Shard
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.placement.reshard import reshard_local
@@ -27,7 +27,7 @@ from qdist.parallel.auto.planner.propagation import propagate
 from qdist.parallel.auto.run import passes
 from qdist.parallel.auto.run.graph_picture import draw, text
 from qdist.parallel.auto.run.graph_pipeline import GraphPipeline
-from qdist.parallel.auto.run.runner import Program
+from qdist.parallel.auto.run.runner import PlanRunner
 from qdist.parallel.auto.run.strategy import Strategy
 from qdist.parallel.loss_scale import LossScale
 from qdist.tensor import Tensor, no_grad
@@ -82,10 +82,10 @@ class Engine:
         self.strategy.check()
         self.mesh = mesh
         self.comm = comm
-        self._programs: dict[Any, Program] = {}
+        self._programs: dict[Any, PlanRunner] = {}
         # How parameters are used: other graphs (evaluation, a last batch) share them and have to use them so too.
         self._used: dict[str, tuple[Placement, ...]] = {}
-        self._latest: Program | None = None
+        self._latest: PlanRunner | None = None
         self._pipeline: GraphPipeline | None = None
         self._steps = 0
 
@@ -114,7 +114,7 @@ class Engine:
 
     def _program(
         self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor], names: Sequence[str | None] = ()
-    ) -> Program:
+    ) -> PlanRunner:
         if mode not in _MODES:
             raise ValueError(f"mode={mode!r}: use one of {', '.join(_MODES)}")
         if mode != "predict" and self.loss is None:
@@ -129,7 +129,7 @@ class Engine:
 
     def _build(
         self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor], names: Sequence[str | None]
-    ) -> Program:
+    ) -> PlanRunner:
         self.model.train(mode == "train")
         loss, labels = (None, ()) if mode == "predict" else (self.loss, labels)
         graph = trace(self.model, loss, inputs, labels, names)
@@ -154,7 +154,7 @@ class Engine:
             if any(isinstance(p, Shard) for p in plan.placements[value]) or isinstance(value.tensor, DistTensor):
                 shard_tensor(value.tensor, mesh, plan.placements[value])
         training = mode == "train"
-        return Program(
+        return PlanRunner(
             plan,
             segments=passes.segments_of(self.strategy.recompute, self.strategy.sharding) if training else None,
             around=passes.half_products(self.strategy.amp),
@@ -320,7 +320,7 @@ class Engine:
     # Looking at it ---------------------------------------------------------------------------------------------------
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ShardingPlan:
         """The plan that was made or used last; RuntimeError before prepare() or run()."""
         if self._latest is None:
             raise RuntimeError("nothing is planned yet: call prepare() or run() first")
@@ -422,11 +422,11 @@ def _placed_rows(mesh: ProcessMesh) -> tuple[Placement, ...]:
     return tuple(Shard(0) if name == "dp" else Replicate() for name in mesh.dim_names)
 
 
-def _own(x: Tensor, plan: Plan, value: Value, before: tuple[Placement, ...]) -> Tensor:
+def _own(x: Tensor, plan: ShardingPlan, value: Value, before: tuple[Placement, ...]) -> Tensor:
     return reshard_local(x, plan.mesh, value.shape, before, plan.placements[value])
 
 
-def _full(local: Tensor | None, plan: Plan, value: Value | None) -> Tensor:
+def _full(local: Tensor | None, plan: ShardingPlan, value: Value | None) -> Tensor:
     assert local is not None
     assert value is not None
     return reshard_local(local.detach(), plan.mesh, value.shape, plan.placements[value], plan.whole)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from qdist.parallel.auto.ir.lower import Compute, Instruction, Move, given_by, made, taken_by
-from qdist.parallel.auto.ir.sharding_plan import Need, Plan
+from qdist.parallel.auto.ir.sharding_plan import Need, ShardingPlan
 from qdist.parallel.auto.placement.moves import gradient_of
 from qdist.parallel.auto.placement.placements import Partial, Placement, Replicate, Shard, local_shape
 from qdist.parallel.auto.placement.reshard import Step
-from qdist.parallel.auto.run.runner import Program
+from qdist.parallel.auto.run.runner import PlanRunner
 
 __all__ = ["draw", "text"]
 
@@ -28,7 +28,7 @@ _NAMES = {
 }
 
 
-def text(program: Program) -> str:
+def text(program: PlanRunner) -> str:
     """A line for every input, parameter and instruction, with global and local shapes, as this rank runs it."""
     names = _Names(program)
     plan = program.plan
@@ -41,7 +41,7 @@ def text(program: Program) -> str:
     return "\n".join(lines)
 
 
-def draw(program: Program, path: Any) -> None:
+def draw(program: PlanRunner, path: Any) -> None:
     """Write the same as an SVG file: a box an operation (white) or communication (coloured), arrows for values."""
     plan = program.plan
     names = _Names(program)
@@ -64,7 +64,7 @@ def draw(program: Program, path: Any) -> None:
 class _Names:
     """Short names of values in the order in which they come up."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: PlanRunner) -> None:
         plan = program.plan
         self._of = {made(plan, v): v.name for v in (*plan.graph.inputs, *plan.graph.parameters)}
         for instruction in program.instructions:
@@ -77,7 +77,7 @@ class _Names:
         return self._of.get(need, f"constant{need.value.shape}")
 
 
-def _lines(plan: Plan, instruction: Instruction, names: _Names) -> list[str]:
+def _lines(plan: ShardingPlan, instruction: Instruction, names: _Names) -> list[str]:
     if isinstance(instruction, Compute):
         operation = instruction.operation
         inputs = ", ".join(names[x] for x in instruction.inputs)
@@ -101,7 +101,7 @@ def _name(source: Placement, target: Placement) -> str:
     return "same" if source == target and not isinstance(source, Replicate) else _NAMES[type(source), type(target)]
 
 
-def _step(plan: Plan, step: Step) -> str:
+def _step(plan: ShardingPlan, step: Step) -> str:
     axis = plan.mesh.dim_names[step.axis]
     ranks = list(plan.mesh.group(step.axis).group)
     forward = _name(step.source, step.target)
@@ -111,7 +111,7 @@ def _step(plan: Plan, step: Step) -> str:
     return f"{forward} over {axis} {ranks}, backward {backward}"
 
 
-def _shapes(plan: Plan, need: Need) -> str:
+def _shapes(plan: ShardingPlan, need: Need) -> str:
     own = local_shape(need.value.shape, need.placements, plan.mesh.shape, plan.mesh.place())
     return f"{need.value.dtype}{list(need.value.shape)} local {list(own)}"
 

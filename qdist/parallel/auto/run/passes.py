@@ -10,7 +10,7 @@ import numpy as np
 
 from qdist.parallel.auto.ir.graph import Operation
 from qdist.parallel.auto.ir.lower import Compute, Instruction, Move
-from qdist.parallel.auto.ir.sharding_plan import Plan
+from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.placement.placements import Placement, Replicate, Shard, cuts
 from qdist.parallel.auto.run.strategy import Amp, Recompute, Sharding
 from qdist.tensor import Tensor
@@ -20,7 +20,7 @@ __all__ = ["half_products", "segments_of", "shard_storage"]
 _PRODUCTS = {"matmul", "linear", "einsum", "conv2d", "attention"}
 
 
-def shard_storage(plan: Plan, sharding: Sharding, data_axis: int | None) -> None:
+def shard_storage(plan: ShardingPlan, sharding: Sharding, data_axis: int | None) -> None:
     """Store parameters that are whole along the sharding axis in slices; using them gathers, their gradients scatter.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Program: the run of a plan's instructions on local parts."""
+"""PlanRunner: the run of a plan's instructions on local parts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from qdist.parallel.auto.eager.dispatch import run_local
 from qdist.parallel.auto.ir.graph import Operation, Value
 from qdist.parallel.auto.ir.lower import Compute, Instruction, Move, given_by, lower, made, taken_by
-from qdist.parallel.auto.ir.sharding_plan import Need, Plan
+from qdist.parallel.auto.ir.sharding_plan import Need, ShardingPlan
 from qdist.parallel.auto.placement.reshard import reshard_local
 from qdist.tensor import Tensor, checkpoint
 from qdist.tensor.random import default_generator
 
-__all__ = ["Program"]
+__all__ = ["PlanRunner"]
 
 Values = dict[Need, Tensor]
 Around = Callable[[Operation, list[Any], Callable[[list[Any]], Any]], Any]
 
 
-class Program:
+class PlanRunner:
     """Runs the instructions of a plan.
 
     Args:
@@ -33,7 +33,7 @@ class Program:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ShardingPlan,
         *,
         segments: Callable[[list[Instruction]], list[list[Instruction]]] | None = None,
         around: Around | None = None,
@@ -113,7 +113,7 @@ def _run_on(operation: Operation, attributes: Any, mesh: Any, shapes: Any, split
     return run_local(operation.rule, inputs, attributes, mesh, shapes, splits)
 
 
-def _stored_values(plan: Plan) -> list[Value]:
+def _stored_values(plan: ShardingPlan) -> list[Value]:
     """Parameters and constants."""
     constants = {
         x: None

@@ -14,8 +14,8 @@ from qdist.nn import MultiHeadAttention, TransformerBlock
 from qdist.parallel.collectives import copy, scatter
 from qdist.parallel.partition import check_divides
 from qdist.parallel.sequence.context import RingAttention, refuse_mask, ring_attention
-from qdist.parallel.sequence.layers import SequenceDropout, SequenceLayerNorm
-from qdist.parallel.tensor.linear import ColumnParallelLinear, RowParallelLinear
+from qdist.parallel.sequence.norm_and_dropout import SequenceDropout, SequenceLayerNorm
+from qdist.parallel.tensor.parallel_linear import ColumnParallelLinear, RowParallelLinear
 from qdist.tensor import Tensor, functional
 from qdist.tensor.functional import as_tensor
 from qdist.tensor.random import Span

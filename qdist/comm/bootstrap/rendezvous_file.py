@@ -15,12 +15,12 @@ from pathlib import Path
 from qdist.comm.errors import CommError
 from qdist.comm.store.client import Address
 
-__all__ = ["MeetingFile"]
+__all__ = ["RendezvousFile"]
 
 _LONGEST = 65536
 
 
-class MeetingFile:
+class RendezvousFile:
     """A path at which the ranks of a job leave and find an address."""
 
     def __init__(self, path: Path) -> None:

@@ -15,10 +15,10 @@ from qdist.comm.bootstrap.secret import HOW_TO_SET, job_secret
 from qdist.comm.errors import CommError
 from qdist.comm.store.client import Address
 
-__all__ = ["meeting_place"]
+__all__ = ["rendezvous_address"]
 
 
-def meeting_place(parts: SplitResult, environ: Mapping[str, str]) -> Address:
+def rendezvous_address(parts: SplitResult, environ: Mapping[str, str]) -> Address:
     """The address of the store that rank 0 will serve for ``env://`` or ``tcp://host:port``.
 
     Raises ValueError for a URL that is none, CommError when the variables of env:// do not say, or when other machines

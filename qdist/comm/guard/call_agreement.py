@@ -1,4 +1,4 @@
-"""Agreement: that all ranks of a group enter the same collectives, found out while they do.
+"""CallAgreement: that all ranks of a group enter the same collectives, found out while they do.
 
 Within a node the ranks note their calls in memory that they share (native/src/call_table.hpp): one that calls something
 else than another learns of it before it sends anything. Between nodes they compare digests of all their calls by
@@ -23,7 +23,7 @@ from qdist.comm.messages.reduction import NAMES
 from qdist.comm.transports.transport import Transport
 from qdist.native import kernels
 
-__all__ = ["OPS", "REDUCTIONS", "Agreement"]
+__all__ = ["OPS", "REDUCTIONS", "CallAgreement"]
 
 OPS = {
     name: code
@@ -60,14 +60,14 @@ _SENT = 64
 _dtype_codes: dict[Any, int] = {None: 0}
 
 
-class Agreement:
+class CallAgreement:
     """What one rank of a group knows of the others' collectives."""
 
     def __init__(self, comm: Group, guard: Guard, transport: Transport, node: int) -> None:
         """Collective over the group."""
         nbytes = kernels.CallTable.bytes(transport.size)
-        memory, self._near, apart, self.number = shared_memory(transport, node, nbytes)
-        self.table = kernels.CallTable(memory, transport.size, transport.rank, self._near, apart)
+        memory, self._near, not_all, self.number = shared_memory(transport, node, nbytes)
+        self.table = kernels.CallTable(memory, transport.size, transport.rank, self._near, not_all)
         self._comm, self._guard, self._transport = comm, guard, transport
         self._enter = self.table.enter
 
