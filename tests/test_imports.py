@@ -172,7 +172,7 @@ def test_the_core_imports_neither_interop_nor_the_command_line() -> None:
 
 
 def test_scripts_that_are_run_by_path_need_the_standard_library_alone() -> None:
-    """They start without site-packages, in a tenth of the time; qdist imports two of them too."""
+    """They run without site-packages (-S), before or beside qdist, which imports two of them itself."""
     scripts = [m for m in FILES if m.startswith("qdist.comm.standalone.")]
     assert len(scripts) >= 5
     siblings = {m.rpartition(".")[2] for m in scripts}

@@ -45,10 +45,10 @@ class Spec(NamedTuple):
 
 
 class Channels:
-    """This rank's ways to its neighbours in a ring of ranks. A way is named by the rank on its upper end."""
+    """This rank's communicators with its neighbours in a ring of ranks, each named by the rank on its upper end."""
 
     def __init__(self) -> None:
-        self._ways: dict[tuple[str, int], Communicator] = {}
+        self._pairs: dict[tuple[str, int], Communicator] = {}
         self._connected: set[int] = set()
         self._sent: list[Work] = []
 
@@ -59,9 +59,9 @@ class Channels:
         for direction in (DOWN, UP):
             for upper in uppers:
                 pair = [upper, (upper + 1) % size]
-                way = comm.new_group(pair, name=f"{comm.name}: {direction} {pair[0]}-{pair[1]}")
-                if way is not None:
-                    self._ways[direction, upper] = way
+                channel = comm.new_group(pair, name=f"{comm.name}: {direction} {pair[0]}-{pair[1]}")
+                if channel is not None:
+                    self._pairs[direction, upper] = channel
         self._connected.update(uppers)
 
     @contextmanager
@@ -69,20 +69,20 @@ class Channels:
         """Within it, what this rank sends to neighbours and receives is noted; the list is complete at the end."""
         messages: list[Message] = []
         with ExitStack() as stack:
-            lists = [stack.enter_context(way.recording()) for way in self._ways.values()]
+            lists = [stack.enter_context(channel.recording()) for channel in self._pairs.values()]
             yield messages
             messages += [message for noted in lists for message in noted]
 
     def send(self, direction: str, upper: int, arrays: Iterable[Array]) -> None:
-        """Start sending to the other end of a way."""
-        way = self._ways[direction, upper]
+        """Start sending to the other end of a channel."""
+        channel = self._pairs[direction, upper]
         self._sent = [work for work in self._sent if not work.is_completed()]
-        self._sent += [way.isend(array, 1 - way.rank) for array in arrays]
+        self._sent += [channel.isend(array, 1 - channel.rank) for array in arrays]
 
     def receive(self, direction: str, upper: int, specs: Sequence[Spec]) -> list[Work]:
         """Start receiving from the other end."""
-        way = self._ways[direction, upper]
-        return [way.irecv(spec.room(), 1 - way.rank) for spec in specs]
+        channel = self._pairs[direction, upper]
+        return [channel.irecv(spec.room(), 1 - channel.rank) for spec in specs]
 
     def announce(self, upper: int, specs: Sequence[Spec]) -> None:
         """Tell the stage below what will come down."""
@@ -91,9 +91,9 @@ class Channels:
 
     def learn(self, upper: int) -> list[Spec]:
         """What the stage above announced."""
-        way = self._ways[DOWN, upper]
-        length = way.recv(np.empty(1, np.int64), 1 - way.rank)
-        text = way.recv(np.empty(int(length[0]), np.uint8), 1 - way.rank)
+        channel = self._pairs[DOWN, upper]
+        length = channel.recv(np.empty(1, np.int64), 1 - channel.rank)
+        text = channel.recv(np.empty(int(length[0]), np.uint8), 1 - channel.rank)
         return [Spec(tuple(shape), *rest) for shape, *rest in json.loads(text.tobytes())]
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""Gradients laid end to end: one message for many of them."""
+"""Buckets: gradients laid end to end in one array, so that one message carries many of them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class MeanBucket(Bucket):
     flat: Array | None = None
 
     def launch(self) -> None:
-        # Two references are this object's and the call's. More are gradients that somebody has still: those stay.
+        # getrefcount counts this object's reference and its own argument. More are views that gradients still hold: the
+        # array is left to them.
         if self.flat is None or sys.getrefcount(self.flat) > 2:
             self.flat = module_of(self.parameters[0].data).empty(self.spans[-1][1], self.wire_dtype)
         self.fill(self.flat)

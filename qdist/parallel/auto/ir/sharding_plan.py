@@ -1,4 +1,4 @@
-"""Plan: for every operation of a graph the way it runs, and for every value how it lies."""
+"""ShardingPlan: how every operation of a graph is split over the mesh, and the placements of every value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Need", "ShardingPlan", "needs_of", "starting_placements", "stored"]
 
 
 class Need(NamedTuple):
-    """A value as an operation wants it: how it lies, and on which axes the ranks use it each in its own way."""
+    """A value as an operation needs it: its placements, and on which axes the ranks use it for different results."""
 
     value: Value
     placements: tuple[Placement, ...]

@@ -35,7 +35,7 @@ def block_choices(graph: Graph) -> dict[Operation, set[tuple[str, int]]]:
             for place in getattr(x.tensor, "placements", ()) if isinstance(x, Value) else ():
                 if isinstance(place, Shard) and place.blocks > 1:
                     note(x, place.dim, {place.blocks})
-    # There and back, so that what is known of one value reaches all that are tied to it.
+    # Two sweeps forward and two backward, so that what is known of one value reaches all that share a label with it.
     for order in (list(forms), list(forms)[::-1]) * 2:
         for operation in order:
             found = {

@@ -1,8 +1,8 @@
 """Automatic mode: dynamic programming over the placements of a captured graph.
 
-Operations are taken in order. A state is how the values lie that later operations still need; for every state the
-cheapest way that leads to it is kept. That is exact as long as no more states come up than the beam is wide, which
-holds for chains of layers and residual nets. Memory has a price, raised until the plan fits.
+Operations are taken in order. A state is the placements of the live values, those that later operations still need; for
+every state the cheapest splits that lead to it are kept. That is exact as long as no more states come up than the beam
+is wide, which holds for chains of layers and residual nets. Memory has a price, raised until the plan fits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Way(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The cheapest way to have the live values lie in a certain way."""
+    """The cheapest splits so far that leave the live values, those still needed, in certain placements."""
 
     cost: float
     before: _State | None

@@ -1,4 +1,4 @@
-"""Which way an operator runs, given how its inputs lie: the cheapest communication, one mesh axis after the other.
+"""The splits of an operator for given placements of its inputs: greedily the cheapest, one mesh axis after the other.
 
 What is sharded stays sharded: cutting it in another way or gathering it comes last. Then the bytes of the forward
 pass decide, among them the all-reduce that a Partial output is going to need, and of equal ones those that are sent
