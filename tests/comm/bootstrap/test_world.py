@@ -15,13 +15,6 @@ from qdist.comm.store.client import Address
 from qdist.comm.transports.libmpi import find_mpirun, library_for
 
 
-@pytest.fixture(autouse=True)
-def _no_world():
-    qc.shutdown()
-    yield
-    qc.shutdown()
-
-
 def test_init_again_gives_the_same_and_shutdown_ends_it() -> None:
     assert not qc.is_initialized()
     comm = qc.init()
