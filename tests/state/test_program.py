@@ -234,6 +234,21 @@ def test_binding_again_changes_everything_that_depends_on_it() -> None:
     np.testing.assert_allclose(by_name, reference.state(circuit, params), atol=1e-14)
 
 
+@both
+def test_matrices_of_an_earlier_binding_are_never_used(dtype: str) -> None:
+    """Rotations by nearly half a turn run by other kernels than the rest, alone or together with the next."""
+    theta = qd.ParameterVector("t", 5)
+    circuit = qd.Circuit(9)
+    for k in range(5):
+        circuit.ry(theta[k], 4 + k)
+    program = qd.compile(circuit, dtype=dtype)
+    for halves in itertools.product([0, 1], repeat=5):
+        for others in (0.4, 1.1):
+            params = np.where(halves, np.pi, others) + 0.1 * np.arange(5) * (1 - np.array(halves))
+            state = program.run(params).amplitudes()
+            np.testing.assert_allclose(state, reference.state(circuit, params), atol=1e-6)
+
+
 def test_missing_parameters_and_wrong_arguments_are_refused() -> None:
     circuit = qd.Circuit(2).rx(qd.Parameter("a"), 0)
     program = qd.compile(circuit)

@@ -86,9 +86,10 @@ public:
         return in_lanes<4, 1>(re, im);
     }
 
-    // Two real one-bit blocks above the lanes, without controls, in one pass: half the loads and stores of two.
+    // Two real one-bit blocks above the lanes, without controls, in one pass: half the loads and stores of two. Not turns,
+    // whose matrices are those of an earlier set().
     static bool pairs(const Dense& a, const Dense& b) {
-        return a.plain_ && b.plain_ && a.real_ && b.real_ && a.targets_.size() == 1 && b.targets_.size() == 1 &&
+        return !a.is_turn_ && !b.is_turn_ && a.plain_ && b.plain_ && a.real_ && b.real_ && a.targets_.size() == 1 && b.targets_.size() == 1 &&
                !a.control_mask_ && !b.control_mask_ && a.targets_[0] != b.targets_[0];
     }
     static void apply_pair(const Dense& a, const Dense& b, Real* re, Real* im) {
