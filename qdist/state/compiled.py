@@ -15,6 +15,7 @@ from qdist.state import devices
 from qdist.state.cpu import CpuProgram
 from qdist.state.cuda import CudaProgram
 from qdist.state.exchange import swap_bits
+from qdist.state.precision import computes_in_double
 from qdist.state.prepare import prepare
 from qdist.state.product_start import ProductStart
 from qdist.state.statevector import StateVector
@@ -51,10 +52,11 @@ class Compiled:
         self._affine = affine
         self._held: Values | None = None
         close = plan.num_qubits - plan.far
+        in_double = device == "cpu" and computes_in_double(plan, bool(len(affine.slots)))
 
         def executor(segment: Segment) -> Any:
             if device == "cpu":
-                return CpuProgram(close, plan.dtype, segment.stages, affine)
+                return CpuProgram(close, plan.dtype, segment.stages, affine, in_double)
             return CudaProgram(close, plan.dtype, segment.stages, affine, devices.device_number(device))
 
         self.parts = [(part, [executor(segment) for segment in part.segments]) for part in plan.parts]

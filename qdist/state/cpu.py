@@ -22,14 +22,21 @@ _EAGER_FLIPS = 2
 class CpuProgram:
     """Stages of blocks on a shard of ``num_bits`` index bits, position p holding qubit p.
 
-    ``affine`` tells how the circuit's angles follow from its parameters.
+    ``affine`` tells how the circuit's angles follow from its parameters. ``dtype`` is what shards are stored in; with
+    ``in_double`` they are computed in complex128 all the same.
     """
 
     def __init__(
-        self, num_bits: int, dtype: np.dtype, stages: Sequence[tuple[Stage, list[Block]]], affine: AffineMap
+        self,
+        num_bits: int,
+        dtype: np.dtype,
+        stages: Sequence[tuple[Stage, list[Block]]],
+        affine: AffineMap,
+        in_double: bool = False,
     ) -> None:
         self.dtype = np.dtype(dtype)
-        self._native = (kernels.Program64 if self.dtype == np.complex64 else kernels.Program128)(num_bits)
+        single = self.dtype == np.complex64 and not in_double
+        self._native = (kernels.Program64 if single else kernels.Program128)(num_bits)
         entries = zip(affine.slots.tolist(), affine.parameters.tolist(), affine.coefficients.tolist())
         self._native.set_affine(list(entries), affine.constants.tolist())
         for stage, blocks in stages:

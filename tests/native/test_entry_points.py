@@ -651,9 +651,19 @@ def test_plans_of_strings_that_reach_beyond_the_shard_are_refused(changes: dict[
         pauli_plan(**changes)
 
 
+def test_programs_in_double_run_on_complex64_in_place_but_never_on_both() -> None:
+    single, double, bound = shard("complex64"), shard("complex128"), program("complex128")
+    bound.run_from_zero(single)
+    bound.run_from_zero(double)
+    np.testing.assert_array_equal(single, double.astype(np.complex64))
+    for ket, bra in ((single, double), (double, single)):
+        with pytest.raises(TypeError):
+            bound.run_back(ket, bra, 0, 0, 0, True, 0.0, np.zeros(2))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_is_written_to_is_never_a_converted_copy(dtype: str) -> None:
-    other = "complex128" if dtype == "complex64" else "complex64"
+    other = "complex128" if dtype == "complex64" else "float64"
     for result in (shard(other), shard(dtype, 2 * SIZE)[::2]):
         with pytest.raises(TypeError):
             program(dtype).run_from_zero(result)

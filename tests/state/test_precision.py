@@ -1,25 +1,38 @@
 """Long circuits in complex64: norms, energies, gradients, samples. Large angles in complex128."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.circuit import library
 from qdist.circuit.library import lih, uccsd
 from qdist.native import kernels
 from qdist.plan.levels import Level
+from qdist.plan.planner import make_plan
 from qdist.state import reference
+from qdist.state.precision import computes_in_double
 
-BOUND, GRADIENT_BOUND = 1e-6, 2e-6
-"""Relative errors that long circuits may have in complex64; of gradients, by Euclidean norms."""
+BOUND = 1e-6
+"""Relative error that long circuits may have in complex64."""
 ANGLES = [1e-3, 2e-2, 0.3]
 """Of a UCCSD ansatz, from those where single steps are lost in rounding to those of random states."""
 
 
+def on_gpu() -> bool:
+    return qd.Program.__init__.__kwdefaults__["device"] == "cuda"
+
+
+def gradient_bound() -> float:
+    """Of gradients, by Euclidean norms. A GPU computes long circuits in single precision too."""
+    return 2e-6 if on_gpu() else BOUND
+
+
 def small_tiles(dtype: str = "complex64") -> list[Level] | None:
     """Tiles of one vector and one bit: short stages. A GPU has the tiles of its kernel."""
-    if qd.Program.__init__.__kwdefaults__["device"] == "cuda":
+    if on_gpu():
         return None
     lanes = kernels.lane_bits[dtype == "complex128"]
     return [Level("cache", lanes + 1, lanes)]
@@ -70,7 +83,88 @@ def test_energies_gradients_and_probabilities_of_640_rotations(ansatz, size: flo
     wanted, by_double = double.value_and_grad(energy, theta)
     assert value == pytest.approx(wanted, rel=BOUND)
     assert state.expectation(energy) == pytest.approx(wanted, rel=BOUND)
-    assert np.linalg.norm(gradient - by_double) <= GRADIENT_BOUND * np.linalg.norm(by_double)
+    assert np.linalg.norm(gradient - by_double) <= gradient_bound() * np.linalg.norm(by_double)
+
+
+def layers(n: int, gates: int, parameters: int) -> qd.Circuit:
+    """Layers of RY, RZ and CX in which each parameter turns many gates."""
+    theta, circuit = itertools.cycle(qd.ParameterVector("t", parameters)), qd.Circuit(n)
+    while len(circuit) < gates:
+        for q in range(n):
+            circuit.ry(next(theta), q).rz(next(theta), q)
+        for q in range(n - 1):
+            circuit.cx(q, q + 1)
+    return circuit
+
+
+def trained_trotter(n: int, steps: int) -> qd.Circuit:
+    theta, circuit = qd.ParameterVector("t", 2 * steps), qd.Circuit(n)
+    for k in range(steps):
+        for q in range(n - 1):
+            circuit.rzz(theta[2 * k], q, q + 1)
+        for q in range(n):
+            circuit.rx(theta[2 * k + 1], q)
+    return circuit
+
+
+def excitations(n: int, count: int, seed: int) -> qd.Circuit:
+    """Pauli rotations as of double excitations, in an order that needs many stages."""
+    rng, theta = np.random.default_rng(seed), qd.ParameterVector("t", count)
+    circuit = qd.Circuit(n).x(range(n // 2))
+    for k in range(count):
+        circuit.pauli_rotation(theta[k], "".join(rng.permutation(list("XXXY"))), rng.permutation(n)[:4].tolist())
+    return circuit
+
+
+def qaoa(n: int, depth: int) -> qd.Circuit:
+    theta, circuit = qd.ParameterVector("t", 2 * depth), qd.Circuit(n).h(range(n))
+    for k in range(depth):
+        for q in range(n):
+            circuit.rzz(theta[2 * k], q, (q + 1) % n).rzz(theta[2 * k], q, (q + 5) % n)
+        for q in range(n):
+            circuit.rx(theta[2 * k + 1], q)
+    return circuit
+
+
+def scrambling(n: int, depth: int) -> qd.Circuit:
+    """General one-qubit gates, and CX that reach ever further: where rounding errors of gradients are largest."""
+    theta, circuit = iter(qd.ParameterVector("t", 3 * n * depth)), qd.Circuit(n)
+    for k in range(depth):
+        for q in range(n):
+            circuit.u(next(theta), next(theta), next(theta), q)
+        for q in range(n):
+            circuit.cx(q, (q + k % (n - 1) + 1) % n)
+    return circuit
+
+
+LONG = {
+    "excitations": (excitations(13, 600, 1), 0.5),
+    "Trotter steps": (trained_trotter(11, 200), 0.03),
+    "QAOA": (qaoa(13, 20), 1.0),
+    "20,000 gates": (layers(5, 20_000, 200), 3.0),
+    "layers": (layers(12, 2000, 100), 3.0),
+    "few scrambling layers": (scrambling(12, 4), 3.0),
+    "scrambling layers": (scrambling(12, 16), 3.0),
+    "single precision": (layers(12, 270, 100), 3.0),
+}
+"""Circuits, and the size of their angles."""
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_energies_and_gradients_of_long_circuits(name: str) -> None:
+    if on_gpu():
+        pytest.skip("a GPU computes long circuits in single precision too")
+    circuit, size = LONG[name]
+    n, rng = circuit.num_qubits, np.random.default_rng(4)
+    terms = {f"Z{q} Z{q + 1}": rng.normal() for q in range(n - 1)}
+    terms |= {f"X{q} Y{n - 1 - q}": rng.normal() for q in range(2)}
+    theta = rng.uniform(-size, size, circuit.num_parameters)
+    value, gradient = qd.compile(circuit).value_and_grad(terms, theta)
+    wanted, by_double = qd.compile(circuit, dtype="complex128").value_and_grad(terms, theta)
+    # An energy may be near 0 by chance, and a gradient at an optimum: those are measured by the observable's scale.
+    scale = np.linalg.norm(list(terms.values()))
+    assert abs(value - wanted) <= BOUND * max(abs(wanted), scale)
+    assert np.linalg.norm(gradient - by_double) <= BOUND * max(np.linalg.norm(by_double), 0.1 * scale)
 
 
 @pytest.mark.parametrize("size", ANGLES[:2])
@@ -122,9 +216,56 @@ def test_batches_are_as_exact_as_single_runs() -> None:
     values, gradients = qd.compile(circuit).value_and_grad(energy, theta)
     wanted, by_double = qd.compile(circuit, dtype="complex128").value_and_grad(energy, theta)
     np.testing.assert_allclose(values, wanted, rtol=BOUND)
-    assert np.linalg.norm(gradients - by_double) <= GRADIENT_BOUND * np.linalg.norm(by_double)
+    assert np.linalg.norm(gradients - by_double) <= gradient_bound() * np.linalg.norm(by_double)
     states = qd.compile(circuit).run_batch(theta)
     np.testing.assert_allclose(np.linalg.norm(states.astype(np.complex128), axis=1), 1, atol=3e-7)
+
+
+def test_short_circuits_are_computed_in_single_precision_and_long_ones_in_double() -> None:
+    """The benchmarks' ansatz stays in single precision at every size; weights count, not gates."""
+
+    def in_double(circuit: qd.Circuit, dtype: str = "complex64") -> bool:
+        plan = make_plan(circuit, np.dtype(dtype))
+        return computes_in_double(plan, circuit.num_parameters > 0)
+
+    for n in (4, 20, 30):
+        assert not in_double(library.hardware_efficient(n, 8)), n
+    assert in_double(library.hardware_efficient(12, 8), "complex128")
+    for circuit in (molecule()[0], layers(6, 1000, 10), qaoa(13, 20)):
+        assert in_double(circuit)
+    fixed = layers(6, 1000, 10).bind(np.ones(10))
+    assert not in_double(fixed)
+    assert in_double(fixed.power(16))
+    # Permutations round nothing.
+    moves = qd.Circuit(6).ry(qd.Parameter("a"), 0)
+    for k in range(3000):
+        moves.cx(k % 6, (k + 1) % 6).swap(k % 6, (k + 2) % 6)
+    assert not in_double(moves)
+
+
+def test_states_in_complex64_of_programs_in_double_are_rounded_states() -> None:
+    """Small tiles, whole states, batches, and states that are given: all are rounded once a stage at most."""
+    if on_gpu():
+        pytest.skip("a GPU computes long circuits in single precision too")
+    circuit = layers(6, 800, 20)
+    theta = np.random.default_rng(6).uniform(-3, 3, (3, 20))
+    program, double = qd.compile(circuit), qd.compile(circuit, dtype="complex128")
+    for row in theta:
+        state = program.run(row)
+        assert state.dtype == np.complex64
+        np.testing.assert_allclose(state.amplitudes(), double.run(row).amplitudes(), atol=6e-8)
+    np.testing.assert_allclose(program.run_batch(theta), double.run_batch(theta), atol=6e-8)
+    for n in range(1, 6):
+        few = layers(n, 800, 20)
+        short = qd.Program(few, levels=small_tiles())
+        np.testing.assert_allclose(
+            short.run(theta[0]).amplitudes(), qd.simulate(few, theta[0], dtype="complex128").amplitudes(), atol=1e-6
+        )
+    start = qd.StateVector.from_amplitudes(double.run(theta[1]).amplitudes(), "complex64")
+    again = qd.StateVector.from_amplitudes(start.amplitudes().astype(np.complex128), "complex128")
+    np.testing.assert_allclose(
+        program.run(theta[0], initial=start).amplitudes(), double.run(theta[0], initial=again).amplitudes(), atol=6e-8
+    )
 
 
 # Large angles -------------------------------------------------------------------------------------------------------

@@ -56,7 +56,8 @@ public:
         count_bits();
     }
 
-    void run(std::complex<Real>* ket, std::complex<Real>* bra, std::size_t offset, const StageTiles<Real>& tiles, double* gradient) const {
+    template <class Stored>
+    void run(std::complex<Stored>* ket, std::complex<Stored>* bra, std::size_t offset, const StageTiles<Real, Stored>& tiles, double* gradient) const {
         // A fixed number of chunks, added in order: the result does not depend on the number of threads.
         const std::size_t count = tiles.count(), chunks = std::min<std::size_t>(count, 64);
         std::vector<double> partial(chunks * num_results_);
@@ -152,7 +153,8 @@ private:
 
     // Loads a tile of both, and undoes the last block on the way if it is one of phases for whole rows. Returns the number
     // of blocks that are left. room: for a tile's numbers.
-    std::size_t load(const std::complex<Real>* ket, const std::complex<Real>* bra, const StageTiles<Real>& tiles, std::size_t base, const TilePair<Real>& pair, Real* room, double* sums) const {
+    template <class Stored>
+    std::size_t load(const std::complex<Stored>* ket, const std::complex<Stored>* bra, const StageTiles<Real, Stored>& tiles, std::size_t base, const TilePair<Real>& pair, Real* room, double* sums) const {
         const std::size_t count = stage_.blocks.size();
         const Real shift = Real(wanted_.shift);
         const auto* g = count > wanted_.until ? std::get_if<DiagonalBlock<Real>>(&stage_.blocks.back()) : nullptr;
@@ -167,7 +169,7 @@ private:
             return count;
         }
         g->diagonal.undo_rows(pair, base, room, [&](std::size_t first) {
-            const Real *const kets = tiles.row_at(ket, first), *const bras = tiles.row_at(bra, first);
+            const Stored *const kets = tiles.row_at(ket, first), *const bras = tiles.row_at(bra, first);
             return [=](std::size_t column, Vec<Real>& k, Vec<Real>& l, Vec<Real>& a, Vec<Real>& b) {
                 load_split(kets + 2 * column, k, l);
                 load_split(bras + 2 * column, a, b);
@@ -312,8 +314,8 @@ private:
 // and `live` are those of the run that made the ket: what it passed over is passed over here. Without `recover` the sweep
 // ends at the first block that depends on a parameter, and what is left in ket and bra is of no use. shift: the multiple of
 // the ket that the bra loses first, which changes no derivative, because Re <ket|d ket> = 0.
-template <class Real>
-void run_back(Program<Real>& program, std::complex<Real>* ket, std::complex<Real>* bra, std::size_t offset, std::size_t start, std::size_t live, bool recover, double shift, double* gradient) {
+template <class Real, class Stored>
+void run_back(Program<Real>& program, std::complex<Stored>* ket, std::complex<Stored>* bra, std::size_t offset, std::size_t start, std::size_t live, bool recover, double shift, double* gradient) {
     const auto& stages = program.stages();
     program.bind_undo();
     std::vector<std::size_t> live_before;
@@ -326,15 +328,15 @@ void run_back(Program<Real>& program, std::complex<Real>* ket, std::complex<Real
         while (first < stages.size() && (until = stages[first].first_trainable()) == stages[first].blocks.size()) ++first;
     }
     for (std::size_t k = stages.size(); k-- > first;) {
-        const StageTiles<Real> tiles(stages[k].positions, stages[k].low, program.num_bits(), start, live_before[k]);
+        const StageTiles<Real, Stored> tiles(stages[k].positions, stages[k].low, program.num_bits(), start, live_before[k]);
         const Wanted wanted{k == first ? until : 0, tiles.dead(), recover || k > first, recover, k + 1 == stages.size() ? shift : 0};
         StageBack<Real>(stages[k], program.angles(), wanted).run(ket, bra, offset, tiles, gradient);
     }
 }
 
 // run_back for every row of a batch that was run from |0...0>, each bound to its own row of angles.
-template <class Real>
-void run_back_batch(const Program<Real>& program, std::complex<Real>* kets, std::complex<Real>* bras, const double* angles, std::size_t batch, std::size_t size, std::size_t count, const double* shifts, double* gradients) {
+template <class Real, class Stored>
+void run_back_batch(const Program<Real>& program, std::complex<Stored>* kets, std::complex<Stored>* bras, const double* angles, std::size_t batch, std::size_t size, std::size_t count, const double* shifts, double* gradients) {
     const bool small = program.num_bits() <= Program<Real>::small_bits;
 #pragma omp parallel if (small && batch > 1)
     {

@@ -41,11 +41,83 @@ void check_runs(const Program<Real>& p, std::size_t size, std::size_t offset, st
     p.check_bound();
 }
 
-template <class Real>
-void bind_program_of(nb::module_& m, const char* name) {
+// What runs it on states that are stored as complex numbers of `Stored`.
+template <class Real, class Stored>
+void bind_runs(nb::class_<Program<Real>>& program) {
     using P = Program<Real>;
-    using Shard = nb::ndarray<std::complex<Real>, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-    nb::class_<P>(m, name)
+    using Shard = nb::ndarray<std::complex<Stored>, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+    program
+        .def("run_from_zero",
+             [](const P& p, Shard shard) {
+                 check_runs(p, shard.size(), 0, 0, 0);
+                 auto* x = shard.data();
+                 nb::gil_scoped_release release;
+                 p.run_from_zero(x);
+             },
+             nb::arg("shard").noconvert())
+        .def("run",
+             [](const P& p, Shard shard, std::size_t offset, std::size_t start, std::size_t live, std::size_t first,
+                std::size_t last) {
+                 check_runs(p, shard.size(), offset, start, live);
+                 auto* x = shard.data();
+                 nb::gil_scoped_release release;
+                 return p.run(x, offset, start, live, first, last);
+             },
+             nb::arg("shard").noconvert(), "offset"_a, "start"_a, "live"_a, "first"_a, "last"_a)
+        .def("run_batch",
+             [](const P& p, Batch<std::complex<Stored>> states, Batch<const double> angles, bool from_zero) {
+                 check_size(states.shape(1), std::size_t(1) << p.num_bits(), "a row of states");
+                 check_size(angles.shape(0), states.shape(0), "the batch of angles");
+                 p.check_angles(angles.shape(1));
+                 auto* x = states.data();
+                 const double* a = angles.data();
+                 const std::size_t batch = states.shape(0), size = states.shape(1), count = angles.shape(1);
+                 nb::gil_scoped_release release;
+                 p.run_batch(x, a, batch, size, count, from_zero);
+             },
+             nb::arg("states").noconvert(), "angles"_a, "from_zero"_a)
+        .def("run_back",
+             [](P& p, Shard ket, Shard bra, std::size_t offset, std::size_t start, std::size_t live, bool recover,
+                double shift, Gradient gradient) {
+                 check_runs(p, ket.size(), offset, start, live);
+                 check_size(bra.size(), ket.size(), "the bra");
+                 check_size(gradient.size(), p.num_angles(), "the gradient");
+                 check_apart(ket.data(), bra.data(), ket.size() * sizeof(std::complex<Stored>), "ket and bra");
+                 auto *k = ket.data(), *b = bra.data();
+                 double* g = gradient.data();
+                 nb::gil_scoped_release release;
+                 run_back(p, k, b, offset, start, live, recover, shift, g);
+             },
+             nb::arg("ket").noconvert(), nb::arg("bra").noconvert(), "offset"_a, "start"_a, "live"_a, "recover"_a,
+             "shift"_a, nb::arg("gradient").noconvert(),
+             "Undoes the program on ket and bra - shift ket; adds 2 Re <bra|d ket> by each angle, which shift does not change.")
+        .def("run_back_batch",
+             [](const P& p, Batch<std::complex<Stored>> kets, Batch<std::complex<Stored>> bras, Batch<const double> angles,
+                Doubles shifts, Batch<double> gradients) {
+                 const std::size_t size = std::size_t(1) << p.num_bits(), batch = kets.shape(0);
+                 check_size(kets.shape(1), size, "a row of kets");
+                 check_size(bras.shape(1), size, "a row of bras");
+                 for (std::size_t rows : {bras.shape(0), angles.shape(0), shifts.size(), gradients.shape(0)}) check_size(rows, batch, "the batch");
+                 check_size(gradients.shape(1), angles.shape(1), "a row of gradients");
+                 p.check_angles(angles.shape(1));
+                 check_apart(kets.data(), bras.data(), kets.size() * sizeof(std::complex<Stored>), "kets and bras");
+                 auto *k = kets.data(), *b = bras.data();
+                 const double* a = angles.data();
+                 const double* s = shifts.data();
+                 double* g = gradients.data();
+                 const std::size_t count = angles.shape(1);
+                 nb::gil_scoped_release release;
+                 run_back_batch(p, k, b, a, batch, size, count, s, g);
+             },
+             nb::arg("kets").noconvert(), nb::arg("bras").noconvert(), nb::arg("angles").noconvert(),
+             "shifts"_a, nb::arg("gradients").noconvert(), "run_back for rows that were run from |0...0>, each with its own angles.");
+}
+
+template <class Real>
+nb::class_<Program<Real>> bind_program_of(nb::module_& m, const char* name) {
+    using P = Program<Real>;
+    nb::class_<P> program(m, name);
+    program
         .def(nb::init<int>(), "num_bits"_a)
         .def_prop_ro("num_bits", &P::num_bits)
         .def_prop_ro("num_stages", &P::num_stages)
@@ -134,71 +206,8 @@ void bind_program_of(nb::module_& m, const char* name) {
                  p.set_affine(std::move(e), std::move(constants));
              },
              "entries"_a, "constants"_a)
-        .def("bind_parameters", [](P& p, Doubles theta) { return p.bind_parameters(theta.data(), theta.size()); }, "theta"_a)
-        .def("run_from_zero",
-             [](const P& p, Shard shard) {
-                 check_runs(p, shard.size(), 0, 0, 0);
-                 auto* x = shard.data();
-                 nb::gil_scoped_release release;
-                 p.run_from_zero(x);
-             },
-             nb::arg("shard").noconvert())
-        .def("run",
-             [](const P& p, Shard shard, std::size_t offset, std::size_t start, std::size_t live, std::size_t first,
-                std::size_t last) {
-                 check_runs(p, shard.size(), offset, start, live);
-                 auto* x = shard.data();
-                 nb::gil_scoped_release release;
-                 return p.run(x, offset, start, live, first, last);
-             },
-             nb::arg("shard").noconvert(), "offset"_a, "start"_a, "live"_a, "first"_a, "last"_a)
-        .def("run_batch",
-             [](const P& p, Batch<std::complex<Real>> states, Batch<const double> angles, bool from_zero) {
-                 check_size(states.shape(1), std::size_t(1) << p.num_bits(), "a row of states");
-                 check_size(angles.shape(0), states.shape(0), "the batch of angles");
-                 p.check_angles(angles.shape(1));
-                 auto* x = states.data();
-                 const double* a = angles.data();
-                 const std::size_t batch = states.shape(0), size = states.shape(1), count = angles.shape(1);
-                 nb::gil_scoped_release release;
-                 p.run_batch(x, a, batch, size, count, from_zero);
-             },
-             nb::arg("states").noconvert(), "angles"_a, "from_zero"_a)
-        .def("run_back",
-             [](P& p, Shard ket, Shard bra, std::size_t offset, std::size_t start, std::size_t live, bool recover,
-                double shift, Gradient gradient) {
-                 check_runs(p, ket.size(), offset, start, live);
-                 check_size(bra.size(), ket.size(), "the bra");
-                 check_size(gradient.size(), p.num_angles(), "the gradient");
-                 check_apart(ket.data(), bra.data(), ket.size() * sizeof(std::complex<Real>), "ket and bra");
-                 auto *k = ket.data(), *b = bra.data();
-                 double* g = gradient.data();
-                 nb::gil_scoped_release release;
-                 run_back(p, k, b, offset, start, live, recover, shift, g);
-             },
-             nb::arg("ket").noconvert(), nb::arg("bra").noconvert(), "offset"_a, "start"_a, "live"_a, "recover"_a,
-             "shift"_a, nb::arg("gradient").noconvert(),
-             "Undoes the program on ket and bra - shift ket; adds 2 Re <bra|d ket> by each angle, which shift does not change.")
-        .def("run_back_batch",
-             [](const P& p, Batch<std::complex<Real>> kets, Batch<std::complex<Real>> bras, Batch<const double> angles,
-                Doubles shifts, Batch<double> gradients) {
-                 const std::size_t size = std::size_t(1) << p.num_bits(), batch = kets.shape(0);
-                 check_size(kets.shape(1), size, "a row of kets");
-                 check_size(bras.shape(1), size, "a row of bras");
-                 for (std::size_t rows : {bras.shape(0), angles.shape(0), shifts.size(), gradients.shape(0)}) check_size(rows, batch, "the batch");
-                 check_size(gradients.shape(1), angles.shape(1), "a row of gradients");
-                 p.check_angles(angles.shape(1));
-                 check_apart(kets.data(), bras.data(), kets.size() * sizeof(std::complex<Real>), "kets and bras");
-                 auto *k = kets.data(), *b = bras.data();
-                 const double* a = angles.data();
-                 const double* s = shifts.data();
-                 double* g = gradients.data();
-                 const std::size_t count = angles.shape(1);
-                 nb::gil_scoped_release release;
-                 run_back_batch(p, k, b, a, batch, size, count, s, g);
-             },
-             nb::arg("kets").noconvert(), nb::arg("bras").noconvert(), nb::arg("angles").noconvert(),
-             "shifts"_a, nb::arg("gradients").noconvert(), "run_back for rows that were run from |0...0>, each with its own angles.");
+        .def("bind_parameters", [](P& p, Doubles theta) { return p.bind_parameters(theta.data(), theta.size()); }, "theta"_a);
+    return program;
 }
 
 std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Doubles weight, int num_qubits, int close, Mask forced) {
@@ -216,8 +225,12 @@ std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_lik
 }  // namespace
 
 void bind_program(nb::module_& m) {
-    bind_program_of<float>(m, "Program64");
-    bind_program_of<double>(m, "Program128");
+    auto single = bind_program_of<float>(m, "Program64");
+    bind_runs<float, float>(single);
+    // Runs on complex64 too: tiles are computed in double, and rounded once a stage.
+    auto in_double = bind_program_of<double>(m, "Program128");
+    bind_runs<double, double>(in_double);
+    bind_runs<double, float>(in_double);
     m.attr("lane_bits") = nb::make_tuple(Simd<float>::lane_bits, Simd<double>::lane_bits);
     m.def("schedule", &schedule, "mixes"_a, "x_like"_a, "z_like"_a, "weight"_a, "num_qubits"_a, "close"_a, "forced"_a,
           "Stages of gates for a level at which `close` qubits can be mixed: (close qubits as a mask, gates in order).");

@@ -101,6 +101,7 @@ struct Entry {
     double coefficient;
 };
 
+// Real: what matrices and tiles are computed in. The state may be stored in less: it is then rounded once a stage.
 template <class Real>
 class Program {
 public:
@@ -223,10 +224,11 @@ public:
     }
 
     // Puts |0...0> into the state and runs all stages.
-    void run_from_zero(std::complex<Real>* state) const {
+    template <class Stored>
+    void run_from_zero(std::complex<Stored>* state) const {
         const std::size_t size = std::size_t(1) << n_, part = std::min<std::size_t>(size, 1 << 16);
 #pragma omp parallel for schedule(static) if (size > part)
-        for (std::ptrdiff_t p = 0; p < std::ptrdiff_t(size / part); ++p) std::fill_n(state + p * part, part, std::complex<Real>(0));
+        for (std::ptrdiff_t p = 0; p < std::ptrdiff_t(size / part); ++p) std::fill_n(state + p * part, part, std::complex<Stored>(0));
         state[0] = 1;
         run(state, 0, 0, 0, 0, stages_.size());
     }
@@ -234,7 +236,8 @@ public:
     // Runs stages first .. last in place. Before the first, amplitudes may be nonzero only where the index agrees with
     // `start` outside the bits of `live`; tiles that must be zero are passed over. Returns what is live afterwards.
     // `offset` is the index, in the whole state, of the shard's first amplitude: its bits decide far controls and phases.
-    std::size_t run(std::complex<Real>* state, std::size_t offset, std::size_t start, std::size_t live, std::size_t first, std::size_t last) const {
+    template <class Stored>
+    std::size_t run(std::complex<Stored>* state, std::size_t offset, std::size_t start, std::size_t live, std::size_t first, std::size_t last) const {
         for (std::size_t k = first; k < std::min(last, stages_.size()); ++k) {
             run_stage(stages_[k], state, offset, start, live);
             for (int p : stages_[k].positions) live |= std::size_t(1) << p;
@@ -244,7 +247,8 @@ public:
 
     // Binds and runs once for every row of angles, each on its own state: threads over the batch when states are small,
     // over tiles when they are large.
-    void run_batch(std::complex<Real>* states, const double* angles, std::size_t batch, std::size_t size, std::size_t count, bool from_zero) const {
+    template <class Stored>
+    void run_batch(std::complex<Stored>* states, const double* angles, std::size_t batch, std::size_t size, std::size_t count, bool from_zero) const {
         const std::size_t live = from_zero ? 0 : size - 1;
         const bool small = n_ <= small_bits;
 #pragma omp parallel if (small && batch > 1)
@@ -279,8 +283,9 @@ private:
         return m;
     }
 
-    void run_stage(const Stage<Real>& stage, std::complex<Real>* state, std::size_t offset, std::size_t start, std::size_t live) const {
-        const StageTiles<Real> tiles(stage.positions, stage.low, n_, start, live);
+    template <class Stored>
+    void run_stage(const Stage<Real>& stage, std::complex<Stored>* state, std::size_t offset, std::size_t start, std::size_t live) const {
+        const StageTiles<Real, Stored> tiles(stage.positions, stage.low, n_, start, live);
         const std::ptrdiff_t count = std::ptrdiff_t(tiles.count());
 #pragma omp parallel if (count > 1)
         {
@@ -293,7 +298,8 @@ private:
         }
     }
 
-    static void run_tile(const Stage<Real>& stage, const StageTiles<Real>& tiles, std::complex<Real>* state, std::size_t base, Real* buffer) {
+    template <class Stored>
+    static void run_tile(const Stage<Real>& stage, const StageTiles<Real, Stored>& tiles, std::complex<Stored>* state, std::size_t base, Real* buffer) {
         const std::size_t size = tiles.elements;
         Real *re = buffer, *im = buffer + size, *other_re = buffer + 2 * size, *other_im = buffer + 3 * size;
         tiles.load(state, re, im);

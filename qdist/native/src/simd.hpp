@@ -79,6 +79,33 @@ inline void store_interleaved(Real* p, Vec<Real> re, Vec<Real> im) {
     *reinterpret_cast<Loose*>(p + Simd<Real>::lanes) = detail::interleave<Real, true>(re, im, n);
 }
 
+// The same between complex numbers in memory that are of single precision and parts that are of double.
+namespace detail {
+typedef float HalfVec __attribute__((vector_size(vector_bytes / 2)));
+template <bool Odd, std::size_t... I>
+inline Vec<double> widened_every_second(Vec<float> v, std::index_sequence<I...>) {
+    const HalfVec half = __builtin_shufflevector(v, v, int(2 * I + Odd)...);
+    return __builtin_convertvector(half, Vec<double>);
+}
+template <std::size_t... I>
+inline Vec<float> interleave_halves(HalfVec a, HalfVec b, std::index_sequence<I...>) {
+    return __builtin_shufflevector(a, b, int(I / 2 + (I % 2 ? sizeof...(I) / 2 : 0))...);
+}
+}  // namespace detail
+
+inline void load_split(const float* p, Vec<double>& re, Vec<double>& im) {
+    constexpr auto n = std::make_index_sequence<Simd<double>::lanes>();
+    const Vec<float> v = *reinterpret_cast<const Simd<float>::loose*>(p);
+    re = detail::widened_every_second<false>(v, n);
+    im = detail::widened_every_second<true>(v, n);
+}
+
+inline void store_interleaved(float* p, Vec<double> re, Vec<double> im) {
+    constexpr auto n = std::make_index_sequence<Simd<float>::lanes>();
+    const detail::HalfVec a = __builtin_convertvector(re, detail::HalfVec), b = __builtin_convertvector(im, detail::HalfVec);
+    *reinterpret_cast<Simd<float>::loose*>(p) = detail::interleave_halves(a, b, n);
+}
+
 // Calls f with a compile-time constant equal to x, which is in 0..N-1.
 template <int N, class F>
 inline void with_constant(int x, F&& f) {

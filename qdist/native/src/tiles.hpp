@@ -17,7 +17,8 @@ Real* tile_room(std::size_t numbers) {
 }
 
 // Where the tiles are that may hold anything but zeros, and how they are read and written as real and imaginary parts.
-template <class Real>
+// Real: what a tile is computed in. Stored: what the state is made of, which may be less precise.
+template <class Real, class Stored = Real>
 class StageTiles {
 public:
     // positions: the tile's bits, in order, the first `low` of which are 0, 1, 2, ... Outside the bits of `live`,
@@ -25,7 +26,7 @@ public:
     StageTiles(const std::vector<int>& positions, int low, int num_bits, std::size_t start, std::size_t live)
         : elements(std::size_t(1) << std::max<int>(positions.size(), Simd<Real>::lane_bits)),
           width_(std::size_t(1) << low),
-          ahead_(std::max<std::size_t>(1, 2048 / (width_ * sizeof(std::complex<Real>)))),
+          ahead_(std::max<std::size_t>(1, 2048 / (width_ * sizeof(std::complex<Stored>)))),
           row_(std::size_t(1) << (positions.size() - low)) {
         const int t = int(positions.size());
         for (std::size_t r = 0; r < row_.size(); ++r)
@@ -51,7 +52,7 @@ public:
     }
 
     // state: at the tile's first amplitude.
-    void load(const std::complex<Real>* state, Real* re, Real* im) const {
+    void load(const std::complex<Stored>* state, Real* re, Real* im) const {
         for (std::size_t r = 0; r < row_.size(); ++r) {
             prefetch_after(state, r);
             load_row(state + row_[r], re + r * width_, im + r * width_);
@@ -59,14 +60,14 @@ public:
     }
     // For those who load by themselves: where the numbers of element `i` begin. Elements up to the next multiple of width()
     // follow, and what comes after them is asked for.
-    const Real* row_at(const std::complex<Real>* state, std::size_t i) const {
+    const Stored* row_at(const std::complex<Stored>* state, std::size_t i) const {
         if (i % width_ == 0) prefetch_after(state, i / width_);
-        return reinterpret_cast<const Real*>(state + row_[i / width_] + i % width_);
+        return reinterpret_cast<const Stored*>(state + row_[i / width_] + i % width_);
     }
     std::size_t width() const { return width_; }
-    void store(std::complex<Real>* state, const Real* re, const Real* im) const { store_rows(state, re, im, row_.size()); }
+    void store(std::complex<Stored>* state, const Real* re, const Real* im) const { store_rows(state, re, im, row_.size()); }
     // The same of that part of the tile that has zeros above its lowest `bits` bits, or of a little more.
-    void store(std::complex<Real>* state, const Real* re, const Real* im, int bits) const {
+    void store(std::complex<Stored>* state, const Real* re, const Real* im, int bits) const {
         store_rows(state, re, im, std::max<std::size_t>(1, (std::size_t(1) << bits) / width_));
     }
 
@@ -79,17 +80,17 @@ public:
 private:
     // Rows are asked for shortly before their turn: they are too short for the hardware to guess, and a whole tile at once
     // would drive its own parts out of the cache, since their addresses differ by powers of two.
-    void prefetch_after(const std::complex<Real>* state, std::size_t r) const {
+    void prefetch_after(const std::complex<Stored>* state, std::size_t r) const {
         if (r + ahead_ < row_.size()) prefetch_row(state + row_[r + ahead_]);
     }
 
-    void prefetch_row(const std::complex<Real>* row) const {
-        constexpr std::size_t line = 64 / sizeof(std::complex<Real>);
+    void prefetch_row(const std::complex<Stored>* row) const {
+        constexpr std::size_t line = 64 / sizeof(std::complex<Stored>);
         for (std::size_t i = 0; i < width_; i += line) __builtin_prefetch(row + i, 1, 3);
     }
 
-    void load_row(const std::complex<Real>* from, Real* re, Real* im) const {
-        const Real* x = reinterpret_cast<const Real*>(from);
+    void load_row(const std::complex<Stored>* from, Real* re, Real* im) const {
+        const Stored* x = reinterpret_cast<const Stored*>(from);
         if (width_ < Simd<Real>::lanes) {
             // A state smaller than a vector: the rest of it is zeros.
             std::fill_n(re, elements, Real(0));
@@ -105,18 +106,18 @@ private:
         }
     }
 
-    void store_rows(std::complex<Real>* state, const Real* re, const Real* im, std::size_t count) const {
+    void store_rows(std::complex<Stored>* state, const Real* re, const Real* im, std::size_t count) const {
         for (std::size_t r = 0; r < count; ++r) store_row(state + row_[r], re + r * width_, im + r * width_);
     }
 
-    void store_row(std::complex<Real>* to, const Real* re, const Real* im) const {
-        Real* x = reinterpret_cast<Real*>(to);
+    void store_row(std::complex<Stored>* to, const Real* re, const Real* im) const {
+        Stored* x = reinterpret_cast<Stored*>(to);
         if (width_ < Simd<Real>::lanes) {
-            for (std::size_t i = 0; i < width_; ++i) x[2 * i] = re[i], x[2 * i + 1] = im[i];
+            for (std::size_t i = 0; i < width_; ++i) x[2 * i] = Stored(re[i]), x[2 * i + 1] = Stored(im[i]);
             return;
         }
         for (std::size_t i = 0; i < width_; i += Simd<Real>::lanes)
-            store_interleaved<Real>(x + 2 * i, qdist::load(re + i), qdist::load(im + i));
+            store_interleaved(x + 2 * i, qdist::load(re + i), qdist::load(im + i));
     }
 
     std::size_t width_, ahead_, fixed_, dead_ = 0;
