@@ -2,13 +2,17 @@
 
 import os
 import platform
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from qdist import native
+from qdist.native.cpu import cpu_flags
 
 V2 = ["cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]
 V3 = V2 + ["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"]
@@ -30,11 +34,40 @@ def test_the_best_variant_that_the_cpu_runs_comes_first(machine: str, flags: lis
     assert native.supported_variants(machine, flags) == variants
 
 
-def test_the_loaded_variant_is_one_that_was_built() -> None:
-    assert native.variant in native.available_variants()
-    assert native.kernels.variant == native.variant
-    if platform.machine() == "x86_64":
-        assert {"x86_64_v2", "x86_64_v3", "x86_64_v4"} <= set(native.available_variants())
+def test_the_loaded_variant_is_the_best_that_was_built() -> None:
+    runs = native.supported_variants(platform.machine(), cpu_flags())
+    best = next(name for name in runs if name in native.available_variants())
+    assert native.kernels.variant == native.variant == os.environ.get("QDIST_SIMD", best)
+
+
+def variants(choice: str | None, machine: str = platform.machine(), **options: str) -> tuple[list[str], str]:
+    """The variants that the build chooses, and what it says where it refuses."""
+    folder = Path(native.__file__).parent
+    given = {"CMAKE_SYSTEM_PROCESSOR": machine, "Python_EXECUTABLE": sys.executable, **options}
+    if choice is not None:
+        given["QDIST_VARIANTS"] = choice
+    command = ["cmake", *(f"-D{name}={value}" for name, value in given.items()), "-P", str(folder / "variants.cmake")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    found = re.search("Kernels for: (.*)", done.stdout)
+    return found[1].split(";") if found else [], " ".join(done.stderr.split())
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake outside of the build's own environment")
+def test_sources_are_built_for_the_cpu_at_hand_and_wheels_for_all(tmp_path: Path) -> None:
+    runs = native.supported_variants(platform.machine(), cpu_flags())
+    assert variants(None) == variants("native") == (runs[:1], "")
+    every = ["x86_64_v2", "x86_64_v3", "x86_64_v4"]
+    assert variants("all", "x86_64") == (every, "")
+    assert variants("all", "aarch64") == (["aarch64"], "")
+    assert variants("native", "x86_64", CMAKE_CROSSCOMPILING="ON") == (every, "")
+    assert variants("x86_64_v2;x86_64_v4", "x86_64") == (["x86_64_v2", "x86_64_v4"], "")
+    for wrong in ("mmx", "x86_64_v3;mmx", ""):
+        assert variants(wrong, "x86_64")[0] == []
+        assert f"QDIST_VARIANTS={wrong}: use native, all, or names from: x86_64_v2" in variants(wrong, "x86_64")[1]
+    nothing = tmp_path / "python"
+    nothing.write_text("#!/bin/sh\n")
+    nothing.chmod(0o755)
+    assert "This CPU can run none of" in variants("native", "x86_64", Python_EXECUTABLE=str(nothing))[1]
 
 
 def test_a_variant_can_be_forced_and_a_missing_one_is_named() -> None:
