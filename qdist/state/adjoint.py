@@ -51,6 +51,7 @@ def value_and_grad(
         (value,), gradient = vjp(program, [observable], params, [np.ones(len(params)) if batched else 1.0])
     elif batched:
         theta = checks.checked_batch(params, program.circuit.num_parameters)
+        batches.check_outputs(program, [observable], len(theta))
         rows = [gradient_checks.METHODS[method](program, observable, row) for row in theta]
         value, gradient = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).reshape(theta.shape)
     else:

@@ -42,6 +42,7 @@ def expectations(
 ) -> NDArray[np.float64]:
     """``Program.expectation`` of a batch: one value a row."""
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
+    _check_without_rows(program, [observable], len(theta))
     if shots is not None:
         rng = generator(program.comm, seed)
         return np.array([averages.mean(program, observable, row, shots, rng) for row in theta])
@@ -105,12 +106,22 @@ def check_states(program: Program, count: int) -> None:
 
 def check_outputs(program: Program, outputs: Sequence[Observable | Output], count: int) -> None:
     """Raises MemoryError, on all ranks, where the values and gradients of so many rows do not fit."""
+    _check_without_rows(program, outputs, count)
     kinds = [output if isinstance(output, Output) else Output() for output in outputs]
     numbers = sum(math.prod(k.shape(program.num_qubits)) * np.dtype(k.dtype).itemsize for k in kinds)
     numbers += 8 * (program.circuit.num_parameters + 2 * len(program.affine.constants))
     check_copies(
         program.comm, count * numbers, f"the outputs and gradients of {count} rows", "give fewer rows at a time"
     )
+
+
+def _check_without_rows(program: Program, outputs: Sequence[Observable | Output], count: int) -> None:
+    """Raises StateError for what is no output of such a program, where there is no row whose run would."""
+    for output in outputs if count == 0 else ():
+        if isinstance(output, Output):
+            output.frozen(program.num_qubits)
+        else:
+            expectation.as_hermitian_sum(output, program.num_qubits)
 
 
 def _plan(program: Program, observables: Sequence[Observable], traceless: bool = False) -> tuple[Any, Any]:

@@ -327,8 +327,12 @@ class StateVector:
         """What ``numpy.asarray(state)`` gives: a copy of all amplitudes, in logical order.
 
         Raises StateError where they are split over ranks or on a GPU: ``amplitudes()`` brings them together, and every
-        rank must call it. Raises ValueError for copy=False.
+        rank must call it. Raises ValueError for copy=False, and TypeError for a dtype that is not complex.
         """
+        if dtype is not None and np.dtype(dtype).kind != "c":
+            raise TypeError(
+                f"amplitudes are complex, and {np.dtype(dtype)} would lose a part: use numpy.asarray(state).real"
+            )
         if self._comm.size > 1 or self.device != "cpu":
             where = f"split over {self._comm.size} ranks" if self._comm.size > 1 else f"on {self.device}"
             raise StateError(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qdist import Circuit, Parameter, ParameterVector, PauliSum, compile
-from qdist.circuit import GATES
+from qdist.circuit import GATES, CircuitError
 from qdist.circuit.data_gates import diagonal_gate, permutation_gate
 from qdist.comm import counting_communicator
 from qdist.native import memory as native_memory
@@ -192,6 +192,20 @@ class TestNoRows:
         assert coefficients.shape == (0, 2)
         jacobian = program.jacobian(OBSERVABLES, theta)
         assert jacobian.shape == (0, 2, theta.shape[1])
+
+    @pytest.mark.parametrize("wrong", ["Z99", "rubbish", 3, {"Z0": 1j}])
+    def test_what_is_no_observable_is_refused_as_with_rows(self, program, wrong: Any) -> None:
+        for count in (0, 2):
+            theta = np.zeros((count, program.circuit.num_parameters))
+            for use in (
+                lambda: program.expectation(wrong, theta),  # noqa: B023
+                lambda: program.value_and_grad(wrong, theta),  # noqa: B023
+                lambda: program.value_and_grad(wrong, theta, method="parameter-shift"),  # noqa: B023
+                lambda: program.jacobian([wrong], theta),  # noqa: B023
+                lambda: program.vjp([Variance(wrong)], theta, [np.zeros(count)]),  # noqa: B023
+            ):
+                with pytest.raises((StateError, CircuitError)):
+                    use()
 
     def test_all_outputs(self, program) -> None:
         theta, size = np.zeros((0, program.circuit.num_parameters)), 1 << program.num_qubits
