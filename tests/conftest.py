@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+# Two files of tests share the cores, and kernels' threads that wait by spinning would take them from each other: half
+# of the processor time of the tests of states. OpenMP reads it when qdist's kernels are loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 from qdist.comm import CommError, cuda_devices
 from qdist.comm.launch import mpirun_command
 from qdist.comm.transports.libmpi import find_mpirun
