@@ -13,7 +13,7 @@ OUT = Path(__file__).parent / "ranks" / "out_arrays.py"
 
 
 # How arrays of each kind are made ready does not depend on the number of ranks. Without -k, all pass on any number.
-OTHER_KINDS = ("strided", "fortran", "read-only", "big-endian", "list")
+OTHER_KINDS = ("strided", "fortran", "read-only", "big-endian", "list-")
 CHOICE = {1: "", 2: "", 3: "", 4: f"not ({' or '.join(OTHER_KINDS)})", 8: f"not ({' or '.join(OTHER_KINDS)})"}
 
 

@@ -8,8 +8,8 @@ import pytest
 FOLDER = Path(__file__).parent / "ranks"
 
 
-TOPICS = ("exchange", "states", "alike", "observables", "programs", "adjoint", "precision")
-MORE = (*TOPICS, "agreement")
+TOPICS = ("exchange", "states", "alike", "observables", "programs", "adjoint")
+MORE = (*TOPICS, "precision", "agreement")
 
 
 def files(topics: Sequence[str], device: str) -> list[str | Path]:
