@@ -11,6 +11,7 @@ import platform
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from qdist.native.cpu import cpu_flags, supported_variants
 
@@ -45,5 +46,9 @@ def _load() -> ModuleType:
     )
 
 
-kernels = _load()
+if TYPE_CHECKING:
+    # What all variants have in common: _kernels.pyi.
+    from . import _kernels as kernels
+else:
+    kernels = _load()
 variant: str = kernels.variant

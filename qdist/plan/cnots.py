@@ -42,8 +42,9 @@ def _is_cnot(operation: Operation) -> bool:
 
 def _levels(operations: Sequence[Operation]) -> list[int]:
     """How often it changes from CX to other gates and back on the way to each gate, along gates it may not pass."""
-    masks = np.array([(o.mixes, o.x_like, o.z_like) for o in operations], np.uint64).reshape(-1, 3).T.copy()
-    return kernels.alternations(*masks, [_is_cnot(o) for o in operations])
+    masks = np.array([(o.mixes, o.x_like, o.z_like) for o in operations], np.uint64)
+    mixes, x_like, z_like = masks.reshape(-1, 3).T.copy()
+    return kernels.alternations(mixes, x_like, z_like, [_is_cnot(o) for o in operations])
 
 
 def _shorter(

@@ -69,8 +69,8 @@ def few_sets(
     Sets are masks. masks: what each gate mixes, and where it is like X and like Z. start: a first set that is there
     anyway.
     """
-    columns = np.array(masks, np.uint64).reshape(-1, 3).T.copy()
-    return kernels.search(*columns, num_qubits, close, start, limit)
+    mixes, x_like, z_like = np.array(masks, np.uint64).reshape(-1, 3).T.copy()
+    return kernels.search(mixes, x_like, z_like, num_qubits, close, start, limit)
 
 
 def placed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from qdist.plan.operations import Affine, Operation
 from qdist.plan.schedule import Stage
 
 __all__ = ["CpuProgram"]
+
+_Native: TypeAlias = "kernels.Program64 | kernels.Program128"
 
 _EAGER_FLIPS = 2
 """Up to so many CX alone run as controlled gates, on half the tile; more become one change of index."""
@@ -36,7 +38,7 @@ class CpuProgram:
     ) -> None:
         self.dtype = np.dtype(dtype)
         single = self.dtype == np.complex64 and not in_double
-        self._native = (kernels.Program64 if single else kernels.Program128)(num_bits)
+        self._native: _Native = (kernels.Program64 if single else kernels.Program128)(num_bits)
         entries = zip(affine.slots.tolist(), affine.parameters.tolist(), affine.coefficients.tolist())
         self._native.set_affine(list(entries), affine.constants.tolist())
         for stage, blocks in stages:
@@ -136,7 +138,7 @@ def _factor(operation: Operation, bits: list[int]) -> tuple[int, list[int], list
     return operation.formula, list(operation.slots), bits, matrix
 
 
-def _dense(native: Any, tile: _Tile, block: Block) -> None:
+def _dense(native: _Native, tile: _Tile, block: Block) -> None:
     targets: list[int] = []
     for operation in block.operations:
         targets += [q for q in operation.targets if q not in targets]
@@ -144,7 +146,7 @@ def _dense(native: Any, tile: _Tile, block: Block) -> None:
     native.dense([tile.bit[q] for q in targets], *tile.masks(block.operations[0].controls), factors)
 
 
-def _diagonal(native: Any, tile: _Tile, block: Block) -> None:
+def _diagonal(native: _Native, tile: _Tile, block: Block) -> None:
     size = native.tile_bits
     terms: dict[tuple[int, int], list[Affine]] = {}
     wide = []
@@ -166,7 +168,7 @@ def _sum(affines: list[Affine]) -> tuple[float, list[tuple[int, float]]]:
     return sum(a[0] for a in affines), [term for a in affines for term in a[1]]
 
 
-def _linear(native: Any, tile: _Tile, block: Block) -> None:
+def _linear(native: _Native, tile: _Tile, block: Block) -> None:
     flips = [o for o in block.operations if o.kind == "flip"]
     if len(flips) == len(block.operations) <= _EAGER_FLIPS:
         for operation in flips:
@@ -178,7 +180,7 @@ def _linear(native: Any, tile: _Tile, block: Block) -> None:
     # bits k of i, and of the flips' masks that hold. Going through the gates in order composes their inverses.
     columns = [1 << k for k in range(size)]
     constant = 0
-    far: list[list[int]] = []
+    far: list[tuple[int, int, int]] = []
     for operation in block.operations:
         if operation.kind == "swap":
             a, b = (tile.bit[q] for q in operation.targets)
@@ -195,14 +197,14 @@ def _linear(native: Any, tile: _Tile, block: Block) -> None:
                 if not value:
                     constant ^= columns[target]
             else:
-                far.append([1 << control, value << control, columns[target]])
+                far.append((1 << control, value << control, columns[target]))
     source = np.zeros(1, np.uint32)
     for column in columns:
         source = np.concatenate([source, source ^ np.uint32(column)])
-    native.permutation((source ^ np.uint32(constant)).tolist(), [tuple(f) for f in far])
+    native.permutation((source ^ np.uint32(constant)).tolist(), far)
 
 
-def _rotation(native: Any, tile: _Tile, block: Block) -> None:
+def _rotation(native: _Native, tile: _Tile, block: Block) -> None:
     (operation,) = block.operations
     x = z = far_z = num_y = 0
     for qubit, letter in zip(operation.targets, operation.letters):
@@ -218,7 +220,7 @@ def _rotation(native: Any, tile: _Tile, block: Block) -> None:
     native.pauli_rotation(x, z, far_z, num_y, *tile.masks(operation.controls), slots)
 
 
-def _permute(native: Any, tile: _Tile, block: Block) -> None:
+def _permute(native: _Native, tile: _Tile, block: Block) -> None:
     (operation,) = block.operations
     bits = [tile.bit[q] for q in operation.targets]
     index = np.arange(1 << native.tile_bits, dtype=np.uint32)
@@ -232,7 +234,7 @@ def _permute(native: Any, tile: _Tile, block: Block) -> None:
     native.permutation(rest.tolist(), [])
 
 
-def _table(native: Any, tile: _Tile, block: Block) -> None:
+def _table(native: _Native, tile: _Tile, block: Block) -> None:
     for operation in block.operations:
         inside: list[tuple[int, int]] = []
         outside: list[tuple[int, int]] = []

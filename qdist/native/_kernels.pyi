@@ -1,0 +1,248 @@
+"""Types of ``qdist.native.kernels``, for type checkers alone: no module of this name is ever loaded.
+
+All variants (_kernels_x86_64_v4 and its siblings) are built from the same bindings, src/bind_*.cpp, which also have the
+docstrings. Arrays are C-contiguous. tests/native/test_stub.py compares this file with the module that was built.
+"""
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+
+_T = TypeVar("_T", bound=np.generic)
+_C = TypeVar("_C", np.complex64, np.complex128)
+_Stored = TypeVar("_Stored", bound=np.complex64 | np.complex128)
+
+_Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[_T]]
+_Rows: TypeAlias = np.ndarray[tuple[int, int], np.dtype[_T]]
+
+_Factor: TypeAlias = tuple[int, Sequence[int], Sequence[int], Sequence[complex]]
+"""Formula, slots of its angles, bits of the block it acts on, and its matrix where the formula is a constant."""
+_Products: TypeAlias = Sequence[tuple[int, float]]
+"""Slots of angles with their coefficients."""
+
+variant: str
+lane_bits: tuple[int, int]
+"""Bits of the index within a vector register: of complex64 and of complex128."""
+
+def max_threads() -> int: ...
+def set_threads(threads: int) -> None: ...
+def direct_call(context: tuple[Any, ...]) -> Callable[[Any, Any], Any]: ...
+
+# Reading and collapsing a state (bind_measure.cpp)
+
+def squared_norm(shard: _Vector[_C]) -> float: ...
+def inner(bra: _Vector[_C], ket: _Vector[_C]) -> complex: ...
+def permuted_inner(bra: _Vector[_C], ket: _Vector[_C], positions: Sequence[int]) -> complex: ...
+def permuted_copy(source: _Vector[_C], positions: Sequence[int], out: _Vector[_C]) -> None: ...
+def project(shard: _Vector[_C], first: int, mask: int, value: int, scale: float) -> None: ...
+def reset_bit(shard: _Vector[_C], position: int, outcome: bool, scale: float) -> None: ...
+def add_probabilities(shard: _Vector[_C], first: int, positions: Sequence[int], out: _Vector[np.float64]) -> None: ...
+def add_leaves(
+    shard: _Vector[_C], first: int, bases: _Vector[np.int64], positions: Sequence[int], trees: _Vector[np.float64]
+) -> None: ...
+def descend(
+    trees: _Vector[np.float64],
+    depth: int,
+    row: _Vector[np.int64],
+    shot: _Vector[np.int64],
+    key: int,
+    level: int,
+    out: _Vector[np.int64],
+) -> None: ...
+
+class PauliPlan:
+    def __init__(
+        self,
+        bits: int,
+        x: _Vector[np.uint64],
+        z: _Vector[np.uint64],
+        coefficients: _Vector[np.complex128],
+        observable: _Vector[np.int64],
+        observables: int,
+        tile_bits: int,
+        as_product: bool = False,
+    ) -> None: ...
+    @property
+    def passes(self) -> int: ...
+    def add_expectations(self, shard: _Vector[_C], first: int, out: _Vector[np.float64]) -> None: ...
+    def apply(
+        self,
+        shard: _Vector[_C],
+        first: int,
+        weights: _Vector[np.float64],
+        out: _Vector[_C],
+        add: bool,
+        values: _Vector[np.float64] | None,
+    ) -> None: ...
+
+# The bra of an adjoint sweep (bind_adjoint.cpp)
+
+def apply_batch(
+    plan: PauliPlan,
+    kets: _Rows[_C],
+    weights: _Rows[np.float64],
+    bras: _Rows[_C],
+    values: _Rows[np.float64],
+) -> None: ...
+def add_weighted(
+    ket: _Vector[_C], first: int, positions: Sequence[int], weights: _Vector[np.float64], bra: _Vector[_C]
+) -> None: ...
+
+# Moving amplitudes (bind_exchange.cpp)
+
+def pack(shard: _Vector[_C], base: int, within: int, out: _Vector[_C]) -> None: ...
+def unpack(source: _Vector[_C], shard: _Vector[_C], base: int, within: int) -> None: ...
+def swap_parts(a: _Vector[_C], base_a: int, b: _Vector[_C], base_b: int, within: int) -> None: ...
+def swap_positions(shard: _Vector[_C], partner: Sequence[int]) -> None: ...
+
+# Matrices and angles (bind_matrices.cpp)
+
+def reduce_angles(rows: _Rows[np.float64]) -> None: ...
+def add_affine(
+    slots: _Vector[np.int64],
+    parameters: _Vector[np.int64],
+    coefficients: _Vector[np.float64],
+    theta: _Rows[np.float64],
+    angles: _Rows[np.float64],
+) -> None: ...
+def balance_rotations(numbers: _Rows[np.float64], everywhere: _Vector[np.bool_]) -> None: ...
+
+class MatrixList:
+    def __init__(self) -> None: ...
+    def add(self, num_bits: int, factors: Sequence[_Factor], everywhere: bool = False) -> None: ...
+    @property
+    def size(self) -> int: ...
+    def at(
+        self, angles: _Vector[np.float64], out: _Vector[np.complex128], single: bool = False, stretch: float = 1.0
+    ) -> None: ...
+    def add_gradients(
+        self, transitions: _Vector[np.complex128], angles: _Vector[np.float64], gradient: _Vector[np.float64]
+    ) -> None: ...
+
+# Programs (bind_program.cpp)
+
+class _Program(Generic[_Stored]):
+    def __init__(self, num_bits: int) -> None: ...
+    @property
+    def num_bits(self) -> int: ...
+    @property
+    def num_stages(self) -> int: ...
+    @property
+    def tile_bits(self) -> int: ...
+    @property
+    def is_trainable(self) -> bool: ...
+    def begin_stage(self, positions: Sequence[int]) -> None: ...
+    def dense(
+        self,
+        targets: Sequence[int],
+        mask: int,
+        value: int,
+        far_mask: int,
+        far_value: int,
+        factors: Sequence[_Factor],
+    ) -> None: ...
+    def diagonal(
+        self,
+        terms: Sequence[tuple[int, int, float, _Products]],
+        wide: Sequence[tuple[int, int, int, int, float, _Products]],
+    ) -> None: ...
+    def permutation(self, source: Sequence[int], flips: Sequence[tuple[int, int, int]]) -> None: ...
+    def pauli_rotation(
+        self,
+        x: int,
+        z: int,
+        far_z: int,
+        num_y: int,
+        mask: int,
+        value: int,
+        far_mask: int,
+        far_value: int,
+        slots: _Products,
+    ) -> None: ...
+    def table(
+        self,
+        inside: Sequence[tuple[int, int]],
+        outside: Sequence[tuple[int, int]],
+        mask: int,
+        value: int,
+        far_mask: int,
+        far_value: int,
+        table: Sequence[complex],
+    ) -> None: ...
+    def set_affine(self, entries: Sequence[tuple[int, int, float]], constants: Sequence[float]) -> None: ...
+    def bind(self, angles: _Vector[np.float64]) -> None: ...
+    def bind_parameters(self, theta: _Vector[np.float64]) -> bool: ...
+    def run_from_zero(self, shard: _Vector[_Stored]) -> None: ...
+    def run(self, shard: _Vector[_Stored], offset: int, start: int, live: int, first: int, last: int) -> int: ...
+    def run_batch(self, states: _Rows[_Stored], angles: _Rows[np.float64], from_zero: bool) -> None: ...
+    def run_back(
+        self,
+        ket: _Vector[_Stored],
+        bra: _Vector[_Stored],
+        offset: int,
+        start: int,
+        live: int,
+        recover: bool,
+        shift: float,
+        gradient: _Vector[np.float64],
+    ) -> None: ...
+    def run_back_batch(
+        self,
+        kets: _Rows[_Stored],
+        bras: _Rows[_Stored],
+        angles: _Rows[np.float64],
+        shifts: _Vector[np.float64],
+        gradients: _Rows[np.float64],
+    ) -> None: ...
+
+class Program64(_Program[np.complex64]): ...
+class Program128(_Program[np.complex64 | np.complex128]): ...
+
+# Planning (bind_program.cpp, bind_search.cpp)
+
+def schedule(
+    mixes: _Vector[np.uint64],
+    x_like: _Vector[np.uint64],
+    z_like: _Vector[np.uint64],
+    weight: _Vector[np.float64],
+    num_qubits: int,
+    close: int,
+    forced: int,
+) -> list[tuple[int, list[int]]]: ...
+def search(
+    mixes: _Vector[np.uint64],
+    x_like: _Vector[np.uint64],
+    z_like: _Vector[np.uint64],
+    num_qubits: int,
+    close: int,
+    start: int | None,
+    limit: int,
+) -> tuple[list[int], list[int], int]: ...
+def alternations(
+    mixes: _Vector[np.uint64], x_like: _Vector[np.uint64], z_like: _Vector[np.uint64], kinds: Sequence[bool]
+) -> list[int]: ...
+
+# Collectives of a group (bind_calls.cpp)
+
+class CallTable:
+    def __init__(self, memory: _Vector[np.uint8], size: int, rank: int, near: Sequence[int], spans: bool) -> None: ...
+    @staticmethod
+    def bytes(size: int) -> int: ...
+    def enter(
+        self, op: int, reduction: int, dtype: int, flags: int, root: int, shape: tuple[int, ...] | None, more: int
+    ) -> bool: ...
+    def calls(self, rank: int) -> list[tuple[int, builtins.bytes]]: ...
+    def compared(self) -> None: ...
+    def break_group(self, why: str) -> None: ...
+    @property
+    def differs(self) -> bool: ...
+    @property
+    def is_due(self) -> bool: ...
+    @property
+    def why_broken(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def digest(self) -> int: ...
