@@ -1,0 +1,33 @@
+"""Documents name what is there: no benchmark and no result without a line, no link to a file that is gone."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks/README.md"]
+
+
+def test_every_benchmark_and_result_is_in_the_benchmarks_readme() -> None:
+    text = (ROOT / "benchmarks/README.md").read_text()
+    programs = [path.name for path in (ROOT / "benchmarks").iterdir() if path.suffix in (".py", ".md")]
+    results = [path.name for path in (ROOT / "benchmarks/results").iterdir() if path.suffix != ".png"]
+    assert [name for name in sorted(programs + results) if name != "README.md" and f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_paths_in_documents_exist(document: Path) -> None:
+    text = document.read_text()
+    links = [document.parent / link for link in re.findall(r"\]\(([^)#:]+)\)", text)]
+    named = [
+        ROOT / path
+        for path in re.findall(r"\b(?:qdist|tests|benchmarks|circuits|papers)/[\w/.]*\w(?![\w/.]*[*{])", text)
+    ]
+    assert [str(path) for path in links + named if not path.exists()] == []
+
+
+def test_options_of_benchmarks_in_their_readme_exist() -> None:
+    for program, rest in re.findall(r"benchmarks/(\w+\.py)([^`|]*)`", (ROOT / "benchmarks/README.md").read_text()):
+        source = (ROOT / "benchmarks" / program).read_text()
+        assert [option for option in re.findall(r"--[a-z]+", rest) if f'"{option}"' not in source] == [], program
