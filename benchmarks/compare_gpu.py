@@ -26,7 +26,7 @@ import numpy as np
 from common import machine_line, save, table
 
 import qdist as qd
-from qdist.cuda import custatevec
+from qdist.backends.cuda import custatevec
 
 # Milliseconds on one H200: {(circuit, qubits, dtype): (gate by gate, cuStateVecEx)}.
 CUSTATEVEC = {

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import qdist as qd
-from qdist.cuda import custatevec
+from qdist.backends.cuda import custatevec
 
 
 def gates_of(circuit: qd.Circuit, dtype: str) -> Iterator[tuple[np.ndarray, list[int], list[tuple[int, int]]]]:

@@ -28,8 +28,8 @@ import numpy as np
 from common import machine, machine_line, table
 
 import qdist as qd
+from qdist.backends.memory import free_memory
 from qdist.progress import Progress
-from qdist.state.memory import free_memory
 
 CIRCUITS = ("hea", "qft", "qv", "vqe")
 SCHEDULES = ("lazy", "paper", "in-order")

@@ -73,6 +73,8 @@ class Sanitizer:
     """Mistakes: their argument, and what the report says."""
     right: dict[str, int]
     own_openmp: bool = False
+    not_here: tuple[str, ...] = ()
+    """Tests that it cannot follow."""
 
 
 KINDS = {
@@ -101,6 +103,8 @@ KINDS = {
         {"race": (1000, "data race")},
         {"within": 8, "barrier": 1000},
         own_openmp=True,
+        # ThreadSanitizer gives up where the child of a process with threads starts some of its own.
+        not_here=("tests/state/test_forks.py",),
     ),
 }
 
@@ -203,7 +207,6 @@ def main() -> int:
     parser.epilog = "What follows -- are arguments of pytest, in the place of the suites of states and kernels."
     cut = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     options = parser.parse_args(sys.argv[1:cut])
-    tests = sys.argv[cut + 1 :] or [*SUITES, *(f"--deselect={test}" for test in NOT_HERE)]
     good = True
     with tempfile.TemporaryDirectory(prefix="qdist-sanitize-") as temporary:
         for kind in KINDS if options.kind == "all" else (options.kind,):
@@ -213,6 +216,8 @@ def main() -> int:
             build.check_itself()
             print(f"{kind}: planted mistakes are reported, right code is not", flush=True)
             if not options.check_only:
+                left_out = (*NOT_HERE, *KINDS[kind].not_here)
+                tests = sys.argv[cut + 1 :] or [*SUITES, *(f"--deselect={test}" for test in left_out)]
                 good = build.test(tests) and good
     return 0 if good else 1
 

@@ -28,8 +28,8 @@ from qsim_bench import circuit_of  # noqa: E402
 import qdist as qd  # noqa: E402
 from qdist.comm import launch  # noqa: E402
 from qdist.plan.layout import Layout  # noqa: E402
+from qdist.plan.observables.cover import cover  # noqa: E402
 from qdist.plan.planner import make_plan  # noqa: E402
-from qdist.state.cover import cover  # noqa: E402
 
 SCHEDULES = ("in-order", "paper", "lazy")
 

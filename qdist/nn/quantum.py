@@ -11,13 +11,14 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from qdist.backends import on_host
+
 from ..circuit import Circuit, CircuitError, ParameterVector
 from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
 from ..plan import Layout
-from ..plan.operations import Operation
+from ..plan.observables.tail import NO_TAIL, Tail
 from ..state import adjoint, batches, checks, same
-from ..state.devices import on_host
 from ..state.expectation import as_pauli_sum, expectations
 from ..state.outputs import Output
 from ..state.program import Program, compile
@@ -276,7 +277,7 @@ def _loaded(kets: NDArray[Any], device: str) -> Iterator[StateVector]:
     return (StateVector.from_amplitudes(amplitudes, device=device) for amplitudes in kets)
 
 
-def _read(state: StateVector, outputs: Sequence[Any], gates: tuple[Operation, ...] = ()) -> NDArray[np.float64]:
+def _read(state: StateVector, outputs: Sequence[Any], gates: Tail = NO_TAIL) -> NDArray[np.float64]:
     """The values of all outputs, after gates that only observables may have, one behind the other. The expectation
     values share their passes over the state."""
     observables = [output for output in outputs if not isinstance(output, Output)]

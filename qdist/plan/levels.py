@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Level", "cache_level", "inside_bits"]
+__all__ = ["Level", "inside_bits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +18,6 @@ class Level:
     name: str
     close: int
     contiguous: int = 0
-
-
-def cache_level(num_bits: int, itemsize: int) -> Level:
-    """Tiles that fit a core's first-level cache beside the copy that permutations need: 32 KiB of amplitudes.
-
-    itemsize: bytes of an amplitude. Rows of at least 128 bytes, so that every cache line read is used.
-    """
-    tile = (32 * 1024 // itemsize).bit_length() - 1
-    row = (128 // itemsize).bit_length() - 1
-    return Level("cache", min(num_bits, tile), min(num_bits, row))
 
 
 def inside_bits(ranks: int, first_ranks: Iterable[int]) -> int:

@@ -14,8 +14,10 @@ from qdist.plan.cost import Cluster, Machine, block_flops, bytes_of_swaps
 from qdist.plan.fuse import Block
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
-from qdist.plan.network import Swaps
-from qdist.plan.schedule import Stage
+from qdist.plan.network.exchanges import Swaps
+from qdist.plan.stages.backward import Backward, backward
+from qdist.plan.stages.schedule import Stage
+from qdist.plan.stages.target import Target
 
 __all__ = ["Part", "Plan", "Segment", "readable_size"]
 
@@ -50,9 +52,13 @@ class Plan:
     layout: Layout
     """Where the qubits are at the beginning."""
     parts: list[Part]
+    target: Target
+    """What the stages were planned for."""
     inside: int = 0
     """Of the far positions, the lowest ones, which tell shards of one node apart."""
     schedule: str = "lazy"
+    in_double: bool = False
+    """Whether tiles are computed in complex128, whatever the amplitudes are stored in (plan/precision.py)."""
     folded: Mapping[int, Sequence[tuple[Gate, int]]] = field(default_factory=dict)
     """Gates that are not among the parts: those at the beginning of qubits that are far then, which act on |0> alone
     and so make the start a product state. For each qubit its gates, with the number of their first angle."""
@@ -75,6 +81,11 @@ class Plan:
     def exchanges_between_nodes(self) -> int:
         """How many of the exchanges cross nodes."""
         return sum(bool(self.crossing(segment)) for segment in self.segments)
+
+    @property
+    def shard_bits(self) -> int:
+        """Index bits of a shard."""
+        return self.num_qubits - self.far
 
     @property
     def shard_bytes(self) -> int:
@@ -103,6 +114,11 @@ class Plan:
         """All blocks, in the order they run."""
         return [block for segment in self.segments for _, blocks in segment.stages for block in blocks]
 
+    def backward(self, segment: Segment, live: int) -> Backward:
+        """What undoes a segment on a ket and a bra. live: as before the segment runs: 0 if it is the first on |0...0>,
+        and -1 if any amplitude may be nonzero."""
+        return backward(segment.stages, self.shard_bits, self.target, live)
+
     @property
     def num_gates(self) -> int:
         """Operations of all blocks: what is left of the circuit's gates after simplification."""
@@ -123,8 +139,14 @@ class Plan:
         return sum(block_flops(block) for block in self.blocks) * 2.0**self.num_qubits
 
     def seconds(self, machine: Machine) -> float:
-        """What the plan takes on such a machine if nothing but bandwidth or arithmetic limits it."""
-        return machine.seconds(self.bytes_moved, self.flops, self.dtype)
+        """What the plan takes on such a machine if nothing but its stages' passes or arithmetic limits it."""
+        return machine.seconds(self._bytes_of_sweeps, self.flops, self.dtype)
+
+    @property
+    def _bytes_of_sweeps(self) -> float:
+        """Bytes that memory could move in the time of all sweeps, where stages may take longer than their bytes do."""
+        stages = (stage for segment in self.segments for stage in segment.stages)
+        return 2 * self.state_bytes * sum(self.target.sweep_cost(self.shard_bits, *stage) for stage in stages)
 
     def shards_per_rank(self, ranks: int) -> int:
         """Shards of the rank that holds most."""
@@ -133,7 +155,7 @@ class Plan:
     def seconds_on(self, cluster: Cluster, ranks: int) -> float:
         """What the plan takes on so many ranks of a cluster: sweeps and exchanges one after the other."""
         share = self.shards_per_rank(ranks) / (1 << self.far)
-        computing = cluster.machine.seconds(share * self.bytes_moved, share * self.flops, self.dtype)
+        computing = cluster.machine.seconds(share * self._bytes_of_sweeps, share * self.flops, self.dtype)
         messages = sum((1 << len(segment.swaps)) - 1 for segment in self.segments)
         between = self.bytes_between_nodes
         shards = self.shards_per_rank(ranks)

@@ -8,17 +8,20 @@ import numpy as np
 
 from qdist.circuit import Circuit, CircuitError, Gate
 from qdist.circuit.instruction import Instruction
-from qdist.plan.cnots import fewer_cnots
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster
 from qdist.plan.fuse import fuse
 from qdist.plan.ladders import narrowed
 from qdist.plan.layout import Layout
-from qdist.plan.levels import Level, cache_level
-from qdist.plan.network import VISITS_PER_SECOND, Stretch, in_order, tiled
-from qdist.plan.nodes import Network, lazy_in_nodes
+from qdist.plan.levels import Level
+from qdist.plan.network.cnots import fewer_cnots
+from qdist.plan.network.exchanges import VISITS_PER_SECOND, Stretch, in_order, tiled
+from qdist.plan.network.nodes import Network, lazy_in_nodes
 from qdist.plan.operations import Operation, moved, operation
 from qdist.plan.plan import Part, Plan, Segment
-from qdist.plan.schedule import schedule as schedule_below
+from qdist.plan.precision import computes_in_double
+from qdist.plan.stages.division import divided
+from qdist.plan.stages.schedule import schedule as schedule_below
+from qdist.plan.stages.target import Target, cpu_target
 
 __all__ = ["SCHEDULES", "check_schedule", "make_plan"]
 
@@ -37,6 +40,7 @@ def make_plan(
     levels: Sequence[Level] | None = None,
     far: int = 0,
     *,
+    target: Target | None = None,
     inside: int | None = None,
     schedule: str = "lazy",
     start: Layout | None = None,
@@ -46,7 +50,8 @@ def make_plan(
     """The plan of a circuit on 2**far shards. Deterministic, and so the same on every rank.
 
     Args:
-        levels: below the network; by default the cache alone.
+        levels: below the network; by default those of the target.
+        target: what the stages will run on; by default a CPU.
         inside: how many of the far positions tell shards of one node apart; all by default.
         schedule: "lazy" for few exchanges; to compare with, "in-order" (swap in, apply, swap back) and "paper" (the
             tiles of arXiv 2410.04252).
@@ -64,11 +69,12 @@ def make_plan(
     if n > MAX_QUBITS:
         raise CircuitError(f"{n} qubits cannot be simulated: a state has at most {MAX_QUBITS}")
     close = n - far
-    chosen = tuple(levels) if levels is not None else (cache_level(close, dtype.itemsize),)
+    target = target or cpu_target(dtype)
+    chosen = tuple(levels) if levels is not None else target.levels(close)
     if inside is not None and not 0 <= inside <= far:
         raise ValueError(f"inside={inside}: of {far} far positions 0 to {far} can be inside a node")
     network = Network(n, close, far if inside is None else inside, dtype.itemsize << close, cluster)
-    planner = _Planner(network, chosen, schedule, start, int(time_limit * VISITS_PER_SECOND))
+    planner = _Planner(network, chosen, target, schedule, start, int(time_limit * VISITS_PER_SECOND))
     parts: list[Part] = []
     waiting: list[_Planned] = []
 
@@ -87,17 +93,20 @@ def make_plan(
             parts.append(Part(planner.segments(own), instruction))
         slot += len(instruction.params)
     flush()
-    return Plan(
+    plan = Plan(
         n,
         dtype,
         (Level("network", close), *chosen),
         far,
         start or planner.first or Layout.identity(n),
         parts,
+        target,
         network.inside,
         schedule,
-        planner.folded,
+        folded=planner.folded,
     )
+    plan.in_double = computes_in_double(plan, circuit.num_parameters > 0)
+    return plan
 
 
 def check_schedule(schedule: str) -> None:
@@ -110,10 +119,17 @@ class _Planner:
     """Plans one stretch of gates after another, knowing where the qubits are."""
 
     def __init__(
-        self, network: Network, levels: tuple[Level, ...], schedule: str, start: Layout | None, limit: int
+        self,
+        network: Network,
+        levels: tuple[Level, ...],
+        target: Target,
+        schedule: str,
+        start: Layout | None,
+        limit: int,
     ) -> None:
         self._n, self._close = network.num_qubits, network.close
         self._network, self._levels, self._schedule, self._limit = network, levels, schedule, limit
+        self._target = target
         chosen_later = start is None and schedule == "lazy"
         self._layout = None if chosen_later else start or Layout.identity(self._n)
         self.first = self._layout
@@ -178,7 +194,8 @@ class _Planner:
             # The levels below work on bit positions and do not know of qubits.
             placed = [moved(o, stretch.layout.positions) for o in placed]
         inner = schedule_below(placed, self._close, self._levels)
-        return Segment(stretch.swaps, stretch.layout, [(s, fuse(s.operations)) for s in inner])
+        stages = divided(((s, fuse(s.operations)) for s in inner), self._close, self._target)
+        return Segment(stretch.swaps, stretch.layout, list(stages))
 
 
 def _leading(gates: list[_Planned]) -> tuple[list[_Planned], list[_Planned]]:

@@ -1,7 +1,7 @@
 """The machine: what holds and changes amplitudes."""
 
-from .errors import StateError
-from .outputs import Overlap, Probabilities, State, Variance
-from .statevector import StateVector
+from qdist.backends.errors import StateError
+from qdist.state.outputs import Overlap, Probabilities, State, Variance
+from qdist.state.statevector import StateVector
 
 __all__ = ["Overlap", "Probabilities", "State", "StateError", "StateVector", "Variance"]

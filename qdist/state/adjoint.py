@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends import Executor
+from qdist.backends.errors import StateError
 from qdist.circuit import PauliSum
+from qdist.plan.observables.tail import NO_TAIL, Tail
 from qdist.state import batches, checks, expectation, gradient_checks, same
-from qdist.state.cpu import CpuProgram
-from qdist.state.errors import StateError
 from qdist.state.exchange import swap_bits
 from qdist.state.expectation import Observable
 from qdist.state.outputs import Output
@@ -24,7 +25,6 @@ from qdist.state.relayout import relayout
 from qdist.state.statevector import StateVector
 
 if TYPE_CHECKING:
-    from qdist.plan.operations import Operation
     from qdist.plan.plan import Segment
     from qdist.state.program import Program
 
@@ -142,7 +142,7 @@ def sweep_back(
     errors are in proportion to what the bra holds, and H |psi> is mostly <H> |psi>.
     """
     gradient = np.zeros(len(program.affine.constants))
-    steps = program.steps
+    steps = program.steps_back
     # The start of folded gates is the one thing that comes before the first step.
     recover = recover or program.start.is_trainable
     first = 0 if recover else next((k for k, (_, native, _) in enumerate(steps) if native.is_trainable), len(steps))
@@ -159,7 +159,7 @@ def sweep_back(
 
 def _undo(
     program: Program,
-    native: CpuProgram,
+    native: Executor,
     ket: StateVector,
     bra: StateVector,
     gradient: NDArray[Any],
@@ -194,7 +194,7 @@ def _vjp(
 
 def _locked_vjp(
     program: Program,
-    gates: tuple[Operation, ...],
+    gates: Tail,
     outputs: Sequence[Observable | Output],
     cotangents: Sequence[Any],
     ket: StateVector | None,
@@ -212,7 +212,7 @@ def _locked_vjp(
     bra.layout = ket.layout
     values, shift = _pull_back(ket, outputs, cotangents, bra, gates)
     gradient = program.affine.transposed(sweep_back(program, ket, bra, shift=shift))
-    if ket.device == "cpu" and ket.local.nbytes <= _WORKSPACE_BYTES:
+    if not ket.backend.pools_memory and ket.local.nbytes <= _WORKSPACE_BYTES:
         program.workspace = own, bra
     return values, ket.sum_over_ranks(gradient)
 
@@ -222,7 +222,7 @@ def _pull_back(
     outputs: Sequence[Observable | Output],
     cotangents: Sequence[Any],
     bra: StateVector,
-    gates: tuple[Operation, ...] = (),
+    gates: Tail = NO_TAIL,
 ) -> tuple[list[Any], float]:
     """bra = what the cotangents make of all outputs, after ``gates``, which only observables may have, but for a
     multiple of the ket, which changes no derivative. Returns the outputs' values, and the multiple that the bra should

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..comm import Communicator
-from .errors import StateError
+from qdist.backends.errors import StateError
+from qdist.comm import Communicator
 
 if TYPE_CHECKING:
-    from .statevector import StateVector
+    from qdist.state.statevector import StateVector
 
 __all__ = ["check_alike", "check_ranks", "same_ranks"]
 

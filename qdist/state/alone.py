@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from threading import Lock
 
-from ..comm import Communicator
-from ..comm.bootstrap import DEFAULT_TIMEOUT
-from ..comm.guard import Guard
-from ..comm.place import Place
-from ..comm.transports import SoloTransport
+from qdist.comm import Communicator
+from qdist.comm.bootstrap import DEFAULT_TIMEOUT
+from qdist.comm.guard import Guard
+from qdist.comm.place import Place
+from qdist.comm.transports import SoloTransport
 
 __all__ = ["alone"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qdist.backends.errors import StateError
 from qdist.circuit.binding import ParameterValues
 from qdist.state import checks, expectation
-from qdist.state.errors import StateError
 from qdist.state.expectation import Observable
 from qdist.state.measure import Seed, generator
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.state import averages, checks, devices, expectation
-from qdist.state.devices import kernels_of
+from qdist.backends import ObservableKernel
+from qdist.backends.memory import check_copies
+from qdist.state import averages, checks, expectation
 from qdist.state.expectation import Observable
 from qdist.state.measure import Seed, generator
-from qdist.state.memory import check_copies
 from qdist.state.outputs import Output
 from qdist.state.statevector import StateVector
 
@@ -48,15 +48,15 @@ def expectations(
         return np.array([averages.mean(program, observable, row, shots, rng) for row in theta])
     if program.plan.far or any(part.instruction is not None for part in program.plan.parts):
         return np.array([program.evolved(row).expectation(observable) for row in theta])
-    if program.device != "cpu" and fit(program, [observable]):
+    if fit(program, [observable]):
         return values(program, [observable], theta)[:, 0]
     states = (x for some in parts(program, len(theta)) for x in program.run_batch(theta[some]))
     return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in states])
 
 
 def values(program: Program, observables: Sequence[Any], theta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The expectation values for each row of parameters on a GPU: float64 of shape (batch, number of observables)."""
-    strings, _ = _plan(program, observables)
+    """The expectation values for each row of parameters: float64 of shape (batch, number of observables)."""
+    strings, _ = _plan(program, observables, products=False)
     found = np.zeros((len(theta), len(observables)))
     for some in parts(program, len(theta)):
         kets = program.run_rows(theta[some])
@@ -73,15 +73,15 @@ def vjp(
 ) -> tuple[list[Any], NDArray[np.float64]]:
     """``Program.vjp`` of a batch, in parts that take a bounded amount of memory; the kets may be given where they
     are ``one_part``."""
-    ((_, native, _),) = program.steps
+    ((_, native, _),) = program.steps_back
     strings, constants = _plan(program, outputs, traceless=True)
     found, weights = np.zeros((len(theta), len(outputs))), np.stack(cotangents, axis=1)
     angles = program.affine.rows(theta)
     by_angle = np.zeros_like(angles)
     for some in parts(program, len(theta)):
         part = program.run_rows(theta[some]) if kets is None else kets
-        bras = devices.empty(part.shape, program.dtype, program.device)
-        kernels_of(part).apply_batch(strings, part, weights[some], bras, found[some])
+        bras = program.backend.empty(part.shape, program.dtype)
+        strings.apply_rows(part, weights[some], bras, found[some])
         shifts = np.einsum("bk,bk->b", weights[some], found[some])
         with program.lock:
             native.run_back_batch(part, bras, angles[some], shifts, by_angle[some])
@@ -101,7 +101,7 @@ def check_states(program: Program, count: int) -> None:
     what, way_out = f"the states of {count} rows of {program.num_qubits} qubits", "give fewer rows at a time"
     check_copies(program.comm, nbytes, what, way_out)
     if not program.plan.far:
-        devices.check_on_device(program.device, program.comm, count * state, what, way_out)
+        program.backend.check_room(program.comm, count * state, what, way_out)
 
 
 def check_outputs(program: Program, outputs: Sequence[Observable | Output], count: int) -> None:
@@ -124,12 +124,14 @@ def _check_without_rows(program: Program, outputs: Sequence[Observable | Output]
             expectation.as_hermitian_sum(output, program.num_qubits)
 
 
-def _plan(program: Program, observables: Sequence[Observable], traceless: bool = False) -> tuple[Any, Any]:
-    """The kernels' plan for the strings of all observables, and the multiples of the identity that they have beside
-    these strings, where ``traceless``."""
+def _plan(
+    program: Program, observables: Sequence[Observable], products: bool = True, traceless: bool = False
+) -> tuple[ObservableKernel, NDArray[np.float64]]:
+    """What computes with the strings of all observables, and the multiples of the identity that they have beside these
+    strings, where ``traceless``."""
     sums = [expectation.as_pauli_sum(o, program.num_qubits) for o in observables]
     like = StateVector(program.num_qubits, program.dtype, layout=program.plan.layout, device=program.device)
-    plan = expectation.observable_plan(like, sums, real=True, products=True, traceless=traceless)
+    plan = expectation.observable_plan(like, sums, real=True, products=products, traceless=traceless)
     (strings,) = plan.strings
     return strings, plan.constants
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..circuit.parameters import as_number
-from ..plan.planner import MAX_QUBITS
-from . import same
-from .errors import StateError
+from qdist.backends.errors import StateError
+from qdist.circuit.parameters import as_number
+from qdist.plan.planner import MAX_QUBITS
+from qdist.state import same
 
 if TYPE_CHECKING:
-    from ..comm import Communicator
+    from qdist.comm import Communicator
 
 
 def checked_num_qubits(num_qubits: Any) -> int:

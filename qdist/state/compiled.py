@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends import Backend, Executor
 from qdist.circuit import AffineMap
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.progress import Progress
-from qdist.state import devices
-from qdist.state.cpu import CpuProgram
-from qdist.state.cuda import CudaProgram
 from qdist.state.exchange import swap_bits
-from qdist.state.precision import computes_in_double
 from qdist.state.prepare import prepare
 from qdist.state.product_start import ProductStart
 from qdist.state.statevector import StateVector
@@ -46,20 +43,15 @@ class Values:
 class Compiled:
     """A plan with its kernels. is_random: whether two runs may end in different states."""
 
-    def __init__(self, plan: Plan, affine: AffineMap, device: str, is_random: bool) -> None:
+    def __init__(self, plan: Plan, affine: AffineMap, backend: Backend, is_random: bool) -> None:
         self.plan, self.is_random = plan, is_random
         self.start = ProductStart(plan)
         self._affine = affine
         self._held: Values | None = None
-        close = plan.num_qubits - plan.far
-        in_double = device == "cpu" and computes_in_double(plan, bool(len(affine.slots)))
-
-        def executor(segment: Segment) -> Any:
-            if device == "cpu":
-                return CpuProgram(close, plan.dtype, segment.stages, affine, in_double)
-            return CudaProgram(close, plan.dtype, segment.stages, affine, devices.device_number(device))
-
-        self.parts = [(part, [executor(segment) for segment in part.segments]) for part in plan.parts]
+        self._lowered_back = False
+        self.parts = [
+            (part, [backend.lower(plan, segment, affine) for segment in part.segments]) for part in plan.parts
+        ]
         self.natives = [native for _, natives in self.parts for native in natives]
         # What collapses a state normalises it too.
         unitary = all(part.instruction is None for part in plan.parts)
@@ -73,6 +65,7 @@ class Compiled:
         theta, angles = values.theta, values.angles
         for native in self.natives:
             if theta is None:
+                assert angles is not None, "values are of one or the other"
                 native.bind_angles(angles)
             elif not native.bind(theta):
                 return False
@@ -82,7 +75,7 @@ class Compiled:
         return True
 
     @property
-    def steps(self) -> list[tuple[Segment, CpuProgram, int]]:
+    def steps(self) -> list[tuple[Segment, Executor, int]]:
         """All segments in the order they run, with their kernels and the bits that are live before them: those outside
         of which amplitudes are still zero, 0 at the beginning and -1 (any) after that."""
         live = 0
@@ -95,10 +88,17 @@ class Compiled:
                 live = -1
         return found
 
+    def lower_back(self) -> None:
+        """Has the kernels ready for the adjoint sweep, which is planned when it is first asked for."""
+        if not self._lowered_back:
+            for segment, native, live in self.steps:
+                native.lower_back(self.plan.backward(segment, live))
+            self._lowered_back = True
+
     def run(self, state: StateVector, live: int, bits: list[int], rng: Any, bar: Progress | None) -> None:
         """Runs on a state in place, and notes in ``bits`` what is measured on the way.
 
-        live: as for ``CpuProgram.run``; before anything ran on |0...0>, only the first amplitude of a shard can be
+        live: as for ``Executor.run``; before anything ran on |0...0>, only the first amplitude of a shard can be
         nonzero, and it is 0.
         """
         norm = (1.0 if live == 0 else state.norm()) if self.keeps_norm else 0.0
@@ -119,7 +119,7 @@ class Compiled:
             state.scale_to(norm)
 
 
-def _sweep(state: StateVector, native: CpuProgram, live: int, bar: Progress | None) -> None:
+def _sweep(state: StateVector, native: Executor, live: int, bar: Progress | None) -> None:
     for offset, shard in state.shards():
         # At the start most shards may be zero altogether.
         if live != 0 or shard[0] != 0:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from qdist.backends import backend_of
+from qdist.backends.errors import StateError
 from qdist.comm.work import Work
 from qdist.state.alike import check_alike
-from qdist.state.devices import empty, kernels_of
-from qdist.state.errors import StateError
 
 if TYPE_CHECKING:
     from qdist.state.statevector import StateVector
@@ -35,9 +35,6 @@ _UNDER_WAY = 2
 _TAG = 32_767
 """The highest that every MPI has, out of the way of a program's own. Two ranks send each other their pieces in the same
 order, so one tag will do."""
-
-_LARGEST_PIECE = {"cpu": 1 << 22, "cuda": 1 << 25}
-"""Bytes. Larger messages are not faster, and take memory; on a GPU smaller ones leave it idle."""
 
 
 @dataclass(slots=True)
@@ -108,7 +105,7 @@ def swap_bits(
             elif number < partner:
                 start = perf_counter()
                 own, other = shards[number], shards[partner]
-                kernels_of(own).swap_parts(own, base, other, partner_base, rest)
+                backend_of(own).kernels.swap_parts(own, base, other, partner_base, rest)
                 state.traffic.pack_seconds += perf_counter() - start
     # All ranks come to the pieces that they have in common in the same order, so nobody waits in a circle.
     trades.sort(key=lambda item: item[0])
@@ -133,7 +130,7 @@ def partner_pieces(
     bits = state.shard_bits
     size = piece_size(state, buffer_share)
     shards = {first >> bits: shard for first, shard in state.shards()}
-    buffers = empty((_UNDER_WAY, size), state.dtype, state.device)
+    buffers = state.backend.empty((_UNDER_WAY, size), state.dtype)
     inside = flips & (1 << bits) - 1 & -size
     state.traffic.exchanges += 1
     steps = []
@@ -209,8 +206,7 @@ def _meetings(
 def piece_size(state: StateVector, buffer_share: int = BUFFER_SHARE) -> int:
     """Amplitudes in a piece of a shard: a power of two, the same on every rank, for buffers of bounded size."""
     budget = (state.dtype.itemsize << state.shard_bits) // (buffer_share * 2 * _UNDER_WAY)
-    largest = _LARGEST_PIECE["cpu" if state.device == "cpu" else "cuda"]
-    most = max(1, min(budget, largest) // state.dtype.itemsize)
+    most = max(1, min(budget, state.backend.largest_piece) // state.dtype.itemsize)
     return 1 << most.bit_length() - 1
 
 
@@ -221,7 +217,7 @@ def _carry_out(trades: list[_Trade], rest: int, size: int) -> None:
     within = _lowest_set(rest, size.bit_length() - 1)
     steps = _settings(rest & ~within)
     size = 1 << within.bit_count()  # A part may be smaller than a piece.
-    buffers = empty((_UNDER_WAY, 2, size), trades[0].state.dtype, trades[0].state.device)
+    buffers = trades[0].state.backend.empty((_UNDER_WAY, 2, size), trades[0].state.dtype)
     waiting: deque[_Piece] = deque()
     count = 0
     for trade in trades:
@@ -241,7 +237,7 @@ def _send_off(trade: _Trade, base: int, within: int, outgoing: NDArray[Any], inc
         outgoing = trade.shard[base : base + len(outgoing)]
     else:
         start = perf_counter()
-        kernels_of(trade.shard).pack(trade.shard, base, within, outgoing)
+        backend_of(trade.shard).kernels.pack(trade.shard, base, within, outgoing)
         trade.state.traffic.pack_seconds += perf_counter() - start
     return _Piece(trade, base, incoming, _start(trade.state, trade.peer, outgoing, incoming))
 
@@ -250,7 +246,7 @@ def _put_away(piece: _Piece, within: int) -> None:
     state = piece.trade.state
     _wait(state, piece.work)
     start = perf_counter()
-    kernels_of(piece.incoming).unpack(piece.incoming, piece.trade.shard, piece.base, within)
+    backend_of(piece.incoming).kernels.unpack(piece.incoming, piece.trade.shard, piece.base, within)
     state.traffic.pack_seconds += perf_counter() - start
 
 
@@ -258,7 +254,7 @@ def _start(state: StateVector, peer: int, outgoing: NDArray[Any], incoming: NDAr
     """Starts sending to another rank and receiving from it."""
     start = perf_counter()
     # NCCL carries nothing but GPU arrays, and has no tags.
-    tag = 0 if state.comm.backend == "nccl" and state.device != "cpu" else _TAG
+    tag = 0 if state.comm.backend == "nccl" and not state.backend.is_host else _TAG
     work = state.comm.isendrecv(outgoing, peer, incoming, peer, tag)
     state.traffic.messages += 1
     state.traffic.bytes_sent += outgoing.nbytes

@@ -8,33 +8,33 @@ each, and exchanges between them.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..circuit import Hermitian, PauliString, PauliSum
-from ..circuit.pauli.masks import bit_count
-from ..plan import Layout
-from ..plan.operations import Operation
-from . import same
-from .alike import check_alike
-from .cover import Leg, cover
-from .devices import kernels_of
-from .errors import StateError
-from .exchange import swap_bits
-from .relayout import relayout
-from .strings import VALUE_TILE_BITS, Strings, product_tile_bits
-from .wide import WideStrings, wide_strings
+from qdist.backends import Backend, ObservableKernel
+from qdist.backends.errors import StateError
+from qdist.circuit import Hermitian, PauliString, PauliSum
+from qdist.circuit.pauli.masks import bit_count
+from qdist.plan.layout import Layout
+from qdist.plan.observables.cover import Leg, cover
+from qdist.plan.observables.strings import Strings
+from qdist.plan.observables.tail import NO_TAIL, Tail
+from qdist.state import same
+from qdist.state.alike import check_alike
+from qdist.state.exchange import swap_bits
+from qdist.state.recent import Recent
+from qdist.state.relayout import relayout
+from qdist.state.wide import WideStrings, wide_strings
 
 if TYPE_CHECKING:
-    from .statevector import StateVector
+    from qdist.state.statevector import StateVector
 
 __all__ = [
+    "MOST_PLANS",
     "Observable",
     "ObservablePlan",
     "apply_and_expect",
@@ -51,11 +51,11 @@ Observable: TypeAlias = (
     PauliSum | PauliString | Mapping[Any, complex] | str | Hermitian | tuple[ArrayLike, Sequence[int]] | NDArray[Any]
 )
 
-# Plans of the observables that were used last. A plan depends on nothing but what is in its key, and training asks for
-# the same one thousands of times. Observables and gates are kept with the plan so that their ids stay theirs.
-_plans: OrderedDict[tuple[Any, ...], tuple[Any, ObservablePlan]] = OrderedDict()
-_plans_lock = Lock()
-_MAX_PLANS = 32
+MOST_PLANS = 32
+"""Plans of observables that are kept: a plan depends on nothing but what is in its key, and training asks for the same
+one thousands of times."""
+_plans: Recent[ObservablePlan] = Recent(MOST_PLANS)
+_sums: Recent[PauliSum] = Recent(MOST_PLANS)
 
 _PASSES_AN_EXCHANGE = 8
 """An exchange between ranks takes about as long as so many passes over a shard."""
@@ -72,32 +72,46 @@ def as_pauli_sum(observable: Observable, num_qubits: int) -> PauliSum:
     Raises:
         StateError: if it is none of these or acts on qubits that the state does not have.
     """
-    if isinstance(observable, PauliSum):
-        result = observable
-    elif isinstance(observable, PauliString | Mapping | str):
-        result = PauliSum(observable)
-    elif isinstance(observable, Hermitian):
-        result = observable.to_pauli_sum()
-    elif isinstance(observable, tuple) and len(observable) == 2 and not isinstance(observable[0], str):
-        result = Hermitian(*observable).to_pauli_sum()
-    elif isinstance(observable, np.ndarray):
+    result = observable if isinstance(observable, PauliSum) else _pauli_sum(observable, num_qubits)
+    if result.num_qubits > num_qubits:
+        raise StateError(
+            f"the observable acts on qubit {result.num_qubits - 1}; the state has qubits 0 to {num_qubits - 1}"
+        )
+    return result
+
+
+def _pauli_sum(observable: Any, num_qubits: int) -> PauliSum:
+    """What is given again and again is read once: it is found by what it says."""
+    if isinstance(observable, np.ndarray):
         size = 1 << num_qubits
         if observable.shape != (size, size):
             raise StateError(
                 f"a matrix of all {num_qubits} qubits has shape ({size}, {size}); got {observable.shape}. Give a "
                 "matrix of some qubits as (matrix, qubits)"
             )
-        result = Hermitian(observable, range(num_qubits)).to_pauli_sum()
+        observable = Hermitian(observable, range(num_qubits))
+    elif isinstance(observable, tuple) and len(observable) == 2 and not isinstance(observable[0], str):
+        observable = Hermitian(*observable)
+    key: Hashable
+    if isinstance(observable, Hermitian):
+        key = observable.matrix.tobytes(), observable.qubits
+    elif isinstance(observable, Mapping):
+        key = tuple(observable.items())
+    elif isinstance(observable, PauliString | str):
+        key = observable
     else:
         raise StateError(
             f"an observable is a PauliSum, a PauliString, a dict, text like 'Z0 Z1', a Hermitian or a pair "
             f"(matrix, qubits); got {observable!r}. expectations() takes a list of them"
         )
-    if result.num_qubits > num_qubits:
-        raise StateError(
-            f"the observable acts on qubit {result.num_qubits - 1}; the state has qubits 0 to {num_qubits - 1}"
-        )
-    return result
+    try:
+        found = _sums.get(key)
+    except TypeError:  # A coefficient like an array of one number is not hashable.
+        return PauliSum(observable)
+    if found is None:
+        found = observable.to_pauli_sum() if isinstance(observable, Hermitian) else PauliSum(observable)
+        _sums.put(key, found)
+    return found
 
 
 def as_hermitian_sum(observable: Observable, num_qubits: int) -> PauliSum:
@@ -107,15 +121,13 @@ def as_hermitian_sum(observable: Observable, num_qubits: int) -> PauliSum:
     return result
 
 
-def expectations(
-    sv: StateVector, observables: Sequence[Observable], gates: tuple[Operation, ...] = ()
-) -> NDArray[np.float64]:
+def expectations(sv: StateVector, observables: Sequence[Observable], gates: Tail = NO_TAIL) -> NDArray[np.float64]:
     """<psi|O|psi> of each Hermitian observable, after X, CX and SWAP if there are any: float64. May leave the state in
     another layout."""
     plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates)
     result = np.zeros(len(observables))
-    for strings in plan.wide:
-        strings.add_expectations(sv, result)
+    for wide in plan.wide:
+        wide.add_expectations(sv, result)
     for leg, strings in zip(plan.legs, plan.strings):
         if leg.swaps:
             _go((sv,), leg)
@@ -135,7 +147,7 @@ def apply_and_expect(
     observables: Sequence[Observable],
     cotangents: ArrayLike,
     out: StateVector,
-    gates: tuple[Operation, ...] = (),
+    gates: Tail = NO_TAIL,
 ) -> NDArray[np.float64]:
     """The expectation values of Hermitian observables, and out = sum_k cotangents[k] O_k |psi>, in the same passes.
 
@@ -167,7 +179,7 @@ def pull_back(
     observables: Sequence[Observable],
     cotangents: NDArray[np.float64],
     out: StateVector,
-    gates: tuple[Operation, ...] = (),
+    gates: Tail = NO_TAIL,
 ) -> tuple[NDArray[np.float64], float]:
     """``apply_and_expect`` for derivatives in a normalised state, to which multiples of the identity bring nothing:
     ``out`` lacks theirs, so that its rounding errors are not in proportion to them.
@@ -188,8 +200,8 @@ class ObservablePlan:
     """How strings of observables are dealt with on a state of a given layout."""
 
     legs: list[Leg]
-    strings: list[Any]
-    """The kernels' plan for each leg."""
+    strings: list[ObservableKernel]
+    """What computes with the strings of each leg."""
     wide: list[WideStrings]
     """Strings that flip more qubits than can be close; they go first, under the layout at hand."""
     constants: NDArray[np.float64]
@@ -200,7 +212,7 @@ def observable_plan(
     sv: StateVector,
     sums: Sequence[PauliSum],
     real: bool,
-    gates: tuple[Operation, ...] = (),
+    gates: Tail = NO_TAIL,
     products: bool = False,
     traceless: bool = False,
 ) -> ObservablePlan:
@@ -211,34 +223,30 @@ def observable_plan(
     """
     same.observables(sv.comm, sums)
     place = sv.layout, sv.shard_bits, sv.dtype, sv.device
-    key = (tuple(map(id, sums)), *place, real, id(gates) if gates else 0, products, traceless)
-    with _plans_lock:
-        if key in _plans:
-            _plans.move_to_end(key)
-            return _plans[key][1]
-    if real:
-        for observable in sums:
-            _check_hermitian(observable)
-    plan = _planned(sv, Strings.of(sums, real).before(gates), products, traceless)
-    with _plans_lock:
-        _plans[key] = (tuple(sums), gates), plan
-        if len(_plans) > _MAX_PLANS:
-            _plans.popitem(last=False)
+    key = (tuple(s.key for s in sums), *place, real, gates.key, products, traceless)
+    plan = _plans.get(key)
+    if plan is None:
+        if real:
+            for observable in sums:
+                _check_hermitian(observable)
+        plan = _planned(sv, Strings.of(sums, real).before(gates), products, traceless)
+        _plans.put(key, plan)
     return plan
 
 
 def passes(
+    backend: Backend,
     sums: Sequence[PauliSum],
     layout: Layout,
     shard_bits: int,
     dtype: np.dtype[Any],
-    gates: tuple[Operation, ...] = (),
+    gates: Tail = NO_TAIL,
 ) -> int:
-    """About how many passes over a state the product with sums, after ``gates``, takes."""
+    """About how many passes over a state on such a device the product with sums, after ``gates``, takes."""
     wide, legs, parts = _arranged(Strings.of(sums, True).before(gates), layout, shard_bits)
     exchanges = len(legs) - 1 + len(np.unique(wide.x))
-    tile_bits = product_tile_bits(shard_bits, dtype)
-    return _PASSES_AN_EXCHANGE * exchanges + sum(p.compiled(shard_bits, tile_bits).passes for p in parts)
+    compiled = (backend.observable(part, shard_bits, dtype, products=True) for part in parts)
+    return _PASSES_AN_EXCHANGE * exchanges + sum(one.passes for one in compiled)
 
 
 def _planned(sv: StateVector, strings: Strings, products: bool, traceless: bool) -> ObservablePlan:
@@ -248,9 +256,7 @@ def _planned(sv: StateVector, strings: Strings, products: bool, traceless: bool)
         np.add.at(constants, strings.observable[identity], strings.coefficients[identity].real)
         strings = strings.chosen(~identity)
     wide, legs, parts = _arranged(strings, sv.layout, sv.shard_bits)
-    as_product = not products and strings.value_as_product(sv.shard_bits)
-    tile_bits = product_tile_bits(sv.shard_bits, sv.dtype) if products or as_product else VALUE_TILE_BITS
-    plans = [part.compiled(sv.shard_bits, tile_bits, kernels_of(sv.local), as_product) for part in parts]
+    plans = [sv.backend.observable(part, sv.shard_bits, sv.dtype, products) for part in parts]
     return ObservablePlan(legs, plans, wide_strings(sv, wide.at(sv.layout)), constants)
 
 
@@ -287,8 +293,8 @@ def _apply(
         relayout((sv, out), home)
     out.layout = home
     _add_products(plan.strings[0], sv, weights, out, started, values)
-    for strings in plan.wide:
-        strings.apply(sv, weights, out, values)
+    for wide in plan.wide:
+        wide.apply(sv, weights, out, values)
 
 
 def _add_products(

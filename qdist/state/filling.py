@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import devices
-from .errors import StateError
+from qdist.backends.errors import StateError
 
 if TYPE_CHECKING:
-    from .statevector import StateVector
+    from qdist.state.statevector import StateVector
 
 __all__ = ["check_filled", "checked_factors", "fill", "fill_with_product"]
 
@@ -24,11 +23,11 @@ def fill(sv: StateVector, amplitudes: NDArray[Any]) -> None:
     """Takes this rank's share of all amplitudes, given in logical order."""
     start, end = sv.bounds(sv.comm.rank)
     if sv.layout.is_identity:
-        sv.local[:] = devices.moved(amplitudes[start:end], sv.device)
+        sv.local[:] = sv.backend.moved(amplitudes[start:end])
         return
     for first in range(start, end, _INDEX_CHUNK):
         places = np.arange(first, min(first + _INDEX_CHUNK, end))
-        own = devices.moved(amplitudes[sv.layout.to_logical(places)], sv.device)
+        own = sv.backend.moved(amplitudes[sv.layout.to_logical(places)])
         sv.local[first - start :][: len(places)] = own
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .devices import kernels_of, on_host
-from .memory import check_copies
-from .relayout import reorder
+from qdist.backends import backend_of, on_host
+from qdist.backends.memory import check_copies
+from qdist.state.relayout import reorder
 
 if TYPE_CHECKING:
-    from .statevector import StateVector
+    from qdist.state.statevector import StateVector
 
 __all__ = ["gathered"]
 
@@ -24,7 +24,7 @@ def gathered(sv: StateVector, root: int | None) -> NDArray[Any] | None:
     MemoryError, on all ranks, where the result does not fit.
     """
     comm = sv.comm
-    needed = (sv.dtype.itemsize << sv.num_qubits) + (0 if sv.device == "cpu" else sv.local.nbytes)
+    needed = (sv.dtype.itemsize << sv.num_qubits) + (0 if sv.backend.is_host else sv.local.nbytes)
     way_out = "amplitudes(indices) takes only some of them"
     if root is None and comm.size > 1:
         way_out += ", gather(root) takes them on one rank"
@@ -34,7 +34,7 @@ def gathered(sv: StateVector, root: int | None) -> NDArray[Any] | None:
             whole = on_host(sv.local)
             return whole.copy() if whole is sv.local else whole
         result = np.empty_like(sv.local)
-        kernels_of(result).permuted_copy(sv.local, sv.layout.positions, result)
+        backend_of(result).kernels.permuted_copy(sv.local, sv.layout.positions, result)
         return on_host(result)
     own = on_host(sv.local)
     if root is not None and comm.rank != root:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..circuit.binding import flat_values
-from ..circuit.data_gates import PauliRotationGate
-from ..circuit.gate import Gate
-from .errors import StateError
-from .expectation import Observable
+from qdist.backends.errors import StateError
+from qdist.circuit.binding import flat_values
+from qdist.circuit.data_gates import PauliRotationGate
+from qdist.circuit.gate import Gate
+from qdist.state.expectation import Observable
 
 if TYPE_CHECKING:
-    from .program import Program
+    from qdist.state.program import Program
 
 __all__ = ["METHODS", "finite_difference", "parameter_shift"]
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..native import kernels
-from . import same
-from .devices import check_on_device, kernels_of
-from .errors import StateError
-from .exchange import partner_pieces
-from .memory import check_copies
+from qdist.backends import backend_of
+from qdist.backends.errors import StateError
+from qdist.backends.memory import check_copies
+from qdist.native import kernels
+from qdist.state import same
+from qdist.state.exchange import partner_pieces
 
 if TYPE_CHECKING:
-    from ..comm import Communicator
-    from .statevector import StateVector
+    from qdist.comm import Communicator
+    from qdist.state.statevector import StateVector
 
 __all__ = ["Seed", "collapse", "generator", "measure", "probabilities", "reset", "sample"]
 
@@ -41,10 +41,10 @@ def probabilities(sv: StateVector, qubits: Sequence[int]) -> NDArray[np.float64]
     positions = [sv.layout.positions[q] for q in qubits]
     what, way_out = f"the probabilities of {len(qubits)} qubits", "ask for fewer qubits, or sample()"
     check_copies(sv.comm, 8 << len(qubits), what, way_out)
-    check_on_device(sv.device, sv.comm, 8 << len(qubits), what, way_out)
+    sv.backend.check_room(sv.comm, 8 << len(qubits), what, way_out)
     result = np.zeros(1 << len(qubits))
     for first, shard in sv.shards():
-        kernels_of(shard).add_probabilities(shard, first, positions, result)
+        backend_of(shard).kernels.add_probabilities(shard, first, positions, result)
     return sv.sum_over_ranks(result)
 
 
@@ -72,7 +72,7 @@ def sample(sv: StateVector, shots: int, seed: Seed) -> NDArray[np.int64]:
         some = slice(start, start + together)
         trees = np.zeros(len(bases[some]) << depth + 1)
         for first, shard in sv.shards():
-            kernels_of(shard).add_leaves(shard, first, bases[some], positions[:depth], trees)
+            backend_of(shard).kernels.add_leaves(shard, first, bases[some], positions[:depth], trees)
         ends = bounds[start : start + together + 1]
         row = np.repeat(np.arange(len(bases[some])), np.diff(ends))
         chosen = order[ends[0] : ends[-1]]
@@ -114,10 +114,10 @@ def reset(sv: StateVector, qubit: int, seed: Seed) -> None:
     position = sv.layout.positions[qubit]
     if position < sv.shard_bits:
         for _, shard in sv.shards():
-            kernels_of(shard).reset_bit(shard, position, bool(value), scale)
+            backend_of(shard).kernels.reset_bit(shard, position, bool(value), scale)
     elif value == 0:
         for first, shard in sv.shards():
-            kernels_of(shard).project(shard, first, 1 << position, 0, scale)
+            backend_of(shard).kernels.project(shard, first, 1 << position, 0, scale)
     else:
         for place, own, other in partner_pieces(sv, 1 << position):
             if place >> position & 1:
@@ -150,7 +150,7 @@ def _project(sv: StateVector, qubits: Sequence[int], value: int, weights: NDArra
     mask = sum(1 << p for p in positions)
     bits = sum((value >> k & 1) << p for k, p in enumerate(positions))
     for first, shard in sv.shards():
-        kernels_of(shard).project(shard, first, mask, bits, 1 / math.sqrt(weights[value]))
+        backend_of(shard).kernels.project(shard, first, mask, bits, 1 / math.sqrt(weights[value]))
     return float(probability)
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import checks, devices, expectation
-from .alike import check_alike
-from .devices import kernels_of
-from .expectation import Observable
-from .statevector import StateVector
+from qdist.backends import backend_of
+from qdist.state import checks, expectation
+from qdist.state.alike import check_alike
+from qdist.state.expectation import Observable
+from qdist.state.statevector import StateVector
 
 __all__ = ["Output", "Overlap", "Probabilities", "State", "Variance"]
 
@@ -89,7 +89,7 @@ class Probabilities(Output):
         qubits = checks.checked_qubits(self.qubits, ket.num_qubits)
         positions = [ket.layout.positions[q] for q in qubits]
         for (first, shard), (_, out) in zip(ket.shards(), bra.shards()):
-            kernels_of(shard).add_weighted(shard, first, positions, cotangent, out)
+            backend_of(shard).kernels.add_weighted(shard, first, positions, cotangent, out)
 
 
 @dataclass(frozen=True)
@@ -140,4 +140,4 @@ def _add_logical(bra: StateVector, amplitudes: NDArray[Any]) -> None:
             own = amplitudes[first : first + len(shard)]
         else:
             own = amplitudes[bra.layout.to_logical(np.arange(first, first + len(shard)))]
-        shard += devices.moved(own.astype(shard.dtype, copy=False), bra.device)
+        shard += bra.backend.moved(own.astype(shard.dtype, copy=False))

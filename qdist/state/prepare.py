@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.circuit.gate import Gate
-from qdist.state.devices import moved
 from qdist.state.exchange import partner_pieces
 from qdist.state.statevector import StateVector
 
@@ -61,4 +60,4 @@ def _multiply(state: StateVector, positions: Sequence[int], table: NDArray[Any])
             values = np.zeros_like(places)
             for k, position in enumerate(positions):
                 values |= (places >> position & 1) << k
-            piece *= moved(table[values], state.device)
+            piece *= state.backend.moved(table[values])

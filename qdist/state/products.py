@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .alike import check_alike
-from .devices import kernels_of
-from .relayout import relayout
+from qdist.backends import backend_of
+from qdist.state.alike import check_alike
+from qdist.state.relayout import relayout
 
 if TYPE_CHECKING:
-    from .statevector import StateVector
+    from qdist.state.statevector import StateVector
 
 __all__ = ["inner"]
 
@@ -20,7 +20,7 @@ def inner(bra: StateVector, ket: StateVector) -> complex:
     """<bra|ket>. On several ranks with different layouts, it takes memory for a copy of the ket. Raises StateError for
     states of different sizes, dtypes or devices, or over different ranks."""
     check_alike("an inner product", bra, ket)
-    kernels = kernels_of(bra.local)
+    kernels = backend_of(bra.local).kernels
     if bra.layout == ket.layout:
         total = kernels.inner(bra.local, ket.local)
     elif bra.comm.size == 1:

@@ -13,23 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends import Executor, backend_on, chosen_device, on_host
+from qdist.backends.errors import StateError
 from qdist.circuit import Circuit
 from qdist.circuit.binding import ParameterValues, flat_values
 from qdist.circuit.measurements import is_random, split_final_measurements, without_idle_resets
 from qdist.comm import Communicator
-from qdist.cuda.tile import shape_of, tile_level
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level, inside_bits
-from qdist.plan.operations import Operation
+from qdist.plan.observables.tail import NO_TAIL, Tail, without_tail
 from qdist.plan.plan import Plan, Segment
 from qdist.plan.planner import check_schedule, make_plan
-from qdist.plan.tail import without_tail
 from qdist.progress import Progress
-from qdist.state import adjoint, averages, batches, checks, devices, expectation, same
+from qdist.state import adjoint, averages, batches, checks, expectation, same
 from qdist.state.alike import check_ranks
 from qdist.state.compiled import Compiled, Values
-from qdist.state.cpu import CpuProgram
-from qdist.state.errors import StateError
 from qdist.state.expectation import Observable
 from qdist.state.measure import Seed, generator
 from qdist.state.outputs import Output
@@ -83,9 +81,8 @@ class Program:
         self.dtype = checks.checked_dtype(dtype)
         self.comm = comm
         same.circuit(comm, circuit, self.dtype.name, schedule, str(device).partition(":")[0])
-        self.device = devices.chosen_device(device, circuit.num_qubits, self.dtype, comm)
-        if levels is None and self.device != "cpu":
-            levels = [tile_level(circuit.num_qubits - far, shape_of(self.dtype))]
+        self.device = chosen_device(device, circuit.num_qubits, self.dtype, comm)
+        self.backend = backend_on(self.device)
         self._levels, self._far, self._schedule = levels, far, schedule
         self._inside = far if comm is None else _inside_bits(comm)
         # Kernels hold one set of matrices, and a gradient works in memory that stays: one thread at a time.
@@ -165,8 +162,14 @@ class Program:
         return self._from_zero.start
 
     @property
-    def steps(self) -> list[tuple[Segment, CpuProgram, int]]:
+    def steps(self) -> list[tuple[Segment, Executor, int]]:
         """All segments in the order they run: see ``Compiled.steps``."""
+        return self._from_zero.steps
+
+    @property
+    def steps_back(self) -> list[tuple[Segment, Executor, int]]:
+        """The same, ready to be undone."""
+        self._from_zero.lower_back()
         return self._from_zero.steps
 
     def hold(self) -> None:
@@ -179,18 +182,16 @@ class Program:
         if not gates:
             return None
         program = copy(self)
-        program._use(Compiled(plan, self.affine, self.device, self.is_random))
+        program._use(Compiled(plan, self.affine, self.backend, self.is_random))
         return Shortened(program, gates, self.plan)
 
-    def bind_for(
-        self, outputs: Sequence[Observable | Output], params: ParameterValues | None
-    ) -> tuple[Program, tuple[Operation, ...]]:
+    def bind_for(self, outputs: Sequence[Observable | Output], params: ParameterValues | None) -> tuple[Program, Tail]:
         """The program to run for the values of outputs, bound to these parameters, and gates to leave to the
         observables: its last ones, where they only move amplitudes. None of them, and this program, where nothing is
         gained, or where there is more than observables."""
         observables = [output for output in outputs if not isinstance(output, Output)]
         program: Program = self
-        gates: tuple[Operation, ...] = ()
+        gates: Tail = NO_TAIL
         with self.lock:
             if len(observables) == len(outputs) and self._short is not None and self._short.gains(observables):
                 program, gates = self._short.program, self._short.gates
@@ -262,12 +263,12 @@ class Program:
             for row, values in zip(states, theta):
                 row[:] = self.evolved(values).amplitudes()
             return states
-        return devices.on_host(self.run_rows(theta))
+        return on_host(self.run_rows(theta))
 
     def run_rows(self, theta: NDArray[np.float64]) -> Any:
         """What ``run_batch`` gives, where this program's device is: for unitary circuits on one rank. ``theta`` has
         been checked."""
-        states = devices.zeros(len(theta) << self.num_qubits, self.dtype, self.device)
+        states = self.backend.zeros(len(theta) << self.num_qubits, self.dtype)
         states = states.reshape(len(theta), 1 << self.num_qubits)
         states[:, 0] = 1
         if self._from_zero.parts:
@@ -383,12 +384,13 @@ class Program:
             self.dtype,
             self._levels,
             self._far,
+            target=self.backend.target(self.dtype),
             inside=self._inside,
             schedule=self._schedule,
             start=start,
         )
         same.plan(self.comm, plan)
-        return Compiled(plan, self.affine, self.device, is_random(body, self.num_qubits, start is None))
+        return Compiled(plan, self.affine, self.backend, is_random(body, self.num_qubits, start is None))
 
     def _fits(self, out: StateVector) -> bool:
         same = (out.dtype, out.num_qubits, out.device) == (self.dtype, self.num_qubits, self.device)

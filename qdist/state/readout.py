@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import StateError
-from .measure import Seed, sample
-from .shots import tally
+from qdist.backends.errors import StateError
+from qdist.state.measure import Seed, sample
+from qdist.state.shots import tally
 
 if TYPE_CHECKING:
-    from .statevector import StateVector
+    from qdist.state.statevector import StateVector
 
 __all__ = ["Readout"]
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..circuit import GATES, Circuit, CircuitError, Expression, Gate, Instruction
-from ..circuit.binding import ParameterValues
-from ..circuit.matrices import check_matrix
+from qdist.circuit import GATES, Circuit, CircuitError, Expression, Gate, Instruction
+from qdist.circuit.binding import ParameterValues
+from qdist.circuit.matrices import check_matrix
 
 State = NDArray[np.complex128]
 

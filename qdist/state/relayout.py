@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from qdist.backends import backend_of
+from qdist.backends.errors import StateError
 from qdist.native import kernels
-from qdist.plan import Layout
-from qdist.state.devices import kernels_of
-from qdist.state.errors import StateError
+from qdist.plan.layout import Layout
 from qdist.state.exchange import swap_bits, together
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def relayout(states: StateVector | Sequence[StateVector], layout: Layout) -> Non
         for state in group:
             start = perf_counter()
             for _, shard in state.shards():
-                kernels_of(shard).swap_positions(shard, _partners(swaps, bits))
+                backend_of(shard).kernels.swap_positions(shard, _partners(swaps, bits))
             state.traffic.pack_seconds += perf_counter() - start
         _note(group, swaps)
 

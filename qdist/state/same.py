@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import StateError
+from qdist.backends.errors import StateError
 
 if TYPE_CHECKING:
-    from ..circuit import Circuit, PauliSum
-    from ..comm import Communicator
-    from ..plan.plan import Plan
+    from qdist.circuit import Circuit, PauliSum
+    from qdist.comm import Communicator
+    from qdist.plan.plan import Plan
 
 __all__ = ["amplitudes", "arguments", "circuit", "observables", "plan", "seeds", "values"]
 
@@ -87,12 +87,7 @@ def observables(comm: Communicator | None, sums: Sequence[PauliSum]) -> None:
     """Raises StateError unless all ranks ask for the same observables."""
     if not _shared(comm):
         return
-    state = hashlib.blake2b(digest_size=8)
-    for one in sums:
-        for array in (one._x, one._z, one._coefficients):
-            state.update(f"{array.shape}".encode())
-            state.update(np.ascontiguousarray(array).data)
-    _check(comm, _number(state), "other observables")
+    _check(comm, _digest(b"".join(one.key for one in sums)), "other observables")
 
 
 def arguments(comm: Communicator | None, what: str, *given: Any) -> None:

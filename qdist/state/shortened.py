@@ -6,15 +6,14 @@ as O. A gradient saves those gates in the forward run and in the sweep of ket an
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qdist.circuit import PauliSum
-from qdist.plan.operations import Operation
+from qdist.plan.observables.tail import Tail
 from qdist.plan.plan import Plan
 from qdist.state import expectation
 from qdist.state.expectation import Observable
+from qdist.state.recent import Recent
 
 if TYPE_CHECKING:
     from qdist.state.program import Program
@@ -24,30 +23,28 @@ __all__ = ["Shortened"]
 _PASSES_A_SWEEP = 2
 """Passes of the product with an observable, which read two states and write one, that a sweep of the forward run and
 one of ket and bra are worth."""
-_MAX_DECISIONS = 32
 
 
 class Shortened:
     """A program that lacks some gates, and for which observables that pays."""
 
-    def __init__(self, program: Program, gates: tuple[Operation, ...], whole: Plan) -> None:
+    def __init__(self, program: Program, gates: Tail, whole: Plan) -> None:
         self.program = program
         self.gates = gates
         self._whole = whole
-        # The observables are kept so that their ids stay theirs.
-        self._decisions: OrderedDict[tuple[int, ...], tuple[list[PauliSum], bool]] = OrderedDict()
+        self._decisions: Recent[bool] = Recent(32)
 
     def gains(self, observables: Sequence[Observable]) -> bool:
         """Whether strings that now flip more qubits leave a gain."""
         sums = [expectation.as_pauli_sum(o, self._whole.num_qubits) for o in observables]
-        key = tuple(map(id, sums))
-        if key not in self._decisions:
+        key = tuple(s.key for s in sums)
+        pays = self._decisions.get(key)
+        if pays is None:
             plan, bits = self.program.plan, self._whole.num_qubits - self._whole.far
-            before = expectation.passes(sums, self._whole.segments[-1].layout, bits, plan.dtype)
-            after = expectation.passes(sums, plan.segments[-1].layout, bits, plan.dtype, self.gates)
+            backend = self.program.backend
+            before = expectation.passes(backend, sums, self._whole.segments[-1].layout, bits, plan.dtype)
+            after = expectation.passes(backend, sums, plan.segments[-1].layout, bits, plan.dtype, self.gates)
             # Without a sweep less there is still a little gain.
             pays = after - before < max(1, _PASSES_A_SWEEP * (self._whole.sweeps - plan.sweeps))
-            self._decisions[key] = sums, pays
-            if len(self._decisions) > _MAX_DECISIONS:
-                self._decisions.popitem(last=False)
-        return self._decisions[key][1]
+            self._decisions.put(key, pays)
+        return pays

@@ -10,25 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..comm import Communicator
-from ..comm.gpu_windows import share_gpus
-from ..plan import Layout
-from ..tensorfile import agreeing
-from . import checks, devices, expectation, measure, same, storage
-from .alone import alone
-from .devices import kernels_of, on_host
-from .errors import StateError
-from .exchange import Traffic
-from .expectation import Observable
-from .filling import check_filled, checked_factors, fill, fill_with_product
-from .gather import gathered
-from .measure import Seed
-from .memory import SMALL, check_memory, free_memory
-from .products import inner
-from .readout import Readout
-from .relayout import relayout
-from .shots import tally
-from .threads import share_cores
+from qdist.backends import Backend, backend_on, chosen_device, on_host
+from qdist.backends.errors import StateError
+from qdist.backends.memory import SMALL, check_memory
+from qdist.comm import Communicator
+from qdist.plan.layout import Layout
+from qdist.state import checks, expectation, measure, same, storage
+from qdist.state.alone import alone
+from qdist.state.exchange import Traffic
+from qdist.state.expectation import Observable
+from qdist.state.filling import check_filled, checked_factors, fill, fill_with_product
+from qdist.state.gather import gathered
+from qdist.state.measure import Seed
+from qdist.state.products import inner
+from qdist.state.readout import Readout
+from qdist.state.relayout import relayout
+from qdist.state.shots import tally
+from qdist.state.threads import share_cores
+from qdist.tensorfile import agreeing
 
 __all__ = ["StateVector"]
 
@@ -59,7 +58,10 @@ class StateVector:
     (1.0, -1.0)
     """
 
-    __slots__ = ("_comm", "_first", "_layout", "_local", "_shard_bits", "readout", "traffic")
+    __slots__ = ("_comm", "_first", "_layout", "_local", "_shard_bits", "backend", "readout", "traffic")
+
+    backend: Backend
+    """The device that the amplitudes are on, and its kernels."""
 
     traffic: Traffic
     """What exchanges of this state between ranks have cost this rank."""
@@ -97,15 +99,16 @@ class StateVector:
                 f"{num_qubits} qubits have {1 << num_qubits} amplitudes, too few for {ranks} ranks: ranks "
                 f"{1 << num_qubits} to {ranks - 1} would hold nothing"
             )
-        place = devices.chosen_device(device, num_qubits, dtype, self._comm)
+        place = chosen_device(device, num_qubits, dtype, self._comm)
+        self.backend = backend_on(place)
         self.check_room(num_qubits, dtype, self._comm, place)
         share_cores(self._comm)
-        if place != "cpu" and ranks > 1:
-            share_gpus(self._comm)
+        if ranks > 1:
+            self.backend.share(self._comm)
         self._shard_bits = num_qubits - far
         self.traffic = Traffic()
         self._first, end = self.bounds(rank)
-        self._local = devices.zeros(end - self._first, dtype, place)
+        self._local = self.backend.zeros(end - self._first, dtype)
 
     @staticmethod
     def check_room(
@@ -115,11 +118,7 @@ class StateVector:
         comm = alone() if comm is None else comm
         if states * dtype.itemsize << num_qubits <= SMALL:
             return
-        if device != "cpu":
-            free = devices.free_device_memory(device, comm)
-        else:
-            free = int(comm.all_reduce(np.array(free_memory() // comm.local_size), "min"))
-        check_memory(num_qubits, dtype, comm.size, free, states)
+        check_memory(num_qubits, dtype, comm.size, backend_on(device).free_memory(comm), states)
 
     # Other ways to make one ------------------------------------------------------------------------------------------
 
@@ -253,7 +252,7 @@ class StateVector:
     @property
     def device(self) -> str:
         """Where the amplitudes are: "cpu" or "cuda:N"."""
-        return devices.device_of(self._local)
+        return self.backend.device
 
     @property
     def comm(self) -> Communicator:
@@ -333,7 +332,7 @@ class StateVector:
             raise TypeError(
                 f"amplitudes are complex, and {np.dtype(dtype)} would lose a part: use numpy.asarray(state).real"
             )
-        if self._comm.size > 1 or self.device != "cpu":
+        if self._comm.size > 1 or not self.backend.is_host:
             where = f"split over {self._comm.size} ranks" if self._comm.size > 1 else f"on {self.device}"
             raise StateError(
                 f"the amplitudes are {where}, and NumPy cannot read them there: state.amplitudes() gives all of them "
@@ -359,7 +358,7 @@ class StateVector:
         same.amplitudes(self._comm, "indices", logical)
         places = self._layout.to_physical(logical) - self._first
         own = (places >= 0) & (places < len(self._local))
-        here = on_host(self._local[devices.moved(np.where(own, places, 0), self.device)])
+        here = on_host(self._local[self.backend.moved(np.where(own, places, 0))])
         found = np.where(own, here, self.dtype.type(0))
         return self.sum_over_ranks(found)
 
@@ -379,7 +378,7 @@ class StateVector:
 
     def norm(self) -> float:
         """The square root of the sum of all |amplitude|^2."""
-        return math.sqrt(self.sum_over_ranks(np.array([kernels_of(self._local).squared_norm(self._local)]))[0])
+        return math.sqrt(self.sum_over_ranks(np.array([self.backend.kernels.squared_norm(self._local)]))[0])
 
     def normalize(self) -> StateVector:
         """Divide by the norm, in place; returns the state. Raises StateError if it is zero."""
@@ -398,7 +397,7 @@ class StateVector:
 
     def _scale(self, factor: float) -> None:
         for first, shard in self.shards():
-            kernels_of(shard).project(shard, first, 0, 0, factor)
+            self.backend.kernels.project(shard, first, 0, 0, factor)
 
     def inner(self, other: StateVector) -> complex:
         """<self|other>. Layouts may differ; on several ranks that takes memory for a copy of ``other``.

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from qdist.backends import on_host
 from qdist.comm import Communicator
-from qdist.plan import Layout
+from qdist.plan.layout import Layout
 from qdist.plan.planner import MAX_QUBITS
-from qdist.state.devices import moved, on_host
 from qdist.tensorfile import (
     BLANK,
     CheckpointError,
@@ -162,4 +162,4 @@ def read_amplitudes(sv: StateVector, path: Path, description: Description) -> No
             # More ranks than when it was saved may each need a part of a block.
             low, high = max(start, number * block), min(end, (number + 1) * block)
             own = buffer[low - number * block : high - number * block].astype(sv.dtype, copy=False)
-            sv.local[low - start : high - start] = moved(own, sv.device)
+            sv.local[low - start : high - start] = sv.backend.moved(own)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from threading import local
 
-from ..comm import Communicator
-from ..native import kernels
+from qdist.comm import Communicator
+from qdist.native import kernels
 
 __all__ = ["share_cores"]
 

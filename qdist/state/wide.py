@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends import ObservableKernel
 from qdist.circuit.pauli.masks import bit_count
-from qdist.state.devices import empty, kernels_of
+from qdist.plan.observables.strings import Strings
 from qdist.state.exchange import partner_pieces, piece_size
-from qdist.state.strings import Strings
 
 if TYPE_CHECKING:
     from qdist.state.statevector import StateVector
@@ -30,7 +30,7 @@ class WideStrings:
 
     flips: int
     """Mask of those bits."""
-    plan: Any
+    plan: ObservableKernel
     """The kernels' plan for two pieces side by side."""
 
     def add_expectations(self, sv: StateVector, values: NDArray[np.float64]) -> None:
@@ -48,7 +48,7 @@ class WideStrings:
         found = None if values is None else np.zeros_like(values)
         start, _ = out.bounds(out.comm.rank)
         size = piece_size(sv)
-        result = empty((2 * size,), sv.dtype, sv.device)
+        result = sv.backend.empty((2 * size,), sv.dtype)
         for first, place, both in self._pairs(sv):
             self.plan.apply(both, first, weights, result, False, found)
             out.local[place - start :][:size] += result[:size]
@@ -57,7 +57,7 @@ class WideStrings:
 
     def _pairs(self, sv: StateVector) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """(place of both by the plan's bits, place of the own piece, the own piece and the other in one array)"""
-        both = empty((2, piece_size(sv)), sv.dtype, sv.device)
+        both = sv.backend.empty((2, piece_size(sv)), sv.dtype)
         for place, own, other in partner_pieces(sv, self.flips):
             both[0], both[1] = own, other
             yield place << 1, place, both.reshape(-1)
@@ -68,10 +68,10 @@ def wide_strings(sv: StateVector, strings: Strings) -> list[WideStrings]:
     size = np.uint64(piece_size(sv))
     bits = int(size).bit_length() - 1
     outside = strings.x & ~(size - np.uint64(1))
-    kernels = kernels_of(sv.local)
 
-    def compiled(flips: int) -> Any:
-        return _on_two_pieces(strings.chosen(outside == flips), flips, bits).compiled(bits + 1, kernels=kernels)
+    def compiled(flips: int) -> ObservableKernel:
+        own = _on_two_pieces(strings.chosen(outside == flips), flips, bits)
+        return sv.backend.observable(own, bits + 1, sv.dtype, products=True)
 
     return [WideStrings(int(flips), compiled(int(flips))) for flips in np.unique(outside)]
 

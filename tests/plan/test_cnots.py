@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qdist as qd
-from qdist.plan.cnots import fewer_cnots
+from qdist.plan.network.cnots import fewer_cnots
 from qdist.plan.operations import Operation, operations
 from qdist.state import reference
 

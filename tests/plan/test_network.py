@@ -10,7 +10,7 @@ from strategies import circuits
 
 import qdist as qd
 from qdist.plan.layout import Layout
-from qdist.plan.network import VISITS_PER_SECOND, Stretch, in_order, lazy, placed, tiled
+from qdist.plan.network.exchanges import VISITS_PER_SECOND, Stretch, in_order, lazy, placed, tiled
 from qdist.plan.operations import Operation, operations
 
 SECOND = int(VISITS_PER_SECOND)

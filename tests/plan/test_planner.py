@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strategies import circuits
 
 import qdist as qd
+from qdist.backends.cpu.executor import CpuExecutor
 from qdist.circuit import GATES, CircuitError
 from qdist.native import kernels
 from qdist.plan.cost import Cluster, Machine
@@ -21,7 +22,6 @@ from qdist.plan.levels import Level, inside_bits
 from qdist.plan.plan import Plan
 from qdist.plan.planner import SCHEDULES, make_plan
 from qdist.state import reference
-from qdist.state.cpu import CpuProgram
 from qdist.state.product_start import ProductStart
 
 SINGLE, DOUBLE = np.dtype("complex64"), np.dtype("complex128")
@@ -48,7 +48,7 @@ def executed(plan: Plan, circuit: qd.Circuit, initial: np.ndarray | None = None)
             state = state[places ^ (differ << a | differ << b)]
             layout = layout.swap(a, b)
         assert layout == segment.layout
-        native = CpuProgram(close, plan.dtype, segment.stages, circuit.affine())
+        native = CpuExecutor(close, plan.dtype, segment.stages, circuit.affine())
         assert native.bind(np.zeros(0))
         for s in range(1 << plan.far):
             native.run(state[s << close : s + 1 << close], s << close)

@@ -7,10 +7,11 @@ import qdist as qd
 from qdist.native import kernels
 from qdist.plan.fuse import fuse
 from qdist.plan.ladders import narrowed
-from qdist.plan.levels import Level, cache_level
+from qdist.plan.levels import Level
 from qdist.plan.operations import Operation, operations
 from qdist.plan.planner import make_plan
-from qdist.plan.schedule import schedule
+from qdist.plan.stages.schedule import schedule
+from qdist.plan.stages.target import cpu_target
 from qdist.state import reference
 
 SINGLE, DOUBLE = np.dtype("complex64"), np.dtype("complex128")
@@ -119,6 +120,6 @@ def test_diagonals_pass_controls_and_flips_pass_targets() -> None:
 
 
 def test_cache_levels_follow_the_precision() -> None:
-    assert cache_level(30, 8) == Level("cache", 12, 4)
-    assert cache_level(30, 16) == Level("cache", 11, 3)
-    assert cache_level(3, 16) == Level("cache", 3, 3)
+    assert cpu_target(SINGLE).levels(30) == (Level("cache", 12, 4),)
+    assert cpu_target(DOUBLE).levels(30) == (Level("cache", 11, 3),)
+    assert cpu_target(DOUBLE).levels(3) == (Level("cache", 3, 3),)

@@ -5,7 +5,7 @@ import pytest
 from states import random_layout
 
 from qdist.plan import Layout
-from qdist.state.cover import cover
+from qdist.plan.observables.cover import cover
 
 
 def check(masks: list[int], layout: Layout, bits: int) -> int:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from states import address, random_ket, random_layout
 
+from qdist.backends import on_host
 from qdist.comm import counting_communicator
 from qdist.native import kernels
 from qdist.plan import Layout
-from qdist.state.devices import on_host
 from qdist.state.exchange import swap_bits
 from qdist.state.relayout import relayout, reorder
 from qdist.state.statevector import StateVector

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from states import DTYPES, TOLERANCE, applied, random_ket, random_layout, random_sum
 
+from qdist.backends.errors import StateError
 from qdist.circuit import CircuitError, Hermitian, PauliString, PauliSum
 from qdist.native import kernels
 from qdist.plan import Layout
 from qdist.state import reference
-from qdist.state.errors import StateError
 from qdist.state.expectation import apply_and_expect
 from qdist.state.statevector import StateVector
 

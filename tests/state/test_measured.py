@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.backends.errors import StateError
 from qdist.state import reference
-from qdist.state.errors import StateError
 
 
 def ghz(n: int) -> qd.Circuit:

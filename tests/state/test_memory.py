@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qdist.state.memory import aligned_zeros, check_memory, free_memory
+from qdist.backends.memory import aligned_zeros, check_memory, free_memory
 from qdist.state.statevector import StateVector
 
 GIB = 1 << 30

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.backends.errors import StateError
 from qdist.circuit import CircuitError
-from qdist.state.errors import StateError
 from qdist.tensor import Tensor
 
 THETA = qd.ParameterVector("theta", 3)

@@ -7,8 +7,8 @@ import pytest
 from states import random_ket, random_sum
 
 import qdist as qd
+from qdist.backends.errors import StateError
 from qdist.state import expectation, reference
-from qdist.state.errors import StateError
 from qdist.state.expectation import pull_back
 
 DTYPES = ["complex64", "complex128"]

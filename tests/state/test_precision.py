@@ -12,8 +12,8 @@ from qdist.circuit.library import lih, uccsd
 from qdist.native import kernels
 from qdist.plan.levels import Level
 from qdist.plan.planner import make_plan
+from qdist.plan.precision import computes_in_double
 from qdist.state import reference
-from qdist.state.precision import computes_in_double
 
 BOUND = 1e-6
 """Relative error that long circuits may have in complex64."""

@@ -10,6 +10,8 @@ from states import address
 from strategies import circuits
 
 import qdist as qd
+from qdist.backends import on_host
+from qdist.backends.errors import StateError
 from qdist.circuit import GATES, CircuitError, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
 from qdist.circuit.gate import Gate
 from qdist.native import kernels
@@ -17,8 +19,6 @@ from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
 from qdist.state import program as program_module
 from qdist.state import reference
-from qdist.state.devices import on_host
-from qdist.state.errors import StateError
 from qdist.state.program import MAX_STARTS, _inside_bits
 
 DTYPES = ["complex64", "complex128"]

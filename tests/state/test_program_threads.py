@@ -143,7 +143,7 @@ def test_two_programs_share_an_observable(parameters: np.ndarray) -> None:
 
 def test_more_observables_than_plans_are_kept() -> None:
     state = qd.simulate(qd.library.hardware_efficient(4, 1), np.arange(8.0), dtype="complex128")
-    observables = [qd.PauliSum({"Z0": 1.0, "X1": k}) for k in range(2 * expectation._MAX_PLANS)]
+    observables = [qd.PauliSum({"Z0": 1.0, "X1": k}) for k in range(2 * expectation.MOST_PLANS)]
     check(lambda k: state.expectation(observables[k % len(observables)]), 8 * len(observables))
 
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from qdist import Circuit, Parameter, ParameterVector, PauliSum, compile
+from qdist.backends import memory
+from qdist.backends.errors import StateError
 from qdist.circuit import GATES, CircuitError
 from qdist.circuit.data_gates import diagonal_gate, permutation_gate
 from qdist.comm import counting_communicator
 from qdist.native import memory as native_memory
 from qdist.nn import QuantumLayer
-from qdist.state import Overlap, Probabilities, State, Variance, memory, reference
-from qdist.state.errors import StateError
+from qdist.state import Overlap, Probabilities, State, Variance, reference
 from qdist.state.statevector import StateVector
 from qdist.tensor import Tensor
 
@@ -29,7 +30,6 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
             monkeypatch.setattr(module, "free_memory", lambda: nbytes)
             monkeypatch.setattr(module, "SMALL", 1 << 10)
         monkeypatch.setattr("qdist.state.statevector.SMALL", 1 << 10)
-        monkeypatch.setattr("qdist.state.statevector.free_memory", lambda: nbytes)
 
     return pretend
 
@@ -128,7 +128,7 @@ class TestMemory:
     def test_second_states(self, free, monkeypatch: pytest.MonkeyPatch) -> None:
         state = StateVector(16, "complex128")
         free(MIB - 1)
-        monkeypatch.setattr("qdist.state.devices.free_device_memory", lambda *_: MIB - 1)
+        monkeypatch.setattr(type(state.backend), "free_memory", lambda *_: MIB - 1)
         for use in (state.copy, lambda: state.apply_pauli_sum("X0"), lambda: state.variance("X0")):
             with pytest.raises(MemoryError, match="16 qubits need"):
                 use()

@@ -8,11 +8,11 @@ from states import random_sum
 
 import qdist as qd
 from qdist.plan.levels import Level
+from qdist.plan.observables.strings import Strings
 from qdist.plan.operations import Operation, operations
 from qdist.state import reference
 from qdist.state.outputs import State
 from qdist.state.shortened import Shortened
-from qdist.state.strings import Strings
 
 N = 9
 

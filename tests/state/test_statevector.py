@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from states import DTYPES, TOLERANCE, address, random_ket, random_layout
 
+from qdist.backends import on_host
+from qdist.backends.errors import StateError
 from qdist.comm import counting_communicator
 from qdist.plan import Layout
-from qdist.state.devices import on_host
-from qdist.state.errors import StateError
 from qdist.state.statevector import StateVector
 
 SIZES = [1, 2, 3, 4, 7, 11, 14]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from states import DTYPES, address, random_ket, random_layout
 
+from qdist.backends import on_host
 from qdist.checkpoint import CheckpointError
 from qdist.state import StateVector, storage
-from qdist.state.devices import on_host
 from qdist.tensorfile import BLANK, header_bytes
 
 

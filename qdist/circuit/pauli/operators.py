@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, overload
@@ -142,11 +143,12 @@ class PauliSum(Operator):
     [('I', (1.25+0j)), ('Z0 Z1 X3', (-1+0j))]
     """
 
-    __slots__ = ("_coefficients", "_x", "_z")
+    __slots__ = ("_coefficients", "_key", "_x", "_z")
 
     _x: masks.Words
     _z: masks.Words
     _coefficients: NDArray[np.complex128]
+    _key: bytes
 
     def __init__(self, terms: Terms = ()) -> None:
         if isinstance(terms, PauliSum):
@@ -251,6 +253,20 @@ class PauliSum(Operator):
     def coefficients(self) -> NDArray[np.complex128]:
         """The coefficients, complex128, read-only."""
         return self._coefficients
+
+    @property
+    def key(self) -> bytes:
+        """Bytes that are the same for the same strings and coefficients in the same order, and for no others: what was
+        computed for one sum is found by them for another that says the same."""
+        try:
+            return self._key
+        except AttributeError:
+            digest = hashlib.blake2b(digest_size=16)
+            for array in (self._x, self._z, self._coefficients):
+                digest.update(repr(array.shape).encode())
+                digest.update(np.ascontiguousarray(array).data)
+            self._key = digest.digest()
+            return self._key
 
     @property
     def num_qubits(self) -> int:

@@ -11,9 +11,9 @@ import pytest
 
 import qdist as qd
 import qdist.comm as qc
+from qdist.backends.errors import StateError
 from qdist.plan import Layout
 from qdist.state import same
-from qdist.state.errors import StateError
 
 QUBITS = 8
 x, w = qd.ParameterVector("x", 2), qd.ParameterVector("w", 3)

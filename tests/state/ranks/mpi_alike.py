@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.backends import memory
+from qdist.backends.errors import StateError
 from qdist.native import memory as native_memory
-from qdist.state import Overlap, StateVector, memory
-from qdist.state.errors import StateError
+from qdist.state import Overlap, StateVector
 
 COMM = qd.comm.init(os.environ.get("QDIST_TEST_BACKEND", "auto"), timeout=120)
 N = 10

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.backends import on_host
+from qdist.backends.errors import StateError
 from qdist.comm.transports import window
 from qdist.plan import Layout
-from qdist.state import StateVector, exchange
-from qdist.state.devices import moved, on_host
-from qdist.state.errors import StateError
+from qdist.state import StateVector
 from qdist.state.exchange import partner_pieces, swap_bits
 from qdist.state.relayout import relayout
 
@@ -25,7 +25,7 @@ def places(state: StateVector) -> np.ndarray:
 def numbered(n: int, dtype: str, factor: complex = 1) -> StateVector:
     """A state whose amplitude at place i is i + 1 times a factor."""
     state = StateVector(n, dtype, COMM)
-    state.local[:] = moved(((places(state) + 1) * factor).astype(dtype), state.device)
+    state.local[:] = state.backend.moved(((places(state) + 1) * factor).astype(dtype))
     return state
 
 
@@ -88,9 +88,9 @@ def test_pieces_are_no_larger_than_the_buffers_allow() -> None:
                 assert sum(sent) == (8 << state.shard_bits) * (1 - 1 / COMM.size)
 
 
-def test_messages_do_not_grow_beyond_a_size(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
-    monkeypatch.setitem(exchange._LARGEST_PIECE, device, 1 << 8)
+def test_messages_do_not_grow_beyond_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     state = numbered(12, "complex64")
+    monkeypatch.setattr(type(state.backend), "largest_piece", 1 << 8)
     if COMM.size > 1:
         for close in (0, 7, state.shard_bits - 1):
             with COMM.recording() as messages:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.backends.errors import StateError
 from qdist.circuit import GATES
 from qdist.native import kernels
 from qdist.plan import Layout
 from qdist.plan.levels import Level
 from qdist.state import reference
-from qdist.state.errors import StateError
 
 sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "circuit")]
 from test_program import angles, odd_gates, random_state

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.backends import choice, on_host
+from qdist.backends.cpu import CpuBackend
+from qdist.backends.cuda.backend import CudaBackend
+from qdist.backends.errors import StateError
 from qdist.checkpoint import CheckpointError
 from qdist.native import kernels
 from qdist.plan import Layout
-from qdist.state import StateVector, devices, storage, threads
-from qdist.state.devices import on_host
-from qdist.state.errors import StateError
+from qdist.state import StateVector, threads
 
 COMM = qd.comm.init(os.environ.get("QDIST_TEST_BACKEND", "auto"), timeout=120)
 N = 6
@@ -171,10 +173,10 @@ def test_what_one_rank_cannot_load_no_rank_waits_for(monkeypatch: pytest.MonkeyP
         raise MemoryError("nothing left")
 
     # When the shards are made, and when the file is read.
-    for module, name in ((devices, "zeros"), (storage, "moved")):
+    for name in ("zeros", "moved"):
         with monkeypatch.context() as patch:
             if last:
-                patch.setattr(module, name, full)
+                patch.setattr(CpuBackend, name, full)
             with pytest.raises(MemoryError, match="nothing left"):
                 StateVector.load(folder / "state", COMM, device="cpu")
     np.testing.assert_array_equal(StateVector.load(folder / "state", COMM).amplitudes(), random_ket())
@@ -184,11 +186,11 @@ def test_what_one_rank_cannot_load_no_rank_waits_for(monkeypatch: pytest.MonkeyP
 
 
 def test_auto_is_one_kind_of_device_on_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "checked_device", lambda device, comm: "cuda:0")
-    monkeypatch.setattr(devices, "free_device_memory", lambda device, comm: 1 << 40)
+    monkeypatch.setattr(choice, "checked_device", lambda device, comm: "cuda:0")
+    monkeypatch.setattr(CudaBackend, "free_memory", lambda self, comm: 1 << 40)
     for gpus, chosen in ((lambda: 1, "cuda:0"), (lambda: int(COMM.rank > 0), "cpu")):
-        monkeypatch.setattr(devices, "cuda_devices", gpus)
-        assert devices.chosen_device("auto", 30, np.dtype("complex64"), COMM) == chosen
+        monkeypatch.setattr(choice, "cuda_devices", gpus)
+        assert choice.chosen_device("auto", 30, np.dtype("complex64"), COMM) == chosen
 
 
 def test_ranks_of_a_node_share_its_cores_unless_somebody_decided(monkeypatch: pytest.MonkeyPatch) -> None:

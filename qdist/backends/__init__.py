@@ -1,0 +1,17 @@
+"""The kinds of devices behind one type: memory for amplitudes, executors of plans, kernels that read and move them."""
+
+from qdist.backends.backend import Backend, Executor, ObservableKernel
+from qdist.backends.choice import backend_of, backend_on, checked_device, chosen_device, on_host
+from qdist.backends.errors import StateError
+
+__all__ = [
+    "Backend",
+    "Executor",
+    "ObservableKernel",
+    "StateError",
+    "backend_of",
+    "backend_on",
+    "checked_device",
+    "chosen_device",
+    "on_host",
+]

@@ -1,0 +1,189 @@
+"""What every kind of device gives: a Backend, and the Executors that it lowers plans to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends import memory
+from qdist.circuit import AffineMap
+from qdist.comm import Communicator
+from qdist.plan.observables.strings import Strings
+from qdist.plan.plan import Plan, Segment
+from qdist.plan.stages.backward import Backward
+from qdist.plan.stages.target import Target
+
+__all__ = ["Backend", "Executor", "ObservableKernel"]
+
+
+class Backend(ABC):
+    """One device. Arrays on it are NumPy's or CuPy's; numbers that go in or come out are NumPy's."""
+
+    device: str
+    """As users name it: "cpu", or "cuda:N"."""
+    is_host: bool
+    """Whether NumPy can read its arrays where they are."""
+    pools_memory: bool
+    """Whether freed memory stays at hand, so that taking it again costs nothing."""
+    largest_piece: int
+    """Bytes of a message between ranks beyond which it is no faster."""
+    kernels: Any
+    """What reads, collapses, packs and moves amplitudes: functions of the same names and arguments on every device
+    (``qdist.native.kernels``, ``qdist.backends.cuda.kernels``)."""
+
+    @abstractmethod
+    def zeros(self, size: int, dtype: np.dtype[Any]) -> Any:
+        """A 1-D array of zeros, aligned to at least 64 bytes."""
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An array whose values nobody has set."""
+
+    @abstractmethod
+    def moved(self, array: NDArray[Any]) -> Any:
+        """A NumPy array where the device can use it: itself, or a copy."""
+
+    @abstractmethod
+    def free_memory(self, comm: Communicator | None = None) -> int:
+        """Bytes that every rank can still take on its device, beside the buffers of exchanges. All ranks call."""
+
+    def check_room(self, comm: Communicator | None, nbytes: int, what: str, way_out: str) -> None:
+        """Raises MemoryError, on all ranks, where every rank cannot take so many bytes on a device with memory of its
+        own (for the host's there is ``memory.check_copies``).
+
+        what: whose memory it is, as the subject of "need". way_out: what to do instead. All ranks call.
+        """
+        if self.is_host or nbytes <= memory.SMALL:
+            return
+        free = self.free_memory(comm)
+        if nbytes > free:
+            raise MemoryError(
+                f"{what} need {memory.gib(nbytes)} on {self.device}; {memory.gib(free)} are free; {way_out}"
+            )
+
+    def share(self, comm: Communicator) -> None:  # noqa: B027 (most devices need nothing)
+        """Has the ranks of a node reach each other's memory, where that is faster than messages. All ranks call."""
+
+    @abstractmethod
+    def target(self, dtype: np.dtype[Any]) -> Target:
+        """What plans for it are made for."""
+
+    @abstractmethod
+    def lower(self, plan: Plan, segment: Segment, affine: AffineMap) -> Executor:
+        """What runs a segment of a plan for this kind of device, on one shard after another. affine: how the circuit's
+        angles follow from its parameters."""
+
+    @abstractmethod
+    def observable(self, strings: Strings, num_bits: int, dtype: np.dtype[Any], products: bool) -> ObservableKernel:
+        """What computes with strings, by masks of positions, on shards of ``num_bits`` index bits, beyond which no
+        string flips. products: whether it is for products with a state rather than for values alone."""
+
+
+class Executor(ABC):
+    """The stages of a segment, lowered for a device, with the numbers that were bound last."""
+
+    dtype: np.dtype[Any]
+
+    @property
+    @abstractmethod
+    def num_stages(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def is_trainable(self) -> bool:
+        """Whether anything in it depends on a parameter."""
+
+    @abstractmethod
+    def bind(self, theta: NDArray[np.float64]) -> bool:
+        """Computes all matrices and phases from the parameters' values; False if one is not finite."""
+
+    @abstractmethod
+    def bind_angles(self, angles: NDArray[np.float64]) -> None:
+        """Computes all matrices and phases from the circuit's angles."""
+
+    @abstractmethod
+    def run_from_zero(self, shard: Any) -> None:
+        """Puts |0...0> into a shard that holds the whole state, and runs."""
+
+    @abstractmethod
+    def run(self, shard: Any, offset: int = 0, live: int = -1, after_stage: Callable[[], None] | None = None) -> None:
+        """Runs on ``shard`` in place. ``offset`` is the place of its first amplitude in the whole state.
+
+        Amplitudes may be nonzero only at indices whose bits outside ``live`` are zero; |0...0> has live=0, and what
+        must be zero is not computed. ``after_stage`` is called after each sweep.
+        """
+
+    @abstractmethod
+    def run_batch(self, states: Any, angles: NDArray[np.float64]) -> None:
+        """Binds and runs once for each row of ``angles``, on the row of ``states``, which is |0...0> before."""
+
+    @abstractmethod
+    def lower_back(self, plan: Backward) -> None:
+        """Makes ready for ``run_back``; the second time nothing is done."""
+
+    @abstractmethod
+    def run_back(
+        self,
+        ket: Any,
+        bra: Any,
+        gradient: NDArray[np.float64],
+        offset: int = 0,
+        live: int = -1,
+        recover: bool = True,
+        shift: float = 0.0,
+    ) -> None:
+        """Undoes the run on both shards in place, and adds 2 Re <bra|d ket> by each angle to ``gradient``.
+
+        ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first block or stage
+        that depends on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that
+        the bra loses first, which changes no derivative (see ``gradient.sweep_back``).
+        """
+
+    @abstractmethod
+    def run_back_batch(
+        self,
+        kets: Any,
+        bras: Any,
+        angles: NDArray[np.float64],
+        shifts: NDArray[np.float64],
+        gradients: NDArray[np.float64],
+    ) -> None:
+        """run_back, without recovery, for each row of what run_batch made; gradients: one row of angles each."""
+
+
+class ObservableKernel(Protocol):
+    """Pauli strings of some observables, arranged in passes over a shard."""
+
+    @property
+    def passes(self) -> int:
+        """How often it reads the shard."""
+        ...
+
+    def add_expectations(self, shard: Any, first: int, values: NDArray[np.float64]) -> None:
+        """Adds the observables' values in a shard, whose first amplitude is at this place of the whole state."""
+        ...
+
+    def apply(
+        self,
+        shard: Any,
+        first: int,
+        weights: NDArray[np.float64],
+        out: Any,
+        add: bool,
+        values: NDArray[np.float64] | None,
+    ) -> None:
+        """out = the sum of all strings, times their observables' weights, applied to the shard; with ``add`` it is
+        added to what is there. out is another array. The observables' values are added to ``values``."""
+        ...
+
+    def apply_rows(self, kets: Any, weights: NDArray[np.float64], bras: Any, values: NDArray[np.float64]) -> None:
+        """For each row of a batch: bra = the sum of weights[row, k] O_k ket, and the values added to values[row]."""
+        ...
+
+    def add_values(self, kets: Any, values: NDArray[np.float64]) -> None:
+        """Adds the observables' values in each row of a batch to values[row]."""
+        ...

@@ -1,0 +1,91 @@
+"""Kernels from their sources: what they are compiled with, and the compiled ones of this process.
+
+CuPy compiles with NVRTC and keeps what it compiled on disk (CUPY_CACHE_DIR), so that only the first program ever of a
+precision waits for the compiler, and the first that needs one of the rarer operations.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qdist.backends.cuda.lowering.tile import FOURS_BYTES, Shape
+
+__all__ = ["MODULES", "kernel", "source", "stage_kernel", "stage_source", "sum_kernel"]
+
+MODULES = {
+    "measure": ("states", "measure"),
+    "pauli": ("states", "pauli"),
+    "pauli_tiles": ("states", "pauli_tiles"),
+    "moves": ("moves",),
+}
+"""What is compiled beside the tile kernel, by the names of the sources that are put together."""
+
+_FOLDER = Path(__file__).parent / "sources"
+
+
+def stage_source(dtype: np.dtype, shape: Shape, rare: bool, long: bool) -> tuple[str, tuple[str, ...]]:
+    """The tile kernel's source and the compiler's options. For two states it is that of the adjoint sweep. rare: with
+    what few circuits need (tables.py says what that is). long: with norms that are kept (norm.cu)."""
+    forward, backward = ("norm", "ops", "kernel", "forward"), ("norm", "ops", "sums", "kernel", "backward")
+    names = forward if shape.states == 1 else backward
+    defined = {"REGISTER_BITS": shape.registers, "STATES": shape.states, "FOURS_BYTES": FOURS_BYTES}
+    defined |= {"RARE": int(rare), "KEEP_NORM": int(long)}
+    sizes = (f"-D{name}={value}" for name, value in defined.items())
+    return _joined("records", *names), (*_options(dtype), *sizes, f"--maxrregcount={shape.registers_per_thread}")
+
+
+def source(module: str, dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
+    """The source of one of the other modules, which are compiled when a kernel of theirs is first asked for, and the
+    compiler's options."""
+    return _joined(*MODULES[module]), _options(dtype)
+
+
+def _joined(*names: str) -> str:
+    return "\n".join((_FOLDER / f"{name}.cu").read_text() for name in names)
+
+
+def _options(dtype: np.dtype) -> tuple[str, ...]:
+    real, turn = ("float", "unsigned") if dtype == np.complex64 else ("double", "unsigned long long")
+    return "-std=c++17", f"-DReal={real}", f"-DPair={real}2", f"-DTurn={turn}"
+
+
+@cache
+def stage_kernel(dtype: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
+    """The tile kernel for this precision on the current device."""
+    function = _stage_module(dtype, shape, device, rare, long).get_function("run_stage")
+    function.max_dynamic_shared_size_bytes = shape.shared_bytes
+    return function
+
+
+@cache
+def sum_kernel(dtype: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
+    """The kernel that adds up what the blocks of the adjoint sweep have summed, on the current device."""
+    return _stage_module(dtype, shape, device, rare, long).get_function("add_partial")
+
+
+@cache
+def _stage_module(dtype: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
+    del device  # A kernel belongs to the device it was loaded on, so each has its own.
+    import cupy
+
+    code, options = stage_source(dtype, shape, rare, long)
+    return cupy.RawModule(code=code, options=options, backend="nvrtc")
+
+
+@cache
+def kernel(module: str, name: str, dtype: np.dtype, device: int) -> Any:
+    """A kernel of one of the other modules, on the current device."""
+    return _module(module, dtype, device).get_function(name)
+
+
+@cache
+def _module(module: str, dtype: np.dtype, device: int) -> Any:
+    del device
+    import cupy
+
+    code, options = source(module, dtype)
+    return cupy.RawModule(code=code, options=options, backend="nvrtc")

@@ -1,0 +1,192 @@
+"""The GPU executor: lowers a plan's blocks to tables and has the tile kernel interpret them, one launch a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from qdist.backends.backend import Executor
+from qdist.backends.cuda.checks import check_first, check_size
+from qdist.backends.cuda.launcher import Launcher
+from qdist.backends.cuda.lowering.tables import Tables
+from qdist.backends.cuda.sweep import CudaSweep
+from qdist.backends.cuda.target import CudaTarget
+from qdist.backends.cuda.wide import WideGate
+from qdist.circuit import AffineMap
+from qdist.plan.fuse import Block
+from qdist.plan.stages.backward import Backward
+from qdist.plan.stages.schedule import Stage
+
+__all__ = ["CudaExecutor"]
+
+_MOST_ROWS = 65535
+"""Rows of a batch in one launch: what a grid's second axis holds."""
+
+_STAGES_A_SHIFT = 16
+"""Taking a multiple of the ket from the bra is a pass over both; fewer stages have fewer rounding errors."""
+
+
+@cache
+def _subtract_multiple(cupy: Any) -> Any:
+    """One kernel for bra -= shift * ket, which reads each once."""
+    return cupy.ElementwiseKernel("T ket, S shift", "T bra", "bra -= shift * ket", "subtract_multiple")
+
+
+class CudaExecutor(Executor):
+    """Stages of blocks on a shard of ``num_bits`` index bits on GPU number ``device``, position p holding qubit p.
+
+    target: what the stages were planned for. affine: how the circuit's angles follow from its parameters.
+    """
+
+    def __init__(
+        self,
+        num_bits: int,
+        target: CudaTarget,
+        stages: Sequence[tuple[Stage, list[Block]]],
+        affine: AffineMap,
+        device: int = 0,
+    ) -> None:
+        import cupy
+
+        self.dtype = target.dtype
+        self._cupy, self._device, self._num_bits = cupy, device, num_bits
+        tiled = [(stage, blocks) for stage, blocks in stages if not stage.is_wide]
+        self._tables = Tables(num_bits, self.dtype, tiled, target.shape, pairs=len(tiled) == len(stages))
+        tiles = iter(range(len(self._tables.stages)))
+        with cupy.cuda.Device(device):
+            self._steps: list[int | WideGate] = [
+                WideGate(stage.operations[0], num_bits, self.dtype, cupy) if stage.is_wide else next(tiles)
+                for stage, _ in stages
+            ]
+        self._launcher = Launcher(self._tables, self.dtype, device)
+        self._stages, self._affine = stages, affine
+        self._trainable = frozenset(affine.slots.tolist())
+        self._angles = np.zeros(0)
+        self._sweep: CudaSweep | None = None
+
+    @property
+    def num_stages(self) -> int:
+        return len(self._steps)
+
+    @property
+    def num_phases(self) -> int:
+        """How often a tile is held in registers, summed over the stages."""
+        return sum(stage.num_phases for stage in self._tables.stages)
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether anything in it depends on a parameter."""
+        return any(o.reads & self._trainable for _, blocks in self._stages for b in blocks for o in b.operations)
+
+    def bind(self, theta: np.ndarray) -> bool:
+        """Computes all matrices and phases from the parameters' values (float64); False if one is not finite."""
+        if not np.isfinite(theta).all():
+            return False
+        self.bind_angles(self._affine(theta))
+        return True
+
+    def bind_angles(self, angles: np.ndarray) -> None:
+        """Computes all matrices and phases from the circuit's angles (float64)."""
+        check_size(len(angles), len(self._affine.constants), "the angles")
+        self._angles = angles.copy()
+        self._launcher.bind(angles[None])
+
+    def run_from_zero(self, shard: Any) -> None:
+        """Puts |0...0> into a shard that holds the whole state, and runs."""
+        shard.fill(0)
+        shard[0] = 1
+        self.run(shard, 0, 0)
+
+    def run(self, shard: Any, offset: int = 0, live: int = -1, after_stage: Callable[[], None] | None = None) -> None:
+        """Runs on ``shard`` (CuPy) in place. ``offset`` is the place of its first amplitude in the whole state.
+
+        Amplitudes may be nonzero only at indices whose bits outside ``live`` are zero; |0...0> has live=0, and what
+        must be zero is not computed. ``after_stage`` is called when each sweep has been queued.
+        """
+        self._run(shard, offset, live, 1, after_stage)
+
+    def run_batch(self, states: Any, angles: np.ndarray) -> None:
+        """Binds and runs once for each row of ``angles``, on the row of ``states``, which is |0...0> before."""
+        if angles.shape != (len(states), len(self._affine.constants)):
+            raise ValueError(f"{len(states)} states need angles of as many rows; got shape {angles.shape}")
+        check_size(states.size, len(angles) << self._num_bits, "the states")
+        kept = self._launcher.bound
+        for first in range(0, len(angles), _MOST_ROWS):
+            some = slice(first, first + _MOST_ROWS)
+            self._launcher.bind(angles[some])
+            self._run(states[some], 0, 0, len(angles[some]), None)
+        self._launcher.bound = kept
+
+    def run_back(
+        self,
+        ket: Any,
+        bra: Any,
+        gradient: np.ndarray,
+        offset: int = 0,
+        live: int = -1,
+        recover: bool = True,
+        shift: float = 0.0,
+    ) -> None:
+        """Undoes the run on both shards in place, and adds 2 Re <bra|d ket> by each angle to ``gradient`` (float64).
+
+        ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first stage that depends
+        on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that the bra loses
+        first; no derivative changes by that (see ``adjoint.sweep_back``).
+        """
+        check_size(ket.size, 1 << self._num_bits, "the shard")
+        check_size(bra.size, ket.size, "the bra")
+        check_size(len(gradient), len(self._angles), "the gradient")
+        check_first(offset, ket.size)
+        self._shift(ket[None], bra[None], np.array([shift]))
+        self._lowered_back().run(ket, bra, self._angles[None], gradient[None], offset, live, recover)
+
+    def run_back_batch(
+        self, kets: Any, bras: Any, angles: np.ndarray, shifts: np.ndarray, gradients: np.ndarray
+    ) -> None:
+        """run_back, without recovery, for each row of what run_batch made; gradients: one row of angles each."""
+        check_size(kets.size, len(angles) << self._num_bits, "the kets")
+        check_size(bras.size, kets.size, "the bras")
+        if gradients.shape != angles.shape:
+            raise ValueError(f"gradients have the shape of the angles, {angles.shape}; got {gradients.shape}")
+        self._shift(kets, bras, shifts)
+        back = self._lowered_back()
+        rows = min(_MOST_ROWS, back.most_rows)
+        for first in range(0, len(angles), rows):
+            some = slice(first, first + rows)
+            back.run(kets[some], bras[some], angles[some], gradients[some], 0, 0, False)
+
+    def _shift(self, kets: Any, bras: Any, shifts: np.ndarray) -> None:
+        """Takes the multiple of its ket from each row's bra, where that costs little beside the sweeps that follow."""
+        if self.num_stages < _STAGES_A_SHIFT or not shifts.any():
+            return
+        with self._cupy.cuda.Device(self._device):
+            rows = self._cupy.asarray(shifts.astype(kets.real.dtype))[:, None]
+            _subtract_multiple(self._cupy)(kets, rows, bras)
+
+    def lower_back(self, plan: Backward) -> None:
+        """Makes ready for ``run_back``; the second time nothing is done."""
+        if self._sweep is None:
+            self._sweep = CudaSweep(self._num_bits, plan, self._trainable, self._device)
+
+    def _lowered_back(self) -> CudaSweep:
+        assert self._sweep is not None, "lower_back comes first"
+        return self._sweep
+
+    def _run(self, states: Any, offset: int, live: int, rows: int, after_stage: Callable[[], None] | None) -> None:
+        check_size(states.size, rows << self._num_bits, "the shard")
+        check_first(offset, 1 << self._num_bits)
+        live &= (1 << self._num_bits) - 1
+        with self._cupy.cuda.Device(self._device):
+            for step in self._steps:
+                if isinstance(step, WideGate):
+                    for row in states.reshape(rows, -1):
+                        step.run(row, offset)
+                    live = (1 << self._num_bits) - 1
+                else:
+                    self._launcher.run(step, states, offset, live, rows)
+                    live |= sum(1 << p for p in self._tables.stages[step].tile)
+                if after_stage is not None:
+                    after_stage()

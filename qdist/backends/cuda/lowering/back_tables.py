@@ -1,0 +1,195 @@
+"""The tables of the adjoint sweep: a program's blocks undone on a ket and a bra, and the sums that gradients need.
+
+Before a block with trainable angles is undone, what its angles change in <bra|ket> is summed over all amplitudes: of a
+dense block the transition matrix T_qp = sum of ket_q conj(bra_p), of a real one-qubit block one number of it, of a
+diagonal Re(i conj(bra) ket) with the sign of parities of the index or under conditions, of a Pauli rotation the overlap
+Im <bra|P|ket>. Every sum has a number; ``gradients`` knows what it means for the angles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends.cuda.lowering.gradients import Gradients
+from qdist.backends.cuda.lowering.inverse import undoing
+from qdist.backends.cuda.lowering.phases import Phase, TilePhases, dense_targets
+from qdist.backends.cuda.lowering.tables import OPS, StageTables, Tables, View, factors_of, halves, records
+from qdist.backends.cuda.lowering.tile import Shape
+from qdist.plan.cost import is_real
+from qdist.plan.fuse import Block
+from qdist.plan.operations import Affine
+from qdist.plan.stages.schedule import Stage
+
+__all__ = ["PARITY", "BackTables", "Extent"]
+
+_LANES = 31
+"""The bits of a thread's number within its warp."""
+PARITY = np.dtype([("threads", "u4"), ("result", "i4"), ("far", "u8")])
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a stage has of the tables that only the sweep's kernel keeps beside a tile, each as (first, how many)."""
+
+    sums: tuple[int, int]
+    terms: tuple[int, int]
+    parities: tuple[int, int]
+    weighs: tuple[int, int]
+    parts: int
+    """Of its coefficients: how many."""
+
+
+class BackTables(Tables):
+    """The tables that undo the stages of a program, the last one first. trainable: the angles whose derivatives are
+    wanted."""
+
+    def __init__(
+        self,
+        num_bits: int,
+        dtype: np.dtype,
+        stages: Sequence[tuple[Stage, list[Block]]],
+        shape: Shape,
+        trainable: Collection[int],
+    ) -> None:
+        self.gradients = Gradients()
+        self._trainable = frozenset(trainable)
+        self._parities: list[tuple[int, int, int]] = []
+        self._weighs: list[int] = []
+        self._first_sum = 0
+        self.extents: list[Extent] = []
+        """One for each stage."""
+        super().__init__(num_bits, dtype, [(stage, undoing(blocks)) for stage, blocks in reversed(stages)], shape)
+        self.gradients.freeze()
+
+    @property
+    def num_sums(self) -> int:
+        return self.gradients.num_sums
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        weighs = np.array(self._weighs, np.int64).astype(np.uint32).view(np.int32)
+        return super().arrays() | {"parities": records(self._parities, PARITY), "weighs": weighs}
+
+    def _stage(self, stage: Stage, blocks: list[Block]) -> StageTables:
+        before = self._sizes()
+        self._first_sum = self.num_sums
+        result = super()._stage(stage, blocks)
+        sums, terms, parities, weighs = ((first, end - first) for first, end in zip(before, self._sizes()))
+        parts = sum(len(own) for own in self._coefficients[result.first_coefficient :])
+        self.extents.append(Extent(sums, terms, parities, weighs, parts))
+        return result
+
+    def _sizes(self) -> tuple[int, ...]:
+        return self.num_sums, len(self._terms), len(self._parities), len(self._weighs)
+
+    def matrix(self, block: Block, targets: list[int], order: Sequence[int], at: int, real: bool = False) -> None:
+        everywhere = not block.operations[0].controls
+        factors = factors_of(block, targets)
+        self.binding.matrix(len(targets), factors, order, at, real=real, adjoint=True, everywhere=everywhere)
+
+    def rotation(self, tile: TilePhases, phase: Phase, block: Block) -> None:
+        super().rotation(tile, phase, block)
+        (operation,) = block.operations
+        (slot,) = operation.slots
+        at = -1
+        if slot in self._trainable:
+            # Twice Re <bra| -i/2 P |ket>; the sign here is the one that undoes it.
+            at = self._own(self.gradients.linear({slot: -operation.sign}))
+        self.long_list([at, operation.letters.count("Y") & 3])
+
+    def dense(self, view: View, block: Block, first_coefficient: int) -> None:
+        if not any(slot in self._trainable for o in block.operations for slot in o.slots):
+            super().dense(view, block, first_coefficient)
+            return
+        targets = dense_targets(block)
+        registers = [view.register[q] for q in targets]
+        factors = factors_of(block, targets)
+        order = sorted(range(len(targets)), key=registers.__getitem__)
+        controls = block.operations[0].controls
+        if is_real(block) and len(targets) == 1 and not controls:
+            super().dense(view, block, first_coefficient)
+            kind, data, bits, word, at, _ = self._ops[-1]
+            if not bits:
+                at = self._own(self.gradients.places(4))
+            (register,) = registers
+            self.gradients.turn(factors, self._first_sum + at + register)
+            self._ops[-1] = (kind, data, bits | 1 << register, word, at, 0)
+            return
+        threads, word, far = view.where(controls)
+        where = registers[0] if len(targets) == 1 else min(registers) // 2
+        at = self._own(self.gradients.transition(factors, order))
+        self.op(OPS[f"transition{len(targets)}"] + where, at, threads, word, far)
+        super().dense(view, block, first_coefficient)
+
+    def diagonal(self, view: View, block: Block, first_coefficient: int) -> None:
+        self._weigh(view, block)
+        super().diagonal(view, block, first_coefficient)
+
+    def _weigh(self, view: View, block: Block) -> None:
+        parities: dict[tuple[int, ...], dict[int, float]] = {}
+        conditions: list[int] = []
+        count = 0
+        for operation in block.operations:
+            for product, affine in operation.terms:
+                _add_parities(parities, sorted(set(product)), self._derivatives(affine))
+            for tests, affine in operation.wide:
+                wanted = self._derivatives(affine)
+                if wanted:
+                    threads, word, far = view.where(tests)
+                    at = self._own(self.gradients.linear(wanted))
+                    conditions += [threads, word, *halves(far), at]
+                    count += 1
+        groups: dict[int, list[tuple[int, int, int]]] = {0: []}
+        single = [(0, -1, 0)] * 4
+        for qubits, wanted in parities.items():
+            kept = {slot: c for slot, c in wanted.items() if c != 0}
+            if kept:
+                lanes, (register, _), (far_mask, _) = view.split((q, 0) for q in qubits)
+                record = (lanes, self._own(self.gradients.linear(kept)), far_mask)
+                bit = register.bit_length() - 1
+                if register.bit_count() == 1 and not lanes & _LANES and single[bit][1] < 0:
+                    single[bit] = record
+                else:
+                    groups.setdefault(register, []).append(record)
+        singles = any(result >= 0 for _, result, _ in single)
+        if not count and not singles and not any(groups.values()):
+            return
+        self.op(OPS["weigh"], len(self._weighs))
+        self._weighs += [count, *conditions, self._records(single)[0] if singles else -1]
+        self._weighs += [*self._records(groups.pop(0)), len(groups)]
+        for register, terms in groups.items():
+            self._weighs += [register, *self._records(terms)]
+
+    def _records(self, terms: list[tuple[int, int, int]]) -> tuple[int, int]:
+        """Adds parities; returns the place of the first, and that after the last."""
+        first = len(self._parities)
+        self._parities += terms
+        return first, len(self._parities)
+
+    def _derivatives(self, affine: Affine) -> dict[int, float]:
+        """What a sum of w means for each trainable angle of a phase, given what undoes it: twice its coefficient."""
+        wanted: dict[int, float] = {}
+        for slot, coefficient in affine[1]:
+            if slot in self._trainable:
+                wanted[slot] = wanted.get(slot, 0.0) - 2 * coefficient
+        return wanted
+
+    def _own(self, number: int) -> int:
+        """The number of a sum within its stage."""
+        return number - self._first_sum
+
+
+def _add_parities(
+    parities: dict[tuple[int, ...], dict[int, float]], qubits: Sequence[int], wanted: dict[int, float]
+) -> None:
+    """A product of bits b = (1 - s) / 2 as a sum of parities: products of signs s."""
+    for size in range(len(qubits) + 1):
+        for chosen in combinations(qubits, size):
+            own = parities.setdefault(chosen, {})
+            for slot, coefficient in wanted.items():
+                own[slot] = own.get(slot, 0.0) + coefficient * (-1) ** size / 2 ** len(qubits)

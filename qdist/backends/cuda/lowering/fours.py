@@ -1,0 +1,51 @@
+"""Phases that have operations of 4 by 4 alone, one a pair of register bits at most: their numbers come with a launch.
+
+There the compiler has each number as an operand of its own, for which no register is read. Slot 2 p holds the numbers
+of phase p's first pair of register bits, slot 2 p + 1 those of another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends.cuda.lowering.phases import dense_targets
+from qdist.plan.fuse import Block
+
+__all__ = ["flags_of", "is_alone", "record", "slots_of"]
+
+_NUMBERS = 32
+"""Of a matrix of 4 by 4; pairs have fewer (pairs.py)."""
+
+
+def is_alone(blocks: Sequence[Block]) -> bool:
+    """Whether a phase's blocks are such operations: uncontrolled matrices on two qubits each, no two on the same."""
+    fours = [block for block in blocks if block.kind == "dense" and not block.operations[0].controls]
+    qubits = [dense_targets(block) for block in fours]
+    disjoint = len({q for two in qubits for q in two}) == 2 * len(blocks)
+    return bool(blocks) and disjoint and all(len(two) == 2 for two in qubits)
+
+
+def slots_of(phase: int, ops: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """(slot, place in reals) of a phase's operations, given (the pair of register bits, the place in reals) of each."""
+    return [(2 * phase + (pair > 0), at) for pair, at in ops]
+
+
+def flags_of(ops: Sequence[tuple[int, bool]]) -> int:
+    """What the kernel is told of a phase, given (the pair of register bits, whether it became a pair) of each."""
+    return sum((1 if is_pair else 8) << pair for pair, is_pair in ops)
+
+
+def record(slots: Sequence[tuple[int, int]], reals: NDArray[Any], phases: int) -> tuple[np.int32, NDArray[Any]]:
+    """Whether all rows of ``reals`` have the same numbers at these (slot, place), and those of the first row as a
+    record that a kernel takes by value, with slots for so many phases."""
+    numbers = np.zeros((), [("of", reals.dtype, (2 * phases, _NUMBERS))])
+    same = True
+    for slot, at in slots:
+        own = reals[:, at : at + _NUMBERS]
+        same &= bool((own == own[0]).all())
+        numbers["of"][slot] = own[0]
+    return np.int32(same), numbers

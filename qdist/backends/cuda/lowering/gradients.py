@@ -1,0 +1,72 @@
+"""What the sums of an adjoint sweep mean for a circuit's angles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends.cuda.lowering.binding import Factors, reordered
+from qdist.native import kernels
+from qdist.plan.operations import FORMULAS
+
+__all__ = ["Gradients"]
+
+
+class Gradients:
+    """Numbers sums as they are asked for; ``freeze`` ends that, ``add`` makes derivatives of them."""
+
+    def __init__(self) -> None:
+        self.num_sums = 0
+        self._linear: list[tuple[int, int, float]] = []
+        self._matrices = kernels.MatrixList()
+        self._entries: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+
+    def places(self, count: int) -> int:
+        """So many sums; returns the number of the first."""
+        first = self.num_sums
+        self.num_sums += count
+        return first
+
+    def linear(self, coefficients: Mapping[int, float]) -> int:
+        """A sum that the derivative by each of these angles has so many times."""
+        at = self.places(1)
+        self._linear += [(at, slot, c) for slot, c in coefficients.items()]
+        return at
+
+    def turn(self, factors: Factors, at: int) -> None:
+        """Sum number ``at`` is that of a real matrix on one bit: Re(T_01 - T_10)."""
+        if [formula for formula, *_ in factors] == [FORMULAS["ry"]]:
+            # dU U^-1 is half the antisymmetric matrix that the sum is of.
+            self._linear.append((at, factors[0][1][0], 1.0))
+            return
+        # dU U^-1 of real rotations is real and antisymmetric: what else is in T changes nothing.
+        self._entries.append((np.array([2 * (self._matrices.size + 1)]), np.array([at])))
+        self._matrices.add(1, factors)
+
+    def transition(self, factors: Factors, order: Sequence[int]) -> int:
+        """The entries of a transition matrix, real and imaginary parts in turn, row by row. Bit k of its index is bit
+        order[k] of the factors' product."""
+        entries = reordered(order).ravel()
+        at = self.places(2 * len(entries))
+        places = 2 * (self._matrices.size + entries)
+        self._entries.append((np.stack([places, places + 1], axis=1).ravel(), at + np.arange(2 * len(entries))))
+        self._matrices.add(len(order), factors)
+        return at
+
+    def freeze(self) -> None:
+        """Nothing is added after this."""
+        empty = [np.zeros(0, np.int64)]
+        self._to = np.concatenate(empty + [to for to, _ in self._entries])
+        self._from = np.concatenate(empty + [source for _, source in self._entries])
+        self._sums, self._slots = (np.array([part[j] for part in self._linear], np.int64) for j in (0, 1))
+        self._coefficients = np.array([part[2] for part in self._linear])
+
+    def add(self, sums: NDArray[np.float64], angles: NDArray[np.float64], gradient: NDArray[np.float64]) -> None:
+        """Adds 2 Re <bra|d ket> by each angle to ``gradient``, given all sums and the angles' values."""
+        np.add.at(gradient, self._slots, self._coefficients * sums[self._sums])
+        if self._matrices.size:
+            transitions = np.zeros(self._matrices.size, np.complex128)
+            transitions.view(np.float64)[self._to] = sums[self._from]
+            self._matrices.add_gradients(transitions, angles, gradient)

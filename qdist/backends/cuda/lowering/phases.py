@@ -1,0 +1,217 @@
+"""A stage's blocks as phases: lazy reordering once more, with a thread's registers as what is close.
+
+A phase holds the tile in registers and runs blocks that mix register bits. What reaches across threads happens while
+the tile is read back from shared memory: changes of index cost nothing there, Pauli rotations and wide matrices read
+the elements that they mix. The first phase reads the tile from memory and the last one writes it there.
+
+Each phase takes what comes first; where looking ahead (packing.py) finds fewer phases, these are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from qdist.backends.cuda.lowering.linear import IndexMap, index_map
+from qdist.backends.cuda.lowering.packing import MOST, Piece, Step, pack
+from qdist.backends.cuda.lowering.tile import Shape, lane_order
+from qdist.plan.fuse import Block
+
+__all__ = ["WIDEST", "Phase", "TilePhases", "phases"]
+
+WIDEST = 2
+"""Matrices of so many qubits run in registers."""
+
+
+@dataclass(slots=True)
+class Phase:
+    """Blocks that run while some of the tile's bits are registers."""
+
+    entry: Block | None
+    """The permutation, rotation or wide matrix that reading the tile performs."""
+    source: IndexMap | None
+    """The change of index that reading the tile performs."""
+    blocks: list[Block] = field(default_factory=list)
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+    """Register bits of two-qubit matrices, which sit side by side."""
+    registers: list[int] = field(default_factory=list)
+    """Tile bits, in the order of a thread's own amplitudes."""
+    lanes: list[int] = field(default_factory=list)
+    """Tile bits, in the order of the thread's number."""
+
+
+@dataclass(slots=True)
+class TilePhases:
+    """The phases of a stage. ``load`` and ``store`` are the changes of index on the way from and to memory."""
+
+    size: int
+    """Bits of the tile; those past the shard's are always 0."""
+    bit: dict[int, int]
+    """The tile bit of each position of the shard's index."""
+    load: IndexMap
+    phases: list[Phase]
+    store: IndexMap
+
+
+def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TilePhases:
+    """The phases of a stage whose tile holds the positions ``close``."""
+    size = max(len(close), shape.narrowest)
+    bit = {position: k for k, position in enumerate(close)}
+    low = min(shape.contiguous, size - shape.registers)
+    found = _folded(_first_come(blocks, bit, size, shape), bit, size, low, shape)
+    if len(blocks) <= MOST:
+        closed = (1 << low) - 1 & ~shape.kept
+        packed = pack(_pieces(blocks, bit), shape.registers, closed, below=len(found.phases), kept=shape.kept)
+        if packed is not None:
+            found = _folded(_filled(packed, blocks, bit, size, shape), bit, size, low, shape)
+    for number, phase in enumerate(found.phases):
+        outer = number in (0, len(found.phases) - 1)
+        _arrange(phase, bit, size, shape, outer)
+    return found
+
+
+def _first_come(blocks: Sequence[Block], bit: dict[int, int], size: int, shape: Shape) -> list[Phase]:
+    """Phases that are filled in the order of the blocks."""
+    found = [Phase(None, None)]
+    section: list[Block] = []
+    for block in blocks:
+        if not _crosses_threads(block):
+            section.append(block)
+            continue
+        _run_section(section, found, bit, shape)
+        section = []
+        found.append(_begun(block, bit, size))
+    _run_section(section, found, bit, shape)
+    return found
+
+
+def _begun(block: Block, bit: dict[int, int], size: int) -> Phase:
+    """The phase whose reading of the tile performs a block."""
+    source = index_map(block.operations, bit, size) if block.kind == "linear" else None
+    return Phase(None if source else block, source)
+
+
+def _pieces(blocks: Sequence[Block], bit: dict[int, int]) -> list[Piece]:
+    pieces = []
+    for number, block in enumerate(blocks):
+        after = sum(1 << k for k in range(number) if not _commute(blocks[k], block))
+        begins = _crosses_threads(block)
+        pieces.append(Piece(after, 0 if begins else _near(block.mixes, bit), begins))
+    return pieces
+
+
+def _filled(packed: list[Step], blocks: Sequence[Block], bit: dict[int, int], size: int, shape: Shape) -> list[Phase]:
+    """Phases with the blocks that packing found for each."""
+    found = []
+    for first, members in packed:
+        phase = Phase(None, None) if first is None else _begun(blocks[first], bit, size)
+        for block in (blocks[k] for k in members):
+            if not _takes(phase, block, bit, shape):
+                raise AssertionError("packing has filled a phase with more than its registers hold")
+            phase.blocks.append(block)
+        found.append(phase)
+    return found
+
+
+def _folded(found: list[Phase], bit: dict[int, int], size: int, low: int, shape: Shape) -> TilePhases:
+    """The phases with changes of index at their ends left to loading and storing, and with phases that load and store
+    whole rows where the first or the last one mixes the ``low`` lowest bits that are not always registers."""
+    load = store = IndexMap.identity(size)
+    if len(found) > 1 and not found[0].blocks and (first := found[1].source) and first.keeps_rows(low):
+        load = first
+        found[:2] = [Phase(None, None, found[1].blocks, found[1].pairs)]
+    if found[-1].source and not found[-1].blocks and len(found) > 1:
+        last = found[-1].source.inverse()
+        if last.keeps_rows(low):
+            store = last
+            del found[-1]
+    closed = (1 << low) - 1 & ~shape.kept
+    if _mixed(found[0], bit) & closed:
+        found.insert(0, Phase(None, None))
+    if _mixed(found[-1], bit) & closed:
+        found.append(Phase(None, None))
+    return TilePhases(size, bit, load, found, store)
+
+
+def _crosses_threads(block: Block) -> bool:
+    return block.kind in ("linear", "permute", "rotation") or (
+        block.kind == "dense" and block.mixes.bit_count() > WIDEST
+    )
+
+
+def _mixed(phase: Phase, bit: dict[int, int]) -> int:
+    mask = 0
+    for block in phase.blocks:
+        mask |= _near(block.mixes, bit)
+    return mask
+
+
+def _near(mask: int, bit: dict[int, int]) -> int:
+    """A mask of positions as one of tile bits; those outside the tile are left out."""
+    return sum(1 << k for position, k in bit.items() if mask >> position & 1)
+
+
+def _run_section(section: list[Block], found: list[Phase], bit: dict[int, int], shape: Shape) -> None:
+    """Adds blocks that stay within threads: to the last phase first, then to new ones.
+
+    A phase takes, in order, every block that finds room and does not have to wait for one that found none.
+    """
+    waiting = section
+    while waiting:
+        later: list[Block] = []
+        for block in waiting:
+            if all(_commute(block, other) for other in later) and _takes(found[-1], block, bit, shape):
+                found[-1].blocks.append(block)
+            else:
+                later.append(block)
+        waiting = later
+        if waiting:
+            found.append(Phase(None, None))
+
+
+def _commute(a: Block, b: Block) -> bool:
+    """Whether the blocks may pass each other: on each shared qubit both are like Z, or both like X."""
+    return not a.all & b.all & (a.not_z | b.not_z) & (a.not_x | b.not_x)
+
+
+def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> bool:
+    """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs."""
+    mixed = [bit[q] for q in dense_targets(block)] if block.kind == "dense" else []
+    pairs = list(phase.pairs)
+    if len(mixed) == 2 and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
+        pairs.append((mixed[0], mixed[1]))
+    paired = [b for pair in pairs for b in pair]
+    taken = _mixed(phase, bit) | shape.kept
+    singles = {b for b in range(shape.widest) if taken >> b & 1}.union(mixed).difference(paired)
+    if len(set(paired)) < len(paired) or len(paired) + len(singles) > shape.registers:
+        return False
+    phase.pairs = pairs
+    return True
+
+
+def dense_targets(block: Block) -> list[int]:
+    """The qubits of a dense block, the matrix's lowest bit first."""
+    targets: list[int] = []
+    for operation in block.operations:
+        targets += [q for q in operation.targets if q not in targets]
+    return targets
+
+
+def _arrange(phase: Phase, bit: dict[int, int], size: int, shape: Shape, outer: bool) -> None:
+    """Decides which tile bits are registers, and in which order the others are the thread's bits."""
+    mixed = _mixed(phase, bit)
+    # Those that are registers in every phase come last, after what they are paired with.
+    last = [b for pair in phase.pairs for b in sorted(pair, reverse=True) if any(shape.kept >> k & 1 for k in pair)]
+    last = last or [k for k in range(size) if shape.kept >> k & 1]
+    registers = [b for pair in phase.pairs for b in pair if b not in last]
+    registers += [k for k in range(size) if mixed >> k & 1 and k not in registers + last]
+    free = [k for k in reversed(range(size)) if k not in registers + last]
+    registers += free[: shape.registers - len(registers) - len(last)] + last
+    lanes = [k for k in range(size) if k not in registers]
+    phase.registers = registers
+    if outer:
+        phase.lanes = lanes  # The lowest bits first: neighbours in memory are neighbours in a warp.
+        return
+    source = phase.source or IndexMap.identity(size)
+    loads = [shape.swizzled(source.columns[k]) for k in lanes]
+    phase.lanes = lane_order(shape, lanes, loads, [shape.swizzled(1 << k) for k in lanes])

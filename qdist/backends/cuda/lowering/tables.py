@@ -1,0 +1,513 @@
+"""A plan's stages as tables that the tile kernel interprets: no code is generated, whatever the circuit.
+
+The records here are those of kernel.cu, field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends.cuda.lowering.binding import Binding, Factors, constant_matrix
+from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
+from qdist.backends.cuda.lowering.linear import IndexMap
+from qdist.backends.cuda.lowering.pairs import Pairs
+from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, dense_targets, phases
+from qdist.backends.cuda.lowering.tile import Shape
+from qdist.plan.cost import is_real
+from qdist.plan.fuse import Block
+from qdist.plan.operations import Affine, Operation
+from qdist.plan.stages.schedule import Stage
+
+__all__ = ["MODES", "OPS", "StageTables", "Tables"]
+
+_OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
+_SUM_NAMES = ("transition1", "transition2", "weigh")
+OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *_SUM_NAMES, "pair"))}
+"""Kinds of operations; the register bit (or pair of bits) is added where there is one. Some are sums over a ket and a
+bra, which change nothing (back_tables.py)."""
+SUMS = {OPS[name] for name in _SUM_NAMES}
+GENERAL = 7
+"""Added instead by a cross that is not of one register bit."""
+
+MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "wide"))}
+"""How a phase reads the tile."""
+
+# What the smaller one of the kernels knows: no controlled matrices of one bit, no tables of phases, no gates that mix
+# threads otherwise than by a change of index.
+COMMON_OPS = {OPS[name] for name in OPS if name not in ("controlled1", "lookup")}
+COMMON_MODES = {MODES["shared"]}
+
+LONG = 64
+"""Operations of a stage in complex64 after which the norm is worth keeping: measuring and restoring it cost about as
+much as two. What reads the tile otherwise than place by place costs as much as four."""
+
+OP = np.dtype(
+    [("kind", "i4"), ("data", "i4"), ("threads", "u4"), ("word", "u4"), ("far_mask", "u8"), ("far_value", "u8")]
+)
+PHASE = np.dtype(
+    [
+        ("mode", "i4"),
+        ("end_op", "i4"),
+        ("first_flip", "i4"),
+        ("end_flip", "i4"),
+        ("exclusive", "i4"),
+        ("special", "i4"),
+        ("load", "i4", 5),
+        ("store", "i4", 5),
+        ("index", "i4", 5),
+        ("turns", "i4"),
+        ("apart", "i4"),
+        ("fours", "i4"),
+    ]
+)
+FLIP = np.dtype([("mask", "u8"), ("value", "u8"), ("bits", "u8")])
+TERM = np.dtype([("threads", "u4"), ("coefficient", "i4")])
+PART = np.dtype([("mask", "u8"), ("value", "u8"), ("turn", "i4"), ("unused", "i4")])
+
+Conditions = Iterable[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class StageTables:
+    """Where a stage finds itself in the tables."""
+
+    tile: tuple[int, ...]
+    """Positions of the shard's index that are the tile's bits."""
+    size: int
+    first_phase: int
+    num_phases: int
+    first_op: int
+    first_slot: int
+    """A row of slots a phase, one for each thread."""
+    places: int
+    """In places: register columns, then the offset of each thread, for reading and then for writing."""
+    load_flips: tuple[int, int]
+    store_flips: tuple[int, int]
+    first_coefficient: int
+    num_coefficients: int
+    num_ops: int
+    first_number: int
+    """In reals: what the stage's operations read there."""
+    num_numbers: int
+    fours: list[tuple[int, int]]
+    """(slot, place in reals) of the numbers that come with a launch (fours.py)."""
+    plain: tuple[bool, bool]
+    """Whether no index changes when the tile is read from memory, and when it is written, and bit 0 is the index's."""
+    rare: bool
+    """Whether it needs the larger one of the kernels."""
+    long: bool
+    """Whether its tiles' norms are kept (norm.cu)."""
+
+
+class Tables:
+    """The tables of a program on shards of ``num_bits`` bits, and the binding that fills in its numbers.
+
+    pairs: whether two-qubit matrices may hand parts of them to others (pairs.py), which asks that nothing else happens
+    between the stages.
+    """
+
+    def __init__(
+        self,
+        num_bits: int,
+        dtype: np.dtype,
+        stages: Sequence[tuple[Stage, list[Block]]],
+        shape: Shape,
+        pairs: bool = False,
+    ) -> None:
+        self.shape = shape
+        self.num_bits = num_bits
+        self._rounds = dtype == np.complex64
+        self.binding = Binding(dtype, shape.registers)
+        self._ops: list[tuple[int, ...]] = []
+        self._phases: list[tuple[Any, ...]] = []
+        self._slots: list[NDArray[np.uint16]] = []
+        self._places: list[NDArray[np.uint64]] = []
+        self._flips: list[tuple[int, int, int]] = []
+        self._terms: list[tuple[int, int]] = []
+        self._coefficients: list[list[tuple[int, int, int, int]]] = []
+        self._lists: list[int] = []
+        self._seldom_read: dict[int, int] = {}
+        self._pairs = Pairs() if pairs else None
+        self._pair_ops: list[int] = []
+        self._alone: list[
+            tuple[int, int, int]
+        ] = []  # Phases of 4 by 4 alone, their first operation and the next one's.
+        self.stages = [self._stage(stage, blocks) for stage, blocks in stages]
+        self._fill_pairs()
+        self.binding.freeze()
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All tables by the names that the kernel knows them by."""
+        begins = np.cumsum([0, *(len(parts) for parts in self._coefficients)])
+        return {
+            "phases": records(self._phases, PHASE),
+            "ops": records(self._ops, OP),
+            "slots": np.concatenate([np.zeros((0, 4), np.uint16), *self._slots]).ravel(),
+            "places": np.concatenate([np.zeros(0, np.uint64), *self._places]),
+            "flips": records(self._flips, FLIP),
+            "terms": records(self._terms, TERM),
+            "begins": begins.astype(np.int32),
+            "parts": records([part for parts in self._coefficients for part in parts], PART),
+            "lists": np.array(self._lists, np.int64).astype(np.uint32).view(np.int32),
+        }
+
+    def _stage(self, stage: Stage, blocks: list[Block]) -> StageTables:
+        close = list(stage.close)
+        close += [p for p in range(self.num_bits) if p not in close][: max(0, self.shape.narrowest - len(close))]
+        tile = phases(close, blocks, self.shape)
+        first_phase, first_op, first_coefficient = len(self._phases), len(self._ops), len(self._coefficients)
+        first_slot = sum(len(s) for s in self._slots)
+        self._place_seldom_read(blocks)
+        first_number = self.binding.size
+        positions = close + list(range(self.num_bits, tile.size))
+        identity = IndexMap.identity(tile.size)
+        if self._pairs and tile.load != identity:
+            self._pairs.touch(-1)
+        fours: list[tuple[int, int]] = []
+        for number, phase in enumerate(tile.phases):
+            alone = self.shape.states == 1 and number < self.shape.four_phases and is_alone(phase.blocks)
+            op = len(self._ops)
+            self._phase(tile, phase, first_op, first_coefficient, alone)
+            if alone:
+                self._alone.append((first_phase + number, op, len(self._ops)))
+                fours += slots_of(number, [(kind & 7, at) for kind, at, *_ in self._ops[op:]])
+        if self._pairs and tile.store != identity:
+            self._pairs.touch(-1)
+        places = sum(len(p) for p in self._places)
+        load = self._outer(tile.phases[0], tile.load, positions)
+        store = self._outer(tile.phases[-1], tile.store, positions)
+        return StageTables(
+            tuple(close),
+            tile.size,
+            first_phase,
+            len(tile.phases),
+            first_op,
+            first_slot,
+            places,
+            load,
+            store,
+            first_coefficient,
+            len(self._coefficients) - first_coefficient,
+            len(self._ops) - first_op,
+            first_number,
+            self.binding.size - first_number,
+            fours,
+            (positions[0] == 0 and tile.load == identity, positions[0] == 0 and tile.store == identity),
+            any(mode not in COMMON_MODES for mode, *_ in self._phases[first_phase:])
+            or any(kind & ~7 not in COMMON_OPS for kind, *_ in self._ops[first_op:]),
+            self._rounds and self._work(first_phase, first_op) >= LONG,
+        )
+
+    def _work(self, first_phase: int, first_op: int) -> int:
+        """How many operations change amplitudes, from these on."""
+        entries = sum(mode not in (MODES["shared"], MODES["permute"]) for mode, *_ in self._phases[first_phase:])
+        return 4 * entries + sum(kind & ~7 not in SUMS for kind, *_ in self._ops[first_op:])
+
+    def _fill_pairs(self) -> None:
+        """Fills in the constant matrices on two bits, some of which become another kind of operation, and tells the
+        kernel of phases that have such alone."""
+        for number, (is_pair, numbers) in zip(self._pair_ops, self._pairs.numbers() if self._pairs else []):
+            kind, at, *rest = self._ops[number]
+            self.binding.constants(at, numbers)
+            if is_pair:
+                self._ops[number] = (kind - OPS["dense2"] + OPS["pair"], at, *rest)
+        for place, first, end in self._alone:
+            kinds = [(kind & 7, kind & ~7 == OPS["pair"]) for kind, *_ in self._ops[first:end]]
+            self._phases[place] = (*self._phases[place][:-1], flags_of(kinds))
+
+    def _place_seldom_read(self, blocks: list[Block]) -> None:
+        """Places in reals, by block or operation, for numbers that may be many and that the kernel keeps in memory."""
+        self._seldom_read = {}
+        for block in blocks:
+            if block.kind == "table":
+                for o in block.operations:
+                    self._seldom_read[id(o)] = self.binding.constant(np.asarray(o.matrix).tolist())
+            elif block.kind == "dense" and (bits := len(dense_targets(block))) > WIDEST:
+                self._seldom_read[id(block)] = self.binding.place(2 << 2 * bits)
+
+    def _outer(self, phase: Phase, change: IndexMap, positions: list[int]) -> tuple[int, int]:
+        """Columns and thread offsets of a phase that reads or writes memory; returns its flips' places."""
+
+        def spread(index: int) -> int:
+            return sum(1 << p for k, p in enumerate(positions) if index >> k & 1)
+
+        columns = [spread(change.columns[b]) for b in phase.registers]
+        threads = _span([spread(change.columns[b]) for b in phase.lanes], spread(change.constant), np.uint64)
+        self._places.append(np.concatenate([np.array(columns, np.uint64), threads]))
+        first = len(self._flips)
+        self._flips += [(mask, value, spread(bits)) for mask, value, bits in change.flips]
+        return first, len(self._flips)
+
+    def _phase(self, tile: TilePhases, phase: Phase, stage_op: int, first_coefficient: int, alone: bool) -> None:
+        swizzled = self.shape.swizzled
+        source = phase.source or IndexMap.identity(tile.size)
+        load = [swizzled(c) for c in source.columns]
+        store = [swizzled(1 << k) for k in range(tile.size)]
+        first_flip = len(self._flips)
+        self._flips += [(mask, value, swizzled(bits)) for mask, value, bits in source.flips]
+        slots = np.zeros((1 << len(phase.lanes), 4), np.uint16)
+        slots[:, 0] = _span([load[b] for b in phase.lanes], swizzled(source.constant), np.uint16)
+        slots[:, 1] = _span([store[b] for b in phase.lanes], 0, np.uint16)
+        slots[:, 2] = _span([1 << b for b in phase.lanes], 0, np.uint16)
+        self._slots.append(slots)
+        view = View(tile, phase, len(self._ops), alone)
+        mode, special = MODES["shared"], 0
+        if phase.entry is not None:
+            name = "wide" if phase.entry.kind == "dense" else phase.entry.kind
+            mode, special = MODES[name], len(self._lists)
+            getattr(self, name)(tile, phase, phase.entry)
+        first_op = len(self._ops)
+        if self._pairs and (phase.entry is not None or phase.source is not None):
+            self._pairs.touch(-1)
+        for block in phase.blocks:
+            if self._pairs and not (alone and _is_constant(block)):
+                self._pairs.touch(block.all)
+            getattr(self, block.kind)(view, block, first_coefficient)
+        turns = any(kind == OPS["turn"] for kind, *_ in self._ops[first_op:])
+
+        def columns(values: list[int]) -> tuple[int, ...]:
+            chosen = [values[b] for b in phase.registers]
+            return tuple(chosen + [0] * (5 - len(chosen)))
+
+        self._phases.append(
+            (
+                mode,
+                len(self._ops) - stage_op,
+                first_flip,
+                len(self._flips),
+                phase.entry is not None or phase.source is not None,
+                special,
+                columns(load),
+                columns(store),
+                columns([1 << k for k in range(tile.size)]),
+                turns,
+                self.shape.pairs_up and not source.keeps_neighbours(),
+                0,
+            )
+        )
+
+    def op(self, kind: int, data: int, threads: int = 0, word: int = 0, far: tuple[int, int] = (0, 0)) -> None:
+        self._ops.append((kind, data, threads, word, *far))
+
+    def long_list(self, numbers: Iterable[int]) -> None:
+        """Adds to lists; numbers of 64 bits are given as two."""
+        self._lists += numbers
+
+    def matrix(self, block: Block, targets: list[int], order: Sequence[int], at: int, real: bool = False) -> None:
+        """Has a dense block's matrix put at a place in reals."""
+        everywhere = not block.operations[0].controls
+        self.binding.matrix(len(targets), factors_of(block, targets), order, at, real=real, everywhere=everywhere)
+
+    # What reading the tile performs ----------------------------------------------------------------------------------
+
+    def permute(self, tile: TilePhases, phase: Phase, block: Block) -> None:
+        (operation,) = block.operations
+        bits = [tile.bit[q] for q in operation.targets]
+        index = np.arange(1 << tile.size)
+        small = np.zeros_like(index)
+        for k, bit in enumerate(bits):
+            small |= (index >> bit & 1) << k
+        found = np.asarray(operation.matrix, np.int64)[small]
+        source = index & ~sum(1 << b for b in bits)
+        for k, bit in enumerate(bits):
+            source |= (found >> k & 1) << bit
+        # One row a register, in which neighbours are neighbouring threads.
+        threads = _span([1 << b for b in phase.lanes], 0, np.int64)
+        for offset in _span([1 << b for b in phase.registers], 0, np.int64):
+            self.long_list(self.shape.swizzled(int(i)) for i in source[threads | offset])
+
+    def rotation(self, tile: TilePhases, phase: Phase, block: Block) -> None:
+        (operation,) = block.operations
+        x = z = far_z = num_y = 0
+        for qubit, letter in zip(operation.targets, operation.letters):
+            if letter in "XY":
+                x |= 1 << tile.bit[qubit]
+            if letter in "YZ":
+                if qubit in tile.bit:
+                    z |= 1 << tile.bit[qubit]
+                else:
+                    far_z |= 1 << qubit
+            num_y += letter == "Y"
+        data = self.binding.rotation((0.0, ((operation.slots[0], operation.sign),)), num_y, not operation.controls)
+        near, far = _split(tile, operation.controls)
+        self.long_list([data, *near, *halves(far), x, self.shape.swizzled(x), z, *halves((far_z,))])
+
+    def wide(self, tile: TilePhases, phase: Phase, block: Block) -> None:
+        targets = dense_targets(block)
+        bits = [tile.bit[q] for q in targets]
+        data = self._seldom_read[id(block)]
+        self.matrix(block, targets, range(len(bits)), data)
+        near, far = _split(tile, block.operations[0].controls)
+        spread = _span([self.shape.swizzled(1 << b) for b in bits], 0, np.int64)
+        self.long_list([data, *near, *halves(far), len(bits), *bits, *spread.tolist()])
+
+    # What runs in registers ------------------------------------------------------------------------------------------
+
+    def dense(self, view: View, block: Block, first_coefficient: int) -> None:
+        targets = dense_targets(block)
+        registers = [view.register[q] for q in targets]
+        controls = block.operations[0].controls
+        real = is_real(block) and len(targets) == 1 and not controls
+        order = sorted(range(len(targets)), key=registers.__getitem__)
+        where = registers[0] if len(targets) == 1 else self._pair_number(min(registers))
+        if real:
+            # Real matrices on different bits, one after the other, are one operation.
+            kind, at, threads, word, *more = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
+            if kind == OPS["real1"] and not word >> where & 1:
+                self._ops[-1] = (kind, at, threads, word | 1 << where, *more)
+            else:
+                at = self.binding.place(4 * self.shape.registers)
+                self.op(OPS["real1"], at, word=1 << where)
+            self.matrix(block, targets, order, at + 4 * where, real=True)
+            return
+        data = self.binding.place(2 << 2 * len(targets))
+        if self._pairs and view.alone and _is_constant(block):
+            first, second = (targets[k] for k in order)
+            self._pairs.add((first, second), constant_matrix(factors_of(block, targets), order))
+            self._pair_ops.append(len(self._ops))
+        else:
+            self.matrix(block, targets, order, data)
+        if controls:
+            threads, word, far = view.where(controls)
+            self.op(OPS[f"controlled{len(targets)}"] + where, data, threads, word, far)
+        else:
+            self.op(OPS[f"dense{len(targets)}"] + where, data)
+
+    def _pair_number(self, low: int) -> int:
+        """Of the register bits ``low`` and the next: 0 and 1, 2 and 3, or the last two where bit 0 comes last."""
+        return 2 if self.shape.pairs_up and low == self.shape.registers - 2 else low // 2
+
+    def diagonal(self, view: View, block: Block, first_coefficient: int) -> None:
+        """Phases of registers alone are one table; those of threads and of bits outside the tile are turns, which are
+        added up a thread; what joins them is a turn for some of the registers."""
+        split = [(*view.split(conditions), affine) for conditions, affine in phases_of(block)]
+        table: list[tuple[int, int, Affine]] = []
+        crossing: dict[int, dict[int, list[tuple[int, int, Affine]]]] = {}
+        # A constant costs nothing in a table that is there anyway.
+        any_table = any(register[0] and not threads and not far[0] for threads, register, far, _ in split)
+        for threads, register, far, affine in split:
+            if not threads and not far[0] and any_table:
+                table.append((*register, affine))
+            else:
+                crossing.setdefault(view.word(register), {}).setdefault(threads, []).append((*far, affine))
+        for word, by_threads in crossing.items():
+            first = len(self._terms)
+            for threads, parts in by_threads.items():
+                self._terms.append((threads, len(self._coefficients) - first_coefficient))
+                self._coefficients.append(
+                    [(mask, value, self.binding.angle(affine), 0) for mask, value, affine in parts]
+                )
+            single = [b for b in range(len(view.registers)) if word == view.word((1 << b, 1 << b))]
+            kind = OPS["turn"] if word == view.everything else OPS["cross"] + (single or [GENERAL])[0]
+            self.op(kind, first, len(self._terms), word)
+        if table:
+            # After the turns, which it takes along where two states meet it.
+            self.op(OPS["phases"], self.binding.phase_table(table))
+
+    def table(self, view: View, block: Block, first_coefficient: int) -> None:
+        for operation in block.operations:
+            data = self._seldom_read[id(operation)]
+            threads, word, far = view.where(operation.controls)
+            at = len(self._lists)
+            own, lanes, outside = [0] * len(view.registers), [], []
+            for k, qubit in enumerate(operation.targets):
+                if qubit in view.register:
+                    own[view.register[qubit]] = 1 << k
+                elif qubit in view.lane:
+                    lanes += [view.lane[qubit], k]
+                else:
+                    outside += [qubit, k]
+            offsets = _span(own, 0, np.int64).tolist()
+            self.long_list([data, *offsets, len(lanes) // 2, *lanes, len(outside) // 2, *outside])
+            self.op(OPS["lookup"], at, threads, word, far)
+
+
+class View:
+    """Where qubits are, seen from a thread in a phase: its registers, its own number, or outside the tile."""
+
+    def __init__(self, tile: TilePhases, phase: Phase, first_op: int, alone: bool) -> None:
+        self.first_op, self.alone = first_op, alone
+        places = {b: q for q, b in tile.bit.items()}
+        self.registers = phase.registers
+        self.register = {places[b]: k for k, b in enumerate(phase.registers) if b in places}
+        self.lane = {places[b]: k for k, b in enumerate(phase.lanes) if b in places}
+        self.everything = (1 << (1 << len(phase.registers))) - 1
+
+    def split(self, conditions: Conditions) -> tuple[int, tuple[int, int], tuple[int, int]]:
+        """(threads, registers, far): mask | value << 16 of the thread's number, (mask, value) of the others."""
+        lanes = register_mask = register_value = far_mask = far_value = 0
+        for qubit, value in conditions:
+            if qubit in self.register:
+                register_mask |= 1 << self.register[qubit]
+                register_value |= value << self.register[qubit]
+            elif qubit in self.lane:
+                lanes |= (1 | value << 16) << self.lane[qubit]
+            else:
+                far_mask |= 1 << qubit
+                far_value |= value << qubit
+        return lanes, (register_mask, register_value), (far_mask, far_value)
+
+    def word(self, register: tuple[int, int]) -> int:
+        """A bit for each of a thread's amplitudes: whether its number has this value under this mask."""
+        mask, value = register
+        return sum(1 << k for k in range(1 << len(self.registers)) if k & mask == value)
+
+    def where(self, conditions: Conditions) -> tuple[int, int, tuple[int, int]]:
+        threads, register, far = self.split(conditions)
+        return threads, self.word(register), far
+
+
+def phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affine]]:
+    for operation in block.operations:
+        for product, affine in operation.terms:
+            yield tuple((q, 1) for q in sorted(set(product))), affine
+        yield from operation.wide
+
+
+def _is_constant(block: Block) -> bool:
+    """Whether no angle changes the block."""
+    return not any(o.slots for o in block.operations)
+
+
+def factors_of(block: Block, targets: list[int]) -> Factors:
+    return [_factor(o, [targets.index(q) for q in o.targets]) for o in block.operations]
+
+
+def _factor(operation: Operation, bits: list[int]) -> tuple[int, list[int], list[int], list[complex]]:
+    matrix = [] if operation.matrix is None else np.asarray(operation.matrix).ravel().tolist()
+    return operation.formula, list(operation.slots), bits, matrix
+
+
+def _split(tile: TilePhases, conditions: Conditions) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(mask, value) of the tile's bits and of positions outside it."""
+    mask = value = far_mask = far_value = 0
+    for qubit, v in conditions:
+        if qubit in tile.bit:
+            mask |= 1 << tile.bit[qubit]
+            value |= v << tile.bit[qubit]
+        else:
+            far_mask |= 1 << qubit
+            far_value |= v << qubit
+    return (mask, value), (far_mask, far_value)
+
+
+def halves(numbers: Iterable[int]) -> list[int]:
+    """64-bit numbers as their low and high 32 bits."""
+    return [half for n in numbers for half in (n & 0xFFFFFFFF, n >> 32)]
+
+
+def _span(columns: Sequence[int], constant: int, dtype: Any) -> NDArray[Any]:
+    """constant ^ the XOR of the columns of each index's bits, for all indices."""
+    result = np.array([constant], dtype)
+    for column in columns:
+        result = np.concatenate([result, result ^ np.array(column, dtype)])
+    return result
+
+
+def records(rows: Sequence[tuple[Any, ...]], dtype: np.dtype) -> NDArray[Any]:
+    return np.array([tuple(row) for row in rows], dtype)

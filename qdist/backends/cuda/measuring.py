@@ -1,0 +1,71 @@
+"""What the modules of kernels that read a state share: launches, small arrays beside the state, inner products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends.cuda.checks import check_permutation, check_size
+from qdist.backends.cuda.compiler import kernel
+
+__all__ = ["BLOCKS", "beside", "blocks", "count", "empty", "inner", "ints", "launch", "permuted_inner", "run"]
+
+_THREADS = 256
+BLOCKS = 2048
+"""Blocks of a sum: fixed, so that its order is."""
+
+
+def blocks(things: int) -> int:
+    return max(1, min(BLOCKS, -(-things // _THREADS)))
+
+
+def launch(name: str, shard: Any, things: int, *arguments: Any, module: str = "measure") -> None:
+    """Runs a kernel with a thread for each of so many things, or several things a thread."""
+    run(name, shard, (blocks(things),), *arguments, module=module)
+
+
+def run(name: str, shard: Any, grid: tuple[int, ...], *arguments: Any, module: str = "measure") -> None:
+    with shard.device:
+        kernel(module, name, shard.dtype, shard.device.id)(grid, (_THREADS,), arguments)
+
+
+def empty(shard: Any, shape: int | tuple[int, ...]) -> Any:
+    """Room for doubles on the shard's device."""
+    import cupy
+
+    with shard.device:
+        return cupy.empty(shape)
+
+
+def ints(shard: Any, numbers: Sequence[int]) -> Any:
+    return beside(shard, np.array(list(numbers), np.int32))
+
+
+def beside(shard: Any, array: NDArray[Any]) -> Any:
+    """A NumPy array's copy on the shard's device; of an empty one something, as a kernel's pointer must be one."""
+    import cupy
+
+    with shard.device:
+        return cupy.asarray(array if array.size else np.zeros(1, array.dtype))
+
+
+def count(things: Any) -> np.int32:
+    return np.int32(len(things))
+
+
+def inner(bra: Any, ket: Any) -> complex:
+    """Sum of conj(bra[i]) ket[i], accumulated in double."""
+    return permuted_inner(bra, ket, [])
+
+
+def permuted_inner(bra: Any, ket: Any, positions: Sequence[int]) -> complex:
+    """Sum of conj(bra[i]) ket[j], where bit k of i is the bit at positions[k] of j; without positions j is i."""
+    check_size(ket.size, bra.size, "the ket")
+    if len(positions):
+        check_permutation(positions, bra)
+    sums = empty(bra, 2 * blocks(bra.size))
+    launch("inner", bra, bra.size, bra, ket, np.uint64(bra.size), ints(bra, positions), count(positions), sums)
+    return complex(sums.get().view(np.complex128).sum())

@@ -1,0 +1,154 @@
+"""Passes of Pauli strings over tiles of a state on a GPU, for products and expectation values: the tables that
+pauli_tiles.cu reads, and its launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends.cuda.compiler import kernel
+from qdist.backends.cuda.measuring import beside, count, empty
+from qdist.backends.cuda.moves import runs_of
+
+__all__ = ["GROUP", "STRING", "TilePass", "apply_pass", "pass_value", "tile_passes"]
+
+_HELD_BITS, _THREAD_BITS = 4, 8
+_TILE_BITS = _HELD_BITS + _THREAD_BITS
+_LOW_BITS = 3
+"""Lowest bits that every tile holds, so that memory is read in rows of 64 bytes at least."""
+
+STRING = np.dtype([("far", "u8"), ("near", "u4"), ("unused", "u4"), ("factor", "f8")])
+GROUP = np.dtype([("x", "u4"), ("word", "u2"), ("imaginary", "u2"), ("middle", "i4"), ("end", "i4")])
+# A bit for each of a thread's amplitudes, whether the parity of its number under a mask is odd.
+_WORDS = [sum(((k & mask).bit_count() & 1) << k for k in range(1 << _HELD_BITS)) for mask in range(1 << _HELD_BITS)]
+
+String = tuple[int, int, int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class TilePass:
+    """Strings that share a pass over the tiles of a shard, as pauli_tiles.cu reads them."""
+
+    places: NDArray[np.uint64]
+    """Columns of a tile's four highest bits, then the offset of each thread."""
+    runs: NDArray[np.int32]
+    tiles: int
+    groups: NDArray[Any]
+    diagonal: int
+    """So many groups, the first ones, flip nothing and have real factors."""
+    strings: NDArray[Any]
+
+
+def tile_passes(
+    bits: int, x: NDArray[np.uint64], z: NDArray[np.uint64], factors: NDArray[np.complex128]
+) -> tuple[list[TilePass], NDArray[np.int64]]:
+    """The passes over a shard of 2**bits amplitudes that apply strings, and the numbers of those that flip more bits
+    than a tile has. factors: with an i for every Y."""
+    if bits < _TILE_BITS:
+        return [], np.arange(len(x))
+    flips = sorted({int(m) for m in x}, key=lambda m: (m >> _LOW_BITS, m))
+    room = _TILE_BITS - _LOW_BITS
+    chosen: list[tuple[int, list[int]]] = []
+    for mask in flips:
+        high = mask >> _LOW_BITS
+        if high.bit_count() > room:
+            continue
+        fitting = next((k for k, (tile, _) in enumerate(chosen) if (tile | high).bit_count() <= room), None)
+        if fitting is None:
+            chosen.append((high, [mask]))
+        else:
+            tile, masks = chosen[fitting]
+            chosen[fitting] = (tile | high, [*masks, mask])
+    passes = [_tile_pass(bits, tile << _LOW_BITS, masks, x, z, factors) for tile, masks in chosen]
+    done = {mask for _, masks in chosen for mask in masks}
+    return passes, np.array([k for k, mask in enumerate(x.tolist()) if mask not in done], np.int64)
+
+
+def _tile_pass(bits: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArray[Any], factors: Any) -> TilePass:
+    positions = [p for p in range(bits) if p < _LOW_BITS or tile >> p & 1]
+    positions += [p for p in range(bits) if p not in positions][: _TILE_BITS - len(positions)]
+    positions.sort()
+    bit = {p: k for k, p in enumerate(positions)}
+    inside = sum(1 << p for p in positions)
+
+    def near(mask: int) -> int:
+        return sum(1 << k for p, k in bit.items() if mask >> p & 1)
+
+    # Strings by (flips, whether imaginary) and by the signs of a thread's amplitudes; those without either come first.
+    shared: dict[tuple[int, int], dict[int, list[String]]] = {(0, 0): {}}
+    for k in np.flatnonzero(np.isin(x, np.array(masks, np.uint64))).tolist():
+        flips, signs = int(x[k]), int(z[k])
+        low = near(signs)
+        word = _WORDS[low >> _THREAD_BITS]
+        for imaginary, part in enumerate((factors[k].real, factors[k].imag)):
+            if part != 0:
+                # The parity of the result's index, where the product's is that of the source.
+                factor = -part if (flips & signs).bit_count() & 1 else part
+                string = (signs & ~inside, low & (1 << _THREAD_BITS) - 1, 0, factor)
+                shared.setdefault((near(flips), imaginary), {}).setdefault(word, []).append(string)
+    groups: list[tuple[int, int, int, int, int]] = []
+    strings: list[String] = []
+    diagonal = 0
+    for (flips, imaginary), by_word in shared.items():
+        for word, same, other in _pairs(by_word):
+            middle = len(strings) + len(same)
+            strings += [*same, *other]
+            groups.append((flips, word, imaginary, middle, len(strings)))
+        if (flips, imaginary) == (0, 0):
+            diagonal = len(groups)
+    threads = np.zeros(1, np.uint64)
+    for position in positions[:-_HELD_BITS]:
+        threads = np.concatenate([threads, threads | np.uint64(1 << position)])
+    columns = np.array([1 << p for p in positions[-_HELD_BITS:]], np.uint64)
+    outside = [p for p in range(bits) if p not in bit]
+    return TilePass(
+        np.concatenate([columns, threads]),
+        np.array(runs_of(outside) or [(0, 0, 0)], np.int32).ravel(),
+        1 << len(outside),
+        np.array(groups, GROUP),
+        diagonal,
+        np.array(strings, STRING),
+    )
+
+
+def _pairs(by_word: dict[int, list[String]]) -> list[tuple[int, list[String], list[String]]]:
+    """(word, strings of one sign for all of a thread's amplitudes, strings of the word's signs), for each reading of a
+    tile."""
+    same = by_word.pop(0, [])
+    if not by_word:
+        return [(0, same, [])] if same else []
+    (word, other), *more = by_word.items()
+    return [(word, same, other), *((w, [], own) for w, own in more)]
+
+
+def apply_pass(one: TilePass, shard: Any, first: int, add: bool, out: Any, wanted: bool) -> Any:
+    """out = what the strings make of the shard; with ``add`` it is added to what is there. Returns Re <shard|out>, on
+    the GPU, where it is wanted, else 0."""
+    values = empty(shard, one.tiles) if wanted else None
+    more = np.int32(one.diagonal), np.int32(add), out
+    return _launch("apply_tiles", one, shard, first, (*more, np.uint64(0) if values is None else values), values)
+
+
+def pass_value(one: TilePass, shard: Any, first: int) -> Any:
+    """Re <shard|what the strings make of it>, on the GPU."""
+    values = empty(shard, one.tiles)
+    return _launch("tile_values", one, shard, first, (values,), values)
+
+
+def _launch(name: str, one: TilePass, shard: Any, first: int, more: Sequence[Any], values: Any) -> Any:
+    runs, places = beside(shard, one.runs), beside(shard, one.places)
+    groups, strings = ((beside(shard, x.view(np.uint8)), count(x)) for x in (one.groups, one.strings))
+    with shard.device:
+        function = kernel("pauli_tiles", name, shard.dtype, shard.device.id)
+        function.max_dynamic_shared_size_bytes = shard.dtype.itemsize << _TILE_BITS
+        function(
+            (one.tiles,),
+            (1 << _THREAD_BITS,),
+            (shard, np.uint64(first), runs, np.int32(len(one.runs) // 3), places, *groups, *strings, *more),
+            shared_mem=shard.dtype.itemsize << _TILE_BITS,
+        )
+        return 0.0 if values is None else values.sum()

@@ -1,0 +1,92 @@
+"""A GPU as a target of plans: tiles of shared memory, and tables that must find room beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from qdist.backends.cuda.lowering import back_resident
+from qdist.backends.cuda.lowering.back_tables import BackTables
+from qdist.backends.cuda.lowering.inverse import undoing
+from qdist.backends.cuda.lowering.phases import phases
+from qdist.backends.cuda.lowering.resident import layout, resident
+from qdist.backends.cuda.lowering.tables import Tables
+from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of
+from qdist.plan.fuse import Block
+from qdist.plan.operations import Operation
+from qdist.plan.stages.schedule import Stage
+from qdist.plan.stages.target import Target
+
+__all__ = ["CudaTarget", "cuda_target"]
+
+_ROW_BYTES = 128
+"""Rows that memory is read in at its full speed; half as long ones take twice the time."""
+
+_PHASES_A_SWEEP = 3.0
+"""Phases that take as long as memory does: a stage takes as long as the slower of both (benchmarks/gpu_notes.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaTarget(Target):
+    """Tiles of one shape: those of the forward run, or of ket and bra in the adjoint sweep."""
+
+    shape: Shape = field(kw_only=True)
+
+    def has_room(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> bool:
+        operations = [o for block in blocks for o in block.operations]
+        return _surely_fits(stage, operations, self.shape) or _fits(num_bits, self.dtype, stage, blocks, self.shape)
+
+    def sweep_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
+        inside = sum(1 << p for p in stage.close)
+        row = next(p for p in range(num_bits + 1) if not inside >> p & 1)
+        memory = max(1.0, _ROW_BYTES / (self.shape.itemsize << row))
+        if stage.is_wide:
+            return memory
+        if self.shape.states == 1:
+            return max(memory, len(phases(list(stage.close), list(blocks), self.shape).phases) / _PHASES_A_SWEEP)
+        # The adjoint sweep takes one more than it has: 0.8 ms each at 28 qubits in complex64 on an H200.
+        count = len(phases(list(stage.close), undoing(blocks), self.shape).phases)
+        return max(memory, (1 + count) / _PHASES_A_SWEEP)
+
+    def backward(self) -> tuple[Target, ...]:
+        shape = back_shape_of(self.dtype)
+        return tuple(target_of(self.dtype, s) for s in (shape, replace(shape, contiguous=shape.contiguous - 1)))
+
+
+def cuda_target(dtype: np.dtype) -> CudaTarget:
+    """What a program in this dtype is planned for on a GPU."""
+    return target_of(dtype, shape_of(dtype))
+
+
+def target_of(dtype: np.dtype, shape: Shape) -> CudaTarget:
+    """Tiles of this shape."""
+    return CudaTarget("tile", dtype, shape.tile, shape.contiguous, shape.registers, shape.widest, shape=shape)
+
+
+def _surely_fits(stage: Stage, operations: list[Operation], shape: Shape) -> bool:
+    """Whether no lowering of the operations can need more room than there is: the usual case, told without lowering."""
+    phases = sum(len(o.terms) + len(o.wide) for o in operations)
+    size = max(len(stage.close), shape.narrowest)
+    # Each operation begins a phase at most, beside those that load and store.
+    num_phases = len(operations) + 2
+    if shape.states == 1:
+        # A matrix or a table of phases has up to 32 numbers, or two a register.
+        numbers = len(operations) * max(32, 2 << shape.registers)
+        counts = (num_phases, len(operations) + phases, numbers, phases)
+        few = phases * shape.itemsize // 2 <= shape.coefficient_bytes
+        return few and layout(size, shape, *counts).end <= shape.shared_bytes
+    needed = num_phases * (1024 + (4 << size - shape.registers)) + 256 * phases
+    return needed <= shape.shared_bytes - (shape.states * shape.itemsize << size)
+
+
+def _fits(num_bits: int, dtype: np.dtype, stage: Stage, blocks: Sequence[Block], shape: Shape) -> bool:
+    if shape.states == 1:
+        (lowered,) = Tables(num_bits, dtype, [(stage, list(blocks))], shape).stages
+        # Phases of one thread add up to one coefficient, so only tables tell.
+        few = lowered.num_coefficients * shape.itemsize // 2 <= shape.coefficient_bytes
+        return few and resident(lowered, shape).end <= shape.shared_bytes
+    slots = {slot for block in blocks for o in block.operations for slot in o.reads}
+    tables = BackTables(num_bits, dtype, [(stage, list(blocks))], shape, slots)
+    return back_resident.resident(tables.stages[0], tables.extents[0], shape)[1] <= shape.shared_bytes

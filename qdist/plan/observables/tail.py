@@ -1,0 +1,49 @@
+"""The end of a plan that only moves amplitudes: an observable can take it over, and it need not run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from qdist.plan.operations import Operation, moved
+from qdist.plan.plan import Part, Plan
+
+__all__ = ["NO_TAIL", "Tail", "without_tail"]
+
+
+class Tail(tuple[Operation, ...]):
+    """X, CX and SWAP, on qubits, first to last."""
+
+    @cached_property
+    def key(self) -> tuple[int, str]:
+        """The same for the same gates."""
+        text = repr([(o.kind, o.targets, o.controls) for o in self])
+        return hash(text), text
+
+
+NO_TAIL = Tail()
+
+
+def without_tail(plan: Plan) -> tuple[Plan, Tail]:
+    """A plan without its last blocks of X, CX and SWAP, and those gates, on qubits, first to last.
+
+    Sweeps and exchanges that were for nothing else go too; at least one block stays. Where the last block is another:
+    the plan itself and no gates.
+    """
+    if not plan.parts or plan.parts[-1].instruction is not None:
+        return plan, NO_TAIL
+    segments = [replace(s, stages=list(s.stages)) for s in plan.parts[-1].segments if s.stages]
+    gates: list[Operation] = []
+    while segments:
+        last = segments[-1]
+        stage, blocks = last.stages.pop()
+        kept = list(blocks)
+        alone = len(segments) == 1 and not last.stages
+        while kept and kept[-1].kind == "linear" and not (alone and len(kept) == 1):
+            gates[:0] = [moved(o, last.layout.qubits) for o in kept.pop().operations]
+        if kept:
+            last.stages.append((replace(stage, operations=[o for block in kept for o in block.operations]), kept))
+            break
+        if not last.stages:
+            segments.pop()
+    return (replace(plan, parts=[*plan.parts[:-1], Part(segments)]), Tail(gates)) if gates else (plan, NO_TAIL)

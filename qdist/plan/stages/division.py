@@ -1,0 +1,60 @@
+"""Stages as a target can run them: what a tile has no room for is taken out or divided.
+
+A gate that mixes more qubits than a tile holds becomes a stage by itself, which is not of tiles (``Stage.is_wide``),
+between stages of the others. Stages that need more room than a tile leaves become several, each a sweep of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from qdist.plan.fuse import Block, fuse
+from qdist.plan.operations import Operation
+from qdist.plan.stages.schedule import Stage, schedule, wide_stage
+from qdist.plan.stages.target import Target
+
+__all__ = ["Tiles", "divided", "staged"]
+
+Tiles = tuple[Stage, list[Block]]
+
+
+def staged(operations: list[Operation], num_bits: int, target: Target) -> list[Tiles]:
+    """Operations on a shard of ``num_bits`` bits in the target's own stages."""
+    stages = schedule(operations, num_bits, target.levels(num_bits))
+    return list(divided(((s, fuse(s.operations)) for s in stages), num_bits, target))
+
+
+def divided(stages: Iterable[Tiles], num_bits: int, target: Target) -> Iterator[Tiles]:
+    """The same stages, in order, none of which needs more than the target has room for.
+
+    Raises ValueError for stages whose tiles are smaller than the target's smallest.
+    """
+    for stage, blocks in stages:
+        if len(stage.close) < min(num_bits, target.fewest):
+            raise ValueError(
+                f"the stages were planned for tiles of {len(stage.close)} bits, and a thread of the kernel holds "
+                f"{target.fewest}: plan them with levels of at least that many"
+            )
+        if len(stage.close) <= target.widest:
+            yield from _with_room(stage, blocks, num_bits, target)
+            continue
+        narrow: list[Operation] = []
+        for operation in (o for block in blocks for o in block.operations):
+            if (operation.mixes | (1 << target.contiguous) - 1).bit_count() <= target.widest:
+                narrow.append(operation)
+                continue
+            yield from staged(narrow, num_bits, target)
+            narrow = []
+            yield wide_stage(operation), fuse([operation])
+        yield from staged(narrow, num_bits, target)
+
+
+def _with_room(stage: Stage, blocks: list[Block], num_bits: int, target: Target) -> Iterator[Tiles]:
+    """The stage, or halves of halves of it, none of which needs more room than there is."""
+    operations = [o for block in blocks for o in block.operations]
+    if len(operations) == 1 or target.has_room(num_bits, stage, blocks):
+        yield stage, blocks
+        return
+    middle = len(operations) // 2
+    for half in (operations[:middle], operations[middle:]):
+        yield from _with_room(Stage(stage.level, stage.close, half, []), fuse(half), num_bits, target)

@@ -1,0 +1,77 @@
+"""Lazy qubit reordering: which operations run in which stage, at one level after another.
+
+At each level only some qubits can be mixed at a time. Everything that the close qubits permit runs, out of program
+order where gates commute; only then others are brought close (Teranishi et al., arXiv 2410.04252, at every level).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qdist.native import kernels
+from qdist.plan.levels import Level
+from qdist.plan.operations import Operation
+
+__all__ = ["Stage", "schedule", "wide_stage"]
+
+
+@dataclass(slots=True)
+class Stage:
+    """Operations that run while ``close`` qubits can be mixed; at levels above the last, made of further stages."""
+
+    level: Level
+    close: tuple[int, ...]
+    operations: list[Operation]
+    stages: list[Stage]
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is one gate that mixes more than a tile holds and runs by itself, on the whole shard."""
+        return self.level.name == _MEMORY
+
+
+_MEMORY = "memory"
+
+
+def wide_stage(operation: Operation) -> Stage:
+    """The stage of one gate that no tile has room for."""
+    close = tuple(p for p in range(operation.mixes.bit_length()) if operation.mixes >> p & 1)
+    return Stage(Level(_MEMORY, len(close)), close, [operation], [])
+
+
+def schedule(operations: Sequence[Operation], num_qubits: int, levels: Sequence[Level]) -> list[Stage]:
+    """The stages of the first level, each with its own stages at the levels after it.
+
+    Position p holds qubit p. Deterministic: the same operations give the same stages, on every rank.
+    """
+    if not levels or not operations:
+        return []
+    level, *inner = levels
+    if level.close >= num_qubits:
+        return [Stage(level, tuple(range(num_qubits)), list(operations), schedule(operations, num_qubits, inner))]
+    forced = (1 << min(level.contiguous, num_qubits)) - 1
+    found = kernels.schedule(
+        np.array([o.mixes for o in operations], np.uint64),
+        np.array([o.x_like for o in operations], np.uint64),
+        np.array([o.z_like for o in operations], np.uint64),
+        np.array([_weight(o) for o in operations]),
+        num_qubits,
+        min(level.close, num_qubits),
+        forced,
+    )
+    stages = []
+    for mask, chosen in found:
+        own = [operations[g] for g in chosen]
+        close = tuple(q for q in range(num_qubits) if mask >> q & 1)
+        stages.append(Stage(level, close, own, schedule(own, num_qubits, inner)))
+    return stages
+
+
+def _weight(operation: Operation) -> float:
+    """What running it is worth when qubits are chosen: about what it costs, a little for what could run anywhere."""
+    if not operation.mixes:
+        return 0.01
+    return float(4 ** operation.mixes.bit_count())

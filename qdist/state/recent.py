@@ -1,0 +1,32 @@
+"""What was used last: a few values by their keys, for any number of threads."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from threading import Lock
+from typing import Generic, TypeVar
+
+__all__ = ["Recent"]
+
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Value]):
+    """Keeps the ``most`` values that were asked for last."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._values, self._lock = most, OrderedDict[Hashable, Value](), Lock()
+
+    def get(self, key: Hashable) -> Value | None:
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key]
+
+    def put(self, key: Hashable, value: Value) -> None:
+        with self._lock:
+            self._values[key] = value
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)

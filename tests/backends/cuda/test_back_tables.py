@@ -1,0 +1,149 @@
+"""The tables of the adjoint sweep, interpreted in NumPy, against the CPU's adjoint and the reference: no GPU needed."""
+
+import itertools
+
+import numpy as np
+import pytest
+from back_interpreter import BackInterpreter
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from interpreter import Interpreter
+from strategies import circuits
+from test_tables import odd_gates
+
+import qdist as qd
+from qdist.backends.cuda.lowering.back_tables import BackTables
+from qdist.backends.cuda.lowering.tables import OPS, Tables
+from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of, tile_level
+from qdist.circuit import GATES, pauli_rotation_gate
+from qdist.circuit.gate import Gate
+from qdist.plan.planner import make_plan
+from qdist.state import reference
+
+N = 6
+both = pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+SMALL = {"complex64": (5, 3, 1), "complex128": (4, 2, 1)}
+"""(tile, registers, contiguous): so small that many gates reach outside of threads and tiles."""
+TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
+
+
+def shapes(dtype: str, sizes: tuple[int, int, int]) -> tuple[Shape, Shape]:
+    itemsize = np.dtype(dtype).itemsize
+    return Shape(itemsize, *sizes), Shape(itemsize, *sizes, states=2)
+
+
+def swept(
+    circuit: qd.Circuit, dtype: str, params: np.ndarray, observable: qd.PauliSum, pair: tuple[Shape, Shape]
+) -> np.ndarray:
+    """The gradient by the tables; checks that the ket ends where it began."""
+    n, kind = circuit.num_qubits, np.dtype(dtype)
+    affine = circuit.affine()
+    angles = affine(params)
+    plan = make_plan(circuit, kind, [tile_level(n, pair[0])])
+    ket = np.eye(1, 1 << n, dtype=np.complex128)[0]
+    segments = list(plan.segments)
+    for segment in segments:
+        Interpreter(Tables(n, kind, segment.stages, pair[0]), angles).run(ket)
+    np.testing.assert_allclose(ket, reference.state(circuit, params), atol=TOLERANCE[dtype])
+    bra = qd.StateVector.from_amplitudes(ket, "complex128").apply_pauli_sum(observable).amplitudes()
+    by_angle = np.zeros(len(angles))
+    for segment in reversed(segments):
+        back = BackInterpreter(BackTables(n, kind, segment.stages, pair[1], set(affine.slots.tolist())), angles)
+        back.run(ket, bra)
+        by_angle += back.gradient()
+    np.testing.assert_allclose(ket, np.eye(1, 1 << n)[0], atol=TOLERANCE[dtype])
+    return affine.transposed(by_angle)
+
+
+def check(circuit: qd.Circuit, dtype: str, pair: tuple[Shape, Shape] | None = None, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    n = circuit.num_qubits
+    params = rng.uniform(-3, 3, circuit.num_parameters)
+    masks = rng.integers(0, 1 << n, (2, 5), dtype=np.uint64)
+    observable = qd.PauliSum.from_masks(*masks, rng.normal(size=5))
+    got = swept(circuit, dtype, params, observable, pair or shapes(dtype, SMALL[dtype]))
+    want = qd.compile(circuit, dtype="complex128", device="cpu").value_and_grad(observable, params)[1]
+    np.testing.assert_allclose(got, want, atol=TOLERANCE[dtype] * np.abs(observable.coefficients).sum())
+
+
+def everywhere(gate: Gate, places: list[tuple[int, ...]], n: int = N) -> qd.Circuit:
+    """The gate at each place with angles of its own, between gates that keep it apart from the next."""
+    theta = qd.ParameterVector("t", len(places) * gate.num_params)
+    rng = np.random.default_rng(3)
+    circuit = qd.Circuit(n)
+    for q in range(n):
+        circuit.u(*rng.uniform(-3, 3, 3), q)
+    for k, qubits in enumerate(places):
+        circuit.append(gate, qubits, [theta[k * gate.num_params + j] for j in range(gate.num_params)])
+        circuit.u(*rng.uniform(-3, 3, 3), int(rng.integers(n)))
+        circuit.cx(*rng.permutation(n)[:2].tolist())
+    return circuit
+
+
+@both
+@pytest.mark.parametrize("name", sorted({g.name for g in GATES.values() if g.num_params}))
+def test_every_gate_with_angles_in_many_places(name: str, dtype: str) -> None:
+    gate = GATES[name]
+    every = list(itertools.permutations(range(N), gate.num_qubits))
+    chosen = np.random.default_rng(5).permutation(len(every))[:6]
+    check(everywhere(gate, [every[k] for k in chosen]), dtype)
+
+
+@both
+@pytest.mark.parametrize("name", odd_gates())
+def test_gates_with_data_controls_and_strings(name: str, dtype: str) -> None:
+    gate = odd_gates()[name]
+    n = max(N, gate.num_qubits)
+    rng = np.random.default_rng(6)
+    circuit = everywhere(gate, [tuple(rng.permutation(n)[: gate.num_qubits].tolist()) for _ in range(3)], n)
+    for q in range(n):
+        circuit.ry(qd.Parameter(f"y{q}"), q)
+    check(circuit, dtype)
+
+
+@both
+@given(
+    circuits(max_qubits=7, parameters=list(qd.ParameterVector("t", 4))),
+    st.integers(2, 4),
+    st.integers(0, 2),
+    st.integers(0, 2),
+)
+@settings(max_examples=20)
+def test_any_circuit(dtype: str, circuit: qd.Circuit, registers: int, more: int, low: int) -> None:
+    check(circuit, dtype, shapes(dtype, (registers + low + more, registers, low)))
+
+
+@both
+def test_default_tiles(dtype: str) -> None:
+    kind, n = np.dtype(dtype), 12
+    circuit = qd.library.hardware_efficient(n, 2)
+    circuit.pauli_rotation(qd.Parameter("a"), "XYZ", [0, 2, 11]).rzz(qd.Parameter("b"), 3, 11)
+    circuit.append(GATES["p"].controlled(3, 5), [1, 11, 4, 6], [qd.Parameter("c")])
+    check(circuit, dtype, (shape_of(kind), back_shape_of(kind)))
+    check(qd.library.hardware_efficient(2, 2), dtype, (shape_of(kind), back_shape_of(kind)))
+
+
+@both
+def test_sums_are_few(dtype: str) -> None:
+    """Real rotations are one number each, RZ and RZZ one parity each, and blocks without angles none."""
+    kind, n = np.dtype(dtype), 20
+    theta = iter(qd.ParameterVector("t", 3 * n))
+    circuit = qd.Circuit(n).h(range(n))
+    for q in range(n):
+        circuit.rz(next(theta), q)
+    for q in range(n - 1):
+        circuit.rzz(next(theta), q, q + 1)
+    circuit.append(pauli_rotation_gate("XYX"), [3, 9, 17], [next(theta)])
+    plan = make_plan(circuit, kind, [tile_level(n, shape_of(kind))])
+    (segment,) = plan.segments
+    slots = set(circuit.affine().slots.tolist())
+    tables = BackTables(n, kind, segment.stages, back_shape_of(kind), slots)
+    assert tables.num_sums == 2 * n
+    kinds = tables.arrays()["ops"]["kind"]
+    assert not ((kinds >= OPS["transition1"]) & (kinds < OPS["weigh"])).any()
+    ansatz = qd.library.hardware_efficient(n, 1)
+    (segment,) = make_plan(ansatz, kind, [tile_level(n, shape_of(kind))]).segments
+    tables = BackTables(n, kind, segment.stages, back_shape_of(kind), set(ansatz.affine().slots.tolist()))
+    real = [op for op in tables.arrays()["ops"] if op["kind"] == OPS["real1"]]
+    assert sum(int(op["threads"]).bit_count() for op in real) == n
+    assert sum(extent.sums[1] for extent in tables.extents) == tables.num_sums <= n + 4 * len(real)
