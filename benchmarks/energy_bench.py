@@ -21,7 +21,7 @@ from common import machine_line, save, table
 from qdist.circuit import PauliSum
 from qdist.native import kernels
 from qdist.state import StateVector
-from qdist.state.expectation import apply_and_expect, observable_plan
+from qdist.state.measuring.expectation import apply_and_expect, observable_plan
 
 
 def median_seconds(run: Callable[[], object], repeats: int) -> float:

@@ -16,8 +16,8 @@ from qdist.circuit import (
     library,
 )
 from qdist.comm.launch import spawn
+from qdist.program.program import Program, compile, simulate
 from qdist.state.outputs import Overlap, Probabilities, State, Variance
-from qdist.state.program import Program, compile, simulate
 from qdist.state.statevector import StateVector
 from qdist.tensor import Tensor
 

@@ -22,8 +22,8 @@ from qdist.comm.launch.hosts import parse_hostfile, parse_hosts
 from qdist.histogram import amplitude_table, histogram, largest_amplitudes
 from qdist.native import kernels
 from qdist.plan_command import add_plan_command
+from qdist.program.program import Program
 from qdist.progress import Progress
-from qdist.state.program import Program
 
 __all__ = ["main"]
 

@@ -17,8 +17,8 @@ from qdist.plan.levels import inside_bits
 from qdist.plan.picture import html_page, text_picture
 from qdist.plan.plan import Plan, readable_size
 from qdist.plan.planner import SCHEDULES, make_plan
-from qdist.state.exchange import BUFFER_SHARE
-from qdist.state.program import FEWEST_CLOSE
+from qdist.program.source import FEWEST_CLOSE
+from qdist.state.moves.exchange import BUFFER_SHARE
 
 __all__ = ["add_plan_command"]
 

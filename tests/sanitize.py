@@ -42,6 +42,7 @@ NOT_HERE = (
     # What was installed is not what runs here, and a sanitizer's own memory is not the kernels'.
     "tests/native/test_native.py::test_the_loaded_variant_is_the_best_that_was_built",
     "tests/native/test_native.py::test_a_variant_can_be_forced_and_a_missing_one_is_named",
+    "tests/native/test_native.py::test_sources_are_built_for_the_cpu_at_hand_and_wheels_for_all",
 )
 
 SITE = """# Has `qdist.native` load the instrumented module.

@@ -13,13 +13,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-CHECKED = ["comm", "parallel"]
+CHECKED = ["backends", "comm", "parallel", "plan", "program", "state"]
 """Packages without circles, of folders with few files."""
 
 MOST_FILES = 16
 """Of a folder, besides its __init__.py."""
 
 MAY_IMPORT = {
+    "backends": {"circuit", "comm", "native", "plan"},
     "circuit": {"native"},
     "comm": {"native"},
     "data": {"comm", "tensor"},
@@ -27,6 +28,8 @@ MAY_IMPORT = {
     "optim": {"tensor"},
     "parallel": {"checkpoint", "comm", "data", "nn", "optim", "tensor", "tensorfile"},
     "plan": {"circuit", "native"},
+    "program": {"backends", "circuit", "comm", "plan", "progress", "state"},
+    "state": {"backends", "circuit", "comm", "native", "plan", "progress", "statetree", "tensorfile"},
     "tensor": set(),
 }
 """What of qdist a package may import besides itself."""

@@ -140,7 +140,7 @@ class Executor(ABC):
 
         ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first block or stage
         that depends on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that
-        the bra loses first, which changes no derivative (see ``gradient.sweep_back``).
+        the bra loses first, which changes no derivative (see ``adjoint.sweep_back``).
         """
 
     @abstractmethod

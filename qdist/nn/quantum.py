@@ -12,18 +12,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qdist.backends import on_host
+from qdist.program import adjoint, batches
+from qdist.program.program import Program, compile
+from qdist.state.checking import checks, same
+from qdist.state.measuring.expectation import as_pauli_sum, expectations
+from qdist.state.moves.relayout import relayout
+from qdist.state.outputs import Output
+from qdist.state.statevector import StateVector
 
 from ..circuit import Circuit, CircuitError, ParameterVector
 from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
 from ..plan import Layout
 from ..plan.observables.tail import NO_TAIL, Tail
-from ..state import adjoint, batches, checks, same
-from ..state.expectation import as_pauli_sum, expectations
-from ..state.outputs import Output
-from ..state.program import Program, compile
-from ..state.relayout import relayout
-from ..state.statevector import StateVector
 from ..tensor import Generator, Rule, Tensor, apply, random
 from ..tensor.arrays import to_device
 from .agreement import Agreement

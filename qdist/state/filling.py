@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qdist.backends.errors import StateError
-
-if TYPE_CHECKING:
-    from qdist.state.statevector import StateVector
+from qdist.state.shards import Shards
 
 __all__ = ["check_filled", "checked_factors", "fill", "fill_with_product"]
 
@@ -19,7 +17,7 @@ _INDEX_CHUNK = 1 << 20
 """Amplitudes whose logical indices are computed at a time."""
 
 
-def fill(sv: StateVector, amplitudes: NDArray[Any]) -> None:
+def fill(sv: Shards, amplitudes: NDArray[Any]) -> None:
     """Takes this rank's share of all amplitudes, given in logical order."""
     start, end = sv.bounds(sv.comm.rank)
     if sv.layout.is_identity:
@@ -31,7 +29,7 @@ def fill(sv: StateVector, amplitudes: NDArray[Any]) -> None:
         sv.local[first - start :][: len(places)] = own
 
 
-def check_filled(sv: StateVector, amplitudes: NDArray[Any]) -> None:
+def check_filled(sv: Shards, amplitudes: NDArray[Any]) -> None:
     """Raises StateError where a state that was filled with these amplitudes is none."""
     norm = sv.norm()
     if not math.isfinite(norm):
@@ -53,7 +51,7 @@ def checked_factors(factors: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def fill_with_product(sv: StateVector, factors: NDArray[Any]) -> None:
+def fill_with_product(sv: Shards, factors: NDArray[Any]) -> None:
     """Takes this rank's share of the product of factors[q] for every qubit q."""
     # Factors by position; those of a shard are multiplied in its own precision, in place.
     places = factors.astype(np.complex128)[list(sv.layout.qubits)]

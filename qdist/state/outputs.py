@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends import backend_of
-from qdist.state import checks, expectation
-from qdist.state.alike import check_alike
-from qdist.state.expectation import Observable
+from qdist.state.checking import checks
+from qdist.state.checking.alike import check_alike
+from qdist.state.measuring import expectation
+from qdist.state.measuring.expectation import Observable
 from qdist.state.statevector import StateVector
 
 __all__ = ["Output", "Overlap", "Probabilities", "State", "Variance"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.circuit.gate import Gate
-from qdist.state.exchange import partner_pieces
+from qdist.state.moves.exchange import partner_pieces
 from qdist.state.statevector import StateVector
 
 __all__ = ["prepare"]

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qdist.backends import Backend, backend_on, chosen_device, on_host
+from qdist.backends import on_host
 from qdist.backends.errors import StateError
-from qdist.backends.memory import SMALL, check_memory
 from qdist.comm import Communicator
 from qdist.plan.layout import Layout
-from qdist.state import checks, expectation, measure, same, storage
+from qdist.state import storage
 from qdist.state.alone import alone
-from qdist.state.exchange import Traffic
-from qdist.state.expectation import Observable
+from qdist.state.checking import checks, same
 from qdist.state.filling import check_filled, checked_factors, fill, fill_with_product
-from qdist.state.gather import gathered
-from qdist.state.measure import Seed
-from qdist.state.products import inner
-from qdist.state.readout import Readout
-from qdist.state.relayout import relayout
-from qdist.state.shots import tally
-from qdist.state.threads import share_cores
+from qdist.state.measuring import expectation, measure
+from qdist.state.measuring.expectation import Observable
+from qdist.state.measuring.measure import Seed
+from qdist.state.measuring.products import inner
+from qdist.state.measuring.readout import Readout
+from qdist.state.measuring.shots import tally
+from qdist.state.moves.gather import gathered
+from qdist.state.moves.relayout import relayout
+from qdist.state.shards import Shards
 from qdist.tensorfile import agreeing
 
 __all__ = ["StateVector"]
 
 
-class StateVector:
+class StateVector(Shards):
     """A state of n qubits, which starts as |0...0>.
 
     Every number that a method returns is the same on all ranks; `local` is the exception. All ranks of the
@@ -58,13 +58,7 @@ class StateVector:
     (1.0, -1.0)
     """
 
-    __slots__ = ("_comm", "_first", "_layout", "_local", "_shard_bits", "backend", "readout", "traffic")
-
-    backend: Backend
-    """The device that the amplitudes are on, and its kernels."""
-
-    traffic: Traffic
-    """What exchanges of this state between ranks have cost this rank."""
+    __slots__ = ("readout",)
 
     readout: Readout | None
     """How ``counts`` reads the classical bits of the circuit that ended in this state; None: it counts the qubits."""
@@ -86,39 +80,8 @@ class StateVector:
     def _allocate(
         self, num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, layout: Layout | None, device: str
     ) -> None:
-        """All amplitudes zero."""
-        self._comm = alone() if comm is None else comm
-        self._layout = Layout.identity(num_qubits)
+        super()._allocate(num_qubits, dtype, comm, layout, device)
         self.readout = None
-        if layout is not None:
-            self.layout = layout
-        ranks, rank = self._comm.size, self._comm.rank
-        far = (ranks - 1).bit_length()
-        if ranks > 1 << num_qubits:
-            raise StateError(
-                f"{num_qubits} qubits have {1 << num_qubits} amplitudes, too few for {ranks} ranks: ranks "
-                f"{1 << num_qubits} to {ranks - 1} would hold nothing"
-            )
-        place = chosen_device(device, num_qubits, dtype, self._comm)
-        self.backend = backend_on(place)
-        self.check_room(num_qubits, dtype, self._comm, place)
-        share_cores(self._comm)
-        if ranks > 1:
-            self.backend.share(self._comm)
-        self._shard_bits = num_qubits - far
-        self.traffic = Traffic()
-        self._first, end = self.bounds(rank)
-        self._local = self.backend.zeros(end - self._first, dtype)
-
-    @staticmethod
-    def check_room(
-        num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, device: str, states: int = 1
-    ) -> None:
-        """Raises MemoryError where so many states like this do not fit into what is free now; takes nothing."""
-        comm = alone() if comm is None else comm
-        if states * dtype.itemsize << num_qubits <= SMALL:
-            return
-        check_memory(num_qubits, dtype, comm.size, backend_on(device).free_memory(comm), states)
 
     # Other ways to make one ------------------------------------------------------------------------------------------
 
@@ -218,15 +181,8 @@ class StateVector:
 
     def copy(self) -> StateVector:
         """The same state in memory of its own."""
-        result = self._like()
-        result._local[:] = self._local
+        result = super().copy()
         result.readout = self.readout
-        return result
-
-    def _like(self) -> StateVector:
-        """A state of the same shape, all amplitudes zero."""
-        result = StateVector.__new__(StateVector)
-        result._allocate(self.num_qubits, self.dtype, self._comm, self._layout, self.device)
         return result
 
     def relayout(self, layout: Layout) -> StateVector:
@@ -241,70 +197,9 @@ class StateVector:
     # What it is ------------------------------------------------------------------------------------------------------
 
     @property
-    def num_qubits(self) -> int:
-        return self._layout.num_qubits
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """complex64 or complex128."""
-        return self._local.dtype
-
-    @property
-    def device(self) -> str:
-        """Where the amplitudes are: "cpu" or "cuda:N"."""
-        return self.backend.device
-
-    @property
-    def comm(self) -> Communicator:
-        """The ranks that share the state."""
-        return self._comm
-
-    @property
-    def layout(self) -> Layout:
-        """Which bit of an amplitude's place each qubit is. Setting it moves nothing: it says what was moved."""
-        return self._layout
-
-    @layout.setter
-    def layout(self, layout: Layout) -> None:
-        if layout.num_qubits != self.num_qubits:
-            raise StateError(f"the layout is one of {layout.num_qubits} qubits; the state has {self.num_qubits}")
-        self._layout = layout
-
-    @property
-    def local(self) -> NDArray[Any]:
-        """This rank's own amplitudes by place, without a copy: a 1-D array, aligned to 64 bytes; CuPy's on a GPU."""
-        return self._local
-
-    @property
-    def shard_bits(self) -> int:
-        """Bit positions below this one are close: amplitudes that differ in them are on the same rank."""
-        return self._shard_bits
-
-    @property
     def is_random(self) -> bool:
         """Whether its circuit measures or resets on the way: then this is the state of one outcome of that."""
         return self.readout is not None and self.readout.is_random
-
-    def shards(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """This rank's shards of 2**shard_bits amplitudes (views), each with the place of its first amplitude."""
-        size = 1 << self._shard_bits
-        for start in range(0, len(self._local), size):
-            yield self._first + start, self._local[start : start + size]
-
-    def bounds(self, rank: int) -> tuple[int, int]:
-        """The places that a rank holds, from the first to the one after the last: a run of the 2**far shards."""
-        far = self.num_qubits - self._shard_bits
-        start, end = ((r << far) // self._comm.size << self._shard_bits for r in (rank, rank + 1))
-        return start, end
-
-    def owner(self, shard: int) -> int:
-        """The rank that holds shard number ``shard``."""
-        far = self.num_qubits - self._shard_bits
-        return ((shard + 1) * self._comm.size - 1) >> far
-
-    def sum_over_ranks(self, x: NDArray[Any]) -> NDArray[Any]:
-        """The sum of all ranks' arrays, on every rank, in place."""
-        return self._comm.all_reduce(x, out=x) if self._comm.size > 1 else x
 
     def __repr__(self) -> str:
         ranks = f" on {self._comm.size} ranks" if self._comm.size > 1 else ""
@@ -376,10 +271,6 @@ class StateVector:
         """The amplitude of one basis state, given by its index or its bit string (highest qubit first)."""
         return complex(self.amplitudes(np.array([checks.checked_index(index, self.num_qubits)]))[0])
 
-    def norm(self) -> float:
-        """The square root of the sum of all |amplitude|^2."""
-        return math.sqrt(self.sum_over_ranks(np.array([self.backend.kernels.squared_norm(self._local)]))[0])
-
     def normalize(self) -> StateVector:
         """Divide by the norm, in place; returns the state. Raises StateError if it is zero."""
         norm = self.norm()
@@ -387,17 +278,6 @@ class StateVector:
             raise StateError(f"a state of norm {norm:g} cannot be normalised")
         self._scale(1 / norm)
         return self
-
-    def scale_to(self, norm: float) -> None:
-        """Multiplies by what the norm lacks of another, in place, unless it is closer than 1e-7: what rounding errors
-        have changed is brought back."""
-        factor = norm / self.norm()
-        if abs(factor - 1) > 1e-7:
-            self._scale(factor)
-
-    def _scale(self, factor: float) -> None:
-        for first, shard in self.shards():
-            self.backend.kernels.project(shard, first, 0, 0, factor)
 
     def inner(self, other: StateVector) -> complex:
         """<self|other>. Layouts may differ; on several ranks that takes memory for a copy of ``other``.
@@ -505,7 +385,7 @@ class StateVector:
 
     def apply_pauli_sum(self, observable: Observable, out: StateVector | None = None) -> StateVector:
         """O |psi>, not normalised, as a new state or in `out`; coefficients may be complex."""
-        result = self._like() if out is None else out
+        result = self.like() if out is None else out
         result.readout = None
         expectation.apply_pauli_sum(self, observable, result)
         return result

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from qdist.backends import on_host
 from qdist.comm import Communicator
 from qdist.plan.layout import Layout
 from qdist.plan.planner import MAX_QUBITS
+from qdist.state.shards import Shards
 from qdist.tensorfile import (
     BLANK,
     CheckpointError,
@@ -28,9 +28,6 @@ from qdist.tensorfile import (
     parse_json,
     read_header,
 )
-
-if TYPE_CHECKING:
-    from qdist.state.statevector import StateVector
 
 __all__ = ["read_amplitudes", "read_description", "save"]
 
@@ -74,7 +71,7 @@ class Description:
         return header_bytes(tensors, {**metadata, "sha256": digest})
 
 
-def save(sv: StateVector, path: Path) -> None:
+def save(sv: Shards, path: Path) -> None:
     """Writes the state, all ranks together; an existing file is replaced only when the new one is complete."""
     comm, itemsize = sv.comm, sv.dtype.itemsize
     # A block is never shared by two ranks.
@@ -146,7 +143,7 @@ def _described(metadata: dict[str, str]) -> Description:
     return description
 
 
-def read_amplitudes(sv: StateVector, path: Path, description: Description) -> None:
+def read_amplitudes(sv: Shards, path: Path, description: Description) -> None:
     """Fills a state that has the file's size, dtype and layout. Takes memory for one block."""
     block, kind = description.block, np.dtype(description.dtype).newbyteorder("<")
     start, end = sv.bounds(sv.comm.rank)

@@ -10,7 +10,8 @@ import pytest
 
 import qdist as qd
 from qdist import nn, optim, tensor
-from qdist.state import StateError, adjoint, batches, reference
+from qdist.program import adjoint, batches
+from qdist.state import StateError, reference
 
 N = 3
 _device = "cpu"

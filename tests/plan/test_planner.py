@@ -21,8 +21,8 @@ from qdist.plan.layout import Layout
 from qdist.plan.levels import Level, inside_bits
 from qdist.plan.plan import Plan
 from qdist.plan.planner import SCHEDULES, make_plan
+from qdist.program.product_start import ProductStart
 from qdist.state import reference
-from qdist.state.product_start import ProductStart
 
 SINGLE, DOUBLE = np.dtype("complex64"), np.dtype("complex128")
 CLUSTER = Cluster(Machine(1e12, 1e13, 1e13), inside=1e11, between=1e10, latency=1e-6)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qdist.native import kernels
-from qdist.state import program
+from qdist.program import program
 from qdist.state.statevector import StateVector
 
 sys.path.append(str(Path(__file__).parents[1] / "circuit"))

@@ -6,7 +6,8 @@ import sys
 import time
 
 import qdist as qd
-from qdist.state import StateVector, exchange
+from qdist.state import StateVector
+from qdist.state.moves import exchange
 
 
 def main(what: str, device: str) -> None:

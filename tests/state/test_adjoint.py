@@ -16,8 +16,9 @@ from qdist.circuit import GATES, diagonal_gate, pauli_rotation_gate, permutation
 from qdist.circuit.gate import Gate
 from qdist.native import kernels
 from qdist.plan.levels import Level
-from qdist.state import adjoint, reference
-from qdist.state.adjoint import sweep_back
+from qdist.program import adjoint
+from qdist.program.adjoint import sweep_back
+from qdist.state import reference
 from qdist.state.outputs import State
 
 DTYPES = ["complex64", "complex128"]

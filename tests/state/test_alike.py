@@ -10,9 +10,9 @@ from qdist import Circuit, PauliString, PauliSum, compile
 from qdist.backends.errors import StateError
 from qdist.comm import counting_communicator
 from qdist.state import Overlap
-from qdist.state.alike import same_ranks
-from qdist.state.exchange import swap_bits
-from qdist.state.relayout import relayout
+from qdist.state.checking.alike import same_ranks
+from qdist.state.moves.exchange import swap_bits
+from qdist.state.moves.relayout import relayout
 from qdist.state.statevector import StateVector
 
 QUBITS = 8

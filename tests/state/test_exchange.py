@@ -11,8 +11,8 @@ from qdist.backends import on_host
 from qdist.comm import counting_communicator
 from qdist.native import kernels
 from qdist.plan import Layout
-from qdist.state.exchange import swap_bits
-from qdist.state.relayout import relayout, reorder
+from qdist.state.moves.exchange import swap_bits
+from qdist.state.moves.relayout import relayout, reorder
 from qdist.state.statevector import StateVector
 
 FAULTY = Path(__file__).parent / "faulty_exchange.py"

@@ -13,7 +13,7 @@ from qdist.circuit import CircuitError, Hermitian, PauliString, PauliSum
 from qdist.native import kernels
 from qdist.plan import Layout
 from qdist.state import reference
-from qdist.state.expectation import apply_and_expect
+from qdist.state.measuring.expectation import apply_and_expect
 from qdist.state.statevector import StateVector
 
 

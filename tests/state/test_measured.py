@@ -133,7 +133,7 @@ def test_resets_of_qubits_that_are_still_zero_leave_a_circuit_unitary(monkeypatc
 
 
 def test_the_state_of_a_circuit_that_was_compiled_is_sampled_without_compiling_again(monkeypatch) -> None:
-    from qdist.state import program as program_module
+    from qdist.program import source as program_module
 
     program = qd.compile(ghz(4).measure_all())
     monkeypatch.setattr(program_module, "make_plan", None)

@@ -8,8 +8,9 @@ from states import random_ket, random_sum
 
 import qdist as qd
 from qdist.backends.errors import StateError
-from qdist.state import expectation, reference
-from qdist.state.expectation import pull_back
+from qdist.state import reference
+from qdist.state.measuring import expectation
+from qdist.state.measuring.expectation import pull_back
 
 DTYPES = ["complex64", "complex128"]
 both = pytest.mark.parametrize("dtype", DTYPES)

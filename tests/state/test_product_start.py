@@ -5,8 +5,8 @@ import pytest
 
 import qdist as qd
 from qdist.plan.planner import make_plan
+from qdist.program.product_start import ProductStart
 from qdist.state import reference
-from qdist.state.product_start import ProductStart
 
 N, FAR = 8, 3
 

@@ -17,9 +17,10 @@ from qdist.circuit.gate import Gate
 from qdist.native import kernels
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
-from qdist.state import program as program_module
+from qdist.program import source as program_module
+from qdist.program.runner import MAX_STARTS
+from qdist.program.source import _inside_bits
 from qdist.state import reference
-from qdist.state.program import MAX_STARTS, _inside_bits
 
 DTYPES = ["complex64", "complex128"]
 both = pytest.mark.parametrize("dtype", DTYPES)
@@ -199,7 +200,7 @@ def test_plans_for_given_states_are_kept_for_the_layouts_used_last(monkeypatch: 
     assert planned == [None, *layouts, layouts[0]]
     run(layouts[2], other)
     assert planned == [None, *layouts, layouts[0], layouts[2]]
-    assert len(program._from) == MAX_STARTS
+    assert len(program._from._values) == MAX_STARTS
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import qdist as qd
-from qdist.state import alone, expectation
+from qdist.state import alone
+from qdist.state.measuring import expectation
 
 THREADS, CALLS, N = 4, 30, 9
 

@@ -29,7 +29,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         for module in (native_memory, memory):
             monkeypatch.setattr(module, "free_memory", lambda: nbytes)
             monkeypatch.setattr(module, "SMALL", 1 << 10)
-        monkeypatch.setattr("qdist.state.statevector.SMALL", 1 << 10)
+        monkeypatch.setattr("qdist.state.shards.SMALL", 1 << 10)
 
     return pretend
 
@@ -107,8 +107,8 @@ class TestMemory:
         theta = np.zeros((70, count))  # 70 MiB of states; what is kept of them at a time is less.
         taken = []
         program = compile(circuit, device="cpu")
-        run_batch = program.run_batch
-        program.run_batch = lambda rows: taken.append(len(rows)) or run_batch(rows)
+        run_rows = program.run_rows
+        program.run_rows = lambda rows: taken.append(len(rows)) or run_rows(rows)
         assert np.allclose(program.expectation("Z0", theta), 1)
         assert max(taken) < 70
         assert sum(taken) == 70

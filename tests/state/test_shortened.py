@@ -9,10 +9,11 @@ from states import random_sum
 import qdist as qd
 from qdist.plan.levels import Level
 from qdist.plan.observables.strings import Strings
+from qdist.plan.observables.tail import Tail
 from qdist.plan.operations import Operation, operations
+from qdist.program.shortened import Shortened
 from qdist.state import reference
 from qdist.state.outputs import State
-from qdist.state.shortened import Shortened
 
 N = 9
 
@@ -92,16 +93,16 @@ def test_observables_that_would_need_more_passes_keep_the_gates() -> None:
     n = 20
     circuit = qd.library.hardware_efficient(n, 1).cx(0, 19).cx(19, 8)
     program = qd.compile(circuit, device="cpu")
-    short = program._short
-    assert short is not None
-    assert program.plan.sweeps - short.program.plan.sweeps == 1
+    assert program._short is not None
+    runner, short = program._short
+    assert program.plan.sweeps - short.plan.sweeps == 1
     far_apart = qd.Circuit(n)
     for q in range(8):
         far_apart.cx(12 + q, 4 + q)
-    many = Shortened(short.program, tuple(operations(far_apart)), program.plan)
+    many = Shortened(short.plan, Tail(operations(far_apart)), program.plan, program.backend)
     # Each flips four qubits instead of two, and a tile holds few such fours.
     pairs = qd.PauliSum({f"X{12 + a} X{12 + b}": 1.0 for a in range(8) for b in range(a)})
     assert many.gains(["X12 X13"])
     assert not many.gains([pairs])
-    program._short = many
+    program._short = runner, many
     assert program.bind_for([pairs], np.zeros(2 * n)) == (program, ())

@@ -7,7 +7,7 @@ import pytest
 
 import qdist as qd
 from qdist.histogram import histogram
-from qdist.state.shots import tally
+from qdist.state.measuring.shots import tally
 
 
 def text(width: int, *ones: int) -> str:
@@ -45,7 +45,7 @@ def test_shots_of_many_bits_follow_the_state() -> None:
 
 
 def test_outcomes_are_written_out_in_parts_and_only_once_each(monkeypatch) -> None:
-    from qdist.state import shots
+    from qdist.state.measuring import shots
 
     samples = np.random.default_rng(0).integers(0, 1 << 6, 5000)
     sources = {0: 5, 70: 1, 3: 1}

@@ -2,3 +2,5 @@
 
 Importing this package needs neither CuPy nor a GPU; running its kernels needs both.
 """
+
+__all__: list[str] = []

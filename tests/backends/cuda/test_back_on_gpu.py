@@ -11,8 +11,8 @@ import qdist as qd
 from qdist import nn
 from qdist.circuit import GATES, unitary_gate
 from qdist.comm import cuda_devices
+from qdist.program.adjoint import sweep_back
 from qdist.state import reference
-from qdist.state.adjoint import sweep_back
 from qdist.tensor import Tensor
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_devices() == 0, reason="no CUDA device")]

@@ -10,8 +10,8 @@ import pytest
 import qdist as qd
 from qdist.native import kernels
 from qdist.plan.levels import Level
+from qdist.program.adjoint import sweep_back
 from qdist.state import reference
-from qdist.state.adjoint import sweep_back
 
 DTYPES = ["complex64", "complex128"]
 
@@ -172,7 +172,7 @@ def test_exchanges_for_gates_that_observables_take_over_are_not_made(comm: qd.co
     program = qd.compile(circuit, comm=comm, dtype="complex128")
     params = np.random.default_rng(0).uniform(-3, 3, circuit.num_parameters)
     short, gates = program.bind_for([observable], params)
-    ket = short.run()
+    ket = short.evolved()
     assert len(gates) > 0
     assert program.plan.exchanges == (1 if comm.size > 2 else 0)
     assert short.plan.exchanges == ket.traffic.exchanges == 0

@@ -13,7 +13,7 @@ import qdist as qd
 import qdist.comm as qc
 from qdist.backends.errors import StateError
 from qdist.plan import Layout
-from qdist.state import same
+from qdist.state.checking import same
 
 QUBITS = 8
 x, w = qd.ParameterVector("x", 2), qd.ParameterVector("w", 3)

@@ -11,8 +11,8 @@ from qdist.backends.errors import StateError
 from qdist.comm.transports import window
 from qdist.plan import Layout
 from qdist.state import StateVector
-from qdist.state.exchange import partner_pieces, swap_bits
-from qdist.state.relayout import relayout
+from qdist.state.moves.exchange import partner_pieces, swap_bits
+from qdist.state.moves.relayout import relayout
 
 COMM = qd.comm.init(os.environ.get("QDIST_TEST_BACKEND", "auto"), timeout=120)
 

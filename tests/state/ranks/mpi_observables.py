@@ -14,7 +14,7 @@ from qdist.circuit import PauliSum
 from qdist.plan import Layout
 from qdist.plan.observables.strings import Strings
 from qdist.state import StateVector
-from qdist.state.expectation import apply_and_expect
+from qdist.state.measuring.expectation import apply_and_expect
 
 sys.path.append(str(Path(__file__).parents[1]))
 from states import TOLERANCE, applied, random_ket, random_layout, random_sum

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from qdist.backends import backend_of
-from qdist.state.alike import check_alike
-from qdist.state.relayout import relayout
-
-if TYPE_CHECKING:
-    from qdist.state.statevector import StateVector
+from qdist.state.checking.alike import check_alike
+from qdist.state.moves.relayout import relayout
+from qdist.state.shards import Shards
 
 __all__ = ["inner"]
 
 
-def inner(bra: StateVector, ket: StateVector) -> complex:
+def inner(bra: Shards, ket: Shards) -> complex:
     """<bra|ket>. On several ranks with different layouts, it takes memory for a copy of the ket. Raises StateError for
     states of different sizes, dtypes or devices, or over different ranks."""
     check_alike("an inner product", bra, ket)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends import ObservableKernel
+from qdist.backends import ObservableKernel, StateError, on_host
 from qdist.backends.memory import check_copies
-from qdist.state import averages, checks, expectation
-from qdist.state.expectation import Observable
-from qdist.state.measure import Seed, generator
+from qdist.program import averages
+from qdist.program.runner import Runner
+from qdist.state.checking import checks
+from qdist.state.measuring import expectation
+from qdist.state.measuring.expectation import Observable
+from qdist.state.measuring.measure import Seed, generator
 from qdist.state.outputs import Output
 from qdist.state.statevector import StateVector
 
-if TYPE_CHECKING:
-    from qdist.state.program import Program
-
-__all__ = ["check_outputs", "check_states", "expectations", "fit", "one_part", "parts", "values", "vjp"]
+__all__ = ["check_outputs", "check_states", "expectations", "fit", "one_part", "parts", "states", "values", "vjp"]
 
 # States of so many qubits go to the kernels in batches, threads over the rows; larger ones one by one.
 _FEWEST_QUBITS, _MOST_QUBITS = 3, 16
@@ -30,7 +30,7 @@ _MOST_ROWS = 65535
 """What a GPU's grid holds."""
 
 
-def fit(program: Program, outputs: Sequence[Observable | Output]) -> bool:
+def fit(program: Runner, outputs: Sequence[Observable | Output]) -> bool:
     """Whether batches run in the kernels: small states on one rank from |0...0>, and nothing but expectation values."""
     small = _FEWEST_QUBITS <= program.num_qubits <= _MOST_QUBITS and not program.plan.far
     alone = small and len(program.plan.parts) == 1 and program.plan.parts[0].instruction is None
@@ -38,7 +38,7 @@ def fit(program: Program, outputs: Sequence[Observable | Output]) -> bool:
 
 
 def expectations(
-    program: Program, observable: Observable, params: Any, shots: int | None, seed: Seed
+    program: Runner, observable: Observable, params: Any, shots: int | None, seed: Seed
 ) -> NDArray[np.float64]:
     """``Program.expectation`` of a batch: one value a row."""
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
@@ -50,11 +50,24 @@ def expectations(
         return np.array([program.evolved(row).expectation(observable) for row in theta])
     if fit(program, [observable]):
         return values(program, [observable], theta)[:, 0]
-    states = (x for some in parts(program, len(theta)) for x in program.run_batch(theta[some]))
-    return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in states])
+    rows = (x for some in parts(program, len(theta)) for x in states(program, theta[some]))
+    return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in rows])
 
 
-def values(program: Program, observables: Sequence[Any], theta: NDArray[np.float64]) -> NDArray[np.float64]:
+def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:
+    """``Program.run_batch``."""
+    if any(part.instruction is not None for part in program.plan.parts):
+        raise StateError("circuits that reset, initialise, branch or measure on the way cannot run as a batch")
+    check_states(program, len(theta))
+    if not program.plan.far:
+        return on_host(program.run_rows(theta))
+    found = np.empty((len(theta), 1 << program.num_qubits), program.dtype)
+    for row, values in zip(found, theta):
+        row[:] = program.evolved(values).amplitudes()
+    return found
+
+
+def values(program: Runner, observables: Sequence[Any], theta: NDArray[np.float64]) -> NDArray[np.float64]:
     """The expectation values for each row of parameters: float64 of shape (batch, number of observables)."""
     strings, _ = _plan(program, observables, products=False)
     found = np.zeros((len(theta), len(observables)))
@@ -65,7 +78,7 @@ def values(program: Program, observables: Sequence[Any], theta: NDArray[np.float
 
 
 def vjp(
-    program: Program,
+    program: Runner,
     outputs: Sequence[Any],
     theta: NDArray[np.float64],
     cotangents: Sequence[NDArray[Any]],
@@ -88,12 +101,12 @@ def vjp(
     return list((found + constants).T), program.affine.transposed_rows(by_angle)
 
 
-def one_part(program: Program, count: int) -> bool:
+def one_part(program: Runner, count: int) -> bool:
     """Whether the gradients of so many rows are computed all at once."""
     return len(parts(program, count)) == 1
 
 
-def check_states(program: Program, count: int) -> None:
+def check_states(program: Runner, count: int) -> None:
     """Raises MemoryError, on all ranks, where the states of so many rows do not fit: every rank gets all of them."""
     state = program.dtype.itemsize << program.num_qubits
     # On several ranks a row's amplitudes come together beside the result.
@@ -104,7 +117,7 @@ def check_states(program: Program, count: int) -> None:
         program.backend.check_room(program.comm, count * state, what, way_out)
 
 
-def check_outputs(program: Program, outputs: Sequence[Observable | Output], count: int) -> None:
+def check_outputs(program: Runner, outputs: Sequence[Observable | Output], count: int) -> None:
     """Raises MemoryError, on all ranks, where the values and gradients of so many rows do not fit."""
     _check_without_rows(program, outputs, count)
     kinds = [output if isinstance(output, Output) else Output() for output in outputs]
@@ -115,7 +128,7 @@ def check_outputs(program: Program, outputs: Sequence[Observable | Output], coun
     )
 
 
-def _check_without_rows(program: Program, outputs: Sequence[Observable | Output], count: int) -> None:
+def _check_without_rows(program: Runner, outputs: Sequence[Observable | Output], count: int) -> None:
     """Raises StateError for what is no output of such a program, where there is no row whose run would."""
     for output in outputs if count == 0 else ():
         if isinstance(output, Output):
@@ -125,7 +138,7 @@ def _check_without_rows(program: Program, outputs: Sequence[Observable | Output]
 
 
 def _plan(
-    program: Program, observables: Sequence[Observable], products: bool = True, traceless: bool = False
+    program: Runner, observables: Sequence[Observable], products: bool = True, traceless: bool = False
 ) -> tuple[ObservableKernel, NDArray[np.float64]]:
     """What computes with the strings of all observables, and the multiples of the identity that they have beside these
     strings, where ``traceless``."""
@@ -136,7 +149,7 @@ def _plan(
     return strings, plan.constants
 
 
-def parts(program: Program, count: int) -> list[slice]:
+def parts(program: Runner, count: int) -> list[slice]:
     """So many rows in parts whose kets and bras take a bounded amount of memory."""
     rows = min(_MOST_ROWS, max(1, _BATCH_BYTES // (2 * program.dtype.itemsize << program.num_qubits)))
     return [slice(start, min(start + rows, count)) for start in range(0, count, rows)]

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from qdist.backends.errors import StateError
 from qdist.circuit.binding import ParameterValues
-from qdist.state import checks, expectation
-from qdist.state.expectation import Observable
-from qdist.state.measure import Seed, generator
-
-if TYPE_CHECKING:
-    from qdist.state.program import Program
+from qdist.program.runner import Runner
+from qdist.state.checking import checks
+from qdist.state.measuring import expectation
+from qdist.state.measuring.expectation import Observable
+from qdist.state.measuring.measure import Seed, generator
 
 __all__ = ["check", "mean"]
 
 
-def check(program: Program, shots: int | None) -> None:
+def check(program: Runner, shots: int | None) -> None:
     """Raises StateError unless ``shots`` is given where runs differ, and only there."""
     if program.is_random and shots is None:
         raise StateError(
@@ -33,7 +30,7 @@ def check(program: Program, shots: int | None) -> None:
         )
 
 
-def mean(program: Program, observable: Observable, params: ParameterValues | None, shots: int, seed: Seed) -> float:
+def mean(program: Runner, observable: Observable, params: ParameterValues | None, shots: int, seed: Seed) -> float:
     """The mean of an expectation value over so many runs."""
     wanted = expectation.as_hermitian_sum(observable, program.num_qubits)
     runs = program.runs(shots, params, generator(program.comm, seed))

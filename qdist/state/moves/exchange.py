@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from qdist.backends import backend_of
 from qdist.backends.errors import StateError
 from qdist.comm.work import Work
-from qdist.state.alike import check_alike
+from qdist.state.checking.alike import check_alike
+from qdist.state.shards import Shards
 
-if TYPE_CHECKING:
-    from qdist.state.statevector import StateVector
-
-__all__ = ["BUFFER_SHARE", "Traffic", "partner_pieces", "piece_size", "swap_bits", "together"]
+__all__ = ["BUFFER_SHARE", "partner_pieces", "piece_size", "swap_bits", "together"]
 
 BUFFER_SHARE = 8
 """The buffers of an exchange take this part of a shard, or less."""
@@ -37,23 +34,10 @@ _TAG = 32_767
 order, so one tag will do."""
 
 
-@dataclass(slots=True)
-class Traffic:
-    """What exchanges of a state have cost this rank so far."""
-
-    exchanges: int = 0
-    messages: int = 0
-    bytes_sent: int = 0
-    pack_seconds: float = 0.0
-    """Spent in copying amplitudes within this rank; on a GPU, in telling it to."""
-    network_seconds: float = 0.0
-    """Spent in starting messages and waiting for them."""
-
-
 class _Trade(NamedTuple):
     """A part of a shard here that changes places with a part of another rank's shard."""
 
-    state: StateVector
+    state: Shards
     shard: NDArray[Any]
     base: int
     """Index of the part's first amplitude in the shard."""
@@ -71,7 +55,7 @@ class _Piece(NamedTuple):
 
 
 def swap_bits(
-    states: StateVector | Sequence[StateVector],
+    states: Shards | Sequence[Shards],
     swaps: Iterable[tuple[int, int]],
     buffer_share: int = BUFFER_SHARE,
 ) -> None:
@@ -113,7 +97,7 @@ def swap_bits(
 
 
 def partner_pieces(
-    state: StateVector, flips: int, buffer_share: int = BUFFER_SHARE
+    state: Shards, flips: int, buffer_share: int = BUFFER_SHARE
 ) -> Iterator[tuple[int, NDArray[Any], NDArray[Any]]]:
     """This rank's amplitudes beside those whose places differ in given bits, in pieces of neighbours.
 
@@ -161,7 +145,7 @@ def partner_pieces(
         yield finished()
 
 
-def together(states: StateVector | Sequence[StateVector]) -> Sequence[StateVector]:
+def together(states: Shards | Sequence[Shards]) -> Sequence[Shards]:
     """One state or several as a list. Raises StateError unless all have the same size, dtype, ranks and layout."""
     group = states if isinstance(states, Sequence) else (states,)
     for state in group[1:]:
@@ -171,7 +155,7 @@ def together(states: StateVector | Sequence[StateVector]) -> Sequence[StateVecto
     return group
 
 
-def _checked(state: StateVector, swaps: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _checked(state: Shards, swaps: list[tuple[int, int]]) -> list[tuple[int, int]]:
     positions = [p for pair in swaps for p in pair]
     for close, far in swaps:
         if not (0 <= close < state.num_qubits and state.shard_bits <= far < state.num_qubits):
@@ -203,7 +187,7 @@ def _meetings(
                 yield turn, number, partner, own ^ shift, own
 
 
-def piece_size(state: StateVector, buffer_share: int = BUFFER_SHARE) -> int:
+def piece_size(state: Shards, buffer_share: int = BUFFER_SHARE) -> int:
     """Amplitudes in a piece of a shard: a power of two, the same on every rank, for buffers of bounded size."""
     budget = (state.dtype.itemsize << state.shard_bits) // (buffer_share * 2 * _UNDER_WAY)
     most = max(1, min(budget, state.backend.largest_piece) // state.dtype.itemsize)
@@ -250,7 +234,7 @@ def _put_away(piece: _Piece, within: int) -> None:
     state.traffic.pack_seconds += perf_counter() - start
 
 
-def _start(state: StateVector, peer: int, outgoing: NDArray[Any], incoming: NDArray[Any]) -> Work:
+def _start(state: Shards, peer: int, outgoing: NDArray[Any], incoming: NDArray[Any]) -> Work:
     """Starts sending to another rank and receiving from it."""
     start = perf_counter()
     # NCCL carries nothing but GPU arrays, and has no tags.
@@ -262,7 +246,7 @@ def _start(state: StateVector, peer: int, outgoing: NDArray[Any], incoming: NDAr
     return work
 
 
-def _wait(state: StateVector, work: Work) -> None:
+def _wait(state: Shards, work: Work) -> None:
     start = perf_counter()
     work.wait()
     state.traffic.network_seconds += perf_counter() - start

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from qdist.backends.errors import StateError
 from qdist.circuit.parameters import as_number
 from qdist.plan.planner import MAX_QUBITS
-from qdist.state import same
+from qdist.state.checking import same
 
 if TYPE_CHECKING:
     from qdist.comm import Communicator

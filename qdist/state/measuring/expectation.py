@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,15 +23,13 @@ from qdist.plan.layout import Layout
 from qdist.plan.observables.cover import Leg, cover
 from qdist.plan.observables.strings import Strings
 from qdist.plan.observables.tail import NO_TAIL, Tail
-from qdist.state import same
-from qdist.state.alike import check_alike
-from qdist.state.exchange import swap_bits
+from qdist.state.checking import same
+from qdist.state.checking.alike import check_alike
+from qdist.state.measuring.wide import WideStrings, wide_strings
+from qdist.state.moves.exchange import swap_bits
+from qdist.state.moves.relayout import relayout
 from qdist.state.recent import Recent
-from qdist.state.relayout import relayout
-from qdist.state.wide import WideStrings, wide_strings
-
-if TYPE_CHECKING:
-    from qdist.state.statevector import StateVector
+from qdist.state.shards import Shards
 
 __all__ = [
     "MOST_PLANS",
@@ -121,7 +119,7 @@ def as_hermitian_sum(observable: Observable, num_qubits: int) -> PauliSum:
     return result
 
 
-def expectations(sv: StateVector, observables: Sequence[Observable], gates: Tail = NO_TAIL) -> NDArray[np.float64]:
+def expectations(sv: Shards, observables: Sequence[Observable], gates: Tail = NO_TAIL) -> NDArray[np.float64]:
     """<psi|O|psi> of each Hermitian observable, after X, CX and SWAP if there are any: float64. May leave the state in
     another layout."""
     plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates)
@@ -136,17 +134,17 @@ def expectations(sv: StateVector, observables: Sequence[Observable], gates: Tail
     return sv.sum_over_ranks(result)
 
 
-def apply_pauli_sum(sv: StateVector, observable: Observable, out: StateVector) -> None:
+def apply_pauli_sum(sv: Shards, observable: Observable, out: Shards) -> None:
     """out = O |psi>; coefficients may be complex. Both have the state's layout afterwards."""
     plan = observable_plan(sv, [as_pauli_sum(observable, sv.num_qubits)], False, products=True)
     _apply(sv, plan, np.ones(1), out, None)
 
 
 def apply_and_expect(
-    sv: StateVector,
+    sv: Shards,
     observables: Sequence[Observable],
     cotangents: ArrayLike,
-    out: StateVector,
+    out: Shards,
     gates: Tail = NO_TAIL,
 ) -> NDArray[np.float64]:
     """The expectation values of Hermitian observables, and out = sum_k cotangents[k] O_k |psi>, in the same passes.
@@ -175,10 +173,10 @@ def apply_and_expect(
 
 
 def pull_back(
-    sv: StateVector,
+    sv: Shards,
     observables: Sequence[Observable],
     cotangents: NDArray[np.float64],
-    out: StateVector,
+    out: Shards,
     gates: Tail = NO_TAIL,
 ) -> tuple[NDArray[np.float64], float]:
     """``apply_and_expect`` for derivatives in a normalised state, to which multiples of the identity bring nothing:
@@ -209,7 +207,7 @@ class ObservablePlan:
 
 
 def observable_plan(
-    sv: StateVector,
+    sv: Shards,
     sums: Sequence[PauliSum],
     real: bool,
     gates: Tail = NO_TAIL,
@@ -249,7 +247,7 @@ def passes(
     return _PASSES_AN_EXCHANGE * exchanges + sum(one.passes for one in compiled)
 
 
-def _planned(sv: StateVector, strings: Strings, products: bool, traceless: bool) -> ObservablePlan:
+def _planned(sv: Shards, strings: Strings, products: bool, traceless: bool) -> ObservablePlan:
     constants = np.zeros(strings.num_observables)
     identity = (strings.x | strings.z) == 0
     if traceless and not identity.all():
@@ -273,10 +271,10 @@ def _arranged(strings: Strings, layout: Layout, shard_bits: int) -> tuple[String
 
 
 def _apply(
-    sv: StateVector,
+    sv: Shards,
     plan: ObservablePlan,
     weights: NDArray[np.float64],
-    out: StateVector,
+    out: Shards,
     values: NDArray[np.float64] | None,
 ) -> None:
     """The layout at hand comes last, so that ``out`` travels once less than the state."""
@@ -299,9 +297,9 @@ def _apply(
 
 def _add_products(
     strings: Any,
-    sv: StateVector,
+    sv: Shards,
     weights: NDArray[np.float64],
-    out: StateVector,
+    out: Shards,
     add: bool,
     values: NDArray[np.float64] | None,
 ) -> None:
@@ -310,7 +308,7 @@ def _add_products(
         strings.apply(shard, first, weights, result, add, values)
 
 
-def _go(states: Sequence[StateVector], leg: Leg) -> None:
+def _go(states: Sequence[Shards], leg: Leg) -> None:
     swap_bits(states, leg.swaps)
     for state in states:
         state.layout = leg.layout

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from qdist.backends.errors import StateError
-from qdist.state.measure import Seed, sample
-from qdist.state.shots import tally
-
-if TYPE_CHECKING:
-    from qdist.state.statevector import StateVector
+from qdist.state.checking.checks import checked_shots
+from qdist.state.measuring.measure import Seed, sample
+from qdist.state.measuring.shots import tally
+from qdist.state.shards import Shards
 
 __all__ = ["Readout"]
 
@@ -28,7 +26,7 @@ class Readout:
     is_random: bool
     """Whether another run may end in another state, because of a measurement or reset on the way."""
 
-    def draw(self, state: StateVector, seed: Seed) -> tuple[int, ...]:
+    def draw(self, state: Shards, seed: Seed) -> tuple[int, ...]:
         """All bits of one run, which ended in this state."""
         if not self.sources:
             return self.bits
@@ -38,7 +36,7 @@ class Readout:
             bits[clbit] = index >> qubit & 1
         return tuple(bits)
 
-    def counts(self, state: StateVector, shots: int, seed: Seed) -> dict[str, int]:
+    def counts(self, state: Shards, shots: int, seed: Seed) -> dict[str, int]:
         """How often each setting of the bits comes in so many shots. Raises StateError where ``is_random``."""
         if self.is_random:
             raise StateError(
@@ -46,4 +44,4 @@ class Readout:
                 "tell what other runs give: take compile(circuit).counts(shots), which runs the circuit for each shot; "
                 "counts(shots, qubits=range(state.num_qubits)) counts the qubits of this one state"
             )
-        return tally(state.sample(shots, seed), self.sources, len(self.bits))
+        return tally(sample(state, checked_shots(shots), seed), self.sources, len(self.bits))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from qdist.backends.errors import StateError
 from qdist.comm import Communicator
-
-if TYPE_CHECKING:
-    from qdist.state.statevector import StateVector
+from qdist.state.shards import Shards
 
 __all__ = ["check_alike", "check_ranks", "same_ranks"]
 
@@ -21,7 +17,7 @@ def same_ranks(a: Communicator, b: Communicator) -> bool:
     return a is b or a.size == b.size == 1 or a.group == b.group
 
 
-def check_alike(what: str, a: StateVector, b: StateVector) -> None:
+def check_alike(what: str, a: Shards, b: Shards) -> None:
     """Raises StateError, which names both, unless two states have one size, dtype, device and the same ranks.
 
     Args:
@@ -35,7 +31,7 @@ def check_alike(what: str, a: StateVector, b: StateVector) -> None:
         )
 
 
-def check_ranks(name: str, state: StateVector, comm: Communicator | None) -> None:
+def check_ranks(name: str, state: Shards, comm: Communicator | None) -> None:
     """Raises StateError unless a state that is handed to a program is split over the program's ranks."""
     alone = comm is None or comm.size == 1
     if state.comm.size == 1 if alone else comm is not None and same_ranks(state.comm, comm):

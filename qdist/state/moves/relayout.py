@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -12,17 +12,15 @@ from qdist.backends import backend_of
 from qdist.backends.errors import StateError
 from qdist.native import kernels
 from qdist.plan.layout import Layout
-from qdist.state.exchange import swap_bits, together
-
-if TYPE_CHECKING:
-    from qdist.state.statevector import StateVector
+from qdist.state.moves.exchange import swap_bits, together
+from qdist.state.shards import Shards
 
 __all__ = ["relayout", "reorder"]
 
 Swaps = list[tuple[int, int]]
 
 
-def relayout(states: StateVector | Sequence[StateVector], layout: Layout) -> None:
+def relayout(states: Shards | Sequence[Shards], layout: Layout) -> None:
     """Moves the amplitudes of one state, or of several that are alike, to where a layout wants them.
 
     Takes at most two exchanges (one where no qubit goes from one far position to another) and two sweeps of the
@@ -50,7 +48,7 @@ def reorder(amplitudes: NDArray[Any], layout: Layout) -> None:
         kernels.swap_positions(amplitudes, _partners(swaps, layout.num_qubits))
 
 
-def _note(group: Sequence[StateVector], swaps: Swaps) -> None:
+def _note(group: Sequence[Shards], swaps: Swaps) -> None:
     layout = group[0].layout
     for a, b in swaps:
         layout = layout.swap(a, b)

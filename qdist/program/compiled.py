@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from qdist.backends import Backend, Executor
 from qdist.circuit import AffineMap
 from qdist.plan.plan import Part, Plan, Segment
+from qdist.program.product_start import ProductStart
 from qdist.progress import Progress
-from qdist.state.exchange import swap_bits
+from qdist.state.moves.exchange import swap_bits
 from qdist.state.prepare import prepare
-from qdist.state.product_start import ProductStart
 from qdist.state.statevector import StateVector
 
 __all__ = ["LONG", "Compiled", "Values"]

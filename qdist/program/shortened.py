@@ -7,16 +7,13 @@ as O. A gradient saves those gates in the forward run and in the sweep of ket an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from qdist.backends import Backend
 from qdist.plan.observables.tail import Tail
 from qdist.plan.plan import Plan
-from qdist.state import expectation
-from qdist.state.expectation import Observable
+from qdist.state.measuring import expectation
+from qdist.state.measuring.expectation import Observable
 from qdist.state.recent import Recent
-
-if TYPE_CHECKING:
-    from qdist.state.program import Program
 
 __all__ = ["Shortened"]
 
@@ -26,12 +23,11 @@ one of ket and bra are worth."""
 
 
 class Shortened:
-    """A program that lacks some gates, and for which observables that pays."""
+    """A plan that lacks the gates of the whole one's tail, and for which observables that pays."""
 
-    def __init__(self, program: Program, gates: Tail, whole: Plan) -> None:
-        self.program = program
-        self.gates = gates
-        self._whole = whole
+    def __init__(self, plan: Plan, gates: Tail, whole: Plan, backend: Backend) -> None:
+        self.plan, self.gates = plan, gates
+        self._whole, self._backend = whole, backend
         self._decisions: Recent[bool] = Recent(32)
 
     def gains(self, observables: Sequence[Observable]) -> bool:
@@ -40,8 +36,7 @@ class Shortened:
         key = tuple(s.key for s in sums)
         pays = self._decisions.get(key)
         if pays is None:
-            plan, bits = self.program.plan, self._whole.num_qubits - self._whole.far
-            backend = self.program.backend
+            plan, bits, backend = self.plan, self._whole.shard_bits, self._backend
             before = expectation.passes(backend, sums, self._whole.segments[-1].layout, bits, plan.dtype)
             after = expectation.passes(backend, sums, plan.segments[-1].layout, bits, plan.dtype, self.gates)
             # Without a sweep less there is still a little gain.

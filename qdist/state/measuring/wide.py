@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from qdist.backends import ObservableKernel
 from qdist.circuit.pauli.masks import bit_count
 from qdist.plan.observables.strings import Strings
-from qdist.state.exchange import partner_pieces, piece_size
-
-if TYPE_CHECKING:
-    from qdist.state.statevector import StateVector
+from qdist.state.moves.exchange import partner_pieces, piece_size
+from qdist.state.shards import Shards
 
 __all__ = ["WideStrings", "wide_strings"]
 
@@ -33,7 +31,7 @@ class WideStrings:
     plan: ObservableKernel
     """The kernels' plan for two pieces side by side."""
 
-    def add_expectations(self, sv: StateVector, values: NDArray[np.float64]) -> None:
+    def add_expectations(self, sv: Shards, values: NDArray[np.float64]) -> None:
         """Adds this rank's share of <psi|O|psi>. Takes memory for two pieces beside an exchange's buffers."""
         found = np.zeros_like(values)
         for first, _, both in self._pairs(sv):
@@ -41,9 +39,7 @@ class WideStrings:
         # Every pair of pieces is looked at twice, once by the owner of each.
         values += found / 2
 
-    def apply(
-        self, sv: StateVector, weights: NDArray[np.float64], out: StateVector, values: NDArray[np.float64] | None
-    ) -> None:
+    def apply(self, sv: Shards, weights: NDArray[np.float64], out: Shards, values: NDArray[np.float64] | None) -> None:
         """Adds the strings' products with the state, times the observables' weights, to ``out``."""
         found = None if values is None else np.zeros_like(values)
         start, _ = out.bounds(out.comm.rank)
@@ -55,7 +51,7 @@ class WideStrings:
         if values is not None and found is not None:
             values += found / 2
 
-    def _pairs(self, sv: StateVector) -> Iterator[tuple[int, int, NDArray[Any]]]:
+    def _pairs(self, sv: Shards) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """(place of both by the plan's bits, place of the own piece, the own piece and the other in one array)"""
         both = sv.backend.empty((2, piece_size(sv)), sv.dtype)
         for place, own, other in partner_pieces(sv, self.flips):
@@ -63,7 +59,7 @@ class WideStrings:
             yield place << 1, place, both.reshape(-1)
 
 
-def wide_strings(sv: StateVector, strings: Strings) -> list[WideStrings]:
+def wide_strings(sv: Shards, strings: Strings) -> list[WideStrings]:
     """Strings, by masks of positions, grouped by the bits that they flip outside of a piece."""
     size = np.uint64(piece_size(sv))
     bits = int(size).bit_length() - 1

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends import backend_of, on_host
 from qdist.backends.memory import check_copies
-from qdist.state.relayout import reorder
-
-if TYPE_CHECKING:
-    from qdist.state.statevector import StateVector
+from qdist.state.moves.relayout import reorder
+from qdist.state.shards import Shards
 
 __all__ = ["gathered"]
 
 
-def gathered(sv: StateVector, root: int | None) -> NDArray[Any] | None:
+def gathered(sv: Shards, root: int | None) -> NDArray[Any] | None:
     """All amplitudes in logical order: a new array on rank ``root``, or on every rank where that is None.
 
     Elsewhere None. Takes no more memory than the result, and for a state on a GPU the rank's own share of it. Raises

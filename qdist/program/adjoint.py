@@ -17,16 +17,19 @@ from qdist.backends import Executor
 from qdist.backends.errors import StateError
 from qdist.circuit import PauliSum
 from qdist.plan.observables.tail import NO_TAIL, Tail
-from qdist.state import batches, checks, expectation, gradient_checks, same
-from qdist.state.exchange import swap_bits
-from qdist.state.expectation import Observable
+from qdist.program import batches, gradient_checks
+from qdist.state.checking import checks, same
+from qdist.state.measuring import expectation
+from qdist.state.measuring.expectation import Observable
+from qdist.state.moves.exchange import swap_bits
+from qdist.state.moves.relayout import relayout
 from qdist.state.outputs import Output
-from qdist.state.relayout import relayout
 from qdist.state.statevector import StateVector
 
 if TYPE_CHECKING:
     from qdist.plan.plan import Segment
-    from qdist.state.program import Program
+
+from qdist.program.runner import Runner
 
 __all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
 
@@ -38,7 +41,7 @@ sweep."""
 
 
 def value_and_grad(
-    program: Program, observable: Observable, params: Any = None, method: str = "adjoint", coefficients: bool = False
+    program: Runner, observable: Observable, params: Any = None, method: str = "adjoint", coefficients: bool = False
 ) -> tuple[Any, ...]:
     """See ``Program.value_and_grad``."""
     if method not in METHODS:
@@ -68,7 +71,7 @@ def value_and_grad(
 
 
 def vjp(
-    program: Program,
+    program: Runner,
     outputs: Sequence[Observable | Output],
     params: Any,
     cotangents: Sequence[Any],
@@ -99,7 +102,7 @@ def vjp(
     return values, np.array([row[1] for row in rows]).reshape(theta.shape)
 
 
-def jacobian(program: Program, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
+def jacobian(program: Runner, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
     """See ``Program.jacobian``."""
     if not checks.is_batch(params):
         # All are checked before the first of them runs.
@@ -113,7 +116,7 @@ def jacobian(program: Program, observables: Sequence[Observable], params: Any = 
     return gradients.reshape(len(theta), count, program.circuit.num_parameters)
 
 
-def check_differentiable(program: Program) -> None:
+def check_differentiable(program: Runner) -> None:
     """Raises StateError for circuits that measure, reset or initialise on the way, or branch."""
     begun = False
     for part in program.plan.parts:
@@ -133,7 +136,7 @@ def check_differentiable(program: Program) -> None:
 
 
 def sweep_back(
-    program: Program, ket: StateVector, bra: StateVector, recover: bool = False, shift: float = 0.0
+    program: Runner, ket: StateVector, bra: StateVector, recover: bool = False, shift: float = 0.0
 ) -> NDArray[np.float64]:
     """Undoes the program on both states, and returns this rank's part of 2 Re <bra|d ket> by each angle: float64.
 
@@ -158,7 +161,7 @@ def sweep_back(
 
 
 def _undo(
-    program: Program,
+    program: Runner,
     native: Executor,
     ket: StateVector,
     bra: StateVector,
@@ -182,7 +185,7 @@ def _go_back(segment: Segment, previous: Segment | None, ket: StateVector, bra: 
 
 
 def _vjp(
-    program: Program,
+    program: Runner,
     outputs: Sequence[Observable | Output],
     params: Any,
     cotangents: Sequence[Any],
@@ -193,7 +196,7 @@ def _vjp(
 
 
 def _locked_vjp(
-    program: Program,
+    program: Runner,
     gates: Tail,
     outputs: Sequence[Observable | Output],
     cotangents: Sequence[Any],
@@ -245,7 +248,7 @@ def _pull_back(
     return values, shift
 
 
-def _checked(program: Program, output: Observable | Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:
+def _checked(program: Runner, output: Observable | Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:
     """The cotangent as an array of its output's dtype and shape."""
     kind = output if isinstance(output, Output) else Output()
     array = np.asarray(cotangent)

@@ -6,7 +6,7 @@ Both run the program several times for every angle or parameter, and so are slow
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,8 @@ from qdist.backends.errors import StateError
 from qdist.circuit.binding import flat_values
 from qdist.circuit.data_gates import PauliRotationGate
 from qdist.circuit.gate import Gate
-from qdist.state.expectation import Observable
-
-if TYPE_CHECKING:
-    from qdist.state.program import Program
+from qdist.program.runner import Runner
+from qdist.state.measuring.expectation import Observable
 
 __all__ = ["METHODS", "finite_difference", "parameter_shift"]
 
@@ -26,7 +24,7 @@ _STEP = {np.dtype(np.complex64): 0.03, np.dtype(np.complex128): 1e-3}
 """Where rounding of a state and the next order of the difference weigh about the same."""
 
 
-def finite_difference(program: Program, observable: Observable, params: Any) -> tuple[float, NDArray[np.float64]]:
+def finite_difference(program: Runner, observable: Observable, params: Any) -> tuple[float, NDArray[np.float64]]:
     """The expectation value, and central differences of fourth order by each parameter."""
     theta = _values(program, params)
     step = _STEP[program.dtype]
@@ -37,7 +35,7 @@ def finite_difference(program: Program, observable: Observable, params: Any) -> 
     return program.evolved(theta).expectation(observable), gradient
 
 
-def parameter_shift(program: Program, observable: Observable, params: Any) -> tuple[float, NDArray[np.float64]]:
+def parameter_shift(program: Runner, observable: Observable, params: Any) -> tuple[float, NDArray[np.float64]]:
     """The expectation value, and its exact derivatives from runs with shifted angles.
 
     As a function of one angle the value is a trigonometric polynomial; with R frequencies, multiples of one, 2 R runs
@@ -63,13 +61,13 @@ METHODS: dict[str, Callable[..., tuple[float, NDArray[np.float64]]]] = {
 }
 
 
-def _values(program: Program, params: Any) -> NDArray[np.float64]:
+def _values(program: Runner, params: Any) -> NDArray[np.float64]:
     if params is None and program.circuit.num_parameters:
         raise StateError("gradients by shifts or differences need the parameters' values: give params")
     return flat_values(program.circuit.parameters, [] if params is None else params)
 
 
-def _difference(program: Program, observable: Observable, theta: NDArray[Any], k: int, step: float) -> float:
+def _difference(program: Runner, observable: Observable, theta: NDArray[Any], k: int, step: float) -> float:
     values = []
     for sign in (1, -1):
         shifted = theta.copy()
@@ -79,7 +77,7 @@ def _difference(program: Program, observable: Observable, theta: NDArray[Any], k
 
 
 def _shifted(
-    program: Program, observable: Observable, angles: NDArray[Any], slot: int, unit: float, count: int
+    program: Runner, observable: Observable, angles: NDArray[Any], slot: int, unit: float, count: int
 ) -> float:
     """The derivative by one angle, in which the value has frequencies unit, 2 unit, ..., count * unit."""
     total = 0.0
@@ -88,7 +86,8 @@ def _shifted(
         shifted = angles.copy()
         shifted[slot] += x / unit
         weight = (-1) ** (m - 1) / (4 * count * np.sin(x / 2) ** 2)
-        total += weight * program.bind_angles(shifted).evolved().expectation(observable)
+        program.bind_angles(shifted)
+        total += weight * program.evolved().expectation(observable)
     return unit * total
 
 

@@ -13,12 +13,12 @@ from qdist.backends import backend_of
 from qdist.backends.errors import StateError
 from qdist.backends.memory import check_copies
 from qdist.native import kernels
-from qdist.state import same
-from qdist.state.exchange import partner_pieces
+from qdist.state.checking import same
+from qdist.state.moves.exchange import partner_pieces
+from qdist.state.shards import Shards
 
 if TYPE_CHECKING:
     from qdist.comm import Communicator
-    from qdist.state.statevector import StateVector
 
 __all__ = ["Seed", "collapse", "generator", "measure", "probabilities", "reset", "sample"]
 
@@ -36,7 +36,7 @@ _BYTES_A_SHOT = 64  # at the peak of sampling: its number, block and place in th
 _TOGETHER = 12
 
 
-def probabilities(sv: StateVector, qubits: Sequence[int]) -> NDArray[np.float64]:
+def probabilities(sv: Shards, qubits: Sequence[int]) -> NDArray[np.float64]:
     """|amplitude|^2, summed over the other qubits, indexed with qubits[0] as bit 0."""
     positions = [sv.layout.positions[q] for q in qubits]
     what, way_out = f"the probabilities of {len(qubits)} qubits", "ask for fewer qubits, or sample()"
@@ -48,7 +48,7 @@ def probabilities(sv: StateVector, qubits: Sequence[int]) -> NDArray[np.float64]
     return sv.sum_over_ranks(result)
 
 
-def sample(sv: StateVector, shots: int, seed: Seed) -> NDArray[np.int64]:
+def sample(sv: Shards, shots: int, seed: Seed) -> NDArray[np.int64]:
     """Logical indices, drawn independently with the state's probabilities.
 
     A shot decides qubit by qubit, the highest first, each with a random number of its own: the k-th shot of a
@@ -82,7 +82,7 @@ def sample(sv: StateVector, shots: int, seed: Seed) -> NDArray[np.int64]:
     return result
 
 
-def collapse(sv: StateVector, qubits: Sequence[int], outcome: int) -> float:
+def collapse(sv: Shards, qubits: Sequence[int], outcome: int) -> float:
     """Project onto an outcome (qubits[0] is its bit 0), normalise, and return the probability it had."""
     probability = 1.0
     for start in range(0, len(qubits), _TOGETHER):
@@ -93,7 +93,7 @@ def collapse(sv: StateVector, qubits: Sequence[int], outcome: int) -> float:
     return probability
 
 
-def measure(sv: StateVector, qubits: Sequence[int], seed: Seed) -> int:
+def measure(sv: Shards, qubits: Sequence[int], seed: Seed) -> int:
     """Draw an outcome (qubits[0] is its bit 0) and collapse the state to it."""
     key = _key(sv, seed, *qubits)
     outcome = 0
@@ -106,7 +106,7 @@ def measure(sv: StateVector, qubits: Sequence[int], seed: Seed) -> int:
     return outcome
 
 
-def reset(sv: StateVector, qubit: int, seed: Seed) -> None:
+def reset(sv: Shards, qubit: int, seed: Seed) -> None:
     """Measure a qubit, then flip it where it is 1."""
     weights = probabilities(sv, (qubit,))
     value = int(_draw(weights, np.array([0]), _key(sv, seed, qubit))[0])
@@ -137,7 +137,7 @@ def _draw(weights: NDArray[np.float64], shots: NDArray[np.int64], key: int) -> N
     return result
 
 
-def _project(sv: StateVector, qubits: Sequence[int], value: int, weights: NDArray[np.float64]) -> float:
+def _project(sv: Shards, qubits: Sequence[int], value: int, weights: NDArray[np.float64]) -> float:
     """Project onto an outcome, given the weights of all of them; returns the probability that it had."""
     probability = weights[value] / weights.sum()
     # What rounding errors leave of an outcome that cannot be.
@@ -161,7 +161,7 @@ def generator(comm: Communicator | None, seed: Seed) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def _key(sv: StateVector, seed: Seed, *what: int) -> int:
+def _key(sv: Shards, seed: Seed, *what: int) -> int:
     """The number that all random choices of a call come from, the same on every rank. what: the call's arguments, which
     must be too. Raises StateError where ranks were given different seeds."""
     rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)

@@ -1,0 +1,235 @@
+"""Program: a circuit compiled once and run many times, and the short form of both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends.errors import StateError
+from qdist.circuit import Circuit
+from qdist.circuit.binding import ParameterValues
+from qdist.comm import Communicator
+from qdist.plan.levels import Level
+from qdist.program import adjoint, averages, batches
+from qdist.program.perthread import PerThread
+from qdist.program.runner import Runner
+from qdist.program.source import Source
+from qdist.state.checking import checks
+from qdist.state.measuring import expectation
+from qdist.state.measuring.expectation import Observable
+from qdist.state.measuring.measure import Seed, generator
+from qdist.state.measuring.shots import written
+from qdist.state.outputs import Output
+from qdist.state.statevector import StateVector
+
+__all__ = ["Program", "compile", "simulate"]
+
+
+class Program(Runner):
+    """A compiled circuit. ``plan`` tells how it will run; ``circuit`` is its own copy, which cannot be changed.
+
+    Made by ``qdist.compile``. Binding new parameters re-uses the plan and costs microseconds.
+
+    Measurements at the end of the circuit leave states and expectation values as they are without them: ``run`` draws
+    ``bits`` from the state, and ``counts`` draws shots. What is measured or reset on the way collapses the state, which
+    is then that of one outcome: see ``is_random``.
+
+    Several threads may use one Program: each has its own bound values and ``bits``, and their runs take turns. (The
+    threads of a run are the kernels' own.) On several ranks, the calls must come in the same order on all of them.
+    """
+
+    def __init__(
+        self,
+        circuit: Circuit,
+        *,
+        comm: Communicator | None = None,
+        device: str = "auto",
+        dtype: Any = "complex64",
+        levels: Sequence[Level] | None = None,
+        schedule: str = "lazy",
+    ) -> None:
+        source = Source.of(circuit, comm, device, dtype, levels, schedule)
+        super().__init__(source, source.compiled(None))
+        self._bits = PerThread((0,) * circuit.num_clbits)
+        self._draws = source.draws
+
+    @property
+    def bits(self) -> tuple[int, ...]:
+        """The classical bits of this thread's last ``run``; those of any thread's where it had none."""
+        return self._bits.get()
+
+    def bind(self, params: ParameterValues | None = None) -> Program:
+        """Computes all matrices for these parameter values, which are the same on all ranks; all of them call.
+
+        This thread's calls without values then use them; a thread that has bound nothing uses those that were bound
+        last. Raises CircuitError for missing or unknown parameters, and StateError where ranks have different values.
+        """
+        self.bound_to(params)
+        return self
+
+    def run(
+        self,
+        params: ParameterValues | None = None,
+        *,
+        initial: StateVector | None = None,
+        seed: Seed = None,
+        out: StateVector | None = None,
+        progress: bool = False,
+    ) -> StateVector:
+        """The state after the circuit. Measurements at its end leave it alone; ``bits`` are drawn from it.
+
+        params: values for the circuit's parameters; None re-uses those of the last ``bind`` or ``run``.
+        initial: the state to start from (left alone), in any layout; |0...0> by default. seed: for measurements and
+        resets.
+        out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr, if it
+        takes longer than a second.
+        """
+        rng = generator(self.comm, seed) if self._draws else None
+        state = self.run_with(self.values(params), initial, rng, out, progress)
+        if state.readout is not None:
+            self._bits.set(state.readout.draw(state, rng))
+        return state
+
+    def run_batch(self, params: Any) -> NDArray[Any]:
+        """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
+
+        On several ranks they run one after the other, and every rank gets all of them.
+        params: shape (batch, number of parameters). Raises StateError for circuits that reset, initialise, branch, or
+        measure before their end, and MemoryError where the states of all rows do not fit.
+        """
+        return batches.states(self, checks.checked_batch(params, self.circuit.num_parameters, self.comm))
+
+    def expectation(
+        self, observable: Observable, params: Any = None, *, shots: int | None = None, seed: Seed = None
+    ) -> Any:
+        """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row.
+
+        What the circuit measures at its end changes nothing. Where it is random (see ``is_random``), every run has a
+        value of its own: with ``shots`` the mean over so many runs is given, with random numbers from ``seed``.
+
+        Raises:
+            StateError: for a random circuit without ``shots``, and for ``shots`` where all runs are the same.
+        """
+        averages.check(self, shots)
+        if checks.is_batch(params):
+            return batches.expectations(self, observable, params, shots, seed)
+        if shots is not None:
+            return averages.mean(self, observable, params, shots, seed)
+        program, gates = self.bind_for([observable], params)
+        return float(expectation.expectations(program.evolved(), [observable], gates)[0])
+
+    def value_and_grad(
+        self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
+    ) -> tuple[Any, ...]:
+        """The expectation value after the circuit, and its derivatives by all parameters.
+
+        Args:
+            observable: Hermitian, in any form that ``StateVector.expectation`` takes.
+            params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
+            method: "adjoint", which costs about three runs however many parameters there are; as checks of it, and as
+                slow as they are simple, "parameter-shift" and "finite-difference".
+            coefficients: whether to give a third result: the derivatives by the coefficients of a PauliSum, in its
+                order, which are the expectation values of its terms.
+
+        Returns:
+            (value, gradient): a float and a float64 array in the order of ``circuit.parameters``; for a batch arrays
+            of shape (batch,) and (batch, number of parameters). The same on every rank.
+
+        Raises:
+            StateError: for circuits that measure, reset, branch, or initialise qubits on the way.
+        """
+        return adjoint.value_and_grad(self, observable, params, method, coefficients)
+
+    def vjp(
+        self, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
+    ) -> tuple[list[Any], NDArray[np.float64]]:
+        """The values of several outputs, and what their cotangents make of the derivatives: one sweep in all.
+
+        Args:
+            outputs: observables (their expectation values), and any of ``Variance(observable)``,
+                ``Probabilities(qubits)``, ``Overlap(state)`` and ``State()`` of ``qdist.state``.
+            params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
+            cotangents: the derivatives of a real loss L by each output, of its value's shape, for a batch with the
+                batch in front. For a complex value a + ib: dL/da + i dL/db.
+
+        Returns:
+            (values, gradient): a list with each output's value, and dL by all parameters in the order of
+            ``circuit.parameters``, float64; for a batch both with the batch in front. The same on every rank.
+
+        Raises:
+            StateError: for circuits that measure, reset, branch, or initialise qubits on the way, and for cotangents
+                of another shape.
+        """
+        return adjoint.vjp(self, outputs, params, cotangents)
+
+    def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
+        """The derivatives of several expectation values by all parameters, one sweep each.
+
+        Returns float64 of shape (number of observables, number of parameters); for a batch with the batch in front.
+        Raises StateError as ``value_and_grad`` does.
+        """
+        return adjoint.jacobian(self, observables, params)
+
+    def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:
+        """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
+        the circuit measures nothing.
+
+        Measurements that nothing follows are sampled from one run; otherwise every shot is a run of its own.
+        """
+        if shots < 0:
+            raise StateError(f"shots={shots}: not a number of shots")
+        rng = generator(self.comm, seed)
+        if not self.is_random:
+            return self.run_with(self.values(params), None, rng, None).counts(shots, rng)
+        measures = any(i.clbits for i in self.circuit)
+        found: Counter[str] = Counter()
+        for state in self.runs(shots, params, rng):
+            if measures:
+                assert state.readout is not None, "the circuit is random"
+                found[written(state.readout.draw(state, rng))] += 1
+            else:
+                found.update(state.counts(1, rng, range(self.num_qubits)))
+        return dict(sorted(found.items()))
+
+
+def compile(
+    circuit: Circuit,
+    *,
+    comm: Communicator | None = None,
+    device: str = "auto",
+    dtype: Any = "complex64",
+    schedule: str = "lazy",
+) -> Program:
+    """Plans a circuit once, to run it many times with different parameters.
+
+    dtype: complex64 or complex128. device: "cpu"; "cuda" for a GPU (on several ranks, the one whose number is the
+    rank's on its node, modulo their number) or "cuda:N" for GPU number N; or "auto": the GPU where every rank has one,
+    its share of the state has at least 2**20 amplitudes, and they fit there; else the CPU. schedule: when amplitudes
+    travel between ranks: "lazy", as rarely as can be; or, to compare with, "in-order" and "paper" (see
+    plan.planner.make_plan). Raises StateError for what cannot be, ValueError for an unknown schedule.
+
+    >>> program = compile(Circuit(2).h(0).cx(0, 1))
+    >>> program.run().probabilities([1])
+    array([0.5, 0.5])
+    """
+    return Program(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)
+
+
+def simulate(
+    circuit: Circuit,
+    params: ParameterValues | None = None,
+    *,
+    comm: Communicator | None = None,
+    device: str = "auto",
+    dtype: Any = "complex64",
+    schedule: str = "lazy",
+    seed: Seed = None,
+    progress: bool = False,
+) -> StateVector:
+    """The state after a circuit: compile and run in one."""
+    program = compile(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)
+    return program.run(params, seed=seed, progress=progress)

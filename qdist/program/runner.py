@@ -1,0 +1,245 @@
+"""Runner: a compiled circuit, the values that each thread has bound, and how it runs. Program is its face."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from threading import RLock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends import Executor, StateError
+from qdist.circuit.binding import ParameterValues, flat_values
+from qdist.plan.layout import Layout
+from qdist.plan.observables.tail import NO_TAIL, Tail, without_tail
+from qdist.plan.plan import Plan, Segment
+from qdist.program.compiled import Compiled, Values
+from qdist.program.perthread import PerThread
+from qdist.program.product_start import ProductStart
+from qdist.program.shortened import Shortened
+from qdist.program.source import Source
+from qdist.progress import Progress
+from qdist.state.checking import same
+from qdist.state.checking.alike import check_ranks
+from qdist.state.measuring.expectation import Observable
+from qdist.state.measuring.readout import Readout
+from qdist.state.outputs import Output
+from qdist.state.recent import Recent
+from qdist.state.statevector import StateVector
+
+__all__ = ["MAX_STARTS", "Runner"]
+
+MAX_STARTS = 8
+"""Plans for given states that are kept: those of the layouts that were used last."""
+
+
+class Runner:
+    """What runs a circuit, from |0...0> or from a given state.
+
+    bound: the values that each thread has bound, and lock: what keeps runs apart, where both are another runner's.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        compiled: Compiled,
+        bound: PerThread[Values | None] | None = None,
+        lock: Any = None,
+    ) -> None:
+        self.source = source
+        self.circuit, self.comm, self.dtype, self.affine = source.circuit, source.comm, source.dtype, source.affine
+        self.backend, self.device = source.backend, source.backend.device
+        # Kernels hold one set of matrices, and a gradient works in memory that stays: one thread at a time.
+        self.lock = lock or RLock()
+        self._bound: PerThread[Values | None] = bound or PerThread(None)
+        # What every run says of the classical bits where nothing is random on the way.
+        bits = (0,) * source.circuit.num_clbits
+        self._readout = Readout(bits, source.readings, False) if source.readings else None
+        self._resets = source.resets
+        self.workspace: tuple[StateVector | None, StateVector] | None = None
+        self._from: Recent[Compiled] = Recent(MAX_STARTS)
+        self._from_zero = compiled
+        self.plan: Plan = compiled.plan
+        # The usual case, which small circuits should reach without detours: gates alone, on one shard.
+        alone = len(compiled.parts) == len(compiled.natives) == 1 and self.plan.parts[0].instruction is None
+        self._single = compiled.natives[0] if alone and not source.far and not compiled.keeps_norm else None
+
+    @property
+    def num_qubits(self) -> int:
+        return self.circuit.num_qubits
+
+    @property
+    def is_random(self) -> bool:
+        """Whether two runs may end in different states: the circuit measures or resets on the way. What it measures at
+        the end does not count."""
+        return self._from_zero.is_random
+
+    @property
+    def start(self) -> ProductStart:
+        """What the first amplitude of each shard is when a run begins with |0...0>."""
+        return self._from_zero.start
+
+    @property
+    def steps(self) -> list[tuple[Segment, Executor, int]]:
+        """All segments in the order they run: see ``Compiled.steps``."""
+        return self._from_zero.steps
+
+    @property
+    def steps_back(self) -> list[tuple[Segment, Executor, int]]:
+        """The same, ready to be undone."""
+        self._from_zero.lower_back()
+        return self._from_zero.steps
+
+    @cached_property
+    def _short(self) -> tuple[Runner, Shortened] | None:
+        """What runs for observables that take over the last gates, and for which of them that pays; None where no gate
+        can be left to them."""
+        plan, gates = without_tail(self.plan)
+        if not gates:
+            return None
+        compiled = Compiled(plan, self.affine, self.backend, self.is_random)
+        return Runner(self.source, compiled, self._bound, self.lock), Shortened(plan, gates, self.plan, self.backend)
+
+    # Values ----------------------------------------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Has the kernels bound to this thread's values, until ``lock`` is released."""
+        self._from_zero.hold(self.values(None))
+
+    def values(self, params: ParameterValues | None) -> Values:
+        """What this thread runs with: these values, or those that it has bound."""
+        bound = self._bound.get() if params is None else None
+        return self.bound_to(params) if bound is None else bound
+
+    def bound_to(self, params: ParameterValues | None) -> Values:
+        """These values, to which this thread is bound from now on."""
+        parameters = self.source.parameters
+        plain = type(params) is np.ndarray and params.dtype == np.float64 and params.shape == (len(parameters),)
+        if plain and self._from_zero.natives:
+            theta = params.copy()  # type: ignore[union-attr]
+        else:
+            theta = flat_values(parameters, [] if params is None else params)
+        values = Values(same.values(self.comm, theta))
+        with self.lock:
+            if not self._from_zero.hold(values):
+                flat_values(parameters, theta)  # Says which value is not finite.
+        self._bound.set(values)
+        return values
+
+    def bind_angles(self, angles: NDArray[np.float64]) -> None:
+        """Binds this thread to angles, in the order of ``affine``, whatever the parameters say."""
+        self._bound.set(Values(angles=same.values(self.comm, angles.copy(), "angle")))
+
+    def bind_for(self, outputs: Sequence[Observable | Output], params: ParameterValues | None) -> tuple[Runner, Tail]:
+        """What to run for the values of outputs, bound to these parameters, and gates to leave to the observables: the
+        last ones, where they only move amplitudes. None of them, and this one, where nothing is gained, or where there
+        is more than observables."""
+        observables = [output for output in outputs if not isinstance(output, Output)]
+        runner, gates = self, NO_TAIL
+        with self.lock:
+            if len(observables) == len(outputs) and self._short is not None and self._short[1].gains(observables):
+                runner, gates = self._short[0], self._short[1].gates
+        runner.values(params)
+        return runner, gates
+
+    # Runs ------------------------------------------------------------------------------------------------------------
+
+    def evolved(self, params: ParameterValues | None = None, out: StateVector | None = None) -> StateVector:
+        """What ``run`` gives where nothing is random on the way; nothing is drawn from it for ``bits``."""
+        return self.run_with(self.values(params), None, None, out)
+
+    def run_with(
+        self, values: Values, initial: StateVector | None, rng: Any, out: StateVector | None, progress: bool = False
+    ) -> StateVector:
+        """The state after the circuit for these values; nothing is drawn from it for the bits measured at the end."""
+        if self._single is not None and initial is None and out is not None and not progress and self._fits(out):
+            with self.lock:
+                self._from_zero.hold(values)
+                self._single.run_from_zero(out.local)
+            out.readout = self._readout
+            return out
+        self._check_fits(initial, out)
+        bits = [0] * self.circuit.num_clbits
+        with self.lock:
+            compiled = self._from_zero if initial is None else self._compiled_from(initial.layout)
+            compiled.hold(values)
+            state = self._begun(out) if initial is None else _copied(initial, out)
+            with Progress("sweeps", compiled.plan.sweeps, shown=True) if progress else nullcontext() as bar:
+                # Before anything ran on |0...0>, only the first amplitude of a shard can be nonzero.
+                compiled.run(state, 0 if initial is None else -1, bits, rng, bar)
+        depends = compiled.is_random or (initial is not None and initial.is_random)
+        state.readout = Readout(tuple(bits), self.source.readings, True) if depends else self._readout
+        return state
+
+    def run_rows(self, theta: NDArray[np.float64]) -> Any:
+        """The states of a batch where this device has them: for unitary circuits on one rank. ``theta`` has been
+        checked."""
+        states = self.backend.zeros(len(theta) << self.num_qubits, self.dtype)
+        states = states.reshape(len(theta), 1 << self.num_qubits)
+        states[:, 0] = 1
+        if self._from_zero.parts:
+            ((_, (native,)),) = self._from_zero.parts  # A unitary circuit on one shard.
+            with self.lock:
+                native.run_batch(states, self.affine.rows(theta))
+        return states
+
+    def runs(self, count: int, params: ParameterValues | None, rng: np.random.Generator) -> Iterator[StateVector]:
+        """So many runs with the same values, whatever other threads bind: each state is valid until the next."""
+        values, state = self.values(params), None
+        for _ in range(count):
+            state = self.run_with(values, None, rng, state)
+            yield state
+
+    def _fits(self, out: StateVector) -> bool:
+        same = (out.dtype, out.num_qubits, out.device) == (self.dtype, self.num_qubits, self.device)
+        return same and out.layout is self.plan.layout and out.shard_bits == self.num_qubits
+
+    def _check_fits(self, initial: StateVector | None, out: StateVector | None) -> None:
+        for name, state in (("initial", initial), ("out", out)):
+            if state is not None and (state.num_qubits, state.dtype) != (self.num_qubits, self.dtype):
+                raise StateError(
+                    f"{name} is a state of {state.num_qubits} qubits in {state.dtype}; the program needs "
+                    f"{self.num_qubits} in {self.dtype}"
+                )
+            if state is not None and state.device != self.device:
+                raise StateError(
+                    f"{name} is on {state.device}; the program runs on {self.device}: make both on one device"
+                )
+            if state is not None:
+                check_ranks(name, state, self.comm)
+        if initial is not None:
+            same.arguments(self.comm, "layout of the initial state", initial.layout.positions)
+
+    def _begun(self, out: StateVector | None) -> StateVector:
+        """What a run from |0...0> begins with."""
+        if out is None:
+            out = StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout, self.device)
+        else:
+            out.layout = self.plan.layout
+            out.local.fill(0)
+        for offset, shard in out.shards():
+            shard[0] = self._from_zero.start.value(offset >> out.shard_bits)
+        return out
+
+    def _compiled_from(self, layout: Layout) -> Compiled:
+        """What runs on a given state with this layout; planned when it is wanted first, or again after a long time."""
+        if layout == self.plan.layout and not self.plan.folded and not self._resets:
+            return self._from_zero
+        compiled = self._from.get(layout)
+        if compiled is None:
+            compiled = self.source.compiled(layout)
+            self._from.put(layout, compiled)
+        return compiled
+
+
+def _copied(initial: StateVector, out: StateVector | None) -> StateVector:
+    """A given state, where a run may work on it."""
+    if out is None:
+        return initial.copy()
+    if out is not initial:
+        out.layout = initial.layout
+        out.local[:] = initial.local
+    return out

@@ -1,0 +1,102 @@
+"""Source: what a program is compiled from, and for what. It never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qdist.backends import Backend, StateError, backend_on, chosen_device
+from qdist.circuit import AffineMap, Circuit, Parameter
+from qdist.circuit.instruction import Instruction
+from qdist.circuit.measurements import is_random, split_final_measurements, without_idle_resets
+from qdist.comm import Communicator
+from qdist.plan.layout import Layout
+from qdist.plan.levels import Level, inside_bits
+from qdist.plan.planner import check_schedule, make_plan
+from qdist.program.compiled import Compiled
+from qdist.state.checking import checks, same
+
+__all__ = ["FEWEST_CLOSE", "Source"]
+
+FEWEST_CLOSE = 5
+"""A shard must hold a few vectors, or there is nothing to work on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A circuit of its own, and where it runs."""
+
+    circuit: Circuit
+    comm: Communicator | None
+    dtype: np.dtype[Any]
+    backend: Backend
+    levels: Sequence[Level] | None
+    schedule: str
+    far: int
+    inside: int
+    """Far positions that tell shards of one node apart."""
+    body: list[Instruction]
+    """The circuit without the measurements at its end."""
+    readings: Mapping[int, int]
+    """{classical bit: qubit} of the measurements at the end."""
+    affine: AffineMap
+    parameters: Sequence[Parameter]
+
+    @staticmethod
+    def of(
+        circuit: Circuit,
+        comm: Communicator | None,
+        device: str,
+        dtype: Any,
+        levels: Sequence[Level] | None,
+        schedule: str,
+    ) -> Source:
+        """All ranks of ``comm`` call. Raises StateError and ValueError for what cannot be."""
+        check_schedule(schedule)
+        far = 0 if comm is None else (comm.size - 1).bit_length()
+        if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:
+            raise StateError(
+                f"{circuit.num_qubits} qubits on {comm.size} ranks leave each fewer than {FEWEST_CLOSE}: use at most "
+                f"{1 << max(0, circuit.num_qubits - FEWEST_CLOSE)} ranks"
+            )
+        own, kind = circuit.frozen(), checks.checked_dtype(dtype)
+        same.circuit(comm, circuit, kind.name, schedule, str(device).partition(":")[0])
+        backend = backend_on(chosen_device(device, circuit.num_qubits, kind, comm))
+        inside = far if comm is None else _inside_bits(comm)
+        split = split_final_measurements(own.instructions)
+        return Source(own, comm, kind, backend, levels, schedule, far, inside, *split, own.affine(), own.parameters)
+
+    @property
+    def resets(self) -> bool:
+        """Whether anything on the way makes a difference between |0...0> and another state."""
+        return any(i.gate.kind in ("reset", "initialize") for i in self.body)
+
+    @property
+    def draws(self) -> bool:
+        """Whether a run needs random numbers."""
+        return bool(self.readings) or self.resets or any(i.gate.kind == "measure" for i in self.body)
+
+    def compiled(self, start: Layout | None) -> Compiled:
+        """Planned and lowered for |0...0>, or for a state with this layout."""
+        body = without_idle_resets(self.body) if start is None else self.body
+        plan = make_plan(
+            self.circuit.with_instructions(body),
+            self.dtype,
+            self.levels,
+            self.far,
+            target=self.backend.target(self.dtype),
+            inside=self.inside,
+            schedule=self.schedule,
+            start=start,
+        )
+        same.plan(self.comm, plan)
+        return Compiled(plan, self.affine, self.backend, is_random(body, self.circuit.num_qubits, start is None))
+
+
+def _inside_bits(comm: Communicator) -> int:
+    """How many far positions tell shards of one node apart: all of them if there is one node."""
+    nodes = [0] * comm.size if comm.num_nodes == 1 else comm.all_gather_object(comm.node)
+    return inside_bits(comm.size, (rank for rank in range(1, comm.size) if nodes[rank] != nodes[rank - 1]))

@@ -1,0 +1,173 @@
+"""Shards: the amplitudes of a state by place, on a device, split over the ranks of a communicator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends import Backend, backend_on, chosen_device
+from qdist.backends.errors import StateError
+from qdist.backends.memory import SMALL, check_memory
+from qdist.comm import Communicator
+from qdist.plan.layout import Layout
+from qdist.state.alone import alone
+from qdist.state.threads import share_cores
+
+__all__ = ["Shards", "Traffic"]
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What exchanges of a state have cost this rank so far."""
+
+    exchanges: int = 0
+    messages: int = 0
+    bytes_sent: int = 0
+    pack_seconds: float = 0.0
+    """Spent in copying amplitudes within this rank; on a GPU, in telling it to."""
+    network_seconds: float = 0.0
+    """Spent in starting messages and waiting for them."""
+
+
+class Shards:
+    """2**n amplitudes: where they are, and who has them. What they mean is the business of a StateVector.
+
+    There are 2**far shards of 2**shard_bits amplitudes each, and a rank holds a contiguous run of them.
+    """
+
+    __slots__ = ("_comm", "_first", "_layout", "_local", "_shard_bits", "backend", "traffic")
+
+    backend: Backend
+    """The device that the amplitudes are on, and its kernels."""
+
+    traffic: Traffic
+    """What exchanges of this state between ranks have cost this rank."""
+
+    def _allocate(
+        self, num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, layout: Layout | None, device: str
+    ) -> None:
+        """All amplitudes zero."""
+        self._comm = alone() if comm is None else comm
+        self._layout = Layout.identity(num_qubits)
+        if layout is not None:
+            self.layout = layout
+        ranks, rank = self._comm.size, self._comm.rank
+        far = (ranks - 1).bit_length()
+        if ranks > 1 << num_qubits:
+            raise StateError(
+                f"{num_qubits} qubits have {1 << num_qubits} amplitudes, too few for {ranks} ranks: ranks "
+                f"{1 << num_qubits} to {ranks - 1} would hold nothing"
+            )
+        place = chosen_device(device, num_qubits, dtype, self._comm)
+        self.backend = backend_on(place)
+        self.check_room(num_qubits, dtype, self._comm, place)
+        share_cores(self._comm)
+        if ranks > 1:
+            self.backend.share(self._comm)
+        self._shard_bits = num_qubits - far
+        self.traffic = Traffic()
+        self._first, end = self.bounds(rank)
+        self._local = self.backend.zeros(end - self._first, dtype)
+
+    @staticmethod
+    def check_room(
+        num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, device: str, states: int = 1
+    ) -> None:
+        """Raises MemoryError where so many states like this do not fit into what is free now; takes nothing."""
+        comm = alone() if comm is None else comm
+        if states * dtype.itemsize << num_qubits <= SMALL:
+            return
+        check_memory(num_qubits, dtype, comm.size, backend_on(device).free_memory(comm), states)
+
+    def like(self) -> Self:
+        """Another of the same shape, all amplitudes zero."""
+        result = type(self).__new__(type(self))
+        result._allocate(self.num_qubits, self.dtype, self._comm, self._layout, self.device)
+        return result
+
+    def copy(self) -> Self:
+        """The same in memory of its own."""
+        result = self.like()
+        result._local[:] = self._local
+        return result
+
+    @property
+    def num_qubits(self) -> int:
+        return self._layout.num_qubits
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """complex64 or complex128."""
+        return self._local.dtype
+
+    @property
+    def device(self) -> str:
+        """Where the amplitudes are: "cpu" or "cuda:N"."""
+        return self.backend.device
+
+    @property
+    def comm(self) -> Communicator:
+        """The ranks that share the state."""
+        return self._comm
+
+    @property
+    def layout(self) -> Layout:
+        """Which bit of an amplitude's place each qubit is. Setting it moves nothing: it says what was moved."""
+        return self._layout
+
+    @layout.setter
+    def layout(self, layout: Layout) -> None:
+        if layout.num_qubits != self.num_qubits:
+            raise StateError(f"the layout is one of {layout.num_qubits} qubits; the state has {self.num_qubits}")
+        self._layout = layout
+
+    @property
+    def local(self) -> NDArray[Any]:
+        """This rank's own amplitudes by place, without a copy: a 1-D array, aligned to 64 bytes; CuPy's on a GPU."""
+        return self._local
+
+    @property
+    def shard_bits(self) -> int:
+        """Bit positions below this one are close: amplitudes that differ in them are on the same rank."""
+        return self._shard_bits
+
+    def shards(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """This rank's shards of 2**shard_bits amplitudes (views), each with the place of its first amplitude."""
+        size = 1 << self._shard_bits
+        for start in range(0, len(self._local), size):
+            yield self._first + start, self._local[start : start + size]
+
+    def bounds(self, rank: int) -> tuple[int, int]:
+        """The places that a rank holds, from the first to the one after the last: a run of the 2**far shards."""
+        far = self.num_qubits - self._shard_bits
+        start, end = ((r << far) // self._comm.size << self._shard_bits for r in (rank, rank + 1))
+        return start, end
+
+    def owner(self, shard: int) -> int:
+        """The rank that holds shard number ``shard``."""
+        far = self.num_qubits - self._shard_bits
+        return ((shard + 1) * self._comm.size - 1) >> far
+
+    def sum_over_ranks(self, x: NDArray[Any]) -> NDArray[Any]:
+        """The sum of all ranks' arrays, on every rank, in place."""
+        return self._comm.all_reduce(x, out=x) if self._comm.size > 1 else x
+
+    def norm(self) -> float:
+        """The square root of the sum of all |amplitude|^2."""
+        return math.sqrt(self.sum_over_ranks(np.array([self.backend.kernels.squared_norm(self._local)]))[0])
+
+    def scale_to(self, norm: float) -> None:
+        """Multiplies by what the norm lacks of another, in place, unless it is closer than 1e-7: what rounding errors
+        have changed is brought back."""
+        factor = norm / self.norm()
+        if abs(factor - 1) > 1e-7:
+            self._scale(factor)
+
+    def _scale(self, factor: float) -> None:
+        for first, shard in self.shards():
+            self.backend.kernels.project(shard, first, 0, 0, factor)
