@@ -6,21 +6,26 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from qdist.backends.cuda.target import cuda_target
 from qdist.circuit import Circuit
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster, Machine
 from qdist.plan.levels import inside_bits
 from qdist.plan.picture import html_page, text_picture
 from qdist.plan.plan import Plan, readable_size
 from qdist.plan.planner import SCHEDULES, make_plan
+from qdist.plan.stages.target import Target, cpu_target
 from qdist.program.source import FEWEST_CLOSE
 from qdist.state.moves.exchange import BUFFER_SHARE
 
 __all__ = ["add_plan_command"]
+
+_TARGETS: dict[str, Callable[[np.dtype], Target]] = {"cuda": cuda_target, "cpu": cpu_target}
 
 
 def add_plan_command(commands: Any) -> None:
@@ -36,6 +41,12 @@ def add_plan_command(commands: Any) -> None:
     plan.add_argument("--ranks", type=_count, required=True, metavar="N", help="ranks of the cluster")
     plan.add_argument("--per-node", type=_count, default=1, metavar="N", help="ranks in a node (default 1)")
     plan.add_argument("--dtype", choices=("complex64", "complex128"), default="complex64", help="(complex64)")
+    plan.add_argument(
+        "--device",
+        choices=tuple(_TARGETS),
+        default="cuda",
+        help="what sweeps are planned for (default cuda)",
+    )
     plan.add_argument("--schedule", choices=SCHEDULES, default="lazy", help="when amplitudes travel (default lazy)")
     plan.add_argument("--html", metavar="FILE", help="write a page with the picture")
     plan.add_argument("--json", metavar="FILE", help="write the numbers as JSON; - prints them instead of the text")
@@ -64,7 +75,8 @@ def _plan(options: argparse.Namespace) -> int:
     inside = inside_bits(options.ranks, range(options.per_node, options.ranks, options.per_node))
     started = time.perf_counter()
     dtype, cluster = np.dtype(options.dtype), _cluster(options)
-    plan = make_plan(circuit, dtype, far=far, inside=inside, schedule=options.schedule, cluster=cluster)
+    target = _TARGETS[options.device](dtype)
+    plan = make_plan(circuit, dtype, far=far, target=target, inside=inside, schedule=options.schedule, cluster=cluster)
     numbers = _numbers(plan, options.ranks, cluster, time.perf_counter() - started)
     if options.html:
         Path(options.html).write_text(html_page(plan, Path(options.file).name, _lines(plan, options, numbers)))

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.backends.cuda.target import cuda_target
 from qdist.cli import main
+from qdist.plan.cost import Machine
 from qdist.plan.planner import make_plan
+from qdist.plan.stages.target import cpu_target
 
 KEYS = {
     "stages",
@@ -118,3 +121,23 @@ def test_wrong_numbers_are_refused(ansatz: str, capsys) -> None:
         with pytest.raises(SystemExit):
             main(["plan", ansatz, *option])
     assert "is not a positive number" in capsys.readouterr().err
+
+
+def test_sweeps_are_those_of_the_device(ansatz: str, capsys) -> None:
+    """As its plan has them: `qdist plan` says nothing that a program would not do."""
+    for device, target in (("cpu", cpu_target), ("cuda", cuda_target)):
+        assert main(["plan", ansatz, "--ranks", "4", "--device", device]) == 0
+        kind = np.dtype("complex64")
+        plan = make_plan(qd.Circuit.from_file(ansatz), kind, far=2, inside=0, target=target(kind))
+        assert f" {plan.sweeps} sweeps" in capsys.readouterr().out
+
+
+def test_predicted_times_on_a_gpu_are_those_that_were_measured() -> None:
+    """30 qubits in complex64 on an H200 (4.0e12 bytes a second): benchmarks/gpu_notes.md has the milliseconds."""
+    gpu, kind = Machine(4e12, 60e12, 30e12), np.dtype("complex64")
+    for circuit, measured in (
+        (qd.library.hardware_efficient(30, 8), 29.3e-3),
+        (qd.library.quantum_volume(30, 10, seed=1), 86e-3),
+    ):
+        predicted = make_plan(circuit, kind, target=cuda_target(kind)).seconds(gpu)
+        assert measured / 1.5 < predicted < 1.5 * measured

@@ -16,6 +16,7 @@ from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
 from qdist.plan.network.exchanges import Swaps
 from qdist.plan.stages.backward import Backward, backward
+from qdist.plan.stages.division import sweeps_of
 from qdist.plan.stages.schedule import Stage
 from qdist.plan.stages.target import Target
 
@@ -144,9 +145,13 @@ class Plan:
 
     @property
     def _bytes_of_sweeps(self) -> float:
-        """Bytes that memory could move in the time of all sweeps, where stages may take longer than their bytes do."""
-        stages = (stage for segment in self.segments for stage in segment.stages)
-        return 2 * self.state_bytes * sum(self.target.sweep_cost(self.shard_bits, *stage) for stage in stages)
+        """Bytes that memory could move in the time of all sweeps from |0...0>, where stages may take longer than their
+        bytes do, and what must be zero is passed over."""
+        sweeps, live = 0.0, 0
+        for segment in self.segments:
+            sweeps += sweeps_of(self.target, segment.stages, self.shard_bits, live)
+            live = -1
+        return 2 * self.state_bytes * sweeps
 
     def shards_per_rank(self, ranks: int) -> int:
         """Shards of the rank that holds most."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from qdist.plan.stages.division import Tiles, divided, staged
+from qdist.plan.stages.division import Tiles, divided, staged, sweeps_of
 from qdist.plan.stages.target import Target
 
-__all__ = ["Backward", "backward", "cost"]
+__all__ = ["Backward", "backward"]
 
 _WORTH = 0.97
 """A smaller gain is less than what costs are sure of."""
@@ -36,21 +36,10 @@ def backward(stages: Sequence[Tiles], num_bits: int, target: Target, live: int) 
     if num_bits <= target.tile or any(s.is_wide or len(s.close) > target.tile for s, _ in chosen.stages):
         return chosen
     operations = [o for _, blocks in stages for block in blocks for o in block.operations]
-    least = cost(chosen, num_bits, live)
+    least = sweeps_of(first, chosen.stages, num_bits, live)
     for other in others:
-        found = Backward(other, staged(operations, num_bits, other))
-        if cost(found, num_bits, live) < _WORTH * least:
-            chosen, least = found, cost(found, num_bits, live)
+        found = staged(operations, num_bits, other)
+        needed = sweeps_of(other, found, num_bits, live)
+        if needed < _WORTH * least:
+            chosen, least = Backward(other, found), needed
     return chosen
-
-
-def cost(plan: Backward, num_bits: int, live: int) -> float:
-    """What undoing takes, in sweeps of the whole shards; what was zero before a stage is passed over."""
-    total = 0.0
-    live &= (1 << num_bits) - 1
-    for stage, blocks in plan.stages:
-        inside = sum(1 << p for p in stage.close)
-        share = 2.0 ** ((live | inside).bit_count() - num_bits)
-        total += share * plan.target.sweep_cost(num_bits, stage, blocks)
-        live |= inside
-    return total

@@ -13,7 +13,7 @@ from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage, schedule, wide_stage
 from qdist.plan.stages.target import Target
 
-__all__ = ["Tiles", "divided", "staged"]
+__all__ = ["Tiles", "divided", "staged", "sweeps_of"]
 
 Tiles = tuple[Stage, list[Block]]
 
@@ -47,6 +47,21 @@ def divided(stages: Iterable[Tiles], num_bits: int, target: Target) -> Iterator[
             narrow = []
             yield wide_stage(operation), fuse([operation])
         yield from staged(narrow, num_bits, target)
+
+
+def sweeps_of(target: Target, stages: Iterable[Tiles], num_bits: int, live: int) -> float:
+    """What stages take, in reads and writes of the whole shard; amplitudes that must be zero are passed over.
+
+    live: before the first of them, amplitudes are nonzero only at indices whose bits outside of it are zero.
+    """
+    total = 0.0
+    live &= (1 << num_bits) - 1
+    for stage, blocks in stages:
+        inside = sum(1 << p for p in stage.close)
+        share = 2.0 ** ((live | inside).bit_count() - num_bits)
+        total += share * target.sweep_cost(num_bits, stage, blocks)
+        live |= inside
+    return total
 
 
 def _with_room(stage: Stage, blocks: list[Block], num_bits: int, target: Target) -> Iterator[Tiles]:

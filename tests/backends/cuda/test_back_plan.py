@@ -10,8 +10,8 @@ from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of, ti
 from qdist.backends.cuda.target import cuda_target, target_of
 from qdist.plan.fuse import Block
 from qdist.plan.planner import make_plan
-from qdist.plan.stages.backward import Backward, backward, cost
-from qdist.plan.stages.division import staged
+from qdist.plan.stages.backward import backward
+from qdist.plan.stages.division import staged, sweeps_of
 from qdist.plan.stages.schedule import Stage
 from qdist.state import reference
 
@@ -53,9 +53,10 @@ def test_shorter_rows_where_they_spare_sweeps(n: int, dtype: str, contiguous: in
     chosen = backward(stages, n, target, 0)
     assert not any(stage.is_wide for stage, _ in chosen.stages)
     assert chosen.target.contiguous == contiguous
-    assert 3 * cost(chosen, n, 0) < most
-    same = Backward(target.backward()[0], stages)
-    assert cost(chosen, n, 0) <= cost(same, n, 0) <= cost(same, n, -1)
+    least = sweeps_of(chosen.target, chosen.stages, n, 0)
+    assert 3 * least < most
+    same = target.backward()[0]
+    assert least <= sweeps_of(same, stages, n, 0) <= sweeps_of(same, stages, n, -1)
 
 
 def test_small_states_and_wide_gates_keep_the_stages() -> None:
