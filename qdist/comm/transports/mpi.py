@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
+import time
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -190,6 +193,10 @@ class MpiTransport:
             self._comm.Free()
 
 
+_LAST_WORDS = 0.2
+"""Seconds before an abort."""
+
+
 def abort(code: int) -> None:
     """Ends all ranks that MPI's launcher started."""
     # MPI_Abort may itself get stuck behind the very call that hangs; leaving without MPI_Finalize has the launcher end
@@ -197,6 +204,11 @@ def abort(code: int) -> None:
     last_resort = threading.Timer(3.0, os._exit, (code,))
     last_resort.daemon = True
     last_resort.start()
+    # The launcher stops passing on what ranks have written when one of them aborts: the last words get time to arrive.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    time.sleep(_LAST_WORDS)
     MPI.COMM_WORLD.Abort(code)
 
 

@@ -38,9 +38,9 @@ def gpu_is_missing_on_one_rank(rank: int) -> None:
         try:
             qc.init("nccl", timeout=60)
         except qc.CommError as error:
-            print(f"rank {rank}: {error}", flush=True)
+            sys.stdout.write(f"rank {rank}: {error}\n")
     assert not qc.is_initialized()
-    print("fine", int(qc.init("mpi", timeout=60).all_reduce(np.array(1))), flush=True)
+    sys.stdout.write(f"fine {int(qc.init('mpi', timeout=60).all_reduce(np.array(1)))}\n")
 
 
 def never_comes(rank: int) -> None:
@@ -67,7 +67,7 @@ def unpickles_nothing(rank: int) -> None:
         raise AssertionError("init() pickled or unpickled something")
 
     MPI.pickle.__init__(refuse, refuse)
-    print("fine", qc.init(timeout=60).size, flush=True)
+    sys.stdout.write(f"fine {qc.init(timeout=60).size}\n")
 
 
 def main(what: str) -> None:
