@@ -18,7 +18,7 @@ inline std::vector<int> alternations(const std::vector<Action>& gates, const std
         const bool own = kinds[g];
         int most = 0;
         frontier.before(gates[g], [&](const Changes& c) { most = std::max({most, c[own], c[!own] + 1}); });
-        frontier.after(gates[g], [&](Changes& c) { c[own] = std::max(c[own], most); });
+        frontier.add(gates[g], [&](Changes& c) { c[own] = std::max(c[own], most); });
         result[g] = most;
     }
     return result;

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 namespace qdist {
 
@@ -13,7 +14,7 @@ using Mask = std::uint64_t;
 
 // Calls f with the number of each bit that is set.
 template <class F>
-void each_bit(Mask mask, F f) {
+[[gnu::always_inline]] inline void each_bit(Mask mask, F f) {
     for (; mask; mask &= mask - 1) f(std::countr_zero(mask));
 }
 
@@ -29,14 +30,36 @@ struct Action {
 enum Kind : int { like_z, like_x, like_neither };
 using ByKind = std::array<Mask, 3>;
 
+// THE rule, on one qubit.
+inline constexpr bool conflict(Kind a, Kind b) { return a != b || a == like_neither; }
+
+// Calls f with each kind as a constant, or with those that conflict with one.
+template <class F>
+[[gnu::always_inline]] inline void each_kind(F f) {
+    f(std::integral_constant<Kind, like_z>()), f(std::integral_constant<Kind, like_x>()), f(std::integral_constant<Kind, like_neither>());
+}
+template <Kind kind, class F>
+[[gnu::always_inline]] inline void each_conflict(F f) {
+    each_kind([&](auto other) {
+        if constexpr (conflict(kind, other)) f(other);
+    });
+}
+
 // The qubits on which a gate acts in each way.
 inline ByKind acts(const Action& a) { return {a.z_like, a.x_like, a.mixes & ~a.x_like}; }
 
-// THE rule: the qubits on which a gate may not be passed by one that acts in each way there.
-inline ByKind stops(const Action& a) { return {a.mixes, (a.mixes & ~a.x_like) | a.z_like, a.mixes | a.z_like}; }
+// The qubits on which a gate may not be passed by one that acts in each way there.
+inline ByKind stops(const Action& a) {
+    const ByKind acting = acts(a);
+    ByKind result{};
+    each_kind([&](auto kind) { each_conflict<kind>([&](auto other) { result[kind] |= acting[other]; }); });
+    return result;
+}
 
 inline bool meet(const ByKind& acting, const ByKind& stopping) {
-    return (acting[like_z] & stopping[like_z]) | (acting[like_x] & stopping[like_x]) | (acting[like_neither] & stopping[like_neither]);
+    Mask met = 0;
+    each_kind([&](auto kind) { met |= acting[kind] & stopping[kind]; });
+    return met;
 }
 
 inline bool commute(const Action& a, const Action& b) { return !meet(acts(a), stops(b)); }
@@ -47,7 +70,7 @@ public:
     bool stop(const Action& a) const { return meet(acts(a), stopped_); }
     void add(const Action& a) {
         const ByKind more = stops(a);
-        for (int kind : {like_z, like_x, like_neither}) stopped_[kind] |= more[kind];
+        each_kind([&](auto kind) { stopped_[kind] |= more[kind]; });
     }
     // Whether no gate that mixes one of these qubits, or commutes with Z there, can run.
     bool stop_all(Mask qubits) const { return stopped_[like_neither] == qubits && stopped_[like_z] == qubits; }
@@ -56,7 +79,7 @@ private:
     ByKind stopped_{};
 };
 
-// What is known of the gates so far: for each qubit and each way to act on it, a value of all gates that may not be passed.
+// What is known of the gates so far: for each qubit and each way to act on it, a value of the gates that do.
 template <class Value>
 class Frontier {
 public:
@@ -64,21 +87,23 @@ public:
         for (auto& kind : values_) kind.fill(start);
     }
 
-    // Calls f with the values of all gates that `a` must come after.
+    // Calls f with the values of all gates so far that one which acts in this way must come after.
+    template <Kind kind, class F>
+    [[gnu::always_inline]] void before(int qubit, F f) const {
+        each_conflict<kind>([&](auto other) { f(values_[other][qubit]); });
+    }
     template <class F>
-    void before(const Action& a, F f) const {
+    [[gnu::always_inline]] void before(const Action& a, F f) const {
         const ByKind acting = acts(a);
-        for (int kind : {like_z, like_x, like_neither}) each_bit(acting[kind], [&](int q) { f(values_[kind][q]); });
+        each_kind([&](auto kind) { each_bit(acting[kind], [&](int q) { before<kind>(q, f); }); });
     }
 
-    // Calls f with the values of all gates to come that `a` must come before.
+    // Calls f with the values that `a` belongs to.
     template <class F>
-    void after(const Action& a, F f) {
-        const ByKind stopping = stops(a);
-        for (int kind : {like_z, like_x, like_neither}) each_bit(stopping[kind], [&](int q) { f(values_[kind][q]); });
+    [[gnu::always_inline]] void add(const Action& a, F f) {
+        const ByKind acting = acts(a);
+        each_kind([&](auto kind) { each_bit(acting[kind], [&](int q) { f(values_[kind][q]); }); });
     }
-
-    const Value& at(Kind kind, int qubit) const { return values_[kind][qubit]; }
 
 private:
     std::array<std::array<Value, 64>, 3> values_;

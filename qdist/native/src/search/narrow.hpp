@@ -68,7 +68,7 @@ private:
             work_ += 4;
             while (k < int(sets.size()) && (a.mixes & ~sets[k])) ++k, ++work_;
             if (k == int(sets.size())) return false;
-            stage.after(a, [&](int& later) { later = std::max(later, k); });
+            stage.add(a, [&](int& own) { own = std::max(own, k); });
             when_[g] = k;
         }
         return true;

@@ -104,10 +104,13 @@ private:
             Mask m = a.mixes;
             frontier.before(a, [&](Mask earlier) { m |= earlier; });
             if (too_many(m)) m = ~Mask(0);
-            frontier.after(a, [&](Mask& later) { later |= m; });
+            frontier.add(a, [&](Mask& own) { own |= m; });
             if (m == ~Mask(0))
                 each_bit((a.mixes | a.z_like) & open, [&](int q) {
-                    if (too_many(frontier.at(like_x, q)) && too_many(frontier.at(like_z, q))) open &= ~(Mask(1) << q);
+                    Mask for_x = 0, for_z = 0;
+                    frontier.before<like_x>(q, [&](Mask earlier) { for_x |= earlier; });
+                    frontier.before<like_z>(q, [&](Mask earlier) { for_z |= earlier; });
+                    if (too_many(for_x) && too_many(for_z)) open &= ~(Mask(1) << q);
                 });
             result[g] = m;
             work_.done += 4;
