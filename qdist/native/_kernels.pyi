@@ -202,7 +202,7 @@ class _Program(Generic[_Stored]):
 class Program64(_Program[np.complex64]): ...
 class Program128(_Program[np.complex64 | np.complex128]): ...
 
-# Planning (bind_program.cpp, bind_search.cpp)
+# Planning (bind/search.cpp)
 
 def schedule(
     mixes: _Vector[np.uint64],

@@ -39,4 +39,5 @@ def stops(action: Action) -> ByKind:
 
 def commute(a: Action, b: Action) -> bool:
     """Whether they may pass each other."""
-    return not any(acting & stopping for acting, stopping in zip(acts(a), stops(b)))
+    (z, x, neither), (stops_z, stops_x, stops_all) = acts(a), stops(b)
+    return not z & stops_z | x & stops_x | neither & stops_all
