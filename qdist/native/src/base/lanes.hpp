@@ -9,7 +9,7 @@
 
 namespace qdist {
 
-// Calls f with the constants 0 .. count - 1. A loop would be unrolled too late for what it fills to stay in registers.
+// Calls f with the constants 0 .. count - 1. GCC unrolls a loop only after scalar replacement, so an array would go to memory.
 template <std::size_t count, class Function>
 [[gnu::always_inline]] inline void unrolled(Function f) {
     [&]<std::size_t... k>(std::index_sequence<k...>) __attribute__((always_inline)) {
@@ -75,7 +75,7 @@ template <Index flip, class Real, std::size_t size>
     return result;
 }
 
-// Eight amplitudes as they lie in memory, real and imaginary parts in turn.
+// Eight amplitudes as they lie in memory: real and imaginary parts interleaved.
 template <class Real>
 using Amplitudes = Lanes<Real, 2 * lanes>;
 
@@ -95,7 +95,7 @@ template <bool imaginary, class Real>
     return result;
 }
 
-// The real and imaginary parts of eight complex numbers, which lie in turn in memory.
+// The real and imaginary parts of eight complex numbers, which are interleaved in memory.
 template <class Real>
 struct Split {
     Lanes<Real> re, im;

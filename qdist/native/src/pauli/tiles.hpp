@@ -38,7 +38,7 @@ private:
     std::vector<Real> numbers_;
 };
 
-// Asks for rows of amplitudes that lie side by side, to read them or to write them too.
+// Prefetches consecutive rows of amplitudes, to read them or to write them too.
 template <int write, class Real>
 void prefetch(const Real* row, std::size_t count) {
     for (std::size_t k = 0; k < 2 * lanes * count; k += 64 / sizeof(Real)) __builtin_prefetch(row + k, write, 3);
@@ -47,8 +47,8 @@ void prefetch(const Real* row, std::size_t count) {
 // Where the amplitudes of a pass's tiles are.
 class TileGrid {
 public:
-    // So many rows are asked for before their turn: runs of neighbours are too short for the hardware to guess, and asking for
-    // a whole tile at once drives its own parts out of the cache, since their addresses differ by powers of two.
+    // Rows to prefetch ahead: runs of neighbours are too short for the hardware prefetcher, and prefetching a whole tile
+    // evicts parts of it, since addresses that differ by powers of two map to the same cache sets.
     static constexpr std::size_t ahead = 32;
 
     TileGrid(int bits, const PauliPass& pass) : size(std::size_t(1) << std::popcount(pass.tile)), rows(size / lanes) {

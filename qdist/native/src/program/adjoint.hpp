@@ -17,7 +17,7 @@
 #include "tile/tile_norm.hpp"
 #include "tile/tiles.hpp"
 #include "tile/transition.hpp"
-#include "tile/turns.hpp"
+#include "tile/givens.hpp"
 
 namespace qdist {
 
@@ -43,8 +43,8 @@ std::size_t touched(const Block<Real>& block, int t) {
 // What of a stage's work and results is wanted.
 struct Wanted {
     std::size_t until;  // the first block that must be undone
-    std::size_t dead;   // bits of the tile that are zero, in all that is not, before the stage
-    bool rest;          // what is left where no bit is dead, for the stages before
+    std::size_t dead;   // bits of the tile that are 0 in every nonzero amplitude before the stage
+    bool rest;          // store the amplitudes whose dead bits are all 0: earlier stages need them
     bool everything;    // what is left
     double shift;       // the multiple of the ket that the bra loses before anything is undone
 };
@@ -120,7 +120,7 @@ private:
     static std::pair<std::size_t, std::size_t> sizes(const Block<Real>& block) {
         if (const auto* d = std::get_if<Dense_>(&block)) {
             // A rotation is summed in one number whether its angle is wanted or not.
-            const std::size_t numbers = d->undo.turn() ? 1 : d->is_trainable ? std::size_t(2) << 2 * d->num_targets : 0;
+            const std::size_t numbers = d->undo.givens() ? 1 : d->is_trainable ? std::size_t(2) << 2 * d->num_targets : 0;
             return {numbers, numbers};
         }
         if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_results()};
@@ -149,7 +149,7 @@ private:
         for (std::size_t k = 0; k < blocks.size(); ++k) {
             bits_.push_back(bits_before(k + 1));
             const auto* d = std::get_if<Dense_>(&blocks[k]);
-            if (d && !d->undo.turn() && bits_[k] < tile_bits()) narrow_[k] = std::make_unique<Narrow>(*d, bits_[k]);
+            if (d && !d->undo.givens() && bits_[k] < tile_bits()) narrow_[k] = std::make_unique<Narrow>(*d, bits_[k]);
         }
         rest_bits_ = bits_before(0);
         const auto is_diagonal = [](const Block<Real>& block) { return std::holds_alternative<DiagonalBlock<Real>>(block); };
@@ -210,15 +210,15 @@ private:
         for (std::size_t k = left; k-- > wanted_.until;) {
             if (stage_.keeps_norm() && (noted_bits < 0 || passes_since >= KeptNorm<Real>::worth_it)) keep_norms(bits_[k], stage_.lacking[k]);
             passes_since += passes(stage_.blocks[k]);
-            Turn turns[max_turns_of_both];
-            double* turn_sums[max_turns_of_both];
-            if (const int count = next_turns(k, turns, sums, turn_sums)) {
+            Givens rotations[max_givens_of_both];
+            double* givens_sums[max_givens_of_both];
+            if (const int count = next_givens(k, rotations, sums, givens_sums)) {
                 const std::size_t first = k - (count - 1);
                 const int then = wanted_.everything ? tile_bits() : first ? bits_[first - 1] : rest_bits_;
                 // Phases to come are summed over all of the tile.
-                const bool ends = first < first_phases_ && std::all_of(turns, turns + count, [=](const Turn& turn) { return turn.bit >= then; });
-                Turns<Real>::apply_both(bits_[k], turns, count, ends, pair.ket_re, pair.bra_re, turn_sums);
-                Turns<Real>::apply_both(bits_[k], turns, count, ends, pair.ket_im, pair.bra_im, turn_sums);
+                const bool ends = first < first_phases_ && std::all_of(rotations, rotations + count, [=](const Givens& givens) { return givens.bit >= then; });
+                GivensRotations<Real>::apply_both(bits_[k], rotations, count, ends, pair.ket_re, pair.bra_re, givens_sums);
+                GivensRotations<Real>::apply_both(bits_[k], rotations, count, ends, pair.ket_im, pair.bra_im, givens_sums);
                 k = first;
                 passes_since += count - 1;
             } else if (narrow_[k]) {
@@ -230,15 +230,15 @@ private:
         if (noted_bits == rest_bits_ && wanted_.rest) keep_norms(rest_bits_, 1);
     }
 
-    // The rotations of different bits from block k back that can be undone in one pass; returns their number.
-    int next_turns(std::size_t k, Turn* turns, double* sums, double** turn_sums) const {
+    // The Givens rotations of different bits from block k back, which can be undone in one pass; returns their number.
+    int next_givens(std::size_t k, Givens* rotations, double* sums, double** givens_sums) const {
         int count = 0;
-        for (; k >= wanted_.until && count < max_turns_of_both; --k) {
+        for (; k >= wanted_.until && count < max_givens_of_both; --k) {
             const auto* d = std::get_if<Dense_>(&stage_.blocks[k]);
-            const Turn* turn = d ? d->undo.turn() : nullptr;
-            if (!turn || std::any_of(turns, turns + count, [&](const Turn& t) { return t.bit == turn->bit; })) break;
-            turns[count] = *turn;
-            turn_sums[count++] = sums + sums_at_[k];
+            const Givens* givens = d ? d->undo.givens() : nullptr;
+            if (!givens || std::any_of(rotations, rotations + count, [&](const Givens& t) { return t.bit == givens->bit; })) break;
+            rotations[count] = *givens;
+            givens_sums[count++] = sums + sums_at_[k];
             if (k == 0) break;
         }
         return count;
@@ -290,10 +290,10 @@ private:
     void finish(const Block<Real>& block, const double* results, double* gradient) const {
         if (const auto* d = std::get_if<Dense_>(&block)) {
             if (!d->is_trainable) return;
-            if (d->undo.turn() && d->factors.size() == 1) {
+            if (d->undo.givens() && d->factors.size() == 1) {
                 // An RY alone: dU U^-1 is half the antisymmetric matrix that the sum is of.
                 gradient[d->factors[0].source.slots[0]] += *results;
-            } else if (d->undo.turn()) {
+            } else if (d->undo.givens()) {
                 // What else is in T changes nothing: dU U^-1 of real rotations is real and antisymmetric.
                 add_dense_gradient(1, d->factors, {0, *results, 0, 0}, angles_, gradient);
             } else {
@@ -313,7 +313,7 @@ private:
     const Wanted wanted_;
     std::vector<std::size_t> sums_at_, results_at_;
     std::vector<std::unique_ptr<Narrow>> narrow_;  // for blocks that have less to do than all of a tile
-    std::vector<int> bits_;  // of the tile, the lowest ones, that matter when a block's turn comes
+    std::vector<int> bits_;  // of the tile, how many of the lowest are in use when a block is undone
     int rest_bits_;
     std::size_t first_phases_;  // the first block of phases
     std::size_t num_sums_ = 0, num_results_ = 0;

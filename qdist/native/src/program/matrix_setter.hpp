@@ -1,11 +1,11 @@
-// Sets the matrices of a program's blocks in the order in which they will run, and keeps account of the factor that the
-// amplitudes lack after each.
+// Sets the matrices of a program's blocks in the order in which they will run, and tracks the scale factor that is missing
+// from the amplitudes after each.
 //
-// There are two reasons why they lack one. Real rotations leave out their cosines (tile/turns.hpp); the product of those waits
-// for the next dense block that works everywhere, or makes the last of the rotations such a block. And in single precision
-// the rounding of a matrix's entries stretches all amplitudes by a factor within 6e-8 of one, the same in every run: the
-// norm would drift by as much a block where rounding errors agree, as those of a repeated gate do. What it is is known
-// here, so that the next block that works everywhere is divided by it before it is rounded itself.
+// There are two such factors. Givens rotations drop their cosines (tile/givens.hpp); these are multiplied into the next
+// unconditional matrix of the stage, else into the last rotation. And in single precision the rounding of a matrix's
+// entries scales all amplitudes by a factor within 6e-8 of one, the same in every run; in a repeated gate these errors
+// add up and the norm drifts. The factor is known here, so the next unconditional matrix is divided by it before it is
+// rounded itself.
 #pragma once
 #include <cmath>
 #include <type_traits>
@@ -18,7 +18,7 @@
 
 namespace qdist {
 
-// By how much rounding to Real stretches what a multiple of a unitary matrix makes.
+// The factor by which rounding a multiple of a unitary matrix to Real scales the norm of what it is applied to.
 template <class Real>
 double rounding_stretch(const Complex* m, std::size_t entries) {
     double exact = 0, rounded = 0;
@@ -33,14 +33,14 @@ double rounding_stretch(const Complex* m, std::size_t entries) {
 template <class Real>
 class MatrixSetter {
 public:
-    // everywhere: whether the block runs on all tiles. may_turn: whether it may leave out a cosine.
-    void set(Dense<Real>& dense, Matrix m, bool everywhere, bool may_turn) {
+    // everywhere: whether the block runs on all tiles. may_drop_cosine: whether it may run as a Givens rotation.
+    void set(Dense<Real>& dense, Matrix m, bool everywhere, bool may_drop_cosine) {
         everywhere = everywhere && dense.is_unconditional();
         const double cosine = m[0].real();
-        if (everywhere && may_turn && std::abs(cosine) > smallest_cosine && std::abs(cosines_ * cosine) > smallest && dense.is_turn(m)) {
-            dense.set_turn(m);
+        if (everywhere && may_drop_cosine && std::abs(cosine) > smallest_cosine && std::abs(cosines_ * cosine) > smallest && dense.is_givens(m)) {
+            dense.set_givens(m);
             before_last_ = cosines_;
-            cosines_ *= rounds ? std::copysign(cosine_of(Real(dense.turn()->tangent)), cosine) : cosine;
+            cosines_ *= rounds ? std::copysign(cosine_of(Real(dense.givens()->tangent)), cosine) : cosine;
             last_ = &dense;
             last_matrix_ = std::move(m);
             return;
@@ -65,10 +65,10 @@ public:
         if (rounds) stretch_ /= diagonal.mean_scale();
     }
 
-    // The factor that the tile's numbers now lack.
+    // The factor that is now missing from the tile's amplitudes.
     double lacking() const { return cosines_ * stretch_; }
 
-    // Ends a stage. Returns whether cosines were still waiting, which the last rotation now brings in.
+    // Ends a stage. Returns whether cosines were still pending; they are then multiplied into the last rotation.
     bool finish_stage() {
         if (!last_ || cosines_ == 1) {
             last_ = nullptr;
@@ -86,7 +86,7 @@ private:
 
     static double cosine_of(double tangent) { return 1 / std::sqrt(1 + tangent * tangent); }
 
-    // Sets a matrix that works everywhere, with the cosines that wait for it.
+    // Sets an unconditional matrix, multiplied by the pending cosines.
     void bring_in(Dense<Real>& dense, Matrix& m, double cosines) {
         const double factor = cosines * stretch_;
         if (factor != 1)
@@ -96,8 +96,8 @@ private:
         cosines_ = 1;
     }
 
-    double cosines_ = 1;      // of the rotations of this stage that wait
-    double stretch_ = 1;      // what is left of rounding errors
+    double cosines_ = 1;      // the product of the pending cosines of this stage
+    double stretch_ = 1;      // corrects the scale of earlier roundings
     double before_last_ = 1;  // cosines_ without the last rotation's
     Dense<Real>* last_ = nullptr;
     Matrix last_matrix_;

@@ -24,7 +24,7 @@
 #include "tile/tile_norm.hpp"
 #include "tile/tiles.hpp"
 #include "tile/transition.hpp"
-#include "tile/turns.hpp"
+#include "tile/givens.hpp"
 
 namespace qdist {
 
@@ -91,7 +91,7 @@ struct Stage {
     std::vector<int> positions;  // of the shard's index; the tile's bits in order
     int low;                     // how many of them are 0, 1, 2, ...
     std::vector<Block<Real>> blocks;
-    std::vector<double> lacking = {};  // what ket and bra lack as a factor when a block's turn to be undone comes
+    std::vector<double> lacking = {};  // the factor missing from ket and bra before each block is undone
     int passes = 0;                    // of all blocks
 
     // Whether rounding errors of the norm are worth being measured.
@@ -187,21 +187,21 @@ public:
         if (undo_bound_) return;
         MatrixSetter<Real> setter;
         for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
-            std::size_t last_turn = 0;
+            std::size_t last_givens = 0;
             stage->lacking.assign(stage->blocks.size(), 1);
             for (std::size_t k = stage->blocks.size(); k-- > 0;) {
                 stage->lacking[k] = setter.lacking();
                 if (auto* d = std::get_if<DenseBlock<Real>>(&stage->blocks[k])) {
                     // A rotation is summed as one of reals, so that is what its derivatives must be of.
-                    const bool may_turn = d->is_real || !d->is_trainable;
-                    setter.set(d->undo, adjoint(product(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask, may_turn);
-                    if (d->undo.turn()) last_turn = k;
+                    const bool may_drop_cosine = d->is_real || !d->is_trainable;
+                    setter.set(d->undo, adjoint(product(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask, may_drop_cosine);
+                    if (d->undo.givens()) last_givens = k;
                 } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage->blocks[k]))
                     setter.stretched(g->diagonal);
                 else if (const auto* r = std::get_if<RotationBlock<Real>>(&stage->blocks[k]))
                     setter.stretched(r->rotation);
             }
-            if (setter.finish_stage()) std::fill_n(stage->lacking.begin(), last_turn, setter.lacking());
+            if (setter.finish_stage()) std::fill_n(stage->lacking.begin(), last_givens, setter.lacking());
         }
         undo_bound_ = true;
     }
@@ -317,10 +317,10 @@ private:
         for (std::size_t k = 0; k < blocks.size(); ++k) {
             if (const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k])) {
                 if (!d->far.holds(base)) continue;
-                Turn turns[max_turns];
-                if (const int count = next_turns(blocks, k, turns)) {
-                    Turns<Real>::apply(d->dense.shape().t_, turns, count, re);
-                    Turns<Real>::apply(d->dense.shape().t_, turns, count, im);
+                Givens rotations[max_givens];
+                if (const int count = next_givens(blocks, k, rotations)) {
+                    GivensRotations<Real>::apply(d->dense.shape().t_, rotations, count, re);
+                    GivensRotations<Real>::apply(d->dense.shape().t_, rotations, count, im);
                     k += count - 1;
                     continue;
                 }
@@ -345,14 +345,14 @@ private:
         tiles.store(state, re, im);
     }
 
-    // The rotations of different bits from block k on that can run in one pass; returns their number.
-    static int next_turns(const std::vector<Block<Real>>& blocks, std::size_t k, Turn* turns) {
+    // The Givens rotations of different bits from block k on, which can run in one pass; returns their number.
+    static int next_givens(const std::vector<Block<Real>>& blocks, std::size_t k, Givens* rotations) {
         int count = 0;
-        for (; k < blocks.size() && count < max_turns; ++k) {
+        for (; k < blocks.size() && count < max_givens; ++k) {
             const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k]);
-            const Turn* turn = d ? d->dense.turn() : nullptr;
-            if (!turn || std::any_of(turns, turns + count, [&](const Turn& t) { return t.bit == turn->bit; })) break;
-            turns[count++] = *turn;
+            const Givens* givens = d ? d->dense.givens() : nullptr;
+            if (!givens || std::any_of(rotations, rotations + count, [&](const Givens& t) { return t.bit == givens->bit; })) break;
+            rotations[count++] = *givens;
         }
         return count;
     }

@@ -26,8 +26,8 @@ namespace qdist {
 
 class Search {
 public:
-    // start: the close qubits of a first stage that is there anyway. limit: visits of gates after which no wider search
-    // is begun; what is done is counted, not timed, so that every rank finds the same.
+    // start: the close qubits of a first stage that is there anyway. limit: a deterministic budget in visits of gates, not
+    // in time, so that all ranks stop at the same node; once it is used up no wider search is begun.
     Search(const std::vector<Action>& gates, int close, std::optional<Mask> start, std::int64_t limit)
         : gates_(gates), close_(close), work_{0, limit, false}, words_((gates.size() + 63) / 64) {
         State all{Bits(words_), 0, -1, 0, 0};

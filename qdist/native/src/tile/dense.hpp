@@ -6,7 +6,7 @@
 #include "base/simd.hpp"
 #include "gates/formulas.hpp"
 #include "tile/dense_shape.hpp"
-#include "tile/turns.hpp"
+#include "tile/givens.hpp"
 
 namespace qdist {
 
@@ -28,23 +28,23 @@ public:
     // Whether it works on all of the tile.
     bool is_unconditional() const { return !control_mask_; }
 
-    // Whether m is a rotation that Turns can run here: of one bit above the lanes, real, without controls.
-    bool is_turn(const Matrix& m) const {
+    // Whether m can run as a Givens rotation: real, of one bit above the lanes, without controls.
+    bool is_givens(const Matrix& m) const {
         constexpr double rounding = 1e-14;
         return plain_ && targets_.size() == 1 && !control_mask_ && std::abs(m[0] - m[3]) < rounding && std::abs(m[1] + m[2]) < rounding &&
                std::abs(m[0].imag()) < rounding && std::abs(m[1].imag()) < rounding;
     }
 
     // Makes it such a rotation, whose cosine is left out.
-    void set_turn(const Matrix& m) {
-        is_turn_ = true;
-        turn_ = {targets_[0], m[2].real() / m[0].real()};
+    void set_givens(const Matrix& m) {
+        is_givens_ = true;
+        givens_ = {targets_[0], m[2].real() / m[0].real()};
     }
-    const Turn* turn() const { return is_turn_ ? &turn_ : nullptr; }
+    const Givens* givens() const { return is_givens_ ? &givens_ : nullptr; }
 
     // Sets the matrix, 2^k x 2^k, bit j of its index being target j.
     void set(const Matrix& m) {
-        is_turn_ = false;
+        is_givens_ = false;
         const std::size_t size = std::size_t(1) << targets_.size();
         real_ = std::all_of(m.begin(), m.end(), [](Complex z) { return z.imag() == 0; });
         matrix_re_.assign(size * size, 0);
@@ -72,7 +72,7 @@ public:
                     }
     }
 
-    // Not for turns.
+    // Not for Givens rotations.
     void apply(Real* re, Real* im) const {
         if (plain_)
             switch (targets_.size()) {
@@ -86,10 +86,10 @@ public:
         return in_lanes<4, 1>(re, im);
     }
 
-    // Two real one-bit blocks above the lanes, without controls, in one pass: half the loads and stores of two. Not turns,
+    // Two real one-bit blocks above the lanes, without controls, in one pass: half the loads and stores of two. Not Givens,
     // whose matrices are those of an earlier set().
     static bool pairs(const Dense& a, const Dense& b) {
-        return !a.is_turn_ && !b.is_turn_ && a.plain_ && b.plain_ && a.real_ && b.real_ && a.targets_.size() == 1 && b.targets_.size() == 1 &&
+        return !a.is_givens_ && !b.is_givens_ && a.plain_ && b.plain_ && a.real_ && b.real_ && a.targets_.size() == 1 && b.targets_.size() == 1 &&
                !a.control_mask_ && !b.control_mask_ && a.targets_[0] != b.targets_[0];
     }
     static void apply_pair(const Dense& a, const Dense& b, Real* re, Real* im) {
@@ -311,8 +311,8 @@ private:
         }
     }
 
-    bool real_ = false, is_turn_ = false;
-    Turn turn_{};
+    bool real_ = false, is_givens_ = false;
+    Givens givens_{};
     std::vector<Real> matrix_re_, matrix_im_;
     AlignedVector<Real> re_, im_;
 };

@@ -8,7 +8,7 @@
 
 namespace qdist {
 
-// Room for a thread's tiles, which stays for its next stage: new memory would cost small states as much as a block does.
+// A thread's buffer for tiles, kept between stages: an allocation would cost small states as much as a block does.
 template <class Real>
 Real* tile_room(std::size_t numbers) {
     thread_local AlignedVector<Real> room;
@@ -58,8 +58,8 @@ public:
             load_row(state + row_[r], re + r * width_, im + r * width_);
         }
     }
-    // For those who load by themselves: where the numbers of element `i` begin. Elements up to the next multiple of width()
-    // follow, and what comes after them is asked for.
+    // For callers that load rows themselves: the address of element `i`. Elements up to the next multiple of width() follow
+    // it; the row after is prefetched.
     const Stored* row_at(const std::complex<Stored>* state, std::size_t i) const {
         if (i % width_ == 0) prefetch_after(state, i / width_);
         return reinterpret_cast<const Stored*>(state + row_[i / width_] + i % width_);
@@ -71,15 +71,15 @@ public:
         store_rows(state, re, im, std::max<std::size_t>(1, (std::size_t(1) << bits) / width_));
     }
 
-    // Bits of the tile that are zero in all amplitudes that are not.
+    // Dead bits: those of the tile that are 0 in every nonzero amplitude.
     std::size_t dead() const { return dead_; }
 
     // Numbers of a tile's real parts; never fewer than a vector has.
     const std::size_t elements;
 
 private:
-    // Rows are asked for shortly before their turn: they are too short for the hardware to guess, and a whole tile at once
-    // would drive its own parts out of the cache, since their addresses differ by powers of two.
+    // Software prefetch, a few rows ahead: rows are too short for the hardware prefetcher, and prefetching the whole tile
+    // would evict parts of it, since addresses that differ by powers of two map to the same cache sets.
     void prefetch_after(const std::complex<Stored>* state, std::size_t r) const {
         if (r + ahead_ < row_.size()) prefetch_row(state + row_[r + ahead_]);
     }

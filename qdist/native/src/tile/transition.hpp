@@ -14,7 +14,7 @@ struct TilePair {
     Real *ket_re, *ket_im, *bra_re, *bra_im, *other_re, *other_im;
 };
 
-// Adds the entries T_qp = sum ket_q conj(bra_p) of a tile to sums: real and imaginary parts in turn, row by row.
+// Adds the entries T_qp = sum ket_q conj(bra_p) of a tile to sums: real and imaginary parts interleaved, row by row.
 template <class Real>
 class Transition {
 public:
@@ -31,7 +31,7 @@ public:
 private:
     using V = Vec<Real>;
     static constexpr int lanes = Simd<Real>::lanes;
-    // So many products are added before they become doubles.
+    // Products summed in Real before the sum is added to a double.
     static constexpr int together = 64;
 
     template <int Rows, int Perms>
@@ -101,7 +101,7 @@ private:
                     }
     }
 
-    // ket conj(bra) of one row of the ket and `Some` of the bra, whose sums are `Step` apart.
+    // ket conj(bra) of one row of the ket and `Some` of the bra, whose sums are a stride of `Step` apart.
     template <int Some, int Step>
     static void add_products(V ket_re, V ket_im, const V* bra_re, const V* bra_im, V* re, V* im) {
 #pragma GCC unroll 2
