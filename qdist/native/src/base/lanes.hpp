@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/bits.hpp"
-#include "base/vector_bytes.hpp"
+#include "base/simd.hpp"
 
 namespace qdist {
 

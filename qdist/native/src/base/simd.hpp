@@ -7,9 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "base/vector_bytes.hpp"
-
 namespace qdist {
+
+// Width of the vectors of the instruction set that this is compiled for.
+#if defined(__AVX512F__)
+inline constexpr std::size_t vector_bytes = 64;
+#elif defined(__AVX__)
+inline constexpr std::size_t vector_bytes = 32;
+#else
+inline constexpr std::size_t vector_bytes = 16;
+#endif
 
 template <class Real>
 struct Simd {

@@ -7,7 +7,6 @@
 #include <nanobind/stl/vector.h>
 
 #include "base/checks.hpp"
-#include "search/action_checks.hpp"
 #include "search/alternations.hpp"
 #include "search/commute.hpp"
 #include "search/narrow.hpp"
@@ -26,15 +25,23 @@ using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device:
 using Found = std::tuple<std::vector<Mask>, std::vector<int>, std::int64_t>;
 
 std::vector<Action> actions(Masks mixes, Masks x_like, Masks z_like) {
-    check_masks({mixes.data(), mixes.size()}, {x_like.data(), x_like.size()}, {z_like.data(), z_like.size()});
+    check_size(x_like.size(), mixes.size(), "x_like");
+    check_size(z_like.size(), mixes.size(), "z_like");
     std::vector<Action> gates(mixes.size());
     for (std::size_t g = 0; g < gates.size(); ++g) gates[g] = {mixes.data()[g], x_like.data()[g], z_like.data()[g], 0};
     return gates;
 }
 
+// What is mixed is among the qubits; a gate may act like Z elsewhere: on several ranks, far controls and diagonals.
+void check_actions(const std::vector<Action>& gates, int num_qubits, int close) {
+    check_range(num_qubits, 0, 64, "the number of qubits");
+    check_range(close, 0, 64, "the number of close qubits");
+    for (const Action& a : gates) check_mask(a.mixes, num_qubits, "a gate's qubits");
+}
+
 Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close, std::optional<Mask> start, std::int64_t limit) {
     const std::vector<Action> gates = actions(mixes, x_like, z_like);
-    check_actions({mixes.data(), mixes.size()}, {x_like.data(), x_like.size()}, {z_like.data(), z_like.size()}, num_qubits, close);
+    check_actions(gates, num_qubits, close);
     for (const Action& a : gates) check_mask(a.x_like | a.z_like, num_qubits, "a gate's qubits");
     if (start) check_mask(*start, num_qubits, "start");
     check_range(limit, 0, std::int64_t(1) << 60, "limit");
@@ -58,7 +65,7 @@ Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close,
 
 std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Doubles weight, int num_qubits, int close, Mask forced) {
     std::vector<Action> gates = actions(mixes, x_like, z_like);
-    check_actions({mixes.data(), mixes.size()}, {x_like.data(), x_like.size()}, {z_like.data(), z_like.size()}, num_qubits, close);
+    check_actions(gates, num_qubits, close);
     check_size(weight.size(), mixes.size(), "weight");
     check_mask(forced, num_qubits, "forced");
     for (std::size_t g = 0; g < gates.size(); ++g) gates[g].weight = weight.data()[g];

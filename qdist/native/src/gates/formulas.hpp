@@ -19,19 +19,14 @@ using Matrix = std::vector<Complex>;  // row by row
     FORMULA(constant, 0, 0, false)   \
     FORMULA(rx, 1, 1, false)         \
     FORMULA(ry, 1, 1, true)          \
-    FORMULA(rz, 1, 1, false)         \
-    FORMULA(p, 1, 1, false)          \
     FORMULA(u, 1, 3, false)          \
     FORMULA(u2, 1, 2, false)         \
     FORMULA(r, 1, 2, false)          \
     FORMULA(rxx, 2, 1, false)        \
     FORMULA(ryy, 2, 1, false)        \
-    FORMULA(rzz, 2, 1, false)        \
-    FORMULA(rzx, 2, 1, false)        \
     FORMULA(xx_plus_yy, 2, 2, false) \
     FORMULA(fsim, 2, 2, false)       \
-    FORMULA(phased_u, 1, 4, false)   \
-    FORMULA(gphase, 0, 1, false)
+    FORMULA(phased_u, 1, 4, false)
 
 #define QDIST_NAME(name, bits, angles, real) name,
 enum class Formula : int { QDIST_FORMULAS(QDIST_NAME) };
@@ -54,51 +49,23 @@ inline Matrix u_matrix(double theta, double phi, double lam, double gamma) {
     return {c * cis(gamma), -s * cis(gamma + lam), s * cis(gamma + phi), c * cis(gamma + phi + lam)};
 }
 
-// exp(-i theta/2 P) for a P that squares to one, given its nonzero entry of each row.
-inline Matrix rotation4(double theta, std::array<int, 4> column, std::array<Complex, 4> entry) {
-    const double c = std::cos(theta / 2), s = std::sin(theta / 2);
-    Matrix m(16);
-    for (int r = 0; r < 4; ++r) {
-        m[5 * r] += c;
-        m[4 * r + column[r]] += Complex(0, -s) * entry[r];
-    }
-    return m;
-}
-
 inline Matrix gate_matrix(Formula formula, const double* a) {
     const Complex i(0, 1);
+    const double c = std::cos(a[0] / 2), s = std::sin(a[0] / 2);
     switch (formula) {
-        case Formula::rx: {
-            const double c = std::cos(a[0] / 2), s = std::sin(a[0] / 2);
-            return {c, -i * s, -i * s, c};
-        }
-        case Formula::ry: {
-            const double c = std::cos(a[0] / 2), s = std::sin(a[0] / 2);
-            return {c, -s, s, c};
-        }
-        case Formula::rz: return {cis(-a[0] / 2), 0, 0, cis(a[0] / 2)};
-        case Formula::p: return {1, 0, 0, cis(a[0])};
+        case Formula::rx: return {c, -i * s, -i * s, c};
+        case Formula::ry: return {c, -s, s, c};
         case Formula::u: return u_matrix(a[0], a[1], a[2], 0);
         case Formula::u2: return u_matrix(M_PI / 2, a[0], a[1], 0);
-        case Formula::r: {
-            const double c = std::cos(a[0] / 2), s = std::sin(a[0] / 2);
-            return {c, -i * s * cis(-a[1]), -i * s * cis(a[1]), c};
-        }
-        case Formula::rxx: return rotation4(a[0], {3, 2, 1, 0}, {1, 1, 1, 1});
-        case Formula::ryy: return rotation4(a[0], {3, 2, 1, 0}, {-1, 1, 1, -1});
-        case Formula::rzz: return rotation4(a[0], {0, 1, 2, 3}, {1, -1, -1, 1});
-        // Z on the first qubit, X on the second: the second is the higher bit.
-        case Formula::rzx: return rotation4(a[0], {2, 3, 0, 1}, {1, -1, 1, -1});
-        case Formula::xx_plus_yy: {
-            const double c = std::cos(a[0] / 2), s = std::sin(a[0] / 2);
-            return {1, 0, 0, 0, 0, c, -i * s * cis(-a[1]), 0, 0, -i * s * cis(a[1]), c, 0, 0, 0, 0, 1};
-        }
+        case Formula::r: return {c, -i * s * cis(-a[1]), -i * s * cis(a[1]), c};
+        case Formula::rxx: return {c, 0, 0, -i * s, 0, c, -i * s, 0, 0, -i * s, c, 0, -i * s, 0, 0, c};
+        case Formula::ryy: return {c, 0, 0, i * s, 0, c, -i * s, 0, 0, -i * s, c, 0, i * s, 0, 0, c};
+        case Formula::xx_plus_yy: return {1, 0, 0, 0, 0, c, -i * s * cis(-a[1]), 0, 0, -i * s * cis(a[1]), c, 0, 0, 0, 0, 1};
         case Formula::fsim: {
-            const Complex c = std::cos(a[0]), s = -i * std::sin(a[0]);
-            return {1, 0, 0, 0, 0, c, s, 0, 0, s, c, 0, 0, 0, 0, cis(-a[1])};
+            const Complex cosine = std::cos(a[0]), sine = -i * std::sin(a[0]);
+            return {1, 0, 0, 0, 0, cosine, sine, 0, 0, sine, cosine, 0, 0, 0, 0, cis(-a[1])};
         }
         case Formula::phased_u: return u_matrix(a[0], a[1], a[2], a[3]);
-        case Formula::gphase: return {cis(a[0])};
         case Formula::constant: break;
     }
     throw std::logic_error("a constant matrix has no angles");
@@ -118,45 +85,30 @@ inline Matrix gate_derivative(Formula formula, int k, const double* a) {
     switch (formula) {
         case Formula::rx:
         case Formula::ry:
-        case Formula::rz:
         case Formula::rxx:
-        case Formula::ryy:
-        case Formula::rzz:
-        case Formula::rzx: return shifted();
-        case Formula::p: return {0, 0, 0, i * cis(a[0])};
-        case Formula::gphase: return {i * cis(a[0])};
+        case Formula::ryy: return shifted();
         case Formula::u:
+        case Formula::u2:
         case Formula::phased_u:
+            if (formula == Formula::u2) ++k;  // u2 is u at theta = pi/2
             if (k == 0) return shifted();
             m = gate_matrix(formula, a);
             if (k == 1) return {0, 0, i * m[2], i * m[3]};
             if (k == 2) return {0, i * m[1], 0, i * m[3]};
             for (Complex& z : m) z *= i;
             return m;
-        case Formula::u2:
-            m = gate_matrix(formula, a);
-            if (k == 0) return {0, 0, i * m[2], i * m[3]};
-            return {0, i * m[1], 0, i * m[3]};
         case Formula::r:
             if (k == 0) return shifted();
             m = gate_matrix(formula, a);
             return {0, -i * m[1], i * m[2], 0};
-        case Formula::xx_plus_yy: {
-            Matrix d(16);
+        case Formula::xx_plus_yy:
             m = k == 0 ? shifted() : gate_matrix(formula, a);
-            if (k == 0) d[5] = m[5], d[10] = m[10];
-            d[6] = k == 0 ? m[6] : -i * m[6];
-            d[9] = k == 0 ? m[9] : i * m[9];
-            return d;
-        }
+            if (k == 0) return {0, 0, 0, 0, 0, m[5], m[6], 0, 0, m[9], m[10], 0, 0, 0, 0, 0};
+            return {0, 0, 0, 0, 0, 0, -i * m[6], 0, 0, i * m[9], 0, 0, 0, 0, 0, 0};
         case Formula::fsim: {
-            Matrix d(16);
-            if (k == 0) {
-                d[5] = d[10] = -std::sin(a[0]);
-                d[6] = d[9] = -i * std::cos(a[0]);
-            } else
-                d[15] = -i * cis(-a[1]);
-            return d;
+            const Complex c = -std::sin(a[0]), s = -i * std::cos(a[0]);
+            if (k == 0) return {0, 0, 0, 0, 0, c, s, 0, 0, s, c, 0, 0, 0, 0, 0};
+            return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -i * cis(-a[1])};
         }
         case Formula::constant: break;
     }

@@ -6,6 +6,7 @@
 
 #include "base/bits.hpp"
 #include "base/lanes.hpp"
+#include "base/simd.hpp"
 #include "pauli/plan.hpp"
 
 namespace qdist {
@@ -126,16 +127,7 @@ template <class Function>
         else
             f(flip, std::false_type());
     };
-    switch (lane_flip) {
-        case 0: return with_flip(std::integral_constant<Index, 0>());
-        case 1: return with_flip(std::integral_constant<Index, 1>());
-        case 2: return with_flip(std::integral_constant<Index, 2>());
-        case 3: return with_flip(std::integral_constant<Index, 3>());
-        case 4: return with_flip(std::integral_constant<Index, 4>());
-        case 5: return with_flip(std::integral_constant<Index, 5>());
-        case 6: return with_flip(std::integral_constant<Index, 6>());
-        default: return with_flip(std::integral_constant<Index, 7>());
-    }
+    with_constant<int(lanes)>(int(lane_flip), [&](auto flip) __attribute__((always_inline)) { with_flip(std::integral_constant<Index, flip>()); });
 }
 
 }  // namespace qdist

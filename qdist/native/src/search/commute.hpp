@@ -5,20 +5,19 @@
 #pragma once
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <type_traits>
+
+#include "base/bits.hpp"
 
 namespace qdist {
 
-using Mask = std::uint64_t;
+using Mask = Index;
 
 // Calls f with the number of each bit that is set.
 template <class F>
 [[gnu::always_inline]] inline void each_bit(Mask mask, F f) {
     for (; mask; mask &= mask - 1) f(std::countr_zero(mask));
 }
-
-inline constexpr Mask qubits_below(int count) { return count >= 64 ? ~Mask(0) : (Mask(1) << count) - 1; }
 
 // A gate as planners see it: the qubits that it mixes, those of them on which it acts like X, and others on which it acts
 // like Z.
@@ -48,35 +47,24 @@ template <Kind kind, class F>
 // The qubits on which a gate acts in each way.
 inline ByKind acts(const Action& a) { return {a.z_like, a.x_like, a.mixes & ~a.x_like}; }
 
-// The qubits on which a gate may not be passed by one that acts in each way there.
-inline ByKind stops(const Action& a) {
-    const ByKind acting = acts(a);
-    ByKind result{};
-    each_kind([&](auto kind) { each_conflict<kind>([&](auto other) { result[kind] |= acting[other]; }); });
-    return result;
-}
-
-inline bool meet(const ByKind& acting, const ByKind& stopping) {
-    Mask met = 0;
-    each_kind([&](auto kind) { met |= acting[kind] & stopping[kind]; });
-    return met;
-}
-
-inline bool commute(const Action& a, const Action& b) { return !meet(acts(a), stops(b)); }
-
 // Gates that wait, and so hold up later ones.
 class Waiting {
 public:
-    bool stop(const Action& a) const { return meet(acts(a), stopped_); }
+    bool stop(const Action& a) const {
+        const ByKind acting = acts(a);
+        Mask stopped = 0;
+        each_kind([&](auto kind) { stopped |= acting[kind] & stopped_[kind]; });
+        return stopped;
+    }
     void add(const Action& a) {
-        const ByKind more = stops(a);
-        each_kind([&](auto kind) { stopped_[kind] |= more[kind]; });
+        const ByKind acting = acts(a);
+        each_kind([&](auto kind) { each_conflict<kind>([&](auto other) { stopped_[kind] |= acting[other]; }); });
     }
     // Whether no gate that mixes one of these qubits, or commutes with Z there, can run.
     bool stop_all(Mask qubits) const { return stopped_[like_neither] == qubits && stopped_[like_z] == qubits; }
 
 private:
-    ByKind stopped_{};
+    ByKind stopped_{};  // the qubits on which no later gate that acts in each way can pass
 };
 
 // What is known of the gates so far: for each qubit and each way to act on it, a value of the gates that do.

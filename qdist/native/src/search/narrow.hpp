@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bits.hpp"
 #include "search/close_sets.hpp"
 #include "search/commute.hpp"
 
@@ -21,7 +22,7 @@ public:
         place(sets_);
         std::vector<Mask> wanted(sets_.size());
         for (std::size_t g = 0; g < gates_.size(); ++g) wanted[when_[g]] |= gates_[g].mixes;
-        fill_close(sets_, wanted, qubits_below(num_qubits), close, fixed_);
+        fill_close(sets_, wanted, low_bits(num_qubits), close, fixed_);
     }
 
     // Takes swaps away as long as visits of gates are left: a qubit that comes takes the place of one that leaves for

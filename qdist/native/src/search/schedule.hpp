@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bits.hpp"
 #include "search/close_sets.hpp"
 #include "search/commute.hpp"
 
@@ -19,7 +20,7 @@ class Scheduler {
 public:
     // forced: qubits that are close in every stage.
     Scheduler(const std::vector<Action>& gates, int num_qubits, int close, Mask forced)
-        : gates_(gates), qubits_(qubits_below(num_qubits)), close_(close), forced_(forced), remaining_(gates.size()) {
+        : gates_(gates), qubits_(low_bits(num_qubits)), close_(close), forced_(forced), remaining_(gates.size()) {
         std::iota(remaining_.begin(), remaining_.end(), 0);
     }
 

@@ -33,43 +33,27 @@ public:
     }
 
     void apply(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
-        constexpr std::size_t lanes = Simd<Real>::lanes;
-        const std::size_t flip = flip_at(base);
-        if (whole_vectors_) {
-            for (std::size_t i = 0; i < size_; i += lanes) {
-                const std::size_t j = source_[i / lanes] ^ flip;
-                store<Real>(to_re + i, load(re + j));
-                store<Real>(to_im + i, load(im + j));
-            }
-            return;
-        }
-        for (std::size_t i = 0; i < size_; ++i) {
-            const std::size_t j = source_[i] ^ flip;
-            to_re[i] = re[j];
-            to_im[i] = im[j];
-        }
+        each(base, [&](std::size_t i, std::size_t source, auto copy) { copy(to_re + i, re + source), copy(to_im + i, im + source); });
     }
 
-    // Takes what apply() made back to what it was made of.
+    // The inverse of apply().
     void undo(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
-        constexpr std::size_t lanes = Simd<Real>::lanes;
-        const std::size_t flip = flip_at(base);
-        if (whole_vectors_) {
-            for (std::size_t i = 0; i < size_; i += lanes) {
-                const std::size_t j = source_[i / lanes] ^ flip;
-                store<Real>(to_re + j, load(re + i));
-                store<Real>(to_im + j, load(im + i));
-            }
-            return;
-        }
-        for (std::size_t i = 0; i < size_; ++i) {
-            const std::size_t j = source_[i] ^ flip;
-            to_re[j] = re[i];
-            to_im[j] = im[i];
-        }
+        each(base, [&](std::size_t i, std::size_t source, auto copy) { copy(to_re + source, re + i), copy(to_im + source, im + i); });
     }
 
 private:
+    // Calls f(element, its source, what copies there) for each element or vector of the tile.
+    template <class F>
+    void each(std::size_t base, F f) const {
+        constexpr std::size_t lanes = Simd<Real>::lanes;
+        const std::size_t flip = flip_at(base);
+        if (whole_vectors_)
+            for (std::size_t i = 0; i < size_; i += lanes)
+                f(i, source_[i / lanes] ^ flip, [](Real* to, const Real* from) { store<Real>(to, load(from)); });
+        else
+            for (std::size_t i = 0; i < size_; ++i) f(i, source_[i] ^ flip, [](Real* to, const Real* from) { *to = *from; });
+    }
+
     // What the flips that hold on a tile add to all sources.
     std::size_t flip_at(std::size_t base) const {
         std::size_t flip = 0;
