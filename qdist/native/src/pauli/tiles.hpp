@@ -6,7 +6,6 @@
 
 #include "base/bits.hpp"
 #include "base/lanes.hpp"
-#include "base/simd.hpp"
 #include "pauli/plan.hpp"
 
 namespace qdist {
@@ -118,7 +117,8 @@ void transform_slots(Real* slots, std::size_t count) {
         }
 }
 
-// Calls f with a flip of the lanes, so that it becomes a fixed shuffle of registers, and with `imaginary` as constants.
+// Calls f with a flip of the lanes, so that it becomes a fixed shuffle of registers, and with `imaginary` as constants. A
+// switch inlines f into each case; through with_constant expectation values take an eighth longer.
 template <class Function>
 [[gnu::always_inline]] inline void specialised(Index lane_flip, bool imaginary, Function f) {
     const auto with_flip = [&](auto flip) __attribute__((always_inline)) {
@@ -127,7 +127,16 @@ template <class Function>
         else
             f(flip, std::false_type());
     };
-    with_constant<int(lanes)>(int(lane_flip), [&](auto flip) __attribute__((always_inline)) { with_flip(std::integral_constant<Index, flip>()); });
+    switch (lane_flip) {
+        case 0: return with_flip(std::integral_constant<Index, 0>());
+        case 1: return with_flip(std::integral_constant<Index, 1>());
+        case 2: return with_flip(std::integral_constant<Index, 2>());
+        case 3: return with_flip(std::integral_constant<Index, 3>());
+        case 4: return with_flip(std::integral_constant<Index, 4>());
+        case 5: return with_flip(std::integral_constant<Index, 5>());
+        case 6: return with_flip(std::integral_constant<Index, 6>());
+        default: return with_flip(std::integral_constant<Index, 7>());
+    }
 }
 
 }  // namespace qdist
