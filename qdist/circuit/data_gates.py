@@ -6,8 +6,8 @@ Each is made by a function that checks its argument; the object keeps a read-onl
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from functools import lru_cache, reduce
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,6 @@ from .errors import CircuitError
 from .gate import Gate, Params, structure
 from .matrices import Matrix, check_matrix
 from .parameters import Angle
-
-_PAULI = {"I": m.I, "X": m.X, "Y": m.Y, "Z": m.Z}
 
 
 class UnitaryGate(Gate):
@@ -57,6 +55,7 @@ class DiagonalGate(Gate):
             diagonal_qubits=range(num_qubits),
             is_permutation=bool(np.all(diagonal == 1)),
             is_real=not np.any(diagonal.imag),
+            is_pure=not np.any(diagonal.real * diagonal.imag),
         )
 
     def matrix(self, *params: Angle) -> Matrix:
@@ -90,6 +89,7 @@ class PermutationGate(Gate):
             diagonal_qubits=[q for q in range(num_qubits) if not mixed >> q & 1],
             is_permutation=True,
             is_real=True,
+            is_pure=True,
         )
 
     def matrix(self, *params: Angle) -> Matrix:
@@ -121,12 +121,15 @@ class PauliRotationGate(Gate):
             diagonal_qubits=[q for q, letter in enumerate(reversed(label)) if letter in "IZ"],
             # -i P is real when P is imaginary, which takes an odd number of Y.
             is_real=label.count("Y") % 2 == 1,
+            # cos(t/2) I and -i sin(t/2) P share no entry unless P is diagonal.
+            is_pure=not set(label) <= set("IZ"),
+            pauli=label[::-1],
         )
 
     @property
     def generator(self) -> Matrix:
         check_matrix(self.num_qubits, 3)
-        return _kron(_PAULI[letter] for letter in self.data)
+        return m.pauli_matrix(self.data[::-1])
 
     def matrix(self, *params: Angle) -> Matrix:
         (angle,) = self._floats(params)
@@ -143,7 +146,9 @@ class PauliRotationGate(Gate):
         if not self.is_diagonal:
             return super().diagonal(*params)
         (angle,) = self._floats(params)
-        signs = _kron(_PAULI[letter].diagonal().real for letter in self.data)
+        signs: Any = [1]
+        for letter in self.data:
+            signs = np.kron(signs, m.PAULI[letter].diagonal().real)
         return np.exp(-0.5j * angle * signs)
 
     def inverse(self, params: Params = ()) -> tuple[Gate, Params]:
@@ -274,10 +279,6 @@ def initialize_gate(state: int | str | Sequence[Any] | np.ndarray, num_qubits: i
 def barrier_gate(num_qubits: int) -> Gate:
     """The barrier over `num_qubits` qubits."""
     return BarrierGate("barrier", num_qubits, kind="barrier", symbol="░")
-
-
-def _kron(factors: Iterable[np.ndarray]) -> np.ndarray:
-    return reduce(lambda high, low: np.kron(high, low), factors)
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -7,12 +7,16 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from ..native import kernels
 from .errors import CircuitError
-from .matrices import Matrix, check_matrix
+from .matrices import Matrix, check_matrix, pauli_matrix
 from .parameters import Angle
 
 Kind: TypeAlias = Literal["gate", "measure", "reset", "barrier", "initialize"]
 Params: TypeAlias = tuple[Angle, ...]
+
+FORMULAS: dict[str, int] = {name: number for number, (name, *_) in enumerate(kernels.formulas)}
+"""The numbers of the formulas that the kernels know."""
 
 
 class Gate:
@@ -28,7 +32,11 @@ class Gate:
         is_diagonal: the matrix is diagonal, whatever the angles.
         diagonal_qubits: the positions, controls included, on which it is diagonal: it commutes with Z there.
         is_permutation: the matrix holds only zeros and ones.
+        x_like_qubits: the positions on which it commutes with X, whatever the angles; () for a gate that carries data.
         is_real: the matrix is real, whatever the angles.
+        is_pure: every entry of the matrix is real or imaginary, whatever the angles.
+        pauli: the letters of P, the first qubit's first, where the gate is exp(-i t/2 P) of its one angle t; else None.
+        formula: the number of the kernels' formula (native.kernels.formulas) for its matrix; 0 if they have none.
         qasm2_name, qasm3_name: its name in qelib1.inc and in stdgates.inc, None where those lack it.
         symbol: what a drawing shows on the targets.
         data: what it carries besides angles (matrix, diagonal, permutation, Pauli label, state), or None.
@@ -41,8 +49,10 @@ class Gate:
         "ctrl_state",
         "data",
         "diagonal_qubits",
+        "formula",
         "is_diagonal",
         "is_permutation",
+        "is_pure",
         "is_real",
         "kind",
         "name",
@@ -50,9 +60,11 @@ class Gate:
         "num_controls",
         "num_params",
         "num_qubits",
+        "pauli",
         "qasm2_name",
         "qasm3_name",
         "symbol",
+        "x_like_qubits",
     )
 
     name: str
@@ -66,7 +78,11 @@ class Gate:
     is_diagonal: bool
     diagonal_qubits: tuple[int, ...]
     is_permutation: bool
+    x_like_qubits: tuple[int, ...]
     is_real: bool
+    is_pure: bool
+    pauli: str | None
+    formula: int
     qasm2_name: str | None
     qasm3_name: str | None
     symbol: str
@@ -85,7 +101,11 @@ class Gate:
         base: Gate | None = None,
         diagonal_qubits: Sequence[int] = (),
         is_permutation: bool = False,
+        x_like_qubits: Sequence[int] = (),
         is_real: bool = False,
+        is_pure: bool = False,
+        pauli: str | None = None,
+        formula: int = 0,
         qasm2_name: str | None = None,
         qasm3_name: str | None = None,
         symbol: str | None = None,
@@ -104,7 +124,11 @@ class Gate:
             is_diagonal=kind == "gate" and len(diagonal_qubits) == num_qubits,
             diagonal_qubits=diagonal_qubits,
             is_permutation=is_permutation,
+            x_like_qubits=tuple(x_like_qubits),
             is_real=is_real,
+            is_pure=is_pure,
+            pauli=pauli,
+            formula=formula,
             qasm2_name=qasm2_name,
             qasm3_name=qasm3_name,
             symbol=name if symbol is None else symbol,
@@ -127,6 +151,11 @@ class Gate:
     def is_directive(self) -> bool:
         """Whether it changes no state: a barrier only orders what is around it."""
         return self.kind == "barrier"
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it changes no state because its matrix is the identity, whatever the angles."""
+        return self.is_diagonal and self.is_permutation
 
     @property
     def num_targets(self) -> int:
@@ -224,14 +253,20 @@ class StandardGate(Gate):
         *,
         derivative: Callable[..., Matrix] | None = None,
         generator: Matrix | None = None,
+        pauli: str | None = None,
         **facts: Any,
     ) -> None:
         function: Callable[..., Matrix] = formula if callable(formula) else lambda: formula
         # The structure is what is left at angles with no special relation to each other.
         generic = function(*(0.6180339887 + 0.7320508075 * k for k in range(num_params)))
         num_qubits = generic.shape[0].bit_length() - 1
+        indices = np.arange(len(generic))
+        x_like = [k for k in range(num_qubits) if np.allclose(generic[indices ^ 1 << k][:, indices ^ 1 << k], generic)]
+        if pauli is not None:
+            generator = pauli_matrix(pauli)
         self._set(_formula=function, _derivative=derivative, _generator=generator, _inverse=inverse)
-        super().__init__(name, num_qubits, num_params, **structure(generic), **facts)
+        facts.update(structure(generic), x_like_qubits=x_like, pauli=pauli, formula=FORMULAS.get(name, 0))
+        super().__init__(name, num_qubits, num_params, **facts)
 
     @property
     def generator(self) -> Matrix | None:
@@ -267,7 +302,9 @@ class ControlledGate(Gate):
             base=base,
             diagonal_qubits=(*range(num_controls), *(q + num_controls for q in base.diagonal_qubits)),
             is_permutation=base.is_permutation,
+            x_like_qubits=[q + num_controls for q in base.x_like_qubits],
             is_real=base.is_real,
+            is_pure=base.is_pure,
             symbol=facts.pop("symbol", base.symbol),
             data=base.data,
             **facts,
@@ -310,7 +347,7 @@ class ControlledGate(Gate):
 
 
 def structure(matrix: Matrix) -> dict[str, Any]:
-    """What a matrix shows: diagonal_qubits, is_permutation, is_real. Zeros count only when exact."""
+    """What a matrix shows: diagonal_qubits, is_permutation, is_real, is_pure. Zeros count only when exact."""
     rows, columns = np.nonzero(matrix)
     mixed = int(np.bitwise_or.reduce(rows ^ columns))
     num_qubits = matrix.shape[0].bit_length() - 1
@@ -318,6 +355,7 @@ def structure(matrix: Matrix) -> dict[str, Any]:
         "diagonal_qubits": tuple(q for q in range(num_qubits) if not mixed >> q & 1),
         "is_permutation": len(rows) == matrix.shape[0] and bool(np.all(matrix[rows, columns] == 1)),
         "is_real": not np.any(matrix.imag),
+        "is_pure": not np.any(matrix.real * matrix.imag),
     }
 
 

@@ -1,5 +1,8 @@
 """THE gate table: every gate that has a name, and the makers of those that carry data.
 
+A row says all that the planner and the kernels ask of a gate; what its matrix shows (diagonal, real, X-like) is read
+off the matrix. A gate with angles also needs its formula in native/src/gates/formulas.hpp, unless it is diagonal.
+
 Conventions are Qiskit's; names are those of OpenQASM's qelib1.inc and stdgates.inc, then Qiskit's.
 """
 
@@ -74,9 +77,9 @@ _STANDARD = [
     StandardGate("sx", m.SX, 0, _by("sxdg"), qasm2_name="sx", qasm3_name="sx", symbol="√X"),
     StandardGate("sxdg", m.SXDG, 0, _by("sx"), qasm2_name="sxdg", symbol="√X†"),
 
-    StandardGate("rx", m.rx, 1, _negated, generator=m.X, qasm2_name="rx", qasm3_name="rx", symbol="Rx"),
-    StandardGate("ry", m.ry, 1, _negated, generator=m.Y, qasm2_name="ry", qasm3_name="ry", symbol="Ry"),
-    StandardGate("rz", m.rz, 1, _negated, generator=m.Z, qasm2_name="rz", qasm3_name="rz", symbol="Rz"),
+    StandardGate("rx", m.rx, 1, _negated, pauli="X", qasm2_name="rx", qasm3_name="rx", symbol="Rx"),
+    StandardGate("ry", m.ry, 1, _negated, pauli="Y", qasm2_name="ry", qasm3_name="ry", symbol="Ry"),
+    StandardGate("rz", m.rz, 1, _negated, pauli="Z", qasm2_name="rz", qasm3_name="rz", symbol="Rz"),
     StandardGate("p", m.p, 1, _negated, generator=m.constant(-2 * m.ONE),
                  qasm2_name="u1", qasm3_name="p", symbol="P"),
     StandardGate("gphase", m.gphase, 1, _negated, generator=m.constant([[-2]]), qasm3_name="gphase"),
@@ -93,10 +96,10 @@ _STANDARD = [
     StandardGate("dcx", m.DCX, 0, _by("dcxdg"), symbol="DCX"),
     StandardGate("dcxdg", m.DCXDG, 0, _by("dcx"), symbol="DCX†"),
     StandardGate("ecr", m.ECR, 0, _itself, symbol="ECR"),
-    StandardGate("rxx", m.rxx, 1, _negated, generator=m.XX, qasm2_name="rxx", symbol="Rxx"),
-    StandardGate("ryy", m.ryy, 1, _negated, generator=m.YY, symbol="Ryy"),
-    StandardGate("rzz", m.rzz, 1, _negated, generator=m.ZZ, qasm2_name="rzz", symbol="Rzz"),
-    StandardGate("rzx", m.rzx, 1, _negated, generator=m.XZ, symbol="Rzx"),
+    StandardGate("rxx", m.rxx, 1, _negated, pauli="XX", qasm2_name="rxx", symbol="Rxx"),
+    StandardGate("ryy", m.ryy, 1, _negated, pauli="YY", symbol="Ryy"),
+    StandardGate("rzz", m.rzz, 1, _negated, pauli="ZZ", qasm2_name="rzz", symbol="Rzz"),
+    StandardGate("rzx", m.rzx, 1, _negated, pauli="ZX", symbol="Rzx"),
     StandardGate("xx_plus_yy", m.xx_plus_yy, 2, _first_negated, derivative=m.xx_plus_yy_derivative,
                  symbol="XX+YY"),
     StandardGate("fsim", m.fsim, 2, _negated, derivative=m.fsim_derivative, symbol="fSim"),

@@ -45,6 +45,16 @@ TDG = constant([[1, 0], [0, complex(_ROOT, -_ROOT)]])
 SX = constant([[0.5 + 0.5j, 0.5 - 0.5j], [0.5 - 0.5j, 0.5 + 0.5j]])
 SXDG = constant(SX.conj())
 ONE = constant([[0, 0], [0, 1]])  # the projector |1><1|
+PAULI = {"I": I, "X": X, "Y": Y, "Z": Z}
+
+
+def pauli_matrix(letters: str) -> Matrix:
+    """The matrix of a Pauli string whose first letter is on the first qubit."""
+    matrix: Any = [[1]]
+    for letter in letters:
+        matrix = np.kron(PAULI[letter], matrix)
+    return constant(matrix)
+
 
 SWAP = constant([[1, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 1]])
 ISWAP = constant([[1, 0, 0, 0], [0, 0, 1j, 0], [0, 1j, 0, 0], [0, 0, 0, 1]])
@@ -146,12 +156,6 @@ def r_derivative(k: int, theta: float, phi: float) -> Matrix:
     # r(theta, phi) = rz(phi) rx(theta) rz(-phi), so the derivative is a commutator with the generator of rz.
     matrix = r(theta, phi)
     return -0.5j * (Z @ matrix - matrix @ Z)
-
-
-XX = constant(np.kron(X, X))
-YY = constant(np.kron(Y, Y))
-ZZ = constant(np.kron(Z, Z))
-XZ = constant(np.kron(X, Z))  # Z on the first qubit, X on the second: rzx
 
 
 def rxx(theta: float) -> Matrix:

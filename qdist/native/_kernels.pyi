@@ -1,6 +1,6 @@
 """Types of ``qdist.native.kernels``, for type checkers alone: no module of this name is ever loaded.
 
-All variants (_kernels_x86_64_v4 and its siblings) are built from the same bindings, src/bind_*.cpp, which also have the
+All variants (_kernels_x86_64_v4 and its siblings) are built from the same bindings, src/bind/*.cpp, which also have the
 docstrings. Arrays are C-contiguous. tests/native/test_stub.py compares this file with the module that was built.
 """
 
@@ -25,12 +25,14 @@ _Products: TypeAlias = Sequence[tuple[int, float]]
 variant: str
 lane_bits: tuple[int, int]
 """Bits of the index within a vector register: of complex64 and of complex128."""
+formulas: tuple[tuple[str, int, int, bool], ...]
+"""The formulas of gates with angles, in the order of their numbers: name, bits, angles, whether the matrix is real."""
 
 def max_threads() -> int: ...
 def set_threads(threads: int) -> None: ...
 def direct_call(context: tuple[Any, ...]) -> Callable[[Any, Any], Any]: ...
 
-# Reading and collapsing a state (bind_measure.cpp)
+# Reading and collapsing a state (bind/measure.cpp)
 
 def squared_norm(shard: _Vector[_C]) -> float: ...
 def inner(bra: _Vector[_C], ket: _Vector[_C]) -> complex: ...
@@ -77,7 +79,7 @@ class PauliPlan:
         values: _Vector[np.float64] | None,
     ) -> None: ...
 
-# The bra of an adjoint sweep (bind_adjoint.cpp)
+# The bra of an adjoint sweep (bind/adjoint.cpp)
 
 def apply_batch(
     plan: PauliPlan,
@@ -90,14 +92,14 @@ def add_weighted(
     ket: _Vector[_C], first: int, positions: Sequence[int], weights: _Vector[np.float64], bra: _Vector[_C]
 ) -> None: ...
 
-# Moving amplitudes (bind_exchange.cpp)
+# Moving amplitudes (bind/exchange.cpp)
 
 def pack(shard: _Vector[_C], base: int, within: int, out: _Vector[_C]) -> None: ...
 def unpack(source: _Vector[_C], shard: _Vector[_C], base: int, within: int) -> None: ...
 def swap_parts(a: _Vector[_C], base_a: int, b: _Vector[_C], base_b: int, within: int) -> None: ...
 def swap_positions(shard: _Vector[_C], partner: Sequence[int]) -> None: ...
 
-# Matrices and angles (bind_matrices.cpp)
+# Matrices and angles (bind/matrices.cpp)
 
 def reduce_angles(rows: _Rows[np.float64]) -> None: ...
 def add_affine(
@@ -121,7 +123,7 @@ class MatrixList:
         self, transitions: _Vector[np.complex128], angles: _Vector[np.float64], gradient: _Vector[np.float64]
     ) -> None: ...
 
-# Programs (bind_program.cpp)
+# Programs (bind/program.cpp)
 
 class _Program(Generic[_Stored]):
     def __init__(self, num_bits: int) -> None: ...
@@ -200,7 +202,7 @@ class _Program(Generic[_Stored]):
 class Program64(_Program[np.complex64]): ...
 class Program128(_Program[np.complex64 | np.complex128]): ...
 
-# Planning (bind_program.cpp, bind_search.cpp)
+# Planning (bind/search.cpp)
 
 def schedule(
     mixes: _Vector[np.uint64],
@@ -224,7 +226,7 @@ def alternations(
     mixes: _Vector[np.uint64], x_like: _Vector[np.uint64], z_like: _Vector[np.uint64], kinds: Sequence[bool]
 ) -> list[int]: ...
 
-# Collectives of a group (bind_calls.cpp)
+# Collectives of a group (bind/calls.cpp)
 
 class CallTable:
     def __init__(self, memory: _Vector[np.uint8], size: int, rank: int, near: Sequence[int], spans: bool) -> None: ...

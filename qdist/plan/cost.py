@@ -7,11 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from qdist.plan.fuse import Block
-from qdist.plan.operations import FORMULAS
 
 __all__ = ["SERVERS_OF_GPUS", "Cluster", "Machine", "block_flops", "bytes_of_swaps", "is_real"]
-
-_REAL_FORMULAS = {FORMULAS["ry"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +69,4 @@ def block_flops(block: Block) -> float:
 
 def is_real(block: Block) -> bool:
     """Whether a dense block's matrix is real, whatever the angles."""
-    return all(
-        o.formula in _REAL_FORMULAS if o.matrix is None else not np.iscomplex(o.matrix).any() for o in block.operations
-    )
+    return all(o.gate is not None and o.gate.is_real for o in block.operations)

@@ -14,6 +14,7 @@ from itertools import count
 from operator import itemgetter
 
 from qdist.circuit.pauli.text import qubits_of
+from qdist.plan.commute import acts, stops
 from qdist.plan.operations import Operation
 
 __all__ = ["Block", "fuse"]
@@ -27,7 +28,7 @@ class Block:
     operations: list[Operation] = field(default_factory=list)
     mixes: int = 0
     not_x: int = 0
-    not_z: int = 0
+    """Qubits on which it does not commute with X."""
     all: int = 0
 
     def add(self, operation: Operation) -> None:
@@ -43,7 +44,18 @@ class Block:
         self.mixes |= operation.mixes
         self.all |= operation.all
         self.not_x |= operation.all & ~operation.x_like
-        self.not_z |= operation.mixes
+
+    @property
+    def not_z(self) -> int:
+        return self.mixes
+
+    @property
+    def x_like(self) -> int:
+        return self.all & ~self.not_x
+
+    @property
+    def z_like(self) -> int:
+        return self.all & ~self.mixes
 
     @property
     def is_plain_dense(self) -> bool:
@@ -110,10 +122,9 @@ class _Blocks:
         self._at: dict[Place, Block] = {}
         self._order: list[Place] = []
         self._of_kind: defaultdict[str, list[Place]] = defaultdict(list)
-        # For each qubit the places, in order, of the blocks that act on it, mix it, and do not commute with X on it.
-        self._on: defaultdict[int, list[Place]] = defaultdict(list)
-        self._mixing: defaultdict[int, list[Place]] = defaultdict(list)
-        self._not_x: defaultdict[int, list[Place]] = defaultdict(list)
+        # The frontier: for each way to act (commute.acts) and each qubit, the places, in order, of the blocks that may
+        # not be passed so.
+        self._stopping: tuple[defaultdict[int, list[Place]], ...] = tuple(defaultdict(list) for _ in range(3))
         # The later of two runs of one kind between which nothing is left.
         self._joined: dict[int, int] = {}
         self._number = count()
@@ -129,14 +140,13 @@ class _Blocks:
 
     def last_on(self, qubit: int) -> Place:
         """The last block that acts on a qubit."""
-        return self._on[qubit][-1] if self._on[qubit] else _BEFORE_ALL
+        *_, on = self._stopping
+        return on[qubit][-1] if on[qubit] else _BEFORE_ALL
 
     def last_in_the_way(self, operation: Operation) -> Place:
-        """The last block that the operation must come after. It may pass a block if on each qubit that they share both
-        are like Z, or both like X."""
-        last, z_like, x_like = _BEFORE_ALL, operation.z_like, operation.x_like
-        others = operation.mixes & ~x_like
-        for table, mask in ((self._mixing, z_like), (self._not_x, x_like), (self._on, others)):
+        """The last block that the operation must come after."""
+        last = _BEFORE_ALL
+        for table, mask in zip(self._stopping, acts(operation)):
             for qubit in qubits_of(mask):
                 places = table[qubit]
                 if places and places[-1] > last:
@@ -152,13 +162,13 @@ class _Blocks:
     def add(self, place: Place, operation: Operation) -> None:
         """Makes the operation part of a block."""
         block = self._at[place]
-        known = block.all, block.mixes, block.not_x
+        known = stops(block)
         block.add(operation)
-        if (block.all, block.mixes, block.not_x) != known:
-            self._note(place, block, *known)
+        self._note(place, block, known)
 
     def insert(self, block: Block, after: Place) -> None:
-        """Beside a block of its kind, so that others still find theirs behind it; but not before ``after``."""
+        """Appends it to a run of blocks of its kind that does not end before ``after``: runs stay contiguous, so that
+        later gates can still merge."""
         run, number = after
         beside = self.first_of(block.kind, (run, number + 1))
         if beside is None and self._order and self._at[self._order[-1]].kind == block.kind:
@@ -168,25 +178,23 @@ class _Blocks:
         self._at[place] = block
         insort(self._order, place)
         insort(self._of_kind[block.kind], place)
-        self._note(place, block, 0, 0, 0)
+        self._note(place, block, (0, 0, 0))
 
     def remove(self, place: Place) -> Block:
         """Takes a block out."""
         block = self._at.pop(place)
         lists = [self._order, self._of_kind[block.kind]]
-        lists += [table[q] for table, mask in self._tables(block) for q in qubits_of(mask)]
+        lists += [table[q] for table, mask in zip(self._stopping, stops(block)) for q in qubits_of(mask)]
         for places in lists:
             del places[bisect_left(places, place)]
         return block
 
-    def _note(self, place: Place, block: Block, *known: int) -> None:
+    def _note(self, place: Place, block: Block, known: tuple[int, ...]) -> None:
         """Lists a block under its qubits, but for those it is known for."""
-        for (table, mask), old in zip(self._tables(block), known):
-            for qubit in qubits_of(mask & ~old):
-                insort(table[qubit], place)
-
-    def _tables(self, block: Block) -> tuple[tuple[defaultdict[int, list[Place]], int], ...]:
-        return (self._on, block.all), (self._mixing, block.mixes), (self._not_x, block.not_x)
+        for table, mask, old in zip(self._stopping, stops(block), known):
+            if mask != old:
+                for qubit in qubits_of(mask & ~old):
+                    insort(table[qubit], place)
 
     def _last_run(self, run: int, kind: str) -> int:
         """The last of the runs of this kind that stand side by side from a run on."""

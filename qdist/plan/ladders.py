@@ -7,15 +7,14 @@ flips a single qubit, between ladders of CX, which need only their targets close
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 
-from qdist.circuit import matrices
+from qdist.circuit.matrices import pauli_matrix
 from qdist.plan.operations import Operation
 
 __all__ = ["narrowed"]
-
-_PAULI = {"I": matrices.I, "X": matrices.X, "Y": matrices.Y, "Z": matrices.Z}
 
 
 def narrowed(operation: Operation, most: int) -> list[Operation]:
@@ -42,10 +41,9 @@ def narrowed(operation: Operation, most: int) -> list[Operation]:
 def _through_cx(control: str, target: str) -> tuple[str, str, float]:
     """CX (control target) CX: the letters it becomes, and the sign."""
     cx = np.eye(4)[[0, 3, 2, 1]]  # the control is the low bit
-    moved = cx @ np.kron(_PAULI[target], _PAULI[control]) @ cx
-    for a, first in _PAULI.items():
-        for b, second in _PAULI.items():
-            overlap = np.trace(np.kron(second, first) @ moved).real / 4
-            if abs(overlap) > 0.5:
-                return a, b, float(overlap)
+    moved = cx @ pauli_matrix(control + target) @ cx
+    for a, b in product("IXYZ", repeat=2):
+        overlap = np.trace(pauli_matrix(a + b) @ moved).real / 4
+        if abs(overlap) > 0.5:
+            return a, b, float(overlap)
     raise AssertionError("CX maps Pauli strings to Pauli strings")

@@ -5,7 +5,6 @@ An Operation is a gate on given qubits, with the numbers of the circuit's angles
 
 from __future__ import annotations
 
-import cmath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,18 +12,10 @@ from typing import Any
 import numpy as np
 
 from qdist.circuit import Circuit, CircuitError
-from qdist.circuit.gate import Gate
+from qdist.circuit.gate import FORMULAS, Gate
 from qdist.circuit.instruction import Instruction
 
 __all__ = ["FORMULAS", "Affine", "Operation", "moved", "operation", "operations"]
-
-FORMULAS = {
-    name: code
-    for code, name in enumerate(
-        "constant rx ry rz p u u2 r rxx ryy rzz rzx xx_plus_yy fsim phased_u gphase".split()  # noqa: SIM905
-    )
-}
-"""Codes of the formulas that the kernels know; native/src/matrices.hpp has the same list."""
 
 # A coefficient list over angle slots, and a constant: constant + sum(coefficient * angle[slot]).
 Affine = tuple[float, tuple[tuple[int, float], ...]]
@@ -45,7 +36,8 @@ class Operation:
     targets: tuple[int, ...] = ()
     controls: tuple[tuple[int, int], ...] = ()
     """(qubit, value it must have)"""
-    formula: int = 0
+    gate: Gate | None = None
+    """Dense: the row of the gate table, without controls."""
     slots: tuple[int, ...] = ()
     matrix: Any = None
     terms: list[tuple[tuple[int, ...], Affine]] = field(default_factory=list)
@@ -56,6 +48,11 @@ class Operation:
     """Rotation: the Pauli letter of each target."""
     sign: float = 1.0
     """Rotation: what its angle is multiplied by."""
+
+    @property
+    def formula(self) -> int:
+        """Dense: the number of the kernels' formula; 0 for a constant matrix."""
+        return self.gate.formula if self.gate else 0
 
     @property
     def all(self) -> int:
@@ -76,7 +73,7 @@ def operation(instruction: Instruction, slot: int) -> Operation | None:
     gate, qubits, params, _, _ = instruction
     if not gate.is_unitary:
         raise CircuitError(f"{gate.name} is not unitary and cannot be planned as a gate")
-    if gate.base.name in ("id", "u0"):
+    if gate.base.is_identity:
         return None
     return _operation(gate, qubits, range(slot, slot + len(params)))
 
@@ -123,9 +120,9 @@ def _operation(gate: Gate, qubits: Sequence[int], slots: range) -> Operation:
     controls = tuple((q, gate.ctrl_state >> k & 1) for k, q in enumerate(qubits[:count]))
     targets = tuple(qubits[count:])
     control_mask, target_mask = _mask(qubits[:count]), _mask(targets)
-    letters = _ROTATIONS.get(base.name) or (base.data[::-1] if isinstance(base.data, str) else None)
-    if letters is not None and not (set(letters) == {"Z"} and gate.num_qubits <= 2):
-        return _rotation(letters, targets, controls, slots[0])
+    # A row whose letters are all alike is as fast as a matrix or a phase; one of several letters mixes fewer qubits so.
+    if base.pauli and (base.data or len(set(base.pauli)) > 1) and not _is_phase(gate):
+        return _rotation(base.pauli, targets, controls, slots[0])
     if base.is_diagonal:
         return _diagonal(base, targets, controls, slots, control_mask | target_mask)
     if base.name == "x" and count <= 1:
@@ -135,18 +132,16 @@ def _operation(gate: Gate, qubits: Sequence[int], slots: range) -> Operation:
     if base.is_permutation and base.num_qubits > 2 and count == 0:
         source = np.argmax(np.abs(base.matrix()), axis=1)
         return Operation("permute", target_mask, 0, 0, targets, matrix=source)
-    x_like = _mask(q for k, q in enumerate(targets) if _commutes_with_x(base, k))
-    operation = Operation("dense", target_mask, x_like, control_mask, targets, controls)
-    if base.num_params == 0:
-        operation.matrix = base.matrix()
-    elif base.name in FORMULAS:
-        operation.formula, operation.slots = FORMULAS[base.name], tuple(slots)
-    else:
+    if base.num_params and not base.formula:
         raise CircuitError(f"the kernels have no formula for {base.name}")
-    return operation
+    x_like = _mask(targets[k] for k in base.x_like_qubits)
+    matrix = None if base.formula else base.matrix()
+    return Operation("dense", target_mask, x_like, control_mask, targets, controls, base, tuple(slots), matrix)
 
 
-_ROTATIONS = {"rzx": "ZX"}
+def _is_phase(gate: Gate) -> bool:
+    """Whether a Pauli rotation is a polynomial of at most two bits: Z or ZZ, or Z under one control."""
+    return set(gate.base.pauli or "") == {"Z"} and gate.num_qubits <= 2
 
 
 def _rotation(letters: str, targets: tuple[int, ...], controls: Any, slot: int) -> Operation:
@@ -158,17 +153,11 @@ def _rotation(letters: str, targets: tuple[int, ...], controls: Any, slot: int) 
 
 def _diagonal(base: Gate, targets: tuple[int, ...], controls: Any, slots: range, mask: int) -> Operation:
     operation = Operation("diagonal", 0, 0, mask)
-    if isinstance(base.data, str):
-        polynomial = _PAULI_Z[len(targets)]
-    elif base.name in _POLYNOMIALS:
-        polynomial = _POLYNOMIALS[base.name]
-    else:
-        diagonal = base.diagonal()
-        if len(targets) > 3:
-            return Operation("table", 0, 0, mask, targets, controls, matrix=diagonal)
-        polynomial = _fixed_polynomial(diagonal)
-    for monomial, constant, per_angle in polynomial:
-        affine: Affine = (constant, tuple((slots[k], c) for k, c in enumerate(per_angle) if c != 0))
+    if base.num_params == 0 and len(targets) > 3:
+        return Operation("table", 0, 0, mask, targets, controls, matrix=base.diagonal())
+    for monomial, coefficient in _phases(base):
+        # The one angle times the coefficient, or a constant.
+        affine: Affine = (0.0, ((slots[0], coefficient),)) if slots else (coefficient, ())
         bits = tuple(targets[k] for k in monomial)
         if len(bits) + len(controls) > 2:
             operation.wide.append((tuple((q, 1) for q in bits) + controls, affine))
@@ -186,43 +175,34 @@ def _expand(bits: tuple[int, ...], controls: Any, affine: Affine) -> list[tuple[
     return [(tuple(sorted(b)), (sign * affine[0], tuple((s, sign * c) for s, c in affine[1]))) for b, sign in products]
 
 
-# Phases as polynomials: (product of which targets, constant, coefficient of each angle).
-_POLYNOMIALS: dict[str, list[tuple[tuple[int, ...], float, tuple[float, ...]]]] = {
-    "rz": [((), 0.0, (-0.5,)), ((0,), 0.0, (1.0,))],
-    "p": [((0,), 0.0, (1.0,))],
-    "gphase": [((), 0.0, (1.0,))],
-    "rzz": [((), 0.0, (-0.5,)), ((0,), 0.0, (1.0,)), ((1,), 0.0, (1.0,)), ((0, 1), 0.0, (-2.0,))],
-}
-_PAULI_Z = {1: _POLYNOMIALS["rz"], 2: _POLYNOMIALS["rzz"]}
+_Polynomial = list[tuple[tuple[int, ...], float]]
+_KNOWN_PHASES: dict[str, _Polynomial] = {}
 
 
-def _fixed_polynomial(diagonal: np.ndarray) -> list[tuple[tuple[int, ...], float, tuple[float, ...]]]:
-    """The polynomial whose value at each setting of the bits is the phase of that entry."""
-    phases = [cmath.phase(z) for z in diagonal]
-    size = len(phases).bit_length() - 1
+def _phases(base: Gate) -> _Polynomial:
+    """The phase of a diagonal gate, or what its angle is multiplied by, as a polynomial of the bits: (product of which
+    targets, coefficient)."""
+    if isinstance(base.data, np.ndarray):
+        return _polynomial(np.angle(base.diagonal()).tolist())
+    key = base.data or base.name
+    if key not in _KNOWN_PHASES:
+        generator = base.generator
+        if base.num_params and generator is None:
+            raise CircuitError(f"{base.name} is diagonal and has angles, but its row has no generator")
+        phases = np.angle(base.diagonal()) if generator is None else -generator.diagonal().real / 2
+        _KNOWN_PHASES[key] = _polynomial(phases.tolist())
+    return _KNOWN_PHASES[key]
+
+
+def _polynomial(values: list[float]) -> _Polynomial:
+    """The polynomial that has these values at the settings of the bits, without monomials of coefficient 0."""
+    size = len(values).bit_length() - 1
     # Moebius transform: subtract, bit by bit, what the settings without the bit already have.
     for bit in range(size):
-        for index in range(len(phases)):
+        for index in range(len(values)):
             if index >> bit & 1:
-                phases[index] -= phases[index ^ 1 << bit]
-    return [
-        (tuple(b for b in range(size) if index >> b & 1), phase, ()) for index, phase in enumerate(phases) if phase != 0
-    ]
-
-
-_X_LIKE: dict[tuple[str, int], bool] = {}
-
-
-def _commutes_with_x(base: Gate, k: int) -> bool:
-    """Whether the gate commutes with X on its qubit ``k``, whatever its angles. Gates with data are not looked into."""
-    if base.data is not None:
-        return False
-    key = (base.name, k)
-    if key not in _X_LIKE:
-        matrix = base.matrix(*(0.6180339887 + 0.7320508075 * j for j in range(base.num_params)))
-        flipped = np.arange(len(matrix)) ^ 1 << k
-        _X_LIKE[key] = bool(np.allclose(matrix[flipped][:, flipped], matrix, atol=1e-14))
-    return _X_LIKE[key]
+                values[index] -= values[index ^ 1 << bit]
+    return [(tuple(b for b in range(size) if index >> b & 1), value) for index, value in enumerate(values) if value]
 
 
 def _mask(qubits: Any) -> int:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
-from qdist.plan.operations import FORMULAS, Operation
 from qdist.plan.plan import Plan
 
 __all__ = ["MOST_OF_GRADIENTS", "MOST_OF_GRADIENTS_A_QUBIT", "MOST_OF_VALUES", "computes_in_double", "roundings"]
@@ -30,8 +30,6 @@ MOST_OF_VALUES = 4096
 
 _COMPLEX = 4
 """What a matrix with complex entries weighs; others, phases and Pauli rotations weigh 1."""
-_SIMPLE = {FORMULAS[name] for name in ("rx", "ry", "rxx", "ryy", "rzx")}
-"""Formulas whose entries are real or imaginary."""
 
 
 def computes_in_double(plan: Plan, has_parameters: bool) -> bool:
@@ -55,13 +53,7 @@ def _weight(block: Block) -> int:
         return 0  # Amplitudes only move.
     if block.kind != "dense":
         return 1
-    alone = len(block.operations) == 1
-    return 1 if all(_is_simple(o, alone) for o in block.operations) else _COMPLEX
-
-
-def _is_simple(operation: Operation, alone: bool) -> bool:
-    """Whether a matrix is real; if it is the only one of a block, it may have imaginary entries beside real ones."""
-    if operation.matrix is None:
-        return operation.formula in _SIMPLE if alone else operation.formula == FORMULAS["ry"]
-    matrix = np.asarray(operation.matrix)
-    return not np.any(matrix.real * matrix.imag if alone else matrix.imag)
+    first, *others = block.operations
+    # A product of matrices is simple if all are real; one alone may have imaginary entries beside real ones.
+    pure = first.gate is not None and first.gate.is_pure and not others
+    return 1 if pure or is_real(block) else _COMPLEX

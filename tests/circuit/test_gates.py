@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from itertools import product
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from qdist.circuit import (
     unitary_gate,
 )
 from qdist.circuit.gates import MEASURE, RESET, barrier_gate, initialize_gate
+from qdist.circuit.matrices import pauli_matrix
 
 DATA_GATES = [
     unitary_gate(random_unitary(4, 1)),
@@ -164,8 +166,24 @@ def test_structure_flags_are_true_to_the_matrix(gate: Gate) -> None:
             )
         )
         assert target.diagonal_qubits == commuting
+        assert target.is_pure == all(not np.any(matrix.real * matrix.imag) for matrix in matrices)
+        if target.base.data is None and not target.is_identity:
+            flips = [np.arange(size) ^ 1 << position for position in range(target.num_qubits)]
+            x_like = tuple(k for k, flip in enumerate(flips) if all(np.allclose(m[flip][:, flip], m) for m in matrices))
+            assert target.x_like_qubits == x_like
         if target.is_diagonal:
             np.testing.assert_allclose(target.diagonal(*angles_of(gate, 0)), np.diagonal(matrices[0]), atol=1e-15)
+
+
+@every_gate
+def test_pauli_letters_are_those_of_the_generator(gate: Gate) -> None:
+    strings = (
+        {"".join(letters) for letters in product("IXYZ", repeat=gate.num_qubits)} if gate.num_params == 1 else set()
+    )
+    found = [s for s in strings if gate.generator is not None and np.array_equal(pauli_matrix(s), gate.generator)]
+    assert ([gate.pauli] if gate.pauli else []) == found
+    if gate.pauli:
+        assert pauli_rotation_gate(gate.pauli[::-1]).matrix(0.7) == pytest.approx(gate.matrix(0.7), abs=1e-15)
 
 
 def test_known_structure_of_well_known_gates() -> None:

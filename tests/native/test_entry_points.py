@@ -591,7 +591,12 @@ def program_methods(dtype: str) -> dict[str, Wrong]:
 
 DTYPES = ["complex64", "complex128"]
 TABLE = {dtype: functions(dtype) for dtype in DTYPES}
-ELSEWHERE = {"direct_call": "tests/comm/test_direct_call.py", "lane_bits": "a constant", "variant": "a constant"}
+ELSEWHERE = {
+    "direct_call": "tests/comm/test_direct_call.py",
+    "formulas": "tests/native/test_formulas.py",
+    "lane_bits": "a constant",
+    "variant": "a constant",
+}
 
 
 def test_the_table_has_every_entry_point() -> None:

@@ -1,6 +1,6 @@
 """CallAgreement: that all ranks of a group enter the same collectives, found out while they do.
 
-Within a node the ranks note their calls in memory that they share (native/src/call_table.hpp): one that calls something
+Within a node the ranks note their calls in memory that they share (native/src/calls): one that calls something
 else than another learns of it before it sends anything. Between nodes they compare digests of all their calls by
 messages, at each of the first 32 calls and then after every 32.
 """

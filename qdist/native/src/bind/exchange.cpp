@@ -1,0 +1,84 @@
+// Kernels that move amplitudes: between a shard and the buffers of an exchange, and within a shard.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
+
+#include <complex>
+#include <stdexcept>
+
+#include "base/bits.hpp"
+#include "base/checks.hpp"
+#include "moves/pack.hpp"
+#include "moves/permute.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using qdist::Index;
+
+namespace {
+
+template <class T>
+using Array = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class Real>
+using Shard = Array<const std::complex<Real>>;
+template <class Real>
+using MutableShard = Array<std::complex<Real>>;
+
+// Refuses indices beyond a shard's end and a buffer of the wrong size: memory is written here.
+void check(std::size_t shard, Index base, Index within, std::size_t buffer) {
+    if ((base & within) || (base | within) >= shard)
+        throw nb::value_error("base and within must be bits of the shard's indices, and different ones");
+    if (buffer != std::size_t(1) << std::popcount(within))
+        throw nb::value_error("the buffer must hold 2**(number of bits within) amplitudes");
+}
+
+template <class Real>
+void pack(Shard<Real> shard, Index base, Index within, MutableShard<Real> out) {
+    check(shard.size(), base, within, out.size());
+    nb::gil_scoped_release release;
+    qdist::pack(shard.data(), base, within, out.data());
+}
+
+template <class Real>
+void unpack(Shard<Real> in, MutableShard<Real> shard, Index base, Index within) {
+    check(shard.size(), base, within, in.size());
+    nb::gil_scoped_release release;
+    qdist::unpack(in.data(), shard.data(), base, within);
+}
+
+template <class Real>
+void swap_parts(MutableShard<Real> a, Index base_a, MutableShard<Real> b, Index base_b, Index within) {
+    const std::size_t size = std::size_t(1) << std::popcount(within);
+    check(a.size(), base_a, within, size);
+    check(b.size(), base_b, within, size);
+    nb::gil_scoped_release release;
+    qdist::swap_parts(a.data(), base_a, b.data(), base_b, within);
+}
+
+template <class Real>
+void swap_positions(MutableShard<Real> shard, const std::vector<int>& partner) {
+    qdist::check_permutation(partner, shard.size());
+    for (int p = 0; p < int(partner.size()); ++p)
+        if (partner[partner[p]] != p) throw nb::value_error("positions must be exchanged in pairs");
+    nb::gil_scoped_release release;
+    qdist::swap_positions(shard.data(), partner);
+}
+
+template <class Real>
+void bind(nb::module_& m) {
+    m.def("pack", &pack<Real>, nb::arg("shard").noconvert(), "base"_a, "within"_a, nb::arg("out").noconvert(),
+          "out = the amplitudes at base | b, for every setting b of the bits of `within`, in order.");
+    m.def("unpack", &unpack<Real>, nb::arg("source").noconvert(), nb::arg("shard").noconvert(), "base"_a, "within"_a,
+          "Puts what `pack` took back into its place.");
+    m.def("swap_parts", &swap_parts<Real>, nb::arg("a").noconvert(), "base_a"_a, nb::arg("b").noconvert(), "base_b"_a,
+          "within"_a, "Exchanges a[base_a | bits] with b[base_b | bits], for every setting of the bits of `within`.");
+    m.def("swap_positions", &swap_positions<Real>, nb::arg("shard").noconvert(), "partner"_a,
+          "Exchanges bit positions p and partner[p] of the amplitudes' indices, in place.");
+}
+
+}  // namespace
+
+void bind_exchange(nb::module_& m) {
+    bind<float>(m);
+    bind<double>(m);
+}

@@ -1,0 +1,92 @@
+// The Python face of the planners: stages of one level, few exchanges, and what prepares the search for them.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/checks.hpp"
+#include "search/alternations.hpp"
+#include "search/commute.hpp"
+#include "search/narrow.hpp"
+#include "search/schedule.hpp"
+#include "search/search.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using namespace qdist;
+
+using Masks = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Found = std::tuple<std::vector<Mask>, std::vector<int>, std::int64_t>;
+
+std::vector<Action> actions(Masks mixes, Masks x_like, Masks z_like) {
+    check_size(x_like.size(), mixes.size(), "x_like");
+    check_size(z_like.size(), mixes.size(), "z_like");
+    std::vector<Action> gates(mixes.size());
+    for (std::size_t g = 0; g < gates.size(); ++g) gates[g] = {mixes.data()[g], x_like.data()[g], z_like.data()[g], 0};
+    return gates;
+}
+
+// What is mixed is among the qubits; a gate may act like Z elsewhere: on several ranks, far controls and diagonals.
+void check_actions(const std::vector<Action>& gates, int num_qubits, int close) {
+    check_range(num_qubits, 0, 64, "the number of qubits");
+    check_range(close, 0, 64, "the number of close qubits");
+    for (const Action& a : gates) check_mask(a.mixes, num_qubits, "a gate's qubits");
+}
+
+Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close, std::optional<Mask> start, std::int64_t limit) {
+    const std::vector<Action> gates = actions(mixes, x_like, z_like);
+    check_actions(gates, num_qubits, close);
+    for (const Action& a : gates) check_mask(a.x_like | a.z_like, num_qubits, "a gate's qubits");
+    if (start) check_mask(*start, num_qubits, "start");
+    check_range(limit, 0, std::int64_t(1) << 60, "limit");
+    for (const Action& a : gates)
+        if (std::popcount(a.mixes) > close) throw nb::value_error("a gate mixes more qubits than are close");
+    nb::gil_scoped_release release;
+    // Most of the work goes into fewer exchanges, the rest into smaller ones.
+    Search search(gates, close, start, limit - limit / 4);
+    const std::vector<std::vector<Mask>> plans = search.run();
+    std::int64_t work = search.work();
+    std::optional<Stages> best;
+    for (std::vector<Mask> sets : plans) {
+        if (start) sets.insert(sets.begin(), *start);
+        Stages stages(gates, num_qubits, close, std::move(sets), start.has_value());
+        stages.narrow(limit / 4 / std::int64_t(plans.size()));
+        work += stages.work();
+        if (!best || stages.swaps() < best->swaps()) best.emplace(std::move(stages));
+    }
+    return {best->sets(), best->when(), work};
+}
+
+std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Doubles weight, int num_qubits, int close, Mask forced) {
+    std::vector<Action> gates = actions(mixes, x_like, z_like);
+    check_actions(gates, num_qubits, close);
+    check_size(weight.size(), mixes.size(), "weight");
+    check_mask(forced, num_qubits, "forced");
+    for (std::size_t g = 0; g < gates.size(); ++g) gates[g].weight = weight.data()[g];
+    std::vector<std::pair<Mask, std::vector<int>>> stages;
+    nb::gil_scoped_release release;
+    for (auto& stage : Scheduler(gates, num_qubits, close, forced).run()) stages.emplace_back(stage.close, std::move(stage.gates));
+    return stages;
+}
+
+std::vector<int> count_alternations(Masks mixes, Masks x_like, Masks z_like, const std::vector<bool>& kinds) {
+    if (kinds.size() != mixes.size()) throw nb::value_error("there must be one kind a gate");
+    return alternations(actions(mixes, x_like, z_like), kinds);
+}
+
+}  // namespace
+
+void bind_search(nb::module_& m) {
+    m.def("schedule", &schedule, "mixes"_a, "x_like"_a, "z_like"_a, "weight"_a, "num_qubits"_a, "close"_a, "forced"_a,
+          "Stages of gates for a level at which `close` qubits can be mixed: (close qubits as a mask, gates in order).");
+    m.def("search", &search, "mixes"_a, "x_like"_a, "z_like"_a, "num_qubits"_a, "close"_a, "start"_a.none(), "limit"_a,
+          "Few stages in which all gates can run: (close qubits of each as a mask, stage of each gate, work done).");
+    m.def("alternations", &count_alternations, "mixes"_a, "x_like"_a, "z_like"_a, "kinds"_a,
+          "How often the kind of gate changes on the way to each gate, along gates that may not pass each other.");
+}

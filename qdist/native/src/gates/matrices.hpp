@@ -1,0 +1,125 @@
+// Small complex matrices: constant or formulas of a program's angles, their products, and the gradient of a product.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "gates/formulas.hpp"
+
+namespace qdist {
+
+// A matrix to come: constant, or a formula of some of the program's angles.
+struct Source {
+    Formula formula = Formula::constant;
+    std::vector<int> slots;  // which angles
+    Matrix value;            // for a constant
+
+    // Whether it is real whatever the angles are.
+    bool is_real() const {
+        if (formula != Formula::constant) return facts(formula).real;
+        return std::all_of(value.begin(), value.end(), [](Complex z) { return z.imag() == 0; });
+    }
+
+    Matrix at(const double* angles) const {
+        if (formula == Formula::constant) return value;
+        double chosen[4] = {};
+        for (std::size_t k = 0; k < slots.size(); ++k) chosen[k] = angles[slots[k]];
+        return gate_matrix(formula, chosen);
+    }
+};
+
+// The derivative of a gate's matrix by the k-th of its angles.
+inline Matrix derivative(const Source& source, int k, const double* angles) {
+    double chosen[4] = {};
+    for (std::size_t j = 0; j < source.slots.size(); ++j) chosen[j] = angles[source.slots[j]];
+    return gate_derivative(source.formula, k, chosen);
+}
+
+// The index with the bits of k at the bits listed, for each k.
+inline std::vector<std::size_t> offsets(const std::vector<int>& bits) {
+    std::vector<std::size_t> result(std::size_t(1) << bits.size());
+    for (std::size_t k = 0; k < result.size(); ++k)
+        for (std::size_t j = 0; j < bits.size(); ++j)
+            if (k >> j & 1) result[k] |= std::size_t(1) << bits[j];
+    return result;
+}
+
+// a (2^k x 2^k, on the bits listed) times the 2^n x 2^n matrix m, in place. Bit j of a's index is bit bits[j] of m's.
+inline void apply_left(const Matrix& a, const std::vector<int>& bits, Matrix& m, int n) {
+    const std::size_t size = std::size_t(1) << n, small = std::size_t(1) << bits.size();
+    const std::vector<std::size_t> offset = offsets(bits);
+    const std::size_t all = offset.back();
+    std::vector<Complex> old(small);
+    for (std::size_t base = 0; base < size; ++base) {
+        if (base & all) continue;
+        for (std::size_t column = 0; column < size; ++column) {
+            for (std::size_t k = 0; k < small; ++k) old[k] = m[(base | offset[k]) * size + column];
+            for (std::size_t r = 0; r < small; ++r) {
+                Complex sum = 0;
+                for (std::size_t k = 0; k < small; ++k) sum += a[r * small + k] * old[k];
+                m[(base | offset[r]) * size + column] = sum;
+            }
+        }
+    }
+}
+
+inline Matrix transposed(const Matrix& m, std::size_t size) {
+    Matrix t(m.size());
+    for (std::size_t p = 0; p < size; ++p)
+        for (std::size_t q = 0; q < size; ++q) t[q * size + p] = m[p * size + q];
+    return t;
+}
+
+inline Matrix adjoint(const Matrix& m, std::size_t size) {
+    Matrix t = transposed(m, size);
+    for (Complex& z : t) z = std::conj(z);
+    return t;
+}
+
+// The 2^k x 2^k matrix that is left of m (2^n x 2^n) when the bits not listed are traced out.
+inline Matrix traced(const Matrix& m, const std::vector<int>& bits, int n) {
+    const std::size_t size = std::size_t(1) << n, small = std::size_t(1) << bits.size();
+    const std::vector<std::size_t> offset = offsets(bits);
+    const std::size_t all = offset.back();
+    Matrix out(small * small);
+    for (std::size_t rest = 0; rest < size; ++rest)
+        if (!(rest & all))
+            for (std::size_t p = 0; p < small; ++p)
+                for (std::size_t q = 0; q < small; ++q) out[p * small + q] += m[(rest | offset[p]) * size + (rest | offset[q])];
+    return out;
+}
+
+// The derivatives by the angles of a block on n bits, given its transition matrix: 2 Re Tr(dU U^-1 T) each. factors: pairs of
+// a source and its bits, in the order in which they act.
+template <class Factors>
+void add_dense_gradient(int n, const Factors& factors, Matrix t, const double* angles, double* gradient) {
+    const std::size_t size = std::size_t(1) << n;
+    for (std::size_t f = factors.size(); f-- > 0;) {
+        const auto& [source, bits] = factors[f];
+        const std::size_t small = std::size_t(1) << bits.size();
+        const Matrix u = source.at(angles);
+        if (!source.slots.empty()) {
+            // Tr(dU U^-1 T) = Tr(dU S) with S = U^-1 T.
+            Matrix s = traced(t, bits, n);
+            std::vector<int> own(bits.size());
+            for (std::size_t j = 0; j < own.size(); ++j) own[j] = int(j);
+            apply_left(adjoint(u, small), own, s, int(bits.size()));
+            for (std::size_t k = 0; k < source.slots.size(); ++k) {
+                const Matrix d = derivative(source, int(k), angles);
+                double sum = 0;
+                for (std::size_t p = 0; p < small; ++p)
+                    for (std::size_t q = 0; q < small; ++q) sum += (d[p * small + q] * s[q * small + p]).real();
+                gradient[source.slots[k]] += 2 * sum;
+            }
+        }
+        if (f == 0) break;
+        // The transition matrix before this factor: U^-1 T U.
+        apply_left(adjoint(u, small), bits, t, n);
+        t = transposed(t, size);
+        apply_left(transposed(u, small), bits, t, n);
+        t = transposed(t, size);
+    }
+}
+
+}  // namespace qdist

@@ -1,0 +1,103 @@
+// Probabilities of the values of some of a shard's bits, in one pass over the shard.
+#pragma once
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "base/bits.hpp"
+#include "base/lanes.hpp"
+
+namespace qdist {
+
+// How an index of the shard becomes an index of the result: kept[j] is the position of the result's bit j.
+class KeptBits {
+public:
+    explicit KeptBits(std::span<const int> kept) : kept_(kept.begin(), kept.end()) {}
+
+    Index of(Index index) const {
+        Index result = 0;
+        for (std::size_t j = 0; j < kept_.size(); ++j) result |= (index >> kept_[j] & 1) << j;
+        return result;
+    }
+
+    Index mask() const {
+        Index result = 0;
+        for (int position : kept_) result |= Index(1) << position;
+        return result;
+    }
+
+    // Positions of the lowest `count` bits of the result.
+    Index lowest(std::size_t count) const {
+        Index result = 0;
+        for (std::size_t j = 0; j < std::min(count, kept_.size()); ++j) result |= Index(1) << kept_[j];
+        return result;
+    }
+
+    std::size_t size() const { return kept_.size(); }
+
+private:
+    std::vector<int> kept_;
+};
+
+// Adds |amplitude|^2 of a shard of 2^bits amplitudes, the first of which has index `first`, to out[kept.of(index)].
+//
+// A tile holds the lowest bits of the shard and of the result, so that both are read and written in whole cache lines.
+// Tiles that go to different parts of the result are tasks of their own. Where there are too few of those, tiles that
+// are summed are split into a fixed number of chunks with results of their own, which are added in order: the sums do
+// not depend on the number of threads.
+template <class Real>
+void add_probabilities(const Real* shard, int bits, Index first, const KeptBits& kept, double* out) {
+    constexpr int tile_low = 6, wanted_tasks = 64;
+    const Index local = low_bits(bits), kept_mask = kept.mask() & local;
+    const Index tile = (low_bits(std::min(bits, tile_low)) | kept.lowest(tile_low)) & local;
+    const Index row_mask = tile & ~low_bits(lane_bits), kept_rows = row_mask & kept_mask;
+    const Index outer_kept = local & ~tile & kept_mask, outer_summed = local & ~tile & ~kept_mask;
+
+    const std::size_t rows = std::size_t(1) << std::popcount(row_mask);
+    const std::size_t slots = std::size_t(1) << std::popcount(kept_rows);
+    std::vector<Index> row_offset(rows), row_slot(rows), slot_out(slots);
+    for (std::size_t r = 0; r < rows; ++r) {
+        row_offset[r] = deposit(r, row_mask);
+        row_slot[r] = extract(row_offset[r], kept_rows) * 2 * lanes;
+    }
+    for (std::size_t s = 0; s < slots; ++s) slot_out[s] = kept.of(deposit(s, kept_rows));
+    Index lane_out[lanes];
+    for (Index l = 0; l < lanes; ++l) lane_out[l] = kept.of(l);
+    const Index far_out = kept.of(first & ~local);
+
+    const std::size_t parts = std::size_t(1) << std::popcount(outer_kept);
+    const std::size_t sums = std::size_t(1) << std::popcount(outer_summed);
+    const std::size_t chunks = parts >= wanted_tasks ? 1 : std::min<std::size_t>(sums, wanted_tasks / parts);
+    const std::size_t sums_per_chunk = sums / chunks;
+    const std::size_t out_size = std::size_t(1) << kept.size();
+    std::vector<double> partial(chunks > 1 ? chunks * out_size : 0);
+
+#pragma omp parallel for schedule(static) if (bits > 14)
+    for (std::size_t task = 0; task < parts * chunks; ++task) {
+        const std::size_t part = task % parts, chunk = task / parts;
+        const Index part_base = deposit(part, outer_kept);
+        // Squares of real and imaginary parts side by side, as they lie in memory.
+        std::vector<double> sum(slots * 2 * lanes);
+        Index summed = deposit(chunk * sums_per_chunk, outer_summed);
+        for (std::size_t k = 0; k < sums_per_chunk; ++k, summed = next_within(summed, outer_summed)) {
+            const Real* base = shard + 2 * (part_base | summed);
+            for (std::size_t r = 0; r < rows; ++r) {
+                const Real* a = base + 2 * row_offset[r];
+                double* s = sum.data() + row_slot[r];
+                for (Index half = 0; half < 2 * lanes; half += lanes) {
+                    const auto v = widened(Lanes<Real>::load(a + half));
+                    (Lanes<double>::load(s + half) + v * v).store(s + half);
+                }
+            }
+        }
+        double* result = (chunks > 1 ? partial.data() + chunk * out_size : out) + (far_out | kept.of(part_base));
+        for (std::size_t s = 0; s < slots; ++s)
+            for (Index l = 0; l < lanes; ++l) {
+                const double* square = sum.data() + 2 * (s * lanes + l);
+                result[slot_out[s] | lane_out[l]] += square[0] + square[1];
+            }
+    }
+    for (std::size_t i = 0; i < partial.size(); ++i) out[i % out_size] += partial[i];
+}
+
+}  // namespace qdist

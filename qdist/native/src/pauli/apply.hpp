@@ -1,0 +1,231 @@
+// The product of a sum of Pauli strings with a state, and the strings' expectation values on the way.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/bits.hpp"
+#include "base/lanes.hpp"
+#include "pauli/expectation.hpp"
+#include "pauli/plan.hpp"
+#include "pauli/product_tables.hpp"
+#include "pauli/rows.hpp"
+#include "pauli/tiles.hpp"
+
+namespace qdist {
+
+// The real part of <a|b>, row by row.
+template <class Real>
+class RealProduct {
+public:
+    [[gnu::always_inline]] inline void add(std::size_t row, const Amplitudes<Real>& a, const Amplitudes<Real>& b) {
+        // Sums of this many rows are added up before they become doubles, because that costs more than they do.
+        constexpr std::size_t together = 8;
+        some_ = some_ + a * b;
+        if (row % together < together - 1) return;
+        total_ = total_ + widened(some_);
+        some_ = {};
+    }
+
+    double total() const {
+        double numbers[2 * lanes], result = 0;
+        (total_ + widened(some_)).store(numbers);
+        for (double number : numbers) result += number;
+        return result;
+    }
+
+private:
+    Lanes<double, 2 * lanes> total_{};
+    Amplitudes<Real> some_{};
+};
+
+// Calls put(row, sum) for each row with the sum of the rows of the tile `in` that it takes, times their factors. Its parts
+// must not become calls: the sums would go through memory.
+template <class Real, std::size_t block, class Put>
+[[gnu::always_inline]] inline void sum_blocks(const RowSums& sums, const Real* factors, const Real* in, Put put) {
+    const std::uint16_t* counts = sums.counts.data();
+    const RowSums::Source *shared = sums.shared.data(), *own = sums.own.data();
+    const auto sum_block = [&]<std::size_t... j>(std::size_t first, std::index_sequence<j...>) __attribute__((always_inline)) {
+        Amplitudes<Real> sum[] = {(void(j), Amplitudes<Real>{})...};
+        for (const PauliKind& kind : sums.kinds) {
+            const auto add_all = [&](auto flip, auto imaginary, auto by_lane) __attribute__((always_inline)) {
+                const auto factor = [&](const RowSums::Source& source) __attribute__((always_inline)) {
+                    if constexpr (by_lane)
+                        return doubled<imaginary>(Lanes<Real>::load(factors + source.factor));
+                    else
+                        return Amplitudes<Real>::all(factors[source.factor]);
+                };
+                const auto row = [&](std::size_t start) __attribute__((always_inline)) {
+                    return flipped<2 * flip + imaginary>(Amplitudes<Real>::load(in + start));
+                };
+                for (const auto* end = shared + counts[0]; shared != end; ++shared) {
+                    const auto f = factor(*shared);
+                    ((sum[j] = sum[j] + f * row(shared->row + 2 * lanes * j)), ...);
+                }
+                for (const auto* end = own + block * counts[1]; own != end; own += block)
+                    ((sum[j] = sum[j] + factor(own[j]) * row(own[j].row)), ...);
+            };
+            specialised(kind.lane_flip, kind.imaginary, [&](auto flip, auto imaginary) __attribute__((always_inline)) {
+                if constexpr (imaginary)
+                    add_all(flip, imaginary, std::true_type());
+                else if (kind.by_lane)
+                    add_all(flip, imaginary, std::true_type());
+                else
+                    add_all(flip, imaginary, std::false_type());
+            });
+            counts += 2;
+        }
+        (put(first + j, sum[j]), ...);
+    };
+    for (std::size_t first = 0; first < sums.rows; first += block) sum_block(first, std::make_index_sequence<block>());
+}
+
+// Which product with the state is wanted: of what is added to `out`, or of the whole of what it then holds.
+enum class Product { none, added, whole };
+
+// What happens to the sums of a pass: added to `out`, or written there if it is `fresh`; and multiplied by `scale`, together
+// with what `out` held where the product of the whole is wanted, and else alone.
+template <class Real>
+struct Target {
+    Product product;
+    bool fresh;
+    Real scale;
+    Real* out;
+};
+
+// Puts the sums of one tile into its place. offsets: the grid's. Returns the product's real part.
+template <class Real, std::size_t block>
+double put_rows(const RowSums& sums, const Real* factors, const Real* in, const Index* offsets, const Target<Real>& target) {
+    RealProduct<Real> product;
+    const auto scale = Amplitudes<Real>::all(target.scale);
+    const bool whole = target.product == Product::whole;
+    sum_blocks<Real, block>(sums, factors, in, [&](std::size_t row, Amplitudes<Real> value) __attribute__((always_inline)) {
+        Real* place = target.out + 2 * offsets[row];
+        if (target.product == Product::added) product.add(row, Amplitudes<Real>::load(in + 2 * lanes * row), value);
+        if (!whole) value = value * scale;
+        if (!target.fresh) {
+            // Four rows are neighbours in every tile.
+            if (row % 4 == 0) prefetch<1>(target.out + 2 * offsets[row + TileGrid::ahead], 4);
+            value = value + Amplitudes<Real>::load(place);
+        }
+        if (whole) {
+            product.add(row, Amplitudes<Real>::load(in + 2 * lanes * row), value);
+            value = value * scale;
+        }
+        value.store(place);
+    });
+    return product.total();
+}
+
+// One pass of apply_pauli_sum. With a product, that is added to the results; else, where there are any, the expectation
+// values of all jobs are.
+template <class Real>
+void apply_pass(const PauliPlan& plan, const PauliPass& pass, const typename ProductTables<Real>::Pass& tables,
+                const Real* shard, Index first, const Target<Real>& target, double* results) {
+    const TileGrid& grid = tables.grid;
+    const std::size_t tiles = grid.count(), chunks = std::min<std::size_t>(tiles, 64);
+    const std::size_t observables = results ? std::size_t(plan.observables) : 0;
+    const bool values = results && target.product == Product::none;
+    std::vector<double> partial(chunks * observables);
+#pragma omp parallel if (chunks > 1)
+    {
+        std::vector<Real> room(2 * grid.size), factors = tables.factors.numbers();
+        Tile<Real> split(values ? grid.size : 0);
+        std::optional<PassSums> sums;
+        if (values) sums.emplace(pass);
+#pragma omp for schedule(static)
+        for (std::size_t c = 0; c < chunks; ++c) {
+            double* found = partial.data() + c * observables;
+            for (std::size_t t = c * (tiles / chunks); t < (c + 1) * (tiles / chunks); ++t) {
+                const Index base = grid.base(t), source = base ^ pass.far;
+                const Real* in = grid.gathered(shard, source, room);
+                tables.factors.set_tile(first + source, factors);
+                const Target<Real> place{target.product, target.fresh, target.scale, target.out + 2 * base};
+                const double product =
+                    grid.rows < block_rows<Real>
+                        ? put_rows<Real, 1>(tables.sums, factors.data(), in, grid.offsets(), place)
+                        : put_rows<Real, block_rows<Real>>(tables.sums, factors.data(), in, grid.offsets(), place);
+                if (target.product != Product::none) *found += product;
+                if (!values) continue;
+                grid.load(shard, base, split);
+                sums->add_tile(std::as_const(split).rows(), std::as_const(split).rows(), first + base, found);
+            }
+            if (values) sums->finish(found);
+        }
+    }
+    for (std::size_t i = 0; i < partial.size(); ++i) results[i % observables] += partial[i];
+}
+
+// out = (sum of the plan's terms, times the weights of their observables) shard, added to what `out` holds unless it is
+// `fresh`. The shard's first index is `first`; `out` is apart from it. Where `results` is given, the expectation values
+// of the observables, without the weights, are added to it.
+template <class Real>
+void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, const double* weights, bool fresh, Real* out,
+                     double* results) {
+    if (plan.passes.empty() && fresh) std::fill(out, out + (std::size_t(2) << plan.bits), Real(0));
+    // Of one observable the tables serve all weights, and the products with the state are its value.
+    const bool one = plan.observables == 1;
+    const double unit = 1;
+    const auto tables = ProductTables<Real>::of(plan, one ? &unit : weights, Purpose::product);
+    const Real scale = one ? Real(weights[0]) : Real(1);
+    const bool at_the_end = one && results && fresh && !plan.passes.empty() && !plan.passes.back().far;
+    for (std::size_t k = 0; k < plan.passes.size(); ++k) {
+        const PauliPass& pass = plan.passes[k];
+        const bool last = k + 1 == plan.passes.size();
+        Target<Real> target{Product::none, fresh, scale, out};
+        if (at_the_end) {
+            if (last) target.product = Product::whole;
+            else target.scale = 1;
+        } else if (one && results && !pass.far)
+            target.product = Product::added;
+        const bool separate = results && pass.far && !at_the_end;
+        apply_pass(plan, pass, tables->passes[k], shard, first, target, (at_the_end && !last) || separate ? nullptr : results);
+        // Tiles of which only the partners are at hand have their expectation values in a pass of their own.
+        if (separate) add_expectations(plan, pass, shard, first, results);
+        fresh = false;
+    }
+}
+
+// The value that the strings of one pass have in a shard, from the tables for that.
+template <class Real>
+double value_of_pass(const typename ProductTables<Real>::Pass& tables, const Real* shard, Index first) {
+    const TileGrid& grid = tables.grid;
+    const std::size_t tiles = grid.count(), chunks = std::min<std::size_t>(tiles, 64);
+    std::vector<double> partial(chunks);
+#pragma omp parallel if (chunks > 1)
+    {
+        std::vector<Real> room(2 * grid.size), factors = tables.factors.numbers();
+#pragma omp for schedule(static)
+        for (std::size_t c = 0; c < chunks; ++c)
+            for (std::size_t t = c * (tiles / chunks); t < (c + 1) * (tiles / chunks); ++t) {
+                const Real* in = grid.gathered(shard, grid.base(t), room);
+                tables.factors.set_tile(first + grid.base(t), factors);
+                RealProduct<Real> product;
+                const auto add = [&](std::size_t row, const Amplitudes<Real>& value) __attribute__((always_inline)) {
+                    product.add(row, Amplitudes<Real>::load(in + 2 * lanes * row), value);
+                };
+                sum_blocks<Real, block_rows<Real>>(tables.sums, factors.data(), in, add);
+                partial[c] += product.total();
+            }
+    }
+    return std::accumulate(partial.begin(), partial.end(), 0.0);
+}
+
+// Adds the observables' values in a shard, whose first index is `first`, to results.
+template <class Real>
+void add_values(const PauliPlan& plan, const Real* shard, Index first, double* results) {
+    const double unit = 1;
+    std::shared_ptr<const ProductTables<Real>> tables;
+    if (plan.as_product) tables = ProductTables<Real>::of(plan, &unit, Purpose::value);
+    for (std::size_t k = 0; k < plan.passes.size(); ++k) {
+        if (tables && !plan.passes[k].far && tables->passes[k].grid.rows >= block_rows<Real>)
+            *results += value_of_pass(tables->passes[k], shard, first);
+        else
+            add_expectations(plan, plan.passes[k], shard, first, results);
+    }
+}
+
+}  // namespace qdist

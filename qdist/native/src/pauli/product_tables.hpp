@@ -1,0 +1,64 @@
+// What the product of a PauliPlan with a state needs for given weights, made once and kept.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/lanes.hpp"
+#include "pauli/plan.hpp"
+#include "pauli/rows.hpp"
+#include "pauli/tiles.hpp"
+
+namespace qdist {
+
+// Rows that are summed at once: as many as leave some registers for what is read.
+template <class Real>
+constexpr std::size_t block_rows = [] {
+#if defined(__aarch64__) || defined(__AVX512F__)
+    constexpr std::size_t registers = 16;
+#else
+    constexpr std::size_t registers = 8;
+#endif
+    return std::clamp<std::size_t>(registers / Amplitudes<Real>::count, 1, 4);
+}();
+
+// Whether the product with a state is wanted, or its product with the state alone: then partners are summed up once.
+enum class Purpose { product, value };
+
+template <class Real>
+struct ProductTables {
+    struct Pass {
+        Pass(const PauliPlan& plan, const PauliPass& pass, const double* weights, Purpose purpose)
+            : grid(plan.bits, pass),
+              factors(pass, weights, plan.observables, purpose == Purpose::value ? block_rows<Real> : 0),
+              sums(factors, factors.rows() < block_rows<Real> ? 1 : block_rows<Real>) {}
+
+        TileGrid grid;
+        PassFactors<Real> factors;
+        RowSums sums;
+    };
+
+    ProductTables(const PauliPlan& plan, const double* w, Purpose purpose) : weights(w, w + plan.observables) {
+        for (const PauliPass& pass : plan.passes) passes.emplace_back(plan, pass, w, purpose);
+    }
+
+    // The plan's tables for these weights: those of the last call where they are the same.
+    static std::shared_ptr<const ProductTables> of(const PauliPlan& plan, const double* weights, Purpose purpose) {
+        std::shared_ptr<const void>& kept = plan.product_tables.kept[sizeof(Real) == sizeof(double)][int(purpose)];
+        {
+            const std::lock_guard<std::mutex> lock(plan.product_tables.mutex);
+            const auto tables = std::static_pointer_cast<const ProductTables>(kept);
+            if (tables && std::equal(tables->weights.begin(), tables->weights.end(), weights)) return tables;
+        }
+        const auto tables = std::make_shared<const ProductTables>(plan, weights, purpose);
+        const std::lock_guard<std::mutex> lock(plan.product_tables.mutex);
+        kept = tables;
+        return tables;
+    }
+
+    std::vector<double> weights;
+    std::vector<Pass> passes;
+};
+
+}  // namespace qdist

@@ -1,0 +1,223 @@
+// Which rows of a tile a pass of a PauliPlan sums up where its product with a state is wanted, and with which factors.
+//
+// Factors are looked up by slot: rows with equal signs of all strings share one. Most do not depend on the lane, and most
+// not on the tile.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "base/bits.hpp"
+#include "pauli/plan.hpp"
+#include "pauli/tiles.hpp"
+
+namespace qdist {
+
+// How a lookup's factors meet the amplitudes of a row.
+struct PauliKind {
+    Index lane_flip;
+    bool imaginary;  // they are multiplied by i
+    bool by_lane;    // there is one for each lane; else one for all of them
+
+    bool operator==(const PauliKind&) const = default;
+    std::size_t stride() const { return by_lane ? lanes : 1; }
+};
+
+// Factors of one job, or of several with the same flips.
+struct Lookup {
+    PauliKind kind;
+    Index row_flip;
+    std::size_t start;                 // of its numbers among those of the pass
+    std::vector<std::uint16_t> slots;  // of each row, before it is flipped
+    std::vector<bool> is_zero;         // slots whose factors are zero in all tiles
+    bool once = false;                 // of two rows that are each other's partners only one is summed up, twice
+
+    std::size_t at(std::size_t slot) const { return start + slot * kind.stride(); }
+};
+
+// The factors of a pass, with a weight for each observable.
+template <class Real>
+class PassFactors {
+public:
+    // once_from: partners that differ in row bits of so much or more are summed up once; 0: all are.
+    PassFactors(const PauliPass& pass, const double* weights, int observables, std::size_t once_from)
+        : pass_(pass), weights_(weights, weights + observables) {
+        const Index row_bits = pass.tile & ~low_bits(lane_bits);
+        rows_ = std::size_t(1) << std::popcount(row_bits);
+        for (const PauliJob& job : pass.jobs) {
+            const bool by_lane = job.imaginary || std::ranges::any_of(job.terms, [](const PauliTerm& t) { return t.z % lanes; });
+            Lookup found{{job.flip % lanes, job.imaginary, by_lane}, job.flip >> lane_bits, numbers_.size(), {}, {}};
+            found.once = once_from && found.row_flip >= once_from;
+            // Slots are sums of what the bits of a row's number give.
+            found.slots.resize(rows_);
+            for (std::size_t r = 1; r < rows_; ++r)
+                found.slots[r] = r & (r - 1) ? found.slots[r & (r - 1)] ^ found.slots[r & -r]
+                                             : std::uint16_t(job.slot_of(deposit(r, row_bits)));
+            numbers_.resize(numbers_.size() + job.slots() * found.kind.stride());
+            if (is_same_for_all_tiles(job))
+                add_fixed(job, std::move(found));
+            else
+                add_changing(job, std::move(found));
+        }
+    }
+
+    const std::vector<Lookup>& lookups() const { return lookups_; }
+    std::size_t rows() const { return rows_; }
+    const std::vector<Real>& numbers() const { return numbers_; }
+    bool change() const { return !changing_.empty(); }
+
+    // Makes `numbers`, a copy of those here, the factors of the tile whose first amplitude has index `base`.
+    void set_tile(Index base, std::vector<Real>& numbers) const {
+        for (const auto& [job, lookup] : changing_) {
+            const PauliKind& kind = lookups_[lookup].kind;
+            Real* factors = numbers.data() + lookups_[lookup].start;
+            if (job->by_tile) {
+                fill(*job, lookups_[lookup], base & ~pass_.tile, factors);
+                continue;
+            }
+            const std::uint32_t base_slot = job->base_slot(base);
+            const Real* kept = numbers_.data() + lookups_[lookup].start;
+            for (std::uint32_t slot = 0; slot < job->slots(); ++slot)
+                std::copy_n(kept + (slot ^ base_slot) * kind.stride(), kind.stride(), factors + slot * kind.stride());
+        }
+    }
+
+private:
+    bool is_same_for_all_tiles(const PauliJob& job) const {
+        return !job.by_tile && std::ranges::all_of(job.basis, [&](Index mask) { return (mask & ~pass_.tile) == 0; });
+    }
+
+    void add_changing(const PauliJob& job, Lookup&& found) {
+        if (!job.by_tile) fill(job, found, 0, numbers_.data() + found.start);
+        found.is_zero.assign(job.slots(), false);
+        changing_.push_back({&job, lookups_.size()});
+        lookups_.push_back(std::move(found));
+    }
+
+    void add_fixed(const PauliJob& job, Lookup&& found) {
+        fill(job, found, 0, numbers_.data() + found.start);
+        const auto fits = [&](const Lookup& other) {
+            return other.kind.lane_flip == found.kind.lane_flip && other.kind.imaginary == found.kind.imaginary &&
+                   other.row_flip == found.row_flip && !is_changing(other);
+        };
+        const auto other = std::ranges::find_if(lookups_, fits);
+        if (other == lookups_.end()) {
+            lookups_.push_back(std::move(found));
+            set_zeros(lookups_.back(), job.slots());
+        } else {
+            *other = sum(*other, found);
+            set_zeros(*other, rows_);
+        }
+    }
+
+    bool is_changing(const Lookup& lookup) const {
+        return std::ranges::any_of(changing_, [&](const auto& c) { return &lookups_[c.second] == &lookup; });
+    }
+
+    // The sum of two lookups, as one with a slot for each row.
+    Lookup sum(const Lookup& a, const Lookup& b) {
+        Lookup both{{a.kind.lane_flip, a.kind.imaginary, a.kind.by_lane || b.kind.by_lane}, a.row_flip, numbers_.size(), {}, {}, a.once};
+        for (std::size_t r = 0; r < rows_; ++r) {
+            both.slots.push_back(std::uint16_t(r));
+            for (std::size_t l = 0; l < both.kind.stride(); ++l) {
+                const Real first = numbers_[a.at(a.slots[r]) + (a.kind.by_lane ? l : 0)];
+                numbers_.push_back(first + numbers_[b.at(b.slots[r]) + (b.kind.by_lane ? l : 0)]);
+            }
+        }
+        return both;
+    }
+
+    void set_zeros(Lookup& lookup, std::size_t slots) {
+        lookup.is_zero.clear();
+        for (std::size_t slot = 0; slot < slots; ++slot) {
+            const auto first = numbers_.begin() + std::ptrdiff_t(lookup.at(slot));
+            lookup.is_zero.push_back(std::all_of(first, first + std::ptrdiff_t(lookup.kind.stride()), [](Real f) { return f == 0; }));
+        }
+    }
+
+    // `outside` as in add_terms. Lanes are those that the factors' amplitudes are flipped to.
+    void fill(const PauliJob& job, const Lookup& lookup, Index outside, Real* factors) const {
+        const PauliKind& kind = lookup.kind;
+        std::vector<double> sums(job.slots() * lanes);
+        for (const PauliTerm& term : job.terms) {
+            const double weighted = (lookup.once ? 2 : 1) * weights_[term.observable] * term.coefficient;
+            const double c = job.by_tile && parity(term.z & outside) ? -weighted : weighted;
+            double* sum = sums.data() + term.slot * lanes;
+            for (Index l = 0; l < lanes; ++l) sum[l] += parity(term.z & (l ^ kind.lane_flip)) ? -c : c;
+        }
+        transform_slots(sums.data(), job.slots());
+        for (std::size_t slot = 0; slot < job.slots(); ++slot)
+            std::copy_n(sums.data() + slot * lanes, kind.stride(), factors + slot * kind.stride());
+    }
+
+    const PauliPass& pass_;
+    std::vector<double> weights_;
+    std::size_t rows_;
+    std::vector<Lookup> lookups_;
+    std::vector<std::pair<const PauliJob*, std::size_t>> changing_;  // jobs whose factors depend on the tile, and lookups
+    std::vector<Real> numbers_;
+};
+
+// What is added up for the rows of a tile, a block of neighbouring rows at a time. Factors that are zero in all tiles are
+// left out: half of them where a chain's XX and YY have the same coefficient.
+class RowSums {
+public:
+    // Where a row to read begins among a tile's numbers, and a factor among the pass's.
+    struct Source {
+        std::uint32_t row, factor;
+    };
+
+    template <class Real>
+    RowSums(const PassFactors<Real>& factors, std::size_t block) : rows(factors.rows()) {
+        // By kind: a lookup, and whether its sources serve whole blocks. Rows of a block differ by the same in all blocks.
+        std::vector<std::vector<std::pair<const Lookup*, bool>>> of_kind;
+        for (const Lookup& lookup : factors.lookups()) {
+            const std::size_t kind = std::size_t(std::ranges::find(kinds, lookup.kind) - kinds.begin());
+            if (kind == kinds.size()) {
+                kinds.push_back(lookup.kind);
+                of_kind.emplace_back();
+            }
+            const auto first = lookup.slots.begin();
+            const bool equal = std::all_of(first, first + std::ptrdiff_t(block), [&](std::uint16_t slot) { return slot == *first; });
+            of_kind[kind].push_back({&lookup, equal && lookup.row_flip % block == 0});
+        }
+        // Strings that flip nothing come first in a plan and are mostly the largest part of a sum: added last, they leave the
+        // rounding errors of all other additions small.
+        std::ranges::reverse(kinds);
+        std::ranges::reverse(of_kind);
+        for (auto& lookups : of_kind) std::ranges::reverse(lookups);
+        for (std::size_t first = 0; first < rows; first += block)
+            for (const auto& lookups : of_kind) {
+                const std::size_t shared_before = shared.size(), own_before = own.size();
+                for (const auto& [lookup, is_shared] : lookups) add(*lookup, first, block, is_shared);
+                counts.push_back(std::uint16_t(shared.size() - shared_before));
+                counts.push_back(std::uint16_t((own.size() - own_before) / block));
+            }
+    }
+
+    std::size_t rows;
+    std::vector<PauliKind> kinds;
+    // For each block, and then for each kind: how many sources serve a whole block, from a first row on; and how many
+    // more there are, with a row and a factor for each of the block's rows.
+    std::vector<std::uint16_t> counts;
+    std::vector<Source> shared, own;
+
+private:
+    void add(const Lookup& lookup, std::size_t first, std::size_t block, bool is_shared) {
+        const auto source = [&](std::size_t row) {
+            const std::size_t from = row ^ lookup.row_flip;
+            return Source{std::uint32_t(2 * lanes * from), std::uint32_t(lookup.at(lookup.slots[from]))};
+        };
+        const auto is_zero = [&](std::size_t row) { return bool(lookup.is_zero[lookup.slots[row ^ lookup.row_flip]]); };
+        if (lookup.once && first & std::bit_floor(lookup.row_flip)) return;
+        if (is_shared) {
+            if (!is_zero(first)) shared.push_back(source(first));
+            return;
+        }
+        bool all_zero = true;
+        for (std::size_t j = 0; j < block; ++j) all_zero = all_zero && is_zero(first + j);
+        if (all_zero) return;
+        for (std::size_t j = 0; j < block; ++j) own.push_back(source(first + j));
+    }
+};
+
+}  // namespace qdist

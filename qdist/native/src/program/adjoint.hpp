@@ -1,0 +1,361 @@
+// The adjoint sweep: a program undone, stage by stage from the last, on a ket and a bra whose tiles are in cache together.
+//
+// Before a block is undone, what its angles do to <bra|ket> is summed: one pass over the tile for all angles of the block.
+#pragma once
+#include <algorithm>
+#include <complex>
+#include <memory>
+#include <vector>
+
+#include "base/simd.hpp"
+#include "gates/formulas.hpp"
+#include "gates/matrices.hpp"
+#include "program/program.hpp"
+#include "tile/dense.hpp"
+#include "tile/diagonal.hpp"
+#include "tile/permutation.hpp"
+#include "tile/tile_norm.hpp"
+#include "tile/tiles.hpp"
+#include "tile/transition.hpp"
+#include "tile/givens.hpp"
+
+namespace qdist {
+
+// The bits of a tile of t that a block reads or changes, or more than those.
+template <class Real>
+std::size_t touched(const Block<Real>& block, int t) {
+    std::size_t bits = 0;
+    if (const auto* d = std::get_if<DenseBlock<Real>>(&block)) {
+        bits = d->dense.shape().control_mask_;
+        for (int b : d->dense.shape().targets_) bits |= std::size_t(1) << b;
+        return bits;
+    }
+    if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
+        for (const auto& term : g->diagonal.terms())
+            for (int b : {term.first, term.second})
+                if (b >= 0 && b < t) bits |= std::size_t(1) << b;
+        for (const auto& wide : g->diagonal.wide()) bits |= wide.near.mask;
+        return bits;
+    }
+    return ~std::size_t(0);
+}
+
+// What of a stage's work and results is wanted.
+struct Wanted {
+    std::size_t until;  // the first block that must be undone
+    std::size_t dead;   // bits of the tile that are 0 in every nonzero amplitude before the stage
+    bool rest;          // store the amplitudes whose dead bits are all 0: earlier stages need them
+    bool everything;    // what is left
+    double shift;       // the multiple of the ket that the bra loses before anything is undone
+};
+
+// One stage's part of the sweep: what is summed where, and in which order blocks are undone.
+template <class Real>
+class StageBack {
+public:
+    // angles: those that the stage is bound to.
+    StageBack(const Stage<Real>& stage, const double* angles, Wanted wanted) : stage_(stage), angles_(angles), wanted_(wanted) {
+        for (const Block<Real>& block : stage.blocks) {
+            sums_at_.push_back(num_sums_);
+            results_at_.push_back(num_results_);
+            const auto [sums, results] = sizes(block);
+            num_sums_ += sums;
+            num_results_ += results;
+        }
+        count_bits();
+    }
+
+    template <class Stored>
+    void run(std::complex<Stored>* ket, std::complex<Stored>* bra, std::size_t offset, const StageTiles<Real, Stored>& tiles, double* gradient) const {
+        // A fixed number of chunks, added in order: the result does not depend on the number of threads.
+        const std::size_t count = tiles.count(), chunks = std::min<std::size_t>(count, 64);
+        std::vector<double> partial(chunks * num_results_);
+#pragma omp parallel if (chunks > 1)
+        {
+            Real* const buffer = tile_room<Real>(7 * tiles.elements);
+            std::vector<double> sums(num_sums_);
+#pragma omp for schedule(static)
+            for (std::ptrdiff_t c = 0; c < std::ptrdiff_t(chunks); ++c) {
+                std::fill(sums.begin(), sums.end(), 0.0);
+                for (std::size_t tile = c * (count / chunks); tile < (c + 1) * (count / chunks); ++tile) {
+                    const std::size_t base = tiles.base(tile);
+                    TilePair<Real> pair = parts_of(buffer, tiles.elements);
+                    const std::size_t left = load(ket + base, bra + base, tiles, base | offset, pair, buffer + 6 * tiles.elements, sums.data());
+                    undo_blocks(left, pair, base | offset, buffer + 6 * tiles.elements, sums.data());
+                    if (!wanted_.rest) continue;
+                    const int bits = wanted_.everything ? tile_bits() : rest_bits_;
+                    tiles.store(ket + base, pair.ket_re, pair.ket_im, bits);
+                    tiles.store(bra + base, pair.bra_re, pair.bra_im, bits);
+                }
+                collect(sums.data(), partial.data() + c * num_results_);
+            }
+        }
+        std::vector<double> results(num_results_);
+        for (std::size_t k = 0; k < partial.size(); ++k) results[k % num_results_] += partial[k];
+        for (std::size_t k = 0; k < stage_.blocks.size(); ++k) {
+            double* own = results.data() + results_at_[k];
+            const std::size_t end = k + 1 < stage_.blocks.size() ? results_at_[k + 1] : num_results_;
+            // Ket and bra both lacked the factor.
+            const double lacking = stage_.lacking[k] * stage_.lacking[k];
+            std::for_each(own, results.data() + end, [=](double& x) { x *= lacking; });
+            finish(stage_.blocks[k], own, gradient);
+        }
+    }
+
+private:
+    using Dense_ = DenseBlock<Real>;
+    using Rotation_ = RotationBlock<Real>;
+
+    // A dense block for the lowest bits of the tile.
+    struct Narrow {
+        Narrow(const Dense_& block, int bits) : undo(block.undo), transition(block.undo.shape()) {
+            undo.narrow(bits);
+            transition = Transition<Real>(undo.shape());
+        }
+
+        Dense<Real> undo;
+        Transition<Real> transition;
+    };
+
+    static std::pair<std::size_t, std::size_t> sizes(const Block<Real>& block) {
+        if (const auto* d = std::get_if<Dense_>(&block)) {
+            // A rotation is summed in one number whether its angle is wanted or not.
+            const std::size_t numbers = d->undo.givens() ? 1 : d->is_trainable ? std::size_t(2) << 2 * d->num_targets : 0;
+            return {numbers, numbers};
+        }
+        if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_results()};
+        const std::size_t numbers = is_trainable(block);
+        return {numbers, numbers};
+    }
+
+    int tile_bits() const { return int(stage_.positions.size()); }
+
+    // Before a block that is the first to touch the tile's highest bit, that bit was zero where anything was not, and will
+    // be once the block is undone: blocks before it then have half as much to do.
+    void count_bits() {
+        const auto& blocks = stage_.blocks;
+        std::vector<std::size_t> first(tile_bits(), blocks.size());
+        for (std::size_t k = blocks.size(); k-- > 0;) {
+            const std::size_t own = touched(blocks[k], tile_bits());
+            for (int b = 0; b < tile_bits(); ++b)
+                if (own >> b & 1) first[b] = k;
+        }
+        const auto bits_before = [&](std::size_t k) {
+            int bits = tile_bits();
+            while (bits > Simd<Real>::lane_bits && wanted_.dead >> (bits - 1) & 1 && first[bits - 1] >= k) --bits;
+            return bits;
+        };
+        narrow_.resize(blocks.size());
+        for (std::size_t k = 0; k < blocks.size(); ++k) {
+            bits_.push_back(bits_before(k + 1));
+            const auto* d = std::get_if<Dense_>(&blocks[k]);
+            if (d && !d->undo.givens() && bits_[k] < tile_bits()) narrow_[k] = std::make_unique<Narrow>(*d, bits_[k]);
+        }
+        rest_bits_ = bits_before(0);
+        const auto is_diagonal = [](const Block<Real>& block) { return std::holds_alternative<DiagonalBlock<Real>>(block); };
+        first_phases_ = std::size_t(std::find_if(blocks.begin(), blocks.end(), is_diagonal) - blocks.begin());
+    }
+
+    static TilePair<Real> parts_of(Real* buffer, std::size_t size) {
+        return {buffer, buffer + size, buffer + 2 * size, buffer + 3 * size, buffer + 4 * size, buffer + 5 * size};
+    }
+
+    // Loads a tile of both, and undoes the last block on the way if it is one of phases for whole rows. Returns the number
+    // of blocks that are left. room: for a tile's numbers.
+    template <class Stored>
+    std::size_t load(const std::complex<Stored>* ket, const std::complex<Stored>* bra, const StageTiles<Real, Stored>& tiles, std::size_t base, const TilePair<Real>& pair, Real* room, double* sums) const {
+        const std::size_t count = stage_.blocks.size();
+        const Real shift = Real(wanted_.shift);
+        const auto* g = count > wanted_.until ? std::get_if<DiagonalBlock<Real>>(&stage_.blocks.back()) : nullptr;
+        if (!g || !g->diagonal.rows_only() || g->sums.empty() || tiles.width() < std::size_t(1) << g->diagonal.columns()) {
+            tiles.load(ket, pair.ket_re, pair.ket_im);
+            tiles.load(bra, pair.bra_re, pair.bra_im);
+            if (wanted_.shift != 0)
+                for (std::size_t i = 0; i < tiles.elements; ++i) {
+                    pair.bra_re[i] -= shift * pair.ket_re[i];
+                    pair.bra_im[i] -= shift * pair.ket_im[i];
+                }
+            return count;
+        }
+        g->diagonal.undo_rows(pair, base, room, [&](std::size_t first) {
+            const Stored *const kets = tiles.row_at(ket, first), *const bras = tiles.row_at(bra, first);
+            return [=](std::size_t column, Vec<Real>& k, Vec<Real>& l, Vec<Real>& a, Vec<Real>& b) {
+                load_split(kets + 2 * column, k, l);
+                load_split(bras + 2 * column, a, b);
+                a -= shift * k;
+                b -= shift * l;
+            };
+        });
+        g->sums.add(room, base, sums + sums_at_.back());
+        return count - 1;
+    }
+
+    // Undoes the first `left` blocks, or what is wanted of them.
+    void undo_blocks(std::size_t left, TilePair<Real>& pair, std::size_t base, Real* room, double* sums) const {
+        KeptNorm<Real> ket_norm, bra_norm;
+        int noted_bits = -1, passes_since = 0;
+        // Brings both back to the norms that they had. Those of another part of the tile are noted first.
+        const auto keep_norms = [&](int bits, double lacking) {
+            const std::size_t size = std::size_t(1) << std::max<int>(bits, Simd<Real>::lane_bits);
+            if (bits == noted_bits) {
+                ket_norm.restore(pair.ket_re, pair.ket_im, size, lacking);
+                bra_norm.restore(pair.bra_re, pair.bra_im, size, lacking);
+            } else {
+                ket_norm.note(pair.ket_re, pair.ket_im, size, lacking);
+                bra_norm.note(pair.bra_re, pair.bra_im, size, lacking);
+            }
+            noted_bits = bits;
+            passes_since = 0;
+        };
+        for (std::size_t k = left; k-- > wanted_.until;) {
+            if (stage_.keeps_norm() && (noted_bits < 0 || passes_since >= KeptNorm<Real>::worth_it)) keep_norms(bits_[k], stage_.lacking[k]);
+            passes_since += passes(stage_.blocks[k]);
+            Givens rotations[max_givens_of_both];
+            double* givens_sums[max_givens_of_both];
+            if (const int count = next_givens(k, rotations, sums, givens_sums)) {
+                const std::size_t first = k - (count - 1);
+                const int then = wanted_.everything ? tile_bits() : first ? bits_[first - 1] : rest_bits_;
+                // Phases to come are summed over all of the tile.
+                const bool ends = first < first_phases_ && std::all_of(rotations, rotations + count, [=](const Givens& givens) { return givens.bit >= then; });
+                GivensRotations<Real>::apply_both(bits_[k], rotations, count, ends, pair.ket_re, pair.bra_re, givens_sums);
+                GivensRotations<Real>::apply_both(bits_[k], rotations, count, ends, pair.ket_im, pair.bra_im, givens_sums);
+                k = first;
+                passes_since += count - 1;
+            } else if (narrow_[k]) {
+                const auto& d = std::get<Dense_>(stage_.blocks[k]);
+                if (d.far.holds(base)) undo_dense(narrow_[k]->undo, narrow_[k]->transition, d.is_trainable, pair, sums + sums_at_[k]);
+            } else
+                undo(stage_.blocks[k], pair, base, room, sums + sums_at_[k]);
+        }
+        if (noted_bits == rest_bits_ && wanted_.rest) keep_norms(rest_bits_, 1);
+    }
+
+    // The Givens rotations of different bits from block k back, which can be undone in one pass; returns their number.
+    int next_givens(std::size_t k, Givens* rotations, double* sums, double** givens_sums) const {
+        int count = 0;
+        for (; k >= wanted_.until && count < max_givens_of_both; --k) {
+            const auto* d = std::get_if<Dense_>(&stage_.blocks[k]);
+            const Givens* givens = d ? d->undo.givens() : nullptr;
+            if (!givens || std::any_of(rotations, rotations + count, [&](const Givens& t) { return t.bit == givens->bit; })) break;
+            rotations[count] = *givens;
+            givens_sums[count++] = sums + sums_at_[k];
+            if (k == 0) break;
+        }
+        return count;
+    }
+
+    static void undo_dense(const Dense<Real>& undo, const Transition<Real>& transition, bool is_trainable, const TilePair<Real>& pair, double* sums) {
+        if (is_trainable) transition.add(pair, sums);
+        undo.apply(pair.ket_re, pair.ket_im);
+        undo.apply(pair.bra_re, pair.bra_im);
+    }
+
+    // Adds what the block's angles change to its sums, and undoes it.
+    static void undo(const Block<Real>& block, TilePair<Real>& pair, std::size_t base, Real* room, double* sums) {
+        if (const auto* d = std::get_if<Dense_>(&block)) {
+            if (d->far.holds(base)) undo_dense(d->undo, d->transition, d->is_trainable, pair, sums);
+        } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
+            const bool wanted = !g->sums.empty();
+            g->diagonal.undo(pair, base, wanted ? room : nullptr);
+            if (wanted) g->sums.add(room, base, sums);
+        } else if (const auto* f = std::get_if<TableDiagonal<Real>>(&block)) {
+            f->undo(pair.ket_re, pair.ket_im, base);
+            f->undo(pair.bra_re, pair.bra_im, base);
+        } else if (const auto* p = std::get_if<Permutation<Real>>(&block)) {
+            p->undo(pair.ket_re, pair.ket_im, pair.other_re, pair.other_im, base);
+            std::swap(pair.ket_re, pair.other_re);
+            std::swap(pair.ket_im, pair.other_im);
+            p->undo(pair.bra_re, pair.bra_im, pair.other_re, pair.other_im, base);
+            std::swap(pair.bra_re, pair.other_re);
+            std::swap(pair.bra_im, pair.other_im);
+        } else {
+            const auto& [rotation, angle, is_trainable] = std::get<Rotation_>(block);
+            if (is_trainable) *sums += rotation.overlap(pair, base);
+            rotation.undo(pair.ket_re, pair.ket_im, base);
+            rotation.undo(pair.bra_re, pair.bra_im, base);
+        }
+    }
+
+    void collect(const double* sums, double* results) const {
+        for (std::size_t k = 0; k < stage_.blocks.size(); ++k) {
+            const double* from = sums + sums_at_[k];
+            double* to = results + results_at_[k];
+            if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage_.blocks[k]))
+                g->sums.collect(from, to);
+            else
+                std::copy_n(from, sizes(stage_.blocks[k]).second, to);
+        }
+    }
+
+    void finish(const Block<Real>& block, const double* results, double* gradient) const {
+        if (const auto* d = std::get_if<Dense_>(&block)) {
+            if (!d->is_trainable) return;
+            if (d->undo.givens() && d->factors.size() == 1) {
+                // An RY alone: dU U^-1 is half the antisymmetric matrix that the sum is of.
+                gradient[d->factors[0].source.slots[0]] += *results;
+            } else if (d->undo.givens()) {
+                // What else is in T changes nothing: dU U^-1 of real rotations is real and antisymmetric.
+                add_dense_gradient(1, d->factors, {0, *results, 0, 0}, angles_, gradient);
+            } else {
+                Matrix t(std::size_t(1) << 2 * d->num_targets);
+                for (std::size_t k = 0; k < t.size(); ++k) t[k] = {results[2 * k], results[2 * k + 1]};
+                add_dense_gradient(d->num_targets, d->factors, std::move(t), angles_, gradient);
+            }
+        } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block))
+            g->sums.finish(results, gradient);
+        else if (const auto* r = std::get_if<Rotation_>(&block); r && r->is_trainable)
+            // Re <bra| -i/2 P |ket> = Im <bra|P|ket> / 2
+            for (const auto& [slot, coefficient] : r->angle.terms) gradient[slot] += coefficient * *results;
+    }
+
+    const Stage<Real>& stage_;
+    const double* angles_;
+    const Wanted wanted_;
+    std::vector<std::size_t> sums_at_, results_at_;
+    std::vector<std::unique_ptr<Narrow>> narrow_;  // for blocks that have less to do than all of a tile
+    std::vector<int> bits_;  // of the tile, how many of the lowest are in use when a block is undone
+    int rest_bits_;
+    std::size_t first_phases_;  // the first block of phases
+    std::size_t num_sums_ = 0, num_results_ = 0;
+};
+
+// Undoes a program on ket and bra, and adds 2 Re <bra|d ket> by each of the program's angles to gradient. `offset`, `start`
+// and `live` are those of the run that made the ket: what it passed over is passed over here. Without `recover` the sweep
+// ends at the first block that depends on a parameter, and what is left in ket and bra is of no use. shift: the multiple of
+// the ket that the bra loses first, which changes no derivative, because Re <ket|d ket> = 0.
+template <class Real, class Stored>
+void run_back(Program<Real>& program, std::complex<Stored>* ket, std::complex<Stored>* bra, std::size_t offset, std::size_t start, std::size_t live, bool recover, double shift, double* gradient) {
+    const auto& stages = program.stages();
+    program.bind_undo();
+    std::vector<std::size_t> live_before;
+    for (const Stage<Real>& stage : stages) {
+        live_before.push_back(live);
+        for (int p : stage.positions) live |= std::size_t(1) << p;
+    }
+    std::size_t first = 0, until = 0;
+    if (!recover) {
+        while (first < stages.size() && (until = stages[first].first_trainable()) == stages[first].blocks.size()) ++first;
+    }
+    for (std::size_t k = stages.size(); k-- > first;) {
+        const StageTiles<Real, Stored> tiles(stages[k].positions, stages[k].low, program.num_bits(), start, live_before[k]);
+        const Wanted wanted{k == first ? until : 0, tiles.dead(), recover || k > first, recover, k + 1 == stages.size() ? shift : 0};
+        StageBack<Real>(stages[k], program.angles(), wanted).run(ket, bra, offset, tiles, gradient);
+    }
+}
+
+// run_back for every row of a batch that was run from |0...0>, each bound to its own row of angles.
+template <class Real, class Stored>
+void run_back_batch(const Program<Real>& program, std::complex<Stored>* kets, std::complex<Stored>* bras, const double* angles, std::size_t batch, std::size_t size, std::size_t count, const double* shifts, double* gradients) {
+    const bool small = program.num_bits() <= Program<Real>::small_bits;
+#pragma omp parallel if (small && batch > 1)
+    {
+        Program<Real> mine = program;
+#pragma omp for schedule(static)
+        for (std::ptrdiff_t b = 0; b < std::ptrdiff_t(batch); ++b) {
+            mine.bind(angles + b * count, count);
+            run_back(mine, kets + b * size, bras + b * size, 0, 0, 0, false, shifts[b], gradients + b * count);
+        }
+    }
+}
+
+}  // namespace qdist

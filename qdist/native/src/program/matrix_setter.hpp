@@ -1,0 +1,106 @@
+// Sets the matrices of a program's blocks in the order in which they will run, and tracks the scale factor that is missing
+// from the amplitudes after each.
+//
+// There are two such factors. Givens rotations drop their cosines (tile/givens.hpp); these are multiplied into the next
+// unconditional matrix of the stage, else into the last rotation. And in single precision the rounding of a matrix's
+// entries scales all amplitudes by a factor within 6e-8 of one, the same in every run; in a repeated gate these errors
+// add up and the norm drifts. The factor is known here, so the next unconditional matrix is divided by it before it is
+// rounded itself.
+#pragma once
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include "gates/formulas.hpp"
+#include "tile/dense.hpp"
+#include "tile/diagonal.hpp"
+#include "tile/pauli_rotation.hpp"
+
+namespace qdist {
+
+// The factor by which rounding a multiple of a unitary matrix to Real scales the norm of what it is applied to.
+template <class Real>
+double rounding_stretch(const Complex* m, std::size_t entries) {
+    double exact = 0, rounded = 0;
+    for (const Complex* z = m; z != m + entries; ++z) {
+        const double re = Real(z->real()), im = Real(z->imag());
+        exact += std::norm(*z);
+        rounded += re * re + im * im;
+    }
+    return std::sqrt(rounded / exact);
+}
+
+template <class Real>
+class MatrixSetter {
+public:
+    // everywhere: whether the block runs on all tiles. may_drop_cosine: whether it may run as a Givens rotation.
+    void set(Dense<Real>& dense, Matrix m, bool everywhere, bool may_drop_cosine) {
+        everywhere = everywhere && dense.is_unconditional();
+        const double cosine = m[0].real();
+        if (everywhere && may_drop_cosine && std::abs(cosine) > smallest_cosine && std::abs(cosines_ * cosine) > smallest && dense.is_givens(m)) {
+            dense.set_givens(m);
+            before_last_ = cosines_;
+            cosines_ *= rounds ? std::copysign(cosine_of(Real(dense.givens()->tangent)), cosine) : cosine;
+            last_ = &dense;
+            last_matrix_ = std::move(m);
+            return;
+        }
+        if (everywhere) {
+            bring_in(dense, m, cosines_);
+            last_ = nullptr;
+        } else
+            dense.set(m);
+    }
+
+    void set(PauliRotation<Real>& rotation, double angle) {
+        rotation.set(angle, rounds && rotation.is_unconditional() ? stretch_ : 1);
+        stretched(rotation);
+    }
+
+    // A block that is set already will run next.
+    void stretched(const PauliRotation<Real>& rotation) {
+        if (rounds && rotation.is_unconditional()) stretch_ /= rotation.scale();
+    }
+    void stretched(const Diagonal<Real>& diagonal) {
+        if (rounds) stretch_ /= diagonal.mean_scale();
+    }
+
+    // The factor that is now missing from the tile's amplitudes.
+    double lacking() const { return cosines_ * stretch_; }
+
+    // Ends a stage. Returns whether cosines were still pending; they are then multiplied into the last rotation.
+    bool finish_stage() {
+        if (!last_ || cosines_ == 1) {
+            last_ = nullptr;
+            return false;
+        }
+        bring_in(*last_, last_matrix_, before_last_);
+        last_ = nullptr;
+        return true;
+    }
+
+private:
+    static constexpr bool rounds = std::is_same_v<Real, float>;
+    // Single precision has room for much smaller factors, also squared.
+    static constexpr double smallest_cosine = 0x1p-8, smallest = 0x1p-24;
+
+    static double cosine_of(double tangent) { return 1 / std::sqrt(1 + tangent * tangent); }
+
+    // Sets an unconditional matrix, multiplied by the pending cosines.
+    void bring_in(Dense<Real>& dense, Matrix& m, double cosines) {
+        const double factor = cosines * stretch_;
+        if (factor != 1)
+            for (Complex& z : m) z *= factor;
+        dense.set(m);
+        if (rounds) stretch_ = 1 / rounding_stretch<Real>(m.data(), m.size());
+        cosines_ = 1;
+    }
+
+    double cosines_ = 1;      // the product of the pending cosines of this stage
+    double stretch_ = 1;      // corrects the scale of earlier roundings
+    double before_last_ = 1;  // cosines_ without the last rotation's
+    Dense<Real>* last_ = nullptr;
+    Matrix last_matrix_;
+};
+
+}  // namespace qdist

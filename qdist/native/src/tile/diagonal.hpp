@@ -1,0 +1,387 @@
+// Diagonal blocks on a tile: every diagonal gate that commutes its way to one place, merged.
+//
+// Gates on one or two bits make the phase a quadratic polynomial of the bits,
+//     phase = c + sum_a alpha_a b_a + sum_ab beta_ab b_a b_b,
+// whose coefficients are affine in the program's angles. Bits outside the tile are constant on it, so there the polynomial
+// is again one of the tile's bits. The tile is rows of 2^low elements: the phase is A[row] * T[class of row][column], where
+// a class is a setting of the row bits that have a product with a column bit. Wider diagonals are terms of their own.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "base/bits.hpp"
+#include "base/simd.hpp"
+#include "gates/angles.hpp"
+#include "gates/formulas.hpp"
+#include "tile/transition.hpp"
+
+namespace qdist {
+
+template <class Real>
+class Diagonal {
+public:
+    // A product of one or two bits (their product with itself is the bit); first <= second. Bits < t are the tile's, others
+    // are t + a position of the shard's index. The constant has first = -1.
+    struct Term {
+        int first, second;
+        Affine angle;
+    };
+    // A phase where bits of the tile and bits outside it have given values.
+    struct Wide {
+        Bits near, far;
+        Affine angle;
+    };
+
+    // many_tiles: whether a factor for every element pays, which costs about as much as multiplying one tile.
+    Diagonal(int t, std::vector<Term> terms, std::vector<Wide> wide, bool many_tiles)
+        : t_(t), terms_(std::move(terms)), wide_(std::move(wide)), many_tiles_(many_tiles) {
+        columns_ = std::min(t, std::max(t / 2, Simd<Real>::lane_bits));
+        rows_only_ = wide_.empty();
+        for (const Term& term : terms_) {
+            const bool far = term.first >= t || term.second >= t;
+            far_ = far_ || far;
+            rows_only_ = rows_only_ && (term.first < 0 || term.first >= columns_);
+            if (!far && term.first >= 0 && term.first < columns_ && term.second >= columns_) cross_ |= std::size_t(1) << term.second;
+        }
+        for (int b = columns_; b < t; ++b)
+            if (cross_ >> b & 1) class_bits_.push_back(b - columns_);
+    }
+
+    void set(const double* angles) {
+        value_.resize(terms_.size());
+        for (std::size_t k = 0; k < terms_.size(); ++k) value_[k] = terms_[k].angle.at(angles);
+        wide_value_.resize(wide_.size());
+        for (std::size_t k = 0; k < wide_.size(); ++k) wide_value_[k] = wide_[k].angle.at(angles);
+        if (!far_) {
+            fixed_ = tables(0);
+            if (expands()) whole_ = expanded(fixed_);
+        }
+    }
+
+    // What it, or undoing it, multiplies the norm by where all probabilities are the same: the rounded phases' root mean
+    // square. Of phases that bits outside the tile change it is taken to be one.
+    double mean_scale() const {
+        if (far_ || !wide_.empty()) return 1;
+        double rows = 0, columns = 0;
+        for (const Complex& z : fixed_.row) {
+            const double re = Real(z.real()), im = Real(z.imag());
+            rows += re * re + im * im;
+        }
+        for (std::size_t i = 0; i < fixed_.re.size(); ++i) columns += double(fixed_.re[i]) * fixed_.re[i] + double(fixed_.im[i]) * fixed_.im[i];
+        return std::sqrt(rows / double(fixed_.row.size()) * columns / double(fixed_.re.size()));
+    }
+
+    // base: the shard's index of the tile's first element.
+    void apply(Real* re, Real* im, std::size_t base) const {
+        each_factor(base, [=](std::size_t i, V c, V s) { multiply(re + i, im + i, c, s); }, [](std::size_t) {});
+        for (std::size_t k = 0; k < wide_.size(); ++k) apply_wide(re, im, base, wide_[k], wide_value_[k]);
+    }
+
+    // Undoes it on a ket and a bra. Where `w` is given, it gets Re(i conj(bra) ket) of each element, which stays the same; in
+    // rows_only() of each row's vectors, added up.
+    void undo(const TilePair<Real>& tiles, std::size_t base, Real* w) const {
+        Real *const ket_re = tiles.ket_re, *const ket_im = tiles.ket_im, *const bra_re = tiles.bra_re, *const bra_im = tiles.bra_im;
+        // What w needs is loaded once: the compiler cannot know that storing w changes nothing else.
+        const auto undo_and_sum = [=](std::size_t i, V c, V s) {
+            const V k = load(ket_re + i), l = load(ket_im + i), a = load(bra_re + i), b = load(bra_im + i);
+            store<Real>(ket_re + i, c * k + s * l);
+            store<Real>(ket_im + i, c * l - s * k);
+            store<Real>(bra_re + i, c * a + s * b);
+            store<Real>(bra_im + i, c * b - s * a);
+            store<Real>(w + i, b * k - a * l);
+        };
+        const auto sum = [=](std::size_t i) {
+            store<Real>(w + i, load(bra_im + i) * load(ket_re + i) - load(bra_re + i) * load(ket_im + i));
+        };
+        const auto undo = [=](std::size_t i, V c, V s) {
+            multiply(ket_re + i, ket_im + i, c, -s);
+            multiply(bra_re + i, bra_im + i, c, -s);
+        };
+        if (w && rows_only_)
+            undo_rows(tiles, base, w, [=](std::size_t first) {
+                return [=](std::size_t column, V& k, V& l, V& a, V& b) {
+                    const std::size_t i = first + column;
+                    k = load(ket_re + i), l = load(ket_im + i), a = load(bra_re + i), b = load(bra_im + i);
+                };
+            });
+        else if (w)
+            each_factor(base, undo_and_sum, sum);
+        else
+            each_factor(base, undo, [](std::size_t) {});
+        for (std::size_t k = 0; k < wide_.size(); ++k) {
+            apply_wide(ket_re, ket_im, base, wide_[k], -wide_value_[k]);
+            apply_wide(bra_re, bra_im, base, wide_[k], -wide_value_[k]);
+        }
+    }
+
+    // undo() in rows_only(), of what comes from elsewhere: row_at(i), where i is the first element of a row, gives a function
+    // that puts what is at a column into vectors, of the ket's parts and of the bra's.
+    template <class RowAt>
+    void undo_rows(const TilePair<Real>& tiles, std::size_t base, Real* w, RowAt row_at) const {
+        const std::size_t width = std::size_t(1) << columns_;
+        const std::vector<Complex> own = far_ ? tables(base).row : std::vector<Complex>(), &row = far_ ? own : fixed_.row;
+        for (std::size_t r = 0; r < row.size(); ++r) {
+            const V c = splat(Real(row[r].real())), s = splat(Real(row[r].imag()));
+            Real *const ket_re = tiles.ket_re + r * width, *const ket_im = tiles.ket_im + r * width;
+            Real *const bra_re = tiles.bra_re + r * width, *const bra_im = tiles.bra_im + r * width;
+            const auto get = row_at(r * width);
+            V sum{};
+            for (std::size_t i = 0; i < width; i += lanes) {
+                V k, l, a, b;
+                get(i, k, l, a, b);
+                sum += b * k;
+                sum -= a * l;
+                store<Real>(ket_re + i, c * k + s * l);
+                store<Real>(ket_im + i, c * l - s * k);
+                store<Real>(bra_re + i, c * a + s * b);
+                store<Real>(bra_im + i, c * b - s * a);
+            }
+            store<Real>(w + r * lanes, sum);
+        }
+    }
+
+    const std::vector<Term>& terms() const { return terms_; }
+    const std::vector<Wide>& wide() const { return wide_; }
+
+    // Whether phases do not depend on the lowest columns() bits of the tile: rows of so many bits have one each.
+    bool rows_only() const { return rows_only_; }
+    int columns() const { return columns_; }
+
+private:
+    using V = Vec<Real>;
+    static constexpr std::size_t lanes = Simd<Real>::lanes;
+
+    struct Tables {
+        std::vector<Complex> row;         // A
+        std::vector<int> class_of;        // of each row
+        AlignedVector<Real> re, im;       // T, class by class
+        std::vector<char> identity;       // whether a class's T is one everywhere
+    };
+
+    struct Whole {
+        AlignedVector<Real> re, im;
+        std::vector<char> identity;  // of each row
+    };
+
+    // A factor for every element pays only where it depends on all of its bits.
+    bool expands() const { return many_tiles_ && !rows_only_; }
+
+    // The phases of all settings of n bits, given those of single bits and of pairs: by doubling.
+    static std::vector<Complex> phases(int n, const std::vector<double>& single, const std::vector<double>& pair) {
+        std::vector<Complex> all{1};
+        all.reserve(std::size_t(1) << n);
+        std::vector<Complex> step;
+        for (int b = 0; b < n; ++b) {
+            // The factor that bit b brings, for all settings of the bits below it.
+            step.assign(1, cis(single[b]));
+            bool constant = true;
+            for (int a = 0; a < b; ++a) constant = constant && pair[a * n + b] == 0;
+            const std::size_t size = all.size();
+            if (constant) {
+                for (std::size_t k = 0; k < size; ++k) all.push_back(all[k] * step[0]);
+                continue;
+            }
+            for (int a = 0; a < b; ++a) {
+                const Complex z = cis(pair[a * n + b]);
+                const std::size_t have = step.size();
+                for (std::size_t k = 0; k < have; ++k) step.push_back(step[k] * z);
+            }
+            for (std::size_t k = 0; k < size; ++k) all.push_back(all[k] * step[k]);
+        }
+        return all;
+    }
+
+    Tables tables(std::size_t base) const {
+        const int columns = columns_, rows = t_ - columns_;
+        std::vector<double> single(t_), row_pair(rows * rows), column_pair(columns * columns), cross(columns * rows);
+        double constant = 0;
+        for (std::size_t k = 0; k < terms_.size(); ++k) {
+            int a = terms_[k].first, b = terms_[k].second;
+            const double v = value_[k];
+            if (a < 0) {
+                constant += v;
+                continue;
+            }
+            if (b >= t_) {
+                if (!(base >> (b - t_) & 1)) continue;
+                b = a;
+            }
+            if (a >= t_) {
+                if (!(base >> (a - t_) & 1)) continue;
+                if (b == a) {
+                    constant += v;
+                    continue;
+                }
+                a = b;
+            }
+            if (a == b)
+                single[a] += v;
+            else if (b < columns)
+                column_pair[a * columns + b] += v;
+            else if (a >= columns)
+                row_pair[(a - columns) * rows + b - columns] += v;
+            else
+                cross[a * rows + b - columns] += v;
+        }
+        Tables out;
+        out.row = phases(rows, {single.begin() + columns, single.end()}, row_pair);
+        const Complex c = cis(constant);
+        if (constant != 0)
+            for (Complex& z : out.row) z *= c;
+        const std::size_t width = std::size_t(1) << columns, classes = std::size_t(1) << class_bits_.size();
+        out.class_of.assign(out.row.size(), 0);
+        for (std::size_t r = 0; r < out.row.size(); ++r)
+            for (std::size_t j = 0; j < class_bits_.size(); ++j)
+                if (r >> class_bits_[j] & 1) out.class_of[r] |= 1 << j;
+        out.re.resize(classes * width);
+        out.im.resize(classes * width);
+        out.identity.resize(classes);
+        std::vector<double> own(columns);
+        for (std::size_t k = 0; k < classes; ++k) {
+            bool identity = true;
+            for (int a = 0; a < columns; ++a) {
+                own[a] = single[a];
+                for (std::size_t j = 0; j < class_bits_.size(); ++j)
+                    if (k >> j & 1) own[a] += cross[a * rows + class_bits_[j]];
+                identity = identity && own[a] == 0;
+            }
+            for (double p : column_pair) identity = identity && p == 0;
+            const std::vector<Complex> t = phases(columns, own, column_pair);
+            for (std::size_t i = 0; i < width; ++i) {
+                out.re[k * width + i] = Real(t[i].real());
+                out.im[k * width + i] = Real(t[i].imag());
+            }
+            out.identity[k] = identity;
+        }
+        return out;
+    }
+
+    // One factor an element: the same for all tiles, so worth its memory.
+    Whole expanded(const Tables& tables) const {
+        const std::size_t width = std::size_t(1) << columns_, rows = tables.row.size();
+        Whole out{AlignedVector<Real>(rows * width), AlignedVector<Real>(rows * width), std::vector<char>(rows)};
+        for (std::size_t r = 0; r < rows; ++r) {
+            const std::size_t k = tables.class_of[r];
+            const Real a = Real(tables.row[r].real()), b = Real(tables.row[r].imag());
+            out.identity[r] = tables.identity[k] && tables.row[r] == 1.0;
+            const Real *u = &tables.re[k * width], *v = &tables.im[k * width];
+            for (std::size_t i = 0; i < width; ++i) {
+                out.re[r * width + i] = a * u[i] - b * v[i];
+                out.im[r * width + i] = a * v[i] + b * u[i];
+            }
+        }
+        return out;
+    }
+
+    // Calls f(i, c, s) for each vector of the tile, which begins at element i and has the factors c + is, or one(i) where they
+    // are known to be one.
+    template <class F, class One>
+    void each_factor(std::size_t base, F&& f, One&& one) const {
+        if (far_)
+            each_factor(tables(base), f, one);
+        else if (expands())
+            each_factor(whole_, f, one);
+        else
+            each_factor(fixed_, f, one);
+    }
+
+    template <class F, class One>
+    void each_factor(const Whole& whole, F&& f, One&& one) const {
+        const std::size_t width = std::size_t(1) << columns_;
+        for (std::size_t r = 0; r < whole.identity.size(); ++r)
+            if (whole.identity[r])
+                for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) one(i);
+            else
+                for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) f(i, load(&whole.re[i]), load(&whole.im[i]));
+    }
+
+    template <class F, class One>
+    void each_factor(const Tables& tables, F&& f, One&& one) const {
+        const std::size_t width = std::size_t(1) << columns_;
+        for (std::size_t r = 0; r < tables.row.size(); ++r) {
+            const std::size_t k = tables.class_of[r], first = r * width;
+            const Complex a = tables.row[r];
+            const Real *u = &tables.re[k * width], *v = &tables.im[k * width];
+            const V ar = splat(Real(a.real())), ai = splat(Real(a.imag()));
+            if (tables.identity[k] && a == 1.0)
+                for (std::size_t i = 0; i < width; i += lanes) one(first + i);
+            else if (tables.identity[k])
+                for (std::size_t i = 0; i < width; i += lanes) f(first + i, ar, ai);
+            else
+                for (std::size_t i = 0; i < width; i += lanes) {
+                    const V c = load(u + i), s = load(v + i);
+                    f(first + i, ar * c - ai * s, ar * s + ai * c);
+                }
+        }
+    }
+
+    static void multiply(Real* re, Real* im, V c, V s) {
+        const V p = load(re), q = load(im);
+        store<Real>(re, c * p - s * q);
+        store<Real>(im, c * q + s * p);
+    }
+
+    void apply_wide(Real* re, Real* im, std::size_t base, const Wide& w, double angle) const {
+        if (!w.far.holds(base)) return;
+        const Complex z = cis(angle);
+        const Real c = Real(z.real()), s = Real(z.imag());
+        for (std::size_t i = 0; i < std::size_t(1) << t_; ++i) {
+            if (!w.near.holds(i)) continue;
+            const Real x = re[i], y = im[i];
+            re[i] = c * x - s * y;
+            im[i] = c * y + s * x;
+        }
+    }
+
+    int t_, columns_;
+    std::vector<Term> terms_;
+    std::vector<Wide> wide_;
+    std::vector<double> value_, wide_value_;
+    bool many_tiles_, far_ = false, rows_only_;
+    std::size_t cross_ = 0;
+    std::vector<int> class_bits_;
+    Tables fixed_;
+    Whole whole_;
+};
+
+// A diagonal given entry by entry, on bits inside and outside the tile, under controls.
+template <class Real>
+class TableDiagonal {
+public:
+    // inside, outside: (bit of the tile or of the shard's index, bit of the table's index)
+    TableDiagonal(int t, std::vector<std::pair<int, int>> inside, std::vector<std::pair<int, int>> outside, Bits near, Bits far, const std::vector<Complex>& table)
+        : t_(t), inside_(std::move(inside)), outside_(std::move(outside)), near_(near), far_(far) {
+        for (Complex z : table) {
+            re_.push_back(Real(z.real()));
+            im_.push_back(Real(z.imag()));
+        }
+    }
+
+    void apply(Real* re, Real* im, std::size_t base) const { multiply(re, im, base, 1); }
+    void undo(Real* re, Real* im, std::size_t base) const { multiply(re, im, base, -1); }
+
+private:
+    // sign: 1, or -1 for the conjugate.
+    void multiply(Real* re, Real* im, std::size_t base, Real sign) const {
+        if (!far_.holds(base)) return;
+        std::size_t fixed = 0;
+        for (const auto& [bit, k] : outside_) fixed |= (base >> bit & 1) << k;
+        for (std::size_t i = 0; i < std::size_t(1) << t_; ++i) {
+            if (!near_.holds(i)) continue;
+            std::size_t at = fixed;
+            for (const auto& [bit, k] : inside_) at |= (i >> bit & 1) << k;
+            const Real x = re[i], y = im[i], s = sign * im_[at];
+            re[i] = re_[at] * x - s * y;
+            im[i] = re_[at] * y + s * x;
+        }
+    }
+
+    int t_;
+    std::vector<std::pair<int, int>> inside_, outside_;
+    Bits near_, far_;
+    std::vector<Real> re_, im_;
+};
+
+}  // namespace qdist

@@ -1,0 +1,165 @@
+// Derivatives of <bra|ket> by the phases of a diagonal block.
+//
+// A phase on an element i of the ket changes Re <bra|ket> by w_i = Re(i conj(bra_i) ket_i), so the derivative by a term of
+// the block's polynomial is the sum of w over the elements where the term's bits are 1. All single bits of a tile are
+// summed by halving: the upper half's sum, then the halves added. Bits outside the tile are conditions on the tile. Sums
+// over pairs of a tile's bits come from the w of all tiles, added up.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "base/bits.hpp"
+#include "base/simd.hpp"
+#include "gates/angles.hpp"
+#include "tile/diagonal.hpp"
+
+namespace qdist {
+
+// The sum of a vector's numbers, in double.
+template <class Real>
+double lane_sum(Vec<Real> v) {
+    double sum = 0;
+    for (std::size_t l = 0; l < Simd<Real>::lanes; ++l) sum += v[l];
+    return sum;
+}
+
+template <class Real>
+class DiagonalSums {
+public:
+    // trainable: the angles whose derivatives are wanted.
+    DiagonalSums(int t, const Diagonal<Real>& diagonal, const Slots& trainable) {
+        // The bits of a row that w has only one vector of are not there.
+        const int folded = diagonal.rows_only() ? diagonal.columns() - Simd<Real>::lane_bits : 0;
+        t_ = t - folded;
+        using Term = typename Diagonal<Real>::Term;
+        const std::vector<Term>& terms = diagonal.terms();
+        for (std::size_t k = 0; k < terms.size(); ++k) {
+            if (!terms[k].angle.reads(trainable)) continue;
+            const int a = terms[k].first, b = terms[k].second;
+            Sum sum{terms[k].angle, {}, a >= 0 && a < t ? a - folded : -1, -1};
+            if (a >= t) sum.far.mask |= std::size_t(1) << (a - t);
+            if (b >= t) sum.far.mask |= std::size_t(1) << (b - t);
+            sum.far.value = sum.far.mask;
+            if (b < t && b != a) sum.second = b - folded;
+            pairs_ = pairs_ || sum.second >= 0;
+            sums_.push_back(std::move(sum));
+        }
+        for (const auto& wide : diagonal.wide())
+            if (wide.angle.reads(trainable)) wide_.push_back(wide);
+    }
+
+    bool empty() const { return sums_.empty() && wide_.empty(); }
+
+    // Numbers that a chunk of tiles is summed in, and those that are left of them.
+    std::size_t num_sums() const { return num_results() + (pairs_ ? std::size_t(1) << t_ : 0); }
+    std::size_t num_results() const { return sums_.size() + wide_.size(); }
+
+    // Adds a tile's part, given its w, which is used up.
+    void add(Real* w, std::size_t base, double* sums) const {
+        const std::size_t size = std::size_t(1) << t_;
+        for (std::size_t k = 0; k < wide_.size(); ++k) {
+            if (!wide_[k].far.holds(base)) continue;
+            double sum = 0;
+            for (std::size_t i = 0; i < size; ++i)
+                if (wide_[k].near.holds(i)) sum += w[i];
+            sums[sums_.size() + k] += sum;
+        }
+        if (sums_.empty()) return;
+        if (pairs_)
+            for (std::size_t i = 0; i < size; ++i) sums[num_results() + i] += w[i];
+        double bit[max_tile_bits], all;
+        halve(w, bit, all);
+        for (std::size_t k = 0; k < sums_.size(); ++k) {
+            const Sum& sum = sums_[k];
+            if (sum.second < 0 && sum.far.holds(base)) sums[k] += sum.first < 0 ? all : bit[sum.first];
+        }
+    }
+
+    // What is left of a chunk's sums.
+    void collect(const double* sums, double* results) const {
+        for (std::size_t k = 0; k < num_results(); ++k) results[k] += sums[k];
+        if (!pairs_) return;
+        const double* w = sums + num_results();
+        std::vector<double> both(t_ * t_), half(std::size_t(1) << (t_ - 1));
+        for (int b = 0; b < t_; ++b) {
+            // The elements with bit b, without it; then the sums over their bits by halving.
+            for (std::size_t i = 0; i < half.size(); ++i) half[i] = w[insert_zero(i, b) | std::size_t(1) << b];
+            for (int a = t_ - 2; a >= 0; --a) {
+                double sum = 0;
+                for (std::size_t i = 0; i < std::size_t(1) << a; ++i) {
+                    const double upper = half[i + (std::size_t(1) << a)];
+                    sum += upper;
+                    half[i] += upper;
+                }
+                both[b * t_ + a + (a >= b)] = sum;
+            }
+        }
+        for (std::size_t k = 0; k < sums_.size(); ++k)
+            if (sums_[k].second >= 0) results[k] += both[sums_[k].first * t_ + sums_[k].second];
+    }
+
+    // Adds 2 Re <bra|d ket> to the derivatives by the program's angles.
+    void finish(const double* results, double* gradient) const {
+        for (std::size_t k = 0; k < num_results(); ++k) {
+            const Affine& angle = k < sums_.size() ? sums_[k].angle : wide_[k - sums_.size()].angle;
+            for (const auto& [slot, coefficient] : angle.terms) gradient[slot] += 2 * coefficient * results[k];
+        }
+    }
+
+private:
+    using V = Vec<Real>;
+    static constexpr std::size_t lanes = Simd<Real>::lanes;
+    static constexpr int max_tile_bits = 62;
+
+    // A term of the polynomial: bits of the tile (-1 where there is none), and a condition on the others.
+    struct Sum {
+        Affine angle;
+        Bits far;
+        int first, second;
+    };
+
+    // The sums of w over the elements with each bit, and over all. Uses w up.
+    void halve(Real* w, double* bit, double& all) const {
+        int b = t_;
+        for (; b >= Simd<Real>::lane_bits + 2; b -= 2) fold_two(w, b - 2, bit);
+        if (b > Simd<Real>::lane_bits) {
+            --b;
+            const V upper = load(w + lanes);
+            bit[b] = lane_sum<Real>(upper);
+            store<Real>(w, load(w) + upper);
+        }
+        all = 0;
+        std::fill(bit, bit + b, 0.0);
+        for (std::size_t i = 0; i < std::size_t(1) << b; ++i) {
+            all += w[i];
+            for (int a = 0; a < b; ++a)
+                if (i >> a & 1) bit[a] += w[i];
+        }
+    }
+
+    // Sums over the two highest bits, b + 1 and b, of w, which has 2^(b + 2) numbers and then 2^b: those added up.
+    static void fold_two(Real* w, int b, double* bit) {
+        const std::size_t quarter = std::size_t(1) << b, stretch = std::min<std::size_t>(quarter, 16 * lanes);
+        bit[b] = bit[b + 1] = 0;
+        for (std::size_t start = 0; start < quarter; start += stretch) {
+            V low{}, high{};
+            for (std::size_t i = start; i < start + stretch; i += lanes) {
+                const V one = load(w + quarter + i), two = load(w + 2 * quarter + i), three = load(w + 3 * quarter + i);
+                const V upper = two + three;
+                low += one + three;
+                high += upper;
+                store<Real>(w + i, load(w + i) + one + upper);
+            }
+            // So few are added before they become doubles.
+            bit[b] += lane_sum<Real>(low);
+            bit[b + 1] += lane_sum<Real>(high);
+        }
+    }
+
+    int t_;
+    std::vector<Sum> sums_;
+    std::vector<typename Diagonal<Real>::Wide> wide_;
+    bool pairs_ = false;
+};
+
+}  // namespace qdist

@@ -1,0 +1,71 @@
+// Permutations of a tile's amplitudes: X, CX, SWAP and every product of them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/bits.hpp"
+#include "base/simd.hpp"
+
+namespace qdist {
+
+template <class Real>
+class Permutation {
+public:
+    struct Flip {
+        Bits when;
+        std::size_t bits;
+    };
+
+    // Element i of the result is element source[i] ^ (the bits of all flips that hold) of the tile.
+    Permutation(std::vector<std::uint32_t> source, std::vector<Flip> flips) : source_(std::move(source)), flips_(std::move(flips)) {
+        constexpr std::size_t lanes = Simd<Real>::lanes;
+        whole_vectors_ = source_.size() >= lanes;
+        for (std::size_t i = 0; i < source_.size(); ++i) whole_vectors_ = whole_vectors_ && source_[i] == source_[i - i % lanes] + i % lanes;
+        for (const Flip& f : flips_) whole_vectors_ = whole_vectors_ && f.bits % lanes == 0;
+        size_ = source_.size();
+        if (whole_vectors_) {
+            // One source a vector is enough, and leaves room for the tile in the cache.
+            for (std::size_t i = 0; i < size_; i += lanes) source_[i / lanes] = source_[i];
+            source_.resize(size_ / lanes);
+        }
+    }
+
+    void apply(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
+        each(base, [&](std::size_t i, std::size_t source, auto copy) { copy(to_re + i, re + source), copy(to_im + i, im + source); });
+    }
+
+    // The inverse of apply().
+    void undo(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
+        each(base, [&](std::size_t i, std::size_t source, auto copy) { copy(to_re + source, re + i), copy(to_im + source, im + i); });
+    }
+
+private:
+    // Calls f(element, its source, what copies there) for each element or vector of the tile.
+    template <class F>
+    void each(std::size_t base, F f) const {
+        constexpr std::size_t lanes = Simd<Real>::lanes;
+        const std::size_t flip = flip_at(base);
+        if (whole_vectors_)
+            for (std::size_t i = 0; i < size_; i += lanes)
+                f(i, source_[i / lanes] ^ flip, [](Real* to, const Real* from) { store<Real>(to, load(from)); });
+        else
+            for (std::size_t i = 0; i < size_; ++i) f(i, source_[i] ^ flip, [](Real* to, const Real* from) { *to = *from; });
+    }
+
+    // What the flips that hold on a tile add to all sources.
+    std::size_t flip_at(std::size_t base) const {
+        std::size_t flip = 0;
+        for (const Flip& f : flips_)
+            if (f.when.holds(base)) flip ^= f.bits;
+        return flip;
+    }
+
+    std::vector<std::uint32_t> source_;  // of each element, or of each vector
+    std::vector<Flip> flips_;
+    bool whole_vectors_;
+    std::size_t size_;
+};
+
+}  // namespace qdist

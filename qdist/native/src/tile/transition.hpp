@@ -1,0 +1,120 @@
+// The transition matrix between a ket and a bra on a few bits: T = Tr_rest |ket><bra|.
+//
+// A block with the matrix U on those bits changes <bra|ket> by Tr(dU U^-1 T) when an angle of it changes, so that one T
+// serves all angles of the block.
+#pragma once
+#include "base/simd.hpp"
+#include "tile/dense_shape.hpp"
+
+namespace qdist {
+
+// The tiles of a ket and of a bra, as real and imaginary parts, and room for one more tile.
+template <class Real>
+struct TilePair {
+    Real *ket_re, *ket_im, *bra_re, *bra_im, *other_re, *other_im;
+};
+
+// Adds the entries T_qp = sum ket_q conj(bra_p) of a tile to sums: real and imaginary parts interleaved, row by row.
+template <class Real>
+class Transition {
+public:
+    explicit Transition(const DenseShape<Real>& shape) : shape_(shape), size_(std::size_t(1) << shape.targets_.size()) {}
+
+    void add(const TilePair<Real>& tiles, double* sums) const {
+        switch (shape_.rows_) {
+            case 1: return shape_.permutations_.size() == 1 ? in_lanes<1, 1>(tiles, sums) : shape_.permutations_.size() == 2 ? in_lanes<1, 2>(tiles, sums) : in_lanes<1, 4>(tiles, sums);
+            case 2: return shape_.permutations_.size() == 1 ? in_lanes<2, 1>(tiles, sums) : in_lanes<2, 2>(tiles, sums);
+            default: return in_lanes<4, 1>(tiles, sums);
+        }
+    }
+
+private:
+    using V = Vec<Real>;
+    static constexpr int lanes = Simd<Real>::lanes;
+    // Products summed in Real before the sum is added to a double.
+    static constexpr int together = 64;
+
+    template <int Rows, int Perms>
+    void in_lanes(const TilePair<Real>& tiles, double* sums) const {
+        const auto& x = shape_.permutations_;
+        with_constant<lanes>(Perms > 1 ? x[1] : 0, [&](auto X1) {
+            with_constant<Perms == 4 ? lanes : 1>(Perms > 2 ? x[2] : 0, [&](auto X2) {
+                // Two rows of the bra at a time: more sums than that do not fit the registers.
+                for (int first = 0; first < Rows; first += 2)
+                    add_rows<Rows, std::min(Rows, 2), Perms, decltype(X1)::value, decltype(X2)::value>(tiles, first, sums);
+            });
+        });
+    }
+
+    template <int Rows, int Some, int Perms, int X1, int X2>
+    void add_rows(const TilePair<Real>& tiles, int first_row, double* sums) const {
+        constexpr int entries = Some * Rows * Perms;
+        double total[2 * entries][lanes] = {};
+        V re[entries] = {}, im[entries] = {};
+        int pending = 0;
+        const auto flush = [&] {
+            for (int e = 0; e < entries; ++e) {
+                for (int l = 0; l < lanes; ++l) {
+                    total[2 * e][l] += re[e][l];
+                    total[2 * e + 1][l] += im[e][l];
+                }
+                re[e] = im[e] = V{};
+            }
+            pending = 0;
+        };
+        std::size_t o[Rows];
+        std::copy_n(shape_.offset_.data(), Rows, o);
+        const Real *kr = tiles.ket_re, *ki = tiles.ket_im;
+        const Real *br = tiles.bra_re, *bi = tiles.bra_im;
+        shape_.runs_.each([&](std::size_t first, std::size_t length) {
+            for (std::size_t i = first; i < first + length; i += lanes) {
+                V b_re[Some], b_im[Some];
+#pragma GCC unroll 2
+                for (int p = 0; p < Some; ++p) {
+                    b_re[p] = load(br + i + o[first_row + p]);
+                    b_im[p] = load(bi + i + o[first_row + p]);
+                }
+#pragma GCC unroll 4
+                for (int q = 0; q < Rows; ++q) {
+                    const V a = load(kr + i + o[q]), b = load(ki + i + o[q]);
+                    add_products<Some, Rows * Perms>(a, b, b_re, b_im, re + q * Perms, im + q * Perms);
+                    if constexpr (Perms > 1)
+                        add_products<Some, Rows * Perms>(lane_xor<X1, Real>(a), lane_xor<X1, Real>(b), b_re, b_im, re + q * Perms + 1, im + q * Perms + 1);
+                    if constexpr (Perms > 2) {
+                        add_products<Some, Rows * Perms>(lane_xor<X2, Real>(a), lane_xor<X2, Real>(b), b_re, b_im, re + q * Perms + 2, im + q * Perms + 2);
+                        add_products<Some, Rows * Perms>(lane_xor<(X1 ^ X2), Real>(a), lane_xor<(X1 ^ X2), Real>(b), b_re, b_im, re + q * Perms + 3, im + q * Perms + 3);
+                    }
+                }
+                if (++pending == together) flush();
+            }
+        });
+        flush();
+        for (int p = 0; p < Some; ++p)
+            for (int q = 0; q < Rows; ++q)
+                for (int x = 0; x < Perms; ++x)
+                    for (int lane = 0; lane < lanes; ++lane) {
+                        if (!shape_.holds(lane)) continue;
+                        const int e = (p * Rows + q) * Perms + x;
+                        const std::size_t row = shape_.index(q, lane ^ shape_.permutations_[x]), column = shape_.index(first_row + p, lane);
+                        sums[2 * (row * size_ + column)] += total[2 * e][lane];
+                        sums[2 * (row * size_ + column) + 1] += total[2 * e + 1][lane];
+                    }
+    }
+
+    // ket conj(bra) of one row of the ket and `Some` of the bra, whose sums are a stride of `Step` apart.
+    template <int Some, int Step>
+    static void add_products(V ket_re, V ket_im, const V* bra_re, const V* bra_im, V* re, V* im) {
+#pragma GCC unroll 2
+        for (int p = 0; p < Some; ++p) {
+            re[p * Step] += ket_re * bra_re[p];
+            re[p * Step] += ket_im * bra_im[p];
+            im[p * Step] += ket_im * bra_re[p];
+            im[p * Step] -= ket_re * bra_im[p];
+        }
+    }
+
+    DenseShape<Real> shape_;
+    std::size_t size_;
+};
+
+}  // namespace qdist
