@@ -1,4 +1,4 @@
-"""The kinds of devices behind one type: memory for amplitudes, executors of plans, kernels that read and move them."""
+"""One interface (Backend) to the CPU and to GPUs: memory, executors of plans, kernels on amplitudes."""
 
 from qdist.backends.backend import Backend, Executor, ObservableKernel
 from qdist.backends.choice import backend_of, backend_on, checked_device, chosen_device, on_host

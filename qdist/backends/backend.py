@@ -1,4 +1,4 @@
-"""What every kind of device gives: a Backend, and the Executors that it lowers plans to."""
+"""The interface of a device: Backend, and the Executors that it lowers plans to."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Backend(ABC):
     is_host: bool
     """Whether NumPy can read its arrays where they are."""
     pools_memory: bool
-    """Whether freed memory stays at hand, so that taking it again costs nothing."""
+    """Whether freed memory stays in a pool, so that allocating it again costs nothing."""
     largest_piece: int
-    """Bytes of a message between ranks beyond which it is no faster."""
+    """Bytes of a message between ranks beyond which bandwidth no longer grows."""
     kernels: Any
-    """What reads, collapses, packs and moves amplitudes: functions of the same names and arguments on every device
-    (``qdist.native.kernels``, ``qdist.backends.cuda.kernels``)."""
+    """Kernels that measure, collapse, pack and permute amplitudes: functions of the same names and arguments on every
+    device (``qdist.native.kernels``, ``qdist.backends.cuda.kernels``)."""
 
     @abstractmethod
     def zeros(self, size: int, dtype: np.dtype[Any]) -> Any:
@@ -41,15 +41,15 @@ class Backend(ABC):
 
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """An array whose values nobody has set."""
+        """An uninitialised array."""
 
     @abstractmethod
     def moved(self, array: NDArray[Any]) -> Any:
-        """A NumPy array where the device can use it: itself, or a copy."""
+        """A NumPy array on the device: itself, or a copy."""
 
     @abstractmethod
     def free_memory(self, comm: Communicator | None = None) -> int:
-        """Bytes that every rank can still take on its device, beside the buffers of exchanges. All ranks call."""
+        """Bytes that every rank can still allocate on its device, beside the buffers of exchanges. All ranks call."""
 
     def check_room(self, comm: Communicator | None, nbytes: int, what: str, way_out: str) -> None:
         """Raises MemoryError, on all ranks, where every rank cannot take so many bytes on a device with memory of its
@@ -66,25 +66,25 @@ class Backend(ABC):
             )
 
     def share(self, comm: Communicator) -> None:  # noqa: B027 (most devices need nothing)
-        """Has the ranks of a node reach each other's memory, where that is faster than messages. All ranks call."""
+        """Lets the ranks of a node access each other's memory, where that is faster than messages. All ranks call."""
 
     @abstractmethod
     def target(self, dtype: np.dtype[Any]) -> Target:
-        """What plans for it are made for."""
+        """The device model that plans for it are made for."""
 
     @abstractmethod
     def lower(self, plan: Plan, segment: Segment, affine: AffineMap) -> Executor:
-        """What runs a segment of a plan for this kind of device, on one shard after another. affine: how the circuit's
+        """The executor of a segment, which runs on one shard after another. affine: how the circuit's
         angles follow from its parameters."""
 
     @abstractmethod
     def observable(self, strings: Strings, num_bits: int, dtype: np.dtype[Any], products: bool) -> ObservableKernel:
-        """What computes with strings, by masks of positions, on shards of ``num_bits`` index bits, beyond which no
-        string flips. products: whether it is for products with a state rather than for values alone."""
+        """The kernel for Pauli strings (masks of positions) on shards of ``num_bits`` index bits, beyond which no
+        string flips. products: whether it is for products with a state rather than for expectation values alone."""
 
 
 class Executor(ABC):
-    """The stages of a segment, lowered for a device, with the numbers that were bound last."""
+    """The stages of a segment, lowered for a device, with the values that were bound last."""
 
     dtype: np.dtype[Any]
 
@@ -111,10 +111,10 @@ class Executor(ABC):
 
     @abstractmethod
     def run(self, shard: Any, offset: int = 0, live: int = -1, after_stage: Callable[[], None] | None = None) -> None:
-        """Runs on ``shard`` in place. ``offset`` is the place of its first amplitude in the whole state.
+        """Runs on ``shard`` in place. ``offset``: the physical index of its first amplitude in the whole state.
 
-        Amplitudes may be nonzero only at indices whose bits outside ``live`` are zero; |0...0> has live=0, and what
-        must be zero is not computed. ``after_stage`` is called after each sweep.
+        ``live``: nonzero-support mask: amplitudes whose index has a 1 outside of it are zero, and are not computed;
+        0 for |0...0>, -1 for any state. ``after_stage`` is called after each sweep.
         """
 
     @abstractmethod
@@ -123,7 +123,7 @@ class Executor(ABC):
 
     @abstractmethod
     def lower_back(self, plan: Backward) -> None:
-        """Makes ready for ``run_back``; the second time nothing is done."""
+        """Prepares ``run_back``; the second call does nothing."""
 
     @abstractmethod
     def run_back(
@@ -140,7 +140,7 @@ class Executor(ABC):
 
         ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first block or stage
         that depends on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that
-        the bra loses first, which changes no derivative (see ``adjoint.sweep_back``).
+        is first subtracted from the bra, which changes no derivative (see ``adjoint.sweep_back``).
         """
 
     @abstractmethod
@@ -164,7 +164,7 @@ class ObservableKernel(Protocol):
         ...
 
     def add_expectations(self, shard: Any, first: int, values: NDArray[np.float64]) -> None:
-        """Adds the observables' values in a shard, whose first amplitude is at this place of the whole state."""
+        """Adds the observables' values in a shard, whose first amplitude has physical index ``first``."""
         ...
 
     def apply(

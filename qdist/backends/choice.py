@@ -1,4 +1,4 @@
-"""Which device: from what users say to its backend. Nothing here imports CuPy before somebody asks for a GPU."""
+"""From the ``device`` argument to its backend. CuPy is imported only when a GPU is asked for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def chosen_device(device: Any, num_qubits: int, dtype: np.dtype[Any], comm: Comm
     """The device of a state, as "cpu" or "cuda:N"; all ranks of ``comm`` call.
 
     "auto" is the GPU where on every rank there are CuPy and a GPU, the rank's shard has at least 2**20 amplitudes, and
-    it fits into what is free there; else the CPU. So it is of one kind on all ranks.
+    it fits into what is free there; else the CPU. So all ranks choose the same kind.
 
     Raises StateError as ``checked_device`` does.
     """
@@ -39,7 +39,7 @@ def chosen_device(device: Any, num_qubits: int, dtype: np.dtype[Any], comm: Comm
         gpu = checked_device("cuda", comm) if cuda_devices() else None
     except StateError:
         gpu = None
-    if not _everybody(comm, gpu is not None):
+    if not _all_ranks(comm, gpu is not None):
         return "cpu"
     assert gpu is not None
     return gpu if shard_bytes(num_qubits, dtype, ranks) <= backend_on(gpu).free_memory(comm) else "cpu"
@@ -104,7 +104,7 @@ def on_host(array: Any) -> NDArray[Any]:
     return array.get() if cupy is not None and isinstance(array, cupy.ndarray) else array
 
 
-def _everybody(comm: Communicator | None, here: bool) -> bool:
+def _all_ranks(comm: Communicator | None, here: bool) -> bool:
     """Whether something holds on all ranks."""
     if comm is None or comm.size == 1:
         return here

@@ -1,4 +1,4 @@
-"""The exception of qdist.state."""
+"""The exception of states and programs."""
 
 
 class StateError(ValueError):

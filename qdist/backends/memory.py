@@ -1,4 +1,4 @@
-"""Memory for amplitudes: checked before it is taken, aligned, and zero without being touched."""
+"""Memory for amplitudes: checked before it is allocated, aligned, and zero-filled lazily by the operating system."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALIGNMENT = 64
 
 
 def aligned_zeros(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A 1-D array of zeros at an address that is a multiple of 64. Pages are taken when they are first written."""
+    """A 1-D array of zeros at an address that is a multiple of 64. Pages are allocated at the first write."""
     padding = _ALIGNMENT // dtype.itemsize
     array = np.zeros(size + padding, dtype)
     start = -array.ctypes.data % _ALIGNMENT // dtype.itemsize

@@ -1,4 +1,4 @@
-"""When, and where: which qubit stands at which bit, the order in which gates run, and the blocks they become."""
+"""From a circuit to a Plan: the layout of qubits, exchanges between ranks, the order of gates, and fused blocks."""
 
 from qdist.plan.layout import Layout
 

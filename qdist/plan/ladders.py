@@ -1,7 +1,7 @@
 """Pauli rotations that flip more qubits than a tile holds, as narrow rotations between CX gates.
 
-CX from one flipped qubit to another takes the flip off the second: CX (X X) CX = X I. So a wide rotation is one that
-flips a single qubit, between ladders of CX, which need only their targets close.
+Conjugation with CX removes the X of its target: CX (X X) CX = X I. So a wide rotation is a rotation that flips a single
+qubit, between two ladders of CX, of which only the targets must be close.
 """
 
 from __future__ import annotations

@@ -106,9 +106,9 @@ class Layout:
         return f"Layout({list(self._positions)})"
 
 
-def _moved(index: Any, places: tuple[int, ...]) -> Any:
-    """The integers with bit k moved to bit places[k]."""
+def _moved(index: Any, targets: tuple[int, ...]) -> Any:
+    """The integers with bit k moved to bit targets[k]."""
     result = index & 0
-    for source, target in enumerate(places):
+    for source, target in enumerate(targets):
         result |= (index >> source & 1) << target
     return result

@@ -1,4 +1,4 @@
-"""Level: how many bits are close at one level of the memory, and what a reorder costs there."""
+"""Level: how many qubits can be mixed at once at one level of the memory hierarchy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["Level", "inside_bits"]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of the memory hierarchy, seen from above: a stage there mixes ``close`` qubits.
+    """One level of the memory hierarchy (network, cache, ...): a stage there mixes at most ``close`` qubits.
 
-    The lowest ``contiguous`` bit positions are close in every stage, because memory is read in runs of them.
+    The lowest ``contiguous`` bit positions are close in every stage, because memory is read in contiguous runs of them.
     """
 
     name: str
@@ -21,7 +21,7 @@ class Level:
 
 
 def inside_bits(ranks: int, first_ranks: Iterable[int]) -> int:
-    """How many of the far positions, from the lowest, tell shards of one node apart.
+    """How many of the far positions, from the lowest, number the shards of one node.
 
     first_ranks: the ranks, other than 0, with which another node begins.
 

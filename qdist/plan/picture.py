@@ -1,4 +1,4 @@
-"""A plan as a picture: which qubits are close, far inside the node, or far between nodes, in which stage."""
+"""A plan as a picture: in each stage, which qubits index the shard, the shards of a node, or the nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qdist.plan.plan import Plan, Segment
 
 __all__ = ["html_page", "text_picture"]
 
-_LEGEND = ("close", "far inside the node", "far between nodes")
+_LEGEND = ("inside a shard", "across ranks of a node", "across nodes")
 _UNICODE, _ASCII = "·▒█", ".o#"
 _COLOURS = ("#e8eef4", "#f2b134", "#c8402f")
 _MOST_ROWS = 200
@@ -24,7 +24,7 @@ def text_picture(plan: Plan, ascii_only: bool = False) -> str:
     ones = "".join(str(q % 10) for q in reversed(range(plan.num_qubits)))
     lines += [f"{'':{width}}  {tens}", f"{'stage':>{width}}  {ones}"]
     for k, segment in enumerate(plan.segments[:_MOST_ROWS]):
-        row = "".join(signs[place] for place in reversed(_places(plan, segment)))
+        row = "".join(signs[kind] for kind in reversed(_kinds(plan, segment)))
         lines.append(f"{k:{width}}  {row}  {_does(plan, segment)}")
     if len(plan.segments) > _MOST_ROWS:
         lines.append(f"... and {len(plan.segments) - _MOST_ROWS} more stages")
@@ -32,16 +32,16 @@ def text_picture(plan: Plan, ascii_only: bool = False) -> str:
 
 
 def html_page(plan: Plan, title: str, lines: Sequence[str]) -> str:
-    """A page without outside resources: the lines, and a column a stage, a row a qubit."""
+    """A self-contained page: the lines, then a column a stage, a row a qubit."""
     size = 14
     left, top = 40, 20
     marks = []
     for k, segment in enumerate(plan.segments):
-        for qubit, place in enumerate(_places(plan, segment)):
+        for qubit, kind in enumerate(_kinds(plan, segment)):
             x, y = left + k * size, top + (plan.num_qubits - 1 - qubit) * size
-            tip = f"stage {k}, qubit {qubit}: {_LEGEND[place]}; {_does(plan, segment)}"
+            tip = f"stage {k}, qubit {qubit}: {_LEGEND[kind]}; {_does(plan, segment)}"
             marks.append(
-                f'<rect x="{x}" y="{y}" width="{size - 1}" height="{size - 1}" fill="{_COLOURS[place]}">'
+                f'<rect x="{x}" y="{y}" width="{size - 1}" height="{size - 1}" fill="{_COLOURS[kind]}">'
                 f"<title>{escape(tip)}</title></rect>"
             )
     for qubit in range(plan.num_qubits):
@@ -63,8 +63,8 @@ def html_page(plan: Plan, title: str, lines: Sequence[str]) -> str:
     )
 
 
-def _places(plan: Plan, segment: Segment) -> list[int]:
-    """For each qubit where it is: 0 close, 1 far inside the node, 2 far between nodes."""
+def _kinds(plan: Plan, segment: Segment) -> list[int]:
+    """For each qubit what its bit selects: 0 inside a shard, 1 a shard of the node, 2 the node."""
     close = plan.num_qubits - plan.far
     return [(p >= close) + (p >= close + plan.inside) for p in segment.layout.positions]
 

@@ -25,7 +25,7 @@ __all__ = ["Part", "Plan", "Segment", "readable_size"]
 
 @dataclass(slots=True)
 class Segment:
-    """Stages that run under one layout, after swaps of bit positions between shards that lead to it."""
+    """Stages that run under one layout, after the exchange (swaps of close and far positions) that leads to it."""
 
     swaps: Swaps
     layout: Layout
@@ -34,7 +34,7 @@ class Segment:
 
 @dataclass(slots=True)
 class Part:
-    """A stretch of the circuit that runs in one go: gates in segments, or one instruction that is no plain gate."""
+    """Consecutive unconditional gates of the circuit, in segments, or one instruction that is not a plain gate."""
 
     segments: list[Segment]
     instruction: Instruction | None = None
@@ -49,20 +49,20 @@ class Plan:
     dtype: np.dtype
     levels: tuple[Level, ...]
     far: int
-    """Bit positions that tell shards apart: 0 where one shard holds the whole state."""
+    """How many bit positions (the highest) number the shards: 0 where one shard holds the whole state."""
     layout: Layout
-    """Where the qubits are at the beginning."""
+    """The first layout of the qubits."""
     parts: list[Part]
     target: Target
     """What the stages were planned for."""
     inside: int = 0
-    """Of the far positions, the lowest ones, which tell shards of one node apart."""
+    """How many of the far positions, from the lowest, number the shards of one node."""
     schedule: str = "lazy"
     in_double: bool = False
     """Whether tiles are computed in complex128, whatever the amplitudes are stored in (plan/precision.py)."""
     folded: Mapping[int, Sequence[tuple[Gate, int]]] = field(default_factory=dict)
-    """Gates that are not among the parts: those at the beginning of qubits that are far then, which act on |0> alone
-    and so make the start a product state. For each qubit its gates, with the number of their first angle."""
+    """First one-qubit gates on qubits that are far in the first layout: absorbed into the initial product state instead
+    of being among the parts. For each qubit its gates, with the number of their first angle."""
 
     @property
     def segments(self) -> list[Segment]:
@@ -106,7 +106,7 @@ class Plan:
         return [bytes_of_swaps(self.shard_bytes, len(s.swaps), self.crossing(s)) for s in self.segments]
 
     def crossing(self, segment: Segment) -> int:
-        """How many of the swaps are with positions that tell nodes apart."""
+        """How many of the swaps are with positions whose bits number the nodes."""
         first = self.num_qubits - self.far + self.inside
         return sum(b >= first for _, b in segment.swaps)
 
@@ -116,8 +116,8 @@ class Plan:
         return [block for segment in self.segments for _, blocks in segment.stages for block in blocks]
 
     def backward(self, segment: Segment, live: int) -> Backward:
-        """What undoes a segment on a ket and a bra. live: as before the segment runs: 0 if it is the first on |0...0>,
-        and -1 if any amplitude may be nonzero."""
+        """What undoes a segment on a ket and a bra. live: nonzero-support mask before the segment runs: 0 if it is the
+        first on |0...0>, -1 if any amplitude may be nonzero."""
         return backward(segment.stages, self.shard_bits, self.target, live)
 
     @property
@@ -140,13 +140,13 @@ class Plan:
         return sum(block_flops(block) for block in self.blocks) * 2.0**self.num_qubits
 
     def seconds(self, machine: Machine) -> float:
-        """What the plan takes on such a machine if nothing but its stages' passes or arithmetic limits it."""
+        """The time of the plan on a machine that is limited by memory bandwidth or arithmetic alone."""
         return machine.seconds(self._bytes_of_sweeps, self.flops, self.dtype)
 
     @property
     def _bytes_of_sweeps(self) -> float:
-        """Bytes that memory could move in the time of all sweeps from |0...0>, where stages may take longer than their
-        bytes do, and what must be zero is passed over."""
+        """Bytes that memory could move in the time of all sweeps from |0...0>: less than all where amplitudes that must be
+        zero are skipped, more where something other than memory limits a stage."""
         sweeps, live = 0.0, 0
         for segment in self.segments:
             sweeps += sweeps_of(self.target, segment.stages, self.shard_bits, live)
@@ -169,7 +169,7 @@ class Plan:
         )
 
     def summary(self) -> str:
-        """Stages with their close qubits and blocks, and the totals."""
+        """The totals, then each exchange between ranks and each sweep over memory with its gates and blocks."""
         shards = f" in {1 << self.far} shards, {self.exchanges} exchanges" if self.far else ""
         size = readable_size(self.state_bytes)
         lines = [
@@ -177,7 +177,7 @@ class Plan:
             f"{len(self.blocks)} blocks, {self.flops:.3g} flops"
         ]
         if self.folded:
-            lines.append("  first gates folded into the start: of qubits " + _ranges(sorted(self.folded)))
+            lines.append("  first gates absorbed into the initial state: of qubits " + _ranges(sorted(self.folded)))
         for part in self.parts:
             if part.instruction is not None:
                 condition = " if " + str(part.instruction.condition) if part.instruction.condition else ""
@@ -187,7 +187,9 @@ class Plan:
                     lines.append("  exchange " + ", ".join(f"{a} with {b}" for a, b in segment.swaps))
                 for stage, blocks in segment.stages:
                     kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(b.kind for b in blocks).items())
-                    lines.append(f"  close {_ranges(stage.close)}: {len(stage.operations)} gates as {kinds}")
+                    lines.append(
+                        f"  sweep of tiles of bits {_ranges(stage.close)}: {len(stage.operations)} gates as {kinds}"
+                    )
         return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Circuit in, Plan out: folds the start, plans exchanges, then the levels below for each stretch between them."""
+"""From Circuit to Plan: the initial product state, the exchanges, then the sweeps between two exchanges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qdist.plan.ladders import narrowed
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
 from qdist.plan.network.cnots import fewer_cnots
-from qdist.plan.network.exchanges import VISITS_PER_SECOND, Stretch, in_order, tiled
+from qdist.plan.network.exchanges import VISITS_PER_SECOND, NetworkStage, in_order, tiled
 from qdist.plan.network.nodes import Network, lazy_in_nodes
 from qdist.plan.operations import Operation, moved, operation
 from qdist.plan.plan import Part, Plan, Segment
@@ -50,15 +50,15 @@ def make_plan(
     """The plan of a circuit on 2**far shards. Deterministic, and so the same on every rank.
 
     Args:
-        levels: below the network; by default those of the target.
+        levels: of the memory inside a rank; by default those of the target.
         target: what the stages will run on; by default a CPU.
-        inside: how many of the far positions tell shards of one node apart; all by default.
+        inside: how many of the far positions number the shards of one node; all by default.
         schedule: "lazy" for few exchanges; to compare with, "in-order" (swap in, apply, swap back) and "paper" (the
             tiles of arXiv 2410.04252).
         start: the layout of a state to begin with. Without one the circuit begins with |0...0>: the first layout is
-            then chosen, and first gates on far qubits are folded into the start.
-        cluster: what joins the ranks; decides between few exchanges and few of them between nodes.
-        time_limit: seconds for the search for few exchanges, counted in visits of gates (network.VISITS_PER_SECOND).
+            then chosen, and first gates on far qubits are absorbed into the initial product state.
+        cluster: the interconnect of the ranks; decides between few exchanges and few of them between nodes.
+        time_limit: seconds for the search for few exchanges, counted in gate visits (exchanges.VISITS_PER_SECOND).
 
     Raises:
         ValueError: for an unknown schedule, or more positions inside than are far.
@@ -72,7 +72,9 @@ def make_plan(
     target = target or cpu_target(dtype)
     chosen = tuple(levels) if levels is not None else target.levels(close)
     if inside is not None and not 0 <= inside <= far:
-        raise ValueError(f"inside={inside}: of {far} far positions 0 to {far} can be inside a node")
+        raise ValueError(
+            f"inside={inside}: of the {far} index bits that select the rank, 0 to {far} can be inside a node"
+        )
     network = Network(n, close, far if inside is None else inside, dtype.itemsize << close, cluster)
     planner = _Planner(network, chosen, target, schedule, start, int(time_limit * VISITS_PER_SECOND))
     parts: list[Part] = []
@@ -116,7 +118,7 @@ def check_schedule(schedule: str) -> None:
 
 
 class _Planner:
-    """Plans one stretch of gates after another, knowing where the qubits are."""
+    """Plans consecutive gates into segments, keeping track of the layout."""
 
     def __init__(
         self,
@@ -136,7 +138,7 @@ class _Planner:
         self.folded: dict[int, list[tuple[Gate, int]]] = {}
 
     def planned(self, instruction: Instruction, slot: int) -> list[_Planned]:
-        """What the gate becomes: nothing for an identity, several operations for a wide rotation."""
+        """The gate as operations: none for an identity, several for a Pauli rotation too wide for a tile."""
         found = operation(instruction, slot)
         if found is None:
             return []
@@ -145,8 +147,8 @@ class _Planner:
         widest = max(o.mixes.bit_count() for o in parts)
         if widest > self._close:
             raise CircuitError(
-                f"{instruction.gate.name} mixes {widest} qubits, and a shard has {self._close}: use at most "
-                f"{1 << self._n - widest} ranks"
+                f"{instruction.gate.name} acts on {widest} qubits at once, and a rank's share of the state has "
+                f"{self._close}: use at most {1 << self._n - widest} ranks"
             )
         return [(o, instruction.gate, slot) for o in parts]
 
@@ -155,47 +157,47 @@ class _Planner:
         first: list[_Planned] = []
         if from_zero and self._layout is None and self._close < self._n:
             first, gates = _leading(gates)
-        stretches = self._stretches([o for o, _, _ in gates])
+        stages = self._network_stages([o for o, _, _ in gates])
         if first:
-            stretches = stretches or [Stretch((), Layout.identity(self._n), [])]
-            self._fold(first, stretches[0])
-        if stretches:
-            self._layout = stretches[-1].layout
-            self.first = self.first or stretches[0].layout
-        return [self._segment(stretch) for stretch in stretches]
+            stages = stages or [NetworkStage((), Layout.identity(self._n), [])]
+            self._fold(first, stages[0])
+        if stages:
+            self._layout = stages[-1].layout
+            self.first = self.first or stages[0].layout
+        return [self._segment(stage) for stage in stages]
 
-    def _fold(self, first: list[_Planned], stretch: Stretch) -> None:
-        """Of the gates that act on |0> alone, those on close qubits run first of all; the others make the start."""
+    def _fold(self, first: list[_Planned], stage: NetworkStage) -> None:
+        """Of the gates on qubits in |0>, those on close qubits run first; the others go into the initial state."""
         near = []
         for found, gate, slot in first:
             qubit = found.all.bit_length() - 1
-            if stretch.layout.positions[qubit] < self._close:
+            if stage.layout.positions[qubit] < self._close:
                 near.append(found)
             else:
                 self.folded.setdefault(qubit, []).append((gate, slot))
-        stretch.operations[:0] = near
+        stage.operations[:0] = near
 
-    def _stretches(self, operations: list[Operation]) -> list[Stretch]:
+    def _network_stages(self, operations: list[Operation]) -> list[NetworkStage]:
         if not operations:
             return []
         if self._close == self._n:
-            return [Stretch((), self._layout or Layout.identity(self._n), operations)]
+            return [NetworkStage((), self._layout or Layout.identity(self._n), operations)]
         if self._schedule == "lazy":
-            stretches, work = lazy_in_nodes(fewer_cnots(operations), self._network, self._layout, self._limit)
+            stages, work = lazy_in_nodes(fewer_cnots(operations), self._network, self._layout, self._limit)
             self._limit = max(0, self._limit - work)
-            return stretches
+            return stages
         assert self._layout is not None
         order = in_order if self._schedule == "in-order" else tiled
         return order(operations, self._close, self._layout)
 
-    def _segment(self, stretch: Stretch) -> Segment:
-        placed = stretch.operations
-        if not stretch.layout.is_identity:
-            # The levels below work on bit positions and do not know of qubits.
-            placed = [moved(o, stretch.layout.positions) for o in placed]
+    def _segment(self, stage: NetworkStage) -> Segment:
+        placed = stage.operations
+        if not stage.layout.is_identity:
+            # Below the network level, operations are on bit positions instead of qubits.
+            placed = [moved(o, stage.layout.positions) for o in placed]
         inner = schedule_below(placed, self._close, self._levels)
         stages = divided(((s, fuse(s.operations)) for s in inner), self._close, self._target)
-        return Segment(stretch.swaps, stretch.layout, list(stages))
+        return Segment(stage.swaps, stage.layout, list(stages))
 
 
 def _leading(gates: list[_Planned]) -> tuple[list[_Planned], list[_Planned]]:

@@ -1,4 +1,4 @@
-"""A compiled circuit that is run many times: values bound to it, runs, batches, gradients."""
+"""Program: a circuit planned and lowered once, then run many times: bound parameters, batches, adjoint gradients."""
 
 from qdist.program.program import Program, compile, simulate
 

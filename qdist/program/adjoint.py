@@ -1,8 +1,8 @@
 """Adjoint differentiation: derivatives by all parameters of a program, for the price of three to four runs.
 
-Forward once; then one bra, whatever the number of outputs: the cotangents' sum of all O_k |psi>. The program is undone
-on ket and bra together, and each block adds what its angles change (Jones and Gacon, arXiv 2009.02823; Luo et al.,
-arXiv 1912.10877). The memory is that of two states, however many parameters there are.
+One forward run gives the ket |psi>, and one bra serves all outputs: the sum of O_k |psi>, weighted with the cotangents.
+Then the inverse program runs on ket and bra together, and each block adds the derivatives by its angles (Jones and
+Gacon, arXiv 2009.02823; Luo et al., arXiv 1912.10877). The memory is that of two states.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
 
 _WORKSPACE_BYTES = 1 << 28
-"""Kets and bras of up to so many bytes stay with their program for its next gradient: new memory costs as much as a
-sweep."""
+"""Kets and bras of up to so many bytes are kept for the program's next gradient: page faults of new memory cost as much
+as a sweep."""
 
 
 def value_and_grad(
@@ -77,10 +77,9 @@ def vjp(
     cotangents: Sequence[Any],
     kets: Any = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
-    """See ``Program.vjp``. ``kets``: of a batch, if they are there already; what the gradient works in.
+    """See ``Program.vjp``. ``kets``: of a batch, if the forward runs were made before; they are overwritten.
 
-    Where ``batches.fit``, those of ``run_batch``; else a list with those that ``bind_for``'s program makes, as they
-    come from its runs.
+    Where ``batches.fit``, those of ``run_rows``; else a list of the states of ``bind_for``'s program.
     """
     check_differentiable(program)
     if isinstance(outputs, str | dict) or not isinstance(outputs, Sequence):
@@ -117,7 +116,7 @@ def jacobian(program: Runner, observables: Sequence[Observable], params: Any = N
 
 
 def check_differentiable(program: Runner) -> None:
-    """Raises StateError for circuits that measure, reset or initialise on the way, or branch."""
+    """Raises StateError for circuits that measure, reset or initialise mid-circuit, or branch."""
     begun = False
     for part in program.plan.parts:
         if part.instruction is None:
@@ -140,18 +139,18 @@ def sweep_back(
 ) -> NDArray[np.float64]:
     """Undoes the program on both states, and returns this rank's part of 2 Re <bra|d ket> by each angle: float64.
 
-    With ``recover`` the ket ends as it began; without, the sweep ends where the first parameter was. ``shift`` is the
-    multiple of the ket that the bra loses first. That changes no derivative, because Re <ket|d ket> = 0; but rounding
-    errors are in proportion to what the bra holds, and H |psi> is mostly <H> |psi>.
+    With ``recover`` the ket ends as it began; without, the sweep ends where the first parameter was. ``shift``: the
+    multiple of the ket that is first subtracted from the bra. That changes no derivative, because Re <ket|d ket> = 0,
+    but rounding errors are in proportion to the bra's norm, and H |psi> is mostly <H> |psi>.
     """
     gradient = np.zeros(len(program.affine.constants))
     steps = program.steps_back
-    # The start of folded gates is the one thing that comes before the first step.
+    # Gates that were absorbed into the initial product state come before the first step.
     recover = recover or program.start.is_trainable
-    first = 0 if recover else next((k for k, (_, native, _) in enumerate(steps) if native.is_trainable), len(steps))
+    first = 0 if recover else next((k for k, (_, executor, _) in enumerate(steps) if executor.is_trainable), len(steps))
     for k in reversed(range(first, len(steps))):
-        segment, native, live = steps[k]
-        _undo(program, native, ket, bra, gradient, live, recover or k > first, shift if k == len(steps) - 1 else 0.0)
+        segment, executor, live = steps[k]
+        _undo(program, executor, ket, bra, gradient, live, recover or k > first, shift if k == len(steps) - 1 else 0.0)
         if k > first or recover:
             _go_back(segment, steps[k - 1][0] if k else None, ket, bra)
     if program.start.is_trainable:
@@ -162,7 +161,7 @@ def sweep_back(
 
 def _undo(
     program: Runner,
-    native: Executor,
+    executor: Executor,
     ket: StateVector,
     bra: StateVector,
     gradient: NDArray[Any],
@@ -171,13 +170,13 @@ def _undo(
     shift: float,
 ) -> None:
     for (offset, ket_shard), (_, bra_shard) in zip(ket.shards(), bra.shards()):
-        # Shards that were still zero altogether were left alone; but the start may have a derivative where it is zero.
+        # Shards that were all zero were skipped; but a zero initial amplitude may have a nonzero derivative.
         if live != 0 or program.start.is_trainable or program.start.value(offset >> ket.shard_bits) != 0:
-            native.run_back(ket_shard, bra_shard, gradient, offset, live, recover, shift)
+            executor.run_back(ket_shard, bra_shard, gradient, offset, live, recover, shift)
 
 
 def _go_back(segment: Segment, previous: Segment | None, ket: StateVector, bra: StateVector) -> None:
-    """To the layout before a segment."""
+    """Undoes the exchange before a segment."""
     if segment.swaps:
         swap_bits([ket, bra], segment.swaps)
     if previous is not None:
@@ -227,9 +226,9 @@ def _pull_back(
     bra: StateVector,
     gates: Tail = NO_TAIL,
 ) -> tuple[list[Any], float]:
-    """bra = what the cotangents make of all outputs, after ``gates``, which only observables may have, but for a
-    multiple of the ket, which changes no derivative. Returns the outputs' values, and the multiple that the bra should
-    lose."""
+    """bra = the pull-back of the cotangents through all outputs, up to a multiple of the ket, which changes no
+    derivative. ``gates`` run before observables (and only before those). Returns the outputs' values, and the multiple
+    of the ket to subtract from the bra."""
     values: list[Any] = [None] * len(outputs)
     shift = 0.0
     plain = {k: o for k, o in enumerate(outputs) if not isinstance(o, Output)}

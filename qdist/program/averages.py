@@ -1,4 +1,4 @@
-"""Expectation values of circuits that measure or reset on the way: means over runs, each of which has a value."""
+"""Expectation values of circuits that measure or reset mid-circuit: means over runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check(program: Runner, shots: int | None) -> None:
     """Raises StateError unless ``shots`` is given where runs differ, and only there."""
     if program.is_random and shots is None:
         raise StateError(
-            "the circuit measures or resets on the way, so that every run ends in another state with another "
+            "the circuit measures or resets mid-circuit, so that every run ends in another state with another "
             "expectation value: expectation(observable, params, shots=1000) gives the mean over runs, and "
             "run(params).expectation(observable) the value of one; measurements at the end change nothing"
         )

@@ -1,4 +1,4 @@
-"""Batches of small circuits: expectation values and gradients of many parameter sets by the kernels' own loops."""
+"""Batches of small circuits: expectation values and gradients of many parameter sets in one kernel call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FEWEST_QUBITS, _MOST_QUBITS = 3, 16
 _BATCH_BYTES = 1 << 26
 """Memory that the kets and bras of a batch may take at a time."""
 _MOST_ROWS = 65535
-"""What a GPU's grid holds."""
+"""The most rows of a CUDA grid."""
 
 
 def fit(program: Runner, outputs: Sequence[Observable | Output]) -> bool:
@@ -57,7 +57,7 @@ def expectations(
 def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:
     """``Program.run_batch``."""
     if any(part.instruction is not None for part in program.plan.parts):
-        raise StateError("circuits that reset, initialise, branch or measure on the way cannot run as a batch")
+        raise StateError("circuits that reset, initialise, branch or measure mid-circuit cannot run as a batch")
     check_states(program, len(theta))
     if not program.plan.far:
         return on_host(program.run_rows(theta))
@@ -86,7 +86,7 @@ def vjp(
 ) -> tuple[list[Any], NDArray[np.float64]]:
     """``Program.vjp`` of a batch, in parts that take a bounded amount of memory; the kets may be given where they
     are ``one_part``."""
-    ((_, native, _),) = program.steps_back
+    ((_, executor, _),) = program.steps_back
     strings, constants = _plan(program, outputs, traceless=True)
     found, weights = np.zeros((len(theta), len(outputs))), np.stack(cotangents, axis=1)
     angles = program.affine.rows(theta)
@@ -97,7 +97,7 @@ def vjp(
         strings.apply_rows(part, weights[some], bras, found[some])
         shifts = np.einsum("bk,bk->b", weights[some], found[some])
         with program.lock:
-            native.run_back_batch(part, bras, angles[some], shifts, by_angle[some])
+            executor.run_back_batch(part, bras, angles[some], shifts, by_angle[some])
     return list((found + constants).T), program.affine.transposed_rows(by_angle)
 
 
@@ -140,8 +140,8 @@ def _check_without_rows(program: Runner, outputs: Sequence[Observable | Output],
 def _plan(
     program: Runner, observables: Sequence[Observable], products: bool = True, traceless: bool = False
 ) -> tuple[ObservableKernel, NDArray[np.float64]]:
-    """What computes with the strings of all observables, and the multiples of the identity that they have beside these
-    strings, where ``traceless``."""
+    """The kernel for the strings of all observables and, where ``traceless``, the coefficients of the identity that it
+    leaves out."""
     sums = [expectation.as_pauli_sum(o, program.num_qubits) for o in observables]
     like = StateVector(program.num_qubits, program.dtype, layout=program.plan.layout, device=program.device)
     plan = expectation.observable_plan(like, sums, real=True, products=products, traceless=traceless)

@@ -1,4 +1,4 @@
-"""A plan with its kernels, the values that they are bound to, and how they run on a state."""
+"""A plan lowered to executors, the parameter values bound to them, and how they run on a state."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from qdist.state.statevector import StateVector
 __all__ = ["LONG", "Compiled", "Values"]
 
 LONG = 1000
-"""Gates of a circuit in complex64 after which its norm is restored: their rounding errors may change it by 1e-6, and
-measuring it once takes a few per cent of their time."""
+"""Gates of a circuit in complex64 after which its norm is restored: rounding errors may change it by 1e-6, and to
+compute it takes a few per cent of their time."""
 
 
 class Values:
-    """What kernels are bound to: values of a circuit's parameters, or of its angles. Never changed."""
+    """Values of a circuit's parameters, or of its angles, that executors are bound to. Never changed."""
 
     __slots__ = ("angles", "theta")
 
@@ -41,7 +41,7 @@ class Values:
 
 
 class Compiled:
-    """A plan with its kernels. is_random: whether two runs may end in different states."""
+    """A plan with its executors. is_random: whether two runs may end in different states."""
 
     def __init__(self, plan: Plan, affine: AffineMap, backend: Backend, is_random: bool) -> None:
         self.plan, self.is_random = plan, is_random
@@ -52,22 +52,22 @@ class Compiled:
         self.parts = [
             (part, [backend.lower(plan, segment, affine) for segment in part.segments]) for part in plan.parts
         ]
-        self.natives = [native for _, natives in self.parts for native in natives]
-        # What collapses a state normalises it too.
+        self.executors = [executor for _, executors in self.parts for executor in executors]
+        # A collapse normalises the state too.
         unitary = all(part.instruction is None for part in plan.parts)
         self.keeps_norm = plan.dtype == np.complex64 and unitary and plan.num_gates >= LONG
 
     def hold(self, values: Values) -> bool:
-        """Binds the kernels to these values, unless they are bound to them already; False if one is not finite."""
+        """Binds the executors to these values, unless they are bound to them already; False if one is not finite."""
         if self._held is values:
             return True
         self._held = None
         theta, angles = values.theta, values.angles
-        for native in self.natives:
+        for executor in self.executors:
             if theta is None:
                 assert angles is not None, "values are of one or the other"
-                native.bind_angles(angles)
-            elif not native.bind(theta):
+                executor.bind_angles(angles)
+            elif not executor.bind(theta):
                 return False
         if self.plan.folded:
             self.start.bind(values.of_angles(self._affine))
@@ -76,54 +76,54 @@ class Compiled:
 
     @property
     def steps(self) -> list[tuple[Segment, Executor, int]]:
-        """All segments in the order they run, with their kernels and the bits that are live before them: those outside
-        of which amplitudes are still zero, 0 at the beginning and -1 (any) after that."""
+        """All segments in the order they run, with their executors and the nonzero-support masks before them (see
+        ``Executor.run``): 0 at the beginning, -1 (any amplitude) after that."""
         live = 0
         found = []
         for part, compiled in self.parts:
-            for segment, native in zip(part.segments, compiled):
-                found.append((segment, native, live))
+            for segment, executor in zip(part.segments, compiled):
+                found.append((segment, executor, live))
                 live = -1
             if not compiled and part.instruction is not None:
                 live = -1
         return found
 
     def lower_back(self) -> None:
-        """Has the kernels ready for the adjoint sweep, which is planned when it is first asked for."""
+        """Plans and lowers the adjoint sweep, once, when it is first needed."""
         if not self._lowered_back:
-            for segment, native, live in self.steps:
-                native.lower_back(self.plan.backward(segment, live))
+            for segment, executor, live in self.steps:
+                executor.lower_back(self.plan.backward(segment, live))
             self._lowered_back = True
 
     def run(self, state: StateVector, live: int, bits: list[int], rng: Any, bar: Progress | None) -> None:
-        """Runs on a state in place, and notes in ``bits`` what is measured on the way.
+        """Runs on a state in place, and writes mid-circuit outcomes into ``bits``.
 
-        live: as for ``Executor.run``; before anything ran on |0...0>, only the first amplitude of a shard can be
-        nonzero, and it is 0.
+        live: nonzero-support mask, as for ``Executor.run``; 0 for an initial product state, in which only the first
+        amplitude of a shard can be nonzero.
         """
         norm = (1.0 if live == 0 else state.norm()) if self.keeps_norm else 0.0
-        for part, natives in self.parts:
+        for part, executors in self.parts:
             runs = part.instruction is None or _holds(part, bits)
-            for segment, native in zip(part.segments, natives):
-                # Qubits move whether or not a condition holds, so that the layout is always the planned one.
+            for segment, executor in zip(part.segments, executors):
+                # Exchanges run whether or not the condition holds, so that the layout is always the planned one.
                 if segment.swaps:
                     swap_bits(state, segment.swaps)
                 state.layout = segment.layout
                 if runs:
-                    _sweep(state, native, live, bar)
+                    _sweep(state, executor, live, bar)
                     live = -1
-            if runs and not natives and part.instruction is not None:
+            if runs and not executors and part.instruction is not None:
                 _perform(part, state, bits, rng)
                 live = -1
         if norm > 0:
             state.scale_to(norm)
 
 
-def _sweep(state: StateVector, native: Executor, live: int, bar: Progress | None) -> None:
+def _sweep(state: StateVector, executor: Executor, live: int, bar: Progress | None) -> None:
     for offset, shard in state.shards():
-        # At the start most shards may be zero altogether.
+        # Most shards of the initial state may be all zero.
         if live != 0 or shard[0] != 0:
-            native.run(shard, offset, live, bar.advance if bar is not None else None)
+            executor.run(shard, offset, live, bar.advance if bar is not None else None)
 
 
 def _holds(part: Part, bits: Sequence[int]) -> bool:

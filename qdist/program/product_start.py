@@ -1,7 +1,7 @@
-"""The product state that a plan's folded gates make of |0...0>: one amplitude a shard, and its derivatives.
+"""The initial product state, into which first gates on far qubits are absorbed: one amplitude a shard, and derivatives.
 
-Gates at the beginning of far qubits act on |0> alone. Their qubit q is then in the state v_q, and shard s starts with
-the single amplitude c_s = product over far q of v_q[bit of q in s] at its index 0, where the close qubits are |0>.
+The first one-qubit gates on a far qubit act on |0> alone: qubit q is then in a state v_q, and shard s starts with the
+single amplitude c_s = product over far q of v_q[bit of q in s] at its index 0, where the close qubits are |0>.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ProductStart:
 
     @property
     def is_trainable(self) -> bool:
-        """Whether any of the folded gates has an angle."""
+        """Whether any of the absorbed gates has an angle."""
         return any(gate.num_params for gates in self._gates for gate, _ in gates)
 
     def bind(self, angles: NDArray[np.float64]) -> None:
@@ -52,7 +52,7 @@ class ProductStart:
         result = np.zeros(len(self._angles))
         weights = list(weights)
         for k, gates in enumerate(self._gates):
-            # What each value of this far bit is multiplied by.
+            # The coefficient of each value of this far bit.
             rest = np.zeros(2, np.complex128)
             for shard, weight in weights:
                 others = (complex(v[shard >> j & 1]) for j, v in enumerate(self._factors) if j != k)

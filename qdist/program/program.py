@@ -35,10 +35,10 @@ class Program(Runner):
     Made by ``qdist.compile``. Binding new parameters re-uses the plan and costs microseconds.
 
     Measurements at the end of the circuit leave states and expectation values as they are without them: ``run`` draws
-    ``bits`` from the state, and ``counts`` draws shots. What is measured or reset on the way collapses the state, which
+    ``bits`` from the state, and ``counts`` draws shots. Mid-circuit measurements and resets collapse the state, which
     is then that of one outcome: see ``is_random``.
 
-    Several threads may use one Program: each has its own bound values and ``bits``, and their runs take turns. (The
+    Several threads may use one Program: each has its own bound values and ``bits``, and their runs are serialised. (The
     threads of a run are the kernels' own.) On several ranks, the calls must come in the same order on all of them.
     """
 
@@ -140,14 +140,14 @@ class Program(Runner):
             of shape (batch,) and (batch, number of parameters). The same on every rank.
 
         Raises:
-            StateError: for circuits that measure, reset, branch, or initialise qubits on the way.
+            StateError: for circuits that measure, reset, branch, or initialise qubits mid-circuit.
         """
         return adjoint.value_and_grad(self, observable, params, method, coefficients)
 
     def vjp(
         self, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
     ) -> tuple[list[Any], NDArray[np.float64]]:
-        """The values of several outputs, and what their cotangents make of the derivatives: one sweep in all.
+        """The values of several outputs, and the vector-Jacobian product with their cotangents, by one adjoint sweep.
 
         Args:
             outputs: observables (their expectation values), and any of ``Variance(observable)``,
@@ -161,13 +161,13 @@ class Program(Runner):
             ``circuit.parameters``, float64; for a batch both with the batch in front. The same on every rank.
 
         Raises:
-            StateError: for circuits that measure, reset, branch, or initialise qubits on the way, and for cotangents
+            StateError: for circuits that measure, reset, branch, or initialise qubits mid-circuit, and for cotangents
                 of another shape.
         """
         return adjoint.vjp(self, outputs, params, cotangents)
 
     def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
-        """The derivatives of several expectation values by all parameters, one sweep each.
+        """The derivatives of several expectation values by all parameters, one adjoint sweep each.
 
         Returns float64 of shape (number of observables, number of parameters); for a batch with the batch in front.
         Raises StateError as ``value_and_grad`` does.

@@ -1,4 +1,4 @@
-"""Runner: a compiled circuit, the values that each thread has bound, and how it runs. Program is its face."""
+"""Runner: a compiled circuit, the values that each thread has bound, and how it runs. Program is its public face."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAX_STARTS = 8
 class Runner:
     """What runs a circuit, from |0...0> or from a given state.
 
-    bound: the values that each thread has bound, and lock: what keeps runs apart, where both are another runner's.
+    bound, lock: the values that each thread has bound, and the mutex of runs, if shared with another runner.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Runner:
         self.source = source
         self.circuit, self.comm, self.dtype, self.affine = source.circuit, source.comm, source.dtype, source.affine
         self.backend, self.device = source.backend, source.backend.device
-        # Kernels hold one set of matrices, and a gradient works in memory that stays: one thread at a time.
+        # Executors hold one set of matrices, and gradients share a workspace: one thread at a time.
         self.lock = lock or RLock()
         self._bound: PerThread[Values | None] = bound or PerThread(None)
-        # What every run says of the classical bits where nothing is random on the way.
+        # The classical bits of every run where no mid-circuit operation is random.
         bits = (0,) * source.circuit.num_clbits
         self._readout = Readout(bits, source.readings, False) if source.readings else None
         self._resets = source.resets
@@ -63,9 +63,9 @@ class Runner:
         self._from: Recent[Compiled] = Recent(MAX_STARTS)
         self._from_zero = compiled
         self.plan: Plan = compiled.plan
-        # The usual case, which small circuits should reach without detours: gates alone, on one shard.
-        alone = len(compiled.parts) == len(compiled.natives) == 1 and self.plan.parts[0].instruction is None
-        self._single = compiled.natives[0] if alone and not source.far and not compiled.keeps_norm else None
+        # Fast path for small circuits: gates alone, on one shard.
+        alone = len(compiled.parts) == len(compiled.executors) == 1 and self.plan.parts[0].instruction is None
+        self._single = compiled.executors[0] if alone and not source.far and not compiled.keeps_norm else None
 
     @property
     def num_qubits(self) -> int:
@@ -73,13 +73,13 @@ class Runner:
 
     @property
     def is_random(self) -> bool:
-        """Whether two runs may end in different states: the circuit measures or resets on the way. What it measures at
-        the end does not count."""
+        """Whether two runs may end in different states: the circuit measures or resets mid-circuit. Final
+        measurements do not count."""
         return self._from_zero.is_random
 
     @property
     def start(self) -> ProductStart:
-        """What the first amplitude of each shard is when a run begins with |0...0>."""
+        """The initial product state: the first amplitude of each shard."""
         return self._from_zero.start
 
     @property
@@ -89,14 +89,14 @@ class Runner:
 
     @property
     def steps_back(self) -> list[tuple[Segment, Executor, int]]:
-        """The same, ready to be undone."""
+        """The same, lowered for the adjoint sweep."""
         self._from_zero.lower_back()
         return self._from_zero.steps
 
     @cached_property
     def _short(self) -> tuple[Runner, Shortened] | None:
-        """What runs for observables that take over the last gates, and for which of them that pays; None where no gate
-        can be left to them."""
+        """The runner without the tail of last gates, which observables absorb, and the test whether that pays; None
+        where there is no tail."""
         plan, gates = without_tail(self.plan)
         if not gates:
             return None
@@ -106,7 +106,7 @@ class Runner:
     # Values ----------------------------------------------------------------------------------------------------------
 
     def hold(self) -> None:
-        """Has the kernels bound to this thread's values, until ``lock`` is released."""
+        """Binds the executors to this thread's values, until ``lock`` is released."""
         self._from_zero.hold(self.values(None))
 
     def values(self, params: ParameterValues | None) -> Values:
@@ -118,7 +118,7 @@ class Runner:
         """These values, to which this thread is bound from now on."""
         parameters = self.source.parameters
         plain = type(params) is np.ndarray and params.dtype == np.float64 and params.shape == (len(parameters),)
-        if plain and self._from_zero.natives:
+        if plain and self._from_zero.executors:
             theta = params.copy()  # type: ignore[union-attr]
         else:
             theta = flat_values(parameters, [] if params is None else params)
@@ -134,9 +134,8 @@ class Runner:
         self._bound.set(Values(angles=same.values(self.comm, angles.copy(), "angle")))
 
     def bind_for(self, outputs: Sequence[Observable | Output], params: ParameterValues | None) -> tuple[Runner, Tail]:
-        """What to run for the values of outputs, bound to these parameters, and gates to leave to the observables: the
-        last ones, where they only move amplitudes. None of them, and this one, where nothing is gained, or where there
-        is more than observables."""
+        """The runner for these outputs, bound to these parameters, and the tail of gates that it leaves to the
+        observables. This one with no tail where nothing is gained, or where an output is not an observable."""
         observables = [output for output in outputs if not isinstance(output, Output)]
         runner, gates = self, NO_TAIL
         with self.lock:
@@ -148,7 +147,7 @@ class Runner:
     # Runs ------------------------------------------------------------------------------------------------------------
 
     def evolved(self, params: ParameterValues | None = None, out: StateVector | None = None) -> StateVector:
-        """What ``run`` gives where nothing is random on the way; nothing is drawn from it for ``bits``."""
+        """What ``run`` gives where nothing is random mid-circuit; nothing is drawn from it for ``bits``."""
         return self.run_with(self.values(params), None, None, out)
 
     def run_with(
@@ -168,22 +167,21 @@ class Runner:
             compiled.hold(values)
             state = self._begun(out) if initial is None else _copied(initial, out)
             with Progress("sweeps", compiled.plan.sweeps, shown=True) if progress else nullcontext() as bar:
-                # Before anything ran on |0...0>, only the first amplitude of a shard can be nonzero.
+                # In the initial product state only the first amplitude of a shard can be nonzero.
                 compiled.run(state, 0 if initial is None else -1, bits, rng, bar)
         depends = compiled.is_random or (initial is not None and initial.is_random)
         state.readout = Readout(tuple(bits), self.source.readings, True) if depends else self._readout
         return state
 
     def run_rows(self, theta: NDArray[np.float64]) -> Any:
-        """The states of a batch where this device has them: for unitary circuits on one rank. ``theta`` has been
-        checked."""
+        """The states of a batch, on the program's device: for unitary circuits on one rank. ``theta`` is checked."""
         states = self.backend.zeros(len(theta) << self.num_qubits, self.dtype)
         states = states.reshape(len(theta), 1 << self.num_qubits)
         states[:, 0] = 1
         if self._from_zero.parts:
-            ((_, (native,)),) = self._from_zero.parts  # A unitary circuit on one shard.
+            ((_, (executor,)),) = self._from_zero.parts  # A unitary circuit on one shard.
             with self.lock:
-                native.run_batch(states, self.affine.rows(theta))
+                executor.run_batch(states, self.affine.rows(theta))
         return states
 
     def runs(self, count: int, params: ParameterValues | None, rng: np.random.Generator) -> Iterator[StateVector]:
@@ -214,7 +212,7 @@ class Runner:
             same.arguments(self.comm, "layout of the initial state", initial.layout.positions)
 
     def _begun(self, out: StateVector | None) -> StateVector:
-        """What a run from |0...0> begins with."""
+        """The initial product state of a run from |0...0>."""
         if out is None:
             out = StateVector(self.num_qubits, self.dtype, self.comm, self.plan.layout, self.device)
         else:
@@ -225,7 +223,7 @@ class Runner:
         return out
 
     def _compiled_from(self, layout: Layout) -> Compiled:
-        """What runs on a given state with this layout; planned when it is wanted first, or again after a long time."""
+        """The plan for given states with this layout, from a cache of the last few."""
         if layout == self.plan.layout and not self.plan.folded and not self._resets:
             return self._from_zero
         compiled = self._from.get(layout)

@@ -1,4 +1,4 @@
-"""Source: what a program is compiled from, and for what. It never changes."""
+"""Source: the circuit a program is compiled from, and the options it is compiled for. Never changed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from qdist.state.checking import checks, same
 __all__ = ["FEWEST_CLOSE", "Source"]
 
 FEWEST_CLOSE = 5
-"""A shard must hold a few vectors, or there is nothing to work on."""
+"""Least index bits of a shard: it must hold a few SIMD vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A circuit of its own, and where it runs."""
+    """A frozen copy of a circuit, and the ranks, dtype and device it runs on."""
 
     circuit: Circuit
     comm: Communicator | None
@@ -37,7 +37,7 @@ class Source:
     schedule: str
     far: int
     inside: int
-    """Far positions that tell shards of one node apart."""
+    """How many far positions number the shards of one node."""
     body: list[Instruction]
     """The circuit without the measurements at its end."""
     readings: Mapping[int, int]
@@ -71,7 +71,7 @@ class Source:
 
     @property
     def resets(self) -> bool:
-        """Whether anything on the way makes a difference between |0...0> and another state."""
+        """Whether any instruction acts differently on |0...0> and on another state."""
         return any(i.gate.kind in ("reset", "initialize") for i in self.body)
 
     @property
@@ -97,6 +97,6 @@ class Source:
 
 
 def _inside_bits(comm: Communicator) -> int:
-    """How many far positions tell shards of one node apart: all of them if there is one node."""
+    """How many far positions number the shards of one node: all of them if there is one node."""
     nodes = [0] * comm.size if comm.num_nodes == 1 else comm.all_gather_object(comm.node)
     return inside_bits(comm.size, (rank for rank in range(1, comm.size) if nodes[rank] != nodes[rank - 1]))

@@ -10,7 +10,7 @@ from strategies import circuits
 
 import qdist as qd
 from qdist.plan.layout import Layout
-from qdist.plan.network.exchanges import VISITS_PER_SECOND, Stretch, in_order, lazy, placed, tiled
+from qdist.plan.network.exchanges import VISITS_PER_SECOND, NetworkStage, in_order, lazy, placed, tiled
 from qdist.plan.operations import Operation, operations
 
 SECOND = int(VISITS_PER_SECOND)
@@ -21,8 +21,8 @@ def commute(a: Operation, b: Operation) -> bool:
     return not a.all & b.all & ~(a.z_like & b.z_like | a.x_like & b.x_like)
 
 
-def exchanges(stretches: list[Stretch]) -> int:
-    return sum(bool(s.swaps) for s in stretches)
+def exchanges(stages: list[NetworkStage]) -> int:
+    return sum(bool(s.swaps) for s in stages)
 
 
 def fewest_exchanges(ops: list[Operation], n: int, close: int, start: Layout | None) -> int:
@@ -49,23 +49,23 @@ def fewest_exchanges(ops: list[Operation], n: int, close: int, start: Layout | N
     raise AssertionError
 
 
-def check(ops: list[Operation], stretches: list[Stretch], n: int, close: int, layout: Layout | None) -> None:
+def check(ops: list[Operation], stages: list[NetworkStage], n: int, close: int, layout: Layout | None) -> None:
     """Each gate once, after those it may not pass, with what it mixes close; swaps lead from layout to layout."""
-    order = [o for s in stretches for o in s.operations]
+    order = [o for s in stages for o in s.operations]
     place = {id(o): k for k, o in enumerate(order)}
     assert len(order) == len(place) == len(ops)
     for k, second in enumerate(ops):
         for first in ops[:k]:
             assert commute(first, second) or place[id(first)] < place[id(second)]
-    for stretch in stretches:
-        for a, b in stretch.swaps:
+    for stage in stages:
+        for a, b in stage.swaps:
             assert layout is not None
             assert a < close <= b
             layout = layout.swap(a, b)
-        layout = layout or stretch.layout
-        assert layout == stretch.layout
-        near = sum(1 << q for q in stretch.layout.qubits[:close])
-        assert all(not o.mixes & ~near for o in stretch.operations)
+        layout = layout or stage.layout
+        assert layout == stage.layout
+        near = sum(1 << q for q in stage.layout.qubits[:close])
+        assert all(not o.mixes & ~near for o in stage.operations)
 
 
 @pytest.mark.parametrize("far", [1, 2])
@@ -76,9 +76,9 @@ def test_no_more_exchanges_than_an_exhaustive_search_finds(seed: int, far: int) 
     kinds = [qd.library.random_circuits.RANDOM_GATES, ("cx", "ry"), ("cx", "h", "cz"), ("iswap", "cx", "rx")]
     ops = list(operations(qd.library.random_circuit(n, 5 + seed % 3, seed=seed, gates=kinds[seed % 4])))
     for start in (None, Layout(rng.permutation(n).tolist())):
-        stretches, _ = lazy(ops, n, n - far, start, SECOND)
-        check(ops, stretches, n, n - far, start)
-        assert exchanges(stretches) == fewest_exchanges(ops, n, n - far, start)
+        stages, _ = lazy(ops, n, n - far, start, SECOND)
+        check(ops, stages, n, n - far, start)
+        assert exchanges(stages) == fewest_exchanges(ops, n, n - far, start)
 
 
 @settings(max_examples=80)
@@ -91,23 +91,23 @@ def test_every_schedule_keeps_the_order_of_what_does_not_commute(
     close = max([n - far, 1, *(o.mixes.bit_count() for o in ops)])
     start = Layout(data.draw(st.permutations(range(n))))
     for layout in (None, start):
-        stretches, _ = lazy(ops, n, close, layout, SECOND // 100)
-        check(ops, stretches, n, close, layout)
-        assert exchanges(stretches) <= exchanges(in_order(ops, close, start))
+        stages, _ = lazy(ops, n, close, layout, SECOND // 100)
+        check(ops, stages, n, close, layout)
+        assert exchanges(stages) <= exchanges(in_order(ops, close, start))
     check(ops, in_order(ops, close, start), n, close, start)
     check(ops, tiled(ops, close, start), n, close, start)
 
 
 def test_in_order_swaps_in_and_back_for_each_gate_that_mixes_a_far_qubit() -> None:
     circuit = qd.Circuit(4).h(3).cx(3, 0).cz(2, 3).cx(0, 3).h(0)
-    stretches = in_order(list(operations(circuit)), 3, Layout.identity(4))
-    assert [(s.swaps, len(s.operations)) for s in stretches] == [
+    stages = in_order(list(operations(circuit)), 3, Layout.identity(4))
+    assert [(s.swaps, len(s.operations)) for s in stages] == [
         (((2, 3),), 1),
         (((2, 3),), 2),
         (((2, 3),), 1),
         (((2, 3),), 1),
     ]
-    assert stretches[-1].layout.is_identity
+    assert stages[-1].layout.is_identity
 
 
 def test_a_tile_takes_gates_until_its_qubits_are_as_many_as_are_close() -> None:
@@ -124,8 +124,8 @@ def test_a_tile_takes_gates_until_its_qubits_are_as_many_as_are_close() -> None:
 def test_one_qubit_that_comes_takes_one_that_leaves() -> None:
     # Qubits 0 to 3 first, then 4 with 0: one swap, and the qubit that is not wanted again goes.
     circuit = qd.Circuit(5).rxx(0.1, 0, 1).rxx(0.1, 2, 3).rxx(0.1, 0, 4).rxx(0.1, 2, 1).rxx(0.1, 0, 2)
-    stretches, _ = lazy(list(operations(circuit)), 5, 4, None, SECOND)
-    assert [len(s.swaps) for s in stretches] == [0, 1]
+    stages, _ = lazy(list(operations(circuit)), 5, 4, None, SECOND)
+    assert [len(s.swaps) for s in stages] == [0, 1]
 
 
 def test_where_qubits_wait() -> None:
@@ -139,7 +139,7 @@ def test_where_qubits_wait() -> None:
     assert second.layout.positions[0] == 4
     assert second.layout.positions[1] == 5
     assert [len(s.swaps) for s in (first, second, third)] == [0, 2, 1]
-    # Without a swap between them two sets are one stretch.
+    # Without a swap between them two sets are one stage.
     (together,) = placed(sets[:1] * 2, [[gate]] * 2, 6, 4, None)
     assert together.operations == [gate, gate]
 

@@ -217,10 +217,12 @@ def test_what_cannot_be_planned_is_refused() -> None:
     for refuse in (qd.compile, qd.simulate, partial(make_plan, dtype=SINGLE)):
         with pytest.raises(ValueError, match="schedule='eager': there are 'lazy', 'in-order', 'paper'"):
             refuse(qd.Circuit(3), schedule="eager")
-    with pytest.raises(ValueError, match="inside=3: of 2 far positions 0 to 2"):
+    with pytest.raises(ValueError, match="inside=3: of the 2 index bits that select the rank, 0 to 2"):
         make_plan(qd.Circuit(8), SINGLE, far=2, inside=3)
     unitary = qd.library.random_su(16, seed=0)
-    with pytest.raises(CircuitError, match=r"mixes 4 qubits, and a shard has 3: use at most 4 ranks"):
+    with pytest.raises(
+        CircuitError, match=r"acts on 4 qubits at once, and a rank's share of the state has 3: use at most 4 ranks"
+    ):
         make_plan(qd.Circuit(6).unitary(unitary, [0, 1, 2, 3]), SINGLE, far=3)
 
 
@@ -230,7 +232,8 @@ def test_plans_on_many_shards_are_always_the_same() -> None:
     assert len(texts) == 1
     assert "exchange" in texts.pop()
     assert (
-        "folded into the start: of qubits" in make_plan(qd.library.hardware_efficient(12, 2), SINGLE, far=3).summary()
+        "absorbed into the initial state: of qubits"
+        in make_plan(qd.library.hardware_efficient(12, 2), SINGLE, far=3).summary()
     )
 
 

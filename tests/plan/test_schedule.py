@@ -83,7 +83,7 @@ def test_plans_are_always_the_same_and_print() -> None:
     assert len(texts) == 1
     (text,) = texts
     assert "14 qubits, complex128" in text
-    assert "close 0-" in text
+    assert "sweep of tiles of bits 0-" in text
 
 
 def test_cost_counts_bytes_and_flops() -> None:

@@ -10,17 +10,17 @@ from qdist.plan.observables.cover import cover
 
 def check(masks: list[int], layout: Layout, bits: int) -> int:
     """All masks are served once, under a layout that the swaps lead to; returns the number of exchanges."""
-    legs = cover(masks, layout, bits)
-    assert legs[0].swaps == ()
-    assert legs[0].layout == layout
-    for leg in legs:
-        for close, far in leg.swaps:
+    groups = cover(masks, layout, bits)
+    assert groups[0].swaps == ()
+    assert groups[0].layout == layout
+    for group in groups:
+        for close, far in group.swaps:
             assert close < bits <= far
             layout = layout.swap(close, far)
-        assert leg.layout == layout
-        assert all(layout.to_physical(mask) < 1 << bits for mask in leg.masks)
-    assert sorted(mask for leg in legs for mask in leg.masks) == sorted(masks)
-    return len(legs) - 1
+        assert group.layout == layout
+        assert all(layout.to_physical(mask) < 1 << bits for mask in group.masks)
+    assert sorted(mask for group in groups for mask in group.masks) == sorted(masks)
+    return len(groups) - 1
 
 
 @pytest.mark.parametrize("far", [1, 3, 6, 10])
@@ -50,5 +50,5 @@ def test_all_pairs_and_random_masks() -> None:
 
 
 def test_only_the_needed_qubits_move_and_the_highest_positions_make_room() -> None:
-    (_, leg) = cover([1 << 9], Layout.identity(10), 7)
-    assert leg.swaps == ((6, 9),)
+    (_, group) = cover([1 << 9], Layout.identity(10), 7)
+    assert group.swaps == ((6, 9),)

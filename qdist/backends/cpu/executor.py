@@ -20,7 +20,7 @@ __all__ = ["CpuExecutor"]
 _Native: TypeAlias = "kernels.Program64 | kernels.Program128"
 
 _EAGER_FLIPS = 2
-"""Up to so many CX alone run as controlled gates, on half the tile; more become one change of index."""
+"""Blocks of up to so many CX run them as controlled gates, on half the tile; larger ones as one index permutation."""
 
 
 class CpuExecutor(Executor):
@@ -68,10 +68,10 @@ class CpuExecutor(Executor):
     def run(
         self, shard: np.ndarray, offset: int = 0, live: int = -1, after_stage: Callable[[], None] | None = None
     ) -> None:
-        """Runs on ``shard`` in place. ``offset`` is the place of its first amplitude in the whole state.
+        """Runs on ``shard`` in place. ``offset``: the physical index of its first amplitude in the whole state.
 
-        Amplitudes may be nonzero only at indices whose bits outside ``live`` are zero; |0...0> has live=0, and what
-        must be zero is not computed. ``after_stage`` is called after each sweep.
+        ``live``: nonzero-support mask: amplitudes whose index has a 1 outside of it are zero, and are not computed;
+        0 for |0...0>, -1 for any state. ``after_stage`` is called after each sweep.
         """
         live &= (1 << self._native.num_bits) - 1
         if after_stage is None:
@@ -86,7 +86,7 @@ class CpuExecutor(Executor):
         self._native.run_batch(states, angles, True)
 
     def lower_back(self, plan: Backward) -> None:
-        """Makes ready for ``run_back``: here the stages are undone as they are."""
+        """Nothing to prepare: the stages are undone as they are."""
 
     @property
     def is_trainable(self) -> bool:
@@ -106,8 +106,8 @@ class CpuExecutor(Executor):
         """Undoes the run on both shards in place, and adds 2 Re <bra|d ket> by each angle to ``gradient`` (float64).
 
         ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first block that depends
-        on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that the bra loses
-        first; no derivative changes by that (see ``adjoint.sweep_back``).
+        on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that is first
+        subtracted from the bra, which changes no derivative (see ``adjoint.sweep_back``).
         """
         live &= (1 << self._native.num_bits) - 1
         self._native.run_back(ket, bra, offset, 0, live, recover, shift, gradient)
@@ -120,7 +120,7 @@ class CpuExecutor(Executor):
 
 
 class _Tile:
-    """Where qubits are, seen from a tile: tile bits for those inside, positions of the shard's index for the others."""
+    """Bits of qubits relative to a tile: tile bits for those inside, positions of the shard's index for the others."""
 
     def __init__(self, close: Sequence[int]) -> None:
         self.bit = {qubit: k for k, qubit in enumerate(close)}
@@ -181,8 +181,8 @@ def _linear(native: _Native, tile: _Tile, block: Block) -> None:
             native.dense([tile.bit[operation.targets[0]]], *tile.masks(operation.controls), [x])
         return
     size = native.tile_bits
-    # The index change as a linear map of bits: the result's index i comes from source(i) = XOR of columns[k] over the
-    # bits k of i, and of the flips' masks that hold. Going through the gates in order composes their inverses.
+    # The permutation as an affine map over GF(2): result[i] = tile[source(i)], source(i) = XOR of columns[k] over the
+    # set bits k of i, a constant, and the masks of CX whose far control is met. Going through the gates in order composes their inverses.
     columns = [1 << k for k in range(size)]
     constant = 0
     far: list[tuple[int, int, int]] = []

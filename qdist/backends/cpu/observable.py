@@ -1,4 +1,4 @@
-"""Pauli strings on the CPU: which tiles they are worked on in, and whether values come the way products do."""
+"""Pauli strings on the CPU: tile sizes, and which expectation values are computed by the kernel of products."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from qdist.plan.observables.strings import Strings
 __all__ = ["CpuObservable", "value_as_product"]
 
 _VALUE_TILE_BITS = 12
-"""Expectation values of several observables read each part of a tile a few times: it stays in the first cache."""
+"""Expectation values of several observables read each part of a tile a few times: it stays in the L1 cache."""
 
 _LEAST_BITS, _MOST_FLIPS = 14, 64
-"""Where values come the way products do: tables take as long as small states, and those of many flips are too large."""
+"""Limits for values by the kernel of products: its tables cost as much as a small state, and grow with the flips."""
 
 
 class CpuObservable:
-    """See ``ObservableKernel``. Calls for one shard go to the native plan without a detour."""
+    """See ``ObservableKernel``. Calls for one shard go directly to the native plan."""
 
     __slots__ = ("_plan", "add_expectations", "apply")
 
@@ -45,8 +45,8 @@ class CpuObservable:
 
 
 def value_as_product(strings: Strings, num_bits: int) -> bool:
-    """Whether a value is best computed the way a product with a state is: that of one observable with few different
-    flips, where a state is large enough for the tables that this takes."""
+    """Whether a value is best computed by the kernel of products: for one observable with few different X masks, and
+    states large enough to pay for its tables."""
     if strings.num_observables != 1 or num_bits < _LEAST_BITS:
         return False
     flips = np.unique(strings.x)
@@ -54,7 +54,7 @@ def value_as_product(strings: Strings, num_bits: int) -> bool:
 
 
 def _product_tile_bits(num_bits: int, dtype: np.dtype[Any]) -> int:
-    """Products read a tile more often than it comes and goes: it may be larger, and passes fewer, up to what stays in
-    the second cache and leaves many tiles for threads."""
+    """Products read a tile more often than it is loaded and stored: larger tiles make fewer passes, as long as they
+    fit the L2 cache and there are many tiles for threads."""
     largest = (1 << 19).bit_length() - dtype.itemsize.bit_length()
     return max(_VALUE_TILE_BITS, min(largest, num_bits - 5))

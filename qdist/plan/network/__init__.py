@@ -1,3 +1,3 @@
-"""When amplitudes travel between ranks: few exchanges, and few of them between nodes."""
+"""The exchanges of amplitudes between ranks: as few as can be found, and few of them between nodes."""
 
 __all__: list[str] = []

@@ -1,8 +1,7 @@
-"""Many CX gates as few: those that meet nothing but each other have an effect that fewer may have too.
+"""Resynthesis of CNOT circuits: a group of CX gates is a linear map of bits (over GF(2)), which fewer gates may give.
 
-CX gates alone send each bit to a sum (XOR) of bits, which says nothing of how many gates made it. CX on all pairs in
-order, for example, adds to each bit the one before it, as a chain of n - 1 gates does from its far end; the chain's
-gates wait for far less.
+CX on all pairs in order, for example, adds to each bit the one before it. A chain of n - 1 gates, from the last pair to
+the first, does the same, and its gates depend on far fewer others.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def _is_cnot(operation: Operation) -> bool:
 
 
 def _levels(operations: Sequence[Operation]) -> list[int]:
-    """How often it changes from CX to other gates and back on the way to each gate, along gates it may not pass."""
+    """For each gate the most alternations between CX and other gates on a path of the dependency graph to it."""
     masks = np.array([(o.mixes, o.x_like, o.z_like) for o in operations], np.uint64)
     mixes, x_like, z_like = masks.reshape(-1, 3).T.copy()
     return kernels.alternations(mixes, x_like, z_like, [_is_cnot(o) for o in operations])
@@ -54,7 +53,7 @@ def _shorter(
     qubits = sorted({q for o in cnots for q in (o.targets[0], o.controls[0][0])})
     if len(cnots) <= len(qubits):
         return None
-    # Row k: the bits whose sum becomes the bit of qubits[k].
+    # Row k: the bits whose sum (XOR) becomes the bit of qubits[k].
     number = {q: k for k, q in enumerate(qubits)}
     rows = [1 << k for k in range(len(qubits))]
     for o in cnots:
@@ -69,8 +68,8 @@ def _shorter(
 
 
 def _eliminated(rows: list[int]) -> list[tuple[int, int]] | None:
-    """(control, target) of CX gates that make these rows, found by adding rows as long as that leaves fewer bits; None
-    if that does not lead to single bits."""
+    """(control, target) of CX gates that give these rows, by greedy elimination over GF(2): rows are added while that
+    lowers the number of ones; None if that does not end in the identity."""
     rows = list(rows)
     steps = []
     while any(row.bit_count() != 1 for row in rows):

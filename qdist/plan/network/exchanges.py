@@ -1,7 +1,8 @@
-"""The network level: which gates run between two exchanges, and where the qubits are meanwhile.
+"""The network level: which gates run between two exchanges, and the layout of the qubits meanwhile.
 
-An exchange swaps bit positions inside a shard (close) with positions that tell shards apart (far). It costs far more
-than a sweep, so the default schedule looks for the fewest exchanges, then for the fewest swapped positions.
+Qubits at positions inside a shard are close (local); those whose bits number the shards are far (global). An exchange
+between ranks swaps close and far positions. It costs far more than a sweep, so the default schedule looks for the
+fewest exchanges, then for the fewest swapped positions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from qdist.plan.operations import Operation
 
 __all__ = [
     "VISITS_PER_SECOND",
-    "Stretch",
+    "NetworkStage",
     "Swaps",
     "few_sets",
     "in_order",
@@ -28,16 +29,16 @@ __all__ = [
 ]
 
 VISITS_PER_SECOND = 1e8
-"""How many visits of a gate the search counts as one second. A slow core does more, so that the limit holds on the
-clock too, while every rank and every run stops at the same place."""
+"""Deterministic budget of the search: it counts gate visits, not time, so that all ranks stop at the same node. 1e8/s
+is a conservative core."""
 
 Swaps = tuple[tuple[int, int], ...]
 """(close position, far position) of each pair of positions that are swapped."""
 
 
 @dataclass(slots=True)
-class Stretch:
-    """Operations that run under one layout, after the swaps that lead to it."""
+class NetworkStage:
+    """A stage of the network level: operations that run under one layout, after the exchange that leads to it."""
 
     swaps: Swaps
     layout: Layout
@@ -46,11 +47,11 @@ class Stretch:
 
 def lazy(
     operations: Sequence[Operation], num_qubits: int, close: int, layout: Layout | None, limit: int
-) -> tuple[list[Stretch], int]:
-    """Few exchanges: gates wait until many can run after one exchange.
+) -> tuple[list[NetworkStage], int]:
+    """Few exchanges: gates are deferred until many can run after one exchange.
 
-    layout: where the qubits are, or None if they may begin anywhere. limit: visits of gates for the search. Returns the
-    stretches and the visits made.
+    layout: where the qubits are, or None if they may begin anywhere. limit: gate visits of the search. Returns the
+    stages and the visits made.
     """
     start = None if layout is None else mask_of(layout.qubits[:close])
     masks = [(o.mixes, o.x_like, o.z_like) for o in operations]
@@ -66,8 +67,8 @@ def few_sets(
 ) -> tuple[list[int], list[int], int]:
     """Few sets of ``close`` qubits such that every gate can run in one; the number of each gate's set; and the visits.
 
-    Sets are masks. masks: what each gate mixes, and where it is like X and like Z. start: a first set that is there
-    anyway.
+    Sets are masks. masks: the qubits that each gate mixes, and those on which it commutes with X and with Z. start: the
+    set that is close at the beginning.
     """
     mixes, x_like, z_like = np.array(masks, np.uint64).reshape(-1, 3).T.copy()
     return kernels.search(mixes, x_like, z_like, num_qubits, close, start, limit)
@@ -75,15 +76,15 @@ def few_sets(
 
 def placed(
     sets: Sequence[int], groups: Sequence[list[Operation]], num_qubits: int, close: int, layout: Layout | None
-) -> list[Stretch]:
-    """Positions for sets of ``close`` qubits that are close one after the other.
+) -> list[NetworkStage]:
+    """Layouts and swaps for a sequence of sets of ``close`` qubits.
 
-    Qubits that come back soon leave to the lowest far positions, which are inside the node. Where the beginning is
-    free, those that leave first begin at the highest close positions, whose exchanges move long runs of memory.
+    Qubits that are needed again soon go to the lowest far positions, whose shards are on the same node. Where the first
+    layout is free, those that leave first start at the highest close positions: exchanges there move contiguous memory.
     """
     busy = [k for k, group in enumerate(groups) if group]
     sets, groups = [sets[k] for k in busy], [groups[k] for k in busy]
-    stretches: list[Stretch] = []
+    stages: list[NetworkStage] = []
     for k, (now, group) in enumerate(zip(sets, groups)):
         swaps: Swaps = ()
         if layout is None:
@@ -95,11 +96,11 @@ def placed(
             leaving.sort(key=lambda p: _next(sets, here[p], k))
             swaps = tuple(sorted(zip(leaving, coming), reverse=True))
             layout = _swapped(layout, swaps)
-        if stretches and not swaps:
-            stretches[-1].operations += group
+        if stages and not swaps:
+            stages[-1].operations += group
         else:
-            stretches.append(Stretch(swaps, layout, list(group)))
-    return stretches
+            stages.append(NetworkStage(swaps, layout, list(group)))
+    return stages
 
 
 def _first_layout(sets: Sequence[int], num_qubits: int) -> Layout:
@@ -116,33 +117,33 @@ def _next(sets: Sequence[int], qubit: int, after: int) -> int:
     return next((k for k in range(after + 1, len(sets)) if sets[k] >> qubit & 1), len(sets))
 
 
-def in_order(operations: Sequence[Operation], close: int, layout: Layout) -> list[Stretch]:
+def in_order(operations: Sequence[Operation], close: int, layout: Layout) -> list[NetworkStage]:
     """Gates in program order: each that mixes far qubits has them swapped in, and back again after it.
 
     What most distributed simulators do; far controls and diagonals are free here too. Kept to compare with.
     """
-    stretches = [Stretch((), layout, [])]
+    stages = [NetworkStage((), layout, [])]
     for operation in operations:
         swaps = _bring_close(layout, operation.mixes, close)
         if swaps:
-            stretches.append(Stretch(swaps, _swapped(layout, swaps), [operation]))
-            stretches.append(Stretch(swaps, layout, []))
+            stages.append(NetworkStage(swaps, _swapped(layout, swaps), [operation]))
+            stages.append(NetworkStage(swaps, layout, []))
         else:
-            stretches[-1].operations.append(operation)
-    return [s for s in stretches if s.swaps or s.operations]
+            stages[-1].operations.append(operation)
+    return [s for s in stages if s.swaps or s.operations]
 
 
-def tiled(operations: Sequence[Operation], close: int, layout: Layout) -> list[Stretch]:
+def tiled(operations: Sequence[Operation], close: int, layout: Layout) -> list[NetworkStage]:
     """The paper's tiles (Teranishi et al., arXiv 2410.04252), by the rule of the transpiler of quri-parts that cites it
     (quri_parts.cuquantum, MultiGPUReorderingTranspiler). Kept to compare with.
 
-    A tile is filled in program order: a gate joins it if its qubits have no gate that was passed over, and if with
+    A tile is filled in program order: a gate joins it if no gate on its qubits was deferred, and if with
     them the tile has no more qubits than are close. All qubits of a gate count, controls and diagonals too, and nothing
-    commutes. One exchange leads from tile to tile. As there, qubits begin in their own order and no gate is folded into
-    the start; unlike there, the layout is not restored at the end, and a gate on more qubits than are close counts
-    with the qubits it mixes.
+    commutes. One exchange leads from tile to tile. As there, the first layout is the identity and no gate is
+    absorbed into the initial state; unlike there, the layout is not restored at the end, and a gate on more qubits than
+    are close counts with the qubits it mixes.
     """
-    stretches = []
+    stages = []
     waiting = list(operations)
     while waiting:
         tile: list[Operation] = []
@@ -158,14 +159,14 @@ def tiled(operations: Sequence[Operation], close: int, layout: Layout) -> list[S
                 qubits |= own
         swaps = _bring_close(layout, qubits, close)
         layout = _swapped(layout, swaps)
-        stretches.append(Stretch(swaps, layout, tile))
+        stages.append(NetworkStage(swaps, layout, tile))
         waiting = later
-    return stretches
+    return stages
 
 
 def _bring_close(layout: Layout, wanted: int, close: int) -> Swaps:
-    """Swaps after which all wanted qubits (a mask) are close; the highest close positions leave, whose parts are the
-    longest runs of memory."""
+    """Swaps after which all wanted qubits (a mask) are close; the highest close positions leave, where
+    exchanges move the longest contiguous runs."""
     here = layout.qubits
     coming = [p for p in range(close, len(here)) if wanted >> here[p] & 1]
     leaving = [p for p in reversed(range(close)) if not wanted >> here[p] & 1]

@@ -1,7 +1,7 @@
 """A two-level interconnect: exchanges that stay inside the node, where that takes less time.
 
-The lowest far positions tell shards of one node apart. Seen from the network between nodes, a node is one large shard:
-the same search first finds few exchanges between nodes, then, for what runs between two of them, few inside the node.
+The bits at the lowest far positions number the shards of a node. Between nodes, a node is one large shard: the same
+search first finds few exchanges between nodes, then, for what runs between two of them, few inside the node.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from qdist.plan.cost import Cluster, bytes_of_swaps
 from qdist.plan.layout import Layout
-from qdist.plan.network.exchanges import Stretch, few_sets, lazy, mask_of, placed
+from qdist.plan.network.exchanges import NetworkStage, few_sets, lazy, mask_of, placed
 from qdist.plan.operations import Operation
 
 __all__ = ["Network", "lazy_in_nodes"]
@@ -19,31 +19,31 @@ __all__ = ["Network", "lazy_in_nodes"]
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What the planner knows of the shards and of what joins them."""
+    """The shards and the interconnect, as the planner sees them."""
 
     num_qubits: int
     close: int
     """Positions inside a shard."""
     inside: int
-    """Positions above those that tell shards of one node apart."""
+    """Far positions, from the lowest, whose bits number the shards of a node."""
     shard_bytes: int
     cluster: Cluster
 
-    def seconds(self, stretches: Sequence[Stretch]) -> float:
-        """What the bytes of the exchanges take. Latency is left out: it would favour many small exchanges."""
+    def seconds(self, stages: Sequence[NetworkStage]) -> float:
+        """The time of the exchanges by their bytes. Latency is left out: it would favour many small exchanges."""
         total = 0.0
-        for stretch in stretches:
-            crossing = sum(b >= self.close + self.inside for _, b in stretch.swaps)
-            sent = bytes_of_swaps(self.shard_bytes, len(stretch.swaps), crossing)
+        for stage in stages:
+            crossing = sum(b >= self.close + self.inside for _, b in stage.swaps)
+            sent = bytes_of_swaps(self.shard_bytes, len(stage.swaps), crossing)
             total += self.cluster.exchange_seconds(*sent, messages=0)
         return total
 
 
 def lazy_in_nodes(
     operations: Sequence[Operation], network: Network, layout: Layout | None, limit: int
-) -> tuple[list[Stretch], int]:
-    """As ``network.lazy``, on nodes of several shards: the faster of a plan with the fewest exchanges and one with the
-    fewest between nodes."""
+) -> tuple[list[NetworkStage], int]:
+    """As ``exchanges.lazy``, on nodes of several shards: the faster of a plan with the fewest exchanges and one with
+    the fewest between nodes."""
     n, close = network.num_qubits, network.close
     if network.inside in (0, n - close):
         return lazy(operations, n, close, layout, limit)
@@ -54,7 +54,7 @@ def lazy_in_nodes(
 
 def _nested(
     operations: Sequence[Operation], network: Network, layout: Layout | None, limit: int
-) -> tuple[list[Stretch], int]:
+) -> tuple[list[NetworkStage], int]:
     """First sets of qubits that are in the node, then, for the gates of each, sets that are close."""
     n, close, in_node = network.num_qubits, network.close, network.close + network.inside
     masks = [(o.mixes, o.x_like, o.z_like) for o in operations]
@@ -65,12 +65,12 @@ def _nested(
     for number, node in enumerate(nodes):
         own = [k for k, stage in enumerate(when) if stage == number]
         qubits = [q for q in range(n) if node >> q & 1]
-        # Gates of this stage mix nothing outside the node, so all there are like Z and pass each other.
+        # Gates of this stage mix no qubit outside the node: there they are all diagonal, and commute.
         small = [(_seen(m, qubits), _seen(x, qubits), _seen(z, qubits)) for m, x, z in (masks[k] for k in own)]
-        # Qubits that come from other nodes come first, as if a gate wanted them: one exchange brings them all.
+        # A fictitious first gate mixes the qubits that come from other nodes, so that one exchange brings them all.
         coming = _seen(node & ~nodes[number - 1], qubits) if number else 0
         wanted = (coming if coming.bit_count() <= close else 0, 0, 0)
-        # What is close when the stage begins, and may stay.
+        # The set that is close when the stage begins.
         before = sets[-1] if sets else None if layout is None else mask_of(layout.qubits[:close])
         first = None if before is None else _seen(before, qubits)
         share = max(0, limit - work) // (len(nodes) - number)
@@ -87,5 +87,5 @@ def _nested(
 
 
 def _seen(mask: int, qubits: Sequence[int]) -> int:
-    """The mask with bit k for qubit qubits[k], without all others."""
+    """The mask compressed to some qubits: bit k for qubits[k]."""
     return mask_of([k for k, q in enumerate(qubits) if mask >> q & 1])

@@ -1,7 +1,7 @@
-"""Few layouts for many Pauli strings: each string under a layout that has all qubits it flips close.
+"""Grouping of Pauli strings by layout: each string under a layout in which all qubits it flips (X, Y) are close.
 
-Z and I on far qubits are signs and need nothing. What the layout at hand permits is done first; the strings that are
-left are scheduled like gates that commute with each other.
+Z on a far qubit is a sign that is constant on a shard. Strings that the present layout permits come first; the others
+are scheduled like commuting gates, for few exchanges.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from qdist.plan.levels import Level
 from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import schedule
 
-__all__ = ["Leg", "cover"]
+__all__ = ["LayoutGroup", "cover"]
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
-    """Masks of flipped qubits that are dealt with under one layout, after the swaps that lead to it."""
+class LayoutGroup:
+    """Pauli strings that are computed under one layout, after the exchange that leads to it: their X masks."""
 
     swaps: tuple[tuple[int, int], ...]
     layout: Layout
     masks: frozenset[int]
 
 
-def cover(masks: Sequence[int], layout: Layout, shard_bits: int) -> list[Leg]:
-    """The legs of a tour that begins with ``layout``, whose leg comes first even if it serves no mask.
+def cover(masks: Sequence[int], layout: Layout, shard_bits: int) -> list[LayoutGroup]:
+    """Groups that cover all masks. That of the present ``layout`` comes first, even if it is empty.
 
-    masks: of the qubits that strings flip, each once, none of more than ``shard_bits`` qubits. Deterministic.
+    masks: X masks of the strings, each once, none of more than ``shard_bits`` qubits. Deterministic.
     """
     far = sum(1 << q for q in layout.qubits[shard_bits:])
-    legs = [Leg((), layout, frozenset(m for m in masks if not m & far))]
+    groups = [LayoutGroup((), layout, frozenset(m for m in masks if not m & far))]
     rest = [Operation("flip", m, m, 0) for m in masks if m & far]
     stages = [
         (frozenset(o.mixes for o in stage.operations), _union(o.mixes for o in stage.operations))
@@ -43,13 +43,13 @@ def cover(masks: Sequence[int], layout: Layout, shard_bits: int) -> list[Leg]:
         swaps = _swaps(layout, shard_bits, needed, later)
         for a, b in swaps:
             layout = layout.swap(a, b)
-        legs.append(Leg(swaps, layout, served))
-    return legs
+        groups.append(LayoutGroup(swaps, layout, served))
+    return groups
 
 
 def _swaps(layout: Layout, bits: int, needed: int, later: int) -> tuple[tuple[int, int], ...]:
-    """Swaps that bring the needed qubits close. The highest close positions make room, whose parts of a shard are the
-    longest runs of memory, and qubits that are needed later only where no others are left."""
+    """Swaps that bring the needed qubits close. Qubits that are not needed later leave first, those at the highest
+    close positions before others: exchanges there move the longest contiguous runs."""
     coming = [p for p in range(bits, layout.num_qubits) if needed >> layout.qubits[p] & 1]
     leaving = [p for p in reversed(range(bits)) if not needed >> layout.qubits[p] & 1]
     leaving.sort(key=lambda p: later >> layout.qubits[p] & 1)

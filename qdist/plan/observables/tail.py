@@ -1,4 +1,4 @@
-"""The end of a plan that only moves amplitudes: an observable can take it over, and it need not run."""
+"""The last gates of a plan, where they only permute amplitudes: conjugating the observable replaces running them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NO_TAIL = Tail()
 def without_tail(plan: Plan) -> tuple[Plan, Tail]:
     """A plan without its last blocks of X, CX and SWAP, and those gates, on qubits, first to last.
 
-    Sweeps and exchanges that were for nothing else go too; at least one block stays. Where the last block is another:
-    the plan itself and no gates.
+    Sweeps and exchanges that are left without gates are dropped; at least one block stays. Where the last block is of
+    another kind: the plan itself and no gates.
     """
     if not plan.parts or plan.parts[-1].instruction is not None:
         return plan, NO_TAIL

@@ -1,3 +1,3 @@
-"""Which operations run in which sweep, on what a target's tiles have room for, forwards and backwards."""
+"""Stages: which operations run in which sweep (pass over memory), within a target's limits, forwards and backwards."""
 
 __all__: list[str] = []

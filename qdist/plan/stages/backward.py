@@ -1,7 +1,7 @@
 """The stages of the adjoint sweep: those of the program, or others that undo the same with less work.
 
-Tiles of shorter rows hold more of the other bits. They read memory more slowly, but where the program's plan ends with
-one sweep of the state more than it needs, they are worth it.
+Tiles of shorter contiguous rows hold more of the other index bits. They read memory more slowly, but pay off where
+they save a whole sweep.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from qdist.plan.stages.target import Target
 __all__ = ["Backward", "backward"]
 
 _WORTH = 0.97
-"""A smaller gain is less than what costs are sure of."""
+"""A smaller relative gain is within the error of the cost model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """What undoes a segment's stages, in the order of the program (the last is undone first), and on which tiles."""
+    """The stages whose inverses undo a segment, in program order (the last is undone first), and their target."""
 
     target: Target
     stages: list[Tiles]
@@ -29,7 +29,7 @@ class Backward:
 def backward(stages: Sequence[Tiles], num_bits: int, target: Target, live: int) -> Backward:
     """What undoes stages that were planned for ``target``, on shards of ``num_bits`` bits.
 
-    live: amplitudes are nonzero, before the stages run, only at indices whose bits outside of it are zero.
+    live: nonzero-support mask before the stages run: amplitudes whose index has a 1 outside of it are zero.
     """
     first, *others = target.backward()
     chosen = Backward(first, list(divided((s for s in stages), num_bits, first)) if first != target else list(stages))

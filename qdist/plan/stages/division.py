@@ -1,7 +1,7 @@
-"""Stages as a target can run them: what a tile has no room for is taken out or divided.
+"""Stages within a target's limits: gates too wide for a tile are split off, and stages with too many tables are halved.
 
-A gate that mixes more qubits than a tile holds becomes a stage by itself, which is not of tiles (``Stage.is_wide``),
-between stages of the others. Stages that need more room than a tile leaves become several, each a sweep of its own.
+A gate that mixes more qubits than a tile holds becomes a stage of its own on the whole shard (``Stage.is_wide``),
+between stages of the others. A stage whose tables do not fit beside the tile becomes several, each a sweep.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def sweeps_of(target: Target, stages: Iterable[Tiles], num_bits: int, live: int)
 
 
 def _with_room(stage: Stage, blocks: list[Block], num_bits: int, target: Target) -> Iterator[Tiles]:
-    """The stage, or halves of halves of it, none of which needs more room than there is."""
+    """The stage, recursively halved until its tables fit."""
     operations = [o for block in blocks for o in block.operations]
     if len(operations) == 1 or target.has_room(num_bits, stage, blocks):
         yield stage, blocks

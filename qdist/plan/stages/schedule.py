@@ -1,7 +1,7 @@
 """Lazy qubit reordering: which operations run in which stage, at one level after another.
 
-At each level only some qubits can be mixed at a time. Everything that the close qubits permit runs, out of program
-order where gates commute; only then others are brought close (Teranishi et al., arXiv 2410.04252, at every level).
+At each level of the memory only some qubits (the close ones) can be mixed at a time. Every gate that these permit runs,
+out of program order where gates commute, before others are brought close (Teranishi et al., arXiv 2410.04252).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def schedule(operations: Sequence[Operation], num_qubits: int, levels: Sequence[
 
 
 def _weight(operation: Operation) -> float:
-    """What running it is worth when qubits are chosen: about what it costs, a little for what could run anywhere."""
+    """Its weight in the choice of close qubits: about its cost; little for a diagonal, which needs no close qubit."""
     if not operation.mixes:
         return 0.01
     return float(4 ** operation.mixes.bit_count())

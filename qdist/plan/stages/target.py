@@ -1,4 +1,4 @@
-"""Target: what a plan is made for. The tiles that a stage works on, what one has room for, and what a sweep costs."""
+"""Target: the device model a plan is made for. Size and limits of the tiles of a stage, and the cost of a sweep."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ __all__ = ["Target", "cpu_target"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of device, for amplitudes of one dtype. A backend whose tiles have limits of their own derives from it."""
+    """A kind of device, for amplitudes of one dtype. A backend with further limits derives from it."""
 
     name: str
     dtype: np.dtype
     tile: int
-    """Bits of a tile, where no gate needs more."""
+    """Index bits of a tile, unless a gate needs more."""
     contiguous: int
-    """The lowest bit positions, which every tile holds, so that memory is read in whole rows."""
+    """How many of the lowest bit positions every tile holds, so that memory is read in contiguous rows."""
     fewest: int = 0
-    """Bits of a tile, at least."""
+    """Least index bits of a tile."""
     widest: int = 62
-    """Bits of a tile, at most: a gate that mixes more runs by itself."""
+    """Most index bits of a tile: a gate that mixes more runs on the whole shard."""
     widens: bool = False
-    """Whether tiles of single precision can be computed in double while they are close (plan/precision.py)."""
+    """Whether tiles of single precision can be computed in double precision while in cache (plan/precision.py)."""
 
     def levels(self, num_bits: int) -> tuple[Level, ...]:
-        """The levels below the network, for shards of so many bits."""
+        """The memory levels inside a rank, for shards of so many index bits."""
         return (Level(self.name, min(num_bits, self.tile), min(num_bits, self.contiguous)),)
 
     def has_room(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> bool:
-        """Whether what an executor reads while it runs the stage fits where it has to be."""
+        """Whether the executor's tables for the stage fit into the memory they are read from."""
         return True
 
     def sweep_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
-        """What the stage takes, where 1 is reading and writing the whole shard."""
+        """The time of the stage, in units of reading and writing the whole shard once."""
         return 1.0
 
     def backward(self) -> tuple[Target, ...]:
-        """What the adjoint sweep may be planned for: first the tiles that undo these stages as they are, then others
-        that may undo the same in fewer sweeps."""
+        """Targets for the adjoint sweep: first the one that undoes these stages as they are, then alternatives that may
+        need fewer sweeps."""
         return (self,)
 
 

@@ -20,7 +20,7 @@ from qdist.backends.errors import StateError
 from qdist.circuit import Hermitian, PauliString, PauliSum
 from qdist.circuit.pauli.masks import bit_count
 from qdist.plan.layout import Layout
-from qdist.plan.observables.cover import Leg, cover
+from qdist.plan.observables.cover import LayoutGroup, cover
 from qdist.plan.observables.strings import Strings
 from qdist.plan.observables.tail import NO_TAIL, Tail
 from qdist.state.checking import same
@@ -126,9 +126,9 @@ def expectations(sv: Shards, observables: Sequence[Observable], gates: Tail = NO
     result = np.zeros(len(observables))
     for wide in plan.wide:
         wide.add_expectations(sv, result)
-    for leg, strings in zip(plan.legs, plan.strings):
-        if leg.swaps:
-            _go((sv,), leg)
+    for group, strings in zip(plan.groups, plan.strings):
+        if group.swaps:
+            _move_to((sv,), group)
         for first, shard in sv.shards():
             strings.add_expectations(shard, first, result)
     return sv.sum_over_ranks(result)
@@ -197,9 +197,9 @@ def pull_back(
 class ObservablePlan:
     """How strings of observables are dealt with on a state of a given layout."""
 
-    legs: list[Leg]
+    groups: list[LayoutGroup]
     strings: list[ObservableKernel]
-    """What computes with the strings of each leg."""
+    """What computes with the strings of each group."""
     wide: list[WideStrings]
     """Strings that flip more qubits than can be close; they go first, under the layout at hand."""
     constants: NDArray[np.float64]
@@ -241,8 +241,8 @@ def passes(
     gates: Tail = NO_TAIL,
 ) -> int:
     """About how many passes over a state on such a device the product with sums, after ``gates``, takes."""
-    wide, legs, parts = _arranged(Strings.of(sums, True).before(gates), layout, shard_bits)
-    exchanges = len(legs) - 1 + len(np.unique(wide.x))
+    wide, groups, parts = _arranged(Strings.of(sums, True).before(gates), layout, shard_bits)
+    exchanges = len(groups) - 1 + len(np.unique(wide.x))
     compiled = (backend.observable(part, shard_bits, dtype, products=True) for part in parts)
     return _PASSES_AN_EXCHANGE * exchanges + sum(one.passes for one in compiled)
 
@@ -253,21 +253,21 @@ def _planned(sv: Shards, strings: Strings, products: bool, traceless: bool) -> O
     if traceless and not identity.all():
         np.add.at(constants, strings.observable[identity], strings.coefficients[identity].real)
         strings = strings.chosen(~identity)
-    wide, legs, parts = _arranged(strings, sv.layout, sv.shard_bits)
+    wide, groups, parts = _arranged(strings, sv.layout, sv.shard_bits)
     plans = [sv.backend.observable(part, sv.shard_bits, sv.dtype, products) for part in parts]
-    return ObservablePlan(legs, plans, wide_strings(sv, wide.at(sv.layout)), constants)
+    return ObservablePlan(groups, plans, wide_strings(sv, wide.at(sv.layout)), constants)
 
 
-def _arranged(strings: Strings, layout: Layout, shard_bits: int) -> tuple[Strings, list[Leg], list[Strings]]:
-    """Those that flip more qubits than can be close; for the others legs, and each leg's, at their positions."""
+def _arranged(strings: Strings, layout: Layout, shard_bits: int) -> tuple[Strings, list[LayoutGroup], list[Strings]]:
+    """Those that flip more qubits than can be close; for the others groups, and each group's, at their positions."""
     wide = bit_count(strings.x[:, None]) > shard_bits
     narrow = strings.chosen(~wide)
-    legs = cover(np.unique(narrow.x).tolist(), layout, shard_bits)
-    if len(legs) == 1:
+    groups = cover(np.unique(narrow.x).tolist(), layout, shard_bits)
+    if len(groups) == 1:
         parts = [narrow]
     else:
-        parts = [narrow.chosen(np.isin(narrow.x, np.array(list(leg.masks), np.uint64))) for leg in legs]
-    return strings.chosen(wide), legs, [part.at(leg.layout) for leg, part in zip(legs, parts)]
+        parts = [narrow.chosen(np.isin(narrow.x, np.array(list(group.masks), np.uint64))) for group in groups]
+    return strings.chosen(wide), groups, [part.at(group.layout) for group, part in zip(groups, parts)]
 
 
 def _apply(
@@ -282,9 +282,9 @@ def _apply(
         raise StateError(f"out must be another state of the same size and dtype; got {out!r} itself")
     check_alike("a product with an observable", sv, out)
     home, started = sv.layout, False
-    for leg, strings in zip(plan.legs[1:], plan.strings[1:]):
-        _go((sv, out) if started else (sv,), leg)
-        out.layout = leg.layout
+    for group, strings in zip(plan.groups[1:], plan.strings[1:]):
+        _move_to((sv, out) if started else (sv,), group)
+        out.layout = group.layout
         _add_products(strings, sv, weights, out, started, values)
         started = True
     if started:
@@ -303,15 +303,15 @@ def _add_products(
     add: bool,
     values: NDArray[np.float64] | None,
 ) -> None:
-    """Puts what the strings of one leg make of the state into ``out``, or adds it to what is there."""
+    """Puts what the strings of one group make of the state into ``out``, or adds it to what is there."""
     for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
         strings.apply(shard, first, weights, result, add, values)
 
 
-def _go(states: Sequence[Shards], leg: Leg) -> None:
-    swap_bits(states, leg.swaps)
+def _move_to(states: Sequence[Shards], group: LayoutGroup) -> None:
+    swap_bits(states, group.swaps)
     for state in states:
-        state.layout = leg.layout
+        state.layout = group.layout
 
 
 def _check_hermitian(observable: PauliSum) -> None:

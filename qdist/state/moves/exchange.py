@@ -82,10 +82,10 @@ def swap_bits(
     for state in group:
         state.traffic.exchanges += 1
         shards = {first >> bits: shard for first, shard in state.shards()}
-        for turn, number, partner, base, partner_base in _meetings(bits, pairs, shards):
+        for round_number, number, partner, base, partner_base in _pairings(bits, pairs, shards):
             if partner not in shards:
                 trade = _Trade(state, shards[number], base, state.owner(partner))
-                trades.append(((turn, min(number, partner)), trade))
+                trades.append(((round_number, min(number, partner)), trade))
             elif number < partner:
                 start = perf_counter()
                 own, other = shards[number], shards[partner]
@@ -168,14 +168,14 @@ def _checked(state: Shards, swaps: list[tuple[int, int]]) -> list[tuple[int, int
     return swaps
 
 
-def _meetings(
+def _pairings(
     bits: int, swaps: list[tuple[int, int]], shards: Iterable[int]
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """Which shards trade what: (turn, own shard, other shard, where the own part begins, where the other's does)."""
+    """The pairwise all-to-all: (round, own shard, other shard, first index of the own part, of the other's part)."""
     crossing = [(a, b) for a, b in swaps if a < bits]
     far = [(a - bits, b - bits) for a, b in swaps if a >= bits]
-    for turn in range(1 << len(crossing)):
-        chosen = [pair for k, pair in enumerate(crossing) if turn >> k & 1]
+    for round_number in range(1 << len(crossing)):
+        chosen = [pair for k, pair in enumerate(crossing) if round_number >> k & 1]
         distance, shift = sum(1 << b - bits for _, b in chosen), sum(1 << a for a, _ in chosen)
         for number in shards:
             partner = number ^ distance
@@ -184,7 +184,7 @@ def _meetings(
                     partner ^= 1 << a | 1 << b
             if partner != number:
                 own = sum((number >> b - bits & 1) << a for a, b in crossing)
-                yield turn, number, partner, own ^ shift, own
+                yield round_number, number, partner, own ^ shift, own
 
 
 def piece_size(state: Shards, buffer_share: int = BUFFER_SHARE) -> int:
