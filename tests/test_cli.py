@@ -43,7 +43,7 @@ def test_histogram_of_a_bell_pair(file, capsys) -> None:
     assert all(share == f"{int(times) / 10:.1f}%" for times, share in rows.values())
 
 
-@pytest.mark.parametrize("text", [BELL, TELEGRAPH], ids=["measured at the end", "measured on the way"])
+@pytest.mark.parametrize("text", [BELL, TELEGRAPH], ids=["measured at the end", "measured mid-circuit"])
 def test_counts_are_those_of_the_program(file, capsys, text) -> None:
     path = file(text)
     assert main(["simulate", path, "--shots", "200", "--seed", "3", "--json"]) == 0
@@ -52,7 +52,7 @@ def test_counts_are_those_of_the_program(file, capsys, text) -> None:
     assert (result["shots"], result["seed"], result["num_qubits"]) == (200, 3, 2)
 
 
-@pytest.mark.parametrize("more", ["", "h q[0];"], ids=["measured at the end", "measured on the way"])
+@pytest.mark.parametrize("more", ["", "h q[0];"], ids=["measured at the end", "measured mid-circuit"])
 def test_registers_of_more_bits_than_a_machine_word(file, capsys, more) -> None:
     begin = 'OPENQASM 2.0; include "qelib1.inc"; qreg q[3]; creg a[40]; creg b[90]; x q[0]; '
     condition = f"if (b == {1 << 70}) x q[1]; measure q[1] -> b[89];"

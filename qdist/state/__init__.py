@@ -1,4 +1,4 @@
-"""The machine: what holds and changes amplitudes."""
+"""StateVector: amplitudes distributed over ranks; how they are exchanged, measured, checked and stored."""
 
 from qdist.backends.errors import StateError
 from qdist.state.outputs import Overlap, Probabilities, State, Variance

@@ -1,4 +1,4 @@
-"""The group of this process alone, which states without a communicator have."""
+"""The communicator of one process, for states that are given none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _lock = Lock()
 
 
 def alone() -> Communicator:
-    """The one group of this process alone, whichever thread asks first."""
+    """The one-process communicator, made once for all threads."""
     global _comm
     if _comm is None:
         with _lock:

@@ -24,13 +24,13 @@ def fill(sv: Shards, amplitudes: NDArray[Any]) -> None:
         sv.local[:] = sv.backend.moved(amplitudes[start:end])
         return
     for first in range(start, end, _INDEX_CHUNK):
-        places = np.arange(first, min(first + _INDEX_CHUNK, end))
-        own = sv.backend.moved(amplitudes[sv.layout.to_logical(places)])
-        sv.local[first - start :][: len(places)] = own
+        physical = np.arange(first, min(first + _INDEX_CHUNK, end))
+        own = sv.backend.moved(amplitudes[sv.layout.to_logical(physical)])
+        sv.local[first - start :][: len(physical)] = own
 
 
 def check_filled(sv: Shards, amplitudes: NDArray[Any]) -> None:
-    """Raises StateError where a state that was filled with these amplitudes is none."""
+    """Raises StateError where these amplitudes are not finite or all zero; the state has been filled with them."""
     norm = sv.norm()
     if not math.isfinite(norm):
         where = np.flatnonzero(~np.isfinite(amplitudes))
@@ -53,9 +53,9 @@ def checked_factors(factors: ArrayLike) -> NDArray[Any]:
 
 def fill_with_product(sv: Shards, factors: NDArray[Any]) -> None:
     """Takes this rank's share of the product of factors[q] for every qubit q."""
-    # Factors by position; those of a shard are multiplied in its own precision, in place.
-    places = factors.astype(np.complex128)[list(sv.layout.qubits)]
-    close, far = places[: sv.shard_bits].astype(sv.dtype), places[sv.shard_bits :]
+    # Close factors are multiplied in the shard's own precision, in place.
+    by_position = factors.astype(np.complex128)[list(sv.layout.qubits)]
+    close, far = by_position[: sv.shard_bits].astype(sv.dtype), by_position[sv.shard_bits :]
     for first, shard in sv.shards():
         bits = first >> sv.shard_bits
         shard[0] = math.prod((complex(pair[bits >> k & 1]) for k, pair in enumerate(far)), start=1 + 0j)

@@ -1,4 +1,4 @@
-"""Putting qubits of a state into given states, whatever they were in: what `initialize` does."""
+"""State preparation: the `initialize` instruction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def prepare(state: StateVector, gate: Gate, qubits: Sequence[int], seed: Any) ->
     else:
         for qubit in qubits:
             state.reset_qubit(qubit, seed=seed)
-        # The other qubits' state stands where the prepared ones are 0; it goes to all of their values.
+        # After the reset, amplitudes are nonzero only where the prepared qubits are 0: copied to all of their values.
         for position in positions:
             _spread(state, position)
     data = gate.data
@@ -46,18 +46,18 @@ def _spread(state: StateVector, position: int) -> None:
             pairs = shard.reshape(-1, 2, 1 << position)
             pairs[:, 1] = pairs[:, 0]
     else:
-        for place, own, other in partner_pieces(state, 1 << position):
-            if place >> position & 1:
+        for first, own, other in partner_pieces(state, 1 << position):
+            if first >> position & 1:
                 own[:] = other
 
 
 def _multiply(state: StateVector, positions: Sequence[int], table: NDArray[Any]) -> None:
-    """Multiplies each amplitude by table[bits of its place at the positions]."""
+    """Multiplies each amplitude by table[bits of its physical index at the positions]."""
     for first, shard in state.shards():
         for start in range(0, len(shard), _CHUNK):
             piece = shard[start : start + _CHUNK]
-            places = np.arange(first + start, first + start + len(piece))
-            values = np.zeros_like(places)
+            physical = np.arange(first + start, first + start + len(piece))
+            values = np.zeros_like(physical)
             for k, position in enumerate(positions):
-                values |= (places >> position & 1) << k
+                values |= (physical >> position & 1) << k
             piece *= state.backend.moved(table[values])

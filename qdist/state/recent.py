@@ -1,4 +1,4 @@
-"""What was used last: a few values by their keys, for any number of threads."""
+"""Recent: a thread-safe LRU cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Value]):
-    """Keeps the ``most`` values that were asked for last."""
+    """Keeps the ``most`` values that were used last."""
 
     def __init__(self, most: int) -> None:
         self._most, self._values, self._lock = most, OrderedDict[Hashable, Value](), Lock()

@@ -31,7 +31,7 @@ _IMPOSSIBLE = 1e-14
 
 
 class Branch(NamedTuple):
-    """One way a circuit with measurements can go."""
+    """One sequence of outcomes of a circuit with measurements: its probability, bits and state."""
 
     probability: float
     clbits: tuple[int, ...]
@@ -39,7 +39,7 @@ class Branch(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What one execution left behind: the state, and the value of each classical bit."""
+    """The result of one execution: the state, and the value of each classical bit."""
 
     state: State
     clbits: tuple[int, ...]
@@ -62,9 +62,9 @@ def state(circuit: Circuit, params: ParameterValues | None = None, initial: Arra
 
 
 def branches(circuit: Circuit, params: ParameterValues | None = None, initial: ArrayLike | None = None) -> list[Branch]:
-    """All the ways a circuit with measurements and resets can go, with their exact probabilities.
+    """All branches of a circuit with measurements and resets, with their exact probabilities.
 
-    Ways that differ in nothing that can be observed (equal classical bits, states equal up to a phase) may
+    Branches that differ in nothing that can be observed (equal classical bits, states equal up to a phase) may
     appear as one.
     """
     bound = _bound(circuit, params)
@@ -195,7 +195,7 @@ def _unconditional(circuit: Circuit) -> Iterator[Instruction]:
 
 
 def _step(branch: Branch, instruction: Instruction) -> list[Branch]:
-    """What may come of one instruction."""
+    """The branches after one instruction."""
     gate = instruction.gate
     if gate.is_directive or not all(test.holds(branch.clbits) for test in instruction.condition):
         return [branch]
@@ -221,8 +221,8 @@ def _measured(branch: Branch, qubit: int) -> list[tuple[int, Branch]]:
     outcomes = []
     for value in (0, 1):
         projected = np.zeros_like(branch.state)
-        place = (..., value) + (slice(None),) * qubit
-        projected[place] = branch.state[place]
+        selection = (..., value) + (slice(None),) * qubit
+        projected[selection] = branch.state[selection]
         weight = float(np.vdot(projected, projected).real)
         if weight > _IMPOSSIBLE:
             after = projected / math.sqrt(weight)
@@ -261,11 +261,11 @@ def _apply(tensor: State, instruction: Instruction, derivative: int | None = Non
     """A gate, or its derivative with respect to one of its angles, applied to a tensor."""
     gate, qubits, params, *_ = instruction
     controls, targets = qubits[: gate.num_controls], qubits[gate.num_controls :]
-    place = [slice(None)] * tensor.ndim
+    selection = [slice(None)] * tensor.ndim
     for i, control in enumerate(controls):
         value = gate.ctrl_state >> i & 1
-        place[-1 - control] = slice(value, value + 1)
-    selected = tuple(place)
+        selection[-1 - control] = slice(value, value + 1)
+    selected = tuple(selection)
     # Where the controls have other values the gate is the identity, and its derivative zero.
     result = tensor.copy() if derivative is None else np.zeros_like(tensor)
     result[selected] = _apply_base(tensor[selected], gate.base, targets, params, derivative)

@@ -1,4 +1,4 @@
-"""Shards: the amplitudes of a state by place, on a device, split over the ranks of a communicator."""
+"""Shards: the amplitudes of a state in physical order, on a device, distributed over the ranks of a communicator."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ class Traffic:
     messages: int = 0
     bytes_sent: int = 0
     pack_seconds: float = 0.0
-    """Spent in copying amplitudes within this rank; on a GPU, in telling it to."""
+    """Spent in copying amplitudes within this rank; on a GPU, in launching the copies."""
     network_seconds: float = 0.0
     """Spent in starting messages and waiting for them."""
 
 
 class Shards:
-    """2**n amplitudes: where they are, and who has them. What they mean is the business of a StateVector.
+    """2**n amplitudes in memory and their distribution; StateVector adds what they mean.
 
-    There are 2**far shards of 2**shard_bits amplitudes each, and a rank holds a contiguous run of them.
+    There are 2**far shards of 2**shard_bits amplitudes each, and a rank holds a contiguous run of them. An amplitude's
+    physical index says where it is stored: the high ``far`` bits number the shard, the others the amplitude in it.
     """
 
     __slots__ = ("_comm", "_first", "_layout", "_local", "_shard_bits", "backend", "traffic")
@@ -63,9 +64,9 @@ class Shards:
                 f"{num_qubits} qubits have {1 << num_qubits} amplitudes, too few for {ranks} ranks: ranks "
                 f"{1 << num_qubits} to {ranks - 1} would hold nothing"
             )
-        place = chosen_device(device, num_qubits, dtype, self._comm)
-        self.backend = backend_on(place)
-        self.check_room(num_qubits, dtype, self._comm, place)
+        chosen = chosen_device(device, num_qubits, dtype, self._comm)
+        self.backend = backend_on(chosen)
+        self.check_room(num_qubits, dtype, self._comm, chosen)
         share_cores(self._comm)
         if ranks > 1:
             self.backend.share(self._comm)
@@ -117,7 +118,7 @@ class Shards:
 
     @property
     def layout(self) -> Layout:
-        """Which bit of an amplitude's place each qubit is. Setting it moves nothing: it says what was moved."""
+        """Which bit of the physical index each qubit is. Setting it moves no amplitudes: it records what was moved."""
         return self._layout
 
     @layout.setter
@@ -128,22 +129,22 @@ class Shards:
 
     @property
     def local(self) -> NDArray[Any]:
-        """This rank's own amplitudes by place, without a copy: a 1-D array, aligned to 64 bytes; CuPy's on a GPU."""
+        """This rank's amplitudes in physical order, without a copy: 1-D, aligned to 64 bytes; CuPy's on a GPU."""
         return self._local
 
     @property
     def shard_bits(self) -> int:
-        """Bit positions below this one are close: amplitudes that differ in them are on the same rank."""
+        """Index bits of a shard. Positions below are close: amplitudes that differ there are on the same rank."""
         return self._shard_bits
 
     def shards(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """This rank's shards of 2**shard_bits amplitudes (views), each with the place of its first amplitude."""
+        """This rank's shards of 2**shard_bits amplitudes (views), each with its first amplitude's physical index."""
         size = 1 << self._shard_bits
         for start in range(0, len(self._local), size):
             yield self._first + start, self._local[start : start + size]
 
     def bounds(self, rank: int) -> tuple[int, int]:
-        """The places that a rank holds, from the first to the one after the last: a run of the 2**far shards."""
+        """The half-open range of physical indices that a rank holds: a run of the 2**far shards."""
         far = self.num_qubits - self._shard_bits
         start, end = ((r << far) // self._comm.size << self._shard_bits for r in (rank, rank + 1))
         return start, end
@@ -162,8 +163,7 @@ class Shards:
         return math.sqrt(self.sum_over_ranks(np.array([self.backend.kernels.squared_norm(self._local)]))[0])
 
     def scale_to(self, norm: float) -> None:
-        """Multiplies by what the norm lacks of another, in place, unless it is closer than 1e-7: what rounding errors
-        have changed is brought back."""
+        """Rescales to a given norm, in place, against the drift of rounding errors; not within 1e-7 of it."""
         factor = norm / self.norm()
         if abs(factor - 1) > 1e-7:
             self._scale(factor)

@@ -38,13 +38,14 @@ class StateVector(Shards):
     Every number that a method returns is the same on all ranks; `local` is the exception. All ranks of the
     communicator call a method together. Amplitudes keep their dtype, and sums are accumulated in double. States
     need not be normalised: probabilities and expectation values are then those of the amplitudes as they are,
-    while samples and measurements go by the shares of the whole.
+    while samples and measurements use normalised probabilities.
 
     Args:
         num_qubits: 1 to 62, as far as the memory goes.
         dtype: "complex64" or "complex128".
         comm: whose ranks share the state; without one this process holds all of it.
-        layout: which bit of an amplitude's place each qubit is; its own number by default.
+        layout: which bit of the physical index (where an amplitude is stored) each qubit is; its own number by
+            default.
         device: "cpu"; "cuda" for a GPU (on several ranks, the one whose number is the rank's on its node, modulo
             their number) or "cuda:N" for GPU number N; or "auto": the GPU where every rank has one, its share has at
             least 2**20 amplitudes, and they fit there; else the CPU.
@@ -83,7 +84,7 @@ class StateVector(Shards):
         super()._allocate(num_qubits, dtype, comm, layout, device)
         self.readout = None
 
-    # Other ways to make one ------------------------------------------------------------------------------------------
+    # Other constructors ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_amplitudes(
@@ -130,9 +131,9 @@ class StateVector(Shards):
         same.arguments(comm, "basis state", logical, count, kind.name)
         result = cls.__new__(cls)
         result._allocate(count, kind, comm, layout, device)
-        place = result._layout.to_physical(logical) - result._first
-        if 0 <= place < len(result._local):
-            result._local[place] = 1
+        offset = result._layout.to_physical(logical) - result._first
+        if 0 <= offset < len(result._local):
+            result._local[offset] = 1
         return result
 
     @classmethod
@@ -198,14 +199,14 @@ class StateVector(Shards):
 
     @property
     def is_random(self) -> bool:
-        """Whether its circuit measures or resets on the way: then this is the state of one outcome of that."""
+        """Whether its circuit measures or resets mid-circuit: then this is the state of one outcome of that."""
         return self.readout is not None and self.readout.is_random
 
     def __repr__(self) -> str:
         ranks = f" on {self._comm.size} ranks" if self._comm.size > 1 else ""
         layout = "" if self._layout.is_identity else f", {self._layout}"
         qubits = f"{self.num_qubits} qubit{'s' if self.num_qubits > 1 else ''}"
-        outcome = ", of one outcome of what its circuit measures or resets on the way" if self.is_random else ""
+        outcome = ", of one outcome of mid-circuit measurements or resets" if self.is_random else ""
         return f"<StateVector of {qubits}, {self.dtype}{ranks}{layout}{outcome}>"
 
     def __eq__(self, other: object) -> bool:
@@ -234,7 +235,9 @@ class StateVector(Shards):
                 "as an array (every rank must call it), state.local the rank's own"
             )
         if copy is False:
-            raise ValueError("an array of a state's amplitudes is a copy; state.local is its own memory, by place")
+            raise ValueError(
+                "an array of a state's amplitudes is a copy; state.local is its own memory, in the order of storage"
+            )
         amplitudes = self.amplitudes()
         return amplitudes if dtype is None else amplitudes.astype(dtype, copy=False)
 
@@ -251,9 +254,9 @@ class StateVector(Shards):
             return result
         logical = checks.checked_indices(indices, self.num_qubits)
         same.amplitudes(self._comm, "indices", logical)
-        places = self._layout.to_physical(logical) - self._first
-        own = (places >= 0) & (places < len(self._local))
-        here = on_host(self._local[self.backend.moved(np.where(own, places, 0))])
+        offsets = self._layout.to_physical(logical) - self._first
+        own = (offsets >= 0) & (offsets < len(self._local))
+        here = on_host(self._local[self.backend.moved(np.where(own, offsets, 0))])
         found = np.where(own, here, self.dtype.type(0))
         return self.sum_over_ranks(found)
 

@@ -1,7 +1,7 @@
 """States on disk: one safetensors file, written and read by all ranks at once, for any number of ranks.
 
-Amplitudes stand in the file in the order of their places, and the layout stands beside them, so nothing travels. Every
-block of them has a SHA-256 in the header, so that a rank verifies what it reads without reading the rest.
+Amplitudes are stored in physical order together with the layout, so that no rank exchanges anything. Every block of
+them has a SHA-256 in the header, so that a rank verifies what it reads without reading the rest.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Description:
         self.block = block
         """Amplitudes under one checksum."""
         self.digests = digests
-        """The checksums, 64 hexadecimal digits each, one behind the other."""
+        """The checksums, 64 hexadecimal digits each, concatenated."""
 
     @property
     def size(self) -> int:

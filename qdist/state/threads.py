@@ -1,4 +1,4 @@
-"""Threads of the kernels on several ranks: the ranks of a node share its cores."""
+"""OpenMP threads of the kernels on several ranks: the ranks of a node share its cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Circuits that measure: at the end it disturbs nothing, on the way the state is that of one outcome, and says so."""
+"""Circuits that measure: at the end it disturbs nothing, mid-circuit the state is that of one outcome, and says so."""
 
 import numpy as np
 import pytest

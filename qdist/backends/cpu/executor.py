@@ -182,7 +182,8 @@ def _linear(native: _Native, tile: _Tile, block: Block) -> None:
         return
     size = native.tile_bits
     # The permutation as an affine map over GF(2): result[i] = tile[source(i)], source(i) = XOR of columns[k] over the
-    # set bits k of i, a constant, and the masks of CX whose far control is met. Going through the gates in order composes their inverses.
+    # set bits k of i, a constant, and the masks of CX whose far control is met. Going through the gates in
+    # order composes their inverses.
     columns = [1 << k for k in range(size)]
     constant = 0
     far: list[tuple[int, int, int]] = []

@@ -1,3 +1,3 @@
-"""What is checked before anything is lost: arguments, that states belong together, that ranks were given the same."""
+"""Checks before anything is computed: arguments, compatibility of states, agreement of ranks."""
 
 __all__: list[str] = []

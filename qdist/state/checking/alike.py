@@ -10,7 +10,7 @@ __all__ = ["check_alike", "check_ranks", "same_ranks"]
 
 
 def same_ranks(a: Communicator, b: Communicator) -> bool:
-    """Whether two communicators have the same processes in the same order, so that ranks hold the same places.
+    """Whether two communicators have the same processes in the same order, so that ranks hold the same shards.
 
     Those of one process alone have: it is always this one.
     """

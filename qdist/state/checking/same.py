@@ -1,7 +1,7 @@
 """What ranks that share a state must have in common, compared before it is used: circuits, plans, values, observables.
 
-Each rank computes with what it was given, and nobody sees what the others have: different values would make one state
-of pieces that do not belong together. So a digest goes round, 8 bytes a rank. All ranks call, and all of them raise.
+Each rank computes with its own arguments; if they differ, the shards belong to different states. So digests of 8 bytes
+a rank are compared (all_gather). All ranks call, and all of them raise.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ def values(comm: Communicator | None, given: NDArray[Any], what: str = "paramete
     same |= np.isnan(table) & np.isnan(table[0])  # Refused with a better message elsewhere.
     if same.all():
         return table[0].copy()
-    rank, *place = (int(k) for k in np.argwhere(~same)[0])
-    where = f" number {', '.join(map(str, place))}" if place else ""
+    rank, *index = (int(k) for k in np.argwhere(~same)[0])
+    where = f" number {', '.join(map(str, index))}" if index else ""
     raise StateError(
         f"rank {rank} of {comm.name!r} has other {what} values than rank 0: {what}{where} is "
-        f"{table[(rank, *place)]:.17g} there and {table[(0, *place)]:.17g} on rank 0. {_CAUSES.get(what, _CAUSE)}"
+        f"{table[(rank, *index)]:.17g} there and {table[(0, *index)]:.17g} on rank 0. {_CAUSES.get(what, _CAUSE)}"
     )
 
 
@@ -103,7 +103,7 @@ def amplitudes(comm: Communicator | None, what: str, given: NDArray[Any]) -> Non
         return
     words = np.ascontiguousarray(given).reshape(-1).view(np.uint8)
     whole = len(words) // 8 * 8
-    # Sums of 64-bit words run at the speed of memory; those of many pieces tell orders apart, but for that in a piece.
+    # Sums of 64-bit words run at the speed of memory; one sum a piece detects reordering, except within a piece.
     pieces = [words[start : min(start + _PIECE, whole)].view(np.uint64).sum() for start in range(0, whole, _PIECE)]
     text = repr((given.shape, given.dtype.str, [int(p) for p in pieces])).encode() + words[whole:].tobytes()
     _check(comm, _digest(text), f"other {what}")

@@ -2,8 +2,8 @@
 
 Whatever the form of an observable, it becomes a sum of Pauli strings, and the strings of all observables of a
 call become one PauliPlan: strings that flip the same bits share their work, and those whose flips lie within a
-tile of the shard share a pass over it. On several ranks a few layouts cover the strings: there is one such plan for
-each, and exchanges between them.
+tile of the shard share a pass over it. On several ranks strings are grouped by layout: there is one such plan for
+each group, and an exchange between two groups.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def as_pauli_sum(observable: Observable, num_qubits: int) -> PauliSum:
 
 
 def _pauli_sum(observable: Any, num_qubits: int) -> PauliSum:
-    """What is given again and again is read once: it is found by what it says."""
+    """Parsed once: a cache finds repeated observables by their content."""
     if isinstance(observable, np.ndarray):
         size = 1 << num_qubits
         if observable.shape != (size, size):
@@ -179,8 +179,8 @@ def pull_back(
     out: Shards,
     gates: Tail = NO_TAIL,
 ) -> tuple[NDArray[np.float64], float]:
-    """``apply_and_expect`` for derivatives in a normalised state, to which multiples of the identity bring nothing:
-    ``out`` lacks theirs, so that its rounding errors are not in proportion to them.
+    """``apply_and_expect`` for derivatives in a normalised state, where multiples of the identity have no
+    derivative: ``out`` leaves them out, so that they do not amplify rounding errors.
 
     Returns:
         The expectation values, and Re <psi|out>.
@@ -195,15 +195,15 @@ def pull_back(
 
 @dataclass(frozen=True, slots=True)
 class ObservablePlan:
-    """How strings of observables are dealt with on a state of a given layout."""
+    """How the Pauli strings of observables are computed on a state of a given layout."""
 
     groups: list[LayoutGroup]
     strings: list[ObservableKernel]
-    """What computes with the strings of each group."""
+    """The kernel for the strings of each group."""
     wide: list[WideStrings]
-    """Strings that flip more qubits than can be close; they go first, under the layout at hand."""
+    """Strings that flip more qubits than can be close; they come first, under the present layout."""
     constants: NDArray[np.float64]
-    """The multiple of the identity that each observable has beside these strings."""
+    """The coefficient of the identity of each observable, where it is not among the strings."""
 
 
 def observable_plan(
@@ -220,8 +220,8 @@ def observable_plan(
     multiples of the identity are left out, unless there is nothing else.
     """
     same.observables(sv.comm, sums)
-    place = sv.layout, sv.shard_bits, sv.dtype, sv.device
-    key = (tuple(s.key for s in sums), *place, real, gates.key, products, traceless)
+    where = sv.layout, sv.shard_bits, sv.dtype, sv.device
+    key = (tuple(s.key for s in sums), *where, real, gates.key, products, traceless)
     plan = _plans.get(key)
     if plan is None:
         if real:
@@ -259,7 +259,7 @@ def _planned(sv: Shards, strings: Strings, products: bool, traceless: bool) -> O
 
 
 def _arranged(strings: Strings, layout: Layout, shard_bits: int) -> tuple[Strings, list[LayoutGroup], list[Strings]]:
-    """Those that flip more qubits than can be close; for the others groups, and each group's, at their positions."""
+    """Strings that flip more qubits than can be close; groups for the others; and each group's, by positions."""
     wide = bit_count(strings.x[:, None]) > shard_bits
     narrow = strings.chosen(~wide)
     groups = cover(np.unique(narrow.x).tolist(), layout, shard_bits)
@@ -277,7 +277,7 @@ def _apply(
     out: Shards,
     values: NDArray[np.float64] | None,
 ) -> None:
-    """The layout at hand comes last, so that ``out`` travels once less than the state."""
+    """The present layout comes last, so that ``out`` takes part in one exchange less than the state."""
     if out is sv:
         raise StateError(f"out must be another state of the same size and dtype; got {out!r} itself")
     check_alike("a product with an observable", sv, out)
@@ -303,7 +303,7 @@ def _add_products(
     add: bool,
     values: NDArray[np.float64] | None,
 ) -> None:
-    """Puts what the strings of one group make of the state into ``out``, or adds it to what is there."""
+    """out = the product of one group's strings with the state; with ``add`` it is added to what is there."""
     for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
         strings.apply(shard, first, weights, result, add, values)
 

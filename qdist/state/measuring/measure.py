@@ -1,4 +1,4 @@
-"""What a measurement of a state can give: probabilities, samples, and the collapse."""
+"""Measurement: probabilities, samples, collapse and reset."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BLOCK_BITS = 10
 _MAX_BLOCKS_BITS = 20
 _TREE_NUMBERS = 1 << 18  # of the blocks that are looked into at a time
 
-_BYTES_A_SHOT = 64  # at the peak of sampling: its number, block and place in the order of blocks, and copies of those
+_BYTES_A_SHOT = 64  # at the peak of sampling: its number, block and position in the sorted order, and copies of those
 
 # Qubits are measured together up to this many, whose probabilities fit in cache.
 _TOGETHER = 12
@@ -119,8 +119,8 @@ def reset(sv: Shards, qubit: int, seed: Seed) -> None:
         for first, shard in sv.shards():
             backend_of(shard).kernels.project(shard, first, 1 << position, 0, scale)
     else:
-        for place, own, other in partner_pieces(sv, 1 << position):
-            if place >> position & 1:
+        for first, own, other in partner_pieces(sv, 1 << position):
+            if first >> position & 1:
                 own[:] = 0
             else:
                 np.multiply(other, sv.dtype.type(scale), out=own)
@@ -140,7 +140,7 @@ def _draw(weights: NDArray[np.float64], shots: NDArray[np.int64], key: int) -> N
 def _project(sv: Shards, qubits: Sequence[int], value: int, weights: NDArray[np.float64]) -> float:
     """Project onto an outcome, given the weights of all of them; returns the probability that it had."""
     probability = weights[value] / weights.sum()
-    # What rounding errors leave of an outcome that cannot be.
+    # Below this, a probability is a rounding error of 0.
     if not probability > (16 * np.finfo(sv.dtype).eps) ** 2:
         raise StateError(
             f"qubit{'s' if len(qubits) > 1 else ''} {', '.join(map(str, qubits))} cannot be found in "

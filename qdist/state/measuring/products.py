@@ -1,4 +1,4 @@
-"""Inner products of states, which may lie in memory in different orders."""
+"""Inner products of states, which may have different layouts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def inner(bra: Shards, ket: Shards) -> complex:
     if bra.layout == ket.layout:
         total = kernels.inner(bra.local, ket.local)
     elif bra.comm.size == 1:
-        # Bit k of a place of the bra is the qubit that the ket has at this position.
+        # Bit k of the bra's physical index is at this position of the ket's.
         positions = [ket.layout.positions[q] for q in bra.layout.qubits]
         total = kernels.permuted_inner(bra.local, ket.local, positions)
     else:

@@ -1,4 +1,4 @@
-"""The classical bits of a circuit: which were measured on the way, and which its final state still holds."""
+"""The classical bits of a circuit: which were measured mid-circuit, and which are drawn from its final state."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Readout:
     """How the classical bits of a circuit follow from a run of it."""
 
     bits: tuple[int, ...]
-    """What was measured on the way; 0 for the other bits."""
+    """Outcomes of mid-circuit measurements; 0 for the other bits."""
     sources: Mapping[int, int]
     """{classical bit: qubit} of the measurements at the end. They leave the state alone: its qubits are drawn from when
     the bits are asked for."""
     is_random: bool
-    """Whether another run may end in another state, because of a measurement or reset on the way."""
+    """Whether another run may end in another state, because of a mid-circuit measurement or reset."""
 
     def draw(self, state: Shards, seed: Seed) -> tuple[int, ...]:
         """All bits of one run, which ended in this state."""
@@ -40,7 +40,7 @@ class Readout:
         """How often each setting of the bits comes in so many shots. Raises StateError where ``is_random``."""
         if self.is_random:
             raise StateError(
-                "the state is that of one outcome of what its circuit measures or resets on the way, so it does not "
+                "the state is that of one outcome of mid-circuit measurements or resets, so it does not "
                 "tell what other runs give: take compile(circuit).counts(shots), which runs the circuit for each shot; "
                 "counts(shots, qubits=range(state.num_qubits)) counts the qubits of this one state"
             )

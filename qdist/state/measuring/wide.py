@@ -1,7 +1,7 @@
-"""Pauli strings that flip more qubits than can be close: other ranks' amplitudes come by in pieces.
+"""Pauli strings that flip more qubits than can be close: other ranks' amplitudes are received in pieces.
 
-A piece of this rank and the piece that its places are flipped to are put side by side. What tells them apart counts as
-one more bit above the bits inside of a piece, and the strings become strings on those few bits.
+A piece of this rank and the piece that the flips map it to are stored side by side. An additional index bit above the
+bits inside of a piece selects one of them, and the strings become strings on those few bits.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class WideStrings:
     def add_expectations(self, sv: Shards, values: NDArray[np.float64]) -> None:
         """Adds this rank's share of <psi|O|psi>. Takes memory for two pieces beside an exchange's buffers."""
         found = np.zeros_like(values)
-        for first, _, both in self._pairs(sv):
-            self.plan.add_expectations(both, first, found)
-        # Every pair of pieces is looked at twice, once by the owner of each.
+        for doubled, _, both in self._pairs(sv):
+            self.plan.add_expectations(both, doubled, found)
+        # Every pair of pieces is counted twice, once by the owner of each.
         values += found / 2
 
     def apply(self, sv: Shards, weights: NDArray[np.float64], out: Shards, values: NDArray[np.float64] | None) -> None:
@@ -45,18 +45,18 @@ class WideStrings:
         start, _ = out.bounds(out.comm.rank)
         size = piece_size(sv)
         result = sv.backend.empty((2 * size,), sv.dtype)
-        for first, place, both in self._pairs(sv):
-            self.plan.apply(both, first, weights, result, False, found)
-            out.local[place - start :][:size] += result[:size]
+        for doubled, first, both in self._pairs(sv):
+            self.plan.apply(both, doubled, weights, result, False, found)
+            out.local[first - start :][:size] += result[:size]
         if values is not None and found is not None:
             values += found / 2
 
     def _pairs(self, sv: Shards) -> Iterator[tuple[int, int, NDArray[Any]]]:
-        """(place of both by the plan's bits, place of the own piece, the own piece and the other in one array)"""
+        """(first index of the pair in the plan's bits, physical index of the own piece, both pieces in one array)"""
         both = sv.backend.empty((2, piece_size(sv)), sv.dtype)
-        for place, own, other in partner_pieces(sv, self.flips):
+        for first, own, other in partner_pieces(sv, self.flips):
             both[0], both[1] = own, other
-            yield place << 1, place, both.reshape(-1)
+            yield first << 1, first, both.reshape(-1)
 
 
 def wide_strings(sv: Shards, strings: Strings) -> list[WideStrings]:
@@ -79,7 +79,7 @@ def _on_two_pieces(strings: Strings, flips: int, bits: int) -> Strings:
     # The sign that the bits outside give the other piece differs from the own piece's by this parity.
     parity = (_bit_count(strings.z & np.uint64(flips)) & 1).astype(np.uint64)
     z = strings.z & inside | parity << np.uint64(bits) | (strings.z & ~inside) << one
-    # Both ways of counting Y differ by an even number: by a sign.
+    # The counts of Y in the old and the new masks differ by an even number: i^surplus is a sign.
     surplus = _bit_count(strings.x & strings.z) - _bit_count(x & z)
     return strings._replace(x=x, z=z, coefficients=strings.coefficients * (1 - surplus % 4))
 

@@ -1,3 +1,3 @@
-"""Amplitudes that travel: between ranks, to another layout, and together on one rank."""
+"""Data movement: exchanges of amplitudes between ranks, changes of layout, gathering on one rank."""
 
 __all__: list[str] = []

@@ -1,9 +1,9 @@
-"""Exchanges of amplitudes between shards: the only place where amplitudes travel.
+"""Exchanges of amplitudes between shards: distributed swaps of index bits.
 
-Swapping k close bit positions with k far ones is an all-to-all inside groups of 2^k shards: of the 2^k parts that the
-close bits make of a shard, each stays or changes places with a part of the shard whose far bits have its number. So
-shards meet in pairs, and a pair trades one part each. Parts travel in pieces through buffers of bounded size; while
-one piece is under way, the one before it is unpacked and the next is packed.
+Swapping k close bit positions with k far ones is an all-to-all inside groups of 2^k shards: the k close bits divide a
+shard into 2^k parts, and part j of shard i changes places with part i of shard j. So shards meet in pairs, and a pair
+trades one part each. Parts are sent in pieces through buffers of bounded size: while one piece is in flight, the one
+before it is unpacked and the next is packed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = ["BUFFER_SHARE", "partner_pieces", "piece_size", "swap_bits", "togethe
 BUFFER_SHARE = 8
 """The buffers of an exchange take this part of a shard, or less."""
 
-_UNDER_WAY = 2
-"""Pieces whose buffers are in use at a time."""
+_IN_FLIGHT = 2
+"""Pieces in flight at a time (double buffering)."""
 
 _TAG = 32_767
-"""The highest that every MPI has, out of the way of a program's own. Two ranks send each other their pieces in the same
-order, so one tag will do."""
+"""The highest tag that every MPI supports, so that it does not collide with a program's own. Two ranks send each other
+their pieces in the same order, so one tag suffices."""
 
 
 class _Trade(NamedTuple):
-    """A part of a shard here that changes places with a part of another rank's shard."""
+    """A part of a local shard that is exchanged with a part of another rank's shard."""
 
     state: Shards
     shard: NDArray[Any]
@@ -46,7 +46,7 @@ class _Trade(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A piece of a trade, under way."""
+    """A piece of a trade, in flight."""
 
     trade: _Trade
     base: int
@@ -59,10 +59,10 @@ def swap_bits(
     swaps: Iterable[tuple[int, int]],
     buffer_share: int = BUFFER_SHARE,
 ) -> None:
-    """Exchanges bit positions of the amplitudes' places, in pairs, on all ranks together.
+    """Swaps pairs of bit positions of the amplitudes' physical indices; a collective of all ranks.
 
     Args:
-        states: one state or several on the same ranks, which then travel in the same rounds.
+        states: one state or several on the same ranks, which are then sent in the same rounds.
         swaps: pairs (close position, far position); also (far, far), which moves whole shards. No position twice.
         buffer_share: the buffers take at most 1/buffer_share of a shard, but no less than a few amplitudes.
 
@@ -91,7 +91,7 @@ def swap_bits(
                 own, other = shards[number], shards[partner]
                 backend_of(own).kernels.swap_parts(own, base, other, partner_base, rest)
                 state.traffic.pack_seconds += perf_counter() - start
-    # All ranks come to the pieces that they have in common in the same order, so nobody waits in a circle.
+    # Both ranks of a pair reach their common pieces in the same global order, so there is no deadlock.
     trades.sort(key=lambda item: item[0])
     _carry_out([trade for _, trade in trades], rest, piece_size(group[0], buffer_share))
 
@@ -99,22 +99,22 @@ def swap_bits(
 def partner_pieces(
     state: Shards, flips: int, buffer_share: int = BUFFER_SHARE
 ) -> Iterator[tuple[int, NDArray[Any], NDArray[Any]]]:
-    """This rank's amplitudes beside those whose places differ in given bits, in pieces of neighbours.
+    """This rank's amplitudes beside those whose physical indices differ in given bits, in contiguous pieces.
 
     Args:
-        state: of which all ranks go through all pieces together.
+        state: all ranks iterate over all pieces together.
         flips: mask of bit positions, at least one of them far.
         buffer_share: as for ``swap_bits``.
 
     Yields:
-        The place of a piece's first amplitude, the piece (a view), and the amplitudes of the places that begin at
-        place ^ flips with the bits inside of a piece left out. The last array is good until the next piece; where no
-        close position is flipped, the view may be written to.
+        The physical index of a piece's first amplitude, the piece (a view), and the piece whose index differs in the
+        flips above the bits inside of a piece. The last array is valid until the next piece; where no close position is
+        flipped, the view may be written to.
     """
     bits = state.shard_bits
     size = piece_size(state, buffer_share)
     shards = {first >> bits: shard for first, shard in state.shards()}
-    buffers = state.backend.empty((_UNDER_WAY, size), state.dtype)
+    buffers = state.backend.empty((_IN_FLIGHT, size), state.dtype)
     inside = flips & (1 << bits) - 1 & -size
     state.traffic.exchanges += 1
     steps = []
@@ -125,10 +125,10 @@ def partner_pieces(
     waiting: deque[tuple[int, NDArray[Any], NDArray[Any], Work | None]] = deque()
 
     def finished() -> tuple[int, NDArray[Any], NDArray[Any]]:
-        place, own, other, work = waiting.popleft()
+        first, own, other, work = waiting.popleft()
         if work is not None:
             _wait(state, work)
-        return place, own, other
+        return first, own, other
 
     for count, (_, start, number, partner, shard) in enumerate(steps):
         own, there = shard[start : start + size], slice(start ^ inside, (start ^ inside) + size)
@@ -136,10 +136,10 @@ def partner_pieces(
             work = None
             other = shards[partner][there]
         else:
-            other = buffers[count % _UNDER_WAY]
+            other = buffers[count % _IN_FLIGHT]
             work = _start(state, state.owner(partner), shard[there], other)
         waiting.append((number << bits | start, own, other, work))
-        if len(waiting) == _UNDER_WAY:
+        if len(waiting) == _IN_FLIGHT:
             yield finished()
     while waiting:
         yield finished()
@@ -151,7 +151,7 @@ def together(states: Shards | Sequence[Shards]) -> Sequence[Shards]:
     for state in group[1:]:
         check_alike("an exchange", group[0], state)
         if state.layout != group[0].layout:
-            raise StateError(f"states that travel together must be alike; got {group[0]!r} and {state!r}")
+            raise StateError(f"states that are exchanged together must have one layout; got {group[0]!r} and {state!r}")
     return group
 
 
@@ -160,8 +160,8 @@ def _checked(state: Shards, swaps: list[tuple[int, int]]) -> list[tuple[int, int
     for close, far in swaps:
         if not (0 <= close < state.num_qubits and state.shard_bits <= far < state.num_qubits):
             raise StateError(
-                f"positions {close} and {far} cannot be exchanged between shards: the second must be far, one of "
-                f"{state.shard_bits} to {state.num_qubits - 1}"
+                f"positions {close} and {far} cannot be exchanged between shards: the second must be one that selects "
+                f"the rank, {state.shard_bits} to {state.num_qubits - 1}"
             )
     if len(set(positions)) != len(positions):
         raise StateError(f"positions can be exchanged once at a time; got {swaps}")
@@ -189,26 +189,26 @@ def _pairings(
 
 def piece_size(state: Shards, buffer_share: int = BUFFER_SHARE) -> int:
     """Amplitudes in a piece of a shard: a power of two, the same on every rank, for buffers of bounded size."""
-    budget = (state.dtype.itemsize << state.shard_bits) // (buffer_share * 2 * _UNDER_WAY)
+    budget = (state.dtype.itemsize << state.shard_bits) // (buffer_share * 2 * _IN_FLIGHT)
     most = max(1, min(budget, state.backend.largest_piece) // state.dtype.itemsize)
     return 1 << most.bit_length() - 1
 
 
 def _carry_out(trades: list[_Trade], rest: int, size: int) -> None:
-    """Every part with the other's, piece by piece. ``rest``: the bits that tell the amplitudes of a part apart."""
+    """Exchanges all parts, piece by piece. ``rest``: the index bits within a part."""
     if not trades:
         return
     within = _lowest_set(rest, size.bit_length() - 1)
     steps = _settings(rest & ~within)
     size = 1 << within.bit_count()  # A part may be smaller than a piece.
-    buffers = trades[0].state.backend.empty((_UNDER_WAY, 2, size), trades[0].state.dtype)
+    buffers = trades[0].state.backend.empty((_IN_FLIGHT, 2, size), trades[0].state.dtype)
     waiting: deque[_Piece] = deque()
     count = 0
     for trade in trades:
         for step in steps:
-            if len(waiting) == _UNDER_WAY:
+            if len(waiting) == _IN_FLIGHT:
                 _put_away(waiting.popleft(), within)
-            outgoing, incoming = buffers[count % _UNDER_WAY]
+            outgoing, incoming = buffers[count % _IN_FLIGHT]
             waiting.append(_send_off(trade, trade.base | step, within, outgoing, incoming))
             count += 1
     while waiting:
@@ -217,7 +217,7 @@ def _carry_out(trades: list[_Trade], rest: int, size: int) -> None:
 
 def _send_off(trade: _Trade, base: int, within: int, outgoing: NDArray[Any], incoming: NDArray[Any]) -> _Piece:
     if within == len(outgoing) - 1:
-        # Neighbours in memory need no packing: nothing is written there before the piece has come and gone.
+        # Contiguous memory needs no packing: it is overwritten only after the message is complete.
         outgoing = trade.shard[base : base + len(outgoing)]
     else:
         start = perf_counter()
@@ -237,7 +237,7 @@ def _put_away(piece: _Piece, within: int) -> None:
 def _start(state: Shards, peer: int, outgoing: NDArray[Any], incoming: NDArray[Any]) -> Work:
     """Starts sending to another rank and receiving from it."""
     start = perf_counter()
-    # NCCL carries nothing but GPU arrays, and has no tags.
+    # NCCL sends only GPU arrays, and has no tags.
     tag = 0 if state.comm.backend == "nccl" and not state.backend.is_host else _TAG
     work = state.comm.isendrecv(outgoing, peer, incoming, peer, tag)
     state.traffic.messages += 1

@@ -1,4 +1,4 @@
-"""Changes of layout: which exchanges and local moves bring qubits to other positions."""
+"""Changes of layout: the exchanges and local permutations that bring qubits to other positions."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def relayout(states: Shards | Sequence[Shards], layout: Layout) -> None:
     bits = group[0].shard_bits
     for swaps in _exchanges(group[0].layout, layout, bits):
         swap_bits(group, swaps)
-        _note(group, swaps)
+        _record(group, swaps)
     for swaps in _local_swaps(group[0].layout, layout, bits):
         for state in group:
             start = perf_counter()
             for _, shard in state.shards():
                 backend_of(shard).kernels.swap_positions(shard, _partners(swaps, bits))
             state.traffic.pack_seconds += perf_counter() - start
-        _note(group, swaps)
+        _record(group, swaps)
 
 
 def reorder(amplitudes: NDArray[Any], layout: Layout) -> None:
-    """Puts all amplitudes of a state, which stand where a layout has them, into logical order, in place."""
+    """Puts all amplitudes of a state, which are in the physical order of a layout, into logical order, in place."""
     for swaps in _local_swaps(layout, Layout.identity(layout.num_qubits), layout.num_qubits):
         kernels.swap_positions(amplitudes, _partners(swaps, layout.num_qubits))
 
 
-def _note(group: Sequence[Shards], swaps: Swaps) -> None:
+def _record(group: Sequence[Shards], swaps: Swaps) -> None:
     layout = group[0].layout
     for a, b in swaps:
         layout = layout.swap(a, b)
@@ -70,7 +70,7 @@ def _exchanges(here: Layout, there: Layout, bits: int) -> list[Swaps]:
     def target(position: int) -> int:
         return there.positions[here.qubits[position]]
 
-    # Whoever comes from a far position may take the place of the one who set the chain of moves off.
+    # A qubit that comes from a far position may go to the position at which its chain of moves began.
     starts = [p for p in range(bits) if target(p) >= bits]
     return _in_pairs([*starts, *range(bits, here.num_qubits)], target, lambda p: p >= bits)
 
