@@ -18,7 +18,7 @@ __all__ = ["narrowed"]
 
 
 def narrowed(operation: Operation, most: int) -> list[Operation]:
-    """The operation itself, or what it becomes when it flips more than ``most`` qubits."""
+    """The operation itself, or its decomposition where it flips more than ``most`` qubits."""
     if operation.kind != "rotation" or operation.mixes.bit_count() <= most:
         return [operation]
     letters = dict(zip(operation.targets, operation.letters))

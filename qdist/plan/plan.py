@@ -54,7 +54,7 @@ class Plan:
     """The first layout of the qubits."""
     parts: list[Part]
     target: Target
-    """What the stages were planned for."""
+    """The device model that the stages were planned for."""
     inside: int = 0
     """How many of the far positions, from the lowest, number the shards of one node."""
     schedule: str = "lazy"
@@ -70,12 +70,12 @@ class Plan:
 
     @property
     def sweeps(self) -> int:
-        """How often the whole state is read and written."""
+        """Passes over memory, each of which reads and writes the whole state."""
         return sum(len(segment.stages) for segment in self.segments)
 
     @property
     def exchanges(self) -> int:
-        """How often amplitudes travel between shards."""
+        """Exchanges of amplitudes between shards."""
         return sum(bool(segment.swaps) for segment in self.segments)
 
     @property
@@ -116,8 +116,8 @@ class Plan:
         return [block for segment in self.segments for _, blocks in segment.stages for block in blocks]
 
     def backward(self, segment: Segment, live: int) -> Backward:
-        """What undoes a segment on a ket and a bra. live: nonzero-support mask before the segment runs: 0 if it is the
-        first on |0...0>, -1 if any amplitude may be nonzero."""
+        """The stages that undo a segment on ket and bra. live: nonzero-support mask before the segment runs: 0 if it
+        is the first on |0...0>, -1 if any amplitude may be nonzero."""
         return backward(segment.stages, self.shard_bits, self.target, live)
 
     @property
@@ -158,7 +158,7 @@ class Plan:
         return -(-(1 << self.far) // ranks)
 
     def seconds_on(self, cluster: Cluster, ranks: int) -> float:
-        """What the plan takes on so many ranks of a cluster: sweeps and exchanges one after the other."""
+        """The time of the plan on so many ranks of a cluster, where sweeps and exchanges do not overlap."""
         share = self.shards_per_rank(ranks) / (1 << self.far)
         computing = cluster.machine.seconds(share * self._bytes_of_sweeps, share * self.flops, self.dtype)
         messages = sum((1 << len(segment.swaps)) - 1 for segment in self.segments)

@@ -30,7 +30,7 @@ SCHEDULES = ("lazy", "in-order", "paper")
 MAX_QUBITS = 62
 """Indices of amplitudes are int64, and a sum of two must be one too."""
 
-# A gate to plan: what it does, and the gate itself with the number of its first angle.
+# (operation, the gate it comes from, number of the gate's first angle)
 _Planned = tuple[Operation, Gate, int]
 
 

@@ -40,7 +40,7 @@ class ProductStart:
             self._factors[k] = self._state(gates)
 
     def value(self, shard: int) -> complex:
-        """c_s: what shard number ``shard`` has at its index 0."""
+        """c_s: the amplitude of shard number ``shard`` at its index 0."""
         return math.prod((complex(v[shard >> k & 1]) for k, v in enumerate(self._factors)), start=1 + 0j)
 
     def gradient(self, weights: Iterable[tuple[int, complex]]) -> NDArray[np.float64]:

@@ -37,7 +37,7 @@ MAX_STARTS = 8
 
 
 class Runner:
-    """What runs a circuit, from |0...0> or from a given state.
+    """Runs a circuit, from |0...0> or from a given state.
 
     bound, lock: the values that each thread has bound, and the mutex of runs, if shared with another runner.
     """

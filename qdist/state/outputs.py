@@ -1,8 +1,8 @@
-"""What a differentiated program may give besides expectation values: variances, probabilities, overlaps, the state.
+"""Differentiable outputs besides expectation values: variances, probabilities, overlaps, the state.
 
-An output knows its value in a state, and what a change of that value asks of the bra: ``pull_back`` adds to the bra so
-that, to first order, 2 Re <bra|d psi> is the change of the loss that the output brings. A loss L sees a complex value
-v = a + ib through the cotangent g = dL/da + i dL/db, so that dL = Re(conj(g) dv).
+An output has a value in a state, and a vector-Jacobian product: ``pull_back`` adds to the bra so that, to first order,
+2 Re <bra|d psi> is the change of the loss due to the output. A loss L sees a complex value v = a + ib through the
+cotangent g = dL/da + i dL/db, so that dL = Re(conj(g) dv).
 """
 
 from __future__ import annotations

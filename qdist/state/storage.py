@@ -109,7 +109,7 @@ def save(sv: Shards, path: Path) -> None:
 
 
 def read_description(path: Path, comm: Communicator) -> Description:
-    """What stands in a file.
+    """The description in a file.
 
     Raises CheckpointError, on all ranks, when it is cut off, changed, or no state's.
     """

@@ -1,4 +1,4 @@
-"""The Pauli strings of observables as arrays of masks, to be chosen from, moved to positions and compiled."""
+"""The Pauli strings of observables in the symplectic form: arrays of X and Z masks, by qubits or by positions."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Strings(NamedTuple):
         return self._replace(x=x, z=z)
 
     def before(self, gates: Sequence[Operation]) -> Strings:
-        """G^-1 S G of each string S, where G are X, CX and SWAP of qubits, first to last: what S is after the gates,
-        these are before."""
+        """G^-1 S G of each string S, where G are X, CX and SWAP of qubits, first to last: the Heisenberg
+        picture, in which the value before the gates is that of S after them."""
         x, z, odd = self.x, self.z, np.zeros(len(self.x), np.uint64)
         for gate in reversed(gates):
             if gate.kind == "swap":

@@ -27,7 +27,7 @@ class Backward:
 
 
 def backward(stages: Sequence[Tiles], num_bits: int, target: Target, live: int) -> Backward:
-    """What undoes stages that were planned for ``target``, on shards of ``num_bits`` bits.
+    """The plan that undoes stages planned for ``target``, on shards of ``num_bits`` bits.
 
     live: nonzero-support mask before the stages run: amplitudes whose index has a 1 outside of it are zero.
     """

@@ -1,4 +1,4 @@
-"""What ranks that share a state must have in common, compared before it is used: circuits, plans, values, observables.
+"""Agreement of the ranks that share a state, checked before anything runs: circuits, plans, values, observables.
 
 Each rank computes with its own arguments; if they differ, the shards belong to different states. So digests of 8 bytes
 a rank are compared (all_gather). All ranks call, and all of them raise.
@@ -172,7 +172,7 @@ def _number(state: Any) -> int:
 
 
 def _circuit_digest(given: Circuit, options: Sequence[Any]) -> int:
-    """Of all that a circuit does: its instructions, what its gates carry, and how angles come from parameters."""
+    """Digest of a circuit: its instructions, the data of its gates, and the affine map from parameters to angles."""
     state = hashlib.blake2b(digest_size=8)
     lines = []
     for gate, qubits, _, clbits, condition in given:
@@ -190,7 +190,7 @@ def _circuit_digest(given: Circuit, options: Sequence[Any]) -> int:
 
 
 def _plain(data: Any) -> bytes:
-    """What a gate carries, as bytes: arrays by their values, everything else as Python writes it."""
+    """The data of a gate as bytes: arrays by their values, everything else as Python writes it."""
     if isinstance(data, np.ndarray):
         return f"{data.shape}{data.dtype.str}".encode() + np.ascontiguousarray(data).tobytes()
     if isinstance(data, tuple | list):

@@ -1,3 +1,3 @@
-"""What is read from a state: probabilities, samples, outcomes, expectation values, inner products."""
+"""Read from a state: probabilities, samples, outcomes, expectation values, inner products."""
 
 __all__: list[str] = []

@@ -65,7 +65,7 @@ def _partners(swaps: Swaps, bits: int) -> list[int]:
 
 
 def _exchanges(here: Layout, there: Layout, bits: int) -> list[Swaps]:
-    """The swaps after which all far positions hold what they should; the close ones hold the rest in any order."""
+    """The swaps after which all far positions hold their qubits; the close ones hold the rest in any order."""
 
     def target(position: int) -> int:
         return there.positions[here.qubits[position]]
