@@ -145,8 +145,8 @@ class Plan:
 
     @property
     def _bytes_of_sweeps(self) -> float:
-        """Bytes that memory could move in the time of all sweeps from |0...0>: less than all where amplitudes that must be
-        zero are skipped, more where something other than memory limits a stage."""
+        """Bytes that memory could move in the time of all sweeps from |0...0>: fewer than all where amplitudes known
+        to be zero are skipped, more where something other than memory limits a stage."""
         sweeps, live = 0.0, 0
         for segment in self.segments:
             sweeps += sweeps_of(self.target, segment.stages, self.shard_bits, live)

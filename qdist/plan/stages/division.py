@@ -50,9 +50,9 @@ def divided(stages: Iterable[Tiles], num_bits: int, target: Target) -> Iterator[
 
 
 def sweeps_of(target: Target, stages: Iterable[Tiles], num_bits: int, live: int) -> float:
-    """What stages take, in reads and writes of the whole shard; amplitudes that must be zero are passed over.
+    """The time of stages, in units of reading and writing the whole shard; amplitudes that must be zero are skipped.
 
-    live: before the first of them, amplitudes are nonzero only at indices whose bits outside of it are zero.
+    live: nonzero-support mask before the first stage: amplitudes whose index has a 1 outside of it are zero.
     """
     total = 0.0
     live &= (1 << num_bits) - 1
