@@ -246,7 +246,7 @@ def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> tuple[NDArray[n
     reading may have changed it."""
     program, outputs = layer.program, layer.observables
     fit = batches.fit(program, outputs)
-    if fit and program.device != "cpu":
+    if fit and not program.backend.is_host:
         return batches.values(program, outputs, params), None, None
     if len(params) == 1 and not fit:
         bound, gates = program.bind_for(outputs, params[0])
@@ -263,7 +263,7 @@ def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> tuple[NDArray[n
 
 def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVector]:
     """The state of each row, valid until the next is asked for. Small ones are computed many at once."""
-    at_once = _BATCH_BYTES // (program.dtype.itemsize << program.num_qubits) if program.device == "cpu" else 1
+    at_once = _BATCH_BYTES // (program.dtype.itemsize << program.num_qubits) if program.backend.is_host else 1
     if at_once > 1 and not program.plan.far and all(part.instruction is None for part in program.plan.parts):
         for start in range(0, len(params), at_once):
             yield from _loaded(program.run_batch(params[start : start + at_once]), program.device)
