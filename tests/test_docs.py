@@ -31,3 +31,12 @@ def test_options_of_benchmarks_in_their_readme_exist() -> None:
     for program, rest in re.findall(r"benchmarks/(\w+\.py)([^`|]*)`", (ROOT / "benchmarks/README.md").read_text()):
         source = (ROOT / "benchmarks" / program).read_text()
         assert [option for option in re.findall(r"--[a-z]+", rest) if f'"{option}"' not in source] == [], program
+
+
+def test_paths_in_the_map_of_the_code_exist() -> None:
+    text = (ROOT / "qdist/ARCHITECTURE.md").read_text()
+    named = re.findall(r"`([\w/]+(?:/|\.py|\.hpp|\.pyi)[\w/]*)`", text)
+    assert len(named) > 40
+    missing = [path for path in named if not any((base / path).exists() for base in (ROOT / "qdist", ROOT))]
+    # Files that are named after their folder in the same sentence.
+    assert [path for path in missing if "/" in path and not path.startswith("lowering/")] == []
