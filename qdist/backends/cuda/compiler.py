@@ -6,46 +6,62 @@ precision waits for the compiler, and the first that needs one of the rarer oper
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qdist.backends.cuda.lowering.tile import FOURS_BYTES, Shape
+from qdist.backends.cuda.lowering.records import HEADER, header
+from qdist.backends.cuda.lowering.tile import Shape
 
-__all__ = ["MODULES", "kernel", "source", "stage_kernel", "stage_source", "sum_kernel"]
+__all__ = ["MODULES", "expanded", "kernel", "source", "stage_kernel", "stage_source", "sum_kernel"]
 
-MODULES = {
-    "measure": ("states", "measure"),
-    "pauli": ("states", "pauli"),
-    "pauli_tiles": ("states", "pauli_tiles"),
-    "moves": ("moves",),
-}
-"""What is compiled beside the tile kernel, by the names of the sources that are put together."""
+MODULES = ("measure", "pauli", "pauli_tiles", "moves")
+"""Sources that are compiled beside the tile kernel's."""
 
 _FOLDER = Path(__file__).parent / "sources"
 
 
 def stage_source(dtype: np.dtype, shape: Shape, rare: bool, long: bool) -> tuple[str, tuple[str, ...]]:
     """The tile kernel's source and the compiler's options. For two states it is that of the adjoint sweep. rare: with
-    what few circuits need (tables.py says what that is). long: with norms that are kept (norm.cu)."""
-    forward, backward = ("norm", "ops", "kernel", "forward"), ("norm", "ops", "sums", "kernel", "backward")
-    names = forward if shape.states == 1 else backward
-    defined = {"REGISTER_BITS": shape.registers, "STATES": shape.states, "FOURS_BYTES": FOURS_BYTES}
-    defined |= {"RARE": int(rare), "KEEP_NORM": int(long)}
+    what few circuits need (tables.py says what that is). long: with norms that are kept (norm.cuh)."""
+    name = "forward" if shape.states == 1 else "backward"
+    defined = {"REGISTER_BITS": shape.registers, "STATES": shape.states, "RARE": int(rare), "KEEP_NORM": int(long)}
     sizes = (f"-D{name}={value}" for name, value in defined.items())
-    return _joined("records", *names), (*_options(dtype), *sizes, f"--maxrregcount={shape.registers_per_thread}")
+    return expanded(f"{name}.cu"), (*_options(dtype), *sizes, f"--maxrregcount={shape.registers_per_thread}")
 
 
 def source(module: str, dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
     """The source of one of the other modules, which are compiled when a kernel of theirs is first asked for, and the
     compiler's options."""
-    return _joined(*MODULES[module]), _options(dtype)
+    return expanded(f"{module}.cu"), _options(dtype)
 
 
-def _joined(*names: str) -> str:
-    return "\n".join((_FOLDER / f"{name}.cu").read_text() for name in names)
+def expanded(name: str) -> str:
+    """A source with everything that it includes from its folder, each file once. The compiler's messages name the
+    files.
+
+    One text, and no -I: CuPy's cache knows a kernel by its text, and would not notice that an included file changed.
+    Raises RuntimeError where records.cuh is not what records.py describes.
+    """
+    if HEADER.read_text() != header():
+        raise RuntimeError(f"{HEADER} is out of date: run python -m {header.__module__}")
+    return _expanded(name, set())
+
+
+def _expanded(name: str, seen: set[str]) -> str:
+    seen.add(name)
+    lines = [f'#line 1 "{name}"']
+    for number, line in enumerate((_FOLDER / name).read_text().splitlines(), 1):
+        if include := re.fullmatch(r'#include "(.+)"', line):
+            if include[1] not in seen:
+                lines.append(_expanded(include[1], seen))
+            lines.append(f'#line {number + 1} "{name}"')
+        else:
+            lines.append("" if line == "#pragma once" else line)
+    return "\n".join(lines)
 
 
 def _options(dtype: np.dtype) -> tuple[str, ...]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qdist.backends.cuda.compiler import stage_kernel
 from qdist.backends.cuda.lowering.fours import record
+from qdist.backends.cuda.lowering.records import LAUNCH, OP, PHASE, SLOT
 from qdist.backends.cuda.lowering.resident import blocks_at_once, resident
-from qdist.backends.cuda.lowering.tables import OP, PHASE, Tables
+from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.moves import runs_of
 
 __all__ = ["Launcher"]
@@ -29,14 +30,14 @@ class Launcher:
             self._arrays = {name: _on_device(cupy, x) for name, x in tables.arrays().items()}
         self._runs: dict[tuple[int, int], tuple[Any, int, int, int]] = {}
         self.bound: Any = None
-        """(reals, turns) on the device, a row for each state of a batch, and what comes with each stage's launch."""
+        """(reals, turns) on the device, a row for each state of a batch, and each stage's 4x4 matrices (fours.py)."""
 
     def bind(self, angles: np.ndarray) -> None:
         """Computes all matrices and phases, for each row of the circuit's angles (float64)."""
         reals, turns = self.tables.binding.values(angles)
         if turns.size == 0:
             turns = np.zeros((len(angles), 1), turns.dtype)  # A kernel's pointer must be one, though nothing is read.
-        fours = [record(stage.fours, reals, self.tables.shape.four_phases) for stage in self.tables.stages]
+        fours = [record(stage.fours, reals) for stage in self.tables.stages]
         with self._cupy.cuda.Device(self.device):
             self.bound = self._cupy.asarray(reals), self._cupy.asarray(turns), fours
 
@@ -52,19 +53,14 @@ class Launcher:
         """One of the tables on the device."""
         return self._arrays[name]
 
-    def outside(self, number: int, live: int) -> int:
-        """The bits of the index that tell these tiles apart."""
-        return self._tiles(number, live)[3]
-
     def run(self, number: int, states: Any, offset: int, live: int, rows: int) -> None:
         """Runs stage ``number`` on ``rows`` states: as many blocks as run at once, each going through many tiles."""
         stage, shape = self.tables.stages[number], self.tables.shape
-        tiles = self.num_tiles(number, live)
         layout = resident(stage, shape)
-        places = layout.arguments(stage, shape, aligned=states.data.ptr % 16 == 0)
-        leading = (np.uint64(tiles), np.uint64(self.outside(number, live)), *places, *self.bound[2][number])
-        grid = min(tiles, blocks_at_once(layout.end, shape, self._card)), rows
-        self.launch(number, states, offset, live, grid, leading, layout.end)
+        with_launch, fours = self.bound[2][number]
+        places = layout.arguments(stage, shape, states.data.ptr % 16 == 0, with_launch)
+        grid = min(self.num_tiles(number, live), blocks_at_once(layout.end, shape, self._card)), rows
+        self.launch(number, states, offset, live, grid, (places, fours), layout.end)
 
     def launch(
         self,
@@ -73,43 +69,50 @@ class Launcher:
         offset: int,
         live: int,
         grid: tuple[int, int],
-        leading: Sequence[Any],
+        more: tuple[NDArray[Any], ...],
         shared_bytes: int,
     ) -> None:
-        """Launches stage ``number``; leading: what its kernel takes before what both take."""
+        """Launches stage ``number``; more: the records that its kernel takes after the Launch that both take."""
         stage = self.tables.stages[number]
-        runs, num_runs, *_ = self._tiles(number, live)
-        arrays, u8, i4 = self._arrays, np.uint64, np.int32
-        reals, turns, _ = self.bound
         kernel = stage_kernel(self.dtype, self.tables.shape, self.device, stage.rare, stage.long)
-        kernel(
-            grid,
-            (self.threads(number),),
-            (
-                *leading,
-                states,
-                u8(1 << self.tables.num_bits),
-                u8(offset),
-                runs,
-                i4(num_runs),
-                arrays["phases"][stage.first_phase * PHASE.itemsize :],
-                i4(stage.num_phases),
-                arrays["ops"][stage.first_op * OP.itemsize :],
-                arrays["slots"][4 * stage.first_slot :],
-                arrays["places"][stage.places :],
-                arrays["flips"],
-                *(i4(x) for x in (*stage.load_flips, *stage.store_flips)),
-                arrays["terms"],
-                arrays["begins"][stage.first_coefficient :],
-                arrays["parts"],
-                i4(stage.num_coefficients),
-                arrays["lists"],
-                reals,
-                u8(reals.shape[1]),
-                turns,
-                u8(turns.shape[1]),
-            ),
-            shared_mem=shared_bytes,
+        taken = self._record(number, states, offset, live)
+        kernel(grid, (self.threads(number),), (taken, *more), shared_mem=shared_bytes)
+
+    def _record(self, number: int, states: Any, offset: int, live: int) -> NDArray[Any]:
+        """A Launch. What it points to is kept by this object, and by the caller for the states."""
+        stage = self.tables.stages[number]
+        runs, num_runs, tiles, outside = self._tiles(number, live)
+        reals, turns, _ = self.bound
+        at = {name: array.data.ptr for name, array in self._arrays.items()}
+        return LAUNCH.filled(
+            {
+                "ket": states.data.ptr,
+                "size": 1 << self.tables.num_bits,
+                "offset": offset,
+                "tiles": tiles,
+                "outside": outside,
+                "runs": runs.data.ptr,
+                "phases": at["phases"] + stage.first_phase * PHASE.dtype.itemsize,
+                "ops": at["ops"] + stage.first_op * OP.dtype.itemsize,
+                "slots": at["slots"] + stage.first_slot * SLOT.dtype.itemsize,
+                "places": at["places"] + stage.places * np.dtype(np.uint64).itemsize,
+                "flips": at["flips"],
+                "terms": at["terms"],
+                "begins": at["begins"] + stage.first_coefficient * np.dtype(np.int32).itemsize,
+                "parts": at["parts"],
+                "lists": at["lists"],
+                "reals": reals.data.ptr,
+                "reals_stride": reals.shape[1],
+                "turns": turns.data.ptr,
+                "turns_stride": turns.shape[1],
+                "num_runs": num_runs,
+                "num_phases": stage.num_phases,
+                "num_coefficients": stage.num_coefficients,
+                "load_flip": stage.load_flips[0],
+                "load_flip_end": stage.load_flips[1],
+                "store_flip": stage.store_flips[0],
+                "store_flip_end": stage.store_flips[1],
+            }
         )
 
     def _tiles(self, number: int, live: int) -> tuple[Any, int, int, int]:

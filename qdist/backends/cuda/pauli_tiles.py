@@ -11,18 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.compiler import kernel
+from qdist.backends.cuda.lowering.records import GROUP, STRING
 from qdist.backends.cuda.measuring import beside, count, empty
 from qdist.backends.cuda.moves import runs_of
 
-__all__ = ["GROUP", "STRING", "TilePass", "apply_pass", "pass_value", "tile_passes"]
+__all__ = ["TilePass", "apply_pass", "pass_value", "tile_passes"]
 
 _HELD_BITS, _THREAD_BITS = 4, 8
 _TILE_BITS = _HELD_BITS + _THREAD_BITS
 _LOW_BITS = 3
 """Lowest bits that every tile holds, so that memory is read in rows of 64 bytes at least."""
 
-STRING = np.dtype([("far", "u8"), ("near", "u4"), ("unused", "u4"), ("factor", "f8")])
-GROUP = np.dtype([("x", "u4"), ("word", "u2"), ("imaginary", "u2"), ("middle", "i4"), ("end", "i4")])
 # A bit for each of a thread's amplitudes, whether the parity of its number under a mask is odd.
 _WORDS = [sum(((k & mask).bit_count() & 1) << k for k in range(1 << _HELD_BITS)) for mask in range(1 << _HELD_BITS)]
 
@@ -109,9 +108,9 @@ def _tile_pass(bits: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArr
         np.concatenate([columns, threads]),
         np.array(runs_of(outside) or [(0, 0, 0)], np.int32).ravel(),
         1 << len(outside),
-        np.array(groups, GROUP),
+        np.array(groups, GROUP.dtype),
         diagonal,
-        np.array(strings, STRING),
+        np.array(strings, STRING.dtype),
     )
 
 

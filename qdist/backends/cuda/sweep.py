@@ -13,6 +13,7 @@ from qdist.backends.cuda.launcher import Launcher
 from qdist.backends.cuda.lowering.back_resident import resident
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.inverse import undone
+from qdist.backends.cuda.lowering.records import SWEEP
 from qdist.backends.cuda.target import CudaTarget
 from qdist.backends.cuda.wide import WideGate
 from qdist.plan.stages.backward import Backward
@@ -100,10 +101,17 @@ class CudaSweep:
         blocks = max(1, min(tiles, self._blocks, room))
         partial = cupy.zeros(max(rows * blocks * warps * count, 1))
         places, shared_bytes = self._resident[number]
-        bounds = np.uint64(tiles), np.uint64(launcher.outside(number, live)), np.int32(keep)
-        lists = launcher.array("parities"), launcher.array("weighs")
-        leading = (bras, *bounds, partial, np.int32(count), *lists, *places)
-        launcher.launch(number, kets, offset, live, (blocks, rows), leading, shared_bytes)
+        sweep = SWEEP.filled(
+            {
+                "bra": bras.data.ptr,
+                "partial": partial.data.ptr,
+                "parities": launcher.array("parities").data.ptr,
+                "weighs": launcher.array("weighs").data.ptr,
+                "num_sums": count,
+                "keep": keep,
+            }
+        )
+        launcher.launch(number, kets, offset, live, (blocks, rows), (sweep, places), shared_bytes)
         if count:
             stage = self._tables.stages[number]
             kernel = sum_kernel(self._dtype, self._tables.shape, self._device, stage.rare, stage.long)

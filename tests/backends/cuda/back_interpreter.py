@@ -1,4 +1,4 @@
-"""What sums.cu adds up during the adjoint sweep, said in NumPy."""
+"""What sums.cuh adds up during the adjoint sweep, said in NumPy."""
 
 from __future__ import annotations
 

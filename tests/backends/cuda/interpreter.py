@@ -1,4 +1,4 @@
-"""What kernel.cu does with a program's tables, said in NumPy: tiles one after the other, threads as an axis."""
+"""What kernel.cuh does with a program's tables, said in NumPy: tiles one after the other, threads as an axis."""
 
 from __future__ import annotations
 

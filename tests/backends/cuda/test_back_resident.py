@@ -70,7 +70,7 @@ def test_as_many_blocks_find_room_as_registers_allow(dtype: str) -> None:
     for stage, extent in list(zip(tables.stages, tables.extents))[:-1]:
         places, size = resident(stage, extent, shape)
         assert (size + OF_A_BLOCK) * shape.blocks <= OF_A_MULTIPROCESSOR
-        assert places[0] == shape.states * shape.itemsize << stage.size
+        assert places["coefficients"] == shape.states * shape.itemsize << stage.size
     # The last one undoes all layers on the first qubits, in one tile.
     assert resident(tables.stages[-1], tables.extents[-1], shape)[1] <= shape.shared_bytes
 

@@ -6,8 +6,9 @@ from interpreter import Interpreter
 
 import qdist as qd
 from qdist.backends.cuda.lowering import tile
+from qdist.backends.cuda.lowering.records import OP, OPS
 from qdist.backends.cuda.lowering.resident import blocks_at_once, resident
-from qdist.backends.cuda.lowering.tables import OP, OPS, Tables
+from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import ROOM, Shape, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
 from qdist.circuit import diagonal_gate, unitary_gate
@@ -36,7 +37,7 @@ def test_tables_stand_one_after_the_other(dtype: str, number: int) -> None:
             "coefficients": stage.num_coefficients * number,
             "places": 2 * (shape.registers + threads) * 8,
             "numbers": stage.num_numbers * number,
-            "ops": stage.num_ops * OP.itemsize,
+            "ops": stage.num_ops * OP.dtype.itemsize,
             "phases": stage.num_phases * 48,
             "slots": stage.num_phases * threads * 4,
             "norms": 2 * -(-threads // 32) * 8,
@@ -49,7 +50,7 @@ def test_tables_stand_one_after_the_other(dtype: str, number: int) -> None:
             end = start + size
         assert layout.end == end <= ROOM
         # The kernel finds number k of all stages at this place and k numbers more.
-        assert layout.arguments(stage, shape)[2] + stage.first_number * number == layout.numbers
+        assert layout.arguments(stage, shape)["numbers"] + stage.first_number * number == layout.numbers
 
 
 def test_no_more_blocks_than_shared_memory_has_room_for() -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qdist.backends.cuda.compiler import MODULES, source, stage_source
-from qdist.backends.cuda.lowering import tables
+from qdist.backends.cuda import compiler
+from qdist.backends.cuda.compiler import MODULES, expanded, source, stage_source
+from qdist.backends.cuda.lowering import records, tables
+from qdist.backends.cuda.lowering.record import Field, Record
 from qdist.backends.cuda.lowering.tile import back_shape_of, shape_of
 
 
@@ -65,7 +67,10 @@ def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: 
     # Barriers: after copying tables, on both sides of the coefficients, after the last reading of a tile, and on both
     # sides of writing it to shared memory; in long stages, on both sides of reading norms.
     assert text.count("bar.sync") == 6 + 2 * long
-    # What comes with the launch is read as such: the numbers of a pair and of a matrix, on each pair of register bits.
+    # Tables are read through the read-only path of the cache, though their addresses come in a struct.
+    assert "ld.global.nc" in text
+    assert not re.search(r"ld\.global\.(?!nc)", text)
+    # 4x4 matrices are read as arguments: the numbers of a pair and of a matrix, on each pair of register bits.
     pairs = 3 if shape.pairs_up else 2
     assert len(re.findall(r"ld\.param\.(v\d\.)?f\d+", text)) >= pairs * (15 + 32) // 4
 
@@ -98,6 +103,8 @@ def test_the_kernel_of_the_adjoint_sweep(
     # fetched in two places, for reading and for writing) and all tables: none is read without knowing where it is.
     assert text.count("ld.shared.v4.u32") == 7
     assert not re.search(r"\sld\.(v\d\.)?[a-z]\d", text)
+    kernel = text[text.index(".entry run_stage(") : text.index(".entry add_partial(")]
+    assert not re.search(r"ld\.global\.(?!nc)", kernel)
 
 
 KERNELS = {
@@ -119,10 +126,78 @@ def test_the_other_kernels(nvrtc: ctypes.CDLL, module: str, dtype: str, generati
 
 
 def test_the_smaller_kernel_lacks_what_the_tables_know_as_rare() -> None:
-    text = (Path(tables.__file__).parents[1] / "sources/kernel.cu").read_text()
+    text = (Path(tables.__file__).parents[1] / "sources/kernel.cuh").read_text()
     rare = "".join(re.findall(r"#if RARE\n(.*?)\n#endif", text, re.DOTALL))
     ops = {tables.OPS[name.lower()] for name in re.findall(r"case (\w+)", rare)}
     assert ops == set(tables.OPS.values()) - tables.COMMON_OPS
     # What is none of the modes that are asked for is the last one.
-    modes = {tables.MODES[name.lower()] for name in re.findall(r"phase.mode == (\w+)", rare)}
+    modes = {tables.MODES[name.lower()] for name in re.findall(r"mode == (\w+)", rare)}
     assert modes | {tables.MODES["wide"]} == set(tables.MODES.values()) - tables.COMMON_MODES
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_the_compiler_lays_records_out_as_numpy_does(nvrtc: ctypes.CDLL, dtype: str) -> None:
+    _, options = source("moves", np.dtype(dtype))
+    code, checked = expanded("records.cuh"), (*options, "-DCHECK_OFFSETS")
+    fields = sum(len(r.fields) for r in vars(records).values() if isinstance(r, Record))
+    assert code.count("OFFSET(") == fields + 1  # Its definition, and each field.
+    ptx(nvrtc, code, checked)
+    # It would tell: a field that NumPy has elsewhere.
+    with pytest.raises(AssertionError, match="static assertion failed"):
+        ptx(nvrtc, code.replace("OFFSET(Phase, end_op) == 4", "OFFSET(Phase, end_op) == 8"), checked)
+    with pytest.raises(AssertionError, match="size of Launch"):
+        ptx(nvrtc, code.replace("Table<int> lists;", "int lists[3];"), checked)
+
+
+def test_a_source_has_each_file_once_and_messages_name_it(nvrtc: ctypes.CDLL) -> None:
+    code = expanded("backward.cu")
+    names = re.findall(r'^#line 1 "(.+)"', code, re.MULTILINE)
+    folder = Path(compiler.__file__).parent / "sources"
+    assert sorted(names) == sorted(
+        ["backward.cu", *(path.name for path in folder.glob("*.cuh") if path.stem != "states")]
+    )
+    assert "#include" not in code
+    _, options = stage_source(np.dtype("complex64"), back_shape_of(np.dtype("complex64")), False, False)
+    number = (folder / "kernel.cuh").read_text().splitlines().index("    Turn turn = 0;") + 1
+    with pytest.raises(AssertionError, match=rf"kernel.cuh\({number}\)"):
+        ptx(nvrtc, code.replace("    Turn turn = 0;", "    Turn turn = nothing;"), options)
+
+
+def test_each_source_includes_what_it_uses(nvrtc: ctypes.CDLL) -> None:
+    """As an editor reads it: alone, without the options that the program is compiled with."""
+    for path in sorted((Path(compiler.__file__).parent / "sources").iterdir()):
+        text = path.read_text()
+        assert ("#pragma once" in text) == (path.suffix == ".cuh"), path.name
+        # Forward kernels have one state.
+        options = ("-DREGISTER_BITS=4", "-DSTATES=1", "-DRARE=1", "-DKEEP_NORM=1") if path.stem == "forward" else ()
+        ptx(nvrtc, expanded(path.name), ("-std=c++17", "-arch=compute_80", *options))
+
+
+def test_records_that_changed_are_not_compiled_with_the_old_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert records.HEADER.read_text() == records.header()
+    monkeypatch.setattr(compiler, "header", lambda: records.header() + "struct More {};")
+    with pytest.raises(RuntimeError, match="out of date: run python -m"):
+        expanded("moves.cu")
+
+
+def test_records_lie_as_c_lays_them_out() -> None:
+    record = Record(
+        "Mixed", "", (Field("a", "unsigned short"), Field("b", "Complex"), Field("c", "int", "", ((1, 3),))), 4
+    )
+    for real_bytes, offsets, size in ((4, (0, 8, 16), 24), (8, (0, 16, 32), 48)):
+        dtype = record.dtype_of(real_bytes)
+        assert dtype.fields is not None
+        assert (tuple(dtype.fields[name][1] for name in "abc"), dtype.itemsize) == (offsets, size)
+    assert "int c[(sizeof(Real) == 4 ? 1 : 3)];" in record.struct()
+    with pytest.raises(AssertionError, match="depends on the precision"):
+        _ = record.dtype
+    with pytest.raises(KeyError):
+        records.SWEEP.filled({"bra": 0})
+    with pytest.raises(KeyError):
+        records.SWEEP.filled(dict.fromkeys(["bra", "partial", "parities", "weighs", "num_sums", "kept"], 0))
+
+
+def test_kernel_arguments_find_room() -> None:
+    for real_bytes in (4, 8):
+        taken = (records.LAUNCH, records.FORWARD_PLACES, records.FOURS)
+        assert sum(-(-r.dtype_of(real_bytes).itemsize // 16) * 16 for r in taken) <= 4096

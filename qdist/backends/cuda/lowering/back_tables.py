@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 from qdist.backends.cuda.lowering.gradients import Gradients
 from qdist.backends.cuda.lowering.inverse import undoing
 from qdist.backends.cuda.lowering.phases import Phase, TilePhases, dense_targets
-from qdist.backends.cuda.lowering.tables import OPS, StageTables, Tables, View, factors_of, halves, records
+from qdist.backends.cuda.lowering.records import OPS, PARITY
+from qdist.backends.cuda.lowering.tables import StageTables, Tables, View, factors_of, halves, table_of
 from qdist.backends.cuda.lowering.tile import Shape
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Affine
 from qdist.plan.stages.schedule import Stage
 
-__all__ = ["PARITY", "BackTables", "Extent"]
+__all__ = ["BackTables", "Extent"]
 
 _LANES = 31
 """The bits of a thread's number within its warp."""
-PARITY = np.dtype([("threads", "u4"), ("result", "i4"), ("far", "u8")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class BackTables(Tables):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         weighs = np.array(self._weighs, np.int64).astype(np.uint32).view(np.int32)
-        return super().arrays() | {"parities": records(self._parities, PARITY), "weighs": weighs}
+        return super().arrays() | {"parities": table_of(self._parities, PARITY), "weighs": weighs}
 
     def _stage(self, stage: Stage, blocks: list[Block]) -> StageTables:
         before = self._sizes()

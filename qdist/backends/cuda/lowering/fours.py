@@ -1,7 +1,7 @@
-"""Phases that have operations of 4 by 4 alone, one a pair of register bits at most: their numbers come with a launch.
+"""4x4 matrices passed as kernel arguments: those of phases that have nothing else, one a pair of register bits at most.
 
-There the compiler has each number as an operand of its own, for which no register is read. Slot 2 p holds the numbers
-of phase p's first pair of register bits, slot 2 p + 1 those of another one.
+Arguments are in the constant bank, so that each number is an operand of its own and takes no register. Slot 2 p holds
+the numbers of phase p's first pair of register bits, slot 2 p + 1 those of another one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.phases import dense_targets
+from qdist.backends.cuda.lowering.records import FOURS
 from qdist.plan.fuse import Block
 
 __all__ = ["flags_of", "is_alone", "record", "slots_of"]
 
 _NUMBERS = 32
-"""Of a matrix of 4 by 4; pairs have fewer (pairs.py)."""
+"""Of a 4x4 matrix; pairs have fewer (pairs.py)."""
 
 
 def is_alone(blocks: Sequence[Block]) -> bool:
@@ -39,13 +40,13 @@ def flags_of(ops: Sequence[tuple[int, bool]]) -> int:
     return sum((1 if is_pair else 8) << pair for pair, is_pair in ops)
 
 
-def record(slots: Sequence[tuple[int, int]], reals: NDArray[Any], phases: int) -> tuple[np.int32, NDArray[Any]]:
-    """Whether all rows of ``reals`` have the same numbers at these (slot, place), and those of the first row as a
-    record that a kernel takes by value, with slots for so many phases."""
-    numbers = np.zeros((), [("of", reals.dtype, (2 * phases, _NUMBERS))])
+def record(slots: Sequence[tuple[int, int]], reals: NDArray[Any]) -> tuple[bool, NDArray[Any]]:
+    """Whether all rows of ``reals`` have the same numbers at these (slot, place), and those of the first row as the
+    kernel takes them (a Fours)."""
+    numbers = np.zeros((), FOURS.dtype_of(reals.itemsize))
     same = True
     for slot, at in slots:
         own = reals[:, at : at + _NUMBERS]
         same &= bool((own == own[0]).all())
-        numbers["of"][slot] = own[0]
-    return np.int32(same), numbers
+        numbers["of"][slot] = own[0].view(numbers["of"].dtype)
+    return same, numbers

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.tables import OP, StageTables
+from qdist.backends.cuda.lowering.records import FORWARD_PLACES, FORWARD_STEP, OP, OWN
+from qdist.backends.cuda.lowering.tables import StageTables
 from qdist.backends.cuda.lowering.tile import Shape
 
 __all__ = ["Resident", "blocks_at_once", "layout", "norms", "resident"]
 
 _ALIGNMENT = 16
-_STEP_BYTES = 48
-"""Of a phase in shared memory (forward.cu)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,31 @@ class Resident:
     norms: int
     end: int
 
-    def arguments(self, stage: StageTables, shape: Shape, aligned: bool = True) -> tuple[np.int32, ...]:
-        """What the kernel takes of it. For ``numbers`` that is where number 0 of all stages would be. aligned: whether
-        accesses of 16 bytes may begin at the state's first amplitude."""
-        numbers = self.numbers - stage.first_number * shape.itemsize // 2
-        counted = (stage.first_number, stage.num_numbers, self.ops, stage.num_ops, self.phases, self.slots, self.norms)
+    def arguments(
+        self, stage: StageTables, shape: Shape, aligned: bool = True, with_launch: bool = False
+    ) -> NDArray[Any]:
+        """What the kernel takes of it: a ForwardPlaces.
+
+        aligned: whether accesses of 16 bytes may begin at the state's first amplitude. with_launch: whether the
+        matrices that are passed as arguments (fours.py) are those of all states.
+        """
         load, store = (plain and aligned for plain in stage.plain)
-        return tuple(np.int32(x) for x in (self.coefficients, self.places, numbers, *counted, load + 2 * store))
+        return FORWARD_PLACES.filled(
+            {
+                "coefficients": self.coefficients,
+                "places": self.places,
+                "numbers": self.numbers - stage.first_number * shape.itemsize // 2,
+                "first_number": stage.first_number,
+                "num_numbers": stage.num_numbers,
+                "ops": self.ops,
+                "num_ops": stage.num_ops,
+                "steps": self.phases,
+                "own": self.slots,
+                "norms": self.norms,
+                "plain": load + 2 * store,
+                "with_launch": with_launch,
+            }
+        )
 
 
 def resident(stage: StageTables, shape: Shape) -> Resident:
@@ -53,7 +71,7 @@ def blocks_at_once(shared_bytes: int, shape: Shape, card: Mapping[str, Any]) -> 
 
 
 def norms(threads: int, shape: Shape) -> int:
-    """Numbers that a block of so many threads measures its tiles' norms in (norm.cu)."""
+    """Numbers that a block of so many threads measures its tiles' norms in (norm.cuh)."""
     return 2 * shape.states * -(-threads // 32)
 
 
@@ -67,9 +85,9 @@ def layout(size: int, shape: Shape, phases: int, ops: int, numbers: int, coeffic
         (coefficients, number),
         (2 * (shape.registers + threads), np.dtype(np.uint64).itemsize),
         (numbers, number),
-        (ops, OP.itemsize),
-        (phases, _STEP_BYTES),
-        (phases * threads, np.dtype(np.uint32).itemsize),
+        (ops, OP.dtype.itemsize),
+        (phases, FORWARD_STEP.dtype.itemsize),
+        (phases * threads, OWN.dtype.itemsize),
         (norms(threads, shape), np.dtype(np.float64).itemsize),
     ):
         starts.append(-(-end // _ALIGNMENT) * _ALIGNMENT)

@@ -1,6 +1,6 @@
 """A plan's stages as tables that the tile kernel interprets: no code is generated, whatever the circuit.
 
-The records here are those of kernel.cu, field by field.
+records.py describes what they are made of; the kernels (sources/kernel.cuh) read the same.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
 from qdist.backends.cuda.lowering.linear import IndexMap
 from qdist.backends.cuda.lowering.pairs import Pairs
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, dense_targets, phases
+from qdist.backends.cuda.lowering.record import Record
+from qdist.backends.cuda.lowering.records import FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
 from qdist.backends.cuda.lowering.tile import Shape
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
@@ -25,17 +27,9 @@ from qdist.plan.stages.schedule import Stage
 
 __all__ = ["MODES", "OPS", "StageTables", "Tables"]
 
-_OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
-_SUM_NAMES = ("transition1", "transition2", "weigh")
-OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *_SUM_NAMES, "pair"))}
-"""Kinds of operations; the register bit (or pair of bits) is added where there is one. Some are sums over a ket and a
-bra, which change nothing (back_tables.py)."""
-SUMS = {OPS[name] for name in _SUM_NAMES}
+SUMS = {OPS[name] for name in SUM_NAMES}
 GENERAL = 7
 """Added instead by a cross that is not of one register bit."""
-
-MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "wide"))}
-"""How a phase reads the tile."""
 
 # What the smaller one of the kernels knows: no controlled matrices of one bit, no tables of phases, no gates that mix
 # threads otherwise than by a change of index.
@@ -45,29 +39,6 @@ COMMON_MODES = {MODES["shared"]}
 LONG = 64
 """Operations of a stage in complex64 after which the norm is worth keeping: measuring and restoring it cost about as
 much as two. What reads the tile otherwise than place by place costs as much as four."""
-
-OP = np.dtype(
-    [("kind", "i4"), ("data", "i4"), ("threads", "u4"), ("word", "u4"), ("far_mask", "u8"), ("far_value", "u8")]
-)
-PHASE = np.dtype(
-    [
-        ("mode", "i4"),
-        ("end_op", "i4"),
-        ("first_flip", "i4"),
-        ("end_flip", "i4"),
-        ("exclusive", "i4"),
-        ("special", "i4"),
-        ("load", "i4", 5),
-        ("store", "i4", 5),
-        ("index", "i4", 5),
-        ("turns", "i4"),
-        ("apart", "i4"),
-        ("fours", "i4"),
-    ]
-)
-FLIP = np.dtype([("mask", "u8"), ("value", "u8"), ("bits", "u8")])
-TERM = np.dtype([("threads", "u4"), ("coefficient", "i4")])
-PART = np.dtype([("mask", "u8"), ("value", "u8"), ("turn", "i4"), ("unused", "i4")])
 
 Conditions = Iterable[tuple[int, int]]
 
@@ -95,13 +66,13 @@ class StageTables:
     """In reals: what the stage's operations read there."""
     num_numbers: int
     fours: list[tuple[int, int]]
-    """(slot, place in reals) of the numbers that come with a launch (fours.py)."""
+    """(slot, place in reals) of the 4x4 matrices passed as kernel arguments (fours.py)."""
     plain: tuple[bool, bool]
     """Whether no index changes when the tile is read from memory, and when it is written, and bit 0 is the index's."""
     rare: bool
     """Whether it needs the larger one of the kernels."""
     long: bool
-    """Whether its tiles' norms are kept (norm.cu)."""
+    """Whether its tiles' norms are kept (norm.cuh)."""
 
 
 class Tables:
@@ -145,14 +116,14 @@ class Tables:
         """All tables by the names that the kernel knows them by."""
         begins = np.cumsum([0, *(len(parts) for parts in self._coefficients)])
         return {
-            "phases": records(self._phases, PHASE),
-            "ops": records(self._ops, OP),
+            "phases": table_of(self._phases, PHASE),
+            "ops": table_of(self._ops, OP),
             "slots": np.concatenate([np.zeros((0, 4), np.uint16), *self._slots]).ravel(),
             "places": np.concatenate([np.zeros(0, np.uint64), *self._places]),
-            "flips": records(self._flips, FLIP),
-            "terms": records(self._terms, TERM),
+            "flips": table_of(self._flips, FLIP),
+            "terms": table_of(self._terms, TERM),
             "begins": begins.astype(np.int32),
-            "parts": records([part for parts in self._coefficients for part in parts], PART),
+            "parts": table_of([part for parts in self._coefficients for part in parts], PART),
             "lists": np.array(self._lists, np.int64).astype(np.uint32).view(np.int32),
         }
 
@@ -509,5 +480,5 @@ def _span(columns: Sequence[int], constant: int, dtype: Any) -> NDArray[Any]:
     return result
 
 
-def records(rows: Sequence[tuple[Any, ...]], dtype: np.dtype) -> NDArray[Any]:
-    return np.array([tuple(row) for row in rows], dtype)
+def table_of(rows: Sequence[tuple[Any, ...]], record: Record) -> NDArray[Any]:
+    return np.array([tuple(row) for row in rows], record.dtype)

@@ -22,7 +22,7 @@ ROOM = 99 << 10
 """Bytes of shared memory that a block can have on any GPU since compute capability 8.0 (CUDA C++ Programming Guide)."""
 
 FOURS_BYTES = 3584
-"""Bytes of numbers that come with a launch: kernels take 4 KiB of arguments on any GPU (CUDA C++ Programming Guide)."""
+"""Bytes of 4x4 matrices passed as kernel arguments, of which any GPU takes 4 KiB (CUDA C++ Programming Guide)."""
 
 # The bank that a bit of a tile's index moves a place by, for places of 8 bytes (16 banks) and 16 (8 banks).
 # Whichever register bits are taken out, those that are left still reach every bank: tests/cuda/test_tile.py counts.
@@ -66,7 +66,7 @@ class Shape:
 
     @property
     def four_phases(self) -> int:
-        """Phases whose numbers may come with a launch: two matrices of 4 by 4 each."""
+        """Phases whose matrices may be kernel arguments: two 4x4 matrices each."""
         return FOURS_BYTES // (2 * 16 * self.itemsize)
 
     @property

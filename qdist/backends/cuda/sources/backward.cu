@@ -1,88 +1,66 @@
-// One stage of the adjoint sweep on a GPU. Each block of threads copies the stage's tables to shared memory, and then goes
+// One stage of the adjoint sweep on a GPU. Each thread block copies the stage's tables to shared memory, and then goes
 // through many tiles: it loads those of a ket and a bra, undoes the stage's phases on both while it sums what the angles
 // change, and stores them.
-//
-// records.cu, norm.cu, ops.cu, sums.cu and kernel.cu stand before it.
+#include "kernel.cuh"
 
-// A phase as it is in shared memory: addresses are bytes.
-struct __align__(16) Step {
-    int mode, end_op, first_flip, end_flip;
-    int exclusive, unused[3];
-    uint4 load, store;
-};
-
-// A part of a coefficient with its value.
-struct __align__(8) Piece {
-    Index mask, value;
-    Turn turn;
-};
-
-// ket, bra: `size` amplitudes a row of the batch. offset: the place of the shards' first amplitude in the whole state.
-// tiles: how many there are. outside: the bits of the index that tell tiles apart. runs: (shift in the tile's number, width,
-// shift in the index), by which a tile's number becomes its base. places: columns of the registers and offsets of the
-// threads, for loading, then for storing. keep: whether the tiles are written back.
-//
-// Each warp adds to `num_sums` doubles of its own in `partial`. first_, num_: what the stage reads of a table; _at: where that
-// goes in shared memory, in bytes (qdist/cuda/back_resident.py).
-extern "C" __global__ void run_stage(
-    Complex* bra, Index tiles, Index outside, int keep, double* partial, int num_sums, const Parity* __restrict__ parities, const int* __restrict__ weighs,
-    int coefficients_at, int places_at, int numbers_at, int first_number, int num_numbers, int ops_at, int num_ops, int steps_at, int own_at, int terms_at, int first_term, int num_terms,
-    int parities_at, int first_parity, int num_parities, int weighs_at, int first_weigh, int num_weighs, int begins_at, int pieces_at, int norms_at,
-    Complex* ket, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
-    const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
-    const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
-    const Real* __restrict__ reals, Index reals_stride, const Turn* __restrict__ turns, Index turns_stride) {
+extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, const __grid_constant__ Sweep sweep, const __grid_constant__ BackwardPlaces in_shared) {
+    const Index tiles = launch.tiles, outside = launch.outside, size = launch.size, offset = launch.offset;
+    const int num_phases = launch.num_phases, num_coefficients = launch.num_coefficients, num_runs = launch.num_runs;
+    const Table<int> runs = launch.runs, begins = launch.begins, lists = launch.lists;
+    const Table<Phase> phases = launch.phases;
+    const Table<Slot> slots = launch.slots;
+    const Table<Flip> flips = launch.flips;
+    const Table<Part> parts = launch.parts;
+    const Table<Real> reals = launch.reals + Index(blockIdx.y) * launch.reals_stride;
+    const Table<Turn> turns = launch.turns + Index(blockIdx.y) * launch.turns_stride;
     const unsigned thread = threadIdx.x;
-    Complex* const rows[] = {ket + Index(blockIdx.y) * size, bra + Index(blockIdx.y) * size};
-    double* sums = partial + ((Index(blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x / 32) + thread / 32) * num_sums;
-    reals += Index(blockIdx.y) * reals_stride;
-    turns += Index(blockIdx.y) * turns_stride;
+    Complex* const rows[] = {launch.ket + Index(blockIdx.y) * size, sweep.bra + Index(blockIdx.y) * size};
+    double* sums = sweep.partial + ((Index(blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x / 32) + thread / 32) * sweep.num_sums;
 
-    copy_words(places_at, places, 4 * (R + blockDim.x));
-    copy_words(numbers_at, reals + first_number, num_numbers * int(sizeof(Real) / 4));
-    copy_words(ops_at, ops, num_ops * int(sizeof(Op) / 4));
-    copy_words(terms_at, terms + first_term, num_terms * int(sizeof(Term) / 4));
-    copy_words(parities_at, parities + first_parity, num_parities * int(sizeof(Parity) / 4));
-    copy_words(weighs_at, weighs + first_weigh, num_weighs);
-    Step* const steps = at_byte<Step>(steps_at);
-    Own* const own = at_byte<Own>(own_at) + thread;
+    copy(in_shared.places, launch.places, 2 * (R + blockDim.x));
+    copy(in_shared.numbers, reals + in_shared.first_number, in_shared.num_numbers);
+    copy(in_shared.ops, launch.ops, in_shared.num_ops);
+    copy(in_shared.terms, launch.terms + in_shared.first_term, in_shared.num_terms);
+    copy(in_shared.parities, sweep.parities + in_shared.first_parity, in_shared.num_parities);
+    copy(in_shared.weighs, sweep.weighs + in_shared.first_weigh, in_shared.num_weighs);
+    BackwardStep* const steps = at_byte<BackwardStep>(in_shared.steps);
+    Own* const own = at_byte<Own>(in_shared.own) + thread;
 #pragma unroll 1
     for (int p = 0; p < num_phases; ++p) {
-        const Slot slot = slots[p * blockDim.x + thread];
+        const Slot slot = slot_of(slots, p * blockDim.x + thread);
         own[p * blockDim.x] = {slot.load, slot.store};
         if (thread > 0) continue;
-        const Phase& phase = phases[p];
-        Step& step = steps[p];
-        step.mode = phase.mode;
-        step.end_op = phase.end_op;
-        step.first_flip = phase.first_flip;
-        step.end_flip = phase.end_flip;
-        step.exclusive = phase.exclusive;
-        step.load = in_bytes(phase.load);
-        step.store = in_bytes(phase.store);
+        BackwardStep& step = steps[p];
+        step.mode = phases.at(p, &Phase::mode);
+        step.end_op = phases.at(p, &Phase::end_op);
+        step.first_flip = phases.at(p, &Phase::first_flip);
+        step.end_flip = phases.at(p, &Phase::end_flip);
+        step.exclusive = phases.at(p, &Phase::exclusive);
+        step.load = in_bytes(phases.at(p, &Phase::load));
+        step.store = in_bytes(phases.at(p, &Phase::store));
     }
-    int* const own_begins = at_byte<int>(begins_at);
-    Piece* const pieces = at_byte<Piece>(pieces_at);
+    int* const own_begins = at_byte<int>(in_shared.begins);
+    Piece* const pieces = at_byte<Piece>(in_shared.pieces);
     if (num_coefficients) {
         const int first = begins[0], count = begins[num_coefficients] - first;
 #pragma unroll 1
         for (int c = thread; c <= num_coefficients; c += blockDim.x) own_begins[c] = begins[c] - first;
 #pragma unroll 1
-        for (int p = thread; p < count; p += blockDim.x) pieces[p] = {parts[first + p].mask, parts[first + p].value, turns[parts[first + p].turn]};
+        for (int p = thread; p < count; p += blockDim.x) pieces[p] = {parts.at(first + p, &Part::mask), parts.at(first + p, &Part::value), turns[parts.at(first + p, &Part::turn)]};
     }
     __syncthreads();
 
-    const Index* const own_places = at_byte<Index>(places_at);
-    const Real* const numbers = at_byte<Real>(numbers_at) - first_number;
-    const Op* const own_ops = at_byte<Op>(ops_at);
-    const Term* const own_terms = at_byte<Term>(terms_at) - first_term;
-    const Parity* const own_parities = at_byte<Parity>(parities_at) - first_parity;
-    const int* const own_weighs = at_byte<int>(weighs_at) - first_weigh;
-    Turn* const coefficients = at_byte<Turn>(coefficients_at);
+    const Index* const own_places = at_byte<Index>(in_shared.places);
+    const Real* const numbers = at_byte<Real>(in_shared.numbers) - in_shared.first_number;
+    const Op* const own_ops = at_byte<Op>(in_shared.ops);
+    const Term* const own_terms = at_byte<Term>(in_shared.terms) - in_shared.first_term;
+    const Parity* const own_parities = at_byte<Parity>(in_shared.parities) - in_shared.first_parity;
+    const int* const own_weighs = at_byte<int>(in_shared.weighs) - in_shared.first_weigh;
+    Turn* const coefficients = at_byte<Turn>(in_shared.coefficients);
     const Index stride = base_of(gridDim.x, runs, num_runs);
     Index base = base_of(blockIdx.x, runs, num_runs);
     const auto fetch = [&](Index base) {
-        const Index at = base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, base | offset);
+        const Index at = base ^ own_places[R + thread] ^ flipped(flips, launch.load_flip, launch.load_flip_end, base | offset);
 #pragma unroll
         for (int s = 0; s < STATES; ++s) fetch_each(own->load * PLACE_BYTES ^ tile_of(s), columns_of(steps[0].load), rows[s], at, own_places, size);
     };
@@ -90,9 +68,9 @@ extern "C" __global__ void run_stage(
 #pragma unroll 1
     for (Index tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const Index where = base | offset;
-        // What the sum carries passes over the bits that do not tell tiles apart.
+        // Masked increment: the tile's own bits are filled with ones, so the carry ripples across them.
         const Index next = (base | ~outside) + stride & outside;
-        // Others may still read the coefficients of the tile before.
+        // Barrier: all threads have read the coefficients of the tile before.
         if (num_coefficients) __syncthreads();
 #pragma unroll 1
         for (int c = thread; c < num_coefficients; c += blockDim.x) {
@@ -109,7 +87,7 @@ extern "C" __global__ void run_stage(
         there();
 #pragma unroll 1
         for (int p = 0; p < num_phases; ++p) {
-            const Step& step = steps[p];
+            const BackwardStep& step = steps[p];
             const Own slot = own[p * blockDim.x];
             unsigned address[N];
             if (step.mode == SHARED) {
@@ -118,15 +96,16 @@ extern "C" __global__ void run_stage(
                 span<unsigned>(first, columns_of(step.load).of, address);
                 read_places(a, address);
             } else {
-                read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, sums);
+                read_tile(a, phases, p, slot_of(slots, p * blockDim.x + thread), flips, lists, reals, where, sums);
             }
             if (p + 1 == num_phases) {
-                // After this nobody reads the tiles any more, nor has yet to load what another may store after a change of index.
+                // Barrier: all threads have read shared memory, so the next tiles may be prefetched over it and these written to
+                // permuted addresses.
                 __syncthreads();
                 if (tile + gridDim.x < tiles) fetch(next);
             }
 #if KEEP_NORM
-            const KeptNorm norm(at_byte<double>(norms_at));
+            const KeptNorm norm(at_byte<double>(in_shared.norms));
             if (p == 0) norm.note(a);
 #endif
             run_ops(a, step.end_op, false, o, own_ops, own_terms, lists, own_weighs, own_parities, reals, numbers, coefficients, where, sums);
@@ -134,7 +113,7 @@ extern "C" __global__ void run_stage(
             if ((p + 1) % PHASES_A_NORM == 0 || p + 1 == num_phases) norm.restore(a);
 #endif
             if (p + 1 < num_phases) {
-                // Others may still read what this thread writes now.
+                // Barrier: other threads have read the places that this one writes.
                 if (step.exclusive) __syncthreads();
                 span<unsigned>(slot.store * PLACE_BYTES, columns_of(step.store).of, address);
                 write_places(a, address);
@@ -142,10 +121,10 @@ extern "C" __global__ void run_stage(
             }
         }
 
-        if (keep) {
+        if (sweep.keep) {
             const Index* stored = own_places + R + blockDim.x;
             Index at[N];
-            span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);
+            span<Index>(base ^ stored[R + thread] ^ flipped(flips, launch.store_flip, launch.store_flip_end, where), stored, at);
 #pragma unroll
             for (int s = 0; s < STATES; ++s)
 #pragma unroll
@@ -154,4 +133,18 @@ extern "C" __global__ void run_stage(
         }
         base = next;
     }
+}
+
+// sums[row][k]: what all warps of all blocks have added for a row of a batch, in a fixed order.
+extern "C" __global__ void add_partial(const double* partial, int count, int num_sums, double* sums, Index sums_stride) {
+    __shared__ double parts[256];
+    const double* own = partial + Index(blockIdx.y) * count * num_sums + blockIdx.x;
+    double sum = 0;
+    for (int k = threadIdx.x; k < count; k += 256) sum += own[Index(k) * num_sums];
+    parts[threadIdx.x] = sum;
+    for (int step = 128; step > 0; step /= 2) {
+        __syncthreads();
+        if (threadIdx.x < step) parts[threadIdx.x] += parts[threadIdx.x + step];
+    }
+    if (threadIdx.x == 0) sums[Index(blockIdx.y) * sums_stride + blockIdx.x] = parts[0];
 }

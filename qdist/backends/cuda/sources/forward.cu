@@ -1,35 +1,28 @@
-// One stage of a program on a GPU. Each block of threads copies the stage's tables to shared memory, and then goes through
-// many tiles: it loads one, runs the stage's phases on it, and stores it.
-//
-// records.cu, norm.cu, ops.cu and kernel.cu stand before it.
+// One stage of a program on a GPU. Each thread block copies the stage's tables to shared memory, and then goes through many
+// tiles: it loads one, runs the stage's phases on it, and stores it.
+#include "kernel.cuh"
 
-// A phase as it is in shared memory. load and store: columns of the first four register bits, fifth: of another when loading,
-// in bytes. head: flags, and where its operations end.
-struct __align__(16) Step {
-    uint4 load, store;
-    int2 head;
-    unsigned fifth, unused;
-};
-// OTHERWISE: the tile is not just read place by place. APART: it is, but neighbours are not read together. LISTED: its operations
-// are in the list. Else there are none but those of 4 by 4, one a pair of register bits at most, whose numbers came with the
-// launch: PAIRED and WHOLE, shifted by the number of the pair, tell of which kind.
+// Flags of a phase. OTHERWISE: reading the tile changes indices by far bits or performs an operation. APART: adjacent places are not
+// read by one access of 16 bytes. LISTED: its operations are in the list. Else it has 4x4 matrices alone, one a pair of register
+// bits at most, passed as kernel arguments (constant bank): PAIRED and WHOLE, shifted by the number of the pair, tell of which kind.
 enum { OTHERWISE = 1, EXCLUSIVE = 2, LISTED = 4, TURNS = 8, APART = 16, PAIRED = 32, WHOLE = 256 };
 
-__device__ __forceinline__ int2 head_of(const Phase& phase, int first_op, int with_launch) {
+__device__ __forceinline__ int2 head_of(Table<Phase> phases, int p, int with_launch) {
+    const int first_op = p > 0 ? phases.at(p - 1, &Phase::end_op) : 0, end_op = phases.at(p, &Phase::end_op), fours = phases.at(p, &Phase::fours);
     int flags = 0;
-    if (phase.mode != SHARED || phase.first_flip < phase.end_flip) flags |= OTHERWISE;
-    if (phase.apart) flags |= APART;
-    if (phase.exclusive) flags |= EXCLUSIVE;
-    if (phase.turns) flags |= TURNS;
-    if (phase.fours && with_launch)
-        flags |= phase.fours * PAIRED;
-    else if (first_op < phase.end_op)
+    if (phases.at(p, &Phase::mode) != SHARED || phases.at(p, &Phase::first_flip) < phases.at(p, &Phase::end_flip)) flags |= OTHERWISE;
+    if (phases.at(p, &Phase::apart)) flags |= APART;
+    if (phases.at(p, &Phase::exclusive)) flags |= EXCLUSIVE;
+    if (phases.at(p, &Phase::turns)) flags |= TURNS;
+    if (fours && with_launch)
+        flags |= fours * PAIRED;
+    else if (first_op < end_op)
         flags |= LISTED;
-    return {flags, phase.end_op};
+    return {flags, end_op};
 }
 
-// The same as fetch_each (kernel.cu) where no index changes: neighbours are copied together.
-__device__ __forceinline__ void fetch_neighbours(unsigned place, const Step& step, const Complex* from, const Index* index_columns) {
+// The same as fetch_each (kernel.cuh) where no index changes: adjacent amplitudes are copied together.
+__device__ __forceinline__ void fetch_neighbours(unsigned place, const ForwardStep& step, const Complex* from, const Index* index_columns) {
     const Columns columns = columns_of(step.load);
     Index steps[4];
 #pragma unroll
@@ -39,56 +32,50 @@ __device__ __forceinline__ void fetch_neighbours(unsigned place, const Step& ste
         if (k > 0) {
             place ^= columns.of[lowest(k)];
             from += gray(k) >> lowest(k) & 1 ? steps[lowest(k)] : -steps[lowest(k)];
-            // Kept as it is, or the compiler would begin anew for each.
+            // The empty asm pins the pointer; otherwise NVRTC recomputes base + offset in every iteration.
             asm volatile("" : "+l"(from));
         }
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(place)), "l"(from));
     }
 }
 
-// tiles: how many there are. outside: the bits of the index that tell them apart. What ends with _at: where a block has its
-// copy of a table in shared memory, in bytes (qdist/cuda/resident.py); for numbers, where number 0 of all stages would be.
-// plain: 1 where a tile is loaded without a change of index and neighbours may be read together, 2 where it is stored so, or
-// both. with_launch: whether the numbers in `fours` are those of all states.
-//
-// ket: `size` amplitudes a row of the batch. offset: the place of the shard's first amplitude in the whole state.
-// runs: (shift in the tile's number, width, shift in the index), by which a tile's number becomes its base. places:
-// columns of the registers and offsets of the threads, for loading, then for storing.
-extern "C" __global__ void run_stage(
-    Index tiles, Index outside, int coefficients_at, int places_at, int numbers_at, int first_number, int num_numbers, int ops_at, int num_ops, int phases_at, int slots_at, int norms_at, int plain, int with_launch, const __grid_constant__ Fours fours,
-    Complex* ket, Index size, Index offset, const int* __restrict__ runs, int num_runs, const Phase* __restrict__ phases, int num_phases,
-    const Op* __restrict__ ops, const Slot* __restrict__ slots, const Index* __restrict__ places, const Flip* __restrict__ flips, int load_flip, int load_flip_end, int store_flip, int store_flip_end,
-    const Term* __restrict__ terms, const int* __restrict__ begins, const Part* __restrict__ parts, int num_coefficients, const int* __restrict__ lists,
-    const Real* __restrict__ reals, Index reals_stride, const Turn* __restrict__ turns, Index turns_stride) {
-    // Kept in a register: the compiler would ask for it anew, and wait, in every phase.
+extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, const __grid_constant__ ForwardPlaces in_shared, const __grid_constant__ Fours fours) {
+    const Index tiles = launch.tiles, outside = launch.outside, size = launch.size, offset = launch.offset;
+    const int num_phases = launch.num_phases, num_coefficients = launch.num_coefficients, num_runs = launch.num_runs;
+    const Table<int> runs = launch.runs, begins = launch.begins, lists = launch.lists;
+    const Table<Phase> phases = launch.phases;
+    const Table<Slot> slots = launch.slots;
+    const Table<Flip> flips = launch.flips;
+    const Table<Part> parts = launch.parts;
+    const Table<Real> reals = launch.reals + Index(blockIdx.y) * launch.reals_stride;
+    const Table<Turn> turns = launch.turns + Index(blockIdx.y) * launch.turns_stride;
+    // The asm keeps it in a register; otherwise NVRTC reads the special register, which is slow, in every phase.
     unsigned thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    ket += Index(blockIdx.y) * size;
-    // Kept as it is, or the compiler would add the row's part to each amplitude's address anew.
+    Complex* ket = launch.ket + Index(blockIdx.y) * size;
+    // Pinned as well: otherwise the row's offset is added to each amplitude's address.
     asm volatile("" : "+l"(ket));
-    reals += Index(blockIdx.y) * reals_stride;
-    turns += Index(blockIdx.y) * turns_stride;
 
-    Turn* coefficients = at_byte<Turn>(coefficients_at);
-    const Index* own_places = at_byte<Index>(places_at);
-    const Real* numbers = at_byte<Real>(numbers_at);
-    const Op* own_ops = at_byte<Op>(ops_at);
-    Step* steps = at_byte<Step>(phases_at);
-    Own* own = at_byte<Own>(slots_at) + thread;
-    copy_words(places_at, places, 4 * (R + blockDim.x));
-    copy_words(numbers_at + first_number * int(sizeof(Real)), reals + first_number, num_numbers * int(sizeof(Real) / 4));
-    copy_words(ops_at, ops, num_ops * int(sizeof(Op) / 4));
+    Turn* coefficients = at_byte<Turn>(in_shared.coefficients);
+    const Index* own_places = at_byte<Index>(in_shared.places);
+    const Real* numbers = at_byte<Real>(in_shared.numbers);
+    const Op* own_ops = at_byte<Op>(in_shared.ops);
+    ForwardStep* steps = at_byte<ForwardStep>(in_shared.steps);
+    Own* own = at_byte<Own>(in_shared.own) + thread;
+    copy(in_shared.places, launch.places, 2 * (R + blockDim.x));
+    copy(in_shared.numbers + in_shared.first_number * int(sizeof(Real)), reals + in_shared.first_number, in_shared.num_numbers);
+    copy(in_shared.ops, launch.ops, in_shared.num_ops);
 #pragma unroll 1
     for (int p = 0; p < num_phases; ++p) {
-        const Slot slot = slots[p * blockDim.x + thread];
+        const Slot slot = slot_of(slots, p * blockDim.x + thread);
         own[p * blockDim.x] = {static_cast<unsigned short>(slot.load * sizeof(Complex)), static_cast<unsigned short>(slot.store * sizeof(Complex))};
     }
 #pragma unroll 1
     for (int p = thread; p < num_phases; p += blockDim.x) {
-        steps[p].load = in_bytes(phases[p].load);
-        steps[p].store = in_bytes(phases[p].store);
-        steps[p].fifth = phases[p].load[4] * PLACE_BYTES;
-        steps[p].head = head_of(phases[p], p > 0 ? phases[p - 1].end_op : 0, with_launch);
+        steps[p].load = in_bytes(phases.at(p, &Phase::load));
+        steps[p].store = in_bytes(phases.at(p, &Phase::store));
+        steps[p].fifth = phases.at(p, &Phase::load)[4] * PLACE_BYTES;
+        steps[p].head = head_of(phases, p, in_shared.with_launch);
     }
     __syncthreads();
 
@@ -97,26 +84,26 @@ extern "C" __global__ void run_stage(
     const Index stride = base_of(gridDim.x, runs, num_runs);
     Index base = base_of(blockIdx.x, runs, num_runs);
     const auto fetch = [&](Index base) {
-        if (plain & 1 && whole)
+        if (in_shared.plain & 1 && whole)
             fetch_neighbours(own->load, steps[0], ket + (base | own_places[R + thread]), own_places);
         else
-            fetch_each(own->load, columns_of(steps[0].load, steps[0].fifth), ket, base ^ own_places[R + thread] ^ flipped(flips, load_flip, load_flip_end, base | offset), own_places, size);
+            fetch_each(own->load, columns_of(steps[0].load, steps[0].fifth), ket, base ^ own_places[R + thread] ^ flipped(flips, launch.load_flip, launch.load_flip_end, base | offset), own_places, size);
     };
     fetch(base);
 #pragma unroll 1
     for (Index tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const Index where = base | offset;
-        // What the sum carries passes over the bits that do not tell tiles apart.
+        // Masked increment: the tile's own bits are filled with ones, so the carry ripples across them.
         const Index next = (base | ~outside) + stride & outside;
         if (num_coefficients) {
-            // Others may still read those of the tile before.
+            // Barrier: all threads have read the coefficients of the tile before.
             __syncthreads();
 #pragma unroll 1
             for (int c = thread; c < num_coefficients; c += blockDim.x) {
                 Turn sum = 0;
 #pragma unroll 1
                 for (int p = begins[c]; p < begins[c + 1]; ++p)
-                    if ((where & parts[p].mask) == parts[p].value) sum += turns[parts[p].turn];
+                    if ((where & parts.at(p, &Part::mask)) == parts.at(p, &Part::value)) sum += turns[parts.at(p, &Part::turn)];
                 coefficients[c] = sum;
             }
             __syncthreads();
@@ -131,7 +118,7 @@ extern "C" __global__ void run_stage(
 #pragma unroll 1
         for (int p = 0; p < num_phases; ++p) {
             if (head.x & OTHERWISE) {
-                read_tile(a, phases[p], slots[p * blockDim.x + thread], flips, lists, reals, where, nullptr);
+                read_tile(a, phases, p, slot_of(slots, p * blockDim.x + thread), flips, lists, reals, where, nullptr);
             } else if (SIDE > 1 && head.x & APART) {
                 unsigned address[N];
                 span<unsigned>(slot.load, columns_of(load, steps[p].fifth).of, address);
@@ -148,16 +135,17 @@ extern "C" __global__ void run_stage(
                 }
             }
             if (p + 1 == num_phases) {
-                // After this nobody reads the tile any more, nor has yet to load what another may store after a change of index.
+                // Barrier: all threads have read shared memory, so the next tile may be prefetched over it and this one written to
+                // permuted addresses.
                 __syncthreads();
                 if (tile + gridDim.x < tiles) fetch(next);
             }
 #if KEEP_NORM
-            const KeptNorm norm(at_byte<double>(norms_at));
+            const KeptNorm norm(at_byte<double>(in_shared.norms));
             if (p == 0) norm.note(a);
 #endif
             if (head.x & LISTED) {
-                run_ops(a, head.y, head.x & TURNS, o, own_ops, terms, lists, nullptr, nullptr, reals, numbers, coefficients, where, nullptr);
+                run_ops(a, head.y, head.x & TURNS, o, own_ops, launch.terms, lists, nullptr, nullptr, reals, numbers, coefficients, where, nullptr);
             } else {
                 if (head.x & PAIRED)
                     pair<0>(a, fours.of[2 * p]);
@@ -177,11 +165,11 @@ extern "C" __global__ void run_stage(
             if ((p + 1) % PHASES_A_NORM == 0 || p + 1 == num_phases) norm.restore(a);
 #endif
             if (p + 1 < num_phases) {
-                // Others may still read what this thread writes now.
+                // Barrier: other threads have read the places that this one writes.
                 if (head.x & EXCLUSIVE) __syncthreads();
                 unsigned address[N / SIDE];
                 span<unsigned, N / SIDE>(slot.store, columns_of(steps[p].store).of, address);
-                // What the next phase begins with, so that nobody waits for it behind the barrier.
+                // Prefetched before the barrier: what the next phase begins with.
                 head = steps[p + 1].head;
                 slot = own[(p + 1) * blockDim.x];
                 load = steps[p + 1].load;
@@ -197,7 +185,7 @@ extern "C" __global__ void run_stage(
         }
 
         const Index* stored = own_places + R + blockDim.x;
-        if (plain & 2 && whole) {
+        if (in_shared.plain & 2 && whole) {
             Complex* to = ket + (base | stored[R + thread]);
 #pragma unroll
             for (int k = 0; k < N / SIDE; ++k) {
@@ -207,7 +195,7 @@ extern "C" __global__ void run_stage(
             }
         } else {
             Index at[N];
-            span<Index>(base ^ stored[R + thread] ^ flipped(flips, store_flip, store_flip_end, where), stored, at);
+            span<Index>(base ^ stored[R + thread] ^ flipped(flips, launch.store_flip, launch.store_flip_end, where), stored, at);
 #pragma unroll
             for (int k = 0; k < N; ++k)
                 if (at[k] < size) stream(ket + at[k], a[0][k]);

@@ -1,4 +1,5 @@
-// Kernels that read or collapse a state. states.cu stands before this source.
+// Kernels that read or collapse a state.
+#include "states.cuh"
 
 extern "C" __global__ void squared_norm(const Complex* a, Index size, double* sums) {
     double sum = 0;

@@ -2,13 +2,8 @@
 //
 // A part is the amplitudes at base | spread(i): the bits of i go, in runs of neighbours, to places of the shard's index.
 //
-// Compiled with Real (float or double) defined. Blocks have 256 threads.
-
-typedef unsigned long long Index;
-
-struct __align__(2 * sizeof(Real)) Complex {
-    Real x, y;
-};
+// Blocks have 256 threads.
+#include "types.cuh"
 
 // runs: (shift in i, width, shift in the shard's index).
 __device__ __forceinline__ Index spread(Index i, const int* runs, int num_runs) {

@@ -1,5 +1,6 @@
 // Sums of Pauli strings on states of a GPU. |i> becomes factor (-1)^parity(i & z) |i ^ x>; `first` is the index of a shard's
-// first amplitude, by bit position, in the whole state. states.cu, which stands before this source, defines the rest.
+// first amplitude, by bit position, in the whole state.
+#include "states.cuh"
 
 // out[i] (+)= sum over terms of factor (-1)^parity((i ^ x) & z) a[i ^ x]
 extern "C" __global__ void apply_paulis(const Complex* a, Index size, Index first, const Index* x, const Index* z, const double* factors, int count, int add, Complex* out) {

@@ -1,20 +1,7 @@
 // Passes of Pauli strings over tiles of a state: products, and expectation values. Strings whose flips lie within a tile's
-// bits share a pass (qdist/cuda/pauli_tiles.py). states.cu stands before this source.
-
-// A string: masks of the thread's bits and of positions outside the tile, and the factor, in which every Y counts.
-struct __align__(8) String {
-    Index far;
-    unsigned near, unused;
-    double factor;
-};
-
-// Strings that flip the same bits of a tile: those up to `middle` have one sign for all of a thread's amplitudes, the others,
-// up to `end`, the opposite one for the amplitudes of `word`. imaginary: whether their factors lack an i.
-struct __align__(16) Group {
-    unsigned x;
-    unsigned short word, imaginary;
-    int middle, end;
-};
+// bits share a pass (pauli_tiles.py).
+#include "records.cuh"
+#include "states.cuh"
 
 // Amplitudes of a thread; the lowest bits of a tile's index are the thread's number.
 constexpr int HELD = 16;
@@ -45,7 +32,7 @@ struct Where {
     }
 };
 
-// The first groups and strings of a pass, which are copied to shared memory: from memory each would be waited for anew.
+// The first groups and strings of a pass, which are copied to shared memory: from global memory each read would have its full latency.
 constexpr int FEW = 128;
 struct Few {
     Group groups[FEW];
@@ -57,7 +44,7 @@ __device__ __forceinline__ void copy_first(T* to, const T* from, int count) {
     for (int k = threadIdx.x; k < min(count, FEW); k += TILE_THREADS) to[k] = from[k];
 }
 
-// What the strings of a group make of this thread's amplitudes: the factors of those outside its word and of those in it.
+// What the strings of a group make of this thread's amplitudes: the factors of those outside its register mask and of those in it.
 template <class Number>
 struct GroupFactors {
     Number outside, inside;

@@ -3,13 +3,10 @@
 // A shard has 2^bits amplitudes, and `first` is the index of its first one, by bit position, in the whole state. Sums are
 // accumulated in double, by a fixed number of blocks in a fixed order, so that they are the same from run to run.
 //
-// Compiled with Real (float or double) defined. Blocks have 256 threads.
+// Blocks have 256 threads.
+#pragma once
 
-typedef unsigned long long Index;
-
-struct __align__(2 * sizeof(Real)) Complex {
-    Real x, y;
-};
+#include "types.cuh"
 
 constexpr int THREADS = 256;
 

@@ -1,7 +1,10 @@
-// What threads do to amplitudes in their registers, and where these are in memory. records.cu stands before this source.
+// What threads do to amplitudes in their registers, and where these are in memory.
+#pragma once
 
-// A result takes the register of the amplitude it replaces: everything else is summed up first, and its own term is the
-// last to be added. Otherwise every operation would end with a move of every register.
+#include "tile.cuh"
+
+// In place: an amplitude's own term is added last, so that the result is allocated to the amplitude's register. Otherwise every
+// operation would end with a move of every register.
 __device__ __forceinline__ Complex times(Complex a, Complex b) { return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x}; }
 __device__ __forceinline__ Complex times_plus(Complex a, Complex b, Complex sum) {
     sum.x = fma(-a.y, b.y, sum.x);
@@ -13,7 +16,7 @@ __device__ __forceinline__ void multiply(Complex factor, Complex& a) {
     a = {fma(factor.x, a.x, -u), fma(factor.x, a.y, v)};
 }
 
-// exp(2 pi i turn): the turn is signed, in fixed point, so that half a turn is the end of the range.
+// exp(2 pi i turn): the phase angle is a signed fraction in fixed point, so that pi is the end of the range.
 __device__ __forceinline__ Complex cis(unsigned turn) {
     float s, c;
     sincospif(float(int(turn)) * 0x1p-31f, &s, &c);
@@ -27,10 +30,10 @@ __device__ __forceinline__ Complex cis(Index turn) {
 
 __device__ __forceinline__ constexpr int lowest(int k) { return k & 1 ? 0 : k & 2 ? 1 : k & 4 ? 2 : k & 8 ? 3 : 4; }
 
-// The number that differs from the one before it, gray(k - 1), in bit lowest(k).
+// Gray code: gray(k) differs from gray(k - 1) in bit lowest(k).
 __device__ __forceinline__ constexpr int gray(int k) { return k ^ k >> 1; }
 
-// all[k]: `first` and the columns of k's bits, joined by XOR.
+// all[k] = first ^ the columns of k's bits: a linear map over GF(2).
 template <class T, int Count = N>
 __device__ __forceinline__ void span(T first, const T* columns, T* all) {
     all[0] = first;
@@ -39,7 +42,7 @@ __device__ __forceinline__ void span(T first, const T* columns, T* all) {
 }
 
 // The addresses, in bytes of shared memory, of a thread's amplitudes.
-__device__ __forceinline__ void addresses(unsigned first, const int* columns, unsigned* all) {
+__device__ __forceinline__ void addresses(unsigned first, Table<int> columns, unsigned* all) {
     unsigned column[R];
 #pragma unroll
     for (int b = 0; b < R; ++b) column[b] = unsigned(columns[b]) * PLACE_BYTES;
@@ -51,7 +54,7 @@ extern __shared__ __align__(16) unsigned char memory[];
 __device__ __forceinline__ unsigned shared_address(unsigned place) { return unsigned(__cvta_generic_to_shared(memory)) + place; }
 __device__ __forceinline__ Complex& shared_at(unsigned address) { return *reinterpret_cast<Complex*>(memory + address); }
 
-// A tile is read and written once a stage: it should not drive the tables out of the cache.
+// Streaming (evict-first) accesses: a tile is read and written once a stage and should not evict the tables.
 __device__ __forceinline__ Complex streamed(const Complex* from) {
     const auto v = __ldcs(reinterpret_cast<const Pair*>(from));
     return {v.x, v.y};
@@ -63,7 +66,7 @@ __device__ __forceinline__ void stream(Complex* to, Complex a) {
     __stcs(reinterpret_cast<Pair*>(to), v);
 }
 
-// Amplitudes of one state that are written together: those of registers k and k + N / SIDE.
+// Writes the adjacent amplitudes of registers k and k + N / SIDE by one access.
 __device__ __forceinline__ void write_streamed(Complex* to, const Complex* a, int k) {
     if constexpr (SIDE == 1) {
         stream(to, a[k]);
@@ -94,7 +97,7 @@ __device__ __forceinline__ void real1(States& states, const Four* matrices) {
             if (!(k >> B & 1)) mix(m, a[k], a[k | 1 << B]);
 }
 
-// word: a bit for each of the thread's amplitudes, whether it takes part.
+// word: the register mask, a bit for each of the thread's amplitudes: whether it takes part.
 template <int B, bool Controlled>
 __device__ __forceinline__ void dense1(States& states, const Four* m, unsigned word) {
     const Four top = m[0], bottom = m[1];
@@ -112,10 +115,10 @@ __device__ __forceinline__ void dense1(States& states, const Four* m, unsigned w
             }
 }
 
-// Whether the entries of a 4 by 4 matrix find room in registers, beside a thread's amplitudes.
+// Whether the entries of a 4x4 matrix fit into registers beside a thread's amplitudes.
 constexpr bool KEPT = sizeof(Real) == 4;
 
-// Reads from shared memory what the compiler must not keep.
+// A volatile load from shared memory, which the compiler does not hoist.
 __device__ __forceinline__ float2 read_anew(const float2* from) { return *from; }
 __device__ __forceinline__ double2 read_anew(const double2* from) {
     double2 v;
@@ -123,7 +126,7 @@ __device__ __forceinline__ double2 read_anew(const double2* from) {
     return v;
 }
 
-// The entries of a 4 by 4 matrix: in registers where they find room, else read anew each time.
+// The entries of a 4x4 matrix: in registers where they fit, else loaded from shared memory for each use.
 struct Entries {
     Complex kept[KEPT ? 16 : 1];
     const Four* matrix;
@@ -144,7 +147,7 @@ struct Entries {
     }
 };
 
-// The same where they come with the launch.
+// The same where they are kernel arguments: operands in the constant bank, which take no registers.
 struct Operands {
     const Complex* entries;
 
@@ -178,22 +181,22 @@ __device__ __forceinline__ void dense2(States& states, const Matrix& m, unsigned
     }
 }
 
-// (1, -t; t, 1), a turn but for its scale.
+// (1, -t; t, 1): a real rotation without its factor cos, which the matrices elsewhere have (pairs.py).
 __device__ __forceinline__ void lean(Real t, Complex& p, Complex& q) {
     const Complex before = p;
     p = {fma(-t, q.x, p.x), fma(-t, q.y, p.y)};
     q = {fma(t, before.x, q.x), fma(t, before.y, q.y)};
 }
 
-// 1 + i t, a phase but for its scale.
+// 1 + i t: a phase without its factor cos.
 __device__ __forceinline__ void tilt(Real t, Complex& a) {
     const Real x = a.x;
     a.x = fma(-t, a.y, a.x);
     a.y = fma(t, x, a.y);
 }
 
-// What is left of a 4 by 4 matrix (qdist/cuda/pairs.py) on pair number P: a turn on each bit, then, between
-// phases, a real matrix that mixes 00 with 11 and one that mixes 01 with 10.
+// What is left of a 4x4 matrix (lowering/pairs.py) on pair number P: a real rotation of each bit, then, between phases, a
+// real matrix that mixes 00 with 11 and one that mixes 01 with 10.
 template <int P>
 __device__ __forceinline__ void pair(States& states, Four first, Four even, Four odd, Four last) {
     if constexpr (is_pair(P)) {
@@ -250,18 +253,22 @@ __device__ __forceinline__ void multiply_by_table(States& states, const Four* ta
     }
 }
 
+__device__ __forceinline__ Table<Complex> complex(Table<Real> reals) { return {reinterpret_cast<const Complex*>(reals.first)}; }
+
 // The phase of a diagonal gate that is given as a table.
-__device__ __forceinline__ void look_up(States& states, const int* list, const Real* reals, unsigned thread, unsigned word, Index where) {
-    const Complex* table = reinterpret_cast<const Complex*>(reals + list[0]);
-    const int* own = list + 1;
-    list += 1 + N;
+__device__ __forceinline__ void look_up(States& states, Table<int> list, Table<Real> reals, unsigned thread, unsigned word, Index where) {
+    const Table<Complex> table = complex(reals + list[0]);
+    const Table<int> own = list + 1;
+    list = list + 1 + N;
     int at = 0;
-    const int lanes = *list++;
+    const int lanes = list[0];
+    list = list + 1;
 #pragma unroll 1
-    for (int j = 0; j < lanes; ++j, list += 2) at |= (thread >> list[0] & 1) << list[1];
-    const int outside = *list++;
+    for (int j = 0; j < lanes; ++j, list = list + 2) at |= (thread >> list[0] & 1) << list[1];
+    const int outside = list[0];
+    list = list + 1;
 #pragma unroll 1
-    for (int j = 0; j < outside; ++j, list += 2) at |= int(where >> list[0] & 1) << list[1];
+    for (int j = 0; j < outside; ++j, list = list + 2) at |= int(where >> list[0] & 1) << list[1];
 #pragma unroll
     for (int k = 0; k < N; ++k)
         if (word >> k & 1) {

@@ -1,12 +1,18 @@
 // What the adjoint sweep sums over a ket's and a bra's tile, so that the derivatives by a block's angles follow.
 //
-// A warp adds up what its threads have in the program's precision, and its result to a double of its own: nobody else adds
-// there, so that the order of the additions is always the same. Blocks have whole warps, threads at most 4 register bits.
+// A warp reduces what its threads have by shuffles, in the program's precision, and adds the result to doubles of its own: no
+// contention, and a fixed order of additions. Blocks have whole warps, threads at most 4 register bits.
+#pragma once
+
+#include "tile.cuh"
+
+#if STATES == 2
 
 static_assert(REGISTER_BITS <= 4, "more register bits than there are sums for");
 
 constexpr unsigned ALL = 0xffffffff;
 
+// No contention; atomicAdd only because it compiles to a fire-and-forget `red`.
 __device__ __forceinline__ void add(double* to, Real value) { atomicAdd(to, double(value)); }
 
 // The sums over a warp of COUNT numbers; a lane gets that of number lane % COUNT.
@@ -51,7 +57,7 @@ __device__ __forceinline__ void add_overlap(Complex overlap, int num_y, double* 
 // The sum of bra1 ket0 - bra0 ket1 for real and imaginary parts: all that a real rotation of register bit B needs.
 template <int B>
 __device__ __forceinline__ Real turned(const States& a) {
-    // Four sums, so that an addition need not wait for the one before it.
+    // Four accumulators, so that an addition does not wait for the one before it.
     Real sum[4] = {};
 #pragma unroll
     for (int k = 0; k < N; ++k)
@@ -76,7 +82,7 @@ __device__ __forceinline__ void add_turns(const States& a, unsigned bits, double
 }
 
 // Row q of the transition matrix T_qp = sum of ket_q conj(bra_p) on the register bits of `low`, whose settings are those of
-// SIZE multiples of it: real and imaginary parts in turn. word: a bit for each amplitude, whether it takes part.
+// SIZE multiples of it: real and imaginary parts in turn. word: the register mask.
 template <int SIZE, int LOW>
 __device__ __forceinline__ void add_row(const States& a, int q, unsigned word, double* sums) {
     Real own[2 * SIZE] = {};
@@ -181,17 +187,4 @@ __device__ __forceinline__ void weigh(const States& a, const int* list, const Pa
         add_parities(v, parities, list[1], list[2], thread, where, sums);
     }
 }
-
-// sums[row][k]: what all warps of all blocks have added for a row of a batch, in a fixed order.
-extern "C" __global__ void add_partial(const double* partial, int count, int num_sums, double* sums, Index sums_stride) {
-    __shared__ double parts[256];
-    const double* own = partial + Index(blockIdx.y) * count * num_sums + blockIdx.x;
-    double sum = 0;
-    for (int k = threadIdx.x; k < count; k += 256) sum += own[Index(k) * num_sums];
-    parts[threadIdx.x] = sum;
-    for (int step = 128; step > 0; step /= 2) {
-        __syncthreads();
-        if (threadIdx.x < step) parts[threadIdx.x] += parts[threadIdx.x + step];
-    }
-    if (threadIdx.x == 0) sums[Index(blockIdx.y) * sums_stride + blockIdx.x] = parts[0];
-}
+#endif

@@ -1,41 +1,52 @@
-// What the kernels of a stage share: how a block of threads copies tables, reads a tile back and runs a phase's operations.
+// What the kernels of a stage share: how a thread block copies tables, reads a tile from shared memory and runs a phase's operations.
 //
 // Compiled for one of STATES it is a part of the forward run (forward.cu). For two it is a part of the adjoint sweep
 // (backward.cu): the tiles of a ket and of a bra are worked on together, and what the angles of the blocks change is summed
-// on the way (sums.cu, which then stands before this source).
+// on the way (sums.cuh).
 //
-// Nothing here depends on the circuit. What to do comes in tables (qdist/cuda/tables.py writes them, field by field), so
+// Nothing here depends on the circuit. What to do comes in tables (lowering/tables.py writes them, lowering/records.py describes them), so
 // one compilation per precision serves every circuit, and new parameters are two small arrays. All threads of a block
 // read the same records, so branches are uniform; registers are indexed by constants in every case.
-//
-// records.cu and ops.cu stand before it.
+#pragma once
 
-// Where a thread has its first amplitude of a phase in shared memory, when reading and when writing it.
-struct __align__(4) Own {
-    unsigned short load, store;
-};
+#include "norm.cuh"
+#include "ops.cuh"
+#include "sums.cuh"
 
-// Copies words of 4 bytes.
-__device__ __forceinline__ void copy_words(int to, const void* from, int count) {
+// Copies `count` elements of a table to shared memory, in units of 4 bytes.
+template <class T>
+__device__ __forceinline__ void copy(int to, Table<T> from, int count) {
+    const unsigned* source = reinterpret_cast<const unsigned*>(from.first);
 #pragma unroll 1
-    for (int w = threadIdx.x; w < count; w += blockDim.x) reinterpret_cast<unsigned*>(memory + to)[w] = static_cast<const unsigned*>(from)[w];
+    for (int w = threadIdx.x; w < count * int(sizeof(T) / 4); w += blockDim.x) reinterpret_cast<unsigned*>(memory + to)[w] = read_only(source + w);
 }
+
+__device__ __forceinline__ Slot slot_of(Table<Slot> slots, Index k) {
+    return {slots.at(k, &Slot::load), slots.at(k, &Slot::store), slots.at(k, &Slot::index)};
+}
+
+// Terms are in global memory (forward) or in shared memory (backward).
+__device__ __forceinline__ Term term_of(Table<Term> terms, int t) {
+    const uint2 v = __ldg(reinterpret_cast<const uint2*>(terms.first + t));
+    return {v.x, int(v.y)};
+}
+__device__ __forceinline__ Term term_of(const Term* terms, int t) { return terms[t]; }
 
 template <class T>
 __device__ __forceinline__ T* at_byte(int place) { return reinterpret_cast<T*>(memory + place); }
 
-__device__ __forceinline__ Index base_of(Index tile, const int* runs, int num_runs) {
+__device__ __forceinline__ Index base_of(Index tile, Table<int> runs, int num_runs) {
     Index base = 0;
 #pragma unroll 1
     for (int r = 0; r < num_runs; ++r) base |= (tile >> runs[3 * r] & ((Index(1) << runs[3 * r + 1]) - 1)) << runs[3 * r + 2];
     return base;
 }
 
-__device__ __forceinline__ Index flipped(const Flip* flips, int first, int end, Index where) {
+__device__ __forceinline__ Index flipped(Table<Flip> flips, int first, int end, Index where) {
     Index flip = 0;
 #pragma unroll 1
     for (int f = first; f < end; ++f)
-        if ((where & flips[f].mask) == flips[f].value) flip ^= flips[f].bits;
+        if ((where & flips.at(f, &Flip::mask)) == flips.at(f, &Flip::value)) flip ^= flips.at(f, &Flip::bits);
     return flip;
 }
 
@@ -45,12 +56,12 @@ struct Columns {
 };
 __device__ __forceinline__ Columns columns_of(uint4 first, unsigned fifth = 0) { return {first.x, first.y, first.z, first.w, fifth}; }
 
-// Those of a table, the first four of them.
-__device__ __forceinline__ uint4 in_bytes(const int* columns) { return {columns[0] * PLACE_BYTES, columns[1] * PLACE_BYTES, columns[2] * PLACE_BYTES, columns[3] * PLACE_BYTES}; }
+// The first four of a table.
+__device__ __forceinline__ uint4 in_bytes(Table<int> columns) { return {columns[0] * PLACE_BYTES, columns[1] * PLACE_BYTES, columns[2] * PLACE_BYTES, columns[3] * PLACE_BYTES}; }
 
-// Has a thread's places in shared memory filled from memory, in the background; `there` waits until that is done. Amplitudes past
-// the end of a state that is smaller than a tile are zeros. Addresses follow each other in Gray's order, one bit at a time, so
-// that a thread keeps only one.
+// Prefetch: asynchronous copies of a thread's amplitudes from global to shared memory; `there` waits for them. Amplitudes past the
+// end of a state that is smaller than a tile are zeros. Addresses follow in Gray code order, one bit at a time, so that a thread
+// keeps only one.
 __device__ __forceinline__ void fetch_each(unsigned place, Columns columns, const Complex* ket, Index at, const Index* index_columns, Index size) {
     Index steps[R];
 #pragma unroll
@@ -67,7 +78,7 @@ __device__ __forceinline__ void fetch_each(unsigned place, Columns columns, cons
 }
 __device__ __forceinline__ void there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Where state number s has its tile in shared memory, joined to an address by XOR.
+// The bits that state number s has its tile at in shared memory, added to an address by XOR.
 __device__ __forceinline__ unsigned tile_of(int s) { return s * unsigned(sizeof(Complex)) * (TOGETHER > 1 ? 1 : blockDim.x << R); }
 
 // What all places of a thread hold, read from and written to shared memory.
@@ -93,18 +104,19 @@ __device__ __forceinline__ void write_places(const States& states, const unsigne
         }
 }
 
-// Reads the tiles back from shared memory; what mixes threads happens here.
-__device__ __forceinline__ void read_tile(States& states, const Phase& phase, Slot slot, const Flip* flips, const int* lists, const Real* reals, Index where, double* sums) {
-    if (phase.mode == SHARED) {
-        const unsigned at = slot.load ^ unsigned(flipped(flips, phase.first_flip, phase.end_flip, where));
+// Reads the tiles from shared memory; operations that mix threads happen here.
+__device__ __forceinline__ void read_tile(States& states, Table<Phase> phases, int p, Slot slot, Table<Flip> flips, Table<int> lists, Table<Real> reals, Index where, double* sums) {
+    const int mode = phases.at(p, &Phase::mode);
+    if (mode == SHARED) {
+        const unsigned at = slot.load ^ unsigned(flipped(flips, phases.at(p, &Phase::first_flip), phases.at(p, &Phase::end_flip), where));
         unsigned address[N];
-        addresses(at, phase.load, address);
+        addresses(at, phases.at(p, &Phase::load), address);
         read_places(states, address);
         return;
     }
 #if RARE
-    const int* list = lists + phase.special;
-    if (phase.mode == PERMUTE) {
+    const Table<int> list = lists + phases.at(p, &Phase::special);
+    if (mode == PERMUTE) {
 #pragma unroll
         for (int k = 0; k < N; ++k) {
             const unsigned at = list[k * blockDim.x + threadIdx.x] * PLACE_BYTES;
@@ -114,13 +126,13 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
         return;
     }
     unsigned address[N], index[N], column[R];
-    addresses(slot.store, phase.store, address);
+    addresses(slot.store, phases.at(p, &Phase::store), address);
 #pragma unroll
-    for (int b = 0; b < R; ++b) column[b] = phase.index[b];
+    for (int b = 0; b < R; ++b) column[b] = phases.at(p, &Phase::index)[b];
     span<unsigned>(slot.index, column, index);
     const unsigned mask = list[1], value = list[2];
     const bool far = (where & joined(list + 3)) == joined(list + 5);
-    if (phase.mode == ROTATION) {
+    if (mode == ROTATION) {
         const Real cosine = reals[list[0]];
         const Complex factor = {reals[list[0] + 1], reals[list[0] + 2]};
         const unsigned x = list[7], x_place = list[8] * PLACE_BYTES, z = list[9];
@@ -149,8 +161,9 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
 #endif
         return;
     }
-    const Complex* matrix = reinterpret_cast<const Complex*>(reals + list[0]);
-    const int count = list[7], *bits = list + 8, *spread = bits + count;
+    const Table<Complex> matrix = complex(reals + list[0]);
+    const int count = list[7];
+    const Table<int> bits = list + 8, spread = bits + count;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
 #pragma unroll
@@ -175,9 +188,10 @@ __device__ __forceinline__ void read_tile(States& states, const Phase& phase, Sl
 #endif
 }
 
-// All operations of a phase, in registers. o: the number of its first, then of the next phase's first. turns: whether, at the
-// end, all of a thread's amplitudes are to be turned. numbers: what matrices and tables of phases are found by.
-__device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& o, const Op* ops, const Term* terms, const int* lists, const int* weighs, const Parity* parities, const Real* reals, const Real* numbers, const Turn* coefficients, Index where, double* sums) {
+// All operations of a phase, in registers. o: the number of its first, then of the next phase's first. turns: whether all of a
+// thread's amplitudes get a common phase at the end. numbers: matrices and phase factors in shared memory.
+template <class Terms>
+__device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& o, const Op* ops, Terms terms, Table<int> lists, const int* weighs, const Parity* parities, Table<Real> reals, const Real* numbers, const Turn* coefficients, Index where, double* sums) {
     const unsigned thread = threadIdx.x;
     Turn turn = 0;
 #pragma unroll 1
@@ -188,7 +202,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
         const Four* data = reinterpret_cast<const Four*>(numbers + head.y);
         if (kind == REAL1) {
 #if STATES == 2
-            // What another bit's matrix does to both states changes nothing in these sums.
+            // A matrix on another bit acts on ket and bra alike and leaves these sums unchanged.
             if (head.z) add_turns(a, head.z, sums + ops[o].far_mask);
 #endif
             if (head.w & 1) real1<0>(a, data);
@@ -201,7 +215,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
         if (kind == PHASES) {
 #if STATES == 2
             if (turns) {
-                // The turn so far is the same for all amplitudes: it joins the table's entries, which both states meet.
+                // The phase so far is common to all of a thread's amplitudes: it is multiplied into the table's entries once, for ket and bra.
                 const Complex factor = cis(turn);
                 turn = 0;
                 turns = false;
@@ -226,7 +240,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             Turn sum = 0;
 #pragma unroll 1
             for (int t = head.y; t < head.z; ++t) {
-                const Term term = terms[t];
+                const Term term = term_of(terms, t);
                 if (holds(thread, term.threads)) sum += coefficients[term.coefficient];
             }
             if (kind == TURN) {

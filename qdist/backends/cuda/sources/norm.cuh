@@ -3,8 +3,9 @@
 // In single precision the rounding errors of many operations change it, and they do not always cancel
 // (native/src/tile_norm.hpp). For long stages the kernels are compiled with KEEP_NORM: a tile's norm is measured when it is in
 // registers for the first time, and the tile is multiplied back to it after every PHASES_A_NORM phases and at the end.
-//
-// records.cu stands before it.
+#pragma once
+
+#include "tile.cuh"
 
 #if KEEP_NORM
 constexpr int PHASES_A_NORM = 32;

@@ -1,0 +1,326 @@
+"""The records that the tables of a GPU program are made of, and those that its kernels take by value.
+
+``header`` makes C++ of them, which is kept as sources/records.cuh, for compilers and editors to read. After a change
+here, write it anew: ``python -m qdist.backends.cuda.lowering.records``.
+
+Words of the fields: a tile's index has *register* bits, which tell a thread's own amplitudes apart, and *thread* bits,
+those of the thread's number. *far* are the bits of the state's index that lie outside of the tile. A *place* is that of
+an amplitude in shared memory. A *condition* on the thread is mask | value << 16 of its number; on far bits a mask and a
+value. A *register mask* has a bit for each of a thread's amplitudes: whether it takes part. A *turn* is a phase angle
+as a fraction of a full turn, in fixed point.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qdist.backends.cuda.lowering.record import Field, Record
+from qdist.backends.cuda.lowering.tile import FOURS_BYTES
+
+__all__ = [
+    "BACKWARD_PLACES",
+    "BACKWARD_STEP",
+    "FLIP",
+    "FORWARD_PLACES",
+    "FORWARD_STEP",
+    "FOURS",
+    "GROUP",
+    "HEADER",
+    "LAUNCH",
+    "MODES",
+    "OP",
+    "OPS",
+    "OWN",
+    "PARITY",
+    "PART",
+    "PHASE",
+    "PIECE",
+    "SLOT",
+    "STRING",
+    "SUM_NAMES",
+    "SWEEP",
+    "TERM",
+    "header",
+]
+
+_OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
+SUM_NAMES = ("transition1", "transition2", "weigh")
+"""Operations that are sums over a ket and a bra, which change nothing (back_tables.py)."""
+OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, "pair"))}
+"""Kinds of operations; the register bit (or pair of bits) is added where there is one."""
+
+MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "wide"))}
+"""How a phase reads the tile."""
+
+HEADER = Path(__file__).parents[1] / "sources" / "records.cuh"
+
+# Tables in global memory --------------------------------------------------------------------------------------------
+
+OP = Record(
+    "Op",
+    "An operation on a thread's registers.",
+    (
+        Field("kind", "int", "what it does; the register bit, or pair of bits, is added where there is one"),
+        Field(
+            "data", "int", "where its numbers are: in reals; of turns the first term, of sums the result or the list"
+        ),
+        Field("threads", "unsigned", "condition on the thread; of turns the term after the last; of REAL1 bits to sum"),
+        Field("word", "unsigned", "register mask; of REAL1 the register bits that have a matrix"),
+        Field("far_mask", "Index", "condition on far bits; of REAL1 the first sum"),
+        Field("far_value", "Index"),
+    ),
+    align=16,
+)
+
+PHASE = Record(
+    "Phase",
+    "A stretch of a stage in which the same bits are registers: read the tile, run operations, write it.",
+    (
+        Field("mode", "int", "how the tile is read: SHARED, or as an operation that mixes threads"),
+        Field("end_op", "int", "the operation after its last, counted from the stage's first"),
+        Field("first_flip", "int", "changes of places that depend on far bits"),
+        Field("end_flip", "int"),
+        Field("exclusive", "int", "whether a thread writes what others read: a barrier lies in between"),
+        Field("special", "int", "the list of what reading performs, if mode is not SHARED"),
+        Field("load", "int", "places of the register bits when reading", (5,)),
+        Field("store", "int", "places of the register bits when writing", (5,)),
+        Field("index", "int", "the register bits in the tile's index", (5,)),
+        Field("turns", "int", "whether all amplitudes of a thread get a common phase at the end"),
+        Field("apart", "int", "whether neighbours in shared memory are not read by one access"),
+        Field("fours", "int", "kinds of its 4x4 matrices, if it has no other operations (fours.py)"),
+    ),
+    align=8,
+)
+
+FLIP = Record(
+    "Flip",
+    "Index bits that are flipped where the far bits meet a condition.",
+    (Field("mask", "Index"), Field("value", "Index"), Field("bits", "Index", "bits of the index, or of a place")),
+)
+
+TERM = Record(
+    "Term",
+    "A turn that a thread's amplitudes have.",
+    (Field("threads", "unsigned", "condition on the thread"), Field("coefficient", "int", "its number in the stage")),
+    align=8,
+)
+
+PART = Record(
+    "Part",
+    "A part of a coefficient: a turn that counts where the far bits meet a condition.",
+    (Field("mask", "Index"), Field("value", "Index"), Field("turn", "int", "in turns"), Field("unused", "int")),
+)
+
+SLOT = Record(
+    "Slot",
+    "Where a thread has its first amplitude in a phase.",
+    (
+        Field("load", "unsigned short", "the place when reading"),
+        Field("store", "unsigned short", "the place when writing"),
+        Field("index", "unsigned short", "in the tile's index"),
+        Field("unused", "unsigned short"),
+    ),
+    align=8,
+)
+
+PARITY = Record(
+    "Parity",
+    "A sum over amplitudes with the sign of a parity.",
+    (
+        Field("threads", "unsigned", "mask of the thread's number"),
+        Field("result", "int", "the sum's number in the stage; none if negative"),
+        Field("far", "Index", "mask of far bits"),
+    ),
+    align=16,
+)
+
+STRING = Record(
+    "String",
+    "A Pauli string of a pass over tiles.",
+    (
+        Field("far", "Index", "mask of Z and Y at far bits"),
+        Field("near", "unsigned", "mask of Z and Y at thread bits"),
+        Field("unused", "unsigned"),
+        Field("factor", "double", "its coefficient, in which every Y counts"),
+    ),
+    align=8,
+)
+
+GROUP = Record(
+    "Group",
+    "Pauli strings that flip the same bits of a tile.",
+    (
+        Field("x", "unsigned", "the flips, in the tile's index"),
+        Field(
+            "word", "unsigned short", "register mask: amplitudes with the opposite sign in the strings from middle on"
+        ),
+        Field("imaginary", "unsigned short", "whether their factors lack an i"),
+        Field("middle", "int", "strings before it have one sign for all of a thread's amplitudes"),
+        Field("end", "int", "the string after the last"),
+    ),
+    align=16,
+)
+
+# What a block keeps in shared memory --------------------------------------------------------------------------------
+
+OWN = Record(
+    "Own",
+    "Where a thread has its first amplitude of a phase: in bytes (forward) or places (backward).",
+    (Field("load", "unsigned short"), Field("store", "unsigned short")),
+    align=4,
+)
+
+FORWARD_STEP = Record(
+    "ForwardStep",
+    "A phase. Columns are bytes of the first four register bits.",
+    (
+        Field("load", "uint4", "columns when reading"),
+        Field("store", "uint4", "columns when writing"),
+        Field("head", "int2", "flags (forward.cu), and the operation after its last"),
+        Field("fifth", "unsigned", "column of the fifth register bit when reading"),
+        Field("unused", "unsigned"),
+    ),
+)
+
+BACKWARD_STEP = Record(
+    "BackwardStep",
+    "A phase of the adjoint sweep. Columns are bytes.",
+    (
+        Field("mode", "int"),
+        Field("end_op", "int"),
+        Field("first_flip", "int"),
+        Field("end_flip", "int"),
+        Field("exclusive", "int"),
+        Field("unused", "int", "", (3,)),
+        Field("load", "uint4", "columns when reading"),
+        Field("store", "uint4", "columns when writing"),
+    ),
+)
+
+PIECE = Record(
+    "Piece",
+    "A part of a coefficient with the turn itself.",
+    (Field("mask", "Index"), Field("value", "Index"), Field("turn", "Turn")),
+)
+
+# What kernels take by value -----------------------------------------------------------------------------------------
+
+LAUNCH = Record(
+    "Launch",
+    "The stage that a launch runs.",
+    (
+        Field("ket", "Complex*", "`size` amplitudes a row of the batch"),
+        Field("size", "Index"),
+        Field("offset", "Index", "index of the shard's first amplitude in the whole state"),
+        Field("tiles", "Index", "how many there are"),
+        Field("outside", "Index", "bits of the index that tell tiles apart"),
+        Field("runs", "Table<int>", "(shift in the tile's number, width, shift in the index): number to first index"),
+        Field("phases", "Table<Phase>"),
+        Field("ops", "Table<Op>"),
+        Field("slots", "Table<Slot>", "a row a phase, one for each thread"),
+        Field("places", "Table<Index>", "columns of registers, offsets of threads in memory: to load, then to store"),
+        Field("flips", "Table<Flip>"),
+        Field("terms", "Table<Term>"),
+        Field("begins", "Table<int>", "the first part of each coefficient, then the end"),
+        Field("parts", "Table<Part>"),
+        Field("lists", "Table<int>", "what operations that mix threads, and tables of phases, read"),
+        Field("reals", "Table<Real>", "matrices and phase factors, a row a state"),
+        Field("reals_stride", "Index"),
+        Field("turns", "Table<Turn>", "phase angles in fixed point, a row a state"),
+        Field("turns_stride", "Index"),
+        Field("num_runs", "int"),
+        Field("num_phases", "int"),
+        Field("num_coefficients", "int"),
+        Field("load_flip", "int", "changes of index on the way from memory"),
+        Field("load_flip_end", "int"),
+        Field("store_flip", "int", "changes of index on the way to memory"),
+        Field("store_flip_end", "int"),
+    ),
+)
+
+FORWARD_PLACES = Record(
+    "ForwardPlaces",
+    "Where a block of the forward kernel has its tables in shared memory, in bytes (resident.py).",
+    (
+        Field("coefficients", "int"),
+        Field("places", "int"),
+        Field("numbers", "int", "where number 0 of all stages would be"),
+        Field("first_number", "int", "the stage's first, in reals"),
+        Field("num_numbers", "int"),
+        Field("ops", "int"),
+        Field("num_ops", "int"),
+        Field("steps", "int"),
+        Field("own", "int"),
+        Field("norms", "int"),
+        Field("plain", "int", "1: tiles are loaded without a change of index, 16 bytes at a time; 2: stored so"),
+        Field("with_launch", "int", "whether the matrices in Fours are those of all states"),
+    ),
+)
+
+FOURS = Record(
+    "Fours",
+    "4x4 matrices passed as kernel arguments (constant bank): two slots a phase (fours.py).",
+    (Field("of", "Complex", "", ((FOURS_BYTES // 128, FOURS_BYTES // 256), 16)),),
+)
+
+BACKWARD_PLACES = Record(
+    "BackwardPlaces",
+    "Where a block of the adjoint sweep has its tables in shared memory, in bytes (back_resident.py).",
+    (
+        Field("coefficients", "int"),
+        Field("places", "int"),
+        Field("numbers", "int"),
+        Field("first_number", "int", "what the stage reads of a table: the first, and how many"),
+        Field("num_numbers", "int"),
+        Field("ops", "int"),
+        Field("num_ops", "int"),
+        Field("steps", "int"),
+        Field("own", "int"),
+        Field("terms", "int"),
+        Field("first_term", "int"),
+        Field("num_terms", "int"),
+        Field("parities", "int"),
+        Field("first_parity", "int"),
+        Field("num_parities", "int"),
+        Field("weighs", "int"),
+        Field("first_weigh", "int"),
+        Field("num_weighs", "int"),
+        Field("begins", "int"),
+        Field("pieces", "int"),
+        Field("norms", "int"),
+    ),
+)
+
+SWEEP = Record(
+    "Sweep",
+    "What the adjoint sweep has beside a stage.",
+    (
+        Field("bra", "Complex*", "as many amplitudes as the ket"),
+        Field("partial", "double*", "num_sums doubles of its own for each warp"),
+        Field("parities", "Table<Parity>"),
+        Field("weighs", "Table<int>", "lists of the sums that diagonals need"),
+        Field("num_sums", "int"),
+        Field("keep", "int", "whether the tiles are written back"),
+    ),
+)
+
+_TABLES = (OP, PHASE, FLIP, TERM, PART, SLOT, PARITY, STRING, GROUP)
+_SHARED = (OWN, FORWARD_STEP, BACKWARD_STEP, PIECE)
+_TAKEN = (LAUNCH, FORWARD_PLACES, FOURS, BACKWARD_PLACES, SWEEP)
+
+
+def header() -> str:
+    """The records and the kinds of operations as C++."""
+    opening = "// Generated from qdist/backends/cuda/lowering/records.py, where the words are explained: do not edit.\n"
+    kinds = (("how a phase reads the tile", MODES), ("kinds of operations", OPS))
+    enums = [f"// {what}\nenum {{ {', '.join(f'{n.upper()} = {k}' for n, k in of.items())} }};\n" for what, of in kinds]
+    records = (*_TABLES, *_SHARED, *_TAKEN)
+    # A compiler's own word, as NVRTC has no offsetof: only tests ask for it.
+    offsets = "#ifdef CHECK_OFFSETS\n#define OFFSET(T, FIELD) __INTADDR__(&((T*)0)->FIELD)\n"
+    offsets += "".join(record.offsets() for record in records) + "#endif\n"
+    start = opening + '#pragma once\n\n#include "types.cuh"\n'
+    return "\n".join([start, *enums, *(record.struct() for record in records), offsets])
+
+
+if __name__ == "__main__":
+    HEADER.write_text(header())

@@ -1,0 +1,358 @@
+// Generated from qdist/backends/cuda/lowering/records.py, where the words are explained: do not edit.
+#pragma once
+
+#include "types.cuh"
+
+// how a phase reads the tile
+enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
+
+// kinds of operations
+enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, PAIR = 96 };
+
+// An operation on a thread's registers.
+struct __align__(16) Op {
+    int kind;  // what it does; the register bit, or pair of bits, is added where there is one
+    int data;  // where its numbers are: in reals; of turns the first term, of sums the result or the list
+    unsigned threads;  // condition on the thread; of turns the term after the last; of REAL1 bits to sum
+    unsigned word;  // register mask; of REAL1 the register bits that have a matrix
+    Index far_mask;  // condition on far bits; of REAL1 the first sum
+    Index far_value;
+};
+static_assert(sizeof(Op) == 32, "size of Op");
+
+// A stretch of a stage in which the same bits are registers: read the tile, run operations, write it.
+struct __align__(8) Phase {
+    int mode;  // how the tile is read: SHARED, or as an operation that mixes threads
+    int end_op;  // the operation after its last, counted from the stage's first
+    int first_flip;  // changes of places that depend on far bits
+    int end_flip;
+    int exclusive;  // whether a thread writes what others read: a barrier lies in between
+    int special;  // the list of what reading performs, if mode is not SHARED
+    int load[5];  // places of the register bits when reading
+    int store[5];  // places of the register bits when writing
+    int index[5];  // the register bits in the tile's index
+    int turns;  // whether all amplitudes of a thread get a common phase at the end
+    int apart;  // whether neighbours in shared memory are not read by one access
+    int fours;  // kinds of its 4x4 matrices, if it has no other operations (fours.py)
+};
+static_assert(sizeof(Phase) == 96, "size of Phase");
+
+// Index bits that are flipped where the far bits meet a condition.
+struct Flip {
+    Index mask;
+    Index value;
+    Index bits;  // bits of the index, or of a place
+};
+static_assert(sizeof(Flip) == 24, "size of Flip");
+
+// A turn that a thread's amplitudes have.
+struct __align__(8) Term {
+    unsigned threads;  // condition on the thread
+    int coefficient;  // its number in the stage
+};
+static_assert(sizeof(Term) == 8, "size of Term");
+
+// A part of a coefficient: a turn that counts where the far bits meet a condition.
+struct Part {
+    Index mask;
+    Index value;
+    int turn;  // in turns
+    int unused;
+};
+static_assert(sizeof(Part) == 24, "size of Part");
+
+// Where a thread has its first amplitude in a phase.
+struct __align__(8) Slot {
+    unsigned short load;  // the place when reading
+    unsigned short store;  // the place when writing
+    unsigned short index;  // in the tile's index
+    unsigned short unused;
+};
+static_assert(sizeof(Slot) == 8, "size of Slot");
+
+// A sum over amplitudes with the sign of a parity.
+struct __align__(16) Parity {
+    unsigned threads;  // mask of the thread's number
+    int result;  // the sum's number in the stage; none if negative
+    Index far;  // mask of far bits
+};
+static_assert(sizeof(Parity) == 16, "size of Parity");
+
+// A Pauli string of a pass over tiles.
+struct __align__(8) String {
+    Index far;  // mask of Z and Y at far bits
+    unsigned near;  // mask of Z and Y at thread bits
+    unsigned unused;
+    double factor;  // its coefficient, in which every Y counts
+};
+static_assert(sizeof(String) == 24, "size of String");
+
+// Pauli strings that flip the same bits of a tile.
+struct __align__(16) Group {
+    unsigned x;  // the flips, in the tile's index
+    unsigned short word;  // register mask: amplitudes with the opposite sign in the strings from middle on
+    unsigned short imaginary;  // whether their factors lack an i
+    int middle;  // strings before it have one sign for all of a thread's amplitudes
+    int end;  // the string after the last
+};
+static_assert(sizeof(Group) == 16, "size of Group");
+
+// Where a thread has its first amplitude of a phase: in bytes (forward) or places (backward).
+struct __align__(4) Own {
+    unsigned short load;
+    unsigned short store;
+};
+static_assert(sizeof(Own) == 4, "size of Own");
+
+// A phase. Columns are bytes of the first four register bits.
+struct ForwardStep {
+    uint4 load;  // columns when reading
+    uint4 store;  // columns when writing
+    int2 head;  // flags (forward.cu), and the operation after its last
+    unsigned fifth;  // column of the fifth register bit when reading
+    unsigned unused;
+};
+static_assert(sizeof(ForwardStep) == 48, "size of ForwardStep");
+
+// A phase of the adjoint sweep. Columns are bytes.
+struct BackwardStep {
+    int mode;
+    int end_op;
+    int first_flip;
+    int end_flip;
+    int exclusive;
+    int unused[3];
+    uint4 load;  // columns when reading
+    uint4 store;  // columns when writing
+};
+static_assert(sizeof(BackwardStep) == 64, "size of BackwardStep");
+
+// A part of a coefficient with the turn itself.
+struct Piece {
+    Index mask;
+    Index value;
+    Turn turn;
+};
+static_assert(sizeof(Piece) == 24, "size of Piece");
+
+// The stage that a launch runs.
+struct Launch {
+    Complex* ket;  // `size` amplitudes a row of the batch
+    Index size;
+    Index offset;  // index of the shard's first amplitude in the whole state
+    Index tiles;  // how many there are
+    Index outside;  // bits of the index that tell tiles apart
+    Table<int> runs;  // (shift in the tile's number, width, shift in the index): number to first index
+    Table<Phase> phases;
+    Table<Op> ops;
+    Table<Slot> slots;  // a row a phase, one for each thread
+    Table<Index> places;  // columns of registers, offsets of threads in memory: to load, then to store
+    Table<Flip> flips;
+    Table<Term> terms;
+    Table<int> begins;  // the first part of each coefficient, then the end
+    Table<Part> parts;
+    Table<int> lists;  // what operations that mix threads, and tables of phases, read
+    Table<Real> reals;  // matrices and phase factors, a row a state
+    Index reals_stride;
+    Table<Turn> turns;  // phase angles in fixed point, a row a state
+    Index turns_stride;
+    int num_runs;
+    int num_phases;
+    int num_coefficients;
+    int load_flip;  // changes of index on the way from memory
+    int load_flip_end;
+    int store_flip;  // changes of index on the way to memory
+    int store_flip_end;
+};
+static_assert(sizeof(Launch) == 184, "size of Launch");
+
+// Where a block of the forward kernel has its tables in shared memory, in bytes (resident.py).
+struct ForwardPlaces {
+    int coefficients;
+    int places;
+    int numbers;  // where number 0 of all stages would be
+    int first_number;  // the stage's first, in reals
+    int num_numbers;
+    int ops;
+    int num_ops;
+    int steps;
+    int own;
+    int norms;
+    int plain;  // 1: tiles are loaded without a change of index, 16 bytes at a time; 2: stored so
+    int with_launch;  // whether the matrices in Fours are those of all states
+};
+static_assert(sizeof(ForwardPlaces) == 48, "size of ForwardPlaces");
+
+// 4x4 matrices passed as kernel arguments (constant bank): two slots a phase (fours.py).
+struct Fours {
+    Complex of[(sizeof(Real) == 4 ? 28 : 14)][16];
+};
+static_assert(sizeof(Fours) == 3584, "size of Fours");
+
+// Where a block of the adjoint sweep has its tables in shared memory, in bytes (back_resident.py).
+struct BackwardPlaces {
+    int coefficients;
+    int places;
+    int numbers;
+    int first_number;  // what the stage reads of a table: the first, and how many
+    int num_numbers;
+    int ops;
+    int num_ops;
+    int steps;
+    int own;
+    int terms;
+    int first_term;
+    int num_terms;
+    int parities;
+    int first_parity;
+    int num_parities;
+    int weighs;
+    int first_weigh;
+    int num_weighs;
+    int begins;
+    int pieces;
+    int norms;
+};
+static_assert(sizeof(BackwardPlaces) == 84, "size of BackwardPlaces");
+
+// What the adjoint sweep has beside a stage.
+struct Sweep {
+    Complex* bra;  // as many amplitudes as the ket
+    double* partial;  // num_sums doubles of its own for each warp
+    Table<Parity> parities;
+    Table<int> weighs;  // lists of the sums that diagonals need
+    int num_sums;
+    int keep;  // whether the tiles are written back
+};
+static_assert(sizeof(Sweep) == 40, "size of Sweep");
+
+#ifdef CHECK_OFFSETS
+#define OFFSET(T, FIELD) __INTADDR__(&((T*)0)->FIELD)
+static_assert(OFFSET(Op, kind) == 0, "kind");
+static_assert(OFFSET(Op, data) == 4, "data");
+static_assert(OFFSET(Op, threads) == 8, "threads");
+static_assert(OFFSET(Op, word) == 12, "word");
+static_assert(OFFSET(Op, far_mask) == 16, "far_mask");
+static_assert(OFFSET(Op, far_value) == 24, "far_value");
+static_assert(OFFSET(Phase, mode) == 0, "mode");
+static_assert(OFFSET(Phase, end_op) == 4, "end_op");
+static_assert(OFFSET(Phase, first_flip) == 8, "first_flip");
+static_assert(OFFSET(Phase, end_flip) == 12, "end_flip");
+static_assert(OFFSET(Phase, exclusive) == 16, "exclusive");
+static_assert(OFFSET(Phase, special) == 20, "special");
+static_assert(OFFSET(Phase, load) == 24, "load");
+static_assert(OFFSET(Phase, store) == 44, "store");
+static_assert(OFFSET(Phase, index) == 64, "index");
+static_assert(OFFSET(Phase, turns) == 84, "turns");
+static_assert(OFFSET(Phase, apart) == 88, "apart");
+static_assert(OFFSET(Phase, fours) == 92, "fours");
+static_assert(OFFSET(Flip, mask) == 0, "mask");
+static_assert(OFFSET(Flip, value) == 8, "value");
+static_assert(OFFSET(Flip, bits) == 16, "bits");
+static_assert(OFFSET(Term, threads) == 0, "threads");
+static_assert(OFFSET(Term, coefficient) == 4, "coefficient");
+static_assert(OFFSET(Part, mask) == 0, "mask");
+static_assert(OFFSET(Part, value) == 8, "value");
+static_assert(OFFSET(Part, turn) == 16, "turn");
+static_assert(OFFSET(Part, unused) == 20, "unused");
+static_assert(OFFSET(Slot, load) == 0, "load");
+static_assert(OFFSET(Slot, store) == 2, "store");
+static_assert(OFFSET(Slot, index) == 4, "index");
+static_assert(OFFSET(Slot, unused) == 6, "unused");
+static_assert(OFFSET(Parity, threads) == 0, "threads");
+static_assert(OFFSET(Parity, result) == 4, "result");
+static_assert(OFFSET(Parity, far) == 8, "far");
+static_assert(OFFSET(String, far) == 0, "far");
+static_assert(OFFSET(String, near) == 8, "near");
+static_assert(OFFSET(String, unused) == 12, "unused");
+static_assert(OFFSET(String, factor) == 16, "factor");
+static_assert(OFFSET(Group, x) == 0, "x");
+static_assert(OFFSET(Group, word) == 4, "word");
+static_assert(OFFSET(Group, imaginary) == 6, "imaginary");
+static_assert(OFFSET(Group, middle) == 8, "middle");
+static_assert(OFFSET(Group, end) == 12, "end");
+static_assert(OFFSET(Own, load) == 0, "load");
+static_assert(OFFSET(Own, store) == 2, "store");
+static_assert(OFFSET(ForwardStep, load) == 0, "load");
+static_assert(OFFSET(ForwardStep, store) == 16, "store");
+static_assert(OFFSET(ForwardStep, head) == 32, "head");
+static_assert(OFFSET(ForwardStep, fifth) == 40, "fifth");
+static_assert(OFFSET(ForwardStep, unused) == 44, "unused");
+static_assert(OFFSET(BackwardStep, mode) == 0, "mode");
+static_assert(OFFSET(BackwardStep, end_op) == 4, "end_op");
+static_assert(OFFSET(BackwardStep, first_flip) == 8, "first_flip");
+static_assert(OFFSET(BackwardStep, end_flip) == 12, "end_flip");
+static_assert(OFFSET(BackwardStep, exclusive) == 16, "exclusive");
+static_assert(OFFSET(BackwardStep, unused) == 20, "unused");
+static_assert(OFFSET(BackwardStep, load) == 32, "load");
+static_assert(OFFSET(BackwardStep, store) == 48, "store");
+static_assert(OFFSET(Piece, mask) == 0, "mask");
+static_assert(OFFSET(Piece, value) == 8, "value");
+static_assert(OFFSET(Piece, turn) == 16, "turn");
+static_assert(OFFSET(Launch, ket) == 0, "ket");
+static_assert(OFFSET(Launch, size) == 8, "size");
+static_assert(OFFSET(Launch, offset) == 16, "offset");
+static_assert(OFFSET(Launch, tiles) == 24, "tiles");
+static_assert(OFFSET(Launch, outside) == 32, "outside");
+static_assert(OFFSET(Launch, runs) == 40, "runs");
+static_assert(OFFSET(Launch, phases) == 48, "phases");
+static_assert(OFFSET(Launch, ops) == 56, "ops");
+static_assert(OFFSET(Launch, slots) == 64, "slots");
+static_assert(OFFSET(Launch, places) == 72, "places");
+static_assert(OFFSET(Launch, flips) == 80, "flips");
+static_assert(OFFSET(Launch, terms) == 88, "terms");
+static_assert(OFFSET(Launch, begins) == 96, "begins");
+static_assert(OFFSET(Launch, parts) == 104, "parts");
+static_assert(OFFSET(Launch, lists) == 112, "lists");
+static_assert(OFFSET(Launch, reals) == 120, "reals");
+static_assert(OFFSET(Launch, reals_stride) == 128, "reals_stride");
+static_assert(OFFSET(Launch, turns) == 136, "turns");
+static_assert(OFFSET(Launch, turns_stride) == 144, "turns_stride");
+static_assert(OFFSET(Launch, num_runs) == 152, "num_runs");
+static_assert(OFFSET(Launch, num_phases) == 156, "num_phases");
+static_assert(OFFSET(Launch, num_coefficients) == 160, "num_coefficients");
+static_assert(OFFSET(Launch, load_flip) == 164, "load_flip");
+static_assert(OFFSET(Launch, load_flip_end) == 168, "load_flip_end");
+static_assert(OFFSET(Launch, store_flip) == 172, "store_flip");
+static_assert(OFFSET(Launch, store_flip_end) == 176, "store_flip_end");
+static_assert(OFFSET(ForwardPlaces, coefficients) == 0, "coefficients");
+static_assert(OFFSET(ForwardPlaces, places) == 4, "places");
+static_assert(OFFSET(ForwardPlaces, numbers) == 8, "numbers");
+static_assert(OFFSET(ForwardPlaces, first_number) == 12, "first_number");
+static_assert(OFFSET(ForwardPlaces, num_numbers) == 16, "num_numbers");
+static_assert(OFFSET(ForwardPlaces, ops) == 20, "ops");
+static_assert(OFFSET(ForwardPlaces, num_ops) == 24, "num_ops");
+static_assert(OFFSET(ForwardPlaces, steps) == 28, "steps");
+static_assert(OFFSET(ForwardPlaces, own) == 32, "own");
+static_assert(OFFSET(ForwardPlaces, norms) == 36, "norms");
+static_assert(OFFSET(ForwardPlaces, plain) == 40, "plain");
+static_assert(OFFSET(ForwardPlaces, with_launch) == 44, "with_launch");
+static_assert(OFFSET(Fours, of) == 0, "of");
+static_assert(OFFSET(BackwardPlaces, coefficients) == 0, "coefficients");
+static_assert(OFFSET(BackwardPlaces, places) == 4, "places");
+static_assert(OFFSET(BackwardPlaces, numbers) == 8, "numbers");
+static_assert(OFFSET(BackwardPlaces, first_number) == 12, "first_number");
+static_assert(OFFSET(BackwardPlaces, num_numbers) == 16, "num_numbers");
+static_assert(OFFSET(BackwardPlaces, ops) == 20, "ops");
+static_assert(OFFSET(BackwardPlaces, num_ops) == 24, "num_ops");
+static_assert(OFFSET(BackwardPlaces, steps) == 28, "steps");
+static_assert(OFFSET(BackwardPlaces, own) == 32, "own");
+static_assert(OFFSET(BackwardPlaces, terms) == 36, "terms");
+static_assert(OFFSET(BackwardPlaces, first_term) == 40, "first_term");
+static_assert(OFFSET(BackwardPlaces, num_terms) == 44, "num_terms");
+static_assert(OFFSET(BackwardPlaces, parities) == 48, "parities");
+static_assert(OFFSET(BackwardPlaces, first_parity) == 52, "first_parity");
+static_assert(OFFSET(BackwardPlaces, num_parities) == 56, "num_parities");
+static_assert(OFFSET(BackwardPlaces, weighs) == 60, "weighs");
+static_assert(OFFSET(BackwardPlaces, first_weigh) == 64, "first_weigh");
+static_assert(OFFSET(BackwardPlaces, num_weighs) == 68, "num_weighs");
+static_assert(OFFSET(BackwardPlaces, begins) == 72, "begins");
+static_assert(OFFSET(BackwardPlaces, pieces) == 76, "pieces");
+static_assert(OFFSET(BackwardPlaces, norms) == 80, "norms");
+static_assert(OFFSET(Sweep, bra) == 0, "bra");
+static_assert(OFFSET(Sweep, partial) == 8, "partial");
+static_assert(OFFSET(Sweep, parities) == 16, "parities");
+static_assert(OFFSET(Sweep, weighs) == 24, "weighs");
+static_assert(OFFSET(Sweep, num_sums) == 32, "num_sums");
+static_assert(OFFSET(Sweep, keep) == 36, "keep");
+#endif

@@ -1,0 +1,106 @@
+"""What kernels are launched with: a few records, whose addresses are those of the tables. A stand-in for CuPy keeps the
+arguments; tests/backends/cuda/test_on_gpu.py runs them."""
+
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qdist as qd
+from qdist.backends.cuda import launcher, sweep
+from qdist.backends.cuda.lowering.records import OP, PHASE, SLOT
+from qdist.backends.cuda.lowering.tables import Tables
+from qdist.backends.cuda.lowering.tile import back_shape_of, shape_of, tile_level
+from qdist.backends.cuda.target import target_of
+from qdist.plan.planner import make_plan
+from qdist.plan.stages.backward import Backward
+
+
+class FakeArray:
+    """A NumPy array with the address that CuPy's have."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = np.ascontiguousarray(of)
+        self.data = SimpleNamespace(ptr=self.of.ctypes.data)
+        self.shape = self.of.shape
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The arguments of each launch of a stage's kernel."""
+    kept: list[tuple[Any, ...]] = []
+    card = {"multiProcessorCount": 2, "sharedMemPerMultiprocessor": 228 << 10, "reservedSharedMemPerBlock": 1024}
+    cuda = SimpleNamespace(
+        Device=lambda number: nullcontext(), runtime=SimpleNamespace(getDeviceProperties=lambda d: card)
+    )
+    fake = SimpleNamespace(asarray=FakeArray, zeros=lambda *a: FakeArray(np.zeros(*a)), cuda=cuda)
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+
+    def kernel(*key: Any) -> Any:
+        return lambda grid, block, arguments, shared_mem=0: kept.append(arguments)
+
+    monkeypatch.setattr(launcher, "stage_kernel", kernel)
+    monkeypatch.setattr(sweep, "sum_kernel", lambda *key: lambda grid, block, arguments: None)
+    return kept
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_a_stage_is_launched_with_three_records(launches: list[tuple[Any, ...]], dtype: str) -> None:
+    kind, n = np.dtype(dtype), 14
+    shape = shape_of(kind)
+    circuit = qd.library.hardware_efficient(n, 3)
+    (segment,) = make_plan(circuit, kind, [tile_level(n, shape)]).segments
+    tables = Tables(n, kind, segment.stages, shape)
+    own = launcher.Launcher(tables, kind, 0)
+    own.bind(circuit.affine()(np.zeros(circuit.num_parameters))[None])
+    state = FakeArray(np.zeros(1 << n, kind))
+    assert len(tables.stages) > 1
+    for number, stage in enumerate(tables.stages):
+        own.run(number, state, 3 << n, (1 << n) - 1, 1)
+        launch, places, fours = launches.pop()
+        assert launch.shape == places.shape == fours.shape == ()
+        assert (launch["ket"], launch["size"], launch["offset"]) == (state.data.ptr, 1 << n, 3 << n)
+        assert launch["tiles"] == 1 << n - len(stage.tile)
+        assert launch["outside"] == (1 << n) - 1 - sum(1 << p for p in stage.tile)
+        for name, first, record in (
+            ("phases", stage.first_phase, PHASE),
+            ("ops", stage.first_op, OP),
+            ("slots", stage.first_slot, SLOT),
+        ):
+            assert launch[name] == own.array(name).data.ptr + first * record.dtype.itemsize
+        assert launch["places"] == own.array("places").of[stage.places :].ctypes.data
+        assert launch["begins"] == own.array("begins").of[stage.first_coefficient :].ctypes.data
+        assert launch["reals"] == own.bound[0].data.ptr
+        assert launch["turns_stride"] == own.bound[1].shape[1]
+        assert (launch["load_flip"], launch["load_flip_end"]) == stage.load_flips
+        assert (launch["store_flip"], launch["store_flip_end"]) == stage.store_flips
+        assert (places["num_ops"], places["with_launch"]) == (stage.num_ops, 1)
+
+
+def test_a_stage_of_the_adjoint_sweep_is_launched_with_three_records(launches: list[tuple[Any, ...]]) -> None:
+    kind, n = np.dtype("complex64"), 14
+    circuit = qd.library.hardware_efficient(n, 2)
+    (segment,) = make_plan(circuit, kind, [tile_level(n, shape_of(kind))]).segments
+    plan = Backward(target_of(kind, back_shape_of(kind)), segment.stages)
+    back = sweep.CudaSweep(n, plan, set(circuit.affine().slots.tolist()), 0)
+    own = back._launcher
+    own.bind(circuit.affine()(np.zeros(circuit.num_parameters))[None])
+    kets, bras = (FakeArray(np.zeros((1, 1 << n), kind)) for _ in range(2))
+    sums = FakeSums()
+    back._undo(0, kets, bras, 0, (1 << n) - 1, 1, sums, False)
+    ((launch, swept, places),) = launches
+    assert (launch["ket"], swept["bra"], swept["keep"]) == (kets.data.ptr, bras.data.ptr, 0)
+    assert swept["parities"] == own.array("parities").data.ptr
+    assert swept["weighs"] == own.array("weighs").data.ptr
+    assert swept["num_sums"] == back._tables.extents[0].sums[1] > 0
+    assert places == back._resident[0][0]
+
+
+class FakeSums:
+    shape = (1, 4)
+
+    def __getitem__(self, key: Any) -> None:
+        return None
