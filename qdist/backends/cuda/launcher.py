@@ -36,13 +36,14 @@ class Launcher:
         """Computes all matrices and phases, for each row of the circuit's angles (float64)."""
         reals, turns = self.tables.binding.values(angles)
         if turns.size == 0:
-            turns = np.zeros((len(angles), 1), turns.dtype)  # A kernel's pointer must be one, though nothing is read.
+            turns = np.zeros((len(angles), 1), turns.dtype)  # An address is needed, though nothing is read.
         fours = [record(stage.fours, reals) for stage in self.tables.stages]
         with self._cupy.cuda.Device(self.device):
             self.bound = self._cupy.asarray(reals), self._cupy.asarray(turns), fours
 
     def num_tiles(self, number: int, live: int) -> int:
-        """How many tiles stage ``number`` has among the indices whose bits outside ``live`` are zero."""
+        """How many tiles of stage ``number`` hold amplitudes that may be nonzero. live: the nonzero-support
+        mask: amplitudes whose index has a 1 outside of it are zero."""
         return self._tiles(number, live)[2]
 
     def threads(self, number: int) -> int:
@@ -117,7 +118,7 @@ class Launcher:
 
     def _tiles(self, number: int, live: int) -> tuple[Any, int, int, int]:
         """How a tile's number becomes the base of its index, as runs of bits; how many tiles there are, and the bits of
-        the index that tell them apart."""
+        the index that number them."""
         key = (number, live)
         if key not in self._runs:
             tile = self.tables.stages[number].tile
@@ -129,7 +130,7 @@ class Launcher:
 
 
 def _on_device(cupy: Any, array: np.ndarray) -> Any:
-    """The array's bytes on the GPU; of an empty one, some that nobody reads, since a kernel's pointer must be one."""
+    """The array on the GPU, records as bytes; of an empty one a number that is never read, as an address is needed."""
     flat = np.ascontiguousarray(array)
     if flat.size == 0:
         return cupy.zeros(1, np.uint64)

@@ -76,7 +76,7 @@ class CudaSweep:
             sums = cupy.zeros((rows, max(tables.num_sums, 1)))
             norms: list[KeptNorm] = []
             for k, (step, live_before) in enumerate(list(zip(self._steps, self._live(live)))[:end]):
-                # Before stages that pass over something, the shards hold what is of no use.
+                # Where stages skip tiles, the shards hold values there that mean nothing, and have no norm to keep.
                 if rows == 1 and end >= STAGES and k % STAGES == 0 and live_before == (1 << self._num_bits) - 1:
                     for norm in norms:
                         norm.restore()
@@ -122,7 +122,7 @@ class CudaSweep:
         return self._launcher.threads(number) // 32
 
     def _live(self, live: int) -> list[int]:
-        """The bits that were live before each step ran, the last step first: what it passed over is passed over."""
+        """The nonzero-support mask before each step ran, the last one first: undoing it skips the tiles it skipped."""
         everything = (1 << self._num_bits) - 1
         live &= everything
         found = []

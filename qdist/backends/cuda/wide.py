@@ -39,7 +39,7 @@ class WideGate:
         taken = {*self._targets, *(p for p, _ in near)}
         others = [p for p in range(num_bits) if p not in taken]
         beside = max(0, _PART_BITS - len(self._targets))
-        # The others' bits are lowest, so that neighbours in memory stay neighbours.
+        # The other bits are lowest, for coalesced accesses.
         self._positions = others[:beside] + self._targets
         self._outside = others[beside:]
         self._dense = operation.kind == "dense"

@@ -1,7 +1,7 @@
-"""The numbers of a GPU program that follow from a circuit's angles: matrices, phase tables, and angles as turns.
+"""The numbers of a GPU program that follow from a circuit's angles: matrices, phase factors and phase angles.
 
-Kernels read two arrays: reals (matrices and phase factors, in the program's precision) and turns (angles as fractions
-of a full turn, in fixed point: sums of them wrap around exactly, and lose nothing however many there are).
+Kernels read two arrays: reals (matrices and phase factors, in the program's precision) and turns (phase angles in fixed
+point, as fractions of a full turn: sums of them wrap around exactly, and lose nothing however many there are).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Binding:
         self._entries.append((at + np.arange(len(source)), source, sign))
 
     def angle(self, affine: Affine) -> int:
-        """A place in turns for an angle."""
+        """A place in turns, the phase angles in fixed point, for an angle."""
         self._affine.append(affine)
         return len(self._affine) - 1
 
@@ -167,7 +167,7 @@ class Binding:
         fraction -= np.round(fraction)
         bits = 8 * self.turn.itemsize
         signed = np.int32 if bits == 32 else np.int64
-        # Just below a half turn, so that rounding cannot reach past the largest integer.
+        # Just below pi, so that rounding cannot reach past the largest integer.
         largest = float(np.nextafter(2.0 ** (bits - 1), 0)) if bits == 64 else 2.0**31 - 1
         scaled = np.clip(np.rint(fraction * 2.0**bits), -(2.0 ** (bits - 1)), largest)
         return np.ascontiguousarray(scaled.astype(signed)).view(self.turn)

@@ -83,7 +83,7 @@ class Pairs:
         # A flip behind a matrix exchanges the columns of what it hands on.
         carried = np.where((handed & flips[before, place])[..., None, None], carried[..., ::-1], carried)
         p, cosine, sine, q = turned(right @ carried)
-        # A turn by more than half a right angle is one by a right angle less, and a flip that passes the core.
+        # A rotation by more than pi/4 is one by pi/2 less, and a flip that commutes through the core.
         p = np.where(flips[..., None], p[..., ::-1] * [1, -1], p)
         cosine, sine = np.where(flips, sine, cosine), np.where(flips, -cosine, sine)
         index = np.arange(4) ^ (flips @ [1, 2])[:, None]
@@ -111,7 +111,7 @@ class Pairs:
         return [self._gates[k].qubits.index(q) if k >= 0 else 0 for q, k in both]
 
     def _flips(self, turns: Matrix, inner: NDArray[np.bool_], handed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Whether each turn is taken as one by a right angle less: a flip before it exchanges its sine and cosine."""
+        """Whether each rotation is taken as one by pi/2 less: a flip before it exchanges its sine and cosine."""
         flips = (np.abs(turns[..., 1, 0]) > np.abs(turns[..., 0, 0])) & inner[:, None]
         for k in np.flatnonzero(inner).tolist():
             gate = self._gates[k]
@@ -124,8 +124,8 @@ class Pairs:
 def _numbers(turns: NDArray[np.float64], cores: Matrix) -> tuple[NDArray[np.float64], Matrix]:
     """What the kernel reads of pairs, and the phases that it leaves out. turns: (count, 2), cores: (count, 4, 4).
 
-    Both turns and the tangents before the real matrices, these for 00 and 11 and for 01 and 10, and the tangents after
-    them: of 11, 01 and 10, and an unused number.
+    The tangents of both rotations and of the phases before the real matrices, these for 00 and 11 and for 01 and 10,
+    and the tangents after them: of 11, 01 and 10, and an unused number.
     """
     blocks = np.stack([cores[:, some][:, :, some] for some in _MIXED], axis=1)
     scale = np.sqrt(np.abs(blocks[..., 0, 0] * blocks[..., 1, 1] - blocks[..., 0, 1] * blocks[..., 1, 0]))

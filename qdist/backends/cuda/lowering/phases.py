@@ -210,7 +210,7 @@ def _arrange(phase: Phase, bit: dict[int, int], size: int, shape: Shape, outer: 
     lanes = [k for k in range(size) if k not in registers]
     phase.registers = registers
     if outer:
-        phase.lanes = lanes  # The lowest bits first: neighbours in memory are neighbours in a warp.
+        phase.lanes = lanes  # The lowest bits first: coalesced accesses to memory.
         return
     source = phase.source or IndexMap.identity(size)
     loads = [shape.swizzled(source.columns[k]) for k in lanes]

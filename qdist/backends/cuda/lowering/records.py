@@ -3,11 +3,11 @@
 ``header`` makes C++ of them, which is kept as sources/records.cuh, for compilers and editors to read. After a change
 here, write it anew: ``python -m qdist.backends.cuda.lowering.records``.
 
-Words of the fields: a tile's index has *register* bits, which tell a thread's own amplitudes apart, and *thread* bits,
-those of the thread's number. *far* are the bits of the state's index that lie outside of the tile. A *place* is that of
-an amplitude in shared memory. A *condition* on the thread is mask | value << 16 of its number; on far bits a mask and a
-value. A *register mask* has a bit for each of a thread's amplitudes: whether it takes part. A *turn* is a phase angle
-as a fraction of a full turn, in fixed point.
+Words of the fields: a tile's index has *register* bits, which number a thread's own amplitudes, and *thread* bits,
+which number the threads. *far* are the bits of the state's index that lie outside of the tile. A *place* is the number
+of an amplitude in shared memory; a *column* is what a bit of an index adds to a place by XOR. A *condition* on the
+thread is mask | value << 16 of its number; on far bits it is a mask and a value. A *register mask* has a bit for each
+of a thread's amplitudes: whether it takes part. A *turn* is a phase angle as a fraction of 2 pi, in fixed point.
 """
 
 from __future__ import annotations
@@ -62,9 +62,15 @@ OP = Record(
     (
         Field("kind", "int", "what it does; the register bit, or pair of bits, is added where there is one"),
         Field(
-            "data", "int", "where its numbers are: in reals; of turns the first term, of sums the result or the list"
+            "data",
+            "int",
+            "where its numbers are in reals; of CROSS and TURN the first term; of sums the result or the list",
         ),
-        Field("threads", "unsigned", "condition on the thread; of turns the term after the last; of REAL1 bits to sum"),
+        Field(
+            "threads",
+            "unsigned",
+            "condition on the thread; of CROSS and TURN the end of its terms; of REAL1 the register bits to sum for",
+        ),
         Field("word", "unsigned", "register mask; of REAL1 the register bits that have a matrix"),
         Field("far_mask", "Index", "condition on far bits; of REAL1 the first sum"),
         Field("far_value", "Index"),
@@ -74,7 +80,7 @@ OP = Record(
 
 PHASE = Record(
     "Phase",
-    "A stretch of a stage in which the same bits are registers: read the tile, run operations, write it.",
+    "A part of a stage during which the register bits are the same: read the tile, run operations, write it.",
     (
         Field("mode", "int", "how the tile is read: SHARED, or as an operation that mixes threads"),
         Field("end_op", "int", "the operation after its last, counted from the stage's first"),
@@ -82,11 +88,11 @@ PHASE = Record(
         Field("end_flip", "int"),
         Field("exclusive", "int", "whether a thread writes what others read: a barrier lies in between"),
         Field("special", "int", "the list of what reading performs, if mode is not SHARED"),
-        Field("load", "int", "places of the register bits when reading", (5,)),
-        Field("store", "int", "places of the register bits when writing", (5,)),
+        Field("load", "int", "columns of the register bits when reading", (5,)),
+        Field("store", "int", "columns of the register bits when writing", (5,)),
         Field("index", "int", "the register bits in the tile's index", (5,)),
         Field("turns", "int", "whether all amplitudes of a thread get a common phase at the end"),
-        Field("apart", "int", "whether neighbours in shared memory are not read by one access"),
+        Field("apart", "int", "whether adjacent places are read one by one, not by one access of 16 bytes"),
         Field("fours", "int", "kinds of its 4x4 matrices, if it has no other operations (fours.py)"),
     ),
     align=8,
@@ -100,15 +106,20 @@ FLIP = Record(
 
 TERM = Record(
     "Term",
-    "A turn that a thread's amplitudes have.",
+    "A summand of a phase angle, for the threads that meet a condition.",
     (Field("threads", "unsigned", "condition on the thread"), Field("coefficient", "int", "its number in the stage")),
     align=8,
 )
 
 PART = Record(
     "Part",
-    "A part of a coefficient: a turn that counts where the far bits meet a condition.",
-    (Field("mask", "Index"), Field("value", "Index"), Field("turn", "int", "in turns"), Field("unused", "int")),
+    "A summand of a coefficient (a phase angle in fixed point), for the tiles whose far bits meet a condition.",
+    (
+        Field("mask", "Index"),
+        Field("value", "Index"),
+        Field("turn", "int", "its place in the table of phase angles"),
+        Field("unused", "int"),
+    ),
 )
 
 SLOT = Record(
@@ -199,7 +210,7 @@ BACKWARD_STEP = Record(
 
 PIECE = Record(
     "Piece",
-    "A part of a coefficient with the turn itself.",
+    "A Part with the phase angle itself.",
     (Field("mask", "Index"), Field("value", "Index"), Field("turn", "Turn")),
 )
 
@@ -213,7 +224,7 @@ LAUNCH = Record(
         Field("size", "Index"),
         Field("offset", "Index", "index of the shard's first amplitude in the whole state"),
         Field("tiles", "Index", "how many there are"),
-        Field("outside", "Index", "bits of the index that tell tiles apart"),
+        Field("outside", "Index", "bits of the index that number the tiles"),
         Field("runs", "Table<int>", "(shift in the tile's number, width, shift in the index): number to first index"),
         Field("phases", "Table<Phase>"),
         Field("ops", "Table<Op>"),
@@ -315,7 +326,7 @@ def header() -> str:
     kinds = (("how a phase reads the tile", MODES), ("kinds of operations", OPS))
     enums = [f"// {what}\nenum {{ {', '.join(f'{n.upper()} = {k}' for n, k in of.items())} }};\n" for what, of in kinds]
     records = (*_TABLES, *_SHARED, *_TAKEN)
-    # A compiler's own word, as NVRTC has no offsetof: only tests ask for it.
+    # NVRTC has no offsetof; __INTADDR__ is its front end's own, so that only tests rely on it.
     offsets = "#ifdef CHECK_OFFSETS\n#define OFFSET(T, FIELD) __INTADDR__(&((T*)0)->FIELD)\n"
     offsets += "".join(record.offsets() for record in records) + "#endif\n"
     start = opening + '#pragma once\n\n#include "types.cuh"\n'

@@ -107,7 +107,7 @@ class Tables:
         self._pair_ops: list[int] = []
         self._alone: list[
             tuple[int, int, int]
-        ] = []  # Phases of 4 by 4 alone, their first operation and the next one's.
+        ] = []  # Phases with 4x4 matrices alone, their first operation and the end.
         self.stages = [self._stage(stage, blocks) for stage, blocks in stages]
         self._fill_pairs()
         self.binding.freeze()
@@ -287,7 +287,7 @@ class Tables:
         source = index & ~sum(1 << b for b in bits)
         for k, bit in enumerate(bits):
             source |= (found >> k & 1) << bit
-        # One row a register, in which neighbours are neighbouring threads.
+        # One row a register, so that a warp reads consecutive entries.
         threads = _span([1 << b for b in phase.lanes], 0, np.int64)
         for offset in _span([1 << b for b in phase.registers], 0, np.int64):
             self.long_list(self.shape.swizzled(int(i)) for i in source[threads | offset])
@@ -354,8 +354,8 @@ class Tables:
         return 2 if self.shape.pairs_up and low == self.shape.registers - 2 else low // 2
 
     def diagonal(self, view: View, block: Block, first_coefficient: int) -> None:
-        """Phases of registers alone are one table; those of threads and of bits outside the tile are turns, which are
-        added up a thread; what joins them is a turn for some of the registers."""
+        """Phases that depend on register bits alone are one table of factors. Those of thread bits and far bits are
+        angles in fixed point, summed by each thread (TURN); those of both the same, for some registers (CROSS)."""
         split = [(*view.split(conditions), affine) for conditions, affine in phases_of(block)]
         table: list[tuple[int, int, Affine]] = []
         crossing: dict[int, dict[int, list[tuple[int, int, Affine]]]] = {}
@@ -377,7 +377,7 @@ class Tables:
             kind = OPS["turn"] if word == view.everything else OPS["cross"] + (single or [GENERAL])[0]
             self.op(kind, first, len(self._terms), word)
         if table:
-            # After the turns, which it takes along where two states meet it.
+            # After TURN, whose factor the adjoint sweep multiplies into the table's entries, once for ket and bra.
             self.op(OPS["phases"], self.binding.phase_table(table))
 
     def table(self, view: View, block: Block, first_coefficient: int) -> None:
@@ -424,7 +424,7 @@ class View:
         return lanes, (register_mask, register_value), (far_mask, far_value)
 
     def word(self, register: tuple[int, int]) -> int:
-        """A bit for each of a thread's amplitudes: whether its number has this value under this mask."""
+        """The register mask of a condition, a bit for each of a thread's amplitudes: whether it meets (mask, value)."""
         mask, value = register
         return sum(1 << k for k in range(1 << len(self.registers)) if k & mask == value)
 

@@ -71,8 +71,8 @@ class Shape:
 
     @property
     def pairs_up(self) -> bool:
-        """Whether an access to shared memory, of 16 bytes, takes two amplitudes of one state: those that a tile's bit 0
-        tells apart. It is then the last of the register bits in every phase."""
+        """Whether an access to shared memory, of 16 bytes, takes two amplitudes of one state, whose indices differ
+        in bit 0. That is then the last of the register bits in every phase."""
         return self.states * self.itemsize == 8 and self.registers > 2
 
     @property
@@ -88,7 +88,7 @@ class Shape:
 
     @property
     def bank_bits(self) -> int:
-        """So many lanes' lowest bits are served in one turn."""
+        """Lowest bits of the lane that share a transaction of shared memory, and so should have no bank conflict."""
         return 4 if self.place_bytes == 8 else 3
 
     @property
@@ -143,7 +143,7 @@ def rank(vectors: Iterable[int]) -> int:
 
 
 def lane_order(shape: Shape, free: Sequence[int], loads: Sequence[int], stores: Sequence[int]) -> list[int]:
-    """The tile bits ``free`` in the order of a thread's bits, chosen so that lanes meet in as few banks as can be.
+    """The tile bits ``free`` in the order of a thread's bits, chosen for the fewest bank conflicts.
 
     loads, stores: where each of the free bits moves an amplitude in shared memory, when read and when written.
     """

@@ -181,14 +181,14 @@ __device__ __forceinline__ void dense2(States& states, const Matrix& m, unsigned
     }
 }
 
-// (1, -t; t, 1): a real rotation without its factor cos, which the matrices elsewhere have (pairs.py).
+// (1, -t; t, 1): a real rotation without its cosine, which is multiplied into the real matrices (lowering/pairs.py).
 __device__ __forceinline__ void lean(Real t, Complex& p, Complex& q) {
     const Complex before = p;
     p = {fma(-t, q.x, p.x), fma(-t, q.y, p.y)};
     q = {fma(t, before.x, q.x), fma(t, before.y, q.y)};
 }
 
-// 1 + i t: a phase without its factor cos.
+// 1 + i t: a phase without its cosine, the same.
 __device__ __forceinline__ void tilt(Real t, Complex& a) {
     const Real x = a.x;
     a.x = fma(-t, a.y, a.x);

@@ -6,7 +6,7 @@
 // Amplitudes of a thread; the lowest bits of a tile's index are the thread's number.
 constexpr int HELD = 16;
 constexpr int TILE_THREADS = 256;
-// So many tiles should a multiprocessor have room for.
+// Blocks that should be resident on a multiprocessor.
 constexpr int TILES = sizeof(Real) == 4 ? 4 : 2;
 
 extern __shared__ __align__(16) unsigned char tile_memory[];

@@ -12,15 +12,15 @@ enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, P
 // An operation on a thread's registers.
 struct __align__(16) Op {
     int kind;  // what it does; the register bit, or pair of bits, is added where there is one
-    int data;  // where its numbers are: in reals; of turns the first term, of sums the result or the list
-    unsigned threads;  // condition on the thread; of turns the term after the last; of REAL1 bits to sum
+    int data;  // where its numbers are in reals; of CROSS and TURN the first term; of sums the result or the list
+    unsigned threads;  // condition on the thread; of CROSS and TURN the end of its terms; of REAL1 the register bits to sum for
     unsigned word;  // register mask; of REAL1 the register bits that have a matrix
     Index far_mask;  // condition on far bits; of REAL1 the first sum
     Index far_value;
 };
 static_assert(sizeof(Op) == 32, "size of Op");
 
-// A stretch of a stage in which the same bits are registers: read the tile, run operations, write it.
+// A part of a stage during which the register bits are the same: read the tile, run operations, write it.
 struct __align__(8) Phase {
     int mode;  // how the tile is read: SHARED, or as an operation that mixes threads
     int end_op;  // the operation after its last, counted from the stage's first
@@ -28,11 +28,11 @@ struct __align__(8) Phase {
     int end_flip;
     int exclusive;  // whether a thread writes what others read: a barrier lies in between
     int special;  // the list of what reading performs, if mode is not SHARED
-    int load[5];  // places of the register bits when reading
-    int store[5];  // places of the register bits when writing
+    int load[5];  // columns of the register bits when reading
+    int store[5];  // columns of the register bits when writing
     int index[5];  // the register bits in the tile's index
     int turns;  // whether all amplitudes of a thread get a common phase at the end
-    int apart;  // whether neighbours in shared memory are not read by one access
+    int apart;  // whether adjacent places are read one by one, not by one access of 16 bytes
     int fours;  // kinds of its 4x4 matrices, if it has no other operations (fours.py)
 };
 static_assert(sizeof(Phase) == 96, "size of Phase");
@@ -45,18 +45,18 @@ struct Flip {
 };
 static_assert(sizeof(Flip) == 24, "size of Flip");
 
-// A turn that a thread's amplitudes have.
+// A summand of a phase angle, for the threads that meet a condition.
 struct __align__(8) Term {
     unsigned threads;  // condition on the thread
     int coefficient;  // its number in the stage
 };
 static_assert(sizeof(Term) == 8, "size of Term");
 
-// A part of a coefficient: a turn that counts where the far bits meet a condition.
+// A summand of a coefficient (a phase angle in fixed point), for the tiles whose far bits meet a condition.
 struct Part {
     Index mask;
     Index value;
-    int turn;  // in turns
+    int turn;  // its place in the table of phase angles
     int unused;
 };
 static_assert(sizeof(Part) == 24, "size of Part");
@@ -127,7 +127,7 @@ struct BackwardStep {
 };
 static_assert(sizeof(BackwardStep) == 64, "size of BackwardStep");
 
-// A part of a coefficient with the turn itself.
+// A Part with the phase angle itself.
 struct Piece {
     Index mask;
     Index value;
@@ -141,7 +141,7 @@ struct Launch {
     Index size;
     Index offset;  // index of the shard's first amplitude in the whole state
     Index tiles;  // how many there are
-    Index outside;  // bits of the index that tell tiles apart
+    Index outside;  // bits of the index that number the tiles
     Table<int> runs;  // (shift in the tile's number, width, shift in the index): number to first index
     Table<Phase> phases;
     Table<Op> ops;

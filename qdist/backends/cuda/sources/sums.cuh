@@ -157,7 +157,8 @@ __device__ __forceinline__ void weigh(const States& a, const int* list, const Pa
     const int single = list[0], first = list[1], end = list[2], groups = list[3];
     list += 4;
     if (single >= 0 || first < end) {
-        // Halving: the sums over pairs take the place of their parts, their differences tell the parity of a bit.
+        // Tree reduction (a partial Walsh-Hadamard transform): sums over pairs replace the pairs, the sums of their differences
+        // have the sign of one bit.
         Real sum[N / 2], odd[4] = {};
 #pragma unroll
         for (int k = 0; k < N / 2; ++k) {
