@@ -46,10 +46,6 @@ class Block:
         self.not_x |= operation.all & ~operation.x_like
 
     @property
-    def not_z(self) -> int:
-        return self.mixes
-
-    @property
     def x_like(self) -> int:
         return self.all & ~self.not_x
 

@@ -244,6 +244,7 @@ def _pull_back(
             values[k] = output.value(ket)
             relayout(ket, bra.layout)
             output.pull_back(ket, cotangents[k], bra)
+            relayout(ket, bra.layout)
     return values, shift
 
 

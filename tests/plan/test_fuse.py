@@ -15,7 +15,7 @@ from qdist.plan.operations import Operation, operations
 def commutes(block: Block, operation: Operation) -> bool:
     """Whether on each qubit that they share both are like Z, or both like X."""
     shared = block.all & operation.all
-    return not shared & ~(operation.z_like & ~block.not_z | operation.x_like & ~block.not_x)
+    return not shared & ~(operation.z_like & ~block.mixes | operation.x_like & ~block.not_x)
 
 
 def searched(given: list[Operation]) -> list[Block]:
@@ -71,7 +71,7 @@ def random_operation(rng: random.Random, n: int, kind: str) -> Operation:
 
 
 def contents(blocks: list[Block]) -> list[tuple[Any, ...]]:
-    return [(b.kind, list(map(id, b.operations)), b.mixes, b.not_x, b.not_z, b.all) for b in blocks]
+    return [(b.kind, list(map(id, b.operations)), b.mixes, b.not_x, b.mixes, b.all) for b in blocks]
 
 
 def test_blocks_are_those_that_a_search_finds() -> None:

@@ -8,6 +8,7 @@ from states import random_ket, random_sum
 
 import qdist as qd
 from qdist.backends.errors import StateError
+from qdist.plan.layout import Layout
 from qdist.state import reference
 from qdist.state.measuring import expectation
 from qdist.state.measuring.expectation import pull_back
@@ -230,3 +231,17 @@ def test_wrong_arguments_are_refused() -> None:
         program.value_and_grad({"Z0": 1j}, params)
     with pytest.raises(StateError, match="an overlap needs two states of one size and dtype"):
         program.vjp([qd.Overlap(qd.StateVector(4))], params, [1.0])
+
+
+def test_an_output_that_moves_the_state_changes_no_gradient() -> None:
+    class Moving(qd.Probabilities):
+        def pull_back(self, ket: qd.StateVector, cotangent: np.ndarray, bra: qd.StateVector) -> None:
+            super().pull_back(ket, cotangent, bra)
+            ket.relayout(Layout((2, 0, 1)))
+
+    theta = qd.ParameterVector("t", 3)
+    circuit = qd.Circuit(3).ry(theta[0], 0).cx(0, 1).rx(theta[1], 1).cx(1, 2).ry(theta[2], 2)
+    program, params, cotangent = qd.compile(circuit, dtype="complex128"), [0.4, 0.9, 1.3], np.array([1.0, -2.0])
+    _, want = program.vjp([qd.Probabilities(1)], params, [cotangent])
+    _, got = program.vjp([Moving(1)], params, [cotangent])
+    np.testing.assert_allclose(got, want, atol=1e-13)

@@ -1,6 +1,7 @@
 """The tables of the adjoint sweep, interpreted in NumPy, against the CPU's adjoint and the reference: no GPU needed."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -147,3 +148,12 @@ def test_sums_are_few(dtype: str) -> None:
     real = [op for op in tables.arrays()["ops"] if op["kind"] == OPS["real1"]]
     assert sum(int(op["threads"]).bit_count() for op in real) == n
     assert sum(extent.sums[1] for extent in tables.extents) == tables.num_sums <= n + 4 * len(real)
+
+
+def test_derivatives_of_a_kind_that_nothing_sums_are_refused() -> None:
+    kind, shape = np.dtype("complex128"), back_shape_of(np.dtype("complex128"))
+    circuit = qd.Circuit(9).rz(qd.Parameter("t"), 0)
+    ((stage, (block,)),) = make_plan(circuit, kind, [tile_level(9, shape)]).segments[0].stages
+    with pytest.raises(NotImplementedError, match="angles of linear blocks"):
+        BackTables(9, kind, [(stage, [replace(block, kind="linear")])], shape, {0})
+    assert BackTables(9, kind, [(stage, [block])], shape, {0}).num_sums > 0

@@ -156,7 +156,7 @@ def test_blocks_keep_their_order_and_their_result(dtype: str, monkeypatch: pytes
             for earlier in ran[:k]:
                 if place[id(earlier)] > place[id(later)]:
                     moved += 1
-                    both_z = ~(earlier.not_z | later.not_z)
+                    both_z = ~(earlier.mixes | later.mixes)
                     both_x = ~(earlier.not_x | later.not_x)
                     assert not earlier.all & later.all & ~(both_z | both_x)
     assert moved

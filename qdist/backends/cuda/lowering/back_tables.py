@@ -45,6 +45,10 @@ class Extent:
     """Of its coefficients: how many."""
 
 
+_SUMMED = ("dense", "diagonal", "rotation")
+"""Kinds of blocks whose methods here add the sums that derivatives are made of."""
+
+
 class BackTables(Tables):
     """The tables that undo the stages of a program, the last one first. trainable: the angles whose derivatives are
     wanted."""
@@ -76,6 +80,11 @@ class BackTables(Tables):
         return super().arrays() | {"parities": table_of(self._parities, PARITY), "weighs": weighs}
 
     def _stage(self, stage: Stage, blocks: list[Block]) -> StageTables:
+        for block in blocks:
+            if block.kind not in _SUMMED and any(o.reads & self._trainable for o in block.operations):
+                raise NotImplementedError(
+                    f"blocks of kind {block.kind!r} have angles, and nothing here sums what they change"
+                )
         before = self._sizes()
         self._first_sum = self.num_sums
         result = super()._stage(stage, blocks)

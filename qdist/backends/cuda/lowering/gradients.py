@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.binding import Factors, reordered
+from qdist.circuit.gate import FORMULAS
 from qdist.native import kernels
-from qdist.plan.operations import FORMULAS
 
 __all__ = ["Gradients"]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from qdist.backends.cuda.lowering.linear import IndexMap, index_map
 from qdist.backends.cuda.lowering.packing import MOST, Piece, Step, pack
 from qdist.backends.cuda.lowering.tile import Shape, lane_order
+from qdist.plan.commute import commute
 from qdist.plan.fuse import Block
 
 __all__ = ["WIDEST", "Phase", "TilePhases", "phases"]
@@ -94,7 +95,7 @@ def _begun(block: Block, bit: dict[int, int], size: int) -> Phase:
 def _pieces(blocks: Sequence[Block], bit: dict[int, int]) -> list[Piece]:
     pieces = []
     for number, block in enumerate(blocks):
-        after = sum(1 << k for k in range(number) if not _commute(blocks[k], block))
+        after = sum(1 << k for k in range(number) if not commute(blocks[k], block))
         begins = _crosses_threads(block)
         pieces.append(Piece(after, 0 if begins else _near(block.mixes, bit), begins))
     return pieces
@@ -160,18 +161,13 @@ def _run_section(section: list[Block], found: list[Phase], bit: dict[int, int], 
     while waiting:
         later: list[Block] = []
         for block in waiting:
-            if all(_commute(block, other) for other in later) and _takes(found[-1], block, bit, shape):
+            if all(commute(block, other) for other in later) and _takes(found[-1], block, bit, shape):
                 found[-1].blocks.append(block)
             else:
                 later.append(block)
         waiting = later
         if waiting:
             found.append(Phase(None, None))
-
-
-def _commute(a: Block, b: Block) -> bool:
-    """Whether the blocks may pass each other: on each shared qubit both are like Z, or both like X."""
-    return not a.all & b.all & (a.not_z | b.not_z) & (a.not_x | b.not_x)
 
 
 def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> bool:
