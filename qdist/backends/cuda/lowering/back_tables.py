@@ -82,9 +82,7 @@ class BackTables(Tables):
     def _stage(self, stage: Stage, blocks: list[Block]) -> StageTables:
         for block in blocks:
             if block.kind not in _SUMMED and any(o.reads & self._trainable for o in block.operations):
-                raise NotImplementedError(
-                    f"blocks of kind {block.kind!r} have angles, and nothing here sums what they change"
-                )
+                raise NotImplementedError(f"nothing sums what the angles of {block.kind} blocks change")
         before = self._sizes()
         self._first_sum = self.num_sums
         result = super()._stage(stage, blocks)
