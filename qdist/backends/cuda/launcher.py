@@ -29,6 +29,9 @@ class Launcher:
         with cupy.cuda.Device(device):
             self._arrays = {name: _on_device(cupy, x) for name, x in tables.arrays().items()}
         self._runs: dict[tuple[int, int], tuple[Any, int, int, int]] = {}
+        # Records are filled once, and what changes from launch to launch is set in place: a launch copies them.
+        self._records: dict[tuple[int, int], NDArray[Any]] = {}
+        self._places: dict[tuple[int, bool, bool], tuple[NDArray[Any], int, int]] = {}
         self.bound: Any = None
         """(reals, turns) on the device, a row for each state of a batch, and each stage's 4x4 matrices (fours.py)."""
 
@@ -56,12 +59,16 @@ class Launcher:
 
     def run(self, number: int, states: Any, offset: int, live: int, rows: int) -> None:
         """Runs stage ``number`` on ``rows`` states: as many blocks as run at once, each going through many tiles."""
-        stage, shape = self.tables.stages[number], self.tables.shape
-        layout = resident(stage, shape)
         with_launch, fours = self.bound[2][number]
-        places = layout.arguments(stage, shape, states.data.ptr % 16 == 0, with_launch)
-        grid = min(self.num_tiles(number, live), blocks_at_once(layout.end, shape, self._card)), rows
-        self.launch(number, states, offset, live, grid, (places, fours), layout.end)
+        key = number, states.data.ptr % 16 == 0, with_launch
+        if key not in self._places:
+            stage, shape = self.tables.stages[number], self.tables.shape
+            layout = resident(stage, shape)
+            most = blocks_at_once(layout.end, shape, self._card)
+            self._places[key] = layout.arguments(stage, shape, *key[1:]), layout.end, most
+        places, shared_bytes, most = self._places[key]
+        grid = min(self.num_tiles(number, live), most), rows
+        self.launch(number, states, offset, live, grid, (places, fours), shared_bytes)
 
     def launch(
         self,
@@ -81,15 +88,25 @@ class Launcher:
 
     def _record(self, number: int, states: Any, offset: int, live: int) -> NDArray[Any]:
         """A Launch. What it points to is kept by this object, and by the caller for the states."""
+        if (number, live) not in self._records:
+            self._records[number, live] = self._filled(number, live)
+        record = self._records[number, live]
+        reals, turns, _ = self.bound
+        record["ket"], record["offset"] = states.data.ptr, offset
+        record["reals"], record["reals_stride"] = reals.data.ptr, reals.shape[1]
+        record["turns"], record["turns_stride"] = turns.data.ptr, turns.shape[1]
+        return record
+
+    def _filled(self, number: int, live: int) -> NDArray[Any]:
+        """What of a Launch is the same every time."""
         stage = self.tables.stages[number]
         runs, num_runs, tiles, outside = self._tiles(number, live)
-        reals, turns, _ = self.bound
         at = {name: array.data.ptr for name, array in self._arrays.items()}
         return LAUNCH.filled(
             {
-                "ket": states.data.ptr,
+                "ket": 0,
                 "size": 1 << self.tables.num_bits,
-                "offset": offset,
+                "offset": 0,
                 "tiles": tiles,
                 "outside": outside,
                 "runs": runs.data.ptr,
@@ -102,10 +119,10 @@ class Launcher:
                 "begins": at["begins"] + stage.first_coefficient * np.dtype(np.int32).itemsize,
                 "parts": at["parts"],
                 "lists": at["lists"],
-                "reals": reals.data.ptr,
-                "reals_stride": reals.shape[1],
-                "turns": turns.data.ptr,
-                "turns_stride": turns.shape[1],
+                "reals": 0,
+                "reals_stride": 0,
+                "turns": 0,
+                "turns_stride": 0,
                 "num_runs": num_runs,
                 "num_phases": stage.num_phases,
                 "num_coefficients": stage.num_coefficients,
