@@ -83,8 +83,8 @@ class Launcher:
         """Launches stage ``number``; more: the records that its kernel takes after the Launch that both take."""
         stage = self.tables.stages[number]
         kernel = stage_kernel(self.dtype, self.tables.shape, self.device, stage.rare, stage.long)
-        taken = self._record(number, states, offset, live)
-        kernel(grid, (self.threads(number),), (taken, *more), shared_mem=shared_bytes)
+        taken = (self._record(number, states, offset, live), *more)
+        kernel(grid, (self.threads(number),), tuple(map(_bytes, taken)), shared_mem=shared_bytes)
 
     def _record(self, number: int, states: Any, offset: int, live: int) -> NDArray[Any]:
         """A Launch. What it points to is kept by this object, and by the caller for the states."""
@@ -144,6 +144,12 @@ class Launcher:
             table = np.array(runs or [(0, 0, 0)], np.int32).ravel()
             self._runs[key] = self._cupy.asarray(table), len(runs), 1 << len(outside), sum(1 << p for p in outside)
         return self._runs[key]
+
+
+def _bytes(record: NDArray[Any]) -> NDArray[Any]:
+    """The same record without its fields: for each launch CuPy would have NumPy list them, which takes longer than the
+    launch itself."""
+    return record.view(np.dtype((np.void, record.itemsize)))
 
 
 def _on_device(cupy: Any, array: np.ndarray) -> Any:
