@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from qdist.backends.backend import Executor
+from qdist.backends.in_tile import pauli_masks, permutation_source
 from qdist.circuit import AffineMap
 from qdist.native import kernels
 from qdist.plan.fuse import Block
@@ -212,32 +213,13 @@ def _linear(native: _Native, tile: _Tile, block: Block) -> None:
 
 def _rotation(native: _Native, tile: _Tile, block: Block) -> None:
     (operation,) = block.operations
-    x = z = far_z = num_y = 0
-    for qubit, letter in zip(operation.targets, operation.letters):
-        if letter in "XY":
-            x |= 1 << tile.bit[qubit]
-        if letter in "YZ":
-            if qubit in tile.bit:
-                z |= 1 << tile.bit[qubit]
-            else:
-                far_z |= 1 << qubit
-        num_y += letter == "Y"
     slots = [(operation.slots[0], operation.sign)]
-    native.pauli_rotation(x, z, far_z, num_y, *tile.masks(operation.controls), slots)
+    native.pauli_rotation(*pauli_masks(operation, tile.bit), *tile.masks(operation.controls), slots)
 
 
 def _permute(native: _Native, tile: _Tile, block: Block) -> None:
     (operation,) = block.operations
-    bits = [tile.bit[q] for q in operation.targets]
-    index = np.arange(1 << native.tile_bits, dtype=np.uint32)
-    small = np.zeros_like(index)
-    for k, bit in enumerate(bits):
-        small |= (index >> bit & 1) << k
-    source = np.asarray(operation.matrix, np.uint32)[small]
-    rest = index & ~np.uint32(sum(1 << b for b in bits))
-    for k, bit in enumerate(bits):
-        rest |= (source >> k & 1) << bit
-    native.permutation(rest.tolist(), [])
+    native.permutation(permutation_source(operation, tile.bit, native.tile_bits).tolist(), [])
 
 
 def _table(native: _Native, tile: _Tile, block: Block) -> None:

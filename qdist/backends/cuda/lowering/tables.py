@@ -20,6 +20,7 @@ from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, dense
 from qdist.backends.cuda.lowering.record import Record
 from qdist.backends.cuda.lowering.records import FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
 from qdist.backends.cuda.lowering.tile import Shape
+from qdist.backends.in_tile import pauli_masks, permutation_source
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Affine, Operation
@@ -278,15 +279,7 @@ class Tables:
 
     def permute(self, tile: TilePhases, phase: Phase, block: Block) -> None:
         (operation,) = block.operations
-        bits = [tile.bit[q] for q in operation.targets]
-        index = np.arange(1 << tile.size)
-        small = np.zeros_like(index)
-        for k, bit in enumerate(bits):
-            small |= (index >> bit & 1) << k
-        found = np.asarray(operation.matrix, np.int64)[small]
-        source = index & ~sum(1 << b for b in bits)
-        for k, bit in enumerate(bits):
-            source |= (found >> k & 1) << bit
+        source = permutation_source(operation, tile.bit, tile.size)
         # One row a register, so that a warp reads consecutive entries.
         threads = _span([1 << b for b in phase.lanes], 0, np.int64)
         for offset in _span([1 << b for b in phase.registers], 0, np.int64):
@@ -294,16 +287,7 @@ class Tables:
 
     def rotation(self, tile: TilePhases, phase: Phase, block: Block) -> None:
         (operation,) = block.operations
-        x = z = far_z = num_y = 0
-        for qubit, letter in zip(operation.targets, operation.letters):
-            if letter in "XY":
-                x |= 1 << tile.bit[qubit]
-            if letter in "YZ":
-                if qubit in tile.bit:
-                    z |= 1 << tile.bit[qubit]
-                else:
-                    far_z |= 1 << qubit
-            num_y += letter == "Y"
+        x, z, far_z, num_y = pauli_masks(operation, tile.bit)
         data = self.binding.rotation((0.0, ((operation.slots[0], operation.sign),)), num_y, not operation.controls)
         near, far = _split(tile, operation.controls)
         self.long_list([data, *near, *halves(far), x, self.shape.swizzled(x), z, *halves((far_z,))])

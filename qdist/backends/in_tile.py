@@ -1,0 +1,42 @@
+"""What operations are on the bits of a tile: the same for every backend that works on tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.plan.operations import Operation
+
+__all__ = ["pauli_masks", "permutation_source"]
+
+
+def pauli_masks(operation: Operation, bit: Mapping[int, int]) -> tuple[int, int, int, int]:
+    """Of a Pauli rotation: masks of the tile's bits with X or Y, and with Z or Y; of the index's bits outside of the
+    tile with Z; and the number of Ys. bit: the tile's bit of each qubit inside."""
+    x = z = far_z = num_y = 0
+    for qubit, letter in zip(operation.targets, operation.letters):
+        if letter in "XY":
+            x |= 1 << bit[qubit]
+        if letter in "YZ":
+            if qubit in bit:
+                z |= 1 << bit[qubit]
+            else:
+                far_z |= 1 << qubit
+        num_y += letter == "Y"
+    return x, z, far_z, num_y
+
+
+def permutation_source(operation: Operation, bit: Mapping[int, int], size: int) -> NDArray[np.int64]:
+    """Of a permutation: for each of the 2**size amplitudes of a tile, the one whose value it takes."""
+    bits = [bit[q] for q in operation.targets]
+    index = np.arange(1 << size)
+    small = np.zeros_like(index)
+    for k, b in enumerate(bits):
+        small |= (index >> b & 1) << k
+    found = np.asarray(operation.matrix, np.int64)[small]
+    source = index & ~sum(1 << b for b in bits)
+    for k, b in enumerate(bits):
+        source |= (found >> k & 1) << b
+    return source
