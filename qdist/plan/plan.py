@@ -141,7 +141,11 @@ class Plan:
 
     def seconds(self, machine: Machine) -> float:
         """The time of the plan on a machine that is limited by memory bandwidth or arithmetic alone."""
-        return machine.seconds(self._bytes_of_sweeps, self.flops, self.dtype)
+        return machine.seconds(self._bytes_of_sweeps, self.flops, self._arithmetic)
+
+    @property
+    def _arithmetic(self) -> np.dtype:
+        return np.dtype(np.complex128) if self.in_double else self.dtype
 
     @property
     def _bytes_of_sweeps(self) -> float:
@@ -160,7 +164,7 @@ class Plan:
     def seconds_on(self, cluster: Cluster, ranks: int) -> float:
         """The time of the plan on so many ranks of a cluster, where sweeps and exchanges do not overlap."""
         share = self.shards_per_rank(ranks) / (1 << self.far)
-        computing = cluster.machine.seconds(share * self._bytes_of_sweeps, share * self.flops, self.dtype)
+        computing = cluster.machine.seconds(share * self._bytes_of_sweeps, share * self.flops, self._arithmetic)
         messages = sum((1 << len(segment.swaps)) - 1 for segment in self.segments)
         between = self.bytes_between_nodes
         shards = self.shards_per_rank(ranks)
@@ -172,8 +176,9 @@ class Plan:
         """The totals, then each exchange between ranks and each sweep over memory with its gates and blocks."""
         shards = f" in {1 << self.far} shards, {self.exchanges} exchanges" if self.far else ""
         size = readable_size(self.state_bytes)
+        double = " computed in double" if self.in_double and self.dtype == np.complex64 else ""
         lines = [
-            f"{self.num_qubits} qubits, {self.dtype}{shards}: {self.sweeps} sweeps of {size}, "
+            f"{self.num_qubits} qubits, {self.dtype}{double}{shards}: {self.sweeps} sweeps of {size}, "
             f"{len(self.blocks)} blocks, {self.flops:.3g} flops"
         ]
         if self.folded:

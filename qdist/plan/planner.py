@@ -9,7 +9,6 @@ import numpy as np
 from qdist.circuit import Circuit, CircuitError, Gate
 from qdist.circuit.instruction import Instruction
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster
-from qdist.plan.fuse import fuse
 from qdist.plan.ladders import narrowed
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
@@ -19,8 +18,7 @@ from qdist.plan.network.nodes import Network, lazy_in_nodes
 from qdist.plan.operations import Operation, moved, operation
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.precision import computes_in_double
-from qdist.plan.stages.division import divided
-from qdist.plan.stages.schedule import schedule as schedule_below
+from qdist.plan.stages.division import staged
 from qdist.plan.stages.target import Target, cpu_target
 
 __all__ = ["SCHEDULES", "check_schedule", "make_plan"]
@@ -108,7 +106,20 @@ def make_plan(
         folded=planner.folded,
     )
     plan.in_double = computes_in_double(plan, circuit.num_parameters > 0)
+    widened = target.widened()
+    if plan.in_double and widened != target:
+        _stage_again(plan, widened, levels)
     return plan
+
+
+def _stage_again(plan: Plan, target: Target, levels: Sequence[Level] | None) -> None:
+    """The same exchanges, with stages for another target between them."""
+    plan.target = target
+    chosen = tuple(levels) if levels is not None else target.levels(plan.shard_bits)
+    plan.levels = (plan.levels[0], *chosen)
+    for segment in plan.segments:
+        operations = [o for stage, _ in segment.stages for o in stage.operations]
+        segment.stages = staged(operations, plan.shard_bits, target, chosen)
 
 
 def check_schedule(schedule: str) -> None:
@@ -195,9 +206,7 @@ class _Planner:
         if not stage.layout.is_identity:
             # Below the network level, operations are on bit positions instead of qubits.
             placed = [moved(o, stage.layout.positions) for o in placed]
-        inner = schedule_below(placed, self._close, self._levels)
-        stages = divided(((s, fuse(s.operations)) for s in inner), self._close, self._target)
-        return Segment(stage.swaps, stage.layout, list(stages))
+        return Segment(stage.swaps, stage.layout, staged(placed, self._close, self._target, self._levels))
 
 
 def _leading(gates: list[_Planned]) -> tuple[list[_Planned], list[_Planned]]:

@@ -36,8 +36,6 @@ def computes_in_double(plan: Plan, has_parameters: bool) -> bool:
     """Whether a plan is computed in complex128, whatever its state is stored in."""
     if plan.dtype == np.complex128:
         return True
-    if not plan.target.widens:
-        return False
     most = max(MOST_OF_GRADIENTS, MOST_OF_GRADIENTS_A_QUBIT * plan.num_qubits) if has_parameters else MOST_OF_VALUES
     return roundings(plan) > most
 

@@ -24,13 +24,15 @@ MODULES = ("measure", "pauli", "pauli_tiles", "moves")
 _FOLDER = Path(__file__).parent / "sources"
 
 
-def stage_source(dtype: np.dtype, shape: Shape, rare: bool, long: bool) -> tuple[str, tuple[str, ...]]:
-    """The tile kernel's source and the compiler's options. For two states it is that of the adjoint sweep. rare: with
-    what few circuits need (tables.py says what that is). long: with norms that are kept (norm.cuh)."""
+def stage_source(stored: np.dtype, shape: Shape, rare: bool, long: bool) -> tuple[str, tuple[str, ...]]:
+    """The tile kernel's source and the compiler's options. For two states it is that of the adjoint sweep. stored: of
+    the amplitudes in memory. rare: with what few circuits need (tables.py says what that is). long: with norms that are
+    kept (norm.cuh)."""
     name = "forward" if shape.states == 1 else "backward"
     defined = {"REGISTER_BITS": shape.registers, "STATES": shape.states, "RARE": int(rare), "KEEP_NORM": int(long)}
+    defined["WIDENED"] = int(stored != shape.dtype)
     sizes = (f"-D{name}={value}" for name, value in defined.items())
-    return expanded(f"{name}.cu"), (*_options(dtype), *sizes, f"--maxrregcount={shape.registers_per_thread}")
+    return expanded(f"{name}.cu"), (*_options(shape.dtype), *sizes, f"--maxrregcount={shape.registers_per_thread}")
 
 
 def source(module: str, dtype: np.dtype) -> tuple[str, tuple[str, ...]]:
@@ -70,25 +72,25 @@ def _options(dtype: np.dtype) -> tuple[str, ...]:
 
 
 @cache
-def stage_kernel(dtype: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
-    """The tile kernel for this precision on the current device."""
-    function = _stage_module(dtype, shape, device, rare, long).get_function("run_stage")
+def stage_kernel(stored: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
+    """The tile kernel for amplitudes stored in this dtype, on the current device."""
+    function = _stage_module(stored, shape, device, rare, long).get_function("run_stage")
     function.max_dynamic_shared_size_bytes = shape.shared_bytes
     return function
 
 
 @cache
-def sum_kernel(dtype: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
+def sum_kernel(stored: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
     """The kernel that adds up what the blocks of the adjoint sweep have summed, on the current device."""
-    return _stage_module(dtype, shape, device, rare, long).get_function("add_partial")
+    return _stage_module(stored, shape, device, rare, long).get_function("add_partial")
 
 
 @cache
-def _stage_module(dtype: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
+def _stage_module(stored: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
     del device  # A kernel belongs to the device it was loaded on, so each has its own.
     import cupy
 
-    code, options = stage_source(dtype, shape, rare, long)
+    code, options = stage_source(stored, shape, rare, long)
     return cupy.RawModule(code=code, options=options, backend="nvrtc")
 
 

@@ -54,7 +54,7 @@ class CudaExecutor(Executor):
         self.dtype = target.dtype
         self._cupy, self._device, self._num_bits = cupy, device, num_bits
         tiled = [(stage, blocks) for stage, blocks in stages if not stage.is_wide]
-        self._tables = Tables(num_bits, self.dtype, tiled, target.shape, pairs=len(tiled) == len(stages))
+        self._tables = Tables(num_bits, target.shape.dtype, tiled, target.shape, pairs=len(tiled) == len(stages))
         tiles = iter(range(len(self._tables.stages)))
         with cupy.cuda.Device(device):
             self._steps: list[int | WideGate] = [

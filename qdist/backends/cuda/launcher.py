@@ -18,7 +18,8 @@ __all__ = ["Launcher"]
 
 
 class Launcher:
-    """Tables copied to GPU number ``device``, with the numbers that were bound last."""
+    """Tables copied to GPU number ``device``, with the numbers that were bound last. dtype: of the amplitudes in
+    memory."""
 
     def __init__(self, tables: Tables, dtype: np.dtype, device: int) -> None:
         import cupy

@@ -34,7 +34,7 @@ class CudaSweep:
         dtype, shape = plan.target.dtype, plan.target.shape
         self._cupy, self._device, self._num_bits, self._dtype = cupy, device, num_bits, dtype
         tiled = [(stage, blocks) for stage, blocks in plan.stages if not stage.is_wide]
-        self._tables = BackTables(num_bits, dtype, tiled, shape, trainable)
+        self._tables = BackTables(num_bits, shape.dtype, tiled, shape, trainable)
         numbers = iter(range(len(self._tables.stages)))
         with cupy.cuda.Device(device):
             self._steps: list[int | WideGate] = [

@@ -30,18 +30,19 @@ _PHASES_A_SWEEP = 3.0
 
 @dataclass(frozen=True, slots=True)
 class CudaTarget(Target):
-    """Tiles of one shape: those of the forward run, or of ket and bra in the adjoint sweep."""
+    """Tiles of one shape: those of the forward run, or of ket and bra in the adjoint sweep. ``dtype`` is that of the
+    amplitudes in memory, ``shape.dtype`` the arithmetic's."""
 
     shape: Shape = field(kw_only=True)
 
     def has_room(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> bool:
         operations = [o for block in blocks for o in block.operations]
-        return _surely_fits(stage, operations, self.shape) or _fits(num_bits, self.dtype, stage, blocks, self.shape)
+        return _surely_fits(stage, operations, self.shape) or _fits(num_bits, stage, blocks, self.shape)
 
     def sweep_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
         inside = sum(1 << p for p in stage.close)
         row = next(p for p in range(num_bits + 1) if not inside >> p & 1)
-        memory = max(1.0, _ROW_BYTES / (self.shape.itemsize << row))
+        memory = max(1.0, _ROW_BYTES / (self.dtype.itemsize << row))
         if stage.is_wide:
             return memory
         if self.shape.states == 1:
@@ -50,8 +51,15 @@ class CudaTarget(Target):
         count = len(phases(list(stage.close), undoing(blocks), self.shape).phases)
         return max(memory, (1 + count) / _PHASES_A_SWEEP)
 
+    def widened(self) -> CudaTarget:
+        double = np.dtype(np.complex128)
+        if self.shape.dtype == double:
+            return self
+        of = shape_of if self.shape.states == 1 else back_shape_of
+        return target_of(self.dtype, replace(of(double), contiguous=self.shape.contiguous))
+
     def backward(self) -> tuple[Target, ...]:
-        shape = back_shape_of(self.dtype)
+        shape = replace(back_shape_of(self.shape.dtype), contiguous=self.shape.contiguous)
         return tuple(target_of(self.dtype, s) for s in (shape, replace(shape, contiguous=shape.contiguous - 1)))
 
 
@@ -81,12 +89,12 @@ def _surely_fits(stage: Stage, operations: list[Operation], shape: Shape) -> boo
     return needed <= shape.shared_bytes - (shape.states * shape.itemsize << size)
 
 
-def _fits(num_bits: int, dtype: np.dtype, stage: Stage, blocks: Sequence[Block], shape: Shape) -> bool:
+def _fits(num_bits: int, stage: Stage, blocks: Sequence[Block], shape: Shape) -> bool:
     if shape.states == 1:
-        (lowered,) = Tables(num_bits, dtype, [(stage, list(blocks))], shape).stages
+        (lowered,) = Tables(num_bits, shape.dtype, [(stage, list(blocks))], shape).stages
         # Phases of one thread add up to one coefficient, so only tables tell.
         few = lowered.num_coefficients * shape.itemsize // 2 <= shape.coefficient_bytes
         return few and resident(lowered, shape).end <= shape.shared_bytes
     slots = {slot for block in blocks for o in block.operations for slot in o.reads}
-    tables = BackTables(num_bits, dtype, [(stage, list(blocks))], shape, slots)
+    tables = BackTables(num_bits, shape.dtype, [(stage, list(blocks))], shape, slots)
     return back_resident.resident(tables.stages[0], tables.extents[0], shape)[1] <= shape.shared_bytes

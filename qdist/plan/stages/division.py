@@ -6,9 +6,10 @@ between stages of the others. A stage whose tables do not fit beside the tile be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from qdist.plan.fuse import Block, fuse
+from qdist.plan.levels import Level
 from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage, schedule, wide_stage
 from qdist.plan.stages.target import Target
@@ -18,9 +19,11 @@ __all__ = ["Tiles", "divided", "staged", "sweeps_of"]
 Tiles = tuple[Stage, list[Block]]
 
 
-def staged(operations: list[Operation], num_bits: int, target: Target) -> list[Tiles]:
-    """Operations on a shard of ``num_bits`` bits in the target's own stages."""
-    stages = schedule(operations, num_bits, target.levels(num_bits))
+def staged(
+    operations: list[Operation], num_bits: int, target: Target, levels: Sequence[Level] | None = None
+) -> list[Tiles]:
+    """Operations on a shard of ``num_bits`` bits in stages for the target. levels: if not its own."""
+    stages = schedule(operations, num_bits, target.levels(num_bits) if levels is None else levels)
     return list(divided(((s, fuse(s.operations)) for s in stages), num_bits, target))
 
 

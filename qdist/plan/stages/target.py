@@ -28,8 +28,6 @@ class Target:
     """Least index bits of a tile."""
     widest: int = 62
     """Most index bits of a tile: a gate that mixes more runs on the whole shard."""
-    widens: bool = False
-    """Whether tiles of single precision can be computed in double precision while in cache (plan/precision.py)."""
 
     def levels(self, num_bits: int) -> tuple[Level, ...]:
         """The memory levels inside a rank, for shards of so many index bits."""
@@ -43,6 +41,11 @@ class Target:
         """The time of the stage, in units of reading and writing the whole shard once."""
         return 1.0
 
+    def widened(self) -> Target:
+        """The target for amplitudes of this dtype whose tiles are computed in double precision (plan/precision.py);
+        itself, if its tiles are the same then."""
+        return self
+
     def backward(self) -> tuple[Target, ...]:
         """Targets for the adjoint sweep: first the one that undoes these stages as they are, then alternatives that may
         need fewer sweeps."""
@@ -53,4 +56,4 @@ def cpu_target(dtype: np.dtype) -> Target:
     """Tiles that fit a core's first-level cache beside the copy that permutations need: 32 KiB of amplitudes, in rows
     of at least 128 bytes, so that every cache line read is used."""
     tile, row = ((size // dtype.itemsize).bit_length() - 1 for size in (32 * 1024, 128))
-    return Target("cache", dtype, tile, row, widens=True)
+    return Target("cache", dtype, tile, row)

@@ -107,6 +107,22 @@ def test_the_kernel_of_the_adjoint_sweep(
     assert not re.search(r"ld\.global\.(?!nc)", kernel)
 
 
+@pytest.mark.parametrize("of", [shape_of, back_shape_of])
+def test_amplitudes_stored_in_single_precision_are_computed_in_double(nvrtc: ctypes.CDLL, of) -> None:
+    shape = of(np.dtype("complex128"))
+    code, options = stage_source(np.dtype("complex64"), shape, True, False)
+    text = ptx(nvrtc, code, (*options, "-arch=compute_90"))
+    assert ".local" not in text
+    # What is read from and written to memory has 8 bytes an amplitude, what is in shared memory 16.
+    places = shape.states << shape.registers
+    assert "cp.async.c" not in text
+    assert text.count("ld.global.cs.v2.f32") == (2 if shape.states == 2 else 4) * places
+    assert text.count("st.global.cs.v2.f32") == (1 if shape.states == 2 else 2) * places
+    assert ".cs.v2.f64" not in text
+    assert "fma.rn.f64" in text
+    assert "fma.rn.f32" not in text
+
+
 KERNELS = {
     "measure": "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves add_weighted",
     "pauli": "apply_paulis apply_rows term_values pauli_values_2 pauli_values_4 pauli_values_16",

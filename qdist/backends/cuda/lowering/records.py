@@ -220,7 +220,7 @@ LAUNCH = Record(
     "Launch",
     "The stage that a launch runs.",
     (
-        Field("ket", "Complex*", "`size` amplitudes a row of the batch"),
+        Field("ket", "Stored*", "`size` amplitudes a row of the batch"),
         Field("size", "Index"),
         Field("offset", "Index", "index of the shard's first amplitude in the whole state"),
         Field("tiles", "Index", "how many there are"),
@@ -306,7 +306,7 @@ SWEEP = Record(
     "Sweep",
     "What the adjoint sweep has beside a stage.",
     (
-        Field("bra", "Complex*", "as many amplitudes as the ket"),
+        Field("bra", "Stored*", "as many amplitudes as the ket"),
         Field("partial", "double*", "num_sums doubles of its own for each warp"),
         Field("parities", "Table<Parity>"),
         Field("weighs", "Table<int>", "lists of the sums that diagonals need"),

@@ -31,7 +31,7 @@ _BANKS = {8: (1, 2, 4, 8, 13, 5, 10, 3, 7, 12, 11, 14, 15, 6), 16: (1, 2, 4, 7, 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How tiles of amplitudes of ``itemsize`` bytes are worked on."""
+    """How tiles of amplitudes of ``itemsize`` bytes (in memory they may be shorter) are worked on."""
 
     itemsize: int
     tile: int
@@ -50,6 +50,11 @@ class Shape:
     """Bits of a tile, at least."""
     coefficient_bytes: int = 16384
     """Shared memory beside the largest tiles, for angles that differ from tile to tile and for the sweep's tables."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the arithmetic."""
+        return np.dtype(np.complex64 if self.itemsize == 8 else np.complex128)
 
     @property
     def widest(self) -> int:

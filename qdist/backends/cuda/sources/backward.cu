@@ -14,7 +14,7 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
     const Table<Real> reals = launch.reals + Index(blockIdx.y) * launch.reals_stride;
     const Table<Turn> turns = launch.turns + Index(blockIdx.y) * launch.turns_stride;
     const unsigned thread = threadIdx.x;
-    Complex* const rows[] = {launch.ket + Index(blockIdx.y) * size, sweep.bra + Index(blockIdx.y) * size};
+    Stored* const rows[] = {launch.ket + Index(blockIdx.y) * size, sweep.bra + Index(blockIdx.y) * size};
     double* sums = sweep.partial + ((Index(blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x / 32) + thread / 32) * sweep.num_sums;
 
     copy(in_shared.places, launch.places, 2 * (R + blockDim.x));

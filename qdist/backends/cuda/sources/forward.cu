@@ -22,7 +22,7 @@ __device__ __forceinline__ int2 head_of(Table<Phase> phases, int p, int with_lau
 }
 
 // The same as fetch_each (kernel.cuh) where no index changes: adjacent amplitudes are copied together.
-__device__ __forceinline__ void fetch_neighbours(unsigned place, const ForwardStep& step, const Complex* from, const Index* index_columns) {
+__device__ __forceinline__ void fetch_neighbours(unsigned place, const ForwardStep& step, const Stored* from, const Index* index_columns) {
     const Columns columns = columns_of(step.load);
     Index steps[4];
 #pragma unroll
@@ -35,7 +35,11 @@ __device__ __forceinline__ void fetch_neighbours(unsigned place, const ForwardSt
             // The empty asm pins the pointer; otherwise NVRTC recomputes base + offset in every iteration.
             asm volatile("" : "+l"(from));
         }
+#if WIDENED
+        shared_at(place) = streamed(from);
+#else
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(place)), "l"(from));
+#endif
     }
 }
 
@@ -52,7 +56,7 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
     // The asm keeps it in a register; otherwise NVRTC reads the special register, which is slow, in every phase.
     unsigned thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    Complex* ket = launch.ket + Index(blockIdx.y) * size;
+    Stored* ket = launch.ket + Index(blockIdx.y) * size;
     // Pinned as well: otherwise the row's offset is added to each amplitude's address.
     asm volatile("" : "+l"(ket));
 
@@ -186,7 +190,7 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
 
         const Index* stored = own_places + R + blockDim.x;
         if (in_shared.plain & 2 && whole) {
-            Complex* to = ket + (base | stored[R + thread]);
+            Stored* to = ket + (base | stored[R + thread]);
 #pragma unroll
             for (int k = 0; k < N / SIDE; ++k) {
                 if (k > 0) to += gray(k) >> lowest(k) & 1 ? stored[lowest(k)] : -stored[lowest(k)];

@@ -61,8 +61,8 @@ __device__ __forceinline__ uint4 in_bytes(Table<int> columns) { return {columns[
 
 // Prefetch: asynchronous copies of a thread's amplitudes from global to shared memory; `there` waits for them. Amplitudes past the
 // end of a state that is smaller than a tile are zeros. Addresses follow in Gray code order, one bit at a time, so that a thread
-// keeps only one.
-__device__ __forceinline__ void fetch_each(unsigned place, Columns columns, const Complex* ket, Index at, const Index* index_columns, Index size) {
+// keeps only one. Amplitudes that are WIDENED go through registers, and are there at once.
+__device__ __forceinline__ void fetch_each(unsigned place, Columns columns, const Stored* ket, Index at, const Index* index_columns, Index size) {
     Index steps[R];
 #pragma unroll
     for (int b = 0; b < R; ++b) steps[b] = index_columns[b];
@@ -73,7 +73,11 @@ __device__ __forceinline__ void fetch_each(unsigned place, Columns columns, cons
             at ^= steps[lowest(k)];
         }
         const bool inside = at < size;
+#if WIDENED
+        shared_at(place) = inside ? streamed(ket + at) : Complex{0, 0};
+#else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(place)), "l"(ket + (inside ? at : 0)), "n"(sizeof(Complex)), "r"(inside ? unsigned(sizeof(Complex)) : 0));
+#endif
     }
 }
 __device__ __forceinline__ void there() { asm volatile("cp.async.wait_all;" ::: "memory"); }

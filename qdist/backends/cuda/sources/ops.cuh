@@ -55,19 +55,19 @@ __device__ __forceinline__ unsigned shared_address(unsigned place) { return unsi
 __device__ __forceinline__ Complex& shared_at(unsigned address) { return *reinterpret_cast<Complex*>(memory + address); }
 
 // Streaming (evict-first) accesses: a tile is read and written once a stage and should not evict the tables.
-__device__ __forceinline__ Complex streamed(const Complex* from) {
-    const auto v = __ldcs(reinterpret_cast<const Pair*>(from));
+__device__ __forceinline__ Complex streamed(const Stored* from) {
+    const StoredPair v = __ldcs(reinterpret_cast<const StoredPair*>(from));
     return {v.x, v.y};
 }
-__device__ __forceinline__ void stream(Complex* to, Complex a) {
-    Pair v;
+__device__ __forceinline__ void stream(Stored* to, Complex a) {
+    StoredPair v;
     v.x = a.x;
     v.y = a.y;
-    __stcs(reinterpret_cast<Pair*>(to), v);
+    __stcs(reinterpret_cast<StoredPair*>(to), v);
 }
 
 // Writes the adjacent amplitudes of registers k and k + N / SIDE by one access.
-__device__ __forceinline__ void write_streamed(Complex* to, const Complex* a, int k) {
+__device__ __forceinline__ void write_streamed(Stored* to, const Complex* a, int k) {
     if constexpr (SIDE == 1) {
         stream(to, a[k]);
     } else {

@@ -137,7 +137,7 @@ static_assert(sizeof(Piece) == 24, "size of Piece");
 
 // The stage that a launch runs.
 struct Launch {
-    Complex* ket;  // `size` amplitudes a row of the batch
+    Stored* ket;  // `size` amplitudes a row of the batch
     Index size;
     Index offset;  // index of the shard's first amplitude in the whole state
     Index tiles;  // how many there are
@@ -217,7 +217,7 @@ static_assert(sizeof(BackwardPlaces) == 84, "size of BackwardPlaces");
 
 // What the adjoint sweep has beside a stage.
 struct Sweep {
-    Complex* bra;  // as many amplitudes as the ket
+    Stored* bra;  // as many amplitudes as the ket
     double* partial;  // num_sums doubles of its own for each warp
     Table<Parity> parities;
     Table<int> weighs;  // lists of the sums that diagonals need

@@ -1,7 +1,8 @@
 // Numbers, and tables of them in global memory.
 //
 // Compiled with Real (float or double), Pair (float2 or double2) and Turn (unsigned of the same size: a phase angle as a
-// fraction of a full turn, in fixed point) defined.
+// fraction of a full turn, in fixed point) defined, and with WIDENED where amplitudes are stored in single precision and
+// computed in double.
 #pragma once
 
 // For editors, which do not know the compiler's options.
@@ -16,6 +17,17 @@ typedef unsigned long long Index;
 struct __align__(2 * sizeof(Real)) Complex {
     Real x, y;
 };
+
+// An amplitude in global memory.
+#if WIDENED
+struct __align__(8) Stored {
+    float x, y;
+};
+typedef float2 StoredPair;
+#else
+typedef Complex Stored;
+typedef Pair StoredPair;
+#endif
 
 // Reads through the read-only path of the cache (ld.global.nc). The compiler takes it by itself only for pointers that are
 // parameters of a kernel with __restrict__, not for those in a struct.
