@@ -1,6 +1,6 @@
 """One interface (Backend) to the CPU and to GPUs: memory, executors of plans, kernels on amplitudes."""
 
-from qdist.backends.backend import Backend, Executor, ObservableKernel
+from qdist.backends.backend import Backend, Executor, ObservableKernel, RowKernel
 from qdist.backends.choice import backend_of, backend_on, checked_device, chosen_device, on_host
 from qdist.backends.errors import StateError
 
@@ -8,6 +8,7 @@ __all__ = [
     "Backend",
     "Executor",
     "ObservableKernel",
+    "RowKernel",
     "StateError",
     "backend_of",
     "backend_on",

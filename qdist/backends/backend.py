@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from qdist.backends import memory
 from qdist.circuit import AffineMap
 from qdist.comm import Communicator
+from qdist.plan.observables.row_outputs import RowOutputRecords
 from qdist.plan.observables.strings import Strings
 from qdist.plan.plan import Plan, Segment
+from qdist.plan.rows import RowRecords
 from qdist.plan.stages.backward import Backward
 from qdist.plan.stages.target import Target
 
-__all__ = ["Backend", "Executor", "ObservableKernel"]
+__all__ = ["Backend", "Executor", "ObservableKernel", "RowKernel"]
 
 
 class Backend(ABC):
@@ -81,6 +83,10 @@ class Backend(ABC):
     def observable(self, strings: Strings, num_bits: int, dtype: np.dtype[Any], products: bool) -> ObservableKernel:
         """The kernel for Pauli strings (masks of positions) on shards of ``num_bits`` index bits, beyond which no
         string flips. products: whether it is for products with a state rather than for expectation values alone."""
+
+    def rows(self, records: RowRecords, in_double: bool) -> RowKernel:
+        """The kernel of a row program, where the target takes such. in_double: whether it computes in complex128."""
+        raise NotImplementedError
 
 
 class Executor(ABC):
@@ -186,4 +192,43 @@ class ObservableKernel(Protocol):
 
     def add_values(self, kets: Any, values: NDArray[np.float64]) -> None:
         """Adds the observables' values in each row of a batch to values[row]."""
+        ...
+
+
+class RowKernel(Protocol):
+    """A row program (plan/rows/records.py) on a device. rows: (batch, per_row) parameters of rows; shared: those of all
+    rows; both float64 and contiguous. Calls that find a value that is not finite do nothing, and return None or
+    False."""
+
+    def outputs(self, records: RowOutputRecords) -> Any:
+        """Outputs as the device takes them."""
+        ...
+
+    def kept_bytes(self, count: int) -> int:
+        """Memory of the states of so many rows."""
+        ...
+
+    def forward(
+        self, rows: NDArray[np.float64], shared: NDArray[np.float64], outputs: Any, keep: bool
+    ) -> tuple[NDArray[np.float64], Any] | None:
+        """The outputs of every row, (batch, outputs), and with ``keep`` the states, for ``backward``."""
+        ...
+
+    def backward(
+        self,
+        rows: NDArray[np.float64],
+        shared: NDArray[np.float64],
+        outputs: Any,
+        cotangents: NDArray[np.float64],
+        by_rows: bool,
+        by_shared: bool,
+        kets: Any = None,
+        values: NDArray[np.float64] | None = None,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64] | None] | None:
+        """The outputs, and the vector-Jacobian products by the parameters of rows and by the shared ones (summed over
+        rows), as far as wanted. kets, values: of ``forward``; the states are overwritten. Runs the circuit without."""
+        ...
+
+    def states(self, rows: NDArray[np.float64], shared: NDArray[np.float64], out: NDArray[Any]) -> bool:
+        """The state of every row in logical order, into (batch, 2**n) complex numbers."""
         ...

@@ -202,6 +202,110 @@ class _Program(Generic[_Stored]):
 class Program64(_Program[np.complex64]): ...
 class Program128(_Program[np.complex64 | np.complex128]): ...
 
+# Batches of small circuits (bind/batch.cpp)
+
+class RowOutputs:
+    def __init__(
+        self,
+        num_qubits: int,
+        num_outputs: int,
+        strings: _Rows[np.int64],
+        coefficients: _Vector[np.float64],
+        marginals: _Rows[np.int64],
+    ) -> None: ...
+    @property
+    def count(self) -> int: ...
+
+class RowProgram64:
+    def __init__(
+        self,
+        num_qubits: int,
+        per_row: int,
+        num_shared: int,
+        slot_constants: _Vector[np.float64],
+        slot_entries: _Rows[np.int64],
+        slot_coefficients: _Vector[np.float64],
+        constants: _Vector[np.float64],
+        entries: _Rows[np.int64],
+        coefficients: _Vector[np.float64],
+        start: _Rows[np.int64],
+        operations: _Rows[np.int64],
+        rotations: _Rows[np.int64],
+        terms: _Rows[np.int64],
+        targets: _Vector[np.int64],
+        matrices: _Vector[np.complex128],
+        walks: _Vector[np.int64],
+        columns: _Vector[np.int64],
+        logical: _Vector[np.int64],
+        phase: int,
+    ) -> None: ...
+    def kept_size(self, batch: int) -> int: ...
+    def forward(
+        self,
+        row_values: _Rows[np.float64],
+        shared: _Vector[np.float64],
+        outputs: RowOutputs,
+        kets: _Vector[np.float32] | None,
+        values: _Rows[np.float64],
+    ) -> bool: ...
+    def backward(
+        self,
+        row_values: _Rows[np.float64],
+        shared: _Vector[np.float64],
+        outputs: RowOutputs,
+        kets: _Vector[np.float32] | None,
+        values: _Rows[np.float64],
+        cotangents: _Rows[np.float64],
+        row_gradient: _Rows[np.float64] | None,
+        shared_gradient: _Vector[np.float64] | None,
+    ) -> bool: ...
+    def states(self, row_values: _Rows[np.float64], shared: _Vector[np.float64], out: _Rows[_C]) -> bool: ...
+
+class RowProgram128:
+    def __init__(
+        self,
+        num_qubits: int,
+        per_row: int,
+        num_shared: int,
+        slot_constants: _Vector[np.float64],
+        slot_entries: _Rows[np.int64],
+        slot_coefficients: _Vector[np.float64],
+        constants: _Vector[np.float64],
+        entries: _Rows[np.int64],
+        coefficients: _Vector[np.float64],
+        start: _Rows[np.int64],
+        operations: _Rows[np.int64],
+        rotations: _Rows[np.int64],
+        terms: _Rows[np.int64],
+        targets: _Vector[np.int64],
+        matrices: _Vector[np.complex128],
+        walks: _Vector[np.int64],
+        columns: _Vector[np.int64],
+        logical: _Vector[np.int64],
+        phase: int,
+    ) -> None: ...
+    def kept_size(self, batch: int) -> int: ...
+    def forward(
+        self,
+        row_values: _Rows[np.float64],
+        shared: _Vector[np.float64],
+        outputs: RowOutputs,
+        kets: _Vector[np.float64] | None,
+        values: _Rows[np.float64],
+    ) -> bool: ...
+    def backward(
+        self,
+        row_values: _Rows[np.float64],
+        shared: _Vector[np.float64],
+        outputs: RowOutputs,
+        kets: _Vector[np.float64] | None,
+        values: _Rows[np.float64],
+        cotangents: _Rows[np.float64],
+        row_gradient: _Rows[np.float64] | None,
+        shared_gradient: _Vector[np.float64] | None,
+    ) -> bool: ...
+    def states(self, row_values: _Rows[np.float64], shared: _Vector[np.float64], out: _Rows[_C]) -> bool: ...
+
 # Planning (bind/search.cpp)
 
 def schedule(

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from qdist.backends import on_host
 from qdist.program import adjoint, batches
 from qdist.program.program import Program, compile
+from qdist.program.rows import Reading, RowProgram
 from qdist.state.checking import checks, same
 from qdist.state.measuring.expectation import as_pauli_sum, expectations
 from qdist.state.moves.relayout import relayout
@@ -91,6 +92,7 @@ class QuantumLayer(Module):
         super().__init__()
         columns = _columns(circuit, inputs=_flat(inputs), weights=_flat(weights))
         self._input_columns, self._weight_columns = columns["inputs"], columns["weights"]
+        self._order = np.argsort(self._weight_columns)
         self.comm = comm
         """As given."""
         self._agreement: Agreement | None = None
@@ -104,6 +106,7 @@ class QuantumLayer(Module):
         n = circuit.num_qubits
         self.observables = [o.frozen(n) if isinstance(o, Output) else as_pauli_sum(o, n) for o in given]
         self._shapes = [_shape(output, circuit.num_qubits) for output in self.observables]
+        self._rows: tuple[RowProgram, Reading] | None = self._row_program()
         real = np.float32 if self.program.dtype == np.complex64 else np.float64
         self._dtype = np.dtype(real)
         self.weights: Parameter | None = None
@@ -124,7 +127,16 @@ class QuantumLayer(Module):
         old = self.program
         _Kept.drop(old.comm)
         self.comm, self.program = comm, compile(old.circuit, comm=comm, device=old.device, dtype=old.dtype)
+        self._rows = self._row_program()
         return self
+
+    def _row_program(self) -> tuple[RowProgram, Reading] | None:
+        """The circuit for rows of x, with the weights shared, where batches run so; and what is read from them."""
+        programs = self.program.row_programs
+        if not programs.takes(self.observables):
+            return None
+        rows = programs.of(self._input_columns.tolist())
+        return rows, rows.reading(self.observables)
 
     @property
     def in_features(self) -> int:
@@ -164,13 +176,18 @@ class QuantumLayer(Module):
         return f"{self.program.num_qubits} qubits, {counts}"
 
     def _params(self, x: NDArray[Any], weights: NDArray[Any] | None) -> NDArray[np.float64]:
-        """One row of the circuit's parameters for every row of x."""
+        """One row of the circuit's parameters for every row of x. Raises StateError where one is not finite."""
         params = np.empty((len(x), len(self._input_columns) + len(self._weight_columns)))
         params[:, self._input_columns] = on_host(x)
         if weights is not None:
             params[:, self._weight_columns] = on_host(weights)
         params = same.values(self.program.comm, params, "input and weight")
         return checks.checked_batch(params, params.shape[1])
+
+    def _row_params(self, x: NDArray[Any], weights: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """What a row program takes: the rows, and the weights in the order of the circuit's parameters."""
+        shared = np.zeros(0) if weights is None else on_host(weights)[self._order].astype(np.float64)
+        return on_host(x).astype(np.float64, order="C"), shared
 
 
 class _Kept:
@@ -212,21 +229,57 @@ _last = _Last()
 
 
 def _forward(xp: Any, x: Any, weights: Any = None, *, layer: QuantumLayer) -> Any:
+    if layer._rows is not None:
+        return _forward_of_rows(xp, x, weights, layer)
     params = layer._params(x, weights)
     _Kept.drop(layer.program.comm)
     values, *kept = _values(layer, params)
     return xp.asarray(values.astype(x.dtype)), (params, _Kept(layer.program.comm, *kept))
 
 
+def _forward_of_rows(xp: Any, x: Any, weights: Any, layer: QuantumLayer) -> Any:
+    assert layer._rows is not None, "the caller has looked"
+    rows, reading = layer._rows
+    comm = layer.program.comm
+    params = layer._row_params(x, weights)
+    _Kept.drop(comm)
+    found = rows.values(*params, reading, keep=True)
+    if found is None:
+        layer._params(x, weights)  # Says which value is not finite.
+        raise AssertionError("a value is not finite")
+    values, kets = found
+    out = reading.columns.flat(values).astype(x.dtype)
+    return xp.asarray(out), (params, values, _Kept(comm, kets, None))
+
+
 def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLayer) -> tuple[Any, ...]:
-    params, kept = saved
     bounds = np.cumsum([math.prod(shape) for shape in layer._shapes])[:-1]
     columns = np.split(on_host(g).astype(np.float64), bounds, axis=1)
     cotangents = [column.reshape(len(g), *shape) for column, shape in zip(columns, layer._shapes)]
-    _, gradient = adjoint.vjp(layer.program, layer.observables, params, cotangents, kept.take())
-    # The rows are added up in double precision, whatever the weights have.
-    both = gradient[:, layer._input_columns], gradient[:, layer._weight_columns].sum(axis=0)
-    return tuple(xp.asarray(part) for part in both[: len(needs)])
+    if len(saved) == 3:
+        both = _vjp_of_rows(layer, saved, needs, cotangents)
+    else:
+        params, kept = saved
+        _, gradient = adjoint.vjp(layer.program, layer.observables, params, cotangents, kept.take())
+        # The rows are added up in double precision, whatever the weights have.
+        both = gradient[:, layer._input_columns], gradient[:, layer._weight_columns].sum(axis=0)
+    return tuple(None if part is None else xp.asarray(part) for part in both[: len(needs)])
+
+
+def _vjp_of_rows(layer: QuantumLayer, saved: Any, needs: Sequence[bool], cotangents: Any) -> tuple[Any, ...]:
+    """The gradients by x and by the weights, None where they are not needed."""
+    (x, shared), values, kept = saved
+    assert layer._rows is not None, "the forward run was of rows"
+    rows, reading = layer._rows
+    by_weights = len(needs) > 1 and needs[1]
+    found = rows.vjp(x, shared, reading, cotangents, needs[0], by_weights, values, kept.take())
+    assert found is not None, "the forward run has checked the values"
+    _, by_x, by_shared = found
+    if by_shared is None:
+        return by_x, None
+    gradient = np.empty_like(by_shared)
+    gradient[layer._order] = by_shared
+    return by_x, gradient
 
 
 _BATCH_BYTES = 1 << 26

@@ -15,6 +15,7 @@ from qdist.plan.fuse import Block
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
 from qdist.plan.network.exchanges import Swaps
+from qdist.plan.rows.steps import unsupported
 from qdist.plan.stages.backward import Backward, backward
 from qdist.plan.stages.division import sweeps_of
 from qdist.plan.stages.schedule import Stage
@@ -139,6 +140,17 @@ class Plan:
         """Floating-point operations of all blocks, if every tile is computed."""
         return sum(block_flops(block) for block in self.blocks) * 2.0**self.num_qubits
 
+    @property
+    def rows_unfit(self) -> str:
+        """Why batches do not run as row programs (plan/rows), but state by state; empty where they do."""
+        if self.far:
+            return "the amplitudes are split over ranks"
+        if any(part.instruction is not None for part in self.parts):
+            return "the circuit is not unitary"
+        found = (unsupported(operation) for block in self.blocks for operation in block.operations)
+        why = next((why for why in found if why), "")
+        return f"the circuit has {why}" if why else self.target.rows_unfit(self.num_qubits)
+
     def seconds(self, machine: Machine) -> float:
         """The time of the plan on a machine that is limited by memory bandwidth or arithmetic alone."""
         return machine.seconds(self._bytes_of_sweeps, self.flops, self._arithmetic)
@@ -181,6 +193,8 @@ class Plan:
             f"{self.num_qubits} qubits, {self.dtype}{double}{shards}: {self.sweeps} sweeps of {size}, "
             f"{len(self.blocks)} blocks, {self.flops:.3g} flops"
         ]
+        why = self.rows_unfit
+        lines.append("  batches: " + (f"state by state, because {why}" if why else "rows in the lanes of vectors"))
         if self.folded:
             lines.append("  first gates absorbed into the initial state: of qubits " + _ranges(sorted(self.folded)))
         for part in self.parts:

@@ -91,6 +91,8 @@ def vjp(
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     batches.check_outputs(program, outputs, len(theta))
     checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(outputs, cotangents)]
+    if kets is None and program.row_programs.takes(outputs):
+        return batches.row_vjp(program, outputs, theta, checked)
     if batches.fit(program, outputs):
         return batches.vjp(program, outputs, theta, checked, kets)
     given = [None] * len(theta) if kets is None else kets

@@ -1,4 +1,8 @@
-"""Batches of small circuits: expectation values and gradients of many parameter sets in one kernel call."""
+"""Batches of parameter sets: which way they go, and what they give.
+
+Small circuits go as row programs (program/rows.py), where the device has kernels for them. What those do not take runs
+state by state in the kernels of single circuits, all states of a part of the batch in one call if they are small.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,18 @@ from qdist.state.measuring.measure import Seed, generator
 from qdist.state.outputs import Output
 from qdist.state.statevector import StateVector
 
-__all__ = ["check_outputs", "check_states", "expectations", "fit", "one_part", "parts", "states", "values", "vjp"]
+__all__ = [
+    "check_outputs",
+    "check_states",
+    "expectations",
+    "fit",
+    "one_part",
+    "parts",
+    "row_vjp",
+    "states",
+    "values",
+    "vjp",
+]
 
 # States of so many qubits go to the kernels in batches, threads over the rows; larger ones one by one.
 _FEWEST_QUBITS, _MOST_QUBITS = 3, 16
@@ -37,6 +52,10 @@ def fit(program: Runner, outputs: Sequence[Observable | Output]) -> bool:
     return alone and bool(outputs) and not any(isinstance(o, Output) for o in outputs)
 
 
+_NONE = np.zeros(0)
+"""Shared parameters, where all are of rows."""
+
+
 def expectations(
     program: Runner, observable: Observable, params: Any, shots: int | None, seed: Seed
 ) -> NDArray[np.float64]:
@@ -48,10 +67,15 @@ def expectations(
         return np.array([averages.mean(program, observable, row, shots, rng) for row in theta])
     if program.plan.far or any(part.instruction is not None for part in program.plan.parts):
         return np.array([program.evolved(row).expectation(observable) for row in theta])
+    if program.row_programs.takes([observable]):
+        rows = program.row_programs.of()
+        found = rows.values(theta, _NONE, rows.reading([observable]))
+        assert found is not None, "the values are finite"
+        return found[0][:, 0]
     if fit(program, [observable]):
         return values(program, [observable], theta)[:, 0]
-    rows = (x for some in parts(program, len(theta)) for x in states(program, theta[some]))
-    return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in rows])
+    each = (x for some in parts(program, len(theta)) for x in states(program, theta[some]))
+    return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in each])
 
 
 def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:
@@ -59,6 +83,10 @@ def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:
     if any(part.instruction is not None for part in program.plan.parts):
         raise StateError("circuits that reset, initialise, branch or measure mid-circuit cannot run as a batch")
     check_states(program, len(theta))
+    if not program.row_programs.unfit:
+        states = program.row_programs.of().states(theta, _NONE)
+        assert states is not None, "the values are finite"
+        return states
     if not program.plan.far:
         return on_host(program.run_rows(theta))
     found = np.empty((len(theta), 1 << program.num_qubits), program.dtype)
@@ -84,8 +112,8 @@ def vjp(
     cotangents: Sequence[NDArray[Any]],
     kets: Any = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
-    """``Program.vjp`` of a batch, in parts that take a bounded amount of memory; the kets may be given where they
-    are ``one_part``."""
+    """``Program.vjp`` of a batch that fits the kernels of single circuits, in parts that take a bounded amount of
+    memory; the kets may be given where they are ``one_part``."""
     ((_, executor, _),) = program.steps_back
     strings, constants = _plan(program, outputs, traceless=True)
     found, weights = np.zeros((len(theta), len(outputs))), np.stack(cotangents, axis=1)
@@ -99,6 +127,19 @@ def vjp(
         with program.lock:
             executor.run_back_batch(part, bras, angles[some], shifts, by_angle[some])
     return list((found + constants).T), program.affine.transposed_rows(by_angle)
+
+
+def row_vjp(
+    program: Runner, outputs: Sequence[Any], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
+) -> tuple[list[Any], NDArray[np.float64]]:
+    """``Program.vjp`` of a batch as a row program."""
+    rows = program.row_programs.of()
+    reading = rows.reading(outputs)
+    found = rows.vjp(theta, _NONE, reading, cotangents, by_shared=False)
+    assert found is not None, "the values are finite"
+    values, gradient, _ = found
+    assert gradient is not None, "asked for"
+    return reading.columns.values(values), gradient
 
 
 def one_part(program: Runner, count: int) -> bool:

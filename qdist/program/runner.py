@@ -19,6 +19,7 @@ from qdist.plan.plan import Plan, Segment
 from qdist.program.compiled import Compiled, Values
 from qdist.program.perthread import PerThread
 from qdist.program.product_start import ProductStart
+from qdist.program.rows import RowPrograms
 from qdist.program.shortened import Shortened
 from qdist.program.source import Source
 from qdist.progress import Progress
@@ -63,6 +64,7 @@ class Runner:
         self._from: Recent[Compiled] = Recent(MAX_STARTS)
         self._from_zero = compiled
         self.plan: Plan = compiled.plan
+        self.row_programs = RowPrograms(source, compiled.plan)
         # Fast path for small circuits: gates alone, on one shard.
         alone = len(compiled.parts) == len(compiled.executors) == 1 and self.plan.parts[0].instruction is None
         self._single = compiled.executors[0] if alone and not source.far and not compiled.keeps_norm else None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import row_programs as rows
 
 from qdist.native import kernels
 
@@ -589,8 +590,28 @@ def program_methods(dtype: str) -> dict[str, Wrong]:
     return {f"{name}.{key}".rstrip("."): wrong for key, wrong in found.items()}
 
 
+def row_programs(dtype: str) -> dict[str, Wrong]:
+    name = rows.kind(dtype).__name__
+    states = {k: v for k, v in rows.call(dtype).items() if k in ("it", "row_values", "shared")}
+    refused = {k: v for k, v in rows.wrong_calls(dtype).items() if k in states}
+    return {
+        "RowOutputs": Wrong(kernels.RowOutputs, rows.output_arguments, **rows.wrong_outputs()),
+        "RowOutputs.count": Wrong(lambda it: it.count, lambda: {"it": rows.outputs()}),
+        name: Wrong(rows.kind(dtype), rows.right, **rows.wrong_records()),
+        f"{name}.kept_size": Wrong(method("kept_size"), lambda: {"it": states["it"], "batch": 3}, batch=[-1, LARGE]),
+        f"{name}.forward": Wrong(method("forward"), lambda: rows.call(dtype), **rows.wrong_calls(dtype)),
+        f"{name}.backward": Wrong(method("backward"), lambda: rows.back(dtype), **rows.wrong_back(dtype)),
+        f"{name}.states": Wrong(
+            method("states"),
+            lambda: {**states, "out": np.zeros((rows.ROWS, 8), dtype)},
+            out=[np.zeros((rows.ROWS - 1, 8), dtype), np.zeros((rows.ROWS, 4), dtype)],
+            **refused,
+        ),
+    }
+
+
 DTYPES = ["complex64", "complex128"]
-TABLE = {dtype: functions(dtype) for dtype in DTYPES}
+TABLE = {dtype: {**functions(dtype), **row_programs(dtype)} for dtype in DTYPES}
 ELSEWHERE = {
     "direct_call": "tests/comm/test_direct_call.py",
     "formulas": "tests/native/test_formulas.py",

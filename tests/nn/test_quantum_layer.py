@@ -10,7 +10,9 @@ import pytest
 
 import qdist as qd
 from qdist import nn, optim, tensor
-from qdist.program import adjoint, batches
+from qdist.backends.cpu.rows import CpuRows
+from qdist.program import adjoint, batches, rows
+from qdist.program.rows import RowPrograms
 from qdist.state import StateError, reference
 
 N = 3
@@ -174,6 +176,13 @@ def test_probabilities_and_variances_are_outputs_too(parts) -> None:
         nn.QuantumLayer(circuit, qd.State(), inputs=x, weights=w)
 
 
+@pytest.fixture
+def by_states(monkeypatch) -> None:
+    """Batches run state by state: what row programs do not take."""
+    monkeypatch.setattr(RowPrograms, "unfit", "the test wants states")
+
+
+@pytest.mark.usefixtures("by_states")
 def test_backward_is_one_sweep_for_all_rows_and_observables(parts, monkeypatch) -> None:
     circuit, x, w = parts
     layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w)
@@ -193,6 +202,10 @@ def runs(monkeypatch) -> list[str]:
         whole = getattr(qd.Program, name)
         counted = lambda *args, name=name, whole=whole, **how: names.append(name) or whole(*args, **how)  # noqa: E731
         monkeypatch.setattr(qd.Program, name, counted)
+    forward, backward = CpuRows.forward, CpuRows.backward
+    monkeypatch.setattr(CpuRows, "forward", lambda *args: names.append("rows") or forward(*args))
+    again = lambda args: names.append("rows") if args[7] is None else None  # noqa: E731 (Without kets it runs forward.)
+    monkeypatch.setattr(CpuRows, "backward", lambda *args: again(args) or backward(*args))
     return names
 
 
@@ -200,6 +213,7 @@ def runs(monkeypatch) -> list[str]:
     ("outputs", "rows", "forward"),
     [(OBSERVABLES, 5, "run_rows"), ([*OBSERVABLES, qd.Probabilities([1])], 1, "evolved")],
 )
+@pytest.mark.usefixtures("by_states")
 def test_a_step_runs_the_circuit_forward_once(parts, runs: list[str], outputs: list, rows: int, forward: str) -> None:
     circuit, x, w = parts
     layer = nn.QuantumLayer(circuit, outputs, inputs=x, weights=w, dtype="complex128", seed=3)
@@ -213,6 +227,53 @@ def test_a_step_runs_the_circuit_forward_once(parts, runs: list[str], outputs: l
     np.testing.assert_array_equal(layer.weights.grad.numpy(), first)
 
 
+@pytest.mark.parametrize("outputs", [OBSERVABLES, [*OBSERVABLES, qd.Probabilities([1]), qd.Variance("X0")]])
+def test_a_step_of_a_row_program_runs_forward_once(parts, runs: list[str], outputs: list, monkeypatch) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, outputs, inputs=x, weights=w, dtype="complex128", device="cpu", seed=3)
+    data = tensor.Tensor(np.random.default_rng(8).normal(size=(21, 3)), requires_grad=True)
+
+    def step() -> tuple[np.ndarray, np.ndarray]:
+        layer.weights.grad = data.grad = None
+        out = (layer(data) ** 2).sum()
+        out.backward(retain_graph=True)
+        found = layer.weights.grad.numpy(), data.grad.numpy()
+        layer.weights.grad = data.grad = None
+        out.backward()  # The sweep has used the states up.
+        np.testing.assert_array_equal(layer.weights.grad.numpy(), found[0])
+        return found
+
+    kept = step()
+    assert runs == ["rows"] * 2
+    monkeypatch.setattr(rows, "_KEPT_BYTES", 100)
+    for one, other in zip(step(), kept):
+        np.testing.assert_array_equal(one, other)
+    assert runs == ["rows"] * 5
+
+
+def test_a_layer_of_rows_says_what_is_not_finite(parts) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, seed=0)
+    for number in (np.nan, np.inf):
+        with pytest.raises(StateError, match="must be finite"):
+            layer(Tensor(np.array([[0.1, number, 0.2]], np.float32)))
+
+
+def test_gradients_that_nobody_wants_are_not_computed(parts, monkeypatch) -> None:
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, device="cpu", seed=0)
+    wanted = []
+    backward = CpuRows.backward
+    monkeypatch.setattr(CpuRows, "backward", lambda *args: wanted.append(args[5:7]) or backward(*args))
+    data = np.zeros((2, 3), np.float32)
+    layer(tensor.Tensor(data)).sum().backward()
+    layer(tensor.Tensor(data, requires_grad=True)).sum().backward()
+    layer.weights.requires_grad = False
+    layer(tensor.Tensor(data, requires_grad=True)).sum().backward()
+    assert wanted == [(False, True), (True, True), (True, False)]
+
+
+@pytest.mark.usefixtures("by_states")
 def test_large_batches_of_states_are_not_kept(parts, runs: list[str], monkeypatch) -> None:
     circuit, x, w = parts
     layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w)
@@ -221,6 +282,7 @@ def test_large_batches_of_states_are_not_kept(parts, runs: list[str], monkeypatc
     assert len(runs) == (1 + 2 if _device == "cpu" else 2 + 2)
 
 
+@pytest.mark.usefixtures("by_states")
 def test_only_the_last_forward_keeps_its_state_and_only_for_a_backward(parts, runs: list[str], monkeypatch) -> None:
     circuit, x, w = parts
     monkeypatch.setattr(adjoint, "_WORKSPACE_BYTES", 0)  # What gradients work in is not what a forward keeps.
@@ -346,6 +408,7 @@ def test_a_circuit_may_begin_with_a_state_but_not_measure() -> None:
         nn.QuantumLayer(measured, "Z0", weights=theta)
 
 
+@pytest.mark.usefixtures("by_states")
 def test_large_batches_run_in_parts(parts, monkeypatch) -> None:
     circuit, x, w = parts
     layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, seed=0)

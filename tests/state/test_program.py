@@ -291,7 +291,7 @@ def test_a_batch_equals_a_loop(dtype: str) -> None:
     assert states.shape == (9, 64)
     assert states.dtype == dtype
     for row, theta in zip(states, params):
-        np.testing.assert_array_equal(row, program.run(theta).amplitudes())
+        np.testing.assert_allclose(row, program.run(theta).amplitudes(), atol=4 * np.finfo(dtype).eps)
     H = qd.library.heisenberg_xxz(6)
     want = [reference.expectation(circuit, H, theta) for theta in params]
     np.testing.assert_allclose(program.expectation(H, params), want, atol=1e-5)

@@ -11,11 +11,13 @@ from qdist.backends import memory
 from qdist.backends.backend import Backend
 from qdist.backends.cpu.executor import CpuExecutor
 from qdist.backends.cpu.observable import CpuObservable
+from qdist.backends.cpu.rows import CpuRows
 from qdist.circuit import AffineMap
 from qdist.comm import Communicator
 from qdist.native import kernels
 from qdist.plan.observables.strings import Strings
 from qdist.plan.plan import Plan, Segment
+from qdist.plan.rows import RowRecords
 from qdist.plan.stages.target import Target, cpu_target
 
 __all__ = ["CpuBackend"]
@@ -50,3 +52,6 @@ class CpuBackend(Backend):
 
     def observable(self, strings: Strings, num_bits: int, dtype: np.dtype[Any], products: bool) -> CpuObservable:
         return CpuObservable(strings, num_bits, dtype, products)
+
+    def rows(self, records: RowRecords, in_double: bool) -> CpuRows:
+        return CpuRows(records, in_double)

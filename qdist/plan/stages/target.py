@@ -7,11 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qdist.native import kernels
 from qdist.plan.fuse import Block
 from qdist.plan.levels import Level
 from qdist.plan.stages.schedule import Stage
 
 __all__ = ["Target", "cpu_target"]
+
+_VECTOR_BYTES = 4 << kernels.lane_bits[0]
+_ROW_BLOCK = 1 << 22
+"""A second-level cache, or nearly so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +33,21 @@ class Target:
     """Least index bits of a tile."""
     widest: int = 62
     """Most index bits of a tile: a gate that mixes more runs on the whole shard."""
+    row_block: int = 0
+    """Bytes of cache that a block of rows of a batch may take (plan/rows); 0 if the device has no kernels for them."""
 
     def levels(self, num_bits: int) -> tuple[Level, ...]:
         """The memory levels inside a rank, for shards of so many index bits."""
         return (Level(self.name, min(num_bits, self.tile), min(num_bits, self.contiguous)),)
+
+    def rows_unfit(self, num_qubits: int) -> str:
+        """Why batches of states of so many qubits do not run as row programs; empty where they do."""
+        if not self.row_block:
+            return "the device has no kernels for rows"
+        # Ket, bra and working memory: vectors of real numbers, whatever their precision is.
+        if 3 * _VECTOR_BYTES << num_qubits + 1 > self.row_block:
+            return f"blocks of rows of {num_qubits} qubits do not fit the cache"
+        return ""
 
     def has_room(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> bool:
         """Whether the executor's tables for the stage fit into the memory they are read from."""
@@ -56,4 +72,4 @@ def cpu_target(dtype: np.dtype) -> Target:
     """Tiles that fit a core's first-level cache beside the copy that permutations need: 32 KiB of amplitudes, in rows
     of at least 128 bytes, so that every cache line read is used."""
     tile, row = ((size // dtype.itemsize).bit_length() - 1 for size in (32 * 1024, 128))
-    return Target("cache", dtype, tile, row)
+    return Target("cache", dtype, tile, row, row_block=_ROW_BLOCK)

@@ -12,6 +12,7 @@
 namespace nb = nanobind;
 
 void bind_adjoint(nb::module_& m);
+void bind_batch(nb::module_& m);
 void bind_calls(nb::module_& m);
 void bind_exchange(nb::module_& m);
 void bind_matrices(nb::module_& m);
@@ -61,6 +62,7 @@ NB_MODULE(QDIST_MODULE, m) {
           "where the arrays are no plain case. context: (op, comm, primitive, active, count, array_type, rows, bools, "
           "table, op_code, reduction_code, settle).");
     bind_adjoint(m);
+    bind_batch(m);
     bind_calls(m);
     bind_exchange(m);
     bind_matrices(m);

@@ -1,0 +1,118 @@
+"""Row programs of a compiled circuit: batches of small states in one call of a kernel, values and gradients alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends import RowKernel
+from qdist.circuit.measurements import without_idle_resets
+from qdist.plan.observables.row_outputs import lowered_outputs
+from qdist.plan.operations import operations
+from qdist.plan.plan import Plan
+from qdist.plan.rows import RowRecords, lowered
+from qdist.program import row_outputs
+from qdist.program.row_outputs import Columns
+from qdist.program.source import Source
+from qdist.state.recent import Recent
+
+__all__ = ["Reading", "RowProgram", "RowPrograms"]
+
+_KEPT_BYTES = 1 << 26
+"""States of a forward run that are kept for its backward run."""
+
+
+class Reading(NamedTuple):
+    """Outputs as the kernel takes them, and as the caller has them."""
+
+    native: Any
+    columns: Columns
+
+
+class RowProgram:
+    """A circuit of which some parameters are given for every row and the others for all rows together."""
+
+    def __init__(self, kernel: RowKernel, records: RowRecords, dtype: np.dtype[Any]) -> None:
+        self._kernel, self._records, self._dtype = kernel, records, dtype
+        self._readings: Recent[Reading] = Recent(16)
+
+    def reading(self, outputs: Sequence[Any]) -> Reading:
+        """Outputs that are fit (``row_outputs.unfit``). Raises StateError for observables that are not Hermitian."""
+        n = self._records.num_qubits
+        key = row_outputs.key(outputs, n)
+        found = self._readings.get(key)
+        if found is None:
+            columns = row_outputs.columns(outputs, n)
+            found = Reading(self._kernel.outputs(lowered_outputs(self._records.frame, columns.parts)), columns)
+            self._readings.put(key, found)
+        return found
+
+    def values(
+        self, rows: NDArray[np.float64], shared: NDArray[np.float64], reading: Reading, keep: bool = False
+    ) -> tuple[NDArray[np.float64], Any] | None:
+        """The kernel's values, (batch, columns), and the states if they are kept: few enough, and asked for. None where
+        a parameter is not finite."""
+        keep = keep and self._kernel.kept_bytes(len(rows)) <= _KEPT_BYTES
+        return self._kernel.forward(rows, shared, reading.native, keep)
+
+    def vjp(
+        self,
+        rows: NDArray[np.float64],
+        shared: NDArray[np.float64],
+        reading: Reading,
+        cotangents: Sequence[NDArray[Any]],
+        by_rows: bool = True,
+        by_shared: bool = True,
+        values: NDArray[np.float64] | None = None,
+        kets: Any = None,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64] | None] | None:
+        """The kernel's values, and the derivatives by the parameters of rows and by the shared ones, as far as wanted.
+
+        cotangents: one an output. values, kets: as ``values`` gave them. None where a parameter is not finite.
+        """
+        if values is None and any(reading.columns.variances):
+            found = self.values(rows, shared, reading, keep=True)
+            if found is None:
+                return None
+            values, kets = found
+        weights = reading.columns.cotangents(cotangents, values)
+        return self._kernel.backward(rows, shared, reading.native, weights, by_rows, by_shared, kets, values)
+
+    def states(self, rows: NDArray[np.float64], shared: NDArray[np.float64]) -> NDArray[Any] | None:
+        """(batch, 2**n) in logical order; None where a parameter is not finite."""
+        found = np.empty((len(rows), 1 << self._records.num_qubits), self._dtype)
+        return found if self._kernel.states(rows, shared, found) else None
+
+
+class RowPrograms:
+    """The row programs of a circuit: one for each choice of what is of rows."""
+
+    def __init__(self, source: Source, plan: Plan) -> None:
+        self._source, self._plan = source, plan
+        self._made: dict[tuple[int, ...], RowProgram] = {}
+
+    @cached_property
+    def unfit(self) -> str:
+        """Why there are none; empty where there are."""
+        return self._plan.rows_unfit
+
+    def takes(self, outputs: Sequence[Any]) -> bool:
+        """Whether such outputs of a batch are computed by a row program."""
+        return not self.unfit and not row_outputs.unfit(outputs, self._plan.num_qubits)
+
+    def of(self, row_parameters: Sequence[int] | None = None) -> RowProgram:
+        """The one in which these parameters are of rows (by default all), in this order, and the others shared, in
+        the order of the circuit's."""
+        source = self._source
+        chosen = tuple(range(source.affine.num_parameters)) if row_parameters is None else tuple(row_parameters)
+        found = self._made.get(chosen)
+        if found is None:
+            circuit = source.circuit.with_instructions(without_idle_resets(source.body))
+            records = lowered(self._plan.num_qubits, operations(circuit), source.affine, chosen)
+            found = RowProgram(source.backend.rows(records, self._plan.in_double), records, source.dtype)
+            self._made[chosen] = found
+        return found

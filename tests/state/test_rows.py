@@ -1,0 +1,215 @@
+"""Row programs: batches of small circuits give what single runs give, whatever the gates, outputs and sizes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from states import DTYPES, random_sum
+from strategies import TABLE_GATES, circuits, random_unitary
+
+import qdist as qd
+from qdist.native import kernels
+from qdist.program import adjoint
+from qdist.state import StateError, reference
+from qdist.state.outputs import Output
+
+TOLERANCE = {"complex64": 3e-6, "complex128": 1e-12}
+
+
+def of_rows(circuit: qd.Circuit, dtype: str = "complex128") -> qd.Program:
+    program = qd.compile(circuit, device="cpu", dtype=dtype)
+    assert program.row_programs.unfit == ""
+    return program
+
+
+def unfit(circuit: qd.Circuit) -> str:
+    return qd.compile(circuit, device="cpu").row_programs.unfit
+
+
+def trainable(circuit: qd.Circuit) -> qd.Circuit:
+    """The same with a parameter, or two, in every angle."""
+    p = qd.ParameterVector("p", 3)
+    made = qd.Circuit(circuit.num_qubits)
+    for k, (gate, qubits, params, *_) in enumerate(circuit):
+        if gate.is_unitary:
+            angles = [p[(k + j) % 3] * (0.5 + j) - 0.25 * p[k % 3] + float(a) for j, a in enumerate(params)]
+            made.append(gate, qubits, angles)
+    return made
+
+
+def outputs_of(n: int, seed: int) -> list:
+    rng = np.random.default_rng(seed)
+    qubits = rng.permutation(n)[: 1 + seed % n].tolist()
+    return [random_sum(n, 6, seed), "Z0", qd.Probabilities(qubits), qd.Variance(random_sum(n, 3, seed + 1)), {"": 2.0}]
+
+
+def cotangents_of(outputs: list, n: int, rows: int, seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(rows, *o.shape(n)) if isinstance(o, Output) else rows) for o in outputs]
+
+
+def check(circuit: qd.Circuit, dtype: str, rows: int, seed: int) -> None:
+    """States, outputs and gradients of a batch against single runs, which take another path."""
+    n, program = circuit.num_qubits, of_rows(circuit, dtype)
+    theta = np.random.default_rng(seed).normal(size=(rows, circuit.num_parameters))
+    atol = TOLERANCE[dtype]
+    states = program.run_batch(theta)
+    assert states.dtype == dtype
+    for state, row in zip(states, theta):
+        np.testing.assert_allclose(state, program.run(row).amplitudes(), atol=atol)
+    outputs = outputs_of(n, seed)
+    cotangents = cotangents_of(outputs, n, rows, seed)
+    values, gradient = program.vjp(outputs, theta, cotangents)
+    np.testing.assert_allclose(program.expectation(outputs[0], theta), values[0], atol=atol)
+    for b, row in enumerate(theta):
+        want, slopes = adjoint._vjp(program, outputs, row, [g[b] for g in cotangents])
+        for value, one in zip(values, want):
+            np.testing.assert_allclose(value[b], one, atol=20 * atol)
+        np.testing.assert_allclose(gradient[b], slopes, atol=50 * atol)
+
+
+P = qd.ParameterVector("p", 3)
+
+
+@given(circuits(max_qubits=5, max_gates=16, parameters=list(P)), st.integers(0, 2**16), st.integers(1, 20))
+@settings(max_examples=60, deadline=None)
+def test_random_circuits_of_all_gates(circuit: qd.Circuit, seed: int, rows: int) -> None:
+    check(circuit, "complex128", rows, seed)
+
+
+@pytest.mark.parametrize("gate", TABLE_GATES, ids=lambda gate: gate.name)
+def test_every_gate_of_the_table_with_and_without_controls(gate: qd.circuit.Gate) -> None:
+    for controls in (0, 1, 2):
+        whole = gate.controlled(controls, 1 if controls == 2 else None) if controls else gate
+        n = max(2, whole.num_qubits)
+        circuit = qd.Circuit(n)
+        for q in range(n):
+            circuit.ry(0.3 + q, q).rz(0.7 * q, q).cx(q, (q + 1) % n)
+        circuit.append(
+            whole, list(range(n))[::-1][: whole.num_qubits], [0.3 + 0.4 * k for k in range(whole.num_params)]
+        )
+        circuit.rx(0.4, 0).cx(0, 1)
+        check(trainable(circuit), "complex128", 3, seed=controls)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_size_and_ragged_batches(dtype: str) -> None:
+    lanes = 1 << kernels.lane_bits[dtype == "complex128"]
+    n = 1
+    while not unfit(circuit := qd.library.hardware_efficient(n, 2)):
+        check(circuit, dtype, {1: 2 * lanes + 1, 2: lanes, 3: lanes - 1}.get(n, 2), n)
+        n += 1
+    assert n > 10
+
+
+def test_every_size_up_to_sixteen_in_batches() -> None:
+    """Beyond what a row program takes, too: the same values as single runs."""
+    for n in range(1, 17):
+        circuit = qd.library.hardware_efficient(n, 1)
+        program = qd.compile(circuit, device="cpu")
+        theta = np.random.default_rng(n).normal(size=(3, circuit.num_parameters))
+        value, gradient = program.value_and_grad("Z0", theta)
+        for b in range(3):
+            want, slopes = program.value_and_grad("Z0", theta[b])
+            np.testing.assert_allclose(value[b], want, atol=1e-5)
+            np.testing.assert_allclose(gradient[b], slopes, atol=1e-5)
+
+
+def test_gradients_are_finite_differences() -> None:
+    circuit = qd.library.hardware_efficient(4, 2).ryy(0.3, 0, 2).crz(0.4, 1, 3)
+    program = of_rows(circuit)
+    theta = np.random.default_rng(1).normal(size=(3, circuit.num_parameters))
+    observable = random_sum(4, 8, 5)
+    value, gradient = program.value_and_grad(observable, theta)
+    _, differences = program.value_and_grad(observable, theta, method="finite-difference")
+    np.testing.assert_allclose(gradient, differences, atol=1e-9)
+    for b, row in enumerate(theta):
+        assert value[b] == pytest.approx(reference.expectation(circuit, observable, row), abs=1e-12)
+
+
+def test_a_row_does_not_depend_on_the_others_nor_on_threads(threads: int) -> None:
+    circuit = qd.library.hardware_efficient(7, 3)
+    program = of_rows(circuit, "complex64")
+    theta = np.random.default_rng(0).normal(size=(75, circuit.num_parameters))
+    value, gradient = program.value_and_grad("X0 Z1", theta)
+    order = np.random.default_rng(1).permutation(75)
+    for rows in (order, order[:5], order[:1]):
+        again, slopes = program.value_and_grad("X0 Z1", theta[rows])
+        np.testing.assert_array_equal(again, value[rows])
+        np.testing.assert_array_equal(slopes, gradient[rows])
+
+
+def test_shared_parameters_get_the_sum_over_rows() -> None:
+    """Parameters of rows and of all rows in one angle, and gates without any."""
+    x, w = qd.ParameterVector("x", 3), qd.ParameterVector("w", 4)
+    circuit = qd.Circuit(3).h(0).rx(x[0] + 0.5 * w[0], 0).ry(w[1], 1).cx(0, 1).rzz(w[2] - x[1], 1, 2)
+    circuit.rz(w[3], 2).rx(w[0], 2).rzz(w[2], 0, 1).rz(x[2], 1).ry(2 * w[3] + 0.1, 0).cp(w[1], 0, 2).h(2)
+    program = of_rows(circuit)
+    place = {p: k for k, p in enumerate(circuit.parameters)}
+    own, shared = [place[p] for p in x][::-1], sorted(place[p] for p in w)
+    rows = program.row_programs.of(own)
+    theta = np.tile(np.random.default_rng(3).normal(size=7), (21, 1))
+    theta[:, own] = np.random.default_rng(4).normal(size=(21, 3))
+    outputs = outputs_of(3, 1)
+    cotangents = cotangents_of(outputs, 3, 21, 2)
+    want, gradient = program.vjp(outputs, theta, cotangents)
+    reading = rows.reading(outputs)
+    for kept in (False, True):
+        args = theta[:, own].copy(), theta[0, shared]
+        found = rows.values(*args, reading, keep=True) if kept else (None, None)
+        values, by_row, by_shared = rows.vjp(*args, reading, cotangents, True, True, *found)
+        for value, one in zip(reading.columns.values(values), want):
+            np.testing.assert_allclose(value, one, atol=1e-13)
+        np.testing.assert_allclose(by_row, gradient[:, own], atol=1e-12)
+        np.testing.assert_allclose(by_shared, gradient[:, shared].sum(axis=0), atol=1e-11)
+    assert rows.vjp(*args, reading, cotangents, False, False)[1:] == (None, None)
+
+
+def test_long_circuits_are_as_exact_as_short_ones() -> None:
+    """What a plan computes in double (plan/precision.py) is so in batches too."""
+    circuit = qd.library.hardware_efficient(5, 60)
+    program = of_rows(circuit, "complex64")
+    assert program.plan.in_double
+    theta = np.random.default_rng(2).normal(size=(4, circuit.num_parameters))
+    H = qd.library.heisenberg_xxz(5)
+    value, gradient = program.value_and_grad(H, theta)
+    want, slopes = of_rows(circuit).value_and_grad(H, theta)
+    np.testing.assert_allclose(value, want, atol=1e-9)
+    np.testing.assert_allclose(gradient, slopes, atol=1e-9)
+
+
+def test_large_angles_lose_nothing() -> None:
+    t = qd.Parameter("t")
+    program = of_rows(qd.Circuit(1).rx(t, 0))
+    turns = np.array([[0.3], [0.3 + 4e6 * np.pi], [-0.3]])
+    np.testing.assert_allclose(program.expectation("Z0", turns), np.cos(0.3), atol=1e-9)
+
+
+def test_batches_of_no_rows_have_shapes() -> None:
+    circuit = qd.library.hardware_efficient(4, 1)
+    program = of_rows(circuit)
+    theta = np.zeros((0, circuit.num_parameters))
+    outputs = ["Z0", qd.Probabilities([1, 2]), qd.Variance("X1")]
+    values, gradient = program.vjp(outputs, theta, cotangents_of(outputs, 4, 0, 0))
+    assert [value.shape for value in values] == [(0,), (0, 4), (0,)]
+    assert gradient.shape == theta.shape
+    assert program.run_batch(theta).shape == (0, 16)
+    assert program.expectation("Z0", theta).shape == (0,)
+    with pytest.raises(StateError, match="not Hermitian"):
+        program.expectation({"Z0": 1j}, np.zeros((2, circuit.num_parameters)))
+
+
+def test_what_a_row_program_does_not_take_goes_the_general_way_and_says_why() -> None:
+    wide = qd.Circuit(5).unitary(random_unitary(32, 0), range(5))
+    reset = qd.Circuit(2).h(0).reset(0)
+    many = qd.Circuit(8).append(qd.circuit.GATES["p"].controlled(7), list(range(8)), [0.3])
+    for circuit, why in ((wide, "a matrix of 5 qubits"), (reset, "not unitary"), (many, "under 8 conditions")):
+        program = qd.compile(circuit, device="cpu")
+        assert why in program.row_programs.unfit
+        assert why in program.plan.summary()
+    program = qd.compile(wide, device="cpu")
+    found = program.expectation("Z0", np.zeros((2, 0)))
+    np.testing.assert_allclose(found, [program.expectation("Z0")] * 2, atol=1e-6)
+    large = qd.compile(qd.library.hardware_efficient(16, 1), device="cpu")
+    assert "do not fit the cache" in large.row_programs.unfit
+    assert "batches: rows in the lanes of vectors" in qd.compile(qd.Circuit(2).h(0), device="cpu").plan.summary()
