@@ -194,7 +194,7 @@ class Plan:
             f"{len(self.blocks)} blocks, {self.flops:.3g} flops"
         ]
         why = self.rows_unfit
-        lines.append("  batches: " + (f"state by state, because {why}" if why else "rows in the lanes of vectors"))
+        lines.append("  batches: " + (f"state by state, because {why}" if why else "rows of one kernel"))
         if self.folded:
             lines.append("  first gates absorbed into the initial state: of qubits " + _ranges(sorted(self.folded)))
         for part in self.parts:

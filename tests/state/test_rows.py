@@ -212,4 +212,4 @@ def test_what_a_row_program_does_not_take_goes_the_general_way_and_says_why() ->
     np.testing.assert_allclose(found, [program.expectation("Z0")] * 2, atol=1e-6)
     large = qd.compile(qd.library.hardware_efficient(16, 1), device="cpu")
     assert "do not fit the cache" in large.row_programs.unfit
-    assert "batches: rows in the lanes of vectors" in qd.compile(qd.Circuit(2).h(0), device="cpu").plan.summary()
+    assert "batches: rows of one kernel" in qd.compile(qd.Circuit(2).h(0), device="cpu").plan.summary()

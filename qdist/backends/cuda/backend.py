@@ -11,12 +11,14 @@ from qdist.backends.backend import Backend
 from qdist.backends.cuda import kernels
 from qdist.backends.cuda.executor import CudaExecutor
 from qdist.backends.cuda.pauli import PauliPlan
+from qdist.backends.cuda.rows import CudaRows
 from qdist.backends.cuda.target import CudaTarget, cuda_target
 from qdist.circuit import AffineMap
 from qdist.comm import Communicator
 from qdist.comm.gpu_windows import share_gpus
 from qdist.plan.observables.strings import Strings
 from qdist.plan.plan import Plan, Segment
+from qdist.plan.rows import RowRecords
 
 __all__ = ["CudaBackend"]
 
@@ -83,3 +85,6 @@ class CudaBackend(Backend):
 
     def observable(self, strings: Strings, num_bits: int, dtype: np.dtype[Any], products: bool) -> PauliPlan:
         return PauliPlan(num_bits, *strings)
+
+    def rows(self, records: RowRecords, in_double: bool) -> CudaRows:
+        return CudaRows(records, in_double, self.number)

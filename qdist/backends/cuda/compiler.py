@@ -18,7 +18,7 @@ from qdist.backends.cuda.lowering.tile import Shape
 
 __all__ = ["MODULES", "expanded", "kernel", "source", "stage_kernel", "stage_source", "sum_kernel"]
 
-MODULES = ("measure", "pauli", "pauli_tiles", "moves")
+MODULES = ("measure", "pauli", "pauli_tiles", "moves", "rows")
 """Sources that are compiled beside the tile kernel's."""
 
 _FOLDER = Path(__file__).parent / "sources"

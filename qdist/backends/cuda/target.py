@@ -13,7 +13,8 @@ from qdist.backends.cuda.lowering.inverse import undoing
 from qdist.backends.cuda.lowering.phases import phases
 from qdist.backends.cuda.lowering.resident import layout, resident
 from qdist.backends.cuda.lowering.tables import Tables
-from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of
+from qdist.backends.cuda.lowering.tile import ROOM, Shape, back_shape_of, shape_of
+from qdist.backends.cuda.rows.tables import state_bytes
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage
@@ -34,6 +35,10 @@ class CudaTarget(Target):
     amplitudes in memory, ``shape.dtype`` the arithmetic's."""
 
     shape: Shape = field(kw_only=True)
+
+    def rows_unfit(self, num_qubits: int) -> str:
+        needed = state_bytes(num_qubits, self.shape.itemsize // 2, back=True)
+        return "" if needed <= ROOM else f"ket and bra of {num_qubits} qubits do not fit shared memory"
 
     def has_room(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> bool:
         operations = [o for block in blocks for o in block.operations]

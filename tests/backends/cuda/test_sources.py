@@ -128,6 +128,7 @@ KERNELS = {
     "pauli": "apply_paulis apply_rows term_values pauli_values_2 pauli_values_4 pauli_values_16",
     "pauli_tiles": "apply_tiles tile_values",
     "moves": "take_part put_part swap_parts",
+    "rows": "prepare_rows rows_forward rows_backward row_gradients shared_gradients",
 }
 
 
@@ -139,6 +140,10 @@ def test_the_other_kernels(nvrtc: ctypes.CDLL, module: str, dtype: str, generati
     assert sorted(re.findall(r"\.entry (\w+)\(", text)) == sorted(KERNELS[module].split())
     if module == "moves":
         assert ".local" not in text
+    if module == "rows":
+        # What a row has in registers stays there; only the reduction of huge angles takes local memory.
+        parts = re.split(r"\.(?=entry |func )", text)
+        assert not any(".local" in part for part in parts if part.startswith("entry"))
 
 
 def test_the_smaller_kernel_lacks_what_the_tables_know_as_rare() -> None:

@@ -35,6 +35,12 @@ __all__ = [
     "PART",
     "PHASE",
     "PIECE",
+    "ROW_ENTRY",
+    "ROW_FLIP",
+    "ROW_LAUNCH",
+    "ROW_OP",
+    "ROW_ROOM",
+    "ROW_TERM",
     "SLOT",
     "STRING",
     "SUM_NAMES",
@@ -315,7 +321,125 @@ SWEEP = Record(
     ),
 )
 
+# Batches of small circuits ------------------------------------------------------------------------------------------
+
+_ROW_KINDS = {"row_rotations": 0, "row_phases": 1, "row_matrix": 2}
+"""Kinds of operations: those of plan/rows/records.py."""
+
+ROW_ROOM = 192
+"""Doubles in which the threads of a row add up their sums: of three rotations and 32 warps, twice in turn."""
+
+ROW_OP = Record(
+    "RowOp",
+    "An operation of a row: rotations, the phases of a diagonal, or a matrix. Places are swizzled.",
+    (
+        Field("kind", "int"),
+        Field("count", "int", "rotations, or targets of the matrix"),
+        Field("first", "int", "the diagonal's number, or the first target"),
+        Field("matrix", "int", "its first entry"),
+        Field("columns", "int", "of its walk, which has 2**columns steps"),
+        Field("starts", "int", "where the threads' first steps are listed"),
+        Field("high", "int", "the column by which a thread's second step differs; others follow"),
+        Field("wanted", "int", "whether derivatives by the diagonal's angles are"),
+        Field("signs", "unsigned", "bit 4 j + r: the sine of pair r of rotation j is negative"),
+        Field("direction", "unsigned", "places that a rotation mixes, by XOR", (3,)),
+        Field("angle", "int", "", (3,)),
+        Field("unused", "int"),
+    ),
+    align=16,
+)
+
+ROW_TERM = Record(
+    "RowTerm",
+    "A summand of a diagonal's phases.",
+    (Field("place", "unsigned", "the mask, as a place"), Field("angle", "int")),
+)
+
+ROW_ENTRY = Record(
+    "RowEntry",
+    "An entry of a sparse matrix, in the row of what it belongs to.",
+    (Field("coefficient", "double"), Field("other", "int"), Field("unused", "int")),
+)
+
+ROW_FLIP = Record(
+    "RowFlip",
+    "Pauli strings that flip the same bits.",
+    (
+        Field("bits", "unsigned"),
+        Field("pivot", "int", "the lowest of them"),
+        Field("imaginary", "int", "whether their sums are of imaginary parts"),
+        Field("first", "int", "their masks: the first, and the end"),
+        Field("end", "int"),
+    ),
+)
+
+ROW_LAUNCH = Record(
+    "RowLaunch",
+    "A batch of rows. Sparse matrices are lists of entries and where each row's begin.",
+    (
+        Field("row_values", "const double*", "per_row parameters of each row"),
+        Field("shared_values", "const double*", "parameters that all rows share"),
+        Field("values", "double*", "num_outputs of each row; none if null"),
+        Field("cotangents", "const double*", "as many"),
+        Field("by_angle", "double*", "derivatives by each angle, of each row"),
+        Field("states", "Complex*", "in logical order; none if null"),
+        Field("shared_slots", "double*", "what constants and shared parameters give"),
+        Field("turned", "Complex*", "cosine and sine of half of each angle that all rows share"),
+        Field("phases", "Complex*", "of each diagonal and amplitude"),
+        Field("scratch", "Real*", "a row's turns and sums of masks, where shared memory has no room; else null"),
+        Field("constants", "Table<double>", "one an angle"),
+        Field("begins", "Table<int>", "of each angle"),
+        Field("entries", "Table<RowEntry>", "slots"),
+        Field("of_row", "Table<int>", "whether an angle depends on parameters of rows"),
+        Field("slot_constants", "Table<double>", "one a slot"),
+        Field("shared_begins", "Table<int>", "of each slot"),
+        Field("shared_entries", "Table<RowEntry>", "shared parameters"),
+        Field("row_begins", "Table<int>", "of each slot"),
+        Field("row_entries", "Table<RowEntry>", "parameters of rows"),
+        Field("shared_uses", "Table<int>", "of each shared parameter"),
+        Field("shared_users", "Table<RowEntry>", "angles"),
+        Field("row_uses", "Table<int>", "of each parameter of rows"),
+        Field("row_users", "Table<RowEntry>", "angles"),
+        Field("start_begins", "Table<int>", "of each qubit"),
+        Field("factors", "Table<int>", "axis and angle of its first rotations"),
+        Field("ops", "Table<RowOp>"),
+        Field("starts", "Table<unsigned short>"),
+        Field("columns", "Table<unsigned>"),
+        Field("terms", "Table<RowTerm>"),
+        Field("diagonals", "Table<int>", "first term and end of each"),
+        Field("targets", "Table<unsigned>"),
+        Field("matrices", "Table<Complex>"),
+        Field("logical", "Table<unsigned>", "the place of |0...0>, and what each qubit adds to it"),
+        Field("flips", "Table<RowFlip>", "the first flips nothing"),
+        Field("masks", "Table<unsigned>", "as places"),
+        Field("sum_begins", "Table<int>", "of each Pauli sum"),
+        Field("sum_entries", "Table<RowEntry>", "masks"),
+        Field("sum_outputs", "Table<int>", "which output each is"),
+        Field("mask_begins", "Table<int>", "of each mask"),
+        Field("mask_entries", "Table<RowEntry>", "outputs"),
+        Field("marginals", "const int*", "first output, number of qubits, first place, and a column a qubit"),
+        Field("num_rows", "Index"),
+        Field("num_bits", "int"),
+        Field("per_row", "int"),
+        Field("num_angles", "int"),
+        Field("num_ops", "int"),
+        Field("first_op", "int", "where the way back ends"),
+        Field("undo_start", "int", "whether derivatives by the angles of the start are wanted"),
+        Field("num_flips", "int"),
+        Field("num_sums", "int"),
+        Field("num_outputs", "int"),
+        Field("num_marginals", "int"),
+        Field("identity", "int", "the mask that is empty, of the strings that flip nothing"),
+        Field("phase", "int", "the angle of the global phase; none if negative"),
+        Field("num_slots", "int"),
+        Field("unused", "int"),
+        Field("row_bytes", "int", "shared memory of a row"),
+        Field("num_masks", "int"),
+    ),
+)
+
 _TABLES = (OP, PHASE, FLIP, TERM, PART, SLOT, PARITY, STRING, GROUP)
+_ROWS = (ROW_OP, ROW_TERM, ROW_ENTRY, ROW_FLIP, ROW_LAUNCH)
 _SHARED = (OWN, FORWARD_STEP, BACKWARD_STEP, PIECE)
 _TAKEN = (LAUNCH, FORWARD_PLACES, FOURS, BACKWARD_PLACES, SWEEP)
 
@@ -323,9 +447,13 @@ _TAKEN = (LAUNCH, FORWARD_PLACES, FOURS, BACKWARD_PLACES, SWEEP)
 def header() -> str:
     """The records and the kinds of operations as C++."""
     opening = "// Generated from qdist/backends/cuda/lowering/records.py, where the words are explained: do not edit.\n"
-    kinds = (("how a phase reads the tile", MODES), ("kinds of operations", OPS))
+    kinds = (
+        ("how a phase reads the tile", MODES),
+        ("kinds of operations", OPS),
+        ("kinds of operations of rows, and doubles of a row's room", {**_ROW_KINDS, "row_room": ROW_ROOM}),
+    )
     enums = [f"// {what}\nenum {{ {', '.join(f'{n.upper()} = {k}' for n, k in of.items())} }};\n" for what, of in kinds]
-    records = (*_TABLES, *_SHARED, *_TAKEN)
+    records = (*_TABLES, *_SHARED, *_TAKEN, *_ROWS)
     # NVRTC has no offsetof; __INTADDR__ is its front end's own, so that only tests rely on it.
     offsets = "#ifdef CHECK_OFFSETS\n#define OFFSET(T, FIELD) __INTADDR__(&((T*)0)->FIELD)\n"
     offsets += "".join(record.offsets() for record in records) + "#endif\n"

@@ -9,6 +9,9 @@ enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
 // kinds of operations
 enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, PAIR = 96 };
 
+// kinds of operations of rows, and doubles of a row's room
+enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_ROOM = 192 };
+
 // An operation on a thread's registers.
 struct __align__(16) Op {
     int kind;  // what it does; the register bit, or pair of bits, is added where there is one
@@ -226,6 +229,111 @@ struct Sweep {
 };
 static_assert(sizeof(Sweep) == 40, "size of Sweep");
 
+// An operation of a row: rotations, the phases of a diagonal, or a matrix. Places are swizzled.
+struct __align__(16) RowOp {
+    int kind;
+    int count;  // rotations, or targets of the matrix
+    int first;  // the diagonal's number, or the first target
+    int matrix;  // its first entry
+    int columns;  // of its walk, which has 2**columns steps
+    int starts;  // where the threads' first steps are listed
+    int high;  // the column by which a thread's second step differs; others follow
+    int wanted;  // whether derivatives by the diagonal's angles are
+    unsigned signs;  // bit 4 j + r: the sine of pair r of rotation j is negative
+    unsigned direction[3];  // places that a rotation mixes, by XOR
+    int angle[3];
+    int unused;
+};
+static_assert(sizeof(RowOp) == 64, "size of RowOp");
+
+// A summand of a diagonal's phases.
+struct RowTerm {
+    unsigned place;  // the mask, as a place
+    int angle;
+};
+static_assert(sizeof(RowTerm) == 8, "size of RowTerm");
+
+// An entry of a sparse matrix, in the row of what it belongs to.
+struct RowEntry {
+    double coefficient;
+    int other;
+    int unused;
+};
+static_assert(sizeof(RowEntry) == 16, "size of RowEntry");
+
+// Pauli strings that flip the same bits.
+struct RowFlip {
+    unsigned bits;
+    int pivot;  // the lowest of them
+    int imaginary;  // whether their sums are of imaginary parts
+    int first;  // their masks: the first, and the end
+    int end;
+};
+static_assert(sizeof(RowFlip) == 20, "size of RowFlip");
+
+// A batch of rows. Sparse matrices are lists of entries and where each row's begin.
+struct RowLaunch {
+    const double* row_values;  // per_row parameters of each row
+    const double* shared_values;  // parameters that all rows share
+    double* values;  // num_outputs of each row; none if null
+    const double* cotangents;  // as many
+    double* by_angle;  // derivatives by each angle, of each row
+    Complex* states;  // in logical order; none if null
+    double* shared_slots;  // what constants and shared parameters give
+    Complex* turned;  // cosine and sine of half of each angle that all rows share
+    Complex* phases;  // of each diagonal and amplitude
+    Real* scratch;  // a row's turns and sums of masks, where shared memory has no room; else null
+    Table<double> constants;  // one an angle
+    Table<int> begins;  // of each angle
+    Table<RowEntry> entries;  // slots
+    Table<int> of_row;  // whether an angle depends on parameters of rows
+    Table<double> slot_constants;  // one a slot
+    Table<int> shared_begins;  // of each slot
+    Table<RowEntry> shared_entries;  // shared parameters
+    Table<int> row_begins;  // of each slot
+    Table<RowEntry> row_entries;  // parameters of rows
+    Table<int> shared_uses;  // of each shared parameter
+    Table<RowEntry> shared_users;  // angles
+    Table<int> row_uses;  // of each parameter of rows
+    Table<RowEntry> row_users;  // angles
+    Table<int> start_begins;  // of each qubit
+    Table<int> factors;  // axis and angle of its first rotations
+    Table<RowOp> ops;
+    Table<unsigned short> starts;
+    Table<unsigned> columns;
+    Table<RowTerm> terms;
+    Table<int> diagonals;  // first term and end of each
+    Table<unsigned> targets;
+    Table<Complex> matrices;
+    Table<unsigned> logical;  // the place of |0...0>, and what each qubit adds to it
+    Table<RowFlip> flips;  // the first flips nothing
+    Table<unsigned> masks;  // as places
+    Table<int> sum_begins;  // of each Pauli sum
+    Table<RowEntry> sum_entries;  // masks
+    Table<int> sum_outputs;  // which output each is
+    Table<int> mask_begins;  // of each mask
+    Table<RowEntry> mask_entries;  // outputs
+    const int* marginals;  // first output, number of qubits, first place, and a column a qubit
+    Index num_rows;
+    int num_bits;
+    int per_row;
+    int num_angles;
+    int num_ops;
+    int first_op;  // where the way back ends
+    int undo_start;  // whether derivatives by the angles of the start are wanted
+    int num_flips;
+    int num_sums;
+    int num_outputs;
+    int num_marginals;
+    int identity;  // the mask that is empty, of the strings that flip nothing
+    int phase;  // the angle of the global phase; none if negative
+    int num_slots;
+    int unused;
+    int row_bytes;  // shared memory of a row
+    int num_masks;
+};
+static_assert(sizeof(RowLaunch) == 400, "size of RowLaunch");
+
 #ifdef CHECK_OFFSETS
 #define OFFSET(T, FIELD) __INTADDR__(&((T*)0)->FIELD)
 static_assert(OFFSET(Op, kind) == 0, "kind");
@@ -355,4 +463,84 @@ static_assert(OFFSET(Sweep, parities) == 16, "parities");
 static_assert(OFFSET(Sweep, weighs) == 24, "weighs");
 static_assert(OFFSET(Sweep, num_sums) == 32, "num_sums");
 static_assert(OFFSET(Sweep, keep) == 36, "keep");
+static_assert(OFFSET(RowOp, kind) == 0, "kind");
+static_assert(OFFSET(RowOp, count) == 4, "count");
+static_assert(OFFSET(RowOp, first) == 8, "first");
+static_assert(OFFSET(RowOp, matrix) == 12, "matrix");
+static_assert(OFFSET(RowOp, columns) == 16, "columns");
+static_assert(OFFSET(RowOp, starts) == 20, "starts");
+static_assert(OFFSET(RowOp, high) == 24, "high");
+static_assert(OFFSET(RowOp, wanted) == 28, "wanted");
+static_assert(OFFSET(RowOp, signs) == 32, "signs");
+static_assert(OFFSET(RowOp, direction) == 36, "direction");
+static_assert(OFFSET(RowOp, angle) == 48, "angle");
+static_assert(OFFSET(RowOp, unused) == 60, "unused");
+static_assert(OFFSET(RowTerm, place) == 0, "place");
+static_assert(OFFSET(RowTerm, angle) == 4, "angle");
+static_assert(OFFSET(RowEntry, coefficient) == 0, "coefficient");
+static_assert(OFFSET(RowEntry, other) == 8, "other");
+static_assert(OFFSET(RowEntry, unused) == 12, "unused");
+static_assert(OFFSET(RowFlip, bits) == 0, "bits");
+static_assert(OFFSET(RowFlip, pivot) == 4, "pivot");
+static_assert(OFFSET(RowFlip, imaginary) == 8, "imaginary");
+static_assert(OFFSET(RowFlip, first) == 12, "first");
+static_assert(OFFSET(RowFlip, end) == 16, "end");
+static_assert(OFFSET(RowLaunch, row_values) == 0, "row_values");
+static_assert(OFFSET(RowLaunch, shared_values) == 8, "shared_values");
+static_assert(OFFSET(RowLaunch, values) == 16, "values");
+static_assert(OFFSET(RowLaunch, cotangents) == 24, "cotangents");
+static_assert(OFFSET(RowLaunch, by_angle) == 32, "by_angle");
+static_assert(OFFSET(RowLaunch, states) == 40, "states");
+static_assert(OFFSET(RowLaunch, shared_slots) == 48, "shared_slots");
+static_assert(OFFSET(RowLaunch, turned) == 56, "turned");
+static_assert(OFFSET(RowLaunch, phases) == 64, "phases");
+static_assert(OFFSET(RowLaunch, scratch) == 72, "scratch");
+static_assert(OFFSET(RowLaunch, constants) == 80, "constants");
+static_assert(OFFSET(RowLaunch, begins) == 88, "begins");
+static_assert(OFFSET(RowLaunch, entries) == 96, "entries");
+static_assert(OFFSET(RowLaunch, of_row) == 104, "of_row");
+static_assert(OFFSET(RowLaunch, slot_constants) == 112, "slot_constants");
+static_assert(OFFSET(RowLaunch, shared_begins) == 120, "shared_begins");
+static_assert(OFFSET(RowLaunch, shared_entries) == 128, "shared_entries");
+static_assert(OFFSET(RowLaunch, row_begins) == 136, "row_begins");
+static_assert(OFFSET(RowLaunch, row_entries) == 144, "row_entries");
+static_assert(OFFSET(RowLaunch, shared_uses) == 152, "shared_uses");
+static_assert(OFFSET(RowLaunch, shared_users) == 160, "shared_users");
+static_assert(OFFSET(RowLaunch, row_uses) == 168, "row_uses");
+static_assert(OFFSET(RowLaunch, row_users) == 176, "row_users");
+static_assert(OFFSET(RowLaunch, start_begins) == 184, "start_begins");
+static_assert(OFFSET(RowLaunch, factors) == 192, "factors");
+static_assert(OFFSET(RowLaunch, ops) == 200, "ops");
+static_assert(OFFSET(RowLaunch, starts) == 208, "starts");
+static_assert(OFFSET(RowLaunch, columns) == 216, "columns");
+static_assert(OFFSET(RowLaunch, terms) == 224, "terms");
+static_assert(OFFSET(RowLaunch, diagonals) == 232, "diagonals");
+static_assert(OFFSET(RowLaunch, targets) == 240, "targets");
+static_assert(OFFSET(RowLaunch, matrices) == 248, "matrices");
+static_assert(OFFSET(RowLaunch, logical) == 256, "logical");
+static_assert(OFFSET(RowLaunch, flips) == 264, "flips");
+static_assert(OFFSET(RowLaunch, masks) == 272, "masks");
+static_assert(OFFSET(RowLaunch, sum_begins) == 280, "sum_begins");
+static_assert(OFFSET(RowLaunch, sum_entries) == 288, "sum_entries");
+static_assert(OFFSET(RowLaunch, sum_outputs) == 296, "sum_outputs");
+static_assert(OFFSET(RowLaunch, mask_begins) == 304, "mask_begins");
+static_assert(OFFSET(RowLaunch, mask_entries) == 312, "mask_entries");
+static_assert(OFFSET(RowLaunch, marginals) == 320, "marginals");
+static_assert(OFFSET(RowLaunch, num_rows) == 328, "num_rows");
+static_assert(OFFSET(RowLaunch, num_bits) == 336, "num_bits");
+static_assert(OFFSET(RowLaunch, per_row) == 340, "per_row");
+static_assert(OFFSET(RowLaunch, num_angles) == 344, "num_angles");
+static_assert(OFFSET(RowLaunch, num_ops) == 348, "num_ops");
+static_assert(OFFSET(RowLaunch, first_op) == 352, "first_op");
+static_assert(OFFSET(RowLaunch, undo_start) == 356, "undo_start");
+static_assert(OFFSET(RowLaunch, num_flips) == 360, "num_flips");
+static_assert(OFFSET(RowLaunch, num_sums) == 364, "num_sums");
+static_assert(OFFSET(RowLaunch, num_outputs) == 368, "num_outputs");
+static_assert(OFFSET(RowLaunch, num_marginals) == 372, "num_marginals");
+static_assert(OFFSET(RowLaunch, identity) == 376, "identity");
+static_assert(OFFSET(RowLaunch, phase) == 380, "phase");
+static_assert(OFFSET(RowLaunch, num_slots) == 384, "num_slots");
+static_assert(OFFSET(RowLaunch, unused) == 388, "unused");
+static_assert(OFFSET(RowLaunch, row_bytes) == 392, "row_bytes");
+static_assert(OFFSET(RowLaunch, num_masks) == 396, "num_masks");
 #endif

@@ -1,0 +1,84 @@
+"""Row programs on a GPU against those on the CPU in double, on arrays of the host and of the GPU."""
+
+import numpy as np
+import pytest
+from row_circuits import PARAMETERS, random_circuit, random_sum, row_records
+
+import qdist as qd
+from qdist.backends.cpu.rows import CpuRows
+from qdist.plan.observables.row_outputs import lowered_outputs
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("in_double", [True, False])
+@pytest.mark.parametrize("n", range(1, 13))
+def test_values_derivatives_and_states(n: int, in_double: bool) -> None:
+    import cupy
+
+    from qdist.backends.cuda.rows import CudaRows
+
+    for seed in range(4):
+        rng = np.random.default_rng(100 * n + seed)
+        of_rows = sorted(rng.permutation(PARAMETERS)[: rng.integers(PARAMETERS + 1)].tolist())
+        records = row_records(random_circuit(n, 100 * n + seed), of_rows)
+        sums = [random_sum(n, seed, 3), qd.PauliSum({f"Z{n - 1}": 1.0})]
+        chosen = lowered_outputs(records.frame, [sums[0], tuple(rng.permutation(n)[:2].tolist()), sums[1]])
+        batch = int(rng.integers(0, 12))
+        rows, shared = rng.normal(size=(batch, len(of_rows))), rng.normal(size=PARAMETERS - len(of_rows))
+        cotangents = rng.normal(size=(batch, chosen.num_outputs))
+        cpu, gpu = CpuRows(records, True), CudaRows(records, in_double, 0)
+        readings = cpu.outputs(chosen), gpu.outputs(chosen)
+        bound = 1e-11 if in_double else 3e-5
+        wanted, found = (k.forward(rows, shared, r, False) for k, r in zip((cpu, gpu), readings))
+        assert wanted is not None
+        assert found is not None
+        np.testing.assert_allclose(found[0], wanted[0], atol=bound)
+        for which in ((True, True), (True, False), (False, True)):
+            expected = cpu.backward(rows, shared, readings[0], cotangents, *which)
+            assert expected is not None
+            on_host = gpu.backward(rows, shared, readings[1], cotangents, *which)
+            there = gpu.backward(*map(cupy.asarray, (rows, shared)), readings[1], cupy.asarray(cotangents), *which)
+            for results, is_numpy in ((on_host, True), (there, False)):
+                assert results is not None
+                for a, b in zip(expected, results):
+                    assert (a is None) == (b is None)
+                    if a is not None:
+                        assert isinstance(b, np.ndarray) == is_numpy
+                        np.testing.assert_allclose(cupy.asnumpy(b), a, atol=bound)
+        states = np.empty((batch, 1 << n), complex)
+        assert cpu.states(rows, shared, states)
+        own = np.empty((batch, 1 << n), np.complex128 if in_double else np.complex64)
+        assert gpu.states(rows, shared, own)
+        np.testing.assert_allclose(own, states, atol=bound)
+
+
+def test_many_angles_and_masks_that_shared_memory_has_no_room_for() -> None:
+    from qdist.backends.cuda.rows import CudaRows
+
+    n, layers = 12, 900
+    theta, circuit = iter(qd.ParameterVector("t", n * layers)), qd.Circuit(n)
+    for k in range(layers):
+        for q in range(n):
+            circuit.ry(next(theta), q)
+        circuit.cx(k % n, (k + 1) % n)
+    records = row_records(circuit, [0, 1])
+    chosen = lowered_outputs(records.frame, [random_sum(n, 1, 5)])
+    rng = np.random.default_rng(2)
+    rows, shared = rng.normal(size=(3, 2)), rng.normal(size=n * layers - 2)
+    cpu, gpu = CpuRows(records, True), CudaRows(records, True, 0)
+    wanted = cpu.backward(rows, shared, cpu.outputs(chosen), np.ones((3, 1)), True, True)
+    found = gpu.backward(rows, shared, gpu.outputs(chosen), np.ones((3, 1)), True, True)
+    assert wanted is not None
+    assert found is not None
+    for a, b in zip(wanted, found):
+        np.testing.assert_allclose(b, a, atol=1e-9)
+
+
+def test_parameters_that_are_not_finite_are_told() -> None:
+    from qdist.backends.cuda.rows import CudaRows
+
+    records = row_records(random_circuit(3, 1), [0])
+    kernel = CudaRows(records, False, 0)
+    reading = kernel.outputs(lowered_outputs(records.frame, [random_sum(3, 1, 2)]))
+    assert kernel.forward(np.array([[np.nan]]), np.zeros(PARAMETERS - 1), reading, False) is None
