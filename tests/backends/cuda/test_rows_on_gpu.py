@@ -6,9 +6,10 @@ from row_circuits import PARAMETERS, random_circuit, random_sum, row_records
 
 import qdist as qd
 from qdist.backends.cpu.rows import CpuRows
+from qdist.comm import cuda_devices
 from qdist.plan.observables.row_outputs import lowered_outputs
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_devices() == 0, reason="no CUDA device")]
 
 
 @pytest.mark.parametrize("in_double", [True, False])
