@@ -1,5 +1,6 @@
 """VQNet's surface: gates and measurements against the dense reference, collectives on ranks, its example program."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 import qdist as qd
 from qdist.comm import CommError
 from qdist.interop import vqnet
-from qdist.interop.vqnet import QTensor, vqc
+from qdist.interop.vqnet import QTensor
+from qdist.interop.vqnet.qnn import vqc
 from qdist.state import reference
 
 ROOT = Path(__file__).parents[2]
@@ -180,6 +182,30 @@ def test_tensors_take_vqnets_dtypes() -> None:
     parameter.init_from_tensor(np.arange(6.0).reshape(2, 3))
     assert parameter.dtype == np.float32
     assert parameter.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_import_star_brings_what_the_programs_use() -> None:
+    names: dict = {}
+    exec("from qdist.interop.vqnet.distributed import *\nfrom qdist.interop.vqnet import *", names)
+    assert names["np"] is np
+    assert names["tensor"] is vqnet.tensor
+    for name in (
+        "CommController",
+        "get_rank",
+        "get_local_rank",
+        "init_group",
+        "ZeroModelInitial",
+        "kfloat32",
+        "kint64",
+    ):
+        assert name in names
+    for path, name in (
+        ("distributed.ControlComm", "CommController"),
+        ("distributed.datasplit", "split_data"),
+        ("distributed.qubits_reorder", "DistributeQMachine"),
+        ("qnn.vqc", "rx"),
+    ):
+        assert hasattr(importlib.import_module(f"qdist.interop.vqnet.{path}"), name)
 
 
 def test_set_random_seed_repeats_parameters() -> None:

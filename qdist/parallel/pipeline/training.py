@@ -9,6 +9,7 @@ from typing import Any
 from qdist.comm import Communicator, Mesh, init
 from qdist.comm.bootstrap.named_backend import world_over
 from qdist.data import DataLoader
+from qdist.nn import Module
 from qdist.parallel.pipeline.pipeline import Pipeline
 from qdist.parallel.pipeline.stages import Layer
 from qdist.parallel.zero.deepspeed_config import check_keys, optimizer_class
@@ -18,7 +19,7 @@ __all__ = ["PipelineTraining"]
 _REQUIRED = ("train_batch_size", "train_micro_batch_size_per_gpu", "optimizer", "loss")
 _OPTIONAL = (
     "pipeline_parallel_size", "seed", "steps", "gradient_clipping", "schedule", "virtual_stages", "partition",
-    "recompute", "backend", "local_rank", "epochs",
+    "recompute", "backend", "device", "local_rank", "epochs",
 )  # fmt: skip
 
 
@@ -38,6 +39,7 @@ class PipelineTraining:
             gradient_clipping: the largest norm of a gradient.
             schedule, virtual_stages, partition, recompute: as of Pipeline.
             backend: "mpi" or "nccl", where no communicator is given; the one that runs already if not given.
+            device: where layers and batches are moved to ("cuda:0"); they stay where they are if not given.
             local_rank, epochs: the program's own; local_rank must be this rank's.
         layers: as of Pipeline.
         trainset: items (inputs, targets) by number, and a length; only ranks with a first or last stage read it.
@@ -68,6 +70,11 @@ class PipelineTraining:
         if rows < 1 or not len(trainset):
             raise ValueError(f"train_batch_size={rows} of {len(trainset)} rows of data: at least 1 of each")
         make, options = optimizer_class(config["optimizer"])
+        self._device: str | None = config.get("device")
+        if self._device is not None:
+            for layer in layers:
+                if isinstance(layer, Module):
+                    layer.to(self._device)
         mesh = Mesh(comm, dp=-1, pp=stages)
         chosen = {key: config[key] for key in ("schedule", "virtual_stages", "partition", "recompute") if key in config}
         seed = config.get("seed", 0)
@@ -83,10 +90,17 @@ class PipelineTraining:
 
     def train(self) -> float:
         """Train on the next `steps` batches, or a pass over the data; returns the last loss."""
-        for inputs, targets in islice(self._batches, self.steps or len(self._loader)):
+        for batch in islice(self._batches, self.steps or len(self._loader)):
+            inputs, targets = (self._placed(part) for part in batch)
             loss = self.pipeline.train_batch(inputs, targets, self.optimizer, max_norm=self.max_norm)
             self.loss_dict[len(self.loss_dict)] = loss
         return loss
+
+    def _placed(self, part: Any) -> Any:
+        """A batch's inputs or targets on the device; a tuple's elements."""
+        if isinstance(part, tuple):
+            return tuple(map(self._placed, part))
+        return part if part is None or self._device is None else part.to(self._device)
 
     def _forever(self) -> Iterator[tuple[Any, Any]]:
         """Pass after pass, each in an order of its own."""
