@@ -340,3 +340,16 @@ def test_a_cifar10_pickle_calls_nothing(tmp_path):
     with pytest.raises(ValueError, match="not a batch of CIFAR-10"):
         data.cifar10(tmp_path, train=False)
     assert not (tmp_path / "touched").exists()
+
+
+def test_random_split_gives_every_item_to_one_part():
+    for lengths, counts in (([6, 4], [6, 4]), ([0.5, 0.3, 0.2], [5, 3, 2]), ([1 / 3] * 3, [4, 3, 3]), ([10], [10])):
+        parts = data.random_split(numbers(10), lengths, seed=3)
+        assert [len(part) for part in parts] == counts
+        assert sorted(int(part[i][0]) for part in parts for i in range(len(part))) == list(range(10))
+    again = data.random_split(numbers(10), [6, 4], seed=3)
+    assert again[0].indices.tolist() == data.random_split(numbers(10), [6, 4], seed=3)[0].indices.tolist()
+    assert again[0].indices.tolist() != data.random_split(numbers(10), [6, 4], seed=4)[0].indices.tolist()
+    for lengths in ([5, 4], [5.5, 4.5], [11, -1], [0.5, 0.4], []):
+        with pytest.raises(ValueError, match="numbers of items that add up to 10"):
+            data.random_split(numbers(10), lengths)

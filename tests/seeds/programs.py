@@ -1,7 +1,7 @@
 """Runs a program of the source documents inside this process and gives its variables.
 
-BACKEND and DEVICE stand in the programs where a document names NCCL and a GPU: "nccl" and this rank's GPU on ranks that
-a test started for NCCL, "mpi" and the CPU elsewhere.
+BACKEND and DEVICE (VQNet's number) or PLACE stand in the programs where a document names NCCL and a GPU: "nccl" and
+this rank's GPU on ranks that a test started for NCCL, "mpi" and the CPU elsewhere.
 """
 
 import os
@@ -37,7 +37,7 @@ def run(
         for old, new in ON_GPU:
             text = text.replace(old, new)
     manual_seed(0)  # As in a process of its own.
-    variables: dict[str, Any] = {"__name__": name, "__file__": str(program), "BACKEND": BACKEND, "DEVICE": _device()}
+    variables: dict[str, Any] = {"__name__": name, "__file__": str(program), "BACKEND": BACKEND, **_device()}
     before = sys.argv
     sys.argv = [str(program), *map(str, arguments)]
     try:
@@ -47,9 +47,9 @@ def run(
     return variables
 
 
-def _device() -> int:
-    """VQNet's number of the device."""
+def _device() -> dict[str, Any]:
     if BACKEND != "nccl":
-        return 0
+        return {"DEVICE": 0, "PLACE": "cpu"}
     comm = world()
-    return 1000 + comm.local_rank % max(1, comm.devices)
+    gpu = comm.local_rank % max(1, comm.devices)
+    return {"DEVICE": 1000 + gpu, "PLACE": f"cuda:{gpu}"}

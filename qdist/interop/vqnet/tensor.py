@@ -76,10 +76,6 @@ class QTensor(Tensor):
         """In the host's memory."""
         return self.to("cpu")
 
-    def numel(self) -> int:
-        """How many elements it has."""
-        return self.size
-
 
 def to_tensor(data: Any) -> QTensor:
     """Numbers or an array as a QTensor; arrays keep their dtype."""
