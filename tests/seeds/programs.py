@@ -37,7 +37,7 @@ def run(
         for old, new in ON_GPU:
             text = text.replace(old, new)
     manual_seed(0)  # As in a process of its own.
-    variables: dict[str, Any] = {"__name__": name, "__file__": str(program), "BACKEND": BACKEND, **_device()}
+    variables: dict[str, Any] = {"__name__": name, "__file__": str(program), "BACKEND": BACKEND, **device()}
     before = sys.argv
     sys.argv = [str(program), *map(str, arguments)]
     try:
@@ -47,7 +47,8 @@ def run(
     return variables
 
 
-def _device() -> dict[str, Any]:
+def device() -> dict[str, Any]:
+    """This rank's device under the names of both documents."""
     if BACKEND != "nccl":
         return {"DEVICE": 0, "PLACE": "cpu"}
     comm = world()

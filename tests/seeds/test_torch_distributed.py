@@ -22,10 +22,8 @@ COLLECTIVES = HERE.parent / "interop" / "ranks" / "mpi_torch_distributed.py"
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
 def test_the_programs_and_the_collectives(request, device: str, ranks: int) -> None:
-    if device == "cpu":
-        request.getfixturevalue("pass_on_ranks")(ranks, [PROGRAMS, COLLECTIVES])
-    else:
-        request.getfixturevalue("pass_on_nccl_ranks")(ranks, [PROGRAMS])
+    start = request.getfixturevalue("pass_on_ranks" if device == "cpu" else "pass_on_nccl_ranks")
+    start(ranks, [PROGRAMS, COLLECTIVES])
 
 
 def python(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:

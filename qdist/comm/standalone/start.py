@@ -41,7 +41,12 @@ NUMBERS = {
 
 
 def tell_numbers() -> None:
-    """Sets the names of torch's launcher, in the place of values that this process may have inherited."""
+    """Sets the names of torch's launcher, in the place of values that this process may have inherited.
+
+    Without a launcher of MPI they are there already (local_ranks.py).
+    """
+    if not any(name in os.environ for name in NUMBERS["RANK"]):
+        return
     for name, theirs in NUMBERS.items():
         value = next((os.environ[v] for v in theirs if v in os.environ), None)
         if value is not None:

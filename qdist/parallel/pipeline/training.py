@@ -9,7 +9,6 @@ from typing import Any
 from qdist.comm import Communicator, Mesh, init
 from qdist.comm.bootstrap.named_backend import world_over
 from qdist.data import DataLoader
-from qdist.nn import Module
 from qdist.parallel.pipeline.pipeline import Pipeline
 from qdist.parallel.pipeline.stages import Layer
 from qdist.parallel.zero.deepspeed_config import check_keys, optimizer_class
@@ -39,7 +38,7 @@ class PipelineTraining:
             gradient_clipping: the largest norm of a gradient.
             schedule, virtual_stages, partition, recompute: as of Pipeline.
             backend: "mpi" or "nccl", where no communicator is given; the one that runs already if not given.
-            device: where layers and batches are moved to ("cuda:0"); they stay where they are if not given.
+            device: where this rank's layers and batches are moved to ("cuda:0"); they stay where they are if not given.
             local_rank, epochs: the program's own; local_rank must be this rank's.
         layers: as of Pipeline.
         trainset: items (inputs, targets) by number, and a length; only ranks with a first or last stage read it.
@@ -70,17 +69,16 @@ class PipelineTraining:
         if rows < 1 or not len(trainset):
             raise ValueError(f"train_batch_size={rows} of {len(trainset)} rows of data: at least 1 of each")
         make, options = optimizer_class(config["optimizer"])
-        self._device: str | None = config.get("device")
-        if self._device is not None:
-            for layer in layers:
-                if isinstance(layer, Module):
-                    layer.to(self._device)
         mesh = Mesh(comm, dp=-1, pp=stages)
         chosen = {key: config[key] for key in ("schedule", "virtual_stages", "partition", "recompute") if key in config}
         seed = config.get("seed", 0)
         self.pipeline = Pipeline(
             layers, config["loss"], mesh, micro_batch_size=config["train_micro_batch_size_per_gpu"], seed=seed, **chosen
         )
+        self._device: str | None = config.get("device")
+        if self._device is not None:
+            for layer in self.pipeline.module.children():
+                layer.to(self._device)
         self.optimizer = self.pipeline.make_optimizer(make, **options)
         self.max_norm: float | None = config.get("gradient_clipping")
         self.loss_dict: dict[int, float] = {}

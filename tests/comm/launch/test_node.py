@@ -29,7 +29,13 @@ def test_two_launchers_make_one_job(tmp_path: Path, free_port: int) -> None:
     script.write_text(TALK)
     options = ["--nproc-per-node=2", "--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={free_port}"]
     # As if srun had started the launchers: its numbers are not the ranks'.
-    started = {"QDIST_SECRET": SECRET, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "PMI_RANK": "1"}
+    started = {
+        "QDIST_SECRET": SECRET,
+        "SLURM_PROCID": "0",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "PMI_RANK": "1",
+        "MPI_LOCALRANKID": "5",
+    }
     jobs = [launcher(*options, f"--node-rank={node}", script, "--lr", "1", **started) for node in (1, 0)]
     done = [job.communicate(timeout=120) for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], done

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from programs import BACKEND, HERE, run
+from programs import BACKEND, HERE, device, run
 
 import qdist.interop.torch_distributed as dist
 from qdist import nn, optim
@@ -12,6 +12,7 @@ from qdist.tensor import Tensor, functional
 
 TUTORIAL, NOTES = HERE / "torch_distributed", HERE / "notes"
 CLOSE = 1e-10
+GPU = max(0, device()["DEVICE"] - 1000)
 IN_DOUBLE = [
     ("model = Net()", "model = Net().to('float64')"),
     ("output = model(data)", "output = model(data.double())"),
@@ -109,7 +110,7 @@ def test_the_notes_ddp(no_group, tmp_path) -> None:
         (".float()", ".double()"),
         ("SimpleModel(n_dim)", "SimpleModel(n_dim).to('float64')"),
     ]
-    found = run(NOTES / "distributed_data_parallel.py", double, [tmp_path, "--local_rank=0"])
+    found = run(NOTES / "distributed_data_parallel.py", double, [tmp_path, f"--local_rank={GPU}"])
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
     x, y = torch.randn(100, 10).double(), torch.randint(0, 2, (100,)).double()

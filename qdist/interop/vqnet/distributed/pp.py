@@ -8,7 +8,7 @@ from typing import Any
 from ....comm.bootstrap import world_over
 from ....parallel import PipelineTraining
 from ....tensor import Tensor
-from ..devices import as_device
+from ..devices import DEV_GPU_0, as_device
 from ..optim import plain_options
 
 __all__ = ["PipelineParallelTrainingWrapper"]
@@ -32,8 +32,9 @@ class PipelineParallelTrainingWrapper:
         config = plain_options(args) | {"loss": lambda outputs, targets: given(targets, outputs)}
         if config.get("backend") == "nccl":
             # As in VQNet: ranks that talk over NCCL have a GPU each.
-            config.setdefault("device", f"cuda:{world_over('nccl').local_rank}")
-        elif "device" in config:
+            comm = world_over("nccl")
+            config.setdefault("device", DEV_GPU_0 + comm.local_rank % comm.devices)
+        if "device" in config:
             config["device"] = as_device(config["device"])
         self._training = PipelineTraining(config, join_layers, trainset)
 
