@@ -1,4 +1,4 @@
-"""These tests run on every rank of an MPI job at once; see tests/seeds/test_vqnet.py and its neighbours."""
+"""These tests run on every rank of an MPI job at once; see tests/seeds/test_vqnet_document.py and its neighbours."""
 
 import sys
 from pathlib import Path
