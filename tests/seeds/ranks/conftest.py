@@ -9,13 +9,13 @@ from qdist import comm as qc
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import documents
 import image_files
-import programs
 
 
 @pytest.fixture(scope="session")
 def comm() -> qc.Communicator:
-    return qc.init("auto" if programs.BACKEND == "mpi" else programs.BACKEND, timeout=120)
+    return qc.init("auto" if documents.BACKEND == "mpi" else documents.BACKEND, timeout=120)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from programs import BACKEND, HERE, device, run
+from documents import BACKEND, HERE, device, run
 
 import qdist.interop.torch_distributed as dist
 from qdist import nn, optim

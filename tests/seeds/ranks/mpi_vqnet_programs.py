@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import BACKEND, CIRCUITS, HERE, run
 from image_files import IMAGES
-from programs import BACKEND, CIRCUITS, HERE, run
 
 import qdist as qd
 from qdist import optim
