@@ -23,11 +23,11 @@ class DistributedDataParallel(parallel.DataParallel):
         output_device: where outputs are moved to; that of device_ids when not given.
         process_group: the ranks; all when not given.
         bucket_cap_mb: size of the messages that gradients travel in, in MiB; 4 when not given.
-        find_unused_parameters: parameters without a gradient are found in either case, so it makes no difference.
 
     Gradients become those of the whole batch: where ranks have different numbers of rows, each is weighted by its own,
     while torch takes the plain mean over ranks. `state_dict()` has the plain model's names, like `module.state_dict()`.
-    Buffers are the first rank's at the start of every forward pass that records gradients.
+    Parameters that no rank used are found without being asked for, and keep no gradient. Buffers are the first rank's at
+    the start of every forward pass that records gradients.
 
     Raises RuntimeError before init_process_group(), and ValueError for a module that is on another device.
     """
@@ -39,7 +39,6 @@ class DistributedDataParallel(parallel.DataParallel):
         output_device: Any = None,
         process_group: Communicator | None = None,
         bucket_cap_mb: float | None = None,
-        find_unused_parameters: bool = False,
     ) -> None:
         comm = communicator(process_group)
         if comm is None:

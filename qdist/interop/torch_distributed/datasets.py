@@ -19,7 +19,7 @@ class MNIST(data.Dataset):
         train: the training images, or those to test with.
         transform: what an image (28, 28, 1), uint8, passes through.
         target_transform: what a label passes through.
-        download: nothing is downloaded; FileNotFoundError names the files that are missing.
+        download: must not be needed: nothing is downloaded, and FileNotFoundError names the files that are missing.
     """
 
     def __init__(
@@ -31,7 +31,11 @@ class MNIST(data.Dataset):
         download: bool = False,
     ) -> None:
         raw = Path(root) / "MNIST" / "raw"
-        self.data, self.targets = data.mnist(raw if raw.is_dir() else root, train)
+        try:
+            self.data, self.targets = data.mnist(raw if raw.is_dir() else root, train)
+        except FileNotFoundError as error:
+            note = ". Nothing is downloaded here, also with download=True: put the files there" if download else ""
+            raise FileNotFoundError(f"{error}{note}") from None
         self.transform, self.target_transform = transform, target_transform
 
     def __len__(self) -> int:

@@ -43,6 +43,8 @@ def seconds(timeout: Any) -> float:
 class Store:
     """What every store can do. Values go in as text or bytes and come out as bytes."""
 
+    _world_size: int | None = None
+
     def __init__(self, timeout: timedelta = _PATIENCE) -> None:
         self._timeout = seconds(timeout)
         self._meetings = 0
@@ -89,14 +91,19 @@ class Store:
         self._timeout = seconds(timeout)
 
     def init_method(self, rank: int, world_size: int) -> str:
-        """Where the ranks of a job that share this store meet: what `qdist.comm.init` takes. Rank 0 decides."""
+        """Where the ranks of a job that share this store meet: what `qdist.comm.init` takes. Rank 0 decides.
+
+        Raises ValueError if the store was made for another number of processes.
+        """
+        if self._world_size not in (None, -1, world_size):
+            raise ValueError(f"world_size={world_size}, but the store was made for {self._world_size} processes")
         self._meetings += 1
         key = f"qdist/meeting/{self._meetings}"
         if rank == 0:
-            self.set(key, self._new_place(world_size))
+            self.set(key, self._new_place())
         return self.get(key).decode()
 
-    def _new_place(self, world_size: int) -> str:
+    def _new_place(self) -> str:
         raise NotImplementedError
 
 
@@ -122,7 +129,7 @@ class TCPStore(Store):
         wait_for_workers: bool = True,
     ) -> None:
         super().__init__(timeout)
-        self.host, self.port = host_name, port
+        self.host, self.port, self._world_size = host_name, port, world_size
         address = rendezvous_address(urlsplit(f"tcp://{host_name}:{port}"), os.environ)
         self._server = StoreServer(address.hosts[0], address.port, address.token) if is_master else None
         self._client = StoreClient(address, patience=self._timeout)
@@ -152,7 +159,7 @@ class TCPStore(Store):
         found = self._client.get(key)
         return None if found is None else found.encode("latin1")
 
-    def _new_place(self, world_size: int) -> str:
+    def _new_place(self) -> str:
         with socket.socket() as probe:
             probe.bind(("", 0))
             return f"tcp://{self.host}:{probe.getsockname()[1]}"
@@ -163,14 +170,14 @@ class FileStore(Store):
 
     Args:
         file_name: its path; the file is made if it is not there. Take a new one for every job.
-        world_size: how many processes share it; not needed here.
+        world_size: how many processes share it; checked when they meet, unless -1.
 
     Raises CommError for a link, and for a file that others than its owner may read or write.
     """
 
     def __init__(self, file_name: str, world_size: int = -1, timeout: timedelta = _PATIENCE) -> None:
         super().__init__(timeout)
-        self.path = os.path.abspath(file_name)
+        self.path, self._world_size = os.path.abspath(file_name), world_size
         self._locked(lambda file: None)
 
     def set(self, key: str, value: str | bytes) -> None:
@@ -203,7 +210,7 @@ class FileStore(Store):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             return work(file)
 
-    def _new_place(self, world_size: int) -> str:
+    def _new_place(self) -> str:
         return f"file://{self.path}.ranks{self._meetings}"
 
 
