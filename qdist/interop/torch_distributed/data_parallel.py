@@ -26,8 +26,8 @@ class DistributedDataParallel(parallel.DataParallel):
 
     Gradients become those of the whole batch: where ranks have different numbers of rows, each is weighted by its own,
     while torch takes the plain mean over ranks. `state_dict()` has the plain model's names, like `module.state_dict()`.
-    Parameters that no rank used are found without being asked for, and keep no gradient. Buffers are the first rank's at
-    the start of every forward pass that records gradients.
+    Parameters that no rank used are found without being asked for, and keep no gradient. Buffers are the first rank's
+    at the start of every forward pass that records gradients.
 
     Raises RuntimeError before init_process_group(), and ValueError for a module that is on another device.
     """
