@@ -1,16 +1,16 @@
-"""A program for VQNet's distributed machine, with nothing but its import lines changed.
+"""A program for VQNet's distributed machine, with nothing but its import and device lines changed.
 
     mpirun -n 2 python circuits/vqnet_example.py
 
-Ten qubits split over two ranks, and the gradient of an expectation value by the adjoint method. As for pyvqnet, except
-that circuits run on the CPU, so the model and its input are not moved to a GPU.
+Ten qubits split over two ranks, and the gradient of an expectation value by the adjoint method. On the CPU; for a GPU a
+rank, the two `.to(pyvqnet.DEV_CPU)` become `.toGPU(pyvqnet.DEV_GPU_0 + get_rank())`.
 """
 
 import qdist.interop.vqnet as pyvqnet
 from qdist.interop.vqnet import tensor
 from qdist.interop.vqnet.distributed import get_rank
-from qdist.interop.vqnet.qubits_reorder import DistQuantumLayerAdjoint, DistributeQMachine
-from qdist.interop.vqnet.vqc import MeasureAll, cnot, rx, ry, rz
+from qdist.interop.vqnet.distributed.qubits_reorder import DistQuantumLayerAdjoint, DistributeQMachine
+from qdist.interop.vqnet.qnn.vqc import MeasureAll, cnot, rx, ry, rz
 
 pyvqnet.utils.set_random_seed(123)
 
@@ -39,11 +39,11 @@ class QModel(pyvqnet.nn.Module):
         return self.measure(q_machine=self.qm)
 
 
-input_x = tensor.QTensor([[0.1, 0.2, 0.3]], requires_grad=True)
+input_x = tensor.QTensor([[0.1, 0.2, 0.3]], requires_grad=True).to(pyvqnet.DEV_CPU)
 input_x = tensor.broadcast_to(input_x, [2, 3])
 input_x.requires_grad = True
 
-quantum_model = QModel(num_wires=WIRES, dtype=pyvqnet.kcomplex64, grad_mode="adjoint")
+quantum_model = QModel(num_wires=WIRES, dtype=pyvqnet.kcomplex64, grad_mode="adjoint").to(pyvqnet.DEV_CPU)
 adjoint_model = DistQuantumLayerAdjoint(quantum_model)
 adjoint_model.train()
 

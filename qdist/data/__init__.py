@@ -1,7 +1,7 @@
 """Data: datasets, samplers, loaders, readers and transforms of images."""
 
 from . import transforms
-from .dataset import ArrayDataset, DataPartitioner, Dataset, Subset, split_data
+from .dataset import ArrayDataset, DataPartitioner, Dataset, Subset, random_split, split_data
 from .loader import DataLoader, collate
 from .readers import cifar10, digits, mnist, read_idx
 from .sampler import DistributedSampler, RandomSampler, SequentialSampler
@@ -19,6 +19,7 @@ __all__ = [
     "collate",
     "digits",
     "mnist",
+    "random_split",
     "read_idx",
     "split_data",
     "transforms",

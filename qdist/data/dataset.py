@@ -95,6 +95,30 @@ class DataPartitioner:
         return Subset(self.data, self.partitions[partition])
 
 
+def random_split(dataset: Any, lengths: Sequence[float], seed: int = 0) -> list[Subset]:
+    """Cut a dataset at random into parts, the same on every rank for the same seed.
+
+    Args:
+        dataset: anything with a length and items.
+        lengths: how many items each part has, adding up to all; or fractions that add up to 1, of which each part gets
+            the whole number below, and the first parts one of the items that are left.
+        seed: of the shuffle.
+    """
+    total = len(dataset)
+    counts = list(lengths)
+    if counts and all(0 <= n <= 1 for n in counts) and abs(sum(counts) - 1) < 1e-9:
+        counts = [int(total * n) for n in counts]
+        left = total - sum(counts)
+        counts = [n + (i < left) for i, n in enumerate(counts)]
+    if any(n != int(n) or n < 0 for n in counts) or sum(counts) != total:
+        raise ValueError(
+            f"lengths {list(lengths)}: numbers of items that add up to {total}, or fractions that add to 1"
+        )
+    order = Generator(seed).permutation(total)
+    ends = np.cumsum([0, *counts]).astype(int)
+    return [Subset(dataset, order[a:b]) for a, b in pairwise(ends)]
+
+
 def split_data(
     x_train: Any,
     y_train: Any,

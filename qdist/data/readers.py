@@ -1,4 +1,4 @@
-"""Readers of image datasets: IDX (MNIST and its kin), CIFAR-10 binary, scikit-learn's digits."""
+"""Readers of image datasets: IDX (MNIST and its kin), CIFAR-10, scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from .cifar_batches import read_batch
 
 _IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _CIFAR_RECORD = 1 + 3 * 32 * 32
@@ -64,19 +66,30 @@ def _find(folder: Path, stem: str, ndim: int) -> Path:
 
 
 def cifar10(folder: str | Path, train: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Images (n, 3, 32, 32) uint8 and labels (n,) int64 from CIFAR-10's binary batches in a folder.
+    """Images (n, 3, 32, 32) uint8 and labels (n,) int64 of CIFAR-10, from the batches in a folder.
+
+    Both of its formats are read: binary (data_batch_1.bin ...) and Python (data_batch_1 ..., pickles, of which nothing
+    is executed). The folder may also be the one that an archive, with its own folder, was unpacked in.
 
     Raises:
         FileNotFoundError: naming the files that are missing.
-        ValueError: when a file is not a whole number of records or holds a label above 9.
+        ValueError: when a file is damaged, or holds a label above 9.
     """
-    names = [f"data_batch_{i}.bin" for i in range(1, 6)] if train else ["test_batch.bin"]
-    paths = [Path(folder) / name for name in names]
-    missing = [path.name for path in paths if not path.is_file()]
-    if missing:
-        raise FileNotFoundError(f"{', '.join(missing)} not found in {folder}")
-    records = np.concatenate([_cifar_records(path) for path in paths])
-    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
+    stems = [f"data_batch_{i}" for i in range(1, 6)] if train else ["test_batch"]
+    inside = ("cifar-10-batches-bin", "cifar-10-batches-py")
+    folders = [Path(folder), *(Path(folder) / name for name in inside)]
+    for place in folders:
+        if all((place / f"{stem}.bin").is_file() for stem in stems):
+            records = np.concatenate([_cifar_records(place / f"{stem}.bin") for stem in stems])
+            return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
+        if all((place / stem).is_file() for stem in stems):
+            batches = [read_batch(place / stem) for stem in stems]
+            return np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches])
+    missing = [f"{stem}.bin" for stem in stems if not (Path(folder) / f"{stem}.bin").is_file()]
+    raise FileNotFoundError(
+        f"{', '.join(missing)} not found in {folder}, nor all of {', '.join(stems)} (the Python version), nor the "
+        f"folders {' and '.join(inside)} of the archives"
+    )
 
 
 def _cifar_records(path: Path) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 from . import arrays
 from .arrays import Array
 from .autograd import PICK, Hook, Node, mode, refuse_second_order, walk
+from .in_place import InPlace
 from .kernels.shaping import PLACE
 from .methods import Methods
 from .operands import promote, shared_module
@@ -154,7 +155,7 @@ def _operand(x: Any) -> Any:
     return Tensor(x)
 
 
-class Tensor(Operators, Methods):
+class Tensor(Operators, Methods, InPlace):
     """An n-dimensional array with gradients.
 
     Args:

@@ -1,8 +1,10 @@
 """Datasets, samplers, loaders and readers."""
 
 import gzip
+import pickle
 import struct
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -289,3 +291,65 @@ def test_ranks_and_sizes_are_checked(rank, size, error, text):
 def test_a_loader_takes_a_communicator(ranks):
     with pytest.raises((ValueError, TypeError)):
         DataLoader(numbers(8), 2, ranks=ranks)
+
+
+def test_cifar10_in_its_python_format(tmp_path):
+    rng = np.random.default_rng(1)
+    wants = []
+    for name in [f"data_batch_{i}" for i in range(1, 6)]:
+        rows, labels = rng.integers(0, 256, (3, 3072), dtype=np.uint8), rng.integers(0, 10, 3)
+        wants.append((rows, labels))
+        # Protocol 2 and bytes as keys are what Python 2 left; others come from files that were written again.
+        protocol, form = (2, lambda key: key.encode()) if name.endswith(("1", "2")) else (4, str)
+        stored = rows if name != "data_batch_3" else np.asfortranarray(rows)
+        content = {form("data"): stored, form("labels"): labels.tolist(), form("batch_label"): b"one"}
+        (tmp_path / name).write_bytes(pickle.dumps(content, protocol))
+    x, y = data.cifar10(tmp_path)
+    np.testing.assert_array_equal(x.reshape(-1, 3072), np.concatenate([rows for rows, _ in wants]))
+    np.testing.assert_array_equal(y, np.concatenate([labels for _, labels in wants]))
+    (tmp_path / "archive").mkdir()
+    for name in [f"data_batch_{i}" for i in range(1, 6)]:
+        (tmp_path / "archive" / "cifar-10-batches-py").mkdir(exist_ok=True)
+        (tmp_path / name).rename(tmp_path / "archive" / "cifar-10-batches-py" / name)
+    np.testing.assert_array_equal(data.cifar10(tmp_path / "archive")[0], x)
+
+
+def test_a_cifar10_pickle_calls_nothing(tmp_path):
+    class Harm:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "touched",))
+
+    good = {b"data": np.zeros((1, 3072), np.uint8), b"labels": [3]}
+    (tmp_path / "test_batch").write_bytes(pickle.dumps(good, 2))
+    assert data.cifar10(tmp_path, train=False)[1].tolist() == [3]
+    for bad, message in (
+        (Harm(), "it names"),
+        ({**good, b"x": Harm()}, "it names"),
+        ([1], "a list, not a dict"),
+        ({b"data": good[b"data"]}, "must be uint8"),
+        ({**good, b"labels": [10]}, "from 0 to 9"),
+        ({**good, b"labels": [3, 4]}, "from 0 to 9"),
+        ({**good, b"data": np.zeros((1, 3072))}, "must be uint8"),
+        ({**good, b"data": np.zeros((1, 3071), np.uint8)}, "must be uint8"),
+        ({**good, b"data": [0] * 3072}, "must be uint8"),
+    ):
+        (tmp_path / "test_batch").write_bytes(pickle.dumps(bad, 2))
+        with pytest.raises(ValueError, match=message):
+            data.cifar10(tmp_path, train=False)
+    (tmp_path / "test_batch").write_bytes(pickle.dumps(good, 2)[:-400])
+    with pytest.raises(ValueError, match="not a batch of CIFAR-10"):
+        data.cifar10(tmp_path, train=False)
+    assert not (tmp_path / "touched").exists()
+
+
+def test_random_split_gives_every_item_to_one_part():
+    for lengths, counts in (([6, 4], [6, 4]), ([0.5, 0.3, 0.2], [5, 3, 2]), ([1 / 3] * 3, [4, 3, 3]), ([10], [10])):
+        parts = data.random_split(numbers(10), lengths, seed=3)
+        assert [len(part) for part in parts] == counts
+        assert sorted(int(part[i][0]) for part in parts for i in range(len(part))) == list(range(10))
+    again = data.random_split(numbers(10), [6, 4], seed=3)
+    assert again[0].indices.tolist() == data.random_split(numbers(10), [6, 4], seed=3)[0].indices.tolist()
+    assert again[0].indices.tolist() != data.random_split(numbers(10), [6, 4], seed=4)[0].indices.tolist()
+    for lengths in ([5, 4], [5.5, 4.5], [11, -1], [0.5, 0.4], []):
+        with pytest.raises(ValueError, match="numbers of items that add up to 10"):
+            data.random_split(numbers(10), lengths)

@@ -1,6 +1,6 @@
-"""VQNet's surface: gates and measurements against the dense reference, collectives on ranks, its example program."""
+"""VQNet's surface: gates and measurements against the dense reference, collectives on ranks."""
 
-import re
+import importlib
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +9,9 @@ import pytest
 import qdist as qd
 from qdist.comm import CommError
 from qdist.interop import vqnet
-from qdist.interop.vqnet import QTensor, vqc
+from qdist.interop.vqnet import QTensor
+from qdist.interop.vqnet.qnn import vqc
 from qdist.state import reference
-
-ROOT = Path(__file__).parents[2]
 
 # VQNet's name of each gate, and the method of Circuit that is the same gate.
 GATES = {
@@ -182,6 +181,30 @@ def test_tensors_take_vqnets_dtypes() -> None:
     assert parameter.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
+def test_import_star_brings_what_the_programs_use() -> None:
+    names: dict = {}
+    exec("from qdist.interop.vqnet.distributed import *\nfrom qdist.interop.vqnet import *", names)
+    assert names["np"] is np
+    assert names["tensor"] is vqnet.tensor
+    for name in (
+        "CommController",
+        "get_rank",
+        "get_local_rank",
+        "init_group",
+        "ZeroModelInitial",
+        "kfloat32",
+        "kint64",
+    ):
+        assert name in names
+    for path, name in (
+        ("distributed.ControlComm", "CommController"),
+        ("distributed.datasplit", "split_data"),
+        ("distributed.qubits_reorder", "DistributeQMachine"),
+        ("qnn.vqc", "rx"),
+    ):
+        assert hasattr(importlib.import_module(f"qdist.interop.vqnet.{path}"), name)
+
+
 def test_set_random_seed_repeats_parameters() -> None:
     drawn = []
     for seed in (1, 1, 2):
@@ -193,29 +216,3 @@ def test_set_random_seed_repeats_parameters() -> None:
 
 def test_collectives_on_four_ranks(pass_on_ranks) -> None:
     pass_on_ranks(4, [Path(__file__).parent / "ranks" / "mpi_vqnet.py"])
-
-
-def test_the_example_program_on_two_ranks(run_ranks) -> None:
-    done = run_ranks(2, [ROOT / "circuits" / "vqnet_example.py"])
-    assert done.returncode == 0, done.stdout + done.stderr
-    values, gradient = (np.array(re.findall(r"-?\d[\d.]*(?:e[+-]?\d+)?", line), float) for line in printed(done.stdout))
-    vqnet.utils.set_random_seed(123)
-    params = vqnet.nn.Parameter([10]).numpy().astype(np.float64)
-    np.testing.assert_allclose(values, [energy(params)] * 2, atol=1e-5)
-    steps = 1e-5 * np.eye(10)
-    want = [(energy(params + step) - energy(params - step)) / 2e-5 for step in steps]
-    np.testing.assert_allclose(gradient, 2 * np.array(want), atol=1e-4)  # Both rows of the batch.
-
-
-def printed(text: str) -> list[str]:
-    """The numbers inside each printed tensor."""
-    return [body.split(", requires_grad")[0] for body in text.split("Tensor(")[1:]]
-
-
-def energy(params: np.ndarray) -> float:
-    """The example's expectation value by the reference."""
-    circuit = qd.Circuit(10)
-    for wire in range(10):
-        circuit.rx(params[wire], wire).ry(params[3], wire).rz(params[4], wire)
-    psi = reference.state(circuit.cx(0, 1))
-    return float((psi.conj() * psi[np.arange(1024) ^ 32]).sum().real)

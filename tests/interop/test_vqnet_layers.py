@@ -7,8 +7,8 @@ import torch
 from qdist import optim
 from qdist.interop import vqnet
 from qdist.interop.vqnet import QTensor, nn, tensor
+from qdist.interop.vqnet.utils import initializer
 from qdist.nn import Linear as PlainLinear
-from qdist.nn import init
 from qdist.tensor import Tensor, manual_seed
 
 
@@ -20,10 +20,46 @@ def test_layers_start_as_the_plain_ones_or_as_told() -> None:
     np.testing.assert_array_equal(layer.weight.numpy(), plain.weight.numpy())
     assert layer.weight.dtype == np.float32
     assert sum(p.numel() for p in layer.parameters()) == 15
-    told = nn.Linear(4, 3, init.ones_, lambda bias: init.constant_(bias, 2.0), dtype=vqnet.kfloat64, name="head")
+    told = nn.Linear(4, 3, initializer.ones, lambda shape: np.full(shape, 2.0), dtype=vqnet.kfloat64, name="head")
     assert told(Tensor(np.ones((1, 4)))).tolist() == [[6.0, 6.0, 6.0]]
     assert told.name == "head"
     assert nn.Linear(4, 3, use_bias=False).bias is None
+    with pytest.raises(TypeError, match=r"gave nothing for the shape \(3, 4\): an initialiser takes a shape"):
+        nn.Linear(4, 3, lambda shape: None)
+    with pytest.raises(ValueError, match=r"cannot assign shape \(2,\) to a tensor of shape \(3, 4\)"):
+        nn.Linear(4, 3, lambda shape: np.zeros(2))
+
+
+@pytest.mark.parametrize("name", [n for n in initializer.__all__ if n not in ("Initializer", "fill")])
+def test_initialisers_take_a_shape(name: str) -> None:
+    values = getattr(initializer, name)((300, 200))
+    assert (type(values), values.shape, values.dtype) == (QTensor, (300, 200), np.float32)
+    assert getattr(initializer, name)([2, 3], dtype=vqnet.kfloat64).dtype == np.float64
+    mean = {"ones": 1.0, "uniform": 0.5, "quantum_uniform": np.pi}.get(name, 0.0)
+    deviation = {"zeros": 0.0, "ones": 0.0, "normal": 1.0, "uniform": 12**-0.5, "quantum_uniform": np.pi / 3**0.5}
+    deviation |= {"he_normal": 0.1, "he_uniform": 0.1, "xavier_normal": 0.004**0.5, "xavier_uniform": 0.004**0.5}
+    np.testing.assert_allclose([values.numpy().mean(), values.numpy().std()], [mean, deviation[name]], atol=0.02)
+
+
+def test_the_default_dtype_is_that_of_layers_and_parameters() -> None:
+    vqnet.set_default_dtype(vqnet.kfloat64)
+    try:
+        assert vqnet.get_default_dtype() == vqnet.kfloat64
+        assert nn.Linear(2, 2).weight.dtype == nn.Parameter([1]).dtype == np.float64
+    finally:
+        vqnet.set_default_dtype(vqnet.kfloat32)
+    assert nn.Parameter([1]).dtype == np.float32
+    with pytest.raises(ValueError, match="dtype=5: parameters are kfloat32"):
+        vqnet.set_default_dtype(vqnet.kint64)
+
+
+def test_parallel_layers_start_as_documented() -> None:
+    for layer in (vqnet.distributed.ColumnParallelLinear, vqnet.distributed.RowParallelLinear):
+        made = layer(200, 300, tp_comm=vqnet.CommController("mpi"))
+        np.testing.assert_allclose([made.weight.numpy().mean(), made.weight.numpy().std()], [0, 1], atol=0.02)
+        assert set(made.bias.tolist()) == {0.0}
+        told = layer(2, 3, initializer.ones, initializer.ones, tp_comm=vqnet.CommController("mpi"))
+        assert told(QTensor([[1.0, 2.0]])).tolist() == [[4.0, 4.0, 4.0]]
 
 
 def test_gradients_reach_the_parameters() -> None:
@@ -63,7 +99,7 @@ def test_the_loss_takes_targets_first_in_any_form(targets) -> None:
 
 def test_optimisers_take_vqnets_options() -> None:
     def after(make):
-        parameter = nn.Parameter([3], init.ones_)
+        parameter = nn.Parameter([3], initializer.ones)
         update = make([parameter])
         for _ in range(3):
             parameter.grad = Tensor(np.array([1.0, -2.0, 0.5], np.float32))
@@ -73,6 +109,21 @@ def test_optimisers_take_vqnets_options() -> None:
     ours = after(lambda ps: vqnet.optim.Adam(ps, 0.1, beta1=0.8, beta2=0.9, epsilon=1e-4, weight_decay=0.01))
     assert ours == after(lambda ps: optim.Adam(ps, 0.1, (0.8, 0.9), 1e-4, 0.01))
     assert after(lambda ps: vqnet.optim.SGD(ps, momentum=0.9)) == after(lambda ps: optim.SGD(ps, 0.01, 0.9))
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        ({"beta1": 0.8}, {"betas": (0.8, 0.999)}),
+        ({"lr": 1, "beta2": 0.9, "epsilon": 1e-4}, {"lr": 1, "betas": (0.9, 0.9), "eps": 1e-4}),
+        ({"betas": [0.5, 0.6]}, {"betas": [0.5, 0.6]}),
+    ],
+)
+def test_configurations_take_vqnets_options(given, plain) -> None:
+    config = {"optimizer": {"type": "adam", "params": given}, "steps": 1}
+    assert vqnet.optim.plain_options(config) == {"optimizer": {"type": "adam", "params": plain}, "steps": 1}
+    with pytest.raises(ValueError, match="both 'beta1' and 'betas'"):
+        vqnet.optim.plain_options({"optimizer": {"params": {"beta1": 0.9, "betas": (0.9, 0.9)}}})
 
 
 def test_functions_on_tensors() -> None:

@@ -5,7 +5,7 @@
 What is compared: losses, gradients and parameters after three steps, in float64, to 1e-10, on a perceptron, a
 convolutional net, a transformer with tied weights and a hybrid quantum net (tests/parallel/ranks/sweep_cases.py):
 
-    replicas   DataParallel, average_gradients, Zero 1 to 3
+    replicas   DataParallel, also as DistributedDataParallel, average_gradients, Zero 1 to 3
     divided    tensor, sequence and context parallelism, with recomputed attention and blocks
     pipeline   all schedules, cuts into micro-batches and stages, with and without recomputation
     mlp-0 ...  `parallelize` of a model on every dp x tp x pp x cp x state with ZeRO 0 to 3, in all schedules; also its

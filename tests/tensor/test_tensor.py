@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from qdist import tensor as qt
 from qdist.tensor import Tensor, functional
@@ -250,3 +251,24 @@ def test_large_arrays_take_the_threaded_path_with_equal_results():
     np.testing.assert_array_equal(results[0][1], results[1][1])
     with pytest.raises(ValueError, match="at least 1"):
         qt.set_num_threads(0)
+
+
+def test_changes_in_place_are_torchs():
+    values = np.array([[1.0, -2.0], [3.0, 4.0]])
+    for name, other in (("add_", 2.0), ("sub_", values.T), ("mul_", -3.0), ("div_", 4.0), ("copy_", values.T)):
+        ours, theirs = Tensor(values.copy()), torch.tensor(values)
+        got = getattr(ours, name)(Tensor(other.copy()) if isinstance(other, np.ndarray) else other)
+        getattr(theirs, name)(torch.tensor(other))
+        assert got is ours
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+        assert ours.version == 1
+    assert Tensor(values).zero_().fill_(5).tolist() == [[5, 5], [5, 5]]
+    assert Tensor(values).numel() == 4
+    counter = Tensor(np.array([1]))
+    assert counter.add_(100).dtype == np.int64
+    whole = Tensor(np.array([1, 2]))
+    assert (whole.float().dtype, whole.double().dtype, whole.double().long().dtype) == ("f4", "f8", "i8")
+    assert whole.long() is whole.cpu() is whole
+    leaf = Tensor(values, requires_grad=True)
+    with pytest.raises(RuntimeError, match="would falsify its gradient"):
+        (leaf * 2).add_(1)

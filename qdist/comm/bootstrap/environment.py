@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from qdist.comm.errors import CommError
 
-__all__ = ["Launch", "launch_of_this_process", "launched_by", "remember"]
+__all__ = ["Launch", "launch_of_this_process", "launched_by", "remember", "without_launcher"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,13 @@ _LAUNCHERS = (
     ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", True),
     ("RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", False),
 )
+
+
+def without_launcher(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which no launcher but RANK and WORLD_SIZE tells which rank a process is: srun, say, may have
+    started a launcher, whose ranks are not srun's."""
+    names = {name for _, rank, size, is_mpi in _LAUNCHERS if is_mpi for name in (rank, size)}
+    return {name: value for name, value in environ.items() if name not in names}
 
 
 def launched_by(environ: Mapping[str, str]) -> Launch | None:

@@ -17,7 +17,16 @@ from pathlib import Path
 
 from qdist.comm.errors import CommError
 
-__all__ = ["Host", "check_hosts", "check_reachable", "host_of_rank", "other_machines", "parse_hostfile", "parse_hosts"]
+__all__ = [
+    "Host",
+    "check_hosts",
+    "check_reachable",
+    "host_of_rank",
+    "other_machines",
+    "parse_hostfile",
+    "parse_hosts",
+    "widened",
+]
 
 Host = tuple[str, int]
 """A host's name and how many ranks it takes."""
@@ -81,6 +90,17 @@ def _checked(where: str, name: str, slots: str | None) -> list[Host]:
         return check_hosts([(name, int(slots or 1))])
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def widened(hosts: Sequence[Host], ranks: int) -> list[Host]:
+    """The hosts with room for so many ranks, more than their slots: in proportion to them, whole ranks, in order."""
+    slots = sum(n for _, n in hosts)
+    ends = [0]
+    for _, n in hosts:
+        ends.append(ends[-1] + n)
+    # Rounded up, so that the first hosts have no fewer than their share.
+    bounds = [-(-ranks * end // slots) for end in ends]
+    return [(name, b - a) for (name, _), a, b in zip(hosts, bounds, bounds[1:])]
 
 
 def host_of_rank(hosts: Sequence[Host], rank: int) -> str | None:

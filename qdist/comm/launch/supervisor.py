@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from typing import Any
 
 from qdist.comm import standalone
 from qdist.comm.errors import CommError
-from qdist.comm.launch.command import environment_of_ranks, mpirun_command
-from qdist.comm.launch.hosts import Host, check_hosts, check_reachable, host_of_rank, other_machines
+from qdist.comm.launch.command import check_output, environment_of_ranks, mpirun_command, with_python
+from qdist.comm.launch.hosts import Host, check_hosts, check_reachable, host_of_rank, other_machines, widened
 from qdist.comm.launch.job import Job, Signalled
 from qdist.comm.store.server import StoreServer
 from qdist.comm.transports.libmpi import find_mpirun
@@ -34,12 +34,19 @@ def run(
     verbose: bool = False,
     start_timeout: float = 30.0,
     mpi: str = "auto",
+    master: tuple[str | None, int | None] = (None, None),
+    local_rank_option: str = "",
 ) -> int:
     """Runs ``program`` on ``ranks`` ranks (default: one a slot of ``hosts``, else one) and returns its exit code.
 
-    hosts: where, and how many on each; default this machine. output: rank r writes to file ``output.r`` instead of
+    hosts: where, and how many on each; default this machine. More ranks than that are shared out among them, and a note
+    says how. output: rank r writes to file ``output.r`` instead of
     here. verbose: show what is done, and first check that the hosts can be reached and talk to each other.
-    start_timeout: seconds within which all ranks must have started. mpi: see ``find_mpirun``.
+    start_timeout: seconds within which all ranks must have started. mpi: see ``find_mpirun``. local_rank_option: an
+    option of the program, such as ``--local-rank``, that tells a rank its number on its host.
+
+    Each rank finds RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE in its environment, and ``master`` as MASTER_ADDR
+    and MASTER_PORT: the first host and a port that is free here, where not given.
 
     However it ends, no process of the job is left. After Ctrl-C, SIGTERM or SIGHUP the exit code is 128 + the signal's
     number. Raises ValueError for wrong arguments and CommError when the ranks cannot be started.
@@ -49,16 +56,16 @@ def run(
     ranks = ranks if ranks is not None else max(1, slots)
     if ranks < 1:
         raise ValueError(f"-n {ranks}: at least one rank")
+    check_output(output)
+    program = with_python(program)
     if hosts and ranks > slots:
-        raise ValueError(f"-n {ranks}: the hosts take {slots} ranks; raise their slots or lower -n")
-    if not program:
-        raise ValueError("nothing to run: `qdist run -n 4 script.py`")
-    if output is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(output))):
-        raise ValueError(f"--output-filename {output}: there is no folder {folder}")
-    program = _with_python(program)
+        hosts = widened(hosts, ranks)
+        taken = ", ".join(f"{name} takes {n}" for name, n in hosts)
+        print(f"qdist run: note: {ranks} ranks on hosts with {slots} slots: {taken}", file=sys.stderr)
     launcher = find_mpirun(mpi)
     command = [*mpirun_command(launcher, ranks, hosts), sys.executable, "-S", str(standalone.FOLDER / "start.py")]
-    environ = environment_of_ranks(ranks, hosts, output)
+    environ = environment_of_ranks(ranks, hosts, output) | _master(master, hosts)
+    environ["QDIST_LOCAL_RANK_OPTION"] = local_rank_option
     if verbose:
         print(
             f"qdist run: {launcher.path} ({launcher.family} {launcher.version}), {ranks} ranks",
@@ -66,7 +73,8 @@ def run(
         )
         check_reachable(hosts, start_timeout)
         check = [*command, json.dumps([sys.executable, "-m", "qdist.comm.launch.link_check"])]
-        code = _supervise(check, environ | {"QDIST_OUTPUT": ""}, ranks, hosts, start_timeout, verbose)
+        plain = {"QDIST_OUTPUT": "", "QDIST_LOCAL_RANK_OPTION": ""}
+        code = _supervise(check, environ | plain, ranks, hosts, start_timeout, verbose)
         if code in _SIGNALLED:
             return code
         if code != 0:
@@ -76,16 +84,16 @@ def run(
     return _supervise([*command, json.dumps(program)], environ, ranks, hosts, start_timeout, verbose)
 
 
-def _with_python(program: Sequence[str]) -> list[str]:
-    """``script.py`` and ``python script.py`` both run under this environment's Python."""
-    first = program[0]
-    if first.endswith(".py"):
-        return [sys.executable, *program]
-    if first in ("python", "python3"):
-        return [sys.executable, *program[1:]]
-    if shutil.which(first) is None:
-        raise ValueError(f"{first!r} is neither a Python script nor a program on PATH")
-    return list(program)
+def _master(given: tuple[str | None, int | None], hosts: Sequence[Host]) -> dict[str, str]:
+    """MASTER_ADDR and MASTER_PORT."""
+    first = hosts[0][0] if other_machines(hosts) else "127.0.0.1"
+    return {"MASTER_ADDR": given[0] or first, "MASTER_PORT": str(_free_port() if given[1] is None else given[1])}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
 
 
 def _supervise(

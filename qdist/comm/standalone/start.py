@@ -1,4 +1,4 @@
-"""Starts one rank for `qdist run`: reports to the launcher, redirects output, becomes the program.
+"""Starts one rank for `qdist run`: reports to the launcher, redirects output, tells its numbers, becomes the program.
 
 Run by path, not imported: ``start.py PROGRAM``, where PROGRAM is a JSON list of the program and its arguments. Uses the
 standard library alone so that it starts at once.
@@ -31,8 +31,31 @@ def report(address: str, rank: str) -> None:
             continue
 
 
+# What torch's launcher calls a rank's numbers, and what MPI launchers do.
+NUMBERS = {
+    "RANK": ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"),
+    "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
+    "LOCAL_RANK": ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
+    "LOCAL_WORLD_SIZE": ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
+}
+
+
+def tell_numbers() -> None:
+    """Sets the names of torch's launcher, in the place of values that this process may have inherited.
+
+    Without a launcher of MPI they are there already (local_ranks.py).
+    """
+    if not any(name in os.environ for name in NUMBERS["RANK"]):
+        return
+    for name, theirs in NUMBERS.items():
+        value = next((os.environ[v] for v in theirs if v in os.environ), None)
+        if value is not None:
+            os.environ[name] = value
+
+
 def main() -> None:
-    rank = next(os.environ[v] for v in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK") if v in os.environ)
+    tell_numbers()
+    rank = os.environ["RANK"]
     if address := os.environ.pop("QDIST_LAUNCHER", None):
         report(address, rank)
     if output := os.environ.pop("QDIST_OUTPUT", None):
@@ -40,6 +63,10 @@ def main() -> None:
         os.dup2(target, 1)
         os.dup2(target, 2)
     program = json.loads(sys.argv[1])
+    if option := os.environ.pop("QDIST_LOCAL_RANK_OPTION", None):
+        # Behind the script's name, before its arguments, where torch's launcher puts it.
+        script = next((i for i, word in enumerate(program) if word.endswith(".py")), 0)
+        program.insert(script + 1, f"{option}={os.environ['LOCAL_RANK']}")
     os.execvp(program[0], program)
 
 

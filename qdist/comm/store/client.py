@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import socket
 import struct
 import threading
@@ -119,6 +120,10 @@ class StoreClient:
     def get(self, key: str) -> str | None:
         """The value, or None when the key is not there yet."""
         return self._ask({"do": "get", "key": key}).get("value")
+
+    def add(self, key: str, amount: int) -> int:
+        """Adds to a number, which is 0 at first; the sum. Keys of additions begin with the key and ``/added/``."""
+        return int(self._ask({"do": "add", "key": key, "amount": amount, "once": secrets.token_hex(8)})["value"])
 
     def list(self, prefix: str) -> dict[str, str]:
         """All keys that begin with ``prefix``, and their values."""

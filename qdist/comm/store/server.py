@@ -12,6 +12,7 @@ import errno
 import ipaddress
 import json
 import os
+import re
 import secrets
 import selectors
 import socket
@@ -75,8 +76,25 @@ class Values:
                     return {"value": self._values.get(key)}
             case "list":
                 return {"values": self.snapshot(key)}
+            case "add":
+                return self._add(key, request.get("amount"), request.get("once"))
             case _:
                 raise Refused("an unknown request")
+
+    def _add(self, key: str, amount: Any, once: Any) -> dict[str, Any]:
+        """once: names the request, which is sent again where a connection breaks and must count once."""
+        if type(amount) is not int or not -(1 << 63) <= amount < 1 << 63 or not isinstance(once, str):
+            raise Refused("an addition of something else than a number")
+        done = f"{key}/added/{once}"
+        with self._lock:
+            before, again = self._values.get(key, "0"), self._values.get(done)
+        if again is not None:
+            return {"value": again}
+        if not re.fullmatch(r"-?[0-9]{1,20}", before):
+            return {"error": f"{key!r} holds no number to add to"}
+        # One thread serves, so nobody comes between reading and writing.
+        total = str(int(before) + amount)
+        return self._set(key, total) or self._set(done, total) or {"value": total}
 
     def _set(self, key: str, value: Any) -> dict[str, Any]:
         if not isinstance(value, str):

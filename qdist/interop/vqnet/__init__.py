@@ -3,17 +3,17 @@
 Names and call forms are pyvqnet's (its documentation, "VQNet's distributed computing module"); where they differ from
 this library's, these modules translate and compute nothing themselves:
 
-    pyvqnet                                  here
-    pyvqnet.distributed                      qdist.interop.vqnet.distributed
-    pyvqnet.distributed.qubits_reorder       qdist.interop.vqnet.qubits_reorder
-    pyvqnet.qnn.vqc                          qdist.interop.vqnet.vqc
-    pyvqnet.data, nn, optim, tensor, utils   the same below qdist.interop.vqnet
+    pyvqnet                                                     here
+    pyvqnet                                                     qdist.interop.vqnet
+    pyvqnet.data, distributed, nn, optim, qnn, tensor, utils    the same below it
+    vqnetrun                                                    vqnetrun, or qdist run
 
-Circuits run on the CPU, so `.toGPU(...)` is left out. Whole programs are circuits/vqnet_example.py (a circuit over
-ranks), vqnet_zero.py, vqnet_tensor_parallel.py and vqnet_pipeline.py.
+`.to(device)` and `.toGPU(device)` of tensors, parameters and modules, machines included, take VQNet's numbers; where
+there is no such GPU they raise RuntimeError. Whole programs are circuits/vqnet_example.py (a circuit over ranks),
+vqnet_zero.py, vqnet_tensor_parallel.py and vqnet_pipeline.py; papers/source_documents.md lists every name.
 """
 
-from . import data, distributed, nn, optim, qubits_reorder, tensor, utils, vqc
+from . import data, distributed, nn, optim, qnn, tensor, utils
 from .devices import DEV_CPU, DEV_GPU_0
 from .distributed import (
     CommController,
@@ -23,7 +23,9 @@ from .distributed import (
     init_group,
     split_data,
 )
+from .distributed.qubits_reorder import DistQuantumLayerAdjoint, DistributeQMachine
 from .dtypes import (
+    get_default_dtype,
     kbool,
     kcomplex64,
     kcomplex128,
@@ -34,10 +36,10 @@ from .dtypes import (
     kint32,
     kint64,
     kuint8,
+    set_default_dtype,
 )
-from .qubits_reorder import DistQuantumLayerAdjoint, DistributeQMachine
+from .qnn.vqc import MeasureAll
 from .tensor import QTensor
-from .vqc import MeasureAll
 
 __all__ = [
     "DEV_CPU",
@@ -49,6 +51,7 @@ __all__ = [
     "QTensor",
     "data",
     "distributed",
+    "get_default_dtype",
     "get_host_name",
     "get_local_rank",
     "get_rank",
@@ -65,9 +68,9 @@ __all__ = [
     "kuint8",
     "nn",
     "optim",
-    "qubits_reorder",
+    "qnn",
+    "set_default_dtype",
     "split_data",
     "tensor",
     "utils",
-    "vqc",
 ]

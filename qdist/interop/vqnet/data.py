@@ -28,10 +28,11 @@ _LAYOUTS = {"HWC": (0, 2, 3, 1), "CHW": (0, 1, 2, 3)}
 
 
 class CIFAR10_Dataset(Transformed):  # noqa: N801
-    """Images and labels of CIFAR-10, from its binary files.
+    """Images and labels of CIFAR-10, from the files of either of its formats.
 
     Args:
-        root: the folder with data_batch_1.bin ..., or the one that their archive was unpacked in.
+        root: the folder with data_batch_1.bin ... (binary) or data_batch_1 ... (Python), or the one that their archive
+            was unpacked in.
         mode: "train" or "test".
         transform: what every image passes through.
         layout: "HWC" or "CHW", the axes of the uint8 images that `transform` is given.
@@ -50,7 +51,6 @@ class CIFAR10_Dataset(Transformed):  # noqa: N801
             raise ValueError(f"mode={mode!r}: use 'train' or 'test'")
         if layout not in _LAYOUTS:
             raise ValueError(f"layout={layout!r}: use {' or '.join(map(repr, _LAYOUTS))}")
-        unpacked = Path(root) / "cifar-10-batches-bin"
-        images, labels = data.cifar10(unpacked if unpacked.is_dir() else root, mode == "train")
+        images, labels = data.cifar10(root, mode == "train")
         given = data.ArrayDataset(images.transpose(_LAYOUTS[layout]), labels)
         super().__init__(given, (lambda image: image) if transform is None else transform)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Self
-
-import numpy as np
+from typing import Any
 
 from ... import nn
-from ...nn import Sequential
-from ...tensor import Tensor, functional, no_grad
+from ...tensor import Tensor, functional
 from . import activation
-from .devices import as_device
-from .dtypes import as_dtype
+from .dtypes import real
+from .module import Module, Parameter, Sequential
+from .utils.initializer import Initializer, fill
 
 __all__ = [
     "Conv2D",
@@ -25,58 +22,16 @@ __all__ = [
     "activation",
 ]
 
-Fill = Callable[[Tensor], Any]
-"""Overwrites a tensor in place, like the functions of `qdist.nn.init`."""
 
-
-class Module(nn.Module):
-    """A Module that is moved to VQNet's devices."""
-
-    def to(self, device: Any) -> Self:
-        """To 0, the CPU, or 1000 + k, the k-th GPU; returns itself."""
-        return super().to(as_device(device))
-
-
-class Parameter(nn.Parameter):
-    """A trained tensor of a given shape.
-
-    Args:
-        shape: its sizes.
-        initializer: fills a tensor in place, like the functions of `qdist.nn.init`; standard normal numbers from the
-            default generator, which `utils.set_random_seed` restarts, when not given.
-        dtype: a VQNet or NumPy dtype; float32 when not given.
-    """
-
-    def __init__(self, shape: Sequence[int] = (1, 1), initializer: Fill = nn.init.normal_, dtype: Any = None) -> None:
-        super().__init__(np.empty(tuple(shape), real(dtype)))
-        initializer(self)
-
-    @classmethod
-    def of(cls, made: nn.Parameter) -> Parameter:
-        """The same parameter with VQNet's methods."""
-        result = cls.__new__(cls)
-        vars(result).update(vars(made))
-        return result
-
-    def init_from_tensor(self, other_tensor: Any) -> None:
-        """Takes over the values of another tensor of this shape."""
-        with no_grad():
-            self.assign(Tensor(other_tensor).to(self.dtype))
-
-    def numel(self) -> int:
-        """How many numbers it holds."""
-        return self.size
-
-
-class Linear(nn.Linear):
+class Linear(Module, nn.Linear):
     """x @ weight.T + bias: (..., input_channels) to (..., output_channels)."""
 
     def __init__(
         self,
         input_channels: int,
         output_channels: int,
-        weight_initializer: Fill | None = None,
-        bias_initializer: Fill | None = None,
+        weight_initializer: Initializer | None = None,
+        bias_initializer: Initializer | None = None,
         use_bias: bool = True,
         dtype: Any = None,
         name: str = "",
@@ -85,7 +40,7 @@ class Linear(nn.Linear):
         as_vqnet(self, name, weight_initializer, bias_initializer)
 
 
-class Conv2D(nn.Conv2d):
+class Conv2D(Module, nn.Conv2d):
     """2-D cross-correlation of (n, input_channels, h, w).
 
     Args:
@@ -101,8 +56,8 @@ class Conv2D(nn.Conv2d):
         stride: functional.Size = (1, 1),
         padding: Any = "valid",
         use_bias: bool = True,
-        kernel_initializer: Fill | None = None,
-        bias_initializer: Fill | None = None,
+        kernel_initializer: Initializer | None = None,
+        bias_initializer: Initializer | None = None,
         dilation_rate: functional.Size = (1, 1),
         group: int = 1,
         dtype: Any = None,
@@ -115,7 +70,7 @@ class Conv2D(nn.Conv2d):
         as_vqnet(self, name, kernel_initializer, bias_initializer)
 
 
-class MaxPool2D(nn.MaxPool2d):
+class MaxPool2D(Module, nn.MaxPool2d):
     """The largest element of each window of (n, c, h, w); padding is "valid" or (rows, columns)."""
 
     def __init__(
@@ -127,7 +82,7 @@ class MaxPool2D(nn.MaxPool2d):
         self.name = name
 
 
-class CrossEntropyLoss(nn.CrossEntropyLoss):
+class CrossEntropyLoss(Module, nn.CrossEntropyLoss):
     """The mean cross-entropy of softmax(logits); as in VQNet the targets come first."""
 
     def __init__(self, name: str = "") -> None:
@@ -144,13 +99,8 @@ class CrossEntropyLoss(nn.CrossEntropyLoss):
         return super().forward(logits, targets)
 
 
-def real(dtype: Any) -> np.dtype:
-    """The dtype of a layer's parameters: float32 when not given."""
-    return np.dtype(np.float32) if dtype is None else as_dtype(dtype)
-
-
 def as_vqnet(
-    layer: Any, name: str, weight_initializer: Fill | None = None, bias_initializer: Fill | None = None
+    layer: Any, name: str, weight_initializer: Initializer | None = None, bias_initializer: Initializer | None = None
 ) -> None:
     """Gives a layer VQNet's parameters and name, and starts them as asked."""
     layer.name = name
@@ -159,7 +109,7 @@ def as_vqnet(
         if parameter is not None:
             setattr(layer, own, Parameter.of(parameter))
             if initializer is not None:
-                initializer(getattr(layer, own))
+                fill(getattr(layer, own), initializer)
 
 
 def _border(

@@ -18,7 +18,7 @@ __all__ = ["PipelineTraining"]
 _REQUIRED = ("train_batch_size", "train_micro_batch_size_per_gpu", "optimizer", "loss")
 _OPTIONAL = (
     "pipeline_parallel_size", "seed", "steps", "gradient_clipping", "schedule", "virtual_stages", "partition",
-    "recompute", "backend", "local_rank", "epochs",
+    "recompute", "backend", "device", "local_rank", "epochs",
 )  # fmt: skip
 
 
@@ -38,6 +38,7 @@ class PipelineTraining:
             gradient_clipping: the largest norm of a gradient.
             schedule, virtual_stages, partition, recompute: as of Pipeline.
             backend: "mpi" or "nccl", where no communicator is given; the one that runs already if not given.
+            device: where this rank's layers and batches are moved to ("cuda:0"); they stay where they are if not given.
             local_rank, epochs: the program's own; local_rank must be this rank's.
         layers: as of Pipeline.
         trainset: items (inputs, targets) by number, and a length; only ranks with a first or last stage read it.
@@ -74,6 +75,10 @@ class PipelineTraining:
         self.pipeline = Pipeline(
             layers, config["loss"], mesh, micro_batch_size=config["train_micro_batch_size_per_gpu"], seed=seed, **chosen
         )
+        self._device: str | None = config.get("device")
+        if self._device is not None:
+            for layer in self.pipeline.module.children():
+                layer.to(self._device)
         self.optimizer = self.pipeline.make_optimizer(make, **options)
         self.max_norm: float | None = config.get("gradient_clipping")
         self.loss_dict: dict[int, float] = {}
@@ -83,10 +88,17 @@ class PipelineTraining:
 
     def train(self) -> float:
         """Train on the next `steps` batches, or a pass over the data; returns the last loss."""
-        for inputs, targets in islice(self._batches, self.steps or len(self._loader)):
+        for batch in islice(self._batches, self.steps or len(self._loader)):
+            inputs, targets = (self._placed(part) for part in batch)
             loss = self.pipeline.train_batch(inputs, targets, self.optimizer, max_norm=self.max_norm)
             self.loss_dict[len(self.loss_dict)] = loss
         return loss
+
+    def _placed(self, part: Any) -> Any:
+        """A batch's inputs or targets on the device; a tuple's elements."""
+        if isinstance(part, tuple):
+            return tuple(map(self._placed, part))
+        return part if part is None or self._device is None else part.to(self._device)
 
     def _forever(self) -> Iterator[tuple[Any, Any]]:
         """Pass after pass, each in an order of its own."""

@@ -4,13 +4,14 @@ import importlib
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import qdist
-from qdist.comm.launch.hosts import parse_hostfile, parse_hosts
+from qdist.comm.launch.hosts import parse_hostfile, parse_hosts, widened
 
 HELLO = "import sys, qdist.comm as c; w = c.init(); sys.stdout.write(f'rank {w.rank} of {w.size}\\n')"
 
@@ -19,6 +20,15 @@ def qdist_command(*arguments: str | Path, **environ: str) -> subprocess.Complete
     clean = {k: v for k, v in os.environ.items() if not k.endswith("NUM_THREADS")}
     command = [sys.executable, "-m", "qdist", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=clean | environ)
+
+
+def vqnetrun(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """What the installed command runs: the function that pyproject.toml names."""
+    scripts = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["vqnetrun"].partition(":")
+    text = f"import sys; from {module} import {function}; sys.exit({function}())"
+    command = [sys.executable, "-c", text, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture
@@ -43,6 +53,33 @@ def test_run_takes_hosts_and_hostfiles(script: Path, tmp_path: Path) -> None:
     for flag in ("-f", "-hostfile", "--hostfile"):
         done = qdist_command("run", "--mpi", "bundled", "-np", "2", flag, tmp_path / "hosts", script)
         assert done.stdout.count("of 2") == 2, done.stderr
+
+
+def test_more_ranks_than_slots_start_with_a_note(tmp_path: Path) -> None:
+    script = tmp_path / "numbers.py"
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    script.write_text(f"import os, sys; sys.stdout.write(' '.join(os.environ[n] for n in {names}) + '\\n')")
+    command = ["run", "--mpi", "bundled", "-np", "3", "-H", "localhost:1,127.0.0.1:1", "python", script]
+    done = qdist_command(*command, RANK="7", WORLD_SIZE="9", LOCAL_RANK="8")
+    assert done.returncode == 0, done.stderr
+    assert "note: 3 ranks on hosts with 2 slots: localhost takes 2, 127.0.0.1 takes 1" in done.stderr
+    lines = sorted(line.split() for line in done.stdout.splitlines())
+    # Every name is a host to the launcher, so the third rank is the first on its own.
+    assert [line[:4] for line in lines] == [["0", "3", "0", "2"], ["1", "3", "1", "2"], ["2", "3", "0", "1"]]
+    assert {line[4] for line in lines} == {"127.0.0.1"}
+    assert len({line[5] for line in lines}) == 1
+    assert 0 < int(lines[0][5]) < 65536
+
+
+def test_ranks_are_shared_out_in_proportion_to_the_slots() -> None:
+    assert widened([("a", 1), ("b", 1)], 4) == [("a", 2), ("b", 2)]
+    assert widened([("a", 1), ("b", 2)], 4) == [("a", 2), ("b", 2)]
+    assert widened([("a", 1), ("b", 3)], 16) == [("a", 4), ("b", 12)]
+    for ranks in range(7, 40):
+        hosts = [("a", 1), ("b", 3), ("c", 2)]
+        wide = widened(hosts, ranks)
+        assert sum(n for _, n in wide) == ranks
+        assert all(n >= slots for (_, n), (_, slots) in zip(wide, hosts, strict=True))
 
 
 def test_run_writes_one_file_a_rank(script: Path, tmp_path: Path) -> None:
@@ -99,7 +136,13 @@ def test_ranks_that_do_not_start_in_time_are_named(script: Path, tmp_path: Path)
         (["-n", "0", "x.py"], "-n 0: at least one rank"),
         (["-n", "2"], "nothing to run"),
         (["-n", "2", "no-such-program"], "neither a Python script nor a program on PATH"),
-        (["-n", "4", "-H", "a:1,b:2", "x.py"], "the hosts take 3 ranks"),
+        (["--nproc-per-node", "0", "x.py"], "--nproc-per-node 0 --nnodes 1: at least 1 of each"),
+        (["--nproc-per-node", "2", "-n", "2", "x.py"], "take the place of --ranks"),
+        (["--nnodes", "2", "-H", "a:1", "x.py"], "take the place of --hosts"),
+        (["--nnodes", "2", "--node-rank", "2", "x.py"], "--node-rank 2 of --nnodes 2: from 0 to 1"),
+        (["--nnodes", "2", "--verbose", "x.py"], "leave out --nnodes"),
+        (["--nnodes", "2", "--master-port", "70000", "x.py"], "--master-port 70000: from 1 to 65535"),
+        (["--nnodes", "2", "--master-addr", "10.1.1.20", "x.py"], "share no secret"),
         (["-H", "a:zero", "x.py"], "'a:zero' is not name or name:ranks"),
         (["-f", "/no/such/file", "x.py"], "No such file"),
         (["--mpi", "/no/such/mpirun", "x.py"], "no launcher at '/no/such/mpirun'"),
@@ -126,7 +169,7 @@ def test_hosts_are_read_as_written(tmp_path: Path) -> None:
 
 
 def test_help_lists_every_option() -> None:
-    text = qdist_command("run", "-h").stdout
+    text, vqnets = qdist_command("run", "-h").stdout, vqnetrun("-h").stdout
     for option in (
         "-n",
         "-np",
@@ -137,8 +180,22 @@ def test_help_lists_every_option() -> None:
         "--output-filename",
         "--verbose",
         "--start-timeout",
+        "--nproc-per-node",
+        "--nnodes",
+        "--node-rank",
+        "--master-addr",
+        "--master-port",
     ):
         assert option in text
+        assert option in vqnets
+
+
+def test_vqnetrun_is_the_same_command(script: Path) -> None:
+    done = vqnetrun("-n", "2", "--mpi", "bundled", "python", script)
+    assert sorted(done.stdout.split("\n")) == ["", "rank 0 of 2", "rank 1 of 2"], done.stderr
+    done = vqnetrun("-n", "0", "python", script)
+    assert done.returncode == 2
+    assert done.stderr == "vqnetrun: -n 0: at least one rank\n"
 
 
 def test_spawn_returns_what_each_rank_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

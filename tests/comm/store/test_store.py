@@ -51,6 +51,23 @@ def test_only_those_who_know_the_token_are_answered(server: StoreServer) -> None
     assert client.get("a/1") == "x"
 
 
+def test_additions_count_once_and_one_after_the_other(server: StoreServer) -> None:
+    clients = [StoreClient(server.address) for _ in range(4)]
+    sums: list[int] = []
+    threads = [threading.Thread(target=lambda c=c: sums.extend(c.add("n", 1) for _ in range(25))) for c in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(sums) == list(range(1, 101))
+    request = {"do": "add", "key": "m", "amount": 5, "once": "the same"}
+    assert [clients[0]._ask(request)["value"] for _ in range(2)] == ["5", "5"]  # As sent again by a broken connection.
+    assert clients[0].add("m", -7) == -2
+    clients[0].set("text", "no number")
+    with pytest.raises(StoreRefused, match="'text' holds no number to add to"):
+        clients[0].add("text", 1)
+
+
 def test_the_token_never_travels_and_an_overheard_proof_opens_nothing(server: StoreServer) -> None:
     sent = b""
 
@@ -172,6 +189,8 @@ def test_a_store_is_bounded(server: StoreServer, monkeypatch: pytest.MonkeyPatch
         {"do": "set", "key": "k", "id": 1},
         {"do": "set", "key": 1, "value": "", "id": 1},
         {"do": "pop", "key": "", "id": 1},
+        {"do": "add", "key": "k", "amount": "1", "once": "a", "id": 1},
+        {"do": "add", "key": "k", "amount": 1, "id": 1},
         {"do": "get", "key": "k"},
         [],
     ],

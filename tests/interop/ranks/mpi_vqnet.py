@@ -58,6 +58,21 @@ def test_the_default_reduction_is_the_mean(controller) -> None:
     np.testing.assert_allclose(y.numpy(), kept * np.arange(3.0)[None])
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64])
+def test_the_average_of_integers(controller, dtype) -> None:
+    own = np.array([[get_rank() + 1, 120, 7 * (get_rank() == 0)]]).astype(dtype)
+    mean = [FACTORS.sum() // SIZE, 120, 1]
+    x, y = tensor.to_tensor(own.copy()), tensor.to_tensor(own.copy())
+    controller.allreduce(x)
+    controller.reduce(y, 1, "avg")
+    assert (x.dtype, x.tolist()) == (dtype, [mean])
+    assert y.tolist() == ([mean] if get_rank() == 1 else own.tolist())
+    if np.dtype(dtype).kind == "i":
+        z = tensor.to_tensor(-own)
+        controller.allreduce(z)
+        assert z.tolist() == [[-m for m in mean]]
+
+
 def test_broadcast_and_allgather(controller) -> None:
     x = mine(controller)
     gathered = controller.allgather(x)

@@ -21,6 +21,8 @@ from models import CLASSES, F64, Trained, adam, assert_same, gradients_of, loss_
 
 from qdist import nn
 from qdist.comm import Communicator, Mesh
+from qdist.interop import torch_distributed as dist
+from qdist.interop.torch_distributed.data_parallel import DistributedDataParallel
 from qdist.parallel import (
     DataParallel,
     ParallelModel,
@@ -130,8 +132,9 @@ def language_alone(unit: int) -> Trained:
 
 
 def replica_cases(comm: Communicator) -> Iterator[Case]:
-    """DataParallel, average_gradients and Zero over all ranks."""
-    for name, way, again in product(MODELS, ("DataParallel", "average_gradients", *ZERO[1:]), (False, True)):
+    """DataParallel, also under torch's name, average_gradients and Zero over all ranks."""
+    ways = ("DataParallel", "DistributedDataParallel", "average_gradients", *ZERO[1:])
+    for name, way, again in product(MODELS, ways, (False, True)):
         what = way if isinstance(way, str) else f"Zero {way}"
         yield Case(f"{name}, {what}{', recomputed' * again}", partial(_replica, comm, name, way, again))
 
@@ -146,6 +149,10 @@ def _replica(comm: Communicator, name: str, way: str | int, again: bool) -> None
     model: Any = plain
     if way == "DataParallel":
         model = DataParallel(plain, comm)
+    elif way == "DistributedDataParallel":
+        if not dist.is_initialized():
+            dist.init_process_group("mpi")
+        model = DistributedDataParallel(plain, device_ids=["cpu"])
     elif isinstance(way, int):
         model = Zero(plain, update, way, comm)
     losses = []

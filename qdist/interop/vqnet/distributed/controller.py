@@ -78,7 +78,10 @@ class CommController:
         self.comm.barrier()
 
     def allreduce(self, tensor: Tensor, c_op: str = "avg") -> None:
-        """The reduction of every process's tensor, in place; c_op is avg, sum, max, min or product."""
+        """The reduction of every process's tensor, in place; c_op is avg, sum, max, min or product.
+
+        The average of integers is the integer next to the mean on the side of 0, as NCCL has it.
+        """
         self.allreduce_group(tensor, c_op)
 
     def reduce(self, tensor: Tensor, root: int = 0, c_op: str = "avg") -> None:
@@ -113,13 +116,19 @@ class CommController:
 
     def allreduce_group(self, tensor: Tensor, c_op: str = "avg", group: Group = None) -> None:
         """allreduce within a group."""
-        _write(tensor, self._of(group).all_reduce(tensor.data, c_op))
+        comm = self._of(group)
+        if _is_mean_of_integers(tensor, c_op):
+            _write(tensor, _mean(comm.all_reduce(_wide(tensor)), comm.size))
+        else:
+            _write(tensor, comm.all_reduce(tensor.data, c_op))
 
     def reduce_group(self, tensor: Tensor, root: int = 0, c_op: str = "avg", group: Group = None) -> None:
         """reduce within a group; `root` counts within it."""
-        result = self._of(group).reduce(tensor.data, root, c_op)
+        comm = self._of(group)
+        whole = _is_mean_of_integers(tensor, c_op)
+        result = comm.reduce(_wide(tensor), root) if whole else comm.reduce(tensor.data, root, c_op)
         if result is not None:
-            _write(tensor, result)
+            _write(tensor, _mean(result, comm.size) if whole else result)
 
     def broadcast_group(self, tensor: Tensor, root: int = 0, group: Group = None) -> None:
         """broadcast within a group; `root` counts within it."""
@@ -149,9 +158,23 @@ class CommController:
         return self.comm if chosen is None else chosen
 
 
+def _is_mean_of_integers(tensor: Tensor, c_op: str) -> bool:
+    return c_op == "avg" and tensor.dtype.kind in "iu"
+
+
+def _wide(tensor: Tensor) -> Any:
+    """Integers with room for their sum: that of int8 on two ranks may not fit int8."""
+    return tensor.data.astype(np.uint64 if tensor.dtype == np.uint64 else np.int64)
+
+
+def _mean(total: Any, count: int) -> Any:
+    """Divided towards 0; // would divide towards the smaller."""
+    return np.sign(total) * (abs(total) // count) if total.dtype.kind == "i" else total // count
+
+
 def _write(tensor: Tensor, values: Any) -> None:
     with no_grad():
-        tensor.assign(values)
+        tensor.assign(values.astype(tensor.dtype, copy=False))
 
 
 def get_rank() -> int:

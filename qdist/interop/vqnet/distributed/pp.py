@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ....comm.bootstrap import world_over
 from ....parallel import PipelineTraining
 from ....tensor import Tensor
+from ..devices import DEV_GPU_0, as_device
+from ..optim import plain_options
 
 __all__ = ["PipelineParallelTrainingWrapper"]
 
@@ -15,7 +18,9 @@ class PipelineParallelTrainingWrapper:
     """Trains layers on a dataset, in stages on the ranks of the job, one forward and one backward pass in turn (1F1B).
 
     Args:
-        args: what `qdist.parallel.PipelineTraining` reads, with VQNet's losses: loss(targets, outputs).
+        args: what `qdist.parallel.PipelineTraining` reads, with VQNet's losses: loss(targets, outputs). With "backend":
+            "nccl" the layers and every batch go to the GPU of this rank's number on its machine; "device" names
+            another, 0 or 1000 + k.
         join_layers: Modules and functions, applied one after the other.
         trainset: items (input, target) by number, and a length.
     """
@@ -24,9 +29,14 @@ class PipelineParallelTrainingWrapper:
         if "loss" not in args:
             raise ValueError("args need 'loss', such as nn.CrossEntropyLoss()")
         given: Callable[[Any, Any], Tensor] = args["loss"]
-        self._training = PipelineTraining(
-            {**args, "loss": lambda outputs, targets: given(targets, outputs)}, join_layers, trainset
-        )
+        config = plain_options(args) | {"loss": lambda outputs, targets: given(targets, outputs)}
+        if config.get("backend") == "nccl":
+            # As in VQNet: ranks that talk over NCCL have a GPU each.
+            comm = world_over("nccl")
+            config.setdefault("device", DEV_GPU_0 + comm.local_rank % comm.devices)
+        if "device" in config:
+            config["device"] = as_device(config["device"])
+        self._training = PipelineTraining(config, join_layers, trainset)
 
     @property
     def loss_dict(self) -> dict[int, float]:

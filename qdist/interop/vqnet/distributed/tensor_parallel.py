@@ -9,21 +9,23 @@ from typing import Any
 
 from .... import parallel
 from ....comm import Communicator
-from ..nn import Fill, Linear, as_vqnet
+from ..module import Module
+from ..nn import Linear, as_vqnet
+from ..utils.initializer import Initializer, normal, zeros
 from .controller import CommController
 
 __all__ = ["ColumnParallelLinear", "RowParallelLinear"]
 
 
-class _OfWholeLinear:
+class _OfWholeLinear(Module):
     """The constructor that both have, before that of the layer it is mixed into."""
 
     def __init__(
         self,
         input_size: int,
         output_size: int,
-        weight_initializer: Fill | None = None,
-        bias_initializer: Fill | None = None,
+        weight_initializer: Initializer = normal,
+        bias_initializer: Initializer = zeros,
         use_bias: bool = True,
         dtype: Any = None,
         name: str = "",
@@ -40,8 +42,9 @@ class ColumnParallelLinear(_OfWholeLinear, parallel.ColumnParallelLinear):
 
     Args:
         input_size, output_size: of the whole layer; the number of ranks divides output_size.
-        weight_initializer, bias_initializer: fill the whole weight and bias in place, which are then divided; without
-            them they start as those of `nn.Linear` do.
+        weight_initializer, bias_initializer: take the shape of the whole weight (output_size, input_size) or bias and
+            give its values, which are then divided. As VQNet documents it, the weight is standard normal and the bias
+            0 without them: for deep networks give the weight `utils.initializer.he_uniform`, say.
         use_bias: whether there is a bias.
         dtype: a VQNet or NumPy dtype; float32 when not given.
         name: the layer's.

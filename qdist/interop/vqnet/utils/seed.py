@@ -1,6 +1,6 @@
 """The seed of the numbers that parameters start from."""
 
-from ...tensor import manual_seed
+from ....tensor import manual_seed
 
 __all__ = ["set_random_seed"]
 

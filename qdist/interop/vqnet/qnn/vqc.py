@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...circuit import GATES, PauliSum
-from ...nn import Module
-from ...tensor import Tensor
-from .tensor import QTensor
+from ....circuit import GATES, PauliSum
+from ....tensor import Tensor
+from ..module import Module
 
 if TYPE_CHECKING:
-    from .qubits_reorder import DistributeQMachine
+    from ..distributed.qubits_reorder import DistributeQMachine
 
 __all__ = [
     "MeasureAll",
@@ -90,4 +89,4 @@ class MeasureAll(Module):
         self.observables = [PauliSum(terms) for terms in ([obs] if isinstance(obs, Mapping) else obs)]
 
     def forward(self, q_machine: DistributeQMachine) -> Tensor:
-        return QTensor.of(q_machine.measure(self.observables))
+        return q_machine.measure(self.observables)

@@ -7,25 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from ... import comm as qc
-from ...circuit import Circuit, Gate, ParameterVector, PauliSum
-from ...circuit.wires import as_tuple
-from ...nn import Module, QuantumLayer
-from ...tensor import Tensor, concatenate
-from .distributed import CommController
-from .dtypes import as_dtype, kcomplex64
-from .tensor import QTensor
+from .... import comm as qc
+from ....circuit import Circuit, Gate, ParameterVector, PauliSum
+from ....circuit.wires import as_tuple
+from ....nn import QuantumLayer
+from ....tensor import Tensor, concatenate
+from ..devices import Placed
+from ..dtypes import as_dtype, kcomplex64
+from ..module import Module
+from .controller import CommController
 
 __all__ = ["DistQuantumLayerAdjoint", "DistributeQMachine"]
 
 
-class DistributeQMachine:
+class DistributeQMachine(Placed):
     """A batch of states of `num_wires` qubits, each split over all ranks of the job.
 
     Args:
         num_wires: the number of qubits of the whole state.
         dtype: kcomplex64 or kcomplex128; params are then float32 or float64.
         grad_mode: "adjoint", which is how gradients are taken, or "".
+
+    It runs on the CPU until the Module that it is an attribute of is moved (`.toGPU(DEV_GPU_0 + k)`), or `place` is
+    called: then each rank's part of the states is on that GPU.
     """
 
     def __init__(self, num_wires: int, dtype: Any = kcomplex64, grad_mode: str = "") -> None:
@@ -37,6 +41,14 @@ class DistributeQMachine:
         # Circuits that were planned, by their gates and observables: a training loop writes the same one every time.
         self._layers: dict[Any, QuantumLayer] = {}
         self.reset_states(1)
+
+    def place(self, device: str) -> None:
+        """Runs on this device ("cpu", "cuda:1") from now on. Raises RuntimeError if it is not there."""
+        before = self.device
+        super().place(device)
+        if self.device != before:
+            self._layers.clear()
+            self.reset_states(self.batch_size)
 
     def set_just_defined(self, flag: bool) -> None:
         """Must be True: gates are noted, and run when the machine is measured."""
@@ -87,7 +99,7 @@ class DistributeQMachine:
         # States that do not differ are computed once.
         rows = max((angles.shape[0] for angles in self._params), default=1)
         real = np.float32 if self.dtype == np.complex64 else np.float64
-        columns = [angles.to(real).expand(rows, angles.shape[1]) for angles in self._params]
+        columns = [angles.to(self.device).to(real).expand(rows, angles.shape[1]) for angles in self._params]
         values = self._layers[key](concatenate(columns, 1) if columns else None)
         return values.expand(self.batch_size, len(observables))
 
@@ -98,7 +110,7 @@ class DistributeQMachine:
         for gate, wires, dagger in self._gates:
             params = tuple(next(rest) for _ in range(gate.num_params))
             circuit.append(*_inverse(gate, wires, params) if dagger else (gate, wires, params))
-        return QuantumLayer(circuit, observables, inputs=angles, comm=self.comm, dtype=self.dtype)
+        return QuantumLayer(circuit, observables, inputs=angles, comm=self.comm, dtype=self.dtype, device=self.device)
 
 
 def _inverse(gate: Gate, wires: tuple[int, ...], params: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -119,7 +131,8 @@ class DistQuantumLayerAdjoint(Module):
     Args:
         vqc_module: has a DistributeQMachine with grad_mode="adjoint" among its attributes.
 
-    layer(x) is a QTensor, so backward() needs no gradient.
+    layer(x) is a QTensor, so backward() needs no gradient. It runs where the module is: on the CPU, or on the GPU that
+    it was moved to.
     """
 
     def __init__(self, vqc_module: Module, name: str = "") -> None:
@@ -133,5 +146,5 @@ class DistQuantumLayerAdjoint(Module):
         self.vqc_module = vqc_module
         CommController.of_world().broadcast_model_params(vqc_module)
 
-    def forward(self, *args: Any, **kwargs: Any) -> QTensor:
-        return QTensor.of(self.vqc_module(*args, **kwargs))
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.vqc_module(*args, **kwargs)

@@ -1,0 +1,9 @@
+"""torch.nn's names: this library's modules, DataParallel, and `parallel` and `functional` below it."""
+
+from .....nn import *  # noqa: F403
+from .....nn import __all__ as _modules
+from .....tensor import functional
+from ...local_devices import DataParallel
+from . import parallel
+
+__all__ = [*_modules, "DataParallel", "functional", "parallel"]

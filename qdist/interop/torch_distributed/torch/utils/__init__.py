@@ -1,0 +1,5 @@
+"""torch.utils: of it `data`."""
+
+from . import data
+
+__all__ = ["data"]

@@ -1,0 +1,81 @@
+"""Changes in place, and conversions, by the names that programs for torch call them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class InPlace:
+    """Mixed into Tensor. What changes it in place is outside the graph and refused where that would falsify a gradient;
+    each returns the tensor itself."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+
+        @property
+        def size(self) -> int: ...
+
+        def to(self, target: Any) -> Tensor: ...
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __setitem__(self, key: Any, value: Any) -> None: ...
+
+    def _change(self, value: Any) -> Any:
+        self[...] = value
+        return self
+
+    def add_(self, other: Any) -> Tensor:
+        return self._change(_array(self) + _array(other))
+
+    def sub_(self, other: Any) -> Tensor:
+        return self._change(_array(self) - _array(other))
+
+    def mul_(self, other: Any) -> Tensor:
+        return self._change(_array(self) * _array(other))
+
+    def div_(self, other: Any) -> Tensor:
+        return self._change(_array(self) / _array(other))
+
+    def copy_(self, other: Any) -> Tensor:
+        """The other's values, converted."""
+        return self._change(_array(other))
+
+    def fill_(self, value: Any) -> Tensor:
+        """The same value everywhere."""
+        return self._change(value)
+
+    def zero_(self) -> Tensor:
+        """0 everywhere."""
+        return self._change(0)
+
+    def numel(self) -> int:
+        """How many elements it has."""
+        return self.size
+
+    def float(self) -> Tensor:
+        """As float32; itself when it is."""
+        return self.to(np.float32)
+
+    def double(self) -> Tensor:
+        """As float64; itself when it is."""
+        return self.to(np.float64)
+
+    def long(self) -> Tensor:
+        """As int64; itself when it is."""
+        return self.to(np.int64)
+
+    def cpu(self) -> Tensor:
+        """In the host's memory; itself when it is there."""
+        return self.to("cpu")
+
+    def cuda(self, index: int = 0) -> Tensor:
+        """On a GPU. Raises RuntimeError where there is none of this number."""
+        return self.to(f"cuda:{index}")
+
+
+def _array(value: Any) -> Any:
+    return getattr(value, "_data", value)

@@ -1,0 +1,182 @@
+"""torch.distributed's surface in one process: what is refused, stores, futures, data. On ranks: tests/seeds."""
+
+import os
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import qdist.interop.torch_distributed as dist
+from qdist.comm import CommError
+from qdist.interop.torch_distributed import datasets, torch, transforms
+from qdist.tensor import Tensor
+
+
+@pytest.fixture
+def group():
+    dist.init_process_group("mpi")
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def test_nothing_works_before_the_group_is_there() -> None:
+    assert not dist.is_initialized()
+    for call in (dist.get_rank, dist.get_world_size, dist.barrier, lambda: dist.all_reduce(torch.ones(1))):
+        with pytest.raises(RuntimeError, match=r"call init_process_group\(\) first"):
+            call()
+    with pytest.raises(RuntimeError, match=r"call init_process_group\(\) first"):
+        torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+
+
+def test_one_process_is_a_group(group) -> None:
+    assert dist.is_initialized()
+    assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (0, 1, "mpi")
+    x = torch.ones(2)
+    assert dist.all_reduce(x) is x
+    work = dist.all_reduce(x, async_op=True)
+    assert work.wait()
+    assert work.get_future().value() == [x]
+    with pytest.raises(RuntimeError, match="source_rank"):
+        work.source_rank()
+    with pytest.raises(RuntimeError, match=r"call destroy_process_group\(\) first"):
+        dist.init_process_group("mpi")
+    dist.destroy_process_group()
+    assert not dist.is_initialized()
+
+
+def test_gloo_is_mpi_with_a_note() -> None:
+    with pytest.warns(UserWarning, match="backend='gloo' is MPI here"):
+        dist.init_process_group("GLOO")
+    assert dist.get_backend() == "mpi"
+    dist.destroy_process_group()
+    assert dist.Backend("NCCL") == dist.Backend.NCCL == "nccl"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"backend": "tpu"}, ValueError, "backend='tpu': use mpi, nccl, gloo, ucc"),
+        ({"store": dist.HashStore(), "init_method": "env://"}, ValueError, "exclude each other"),
+        ({"store": dist.HashStore()}, ValueError, "store= takes rank and world_size"),
+        ({"store": dist.HashStore(), "rank": 0, "world_size": 2}, ValueError, "in which ranks cannot meet"),
+        ({"rank": 0}, ValueError, "rank=0 and world_size=-1: give both or none"),
+        ({"timeout": "soon"}, TypeError, "give a datetime.timedelta"),
+        ({"timeout": timedelta(0)}, ValueError, "longer than 0 s"),
+        ({"init_method": "tcp://10.1.1.20:23456", "rank": 0, "world_size": 4}, CommError, "share no secret"),
+    ],
+)
+def test_wrong_arguments_are_told(arguments: dict, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        dist.init_process_group(**arguments)
+    assert not dist.is_initialized()
+
+
+def test_timeouts_are_timedeltas() -> None:
+    dist.init_process_group(timeout=timedelta(minutes=2), store=dist.HashStore(), rank=0, world_size=1)
+    assert dist.new_group(timeout=timedelta(seconds=120)).timeout == 120
+    dist.destroy_process_group()
+
+
+def test_what_cannot_be_written_is_refused(group) -> None:
+    with pytest.raises(TypeError, match="tensor is a Tensor or an array, into which the result is written, not list"):
+        dist.all_reduce([1.0])
+    with pytest.raises(ValueError, match=r"tensor_list holds float32\[3\], the tensor is float32\[2\]"):
+        dist.all_gather([torch.zeros(3)], torch.zeros(2))
+    with pytest.raises(ValueError, match="gather_list is a list of 1 tensors"):
+        dist.gather(torch.zeros(2))
+    with pytest.raises(ValueError, match="output_tensor_list has 0 tensors"):
+        dist.all_to_all([], [torch.zeros(2)])
+    with pytest.raises(ValueError, match=r"rank 3 is not in the group of ranks \[0\]"):
+        dist.broadcast(torch.zeros(2), 3)
+    with pytest.raises(TypeError, match=r"a group is what new_group\(\) gave"):
+        dist.barrier([0])
+
+
+def test_elastic_launches_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert not dist.is_torchelastic_launched()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "7")
+    assert dist.is_torchelastic_launched()
+
+
+@pytest.mark.parametrize("kind", ["hash", "file", "tcp"])
+def test_stores(kind: str, tmp_path: Path, free_port: int) -> None:
+    make = {
+        "hash": dist.HashStore,
+        "file": lambda: dist.FileStore(str(tmp_path / "store")),
+        "tcp": lambda: dist.TCPStore("127.0.0.1", free_port, is_master=True),
+    }[kind]
+    store = make()
+    others = {"hash": lambda: store, "file": make, "tcp": lambda: dist.TCPStore("localhost", free_port)}[kind]
+    other = others()
+    store.set("a", "text")
+    other.set("b", b"\x00\xff")
+    assert (other.get("a"), store.get("b")) == (b"text", b"\x00\xff")
+    assert store.check(["a", "b"])
+    assert not store.check(["a", "c"])
+    assert store.num_keys() == 2
+    assert [s.add("n", k) for s, k in ((store, 2), (other, 3), (store, -1))] == [2, 5, 4]
+    assert store.get("n") == b"4"
+    threading.Timer(0.05, lambda: other.set("late", "here")).start()
+    assert store.get("late") == b"here"
+    with pytest.raises(CommError, match=r"nobody set 'never' within 0.02 s"):
+        store.wait(["a", "never"], timedelta(milliseconds=20))
+    store.set_timeout(timedelta(milliseconds=20))
+    with pytest.raises(CommError, match=r"nobody set 'never' within 0.02 s"):
+        store.get("never")
+
+
+def test_file_stores_are_their_owners_alone(tmp_path: Path) -> None:
+    dist.FileStore(str(tmp_path / "store")).set("a", "1")
+    assert (tmp_path / "store").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "store").chmod(0o666)
+    with pytest.raises(CommError, match="only its owner reads and writes"):
+        dist.FileStore(str(tmp_path / "store"))
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    with pytest.raises(CommError, match="FileStore"):
+        dist.FileStore(str(tmp_path / "link"))
+    with pytest.raises(ValueError, match="the store was made for 4 processes"):
+        dist.FileStore(str(tmp_path / "other"), 4).init_method(0, 2)
+
+
+def test_processes_meet_in_stores(tmp_path: Path, free_port: int) -> None:
+    program = Path(__file__).parent / "meeting_in_stores.py"
+    plain = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, program, tmp_path, str(free_port)],
+        capture_output=True, text=True, timeout=180, env=os.environ | plain,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for kind in ("tcp", "file"):
+        found = [(tmp_path / f"{kind}.{rank}").read_text().split() for rank in (0, 1)]
+        assert [words[:2] for words in found] == [["[3.0,", "3.0]"]] * 2
+        assert sorted(words[3] for words in found) == ["1", "2"]
+    assert (tmp_path / "error").read_text() == "process 1 ended with exit code 3"
+
+
+def test_mnist_from_a_folder(tmp_path: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "seeds"))
+    try:
+        import image_files
+    finally:
+        sys.path.pop(0)
+    images, labels = image_files.write_mnist(tmp_path / "MNIST" / "raw", 12)
+    prepare = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
+    dataset = datasets.MNIST(tmp_path, transform=prepare, target_transform=lambda label: label + 1)
+    image, label = dataset[5]
+    assert (len(dataset), image.shape, label) == (12, (1, 28, 28), labels[5] + 1)
+    np.testing.assert_allclose(image.ravel(), (images[5] / 255 - 0.1307) / 0.3081, rtol=1e-5)
+    with pytest.raises(FileNotFoundError, match=r"train-images.*is in .*Nothing is downloaded here"):
+        datasets.MNIST(tmp_path / "MNIST", download=True)
+
+
+def test_samplers_take_torchs_names() -> None:
+    sampler = torch.utils.data.distributed.DistributedSampler(
+        Tensor(np.arange(10)), num_replicas=4, rank=3, shuffle=False
+    )
+    assert list(sampler) == [3, 7, 1]

@@ -1,0 +1,15 @@
+"""allreduce in place. Changed: imports."""
+
+import numpy as np
+
+from qdist.interop.vqnet.distributed import CommController
+from qdist.interop.vqnet.tensor import tensor
+
+Comm_OP = CommController("mpi")
+
+num = tensor.to_tensor(np.random.rand(1, 5))
+before = num.numpy().copy()
+print(f"rank {Comm_OP.getRank()}  {num}")
+
+Comm_OP.allreduce(num, "sum")
+print(f"rank {Comm_OP.getRank()}  {num}")
