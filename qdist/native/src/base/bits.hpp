@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace qdist {
 
@@ -15,6 +16,42 @@ inline constexpr Index lanes = Index(1) << lane_bits;
 inline constexpr Index low_bits(int count) { return count >= 64 ? ~Index(0) : (Index(1) << count) - 1; }
 
 inline Index parity(Index v) { return std::popcount(v) & 1; }
+
+// Calls f with the position of each set bit, lowest first.
+template <class F>
+[[gnu::always_inline]] inline void each_bit(Index mask, F f) {
+    for (; mask; mask &= mask - 1) f(std::countr_zero(mask));
+}
+
+inline std::vector<int> positions_of(Index mask) {
+    std::vector<int> result;
+    each_bit(mask, [&](int p) { result.push_back(p); });
+    return result;
+}
+
+// The bits of value, lowest first, at some positions; and back.
+template <class Positions>
+inline Index scattered(Index value, const Positions& positions) {
+    Index result = 0;
+    for (int p : positions) result |= (value & 1) << p, value >>= 1;
+    return result;
+}
+template <class Positions>
+inline Index gathered(Index index, const Positions& positions) {
+    Index result = 0;
+    int k = 0;
+    for (int p : positions) result |= (index >> p & 1) << k++;
+    return result;
+}
+
+// scattered() for all values of the bits.
+template <class Positions>
+std::vector<Index> all_scattered(const Positions& positions) {
+    std::vector<Index> result{0};
+    for (int p : positions)
+        for (std::size_t k = 0, size = result.size(); k < size; ++k) result.push_back(result[k] | Index(1) << p);
+    return result;
+}
 
 // The bits of value, lowest first, at the set bits of mask.
 inline Index deposit(Index value, Index mask) {
@@ -34,6 +71,12 @@ inline Index extract(Index value, Index mask) {
 
 // The index after `current` among those that only have bits of mask.
 inline Index next_within(Index current, Index mask) { return (current - mask) & mask; }
+
+// r with a zero bit inserted at position b.
+inline Index insert_zero(Index r, int b) {
+    const Index low = r & low_bits(b);
+    return ((r - low) << 1) | low;
+}
 
 // A condition on bits of an index.
 struct Bits {

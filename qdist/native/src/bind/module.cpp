@@ -1,15 +1,8 @@
-// The Python face of the CPU kernels. Every kernel lets go of the GIL while it runs.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-
-#include <complex>
-
+// The native module. Every kernel releases the GIL while it runs.
 #include "base/checks.hpp"
+#include "bind/arrays.hpp"
 #include "base/fork.hpp"
 #include "calls/direct_call.hpp"
-#include "measure/norm.hpp"
-
-namespace nb = nanobind;
 
 void bind_adjoint(nb::module_& m);
 void bind_batch(nb::module_& m);
@@ -21,17 +14,6 @@ void bind_program(nb::module_& m);
 void bind_search(nb::module_& m);
 
 namespace {
-
-template <class Real>
-using Shard = nb::ndarray<const std::complex<Real>, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class Real>
-double squared_norm(Shard<Real> shard) {
-    const auto* x = reinterpret_cast<const Real*>(shard.data());
-    const std::size_t n = 2 * shard.size();
-    nb::gil_scoped_release release;
-    return qdist::squared_norm(x, n);
-}
 
 int max_threads() {
 #ifdef _OPENMP
@@ -54,9 +36,6 @@ void set_threads(int threads) {
 NB_MODULE(QDIST_MODULE, m) {
     m.attr("variant") = QDIST_VARIANT;
     qdist::end_threads_before_forks();
-    m.def("squared_norm", &squared_norm<float>, nb::arg("shard").noconvert(),
-          "Sum of |amplitude|^2 of a complex64 or complex128 shard, accumulated in double.");
-    m.def("squared_norm", &squared_norm<double>, nb::arg("shard").noconvert());
     m.def("direct_call", &qdist::direct_call, nb::arg("context"),
           "A function of (x, out) that checks both, notes the call and runs primitive(x, out); it returns out, or None "
           "where the arrays are no plain case. context: (op, comm, primitive, active, count, array_type, rows, bools, "

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/bits.hpp"
-#include "base/lanes.hpp"
+#include "base/simd.hpp"
 
 namespace qdist {
 

@@ -55,9 +55,7 @@ template <class Real>
 void add_leaves(const Real* shard, int bits, Index first, std::span<const std::int64_t> bases,
                 std::span<const int> leaf_positions, double* trees) {
     const std::size_t leaves = std::size_t(1) << leaf_positions.size();
-    std::vector<Index> offset(leaves);
-    for (std::size_t v = 1; v < leaves; ++v)
-        offset[v] = offset[v & (v - 1)] | Index(1) << leaf_positions[std::countr_zero(v)];
+    const std::vector<Index> offset = all_scattered(leaf_positions);
     const Index local = low_bits(bits);
 #pragma omp parallel for schedule(static) if (bases.size() * leaves > 16384)
     for (std::size_t b = 0; b < bases.size(); ++b) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/bits.hpp"
+#include "pauli/expectation.hpp"
 #include "pauli/plan.hpp"
-#include "pauli/tiles.hpp"
 
 namespace qdist {
 

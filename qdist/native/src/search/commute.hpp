@@ -13,12 +13,6 @@ namespace qdist {
 
 using Mask = Index;
 
-// Calls f with the number of each bit that is set.
-template <class F>
-[[gnu::always_inline]] inline void each_bit(Mask mask, F f) {
-    for (; mask; mask &= mask - 1) f(std::countr_zero(mask));
-}
-
 // A gate as planners see it: the qubits that it mixes, those of them on which it acts like X, and others on which it acts
 // like Z.
 struct Action {

@@ -19,6 +19,24 @@
 
 namespace qdist {
 
+// A complex factor in the tile's precision.
+template <class Real>
+struct Phase {
+    Real re, im;
+};
+
+// Multiplies the elements i of a tile of 2^t where a condition holds by factor(i).
+template <class Real, class F>
+void multiply_where(Bits condition, int t, Tile<Real> tile, F factor) {
+    for (std::size_t i = 0; i < std::size_t(1) << t; ++i) {
+        if (!condition.holds(i)) continue;
+        const Phase<Real> z = factor(i);
+        const Real x = tile.re[i], y = tile.im[i];
+        tile.re[i] = z.re * x - z.im * y;
+        tile.im[i] = z.re * y + z.im * x;
+    }
+}
+
 template <class Real>
 class Diagonal {
 public:
@@ -74,36 +92,36 @@ public:
     }
 
     // base: the shard's index of the tile's first element.
-    void apply(Real* re, Real* im, std::size_t base) const {
-        each_factor(base, [=](std::size_t i, V c, V s) { multiply(re + i, im + i, c, s); }, [](std::size_t) {});
-        for (std::size_t k = 0; k < wide_.size(); ++k) apply_wide(re, im, base, wide_[k], wide_value_[k]);
+    void apply(Tile<Real> tile, std::size_t base) const {
+        each_factor(base, [=](std::size_t i, V c, V s) { multiply(tile, i, c, s); }, [](std::size_t) {});
+        for (std::size_t k = 0; k < wide_.size(); ++k) apply_wide(tile, base, wide_[k], wide_value_[k]);
     }
 
     // Undoes it on a ket and a bra. Where `w` is given, it gets Re(i conj(bra) ket) of each element, which stays the same; in
     // rows_only() of each row's vectors, added up.
     void undo(const TilePair<Real>& tiles, std::size_t base, Real* w) const {
-        Real *const ket_re = tiles.ket_re, *const ket_im = tiles.ket_im, *const bra_re = tiles.bra_re, *const bra_im = tiles.bra_im;
+        const Tile<Real> ket = tiles.ket, bra = tiles.bra;
         // What w needs is loaded once: the compiler cannot know that storing w changes nothing else.
         const auto undo_and_sum = [=](std::size_t i, V c, V s) {
-            const V k = load(ket_re + i), l = load(ket_im + i), a = load(bra_re + i), b = load(bra_im + i);
-            store<Real>(ket_re + i, c * k + s * l);
-            store<Real>(ket_im + i, c * l - s * k);
-            store<Real>(bra_re + i, c * a + s * b);
-            store<Real>(bra_im + i, c * b - s * a);
+            const V k = load(ket.re + i), l = load(ket.im + i), a = load(bra.re + i), b = load(bra.im + i);
+            store<Real>(ket.re + i, c * k + s * l);
+            store<Real>(ket.im + i, c * l - s * k);
+            store<Real>(bra.re + i, c * a + s * b);
+            store<Real>(bra.im + i, c * b - s * a);
             store<Real>(w + i, b * k - a * l);
         };
         const auto sum = [=](std::size_t i) {
-            store<Real>(w + i, load(bra_im + i) * load(ket_re + i) - load(bra_re + i) * load(ket_im + i));
+            store<Real>(w + i, load(bra.im + i) * load(ket.re + i) - load(bra.re + i) * load(ket.im + i));
         };
         const auto undo = [=](std::size_t i, V c, V s) {
-            multiply(ket_re + i, ket_im + i, c, -s);
-            multiply(bra_re + i, bra_im + i, c, -s);
+            multiply(ket, i, c, -s);
+            multiply(bra, i, c, -s);
         };
         if (w && rows_only_)
             undo_rows(tiles, base, w, [=](std::size_t first) {
                 return [=](std::size_t column, V& k, V& l, V& a, V& b) {
                     const std::size_t i = first + column;
-                    k = load(ket_re + i), l = load(ket_im + i), a = load(bra_re + i), b = load(bra_im + i);
+                    k = load(ket.re + i), l = load(ket.im + i), a = load(bra.re + i), b = load(bra.im + i);
                 };
             });
         else if (w)
@@ -111,8 +129,8 @@ public:
         else
             each_factor(base, undo, [](std::size_t) {});
         for (std::size_t k = 0; k < wide_.size(); ++k) {
-            apply_wide(ket_re, ket_im, base, wide_[k], -wide_value_[k]);
-            apply_wide(bra_re, bra_im, base, wide_[k], -wide_value_[k]);
+            apply_wide(ket, base, wide_[k], -wide_value_[k]);
+            apply_wide(bra, base, wide_[k], -wide_value_[k]);
         }
     }
 
@@ -124,8 +142,8 @@ public:
         const std::vector<Complex> own = far_ ? tables(base).row : std::vector<Complex>(), &row = far_ ? own : fixed_.row;
         for (std::size_t r = 0; r < row.size(); ++r) {
             const V c = splat(Real(row[r].real())), s = splat(Real(row[r].imag()));
-            Real *const ket_re = tiles.ket_re + r * width, *const ket_im = tiles.ket_im + r * width;
-            Real *const bra_re = tiles.bra_re + r * width, *const bra_im = tiles.bra_im + r * width;
+            Real *const ket_re = tiles.ket.re + r * width, *const ket_im = tiles.ket.im + r * width;
+            Real *const bra_re = tiles.bra.re + r * width, *const bra_im = tiles.bra.im + r * width;
             const auto get = row_at(r * width);
             V sum{};
             for (std::size_t i = 0; i < width; i += lanes) {
@@ -317,22 +335,16 @@ private:
         }
     }
 
-    static void multiply(Real* re, Real* im, V c, V s) {
-        const V p = load(re), q = load(im);
-        store<Real>(re, c * p - s * q);
-        store<Real>(im, c * q + s * p);
+    static void multiply(Tile<Real> tile, std::size_t i, V c, V s) {
+        const V p = load(tile.re + i), q = load(tile.im + i);
+        store<Real>(tile.re + i, c * p - s * q);
+        store<Real>(tile.im + i, c * q + s * p);
     }
 
-    void apply_wide(Real* re, Real* im, std::size_t base, const Wide& w, double angle) const {
-        if (!w.far.holds(base)) return;
+    void apply_wide(Tile<Real> tile, std::size_t base, const Wide& w, double angle) const {
         const Complex z = cis(angle);
-        const Real c = Real(z.real()), s = Real(z.imag());
-        for (std::size_t i = 0; i < std::size_t(1) << t_; ++i) {
-            if (!w.near.holds(i)) continue;
-            const Real x = re[i], y = im[i];
-            re[i] = c * x - s * y;
-            im[i] = c * y + s * x;
-        }
+        const Phase<Real> factor{Real(z.real()), Real(z.imag())};
+        if (w.far.holds(base)) multiply_where(w.near, t_, tile, [=](std::size_t) { return factor; });
     }
 
     int t_, columns_;
@@ -359,23 +371,23 @@ public:
         }
     }
 
-    void apply(Real* re, Real* im, std::size_t base) const { multiply(re, im, base, 1); }
-    void undo(Real* re, Real* im, std::size_t base) const { multiply(re, im, base, -1); }
+    void apply(Tile<Real> tile, std::size_t base) const { multiply(tile, base, 1); }
+    void undo(Tile<Real> tile, std::size_t base) const { multiply(tile, base, -1); }
 
 private:
     // sign: 1, or -1 for the conjugate.
-    void multiply(Real* re, Real* im, std::size_t base, Real sign) const {
+    void multiply(Tile<Real> tile, std::size_t base, Real sign) const {
         if (!far_.holds(base)) return;
-        std::size_t fixed = 0;
-        for (const auto& [bit, k] : outside_) fixed |= (base >> bit & 1) << k;
-        for (std::size_t i = 0; i < std::size_t(1) << t_; ++i) {
-            if (!near_.holds(i)) continue;
-            std::size_t at = fixed;
-            for (const auto& [bit, k] : inside_) at |= (i >> bit & 1) << k;
-            const Real x = re[i], y = im[i], s = sign * im_[at];
-            re[i] = re_[at] * x - s * y;
-            im[i] = re_[at] * y + s * x;
-        }
+        const auto place = [](std::size_t index, const auto& pairs) {
+            std::size_t at = 0;
+            for (const auto& [bit, k] : pairs) at |= (index >> bit & 1) << k;
+            return at;
+        };
+        const std::size_t fixed = place(base, outside_);
+        multiply_where(near_, t_, tile, [&](std::size_t i) {
+            const std::size_t at = fixed | place(i, inside_);
+            return Phase<Real>{re_[at], sign * im_[at]};
+        });
     }
 
     int t_;

@@ -139,11 +139,11 @@ private:
 
     // Sums over the two highest bits, b + 1 and b, of w, which has 2^(b + 2) numbers and then 2^b: those added up.
     static void fold_two(Real* w, int b, double* bit) {
-        const std::size_t quarter = std::size_t(1) << b, stretch = std::min<std::size_t>(quarter, 16 * lanes);
+        const std::size_t quarter = std::size_t(1) << b, block = std::min<std::size_t>(quarter, 16 * lanes);
         bit[b] = bit[b + 1] = 0;
-        for (std::size_t start = 0; start < quarter; start += stretch) {
+        for (std::size_t start = 0; start < quarter; start += block) {
             V low{}, high{};
-            for (std::size_t i = start; i < start + stretch; i += lanes) {
+            for (std::size_t i = start; i < start + block; i += lanes) {
                 const V one = load(w + quarter + i), two = load(w + 2 * quarter + i), three = load(w + 3 * quarter + i);
                 const V upper = two + three;
                 low += one + three;

@@ -7,6 +7,7 @@
 
 #include "base/bits.hpp"
 #include "base/simd.hpp"
+#include "tile/tiles.hpp"
 
 namespace qdist {
 
@@ -32,13 +33,13 @@ public:
         }
     }
 
-    void apply(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
-        each(base, [&](std::size_t i, std::size_t source, auto copy) { copy(to_re + i, re + source), copy(to_im + i, im + source); });
+    void apply(Tile<Real> from, Tile<Real> to, std::size_t base) const {
+        each(base, [=](std::size_t i, std::size_t source, auto copy) { copy(to.re + i, from.re + source), copy(to.im + i, from.im + source); });
     }
 
     // The inverse of apply().
-    void undo(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
-        each(base, [&](std::size_t i, std::size_t source, auto copy) { copy(to_re + source, re + i), copy(to_im + source, im + i); });
+    void undo(Tile<Real> from, Tile<Real> to, std::size_t base) const {
+        each(base, [=](std::size_t i, std::size_t source, auto copy) { copy(to.re + source, from.re + i), copy(to.im + source, from.im + i); });
     }
 
 private:
