@@ -61,14 +61,6 @@ inline Index deposit(Index value, Index mask) {
     return result;
 }
 
-// The bits of value at the set bits of mask, packed: the inverse of deposit.
-inline Index extract(Index value, Index mask) {
-    Index result = 0;
-    for (int k = 0; mask; mask &= mask - 1, ++k)
-        if (value & mask & -mask) result |= Index(1) << k;
-    return result;
-}
-
 // The index after `current` among those that only have bits of mask.
 inline Index next_within(Index current, Index mask) { return (current - mask) & mask; }
 
@@ -76,6 +68,15 @@ inline Index next_within(Index current, Index mask) { return (current - mask) & 
 inline Index insert_zero(Index r, int b) {
     const Index low = r & low_bits(b);
     return ((r - low) << 1) | low;
+}
+
+// The step and the finaliser of SplitMix64: every bit of the input changes about half of the output's.
+inline constexpr std::uint64_t splitmix_step = 0x9e3779b97f4a7c15;
+inline std::uint64_t splitmix(std::uint64_t x) {
+    x += splitmix_step;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
 }
 
 // A condition on bits of an index.

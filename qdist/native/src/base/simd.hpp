@@ -64,9 +64,16 @@ inline Vec<Real> splat(Real x) {
 // A vector of `size` numbers: lane l is number place(l) of those of a and b together. place: a lambda without captures.
 template <std::size_t size, class V, class Place>
 QDIST_INLINE inline auto shuffled(V a, V b, Place) {
-    return [&]<std::size_t... l>(std::index_sequence<l...>) QDIST_INLINE {
-        return __builtin_shufflevector(a, b, Place()(l)...);
-    }(std::make_index_sequence<size>());
+    return [&]<std::size_t... l>(std::index_sequence<l...>)
+               QDIST_INLINE { return __builtin_shufflevector(a, b, Place()(l)...); }(std::make_index_sequence<size>());
+}
+
+// The sum of a vector's numbers, in double.
+template <class V>
+inline double lane_sum(V v) {
+    double sum = 0;
+    for (std::size_t l = 0; l < sizeof(V) / sizeof(v[0]); ++l) sum += v[l];
+    return sum;
 }
 
 // Lane l of the result is lane l ^ X of v.
@@ -112,9 +119,8 @@ QDIST_INLINE inline void store_interleaved(Stored* p, V re, V im) {
 // Calls f with the constants 0 .. count - 1. GCC unrolls a loop only after scalar replacement, so an array would go to memory.
 template <std::size_t count, class F>
 QDIST_INLINE inline void unrolled(F f) {
-    [&]<std::size_t... k>(std::index_sequence<k...>) QDIST_INLINE {
-        (f(std::integral_constant<std::size_t, k>()), ...);
-    }(std::make_index_sequence<count>());
+    [&]<std::size_t... k>(std::index_sequence<k...>)
+        QDIST_INLINE { (f(std::integral_constant<std::size_t, k>()), ...); }(std::make_index_sequence<count>());
 }
 
 // Some numbers, eight unless said otherwise, in as few registers as hold them.
@@ -151,8 +157,7 @@ struct Lanes {
     }
     QDIST_INLINE double sum() const {
         double total = 0;
-        for (const Register& some : part)
-            for (std::size_t l = 0; l < width; ++l) total += some[l];
+        for (const Register& some : part) total += lane_sum(some);
         return total;
     }
 };
@@ -189,7 +194,8 @@ QDIST_INLINE inline Amplitudes<Real> doubled(const Lanes<Real>& a) {
     return Amplitudes<Real>::of([&](auto k) QDIST_INLINE {
         constexpr std::size_t width = Amplitudes<Real>::width, from = Lanes<Real>::width, first = k * width / 2;
         const auto source = a.part[first / from];
-        return shuffled<width>(imaginary ? -source : source, source, [](std::size_t l) { return first % from + l / 2 + l % 2 * from; });
+        return shuffled<width>(imaginary ? -source : source, source,
+                               [](std::size_t l) { return first % from + l / 2 + l % 2 * from; });
     });
 }
 

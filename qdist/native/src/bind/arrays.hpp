@@ -48,3 +48,20 @@ template <class A, class B>
 void check_no_overlap(const A& a, const B& b, const char* what) {
     qdist::check_apart(a.data(), b.data(), a.size() * sizeof(*a.data()), what);
 }
+
+// A shard's numbers, padded with zeros to a whole row of lanes where it is shorter.
+template <class Real>
+class Padded {
+public:
+    explicit Padded(const Shard<Real>& shard) : data_(numbers(shard)) {
+        if (shard.size() >= qdist::lanes) return;
+        std::copy(data_, data_ + 2 * shard.size(), padded_);
+        data_ = padded_;
+    }
+    Padded(const Padded&) = delete;
+    const Real* data() const { return data_; }
+
+private:
+    const Real* data_;
+    Real padded_[2 * qdist::lanes] = {};
+};

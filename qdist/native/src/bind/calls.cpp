@@ -44,14 +44,14 @@ nb::list calls(const CallTable& table, int rank, int size) {
 
 void bind_calls(nb::module_& m) {
     nb::class_<CallTable>(m, "CallTable", "The collectives of a group's ranks, in memory that they share.")
-        .def(nb::init<CallTable::Memory, int, int, std::vector<int>, bool>(), exact("memory"), "size"_a,
-             "rank"_a, "near"_a, "spans"_a)
+        .def(nb::init<CallTable::Memory, int, int, std::vector<int>, bool>(), exact("memory"), "size"_a, "rank"_a, "near"_a,
+             "spans"_a)
         .def_static("bytes", &CallTable::bytes, "size"_a, "Bytes of memory for a group of this size.")
-        .def("enter", &enter, "op"_a, "reduction"_a, "dtype"_a, "flags"_a,
-             "root"_a, "shape"_a.none(), "more"_a,
+        .def("enter", &enter, "op"_a, "reduction"_a, "dtype"_a, "flags"_a, "root"_a, "shape"_a.none(), "more"_a,
              "Notes this rank's next call; False where it differs from another's, or something else is to be seen to.")
-        .def("calls", [](const CallTable& t, int rank) { return calls(t, rank, t.size()); }, "rank"_a,
-             "(number, record) of a rank's last calls, oldest first.")
+        .def(
+            "calls", [](const CallTable& t, int rank) { return calls(t, rank, t.size()); }, "rank"_a,
+            "(number, record) of a rank's last calls, oldest first.")
         .def("compared", &CallTable::compared, "Notes that all ranks have been asked for their digests.")
         .def("break_group", &CallTable::break_group, "why"_a)
         .def_prop_ro("differs", &CallTable::differs)

@@ -5,16 +5,14 @@
 #include "moves/pack.hpp"
 #include "moves/permute.hpp"
 
-using qdist::Index;
-
+namespace qdist::bindings {
 namespace {
 
 // Refuses indices beyond a shard's end and a buffer of the wrong size: memory is written here.
 void check(std::size_t shard, Index base, Index within, std::size_t buffer) {
     if ((base & within) || (base | within) >= shard)
-        throw nb::value_error("base and within must be bits of the shard's indices, and different ones");
-    if (buffer != std::size_t(1) << std::popcount(within))
-        throw nb::value_error("the buffer must hold 2**(number of bits within) amplitudes");
+        refuse("base and within must be bits of the shard's indices, and different ones");
+    if (buffer != std::size_t(1) << std::popcount(within)) refuse("the buffer must hold 2**(number of bits within) amplitudes");
 }
 
 template <class Real>
@@ -42,9 +40,9 @@ void swap_parts(MutableShard<Real> a, Index base_a, MutableShard<Real> b, Index 
 
 template <class Real>
 void swap_positions(MutableShard<Real> shard, const std::vector<int>& partner) {
-    qdist::check_permutation(partner, shard.size());
+    check_permutation(partner, shard.size());
     for (int p = 0; p < int(partner.size()); ++p)
-        if (partner[partner[p]] != p) throw nb::value_error("positions must be exchanged in pairs");
+        if (partner[partner[p]] != p) refuse("positions must be exchanged in pairs");
     nb::gil_scoped_release release;
     qdist::swap_positions(shard.data(), partner);
 }
@@ -55,15 +53,17 @@ void bind(nb::module_& m) {
           "out = the amplitudes at base | b, for every setting b of the bits of `within`, in order.");
     m.def("unpack", &unpack<Real>, exact("source"), exact("shard"), "base"_a, "within"_a,
           "Puts what `pack` took back into its place.");
-    m.def("swap_parts", &swap_parts<Real>, exact("a"), "base_a"_a, exact("b"), "base_b"_a,
-          "within"_a, "Exchanges a[base_a | bits] with b[base_b | bits], for every setting of the bits of `within`.");
+    m.def("swap_parts", &swap_parts<Real>, exact("a"), "base_a"_a, exact("b"), "base_b"_a, "within"_a,
+          "Exchanges a[base_a | bits] with b[base_b | bits], for every setting of the bits of `within`.");
     m.def("swap_positions", &swap_positions<Real>, exact("shard"), "partner"_a,
           "Exchanges bit positions p and partner[p] of the amplitudes' indices, in place.");
 }
 
 }  // namespace
+}  // namespace qdist::bindings
 
 void bind_exchange(nb::module_& m) {
+    using namespace qdist::bindings;
     bind<float>(m);
     bind<double>(m);
 }

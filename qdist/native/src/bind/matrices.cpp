@@ -61,14 +61,13 @@ private:
 };
 
 void check_angles(const MatrixList& list, std::size_t count) {
-    if (count < list.num_angles()) refuse("the matrices read " + std::to_string(list.num_angles()) + " angles; got " + std::to_string(count));
+    if (count < list.num_angles()) refuse("the matrices read ", list.num_angles(), " angles; got ", count);
 }
 
-void reduce_angles(Rows<double> rows) {
-    std::transform(rows.data(), rows.data() + rows.size(), rows.data(), reduced);
-}
+void reduce_angles(Rows<double> rows) { std::transform(rows.data(), rows.data() + rows.size(), rows.data(), reduced); }
 
-void add_affine(Array<const std::int64_t> slots, Array<const std::int64_t> parameters, Array<const double> coefficients, Rows<const double> theta, Rows<double> angles) {
+void add_affine(Array<const std::int64_t> slots, Array<const std::int64_t> parameters, Array<const double> coefficients,
+                Rows<const double> theta, Rows<double> angles) {
     if (parameters.size() != slots.size() || coefficients.size() != slots.size() || theta.shape(0) != angles.shape(0))
         throw nb::value_error("the arrays do not fit together");
     for (std::size_t k = 0; k < slots.size(); ++k)
@@ -102,31 +101,34 @@ void bind_matrices(nb::module_& m) {
         .def("add", &MatrixList::add, "num_bits"_a, "factors"_a, "everywhere"_a = false,
              "factors: (formula, slots, bits, constant matrix); everywhere: whether it works on the whole state")
         .def_prop_ro("size", &MatrixList::size, "Entries of all matrices together.")
-        .def("at",
-             [](const MatrixList& list, Array<const double> angles, Array<Complex> out, bool single, double scale) {
-                 check_size(out.size(), list.size(), "out");
-                 check_angles(list, angles.size());
-                 list.at(angles.data(), single, scale, out.data());
-             },
-             "angles"_a, exact("out"), "single"_a = false, "scale"_a = 1.0,
-             "Writes all matrices, row by row, one after the other. single: they will be rounded to single precision; then those "
-             "that work everywhere are scaled such that the rounding errors of all, and `scale` from elsewhere, leave the norm alone.")
-        .def("add_gradients",
-             [](const MatrixList& list, Array<const Complex> transitions, Array<const double> angles,
-                Array<double> gradient) {
-                 check_size(transitions.size(), list.size(), "transitions");
-                 check_size(gradient.size(), angles.size(), "the gradient");
-                 check_angles(list, angles.size());
-                 list.add_gradients(transitions.data(), angles.data(), gradient.data());
-             },
-             "transitions"_a, "angles"_a, exact("gradient"),
-             "Adds 2 Re <bra|d ket> by each angle, given the transition matrix T_qp = sum of ket_q conj(bra_p) for each matrix, "
-             "as `at` writes matrices.");
+        .def(
+            "at",
+            [](const MatrixList& list, Array<const double> angles, Array<Complex> out, bool single, double scale) {
+                check_size(out.size(), list.size(), "out");
+                check_angles(list, angles.size());
+                list.at(angles.data(), single, scale, out.data());
+            },
+            "angles"_a, exact("out"), "single"_a = false, "scale"_a = 1.0,
+            "Writes all matrices, row by row, one after the other. single: they will be rounded to single precision; then those "
+            "that work everywhere are scaled such that the rounding errors of all, and `scale` from elsewhere, leave the norm "
+            "alone.")
+        .def(
+            "add_gradients",
+            [](const MatrixList& list, Array<const Complex> transitions, Array<const double> angles, Array<double> gradient) {
+                check_size(transitions.size(), list.size(), "transitions");
+                check_size(gradient.size(), angles.size(), "the gradient");
+                check_angles(list, angles.size());
+                list.add_gradients(transitions.data(), angles.data(), gradient.data());
+            },
+            "transitions"_a, "angles"_a, exact("gradient"),
+            "Adds 2 Re <bra|d ket> by each angle, given the transition matrix T_qp = sum of ket_q conj(bra_p) for each matrix, "
+            "as `at` writes matrices.");
     // (name, bits, angles, whether it is real) of each formula, in the order of their numbers.
     nb::list facts;
     for (const FormulaFacts& f : formulas) facts.append(nb::make_tuple(f.name, f.bits, f.angles, f.real));
     m.attr("formulas") = nb::tuple(facts);
-    m.def("reduce_angles", &reduce_angles, exact("rows"), "Takes angles (float64) modulo 4 pi, in place; those of up to 4 pi stay.");
+    m.def("reduce_angles", &reduce_angles, exact("rows"),
+          "Takes angles (float64) modulo 4 pi, in place; those of up to 4 pi stay.");
     m.def("add_affine", &add_affine, "slots"_a, "parameters"_a, "coefficients"_a, "theta"_a, exact("angles"),
           "Adds coefficients * theta[:, parameters] to angles[:, slots], modulo 4 pi and without the products' rounding errors.");
     m.def("balance_rotations", &balance_rotations, exact("numbers"), "everywhere"_a,

@@ -1,12 +1,12 @@
-// The Python face of compiled programs.
+// Bindings of compiled programs.
+#include "program/program.hpp"
 #include "base/checks.hpp"
-#include "bind/arrays.hpp"
 #include "base/simd.hpp"
+#include "bind/arrays.hpp"
 #include "gates/angles.hpp"
 #include "gates/formulas.hpp"
 #include "program/adjoint.hpp"
 #include "program/block_checks.hpp"
-#include "program/program.hpp"
 #include "tile/dense.hpp"
 #include "tile/diagonal.hpp"
 #include "tile/pauli_rotation.hpp"
@@ -40,7 +40,8 @@ void run_from_zero(const Program<Real>& p, MutableShard<Stored> shard) {
 }
 
 template <class Real, class Stored>
-Index run(const Program<Real>& p, MutableShard<Stored> shard, std::size_t offset, Index live, std::size_t first, std::size_t last) {
+Index run(const Program<Real>& p, MutableShard<Stored> shard, std::size_t offset, Index live, std::size_t first,
+          std::size_t last) {
     check_run(p, shard.size(), offset, live);
     nb::gil_scoped_release release;
     return p.run(numbers(shard), offset, live, first, last);
@@ -75,14 +76,16 @@ void run_back_batch(const Program<Real>& p, States<Stored> kets, States<Stored> 
     const std::size_t size = std::size_t(1) << p.num_bits(), batch = kets.shape(0), count = angles.shape(1);
     check_size(kets.shape(1), size, "a row of kets");
     check_size(bras.shape(1), size, "a row of bras");
-    for (std::size_t rows : {bras.shape(0), angles.shape(0), shifts.size(), gradients.shape(0)}) check_size(rows, batch, "the batch");
+    for (std::size_t rows : {bras.shape(0), angles.shape(0), shifts.size(), gradients.shape(0)})
+        check_size(rows, batch, "the batch");
     check_size(gradients.shape(1), count, "a row of gradients");
     p.check_angles(count);
     check_no_overlap(kets, bras, "kets and bras");
     nb::gil_scoped_release release;
     p.each_bound(angles.data(), batch, count, [&](Program<Real>& bound, std::size_t b) {
         const std::size_t row = 2 * b * size;
-        qdist::run_back(bound, numbers(kets) + row, numbers(bras) + row, 0, 0, false, shifts.data()[b], gradients.data() + b * count);
+        qdist::run_back(bound, numbers(kets) + row, numbers(bras) + row, 0, 0, false, shifts.data()[b],
+                        gradients.data() + b * count);
     });
 }
 
@@ -106,7 +109,7 @@ void add_dense(Program<Real>& p, std::vector<int> targets, std::size_t mask, std
     check_positions(targets, p.stage_bits(), "targets");
     check_conditions(p.tile_bits(), mask, value, far_mask, far_value);
     for (int target : targets)
-        if (mask >> target & 1) refuse("bit " + std::to_string(target) + " is a target and a control");
+        if (mask >> target & 1) refuse("bit ", target, " is a target and a control");
     int num_angles = 0;
     std::vector<Factor> parts = checked_factors(factors, int(targets.size()), num_angles);
     p.need_angles(num_angles);
@@ -193,7 +196,8 @@ nb::class_<Program<Real>> bind_program_of(nb::module_& m, const char* name) {
              "far_value"_a, "slots"_a)
         .def("table", &add_table<Real>, "inside"_a, "outside"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "table"_a)
         .def("set_affine", &set_affine<Real>, "entries"_a, "constants"_a)
-        .def("bind", [](P& p, Array<const double> angles) { p.bind(angles.data(), angles.size()); }, "angles"_a)
+        .def(
+            "bind", [](P& p, Array<const double> angles) { p.bind(angles.data(), angles.size()); }, "angles"_a)
         .def("bind_parameters", [](P& p, Array<const double> x) { return p.bind_parameters(x.data(), x.size()); }, "theta"_a);
     return program;
 }

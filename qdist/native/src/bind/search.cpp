@@ -1,11 +1,11 @@
-// The Python face of the planners: stages of one level, few exchanges, and what prepares the search for them.
+// Bindings of the planners: stages of one level, few exchanges, and what prepares the search for them.
+#include "search/search.hpp"
 #include "base/checks.hpp"
 #include "bind/arrays.hpp"
 #include "search/alternations.hpp"
 #include "search/commute.hpp"
 #include "search/narrow.hpp"
 #include "search/schedule.hpp"
-#include "search/search.hpp"
 
 namespace {
 
@@ -53,7 +53,8 @@ Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close,
     return {best->sets(), best->when(), work};
 }
 
-std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Array<const double> weight, int num_qubits, int close, Mask forced) {
+std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Array<const double> weight,
+                                                        int num_qubits, int close, Mask forced) {
     std::vector<Action> gates = actions(mixes, x_like, z_like);
     check_actions(gates, num_qubits, close);
     check_size(weight.size(), mixes.size(), "weight");
@@ -61,7 +62,8 @@ std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_lik
     for (std::size_t g = 0; g < gates.size(); ++g) gates[g].weight = weight.data()[g];
     std::vector<std::pair<Mask, std::vector<int>>> stages;
     nb::gil_scoped_release release;
-    for (auto& stage : Scheduler(gates, num_qubits, close, forced).run()) stages.emplace_back(stage.close, std::move(stage.gates));
+    for (auto& stage : Scheduler(gates, num_qubits, close, forced).run())
+        stages.emplace_back(stage.close, std::move(stage.gates));
     return stages;
 }
 

@@ -19,17 +19,18 @@ std::complex<double> inner(const Real* x, const Real* y, std::size_t n) {
         std::size_t i = first * block;
         const std::size_t end = std::min(last * block, 2 * n);
         // Products of real and imaginary parts side by side, as they lie in memory; blocks are summed one by one.
-        while (i + lanes <= end) {
-            Lanes<double> same{}, crossed{};
-            for (const std::size_t stop = std::min(i + block, end / lanes * lanes); i < stop; i += lanes) {
-                const auto a = widened(Lanes<Real>::load(x + i)), b = widened(Lanes<Real>::load(y + i));
+        constexpr std::size_t row = 4 * Simd<double>::lanes;
+        while (i + row <= end) {
+            Lanes<double, row> same{}, crossed{};
+            for (const std::size_t stop = std::min(i + block, end / row * row); i < stop; i += row) {
+                const auto a = widened(Lanes<Real, row>::load(x + i)), b = widened(Lanes<Real, row>::load(y + i));
                 same = same + a * b;
                 if (!real_only) crossed = crossed + a * flipped<1>(b);
             }
-            double c[lanes];
+            double c[row];
             crossed.store(c);
             found[0] += same.sum();
-            for (Index l = 0; l < lanes; l += 2) found[1] += c[l] - c[l + 1];
+            for (std::size_t l = 0; l < row; l += 2) found[1] += c[l] - c[l + 1];
         }
         for (; i < end; i += 2) {
             found[0] += double(x[i]) * y[i] + double(x[i + 1]) * y[i + 1];

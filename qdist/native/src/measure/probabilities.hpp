@@ -29,8 +29,9 @@ void add_probabilities(const Real* shard, int bits, Index first, std::span<const
     const std::size_t rows = std::size_t(1) << std::popcount(row_mask);
     const std::size_t slots = std::size_t(1) << std::popcount(kept_rows);
     const std::vector<Index> row_offset = all_scattered(positions_of(row_mask));
-    std::vector<Index> row_slot(rows), slot_out = all_scattered(positions_of(kept_rows));
-    for (std::size_t r = 0; r < rows; ++r) row_slot[r] = extract(row_offset[r], kept_rows) * 2 * lanes;
+    const std::vector<int> slot_bits = positions_of(kept_rows);
+    std::vector<Index> row_slot(rows), slot_out = all_scattered(slot_bits);
+    for (std::size_t r = 0; r < rows; ++r) row_slot[r] = gathered(row_offset[r], slot_bits) * 2 * lanes;
     for (Index& index : slot_out) index = gathered(index, kept);
     Index lane_out[lanes];
     for (Index l = 0; l < lanes; ++l) lane_out[l] = gathered(l, kept);
@@ -69,6 +70,23 @@ void add_probabilities(const Real* shard, int bits, Index first, std::span<const
             }
     }
     for (std::size_t i = 0; i < partial.size(); ++i) out[i % out_size] += partial[i];
+}
+
+// bra_i += w ket_i, where w is the weight at gathered(index, positions): the bra of a weighted sum of probabilities. A shard of
+// `size` amplitudes, the first of which has index `first`.
+template <class Complex>
+void add_weighted(const Complex* ket, std::size_t size, Index first, std::span<const int> positions, const double* weights,
+                  Complex* bra) {
+    using Real = typename Complex::value_type;
+    // What a run of neighbours adds to the place in `weights`, looked up instead of gathered bit by bit.
+    const std::size_t run = std::min<std::size_t>(size, 256);
+    std::vector<Index> inside(run);
+    for (std::size_t i = 0; i < run; ++i) inside[i] = gathered(i, positions);
+#pragma omp parallel for schedule(static) if (size > 16384)
+    for (std::size_t start = 0; start < size; start += run) {
+        const Index outside = gathered(first + start, positions);
+        for (std::size_t i = 0; i < run; ++i) bra[start + i] += Real(weights[outside | inside[i]]) * ket[start + i];
+    }
 }
 
 }  // namespace qdist

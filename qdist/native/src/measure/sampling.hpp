@@ -13,11 +13,7 @@ namespace qdist {
 
 // SplitMix64, read at any place of its stream: uniform in [0, 1).
 inline double uniform(std::uint64_t key, std::uint64_t place) {
-    std::uint64_t v = key + (place + 1) * 0x9e3779b97f4a7c15ULL;
-    v = (v ^ v >> 30) * 0xbf58476d1ce4e5b9ULL;
-    v = (v ^ v >> 27) * 0x94d049bb133111ebULL;
-    v ^= v >> 31;
-    return double(v >> 11) * 0x1p-53;
+    return double(splitmix(key + place * splitmix_step) >> 11) * 0x1p-53;
 }
 
 // trees: for each row 2^(depth + 1) numbers, of which the second half holds the row's probabilities. Fills in the sums:

@@ -53,9 +53,8 @@ QDIST_INLINE inline void sum_blocks(const RowSums& sums, const Real* factors, co
                     else
                         return Amplitudes<Real>::all(factors[source.factor]);
                 };
-                const auto row = [&](std::size_t start) QDIST_INLINE {
-                    return flipped<2 * flip + imaginary>(Amplitudes<Real>::load(in + start));
-                };
+                const auto row = [&](std::size_t start)
+                                     QDIST_INLINE { return flipped<2 * flip + imaginary>(Amplitudes<Real>::load(in + start)); };
                 for (const auto* end = shared + counts[0]; shared != end; ++shared) {
                     const auto f = factor(*shared);
                     ((sum[j] = sum[j] + f * row(shared->row + 2 * lanes * j)), ...);
@@ -118,8 +117,8 @@ double put_rows(const RowSums& sums, const Real* factors, const Real* in, const 
 // One pass of apply_pauli_sum. With a product, that is added to the results; else, where there are any, the expectation
 // values of all jobs are.
 template <class Real>
-void apply_pass(const PauliPlan& plan, const PauliPass& pass, const typename ProductTables<Real>::Pass& tables,
-                const Real* shard, Index first, const Target<Real>& target, double* results) {
+void apply_pass(const PauliPlan& plan, const PauliPass& pass, const typename ProductTables<Real>::Pass& tables, const Real* shard,
+                Index first, const Target<Real>& target, double* results) {
     const TileGrid& grid = tables.grid;
     const bool values = results && target.product == Product::none;
     const std::size_t numbers = results ? std::size_t(plan.observables) : 0, size = grid.elements<Real>();
@@ -162,8 +161,10 @@ void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, cons
         const bool last = k + 1 == plan.passes.size();
         Target<Real> target{Product::none, fresh, scale, out};
         if (at_the_end) {
-            if (last) target.product = Product::whole;
-            else target.scale = 1;
+            if (last)
+                target.product = Product::whole;
+            else
+                target.scale = 1;
         } else if (one && results && !pass.far)
             target.product = Product::added;
         const bool separate = results && pass.far && !at_the_end;
@@ -186,9 +187,9 @@ void add_value_of_pass(const typename ProductTables<Real>::Pass& tables, const R
             const Real* in = grid.interleaved(shard + 2 * base, room);
             tables.factors.set_tile(first + base, factors);
             RealProduct<Real> product;
-            sum_blocks<Real, block_rows<Real>>(tables.sums, factors.data(), in, [&](std::size_t row, const Amplitudes<Real>& value) QDIST_INLINE {
-                product.add(row, Amplitudes<Real>::load(in + 2 * lanes * row), value);
-            });
+            const auto add = [&](std::size_t row, const Amplitudes<Real>& value)
+                                 QDIST_INLINE { product.add(row, Amplitudes<Real>::load(in + 2 * lanes * row), value); };
+            sum_blocks<Real, block_rows<Real>>(tables.sums, factors.data(), in, add);
             *found += product.total();
         }
     });

@@ -132,9 +132,9 @@ void add_expectations(const PauliPlan& plan, const PauliPass& pass, const Real* 
     // Of a pair of tiles only one is counted, which has the highest bit of `far` 0: its partner comes with it.
     const Index outer = low_bits(plan.bits) & ~pass.tile & ~(pass.far ? std::bit_floor(pass.far) : 0);
     const TileGrid grid(positions_of(pass.tile), outer);
+    const std::size_t size = grid.elements<Real>();
     const auto make = [&] { return PassSums(pass); };
-    ordered_sum(grid.count(), std::size_t(plan.observables), results, make, [&](PassSums& sums, std::size_t t, std::size_t last, double* found) {
-        const std::size_t size = grid.elements<Real>();
+    const auto work = [&](PassSums& sums, std::size_t t, std::size_t last, double* found) {
         Real* const room = tile_room<Real>(4 * size);
         const Tile<Real> ket{room, room + size}, partner{room + 2 * size, room + 3 * size};
         for (; t < last; ++t) {
@@ -144,7 +144,8 @@ void add_expectations(const PauliPlan& plan, const PauliPass& pass, const Real* 
             sums.add_tile(ket, pass.far ? partner : ket, first + base, found);
         }
         sums.finish(found);
-    });
+    };
+    ordered_sum(grid.count(), std::size_t(plan.observables), results, make, work);
 }
 
 }  // namespace qdist

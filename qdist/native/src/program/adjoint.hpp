@@ -3,6 +3,7 @@
 // Before a block is undone, what its angles do to <bra|ket> is summed: one pass over the tile for all angles of the block.
 #pragma once
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -71,21 +72,22 @@ public:
         const std::size_t size = grid.elements<Real>();
         std::vector<double> results(num_results_);
         const auto make = [&] { return std::vector<double>(num_sums_); };
-        ordered_sum(grid.count(), num_results_, results.data(), make, [&](std::vector<double>& sums, std::size_t tile, std::size_t last, double* found) {
-            Real* const buffer = tile_room<Real>(7 * size);
+        const auto work = [&](std::vector<double>& sums, std::size_t tile, std::size_t last, double* found) {
+            Real *const buffer = tile_room<Real>(7 * size), *const room = buffer + 6 * size;
             std::fill(sums.begin(), sums.end(), 0.0);
             for (; tile < last; ++tile) {
                 const Index base = grid.base(tile);
-                TilePair<Real> pair{{buffer, buffer + size}, {buffer + 2 * size, buffer + 3 * size}, {buffer + 4 * size, buffer + 5 * size}};
-                const std::size_t left = load(ket + 2 * base, bra + 2 * base, grid, base | offset, pair, buffer + 6 * size, sums.data());
-                undo_blocks(left, pair, base | offset, buffer + 6 * size, sums.data());
+                TilePair<Real> pair(buffer, size);
+                const std::size_t left = load(ket + 2 * base, bra + 2 * base, grid, base | offset, pair, room, sums.data());
+                undo_blocks(left, pair, base | offset, room, sums.data());
                 if (!wanted_.rest) continue;
                 const std::size_t stored = wanted_.everything ? grid.size : std::size_t(1) << rest_bits_;
                 grid.store(ket + 2 * base, pair.ket, stored);
                 grid.store(bra + 2 * base, pair.bra, stored);
             }
             collect(sums.data(), found);
-        });
+        };
+        ordered_sum(grid.count(), num_results_, results.data(), make, work);
         for (std::size_t k = 0; k < stage_.blocks.size(); ++k) {
             double* own = results.data() + results_at_[k];
             const std::size_t end = k + 1 < stage_.blocks.size() ? results_at_[k + 1] : num_results_;
@@ -153,7 +155,8 @@ private:
     // Loads a tile of both, and undoes the last block on the way if it is one of phases for whole rows. Returns the number
     // of blocks that are left. room: for a tile's numbers.
     template <class Stored>
-    std::size_t load(const Stored* ket, const Stored* bra, const TileGrid& grid, std::size_t base, const TilePair<Real>& pair, Real* room, double* sums) const {
+    std::size_t load(const Stored* ket, const Stored* bra, const TileGrid& grid, std::size_t base, const TilePair<Real>& pair,
+                     Real* room, double* sums) const {
         const std::size_t count = stage_.blocks.size();
         const Real shift = Real(wanted_.shift);
         const auto* g = count > wanted_.until ? std::get_if<DiagonalBlock<Real>>(&stage_.blocks.back()) : nullptr;
@@ -198,42 +201,36 @@ private:
             passes_since = 0;
         };
         for (std::size_t k = left; k-- > wanted_.until;) {
-            if (stage_.keeps_norm() && (noted_bits < 0 || passes_since >= KeptNorm<Real>::worth_it)) keep_norms(bits_[k], stage_.lacking[k]);
+            if (stage_.keeps_norm() && (noted_bits < 0 || passes_since >= KeptNorm<Real>::worth_it))
+                keep_norms(bits_[k], stage_.lacking[k]);
             passes_since += passes(stage_.blocks[k]);
             Givens rotations[max_givens_of_both];
             double* givens_sums[max_givens_of_both];
-            if (const int count = next_givens(k, rotations, sums, givens_sums)) {
+            const auto block = std::make_reverse_iterator(stage_.blocks.begin() + k + 1);
+            const auto end = std::make_reverse_iterator(stage_.blocks.begin() + wanted_.until);
+            if (const int count = next_givens<Real>(block, end, &Dense_::undo, max_givens_of_both, rotations)) {
                 const std::size_t first = k - (count - 1);
+                for (int j = 0; j < count; ++j) givens_sums[j] = sums + sums_at_[k - j];
                 const int then = wanted_.everything ? tile_bits() : first ? bits_[first - 1] : rest_bits_;
                 // Phases to come are summed over all of the tile.
-                const bool ends = first < first_phases_ && std::all_of(rotations, rotations + count, [=](const Givens& givens) { return givens.bit >= then; });
+                const bool ends =
+                    first < first_phases_ &&
+                    std::all_of(rotations, rotations + count, [=](const Givens& givens) { return givens.bit >= then; });
                 GivensRotations<Real>::apply_both(bits_[k], rotations, count, ends, pair, givens_sums);
                 k = first;
                 passes_since += count - 1;
             } else if (narrow_[k]) {
                 const auto& d = std::get<Dense_>(stage_.blocks[k]);
-                if (d.far.holds(base)) undo_dense(narrow_[k]->undo, narrow_[k]->transition, d.is_trainable, pair, sums + sums_at_[k]);
+                if (d.far.holds(base))
+                    undo_dense(narrow_[k]->undo, narrow_[k]->transition, d.is_trainable, pair, sums + sums_at_[k]);
             } else
                 undo(stage_.blocks[k], pair, base, room, sums + sums_at_[k]);
         }
         if (noted_bits == rest_bits_ && wanted_.rest) keep_norms(rest_bits_, 1);
     }
 
-    // The Givens rotations of different bits from block k back, which can be undone in one pass; returns their number.
-    int next_givens(std::size_t k, Givens* rotations, double* sums, double** givens_sums) const {
-        int count = 0;
-        for (; k >= wanted_.until && count < max_givens_of_both; --k) {
-            const auto* d = std::get_if<Dense_>(&stage_.blocks[k]);
-            const Givens* givens = d ? d->undo.givens() : nullptr;
-            if (!givens || std::any_of(rotations, rotations + count, [&](const Givens& t) { return t.bit == givens->bit; })) break;
-            rotations[count] = *givens;
-            givens_sums[count++] = sums + sums_at_[k];
-            if (k == 0) break;
-        }
-        return count;
-    }
-
-    static void undo_dense(const Dense<Real>& undo, const Transition<Real>& transition, bool is_trainable, const TilePair<Real>& pair, double* sums) {
+    static void undo_dense(const Dense<Real>& undo, const Transition<Real>& transition, bool is_trainable,
+                           const TilePair<Real>& pair, double* sums) {
         if (is_trainable) transition.add(pair, sums);
         undo.apply(pair.ket);
         undo.apply(pair.bra);
@@ -300,7 +297,7 @@ private:
     const Wanted wanted_;
     std::vector<std::size_t> sums_at_, results_at_;
     std::vector<std::unique_ptr<Narrow>> narrow_;  // for blocks that have less to do than all of a tile
-    std::vector<int> bits_;  // of the tile, how many of the lowest are in use when a block is undone
+    std::vector<int> bits_;                        // of the tile, how many of the lowest are in use when a block is undone
     int rest_bits_;
     std::size_t first_phases_;  // the first block of phases
     std::size_t num_sums_ = 0, num_results_ = 0;
@@ -311,7 +308,8 @@ private:
 // first block that depends on a parameter, and what is left in ket and bra is of no use. shift: the multiple of the ket that
 // is first subtracted from the bra, which changes no derivative, because Re <ket|d ket> = 0.
 template <class Real, class Stored>
-void run_back(Program<Real>& program, Stored* ket, Stored* bra, std::size_t offset, Index live, bool recover, double shift, double* gradient) {
+void run_back(Program<Real>& program, Stored* ket, Stored* bra, std::size_t offset, Index live, bool recover, double shift,
+              double* gradient) {
     const auto& stages = program.stages();
     program.bind_undo();
     std::vector<Index> live_before;

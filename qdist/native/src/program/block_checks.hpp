@@ -16,7 +16,8 @@ inline constexpr int far_bits = max_index_bits;
 inline void check_slot(int slot) { check_range(slot, 0, (std::int64_t(1) << 31) - 2, "the number of an angle"); }
 
 // A matrix on some of `num_bits` bits: constant, or a formula of angles. Returns how many angles there must be.
-inline int check_factor(int formula, const std::vector<int>& slots, const std::vector<int>& bits, std::size_t entries, int num_bits) {
+inline int check_factor(int formula, const std::vector<int>& slots, const std::vector<int>& bits, std::size_t entries,
+                        int num_bits) {
     check_range(formula, 0, std::int64_t(formulas.size()) - 1, "the number of a formula");
     check_positions(bits, num_bits, "a factor's bits");
     int angles = 0;
@@ -77,7 +78,7 @@ inline void check_sources(const std::vector<std::uint32_t>& source, int t) {
     std::vector<bool> seen(source.size());
     for (std::uint32_t s : source) {
         check_range(s, 0, std::int64_t(source.size()) - 1, "a source");
-        if (seen[s]) refuse("sources must be different; got " + std::to_string(s) + " twice");
+        if (seen[s]) refuse("sources must be different; got ", s, " twice");
         seen[s] = true;
     }
 }

@@ -37,7 +37,8 @@ public:
     void set(Dense<Real>& dense, Matrix m, bool everywhere, bool may_drop_cosine) {
         everywhere = everywhere && dense.is_unconditional();
         const double cosine = m[0].real();
-        if (everywhere && may_drop_cosine && std::abs(cosine) > smallest_cosine && std::abs(cosines_ * cosine) > smallest && dense.is_givens(m)) {
+        if (everywhere && may_drop_cosine && std::abs(cosine) > smallest_cosine && std::abs(cosines_ * cosine) > smallest &&
+            dense.is_givens(m)) {
             dense.set_givens(m);
             before_last_ = cosines_;
             cosines_ *= rounds ? std::copysign(cosine_of(Real(dense.givens()->tangent)), cosine) : cosine;
@@ -97,7 +98,7 @@ private:
     }
 
     double cosines_ = 1;      // the product of the pending cosines of this stage
-    double correction_ = 1;      // corrects the scale of earlier roundings
+    double correction_ = 1;   // corrects the scale of earlier roundings
     double before_last_ = 1;  // cosines_ without the last rotation's
     Dense<Real>* last_ = nullptr;
     Matrix last_matrix_;

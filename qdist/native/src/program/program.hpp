@@ -48,7 +48,8 @@ struct DenseBlock {
 
 template <class Real>
 struct DiagonalBlock {
-    DiagonalBlock(int t, Diagonal<Real> block, const Slots& trainable) : diagonal(std::move(block)), sums(t, diagonal, trainable) {}
+    DiagonalBlock(int t, Diagonal<Real> block, const Slots& trainable)
+        : diagonal(std::move(block)), sums(t, diagonal, trainable) {}
 
     Diagonal<Real> diagonal;
     DiagonalSums<Real> sums;
@@ -71,6 +72,20 @@ bool is_trainable(const Block<Real>& block) {
     if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return !g->sums.empty();
     const auto* r = std::get_if<RotationBlock<Real>>(&block);
     return r && r->is_trainable;
+}
+
+// The Givens rotations of different bits from `block` on, at most `most`, which can run in one pass; returns their number. which:
+// the matrices that are run, DenseBlock's dense or undo.
+template <class Real, class Iterator>
+int next_givens(Iterator block, Iterator end, Dense<Real> DenseBlock<Real>::* which, int most, Givens* rotations) {
+    int count = 0;
+    for (; block != end && count < most; ++block) {
+        const auto* d = std::get_if<DenseBlock<Real>>(&*block);
+        const Givens* givens = d ? (d->*which).givens() : nullptr;
+        if (!givens || std::any_of(rotations, rotations + count, [&](const Givens& g) { return g.bit == givens->bit; })) break;
+        rotations[count++] = *givens;
+    }
+    return count;
 }
 
 // What a block costs, in passes over a tile in cache.
@@ -146,7 +161,7 @@ public:
     // A block to come reads the first `count` angles, or some of them.
     void need_angles(int count) { needed_angles_ = std::max(needed_angles_, std::size_t(count)); }
     void check_angles(std::size_t count) const {
-        if (count < needed_angles_) refuse("the blocks read " + std::to_string(needed_angles_) + " angles; got " + std::to_string(count));
+        if (count < needed_angles_) refuse("the blocks read ", needed_angles_, " angles; got ", count);
     }
     // Blocks have no matrices before angles are bound.
     void check_bound() const {
@@ -187,7 +202,8 @@ public:
                 if (auto* d = std::get_if<DenseBlock<Real>>(&stage->blocks[k])) {
                     // A rotation is summed as one of reals, so that is what its derivatives must be of.
                     const bool may_drop_cosine = d->is_real || !d->is_trainable;
-                    setter.set(d->undo, adjoint(matrix(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask, may_drop_cosine);
+                    setter.set(d->undo, adjoint(matrix(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask,
+                               may_drop_cosine);
                     if (d->undo.givens()) last_givens = k;
                 } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage->blocks[k]))
                     setter.note(g->diagonal);
@@ -215,7 +231,7 @@ public:
 
     // Binds to parameter values; false, and nothing bound, if one is not finite.
     bool bind_parameters(const double* theta, std::size_t count) {
-        if (count < num_parameters_) refuse("the angles depend on " + std::to_string(num_parameters_) + " parameters; got " + std::to_string(count));
+        if (count < num_parameters_) refuse("the angles depend on ", num_parameters_, " parameters; got ", count);
         for (std::size_t k = 0; k < count; ++k)
             if (!std::isfinite(theta[k])) return false;
         std::vector<double> angles = constants_;
@@ -267,7 +283,9 @@ public:
     static constexpr int max_tile_bits = 31;
 
 private:
-    static Matrix matrix(const DenseBlock<Real>& block, const double* angles) { return product(block.factors, block.num_targets, angles); }
+    static Matrix matrix(const DenseBlock<Real>& block, const double* angles) {
+        return product(block.factors, block.num_targets, angles);
+    }
 
     template <class Stored>
     void run_stage(const Stage<Real>& stage, Stored* state, std::size_t offset, Index live) const {
@@ -296,7 +314,8 @@ private:
             if (const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k])) {
                 if (!d->far.holds(base)) continue;
                 Givens rotations[max_givens];
-                if (const int count = next_givens(blocks, k, rotations)) {
+                if (const int count =
+                        next_givens<Real>(blocks.begin() + k, blocks.end(), &DenseBlock<Real>::dense, max_givens, rotations)) {
                     GivensRotations<Real>::apply(d->dense.shape().t_, rotations, count, tile);
                     k += count - 1;
                     continue;
@@ -319,18 +338,6 @@ private:
         }
         if (stage.keeps_norm()) norm.restore(tile, size, 1);
         grid.store(first, tile, grid.size);
-    }
-
-    // The Givens rotations of different bits from block k on, which can run in one pass; returns their number.
-    static int next_givens(const std::vector<Block<Real>>& blocks, std::size_t k, Givens* rotations) {
-        int count = 0;
-        for (; k < blocks.size() && count < max_givens; ++k) {
-            const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k]);
-            const Givens* givens = d ? d->dense.givens() : nullptr;
-            if (!givens || std::any_of(rotations, rotations + count, [&](const Givens& t) { return t.bit == givens->bit; })) break;
-            rotations[count++] = *givens;
-        }
-        return count;
     }
 
     int n_;

@@ -29,7 +29,8 @@ inline constexpr bool conflict(Kind a, Kind b) { return a != b || a == like_neit
 // Calls f with each kind as a constant, or with those that conflict with one.
 template <class F>
 [[gnu::always_inline]] inline void each_kind(F f) {
-    f(std::integral_constant<Kind, like_z>()), f(std::integral_constant<Kind, like_x>()), f(std::integral_constant<Kind, like_neither>());
+    f(std::integral_constant<Kind, like_z>()), f(std::integral_constant<Kind, like_x>()),
+        f(std::integral_constant<Kind, like_neither>());
 }
 template <Kind kind, class F>
 [[gnu::always_inline]] inline void each_conflict(F f) {

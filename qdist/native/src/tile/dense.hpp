@@ -32,8 +32,8 @@ public:
     // Whether m can run as a Givens rotation: real, of one bit above the lanes, without controls.
     bool is_givens(const Matrix& m) const {
         constexpr double rounding = 1e-14;
-        return plain_ && targets_.size() == 1 && !control_mask_ && std::abs(m[0] - m[3]) < rounding && std::abs(m[1] + m[2]) < rounding &&
-               std::abs(m[0].imag()) < rounding && std::abs(m[1].imag()) < rounding;
+        return plain_ && targets_.size() == 1 && !control_mask_ && std::abs(m[0] - m[3]) < rounding &&
+               std::abs(m[1] + m[2]) < rounding && std::abs(m[0].imag()) < rounding && std::abs(m[1].imag()) < rounding;
     }
 
     // Makes it such a rotation, whose cosine is left out.
@@ -76,7 +76,8 @@ public:
     // Not for Givens rotations.
     void apply(Tile<Real> tile) const {
         if (targets_.size() > 2) return plain_ ? wide<V>(tile, runs_) : wide<Real>(tile, scalar_runs());
-        if (plain_ && real_) return targets_.size() == 1 ? real<2>(tile.re), real<2>(tile.im) : (real<4>(tile.re), real<4>(tile.im));
+        if (plain_ && real_)
+            return targets_.size() == 1 ? real<2>(tile.re), real<2>(tile.im) : (real<4>(tile.re), real<4>(tile.im));
         if (plain_) return targets_.size() == 1 ? complex<2>(tile) : complex<4>(tile);
         this->specialised([&]<int Rows, int Perms, int X1, int X2>() { in_lanes<Rows, Perms, X1, X2>(tile); });
     }
@@ -84,8 +85,8 @@ public:
     // Two real one-bit blocks above the lanes, without controls, in one pass: half the loads and stores of two. Not Givens,
     // whose matrices are those of an earlier set().
     static bool pairs(const Dense& a, const Dense& b) {
-        return !a.is_givens_ && !b.is_givens_ && a.plain_ && b.plain_ && a.real_ && b.real_ && a.targets_.size() == 1 && b.targets_.size() == 1 &&
-               !a.control_mask_ && !b.control_mask_ && a.targets_[0] != b.targets_[0];
+        return !a.is_givens_ && !b.is_givens_ && a.plain_ && b.plain_ && a.real_ && b.real_ && a.targets_.size() == 1 &&
+               b.targets_.size() == 1 && !a.control_mask_ && !b.control_mask_ && a.targets_[0] != b.targets_[0];
     }
     static void apply_pair(const Dense& a, const Dense& b, Tile<Real> tile) {
         pair(a, b, tile.re);

@@ -56,9 +56,8 @@ struct DenseShape {
     void specialised(F f) const {
         const auto with = [&]<int rows, int perms>(std::integer_sequence<int, rows, perms>) {
             with_constant<perms == 1 ? 1 : lanes>(perms == 1 ? 0 : int(permutations_[1]), [&](auto x1) {
-                with_constant<perms == 4 ? lanes : 1>(perms == 4 ? int(permutations_[2]) : 0, [&](auto x2) {
-                    f.template operator()<rows, perms, x1, x2>();
-                });
+                with_constant<perms == 4 ? lanes : 1>(perms == 4 ? int(permutations_[2]) : 0,
+                                                      [&](auto x2) { f.template operator()<rows, perms, x1, x2>(); });
             });
         };
         const std::size_t rows = offset_.size(), perms = permutations_.size();
@@ -71,7 +70,8 @@ struct DenseShape {
     int t_;
     std::vector<int> targets_;
     std::size_t control_mask_, control_value_;
-    std::vector<int> row_targets_, lane_targets_, lane_bits_;  // places in targets_ of those above the lanes and inside; the latter's bits
+    std::vector<int> row_targets_, lane_targets_,
+        lane_bits_;                             // places in targets_ of those above the lanes and inside; the latter's bits
     std::vector<Index> offset_, permutations_;  // of each row's vector; of lanes, as what is xored
     bool plain_ = true;                         // nothing of it is inside a vector
     Runs runs_{0, {}, 0, 0};

@@ -7,8 +7,7 @@
 // a class is a setting of the row bits that have a product with a column bit. Wider diagonals are terms of their own.
 #pragma once
 #include <algorithm>
-#include <cstdint>
-#include <set>
+#include <numeric>
 #include <vector>
 
 #include "base/bits.hpp"
@@ -45,11 +44,13 @@ public:
     struct Term {
         int first, second;
         Affine angle;
+        double value = 0;  // of the angle
     };
     // A phase where bits of the tile and bits outside it have given values.
     struct Wide {
         Bits near, far;
         Affine angle;
+        double value = 0;
     };
 
     // many_tiles: whether a factor for every element pays, which costs about as much as multiplying one tile.
@@ -61,21 +62,20 @@ public:
             const bool far = term.first >= t || term.second >= t;
             far_ = far_ || far;
             rows_only_ = rows_only_ && (term.first < 0 || term.first >= columns_);
-            if (!far && term.first >= 0 && term.first < columns_ && term.second >= columns_) cross_ |= std::size_t(1) << term.second;
+            if (!far && term.first >= 0 && term.first < columns_ && term.second >= columns_)
+                cross_ |= std::size_t(1) << term.second;
         }
         for (int b = columns_; b < t; ++b)
             if (cross_ >> b & 1) class_bits_.push_back(b - columns_);
     }
 
     void set(const double* angles) {
-        value_.resize(terms_.size());
-        for (std::size_t k = 0; k < terms_.size(); ++k) value_[k] = terms_[k].angle.at(angles);
-        wide_value_.resize(wide_.size());
-        for (std::size_t k = 0; k < wide_.size(); ++k) wide_value_[k] = wide_[k].angle.at(angles);
-        if (!far_) {
-            fixed_ = tables(0);
-            if (expands()) whole_ = expanded(fixed_);
-        }
+        for (Term& term : terms_) term.value = term.angle.at(angles);
+        for (Wide& wide : wide_) wide.value = wide.angle.at(angles);
+        if (far_) return;
+        fixed_ = tables(0);
+        // A factor for every element pays only where it depends on all of its bits.
+        if (many_tiles_ && !rows_only_) fixed_ = expanded(fixed_);
     }
 
     // What it, or undoing it, multiplies the norm by where all probabilities are the same: the rounded phases' root mean
@@ -87,14 +87,15 @@ public:
             const double re = Real(z.real()), im = Real(z.imag());
             rows += re * re + im * im;
         }
-        for (std::size_t i = 0; i < fixed_.re.size(); ++i) columns += double(fixed_.re[i]) * fixed_.re[i] + double(fixed_.im[i]) * fixed_.im[i];
+        for (std::size_t i = 0; i < fixed_.re.size(); ++i)
+            columns += double(fixed_.re[i]) * fixed_.re[i] + double(fixed_.im[i]) * fixed_.im[i];
         return std::sqrt(rows / double(fixed_.row.size()) * columns / double(fixed_.re.size()));
     }
 
     // base: the shard's index of the tile's first element.
     void apply(Tile<Real> tile, std::size_t base) const {
         each_factor(base, [=](std::size_t i, V c, V s) { multiply(tile, i, c, s); }, [](std::size_t) {});
-        for (std::size_t k = 0; k < wide_.size(); ++k) apply_wide(tile, base, wide_[k], wide_value_[k]);
+        for (const Wide& wide : wide_) apply_wide(tile, base, wide, wide.value);
     }
 
     // Undoes it on a ket and a bra. Where `w` is given, it gets Re(i conj(bra) ket) of each element, which stays the same; in
@@ -128,9 +129,9 @@ public:
             each_factor(base, undo_and_sum, sum);
         else
             each_factor(base, undo, [](std::size_t) {});
-        for (std::size_t k = 0; k < wide_.size(); ++k) {
-            apply_wide(ket, base, wide_[k], -wide_value_[k]);
-            apply_wide(bra, base, wide_[k], -wide_value_[k]);
+        for (const Wide& wide : wide_) {
+            apply_wide(ket, base, wide, -wide.value);
+            apply_wide(bra, base, wide, -wide.value);
         }
     }
 
@@ -172,19 +173,11 @@ private:
     static constexpr std::size_t lanes = Simd<Real>::lanes;
 
     struct Tables {
-        std::vector<Complex> row;         // A
-        std::vector<int> class_of;        // of each row
-        AlignedVector<Real> re, im;       // T, class by class
-        std::vector<char> identity;       // whether a class's T is one everywhere
+        std::vector<Complex> row;    // A
+        std::vector<int> class_of;   // of each row
+        AlignedVector<Real> re, im;  // T, class by class
+        std::vector<char> identity;  // whether a class's T is one everywhere
     };
-
-    struct Whole {
-        AlignedVector<Real> re, im;
-        std::vector<char> identity;  // of each row
-    };
-
-    // A factor for every element pays only where it depends on all of its bits.
-    bool expands() const { return many_tiles_ && !rows_only_; }
 
     // The phases of all settings of n bits, given those of single bits and of pairs: by doubling.
     static std::vector<Complex> phases(int n, const std::vector<double>& single, const std::vector<double>& pair) {
@@ -215,33 +208,28 @@ private:
         const int columns = columns_, rows = t_ - columns_;
         std::vector<double> single(t_), row_pair(rows * rows), column_pair(columns * columns), cross(columns * rows);
         double constant = 0;
-        for (std::size_t k = 0; k < terms_.size(); ++k) {
-            int a = terms_[k].first, b = terms_[k].second;
-            const double v = value_[k];
-            if (a < 0) {
-                constant += v;
-                continue;
+        for (const Term& term : terms_) {
+            // Bits outside the tile are constant on it: the term is a product of the others, or zero.
+            int inside[2] = {}, count = 0;
+            bool is_zero = false;
+            for (int bit : {term.first, term.second}) {
+                if (bit >= t_)
+                    is_zero = is_zero || !(base >> (bit - t_) & 1);
+                else if (bit >= 0 && (count == 0 || bit != inside[0]))
+                    inside[count++] = bit;
             }
-            if (b >= t_) {
-                if (!(base >> (b - t_) & 1)) continue;
-                b = a;
-            }
-            if (a >= t_) {
-                if (!(base >> (a - t_) & 1)) continue;
-                if (b == a) {
-                    constant += v;
-                    continue;
-                }
-                a = b;
-            }
-            if (a == b)
-                single[a] += v;
+            if (is_zero) continue;
+            const auto [a, b] = inside;
+            if (count == 0)
+                constant += term.value;
+            else if (count == 1)
+                single[a] += term.value;
             else if (b < columns)
-                column_pair[a * columns + b] += v;
+                column_pair[a * columns + b] += term.value;
             else if (a >= columns)
-                row_pair[(a - columns) * rows + b - columns] += v;
+                row_pair[(a - columns) * rows + b - columns] += term.value;
             else
-                cross[a * rows + b - columns] += v;
+                cross[a * rows + b - columns] += term.value;
         }
         Tables out;
         out.row = phases(rows, {single.begin() + columns, single.end()}, row_pair);
@@ -276,20 +264,14 @@ private:
         return out;
     }
 
-    // One factor an element: the same for all tiles, so worth its memory.
-    Whole expanded(const Tables& tables) const {
-        const std::size_t width = std::size_t(1) << columns_, rows = tables.row.size();
-        Whole out{AlignedVector<Real>(rows * width), AlignedVector<Real>(rows * width), std::vector<char>(rows)};
-        for (std::size_t r = 0; r < rows; ++r) {
-            const std::size_t k = tables.class_of[r];
-            const Real a = Real(tables.row[r].real()), b = Real(tables.row[r].imag());
-            out.identity[r] = tables.identity[k] && tables.row[r] == 1.0;
-            const Real *u = &tables.re[k * width], *v = &tables.im[k * width];
-            for (std::size_t i = 0; i < width; ++i) {
-                out.re[r * width + i] = a * u[i] - b * v[i];
-                out.im[r * width + i] = a * v[i] + b * u[i];
-            }
-        }
+    // The same factors, one for each element: a class for each row.
+    Tables expanded(const Tables& from) const {
+        const std::size_t rows = from.row.size(), size = rows << columns_;
+        Tables out{std::vector<Complex>(rows, 1), std::vector<int>(rows), AlignedVector<Real>(size, 1), AlignedVector<Real>(size),
+                   std::vector<char>(rows)};
+        std::iota(out.class_of.begin(), out.class_of.end(), 0);
+        const auto put = [&](std::size_t i, V c, V s) { store<Real>(&out.re[i], c), store<Real>(&out.im[i], s); };
+        each_factor(from, put, [&](std::size_t i) { out.identity[i >> columns_] = true; });
         return out;
     }
 
@@ -299,20 +281,8 @@ private:
     void each_factor(std::size_t base, F&& f, One&& one) const {
         if (far_)
             each_factor(tables(base), f, one);
-        else if (expands())
-            each_factor(whole_, f, one);
         else
             each_factor(fixed_, f, one);
-    }
-
-    template <class F, class One>
-    void each_factor(const Whole& whole, F&& f, One&& one) const {
-        const std::size_t width = std::size_t(1) << columns_;
-        for (std::size_t r = 0; r < whole.identity.size(); ++r)
-            if (whole.identity[r])
-                for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) one(i);
-            else
-                for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) f(i, load(&whole.re[i]), load(&whole.im[i]));
     }
 
     template <class F, class One>
@@ -327,6 +297,8 @@ private:
                 for (std::size_t i = 0; i < width; i += lanes) one(first + i);
             else if (tables.identity[k])
                 for (std::size_t i = 0; i < width; i += lanes) f(first + i, ar, ai);
+            else if (a == 1.0)
+                for (std::size_t i = 0; i < width; i += lanes) f(first + i, load(u + i), load(v + i));
             else
                 for (std::size_t i = 0; i < width; i += lanes) {
                     const V c = load(u + i), s = load(v + i);
@@ -350,12 +322,10 @@ private:
     int t_, columns_;
     std::vector<Term> terms_;
     std::vector<Wide> wide_;
-    std::vector<double> value_, wide_value_;
     bool many_tiles_, far_ = false, rows_only_;
     std::size_t cross_ = 0;
     std::vector<int> class_bits_;
     Tables fixed_;
-    Whole whole_;
 };
 
 // A diagonal given entry by entry, on bits inside and outside the tile, under controls.
@@ -363,7 +333,8 @@ template <class Real>
 class TableDiagonal {
 public:
     // inside, outside: (bit of the tile or of the shard's index, bit of the table's index)
-    TableDiagonal(int t, std::vector<std::pair<int, int>> inside, std::vector<std::pair<int, int>> outside, Bits near, Bits far, const std::vector<Complex>& table)
+    TableDiagonal(int t, std::vector<std::pair<int, int>> inside, std::vector<std::pair<int, int>> outside, Bits near, Bits far,
+                  const std::vector<Complex>& table)
         : t_(t), inside_(std::move(inside)), outside_(std::move(outside)), near_(near), far_(far) {
         for (Complex z : table) {
             re_.push_back(Real(z.real()));

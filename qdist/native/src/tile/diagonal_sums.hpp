@@ -15,14 +15,6 @@
 
 namespace qdist {
 
-// The sum of a vector's numbers, in double.
-template <class Real>
-double lane_sum(Vec<Real> v) {
-    double sum = 0;
-    for (std::size_t l = 0; l < Simd<Real>::lanes; ++l) sum += v[l];
-    return sum;
-}
-
 template <class Real>
 class DiagonalSums {
 public:
@@ -125,7 +117,7 @@ private:
         if (b > Simd<Real>::lane_bits) {
             --b;
             const V upper = load(w + lanes);
-            bit[b] = lane_sum<Real>(upper);
+            bit[b] = lane_sum(upper);
             store<Real>(w, load(w) + upper);
         }
         all = 0;
@@ -151,8 +143,8 @@ private:
                 store<Real>(w + i, load(w + i) + one + upper);
             }
             // So few are added before they become doubles.
-            bit[b] += lane_sum<Real>(low);
-            bit[b + 1] += lane_sum<Real>(high);
+            bit[b] += lane_sum(low);
+            bit[b + 1] += lane_sum(high);
         }
     }
 

@@ -36,7 +36,8 @@ public:
 
     // Rotates ket and bra, and adds sum(bra1 ket0 - bra0 ket1) of the state before to each rotation's sum. With `ends`, the
     // ket is zero afterwards wherever a rotated bit is 1: those halves are not stored, since nothing reads them.
-    static void apply_both(int t, const Givens* rotations, int count, bool ends, const TilePair<Real>& tiles, double* const* sums) {
+    static void apply_both(int t, const Givens* rotations, int count, bool ends, const TilePair<Real>& tiles,
+                           double* const* sums) {
         with_constant<max_givens_of_both>(count - 1, [&](auto M) {
             const auto rotate = ends ? apply_both_some<M + 1, true> : apply_both_some<M + 1, false>;
             rotate(t, rotations, tiles.ket.re, tiles.bra.re, sums);
@@ -91,9 +92,7 @@ private:
         int pending = 0;
         const auto flush = [&] {
             for (int j = 0; j < M; ++j) {
-                double total = 0;
-                for (std::size_t l = 0; l < lanes; ++l) total += sum[j][l];
-                *sums[j] += total;
+                *sums[j] += lane_sum(sum[j]);
                 sum[j] = V{};
             }
             pending = 0;
@@ -117,7 +116,8 @@ private:
                     rotate<M>(b, j, tangent[j]);
                 }
 #pragma GCC unroll 8
-                for (int p = 0; p < (ends ? 1 : 1 << M); ++p) store<Real>(ket + i + o[p], k[p]), store<Real>(bra + i + o[p], b[p]);
+                for (int p = 0; p < (ends ? 1 : 1 << M); ++p)
+                    store<Real>(ket + i + o[p], k[p]), store<Real>(bra + i + o[p], b[p]);
                 if (++pending == together) flush();
             }
         });

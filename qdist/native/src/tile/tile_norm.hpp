@@ -23,7 +23,8 @@ double tile_norm(Tile<Real> tile, std::size_t size) {
     };
     std::size_t i = 0;
     for (; i + together <= size; i += together) {
-        const Vec<Real> a = load(tile.re + i), b = load(tile.im + i), c = load(tile.re + i + lanes), d = load(tile.im + i + lanes);
+        const Vec<Real> a = load(tile.re + i), b = load(tile.im + i), c = load(tile.re + i + lanes),
+                        d = load(tile.im + i + lanes);
         add(a * a + b * b + (c * c + d * d));
     }
     for (; i < size; i += lanes) {

@@ -74,7 +74,8 @@ private:
                     for (int lane = 0; lane < lanes; ++lane) {
                         if (!shape_.holds(lane)) continue;
                         const int e = (p * Rows + q) * Perms + x;
-                        const std::size_t row = shape_.index(q, lane ^ shape_.permutations_[x]), column = shape_.index(first_row + p, lane);
+                        const std::size_t row = shape_.index(q, lane ^ shape_.permutations_[x]),
+                                          column = shape_.index(first_row + p, lane);
                         sums[2 * (row * size_ + column)] += total[2 * e][lane];
                         sums[2 * (row * size_ + column) + 1] += total[2 * e + 1][lane];
                     }
