@@ -11,6 +11,9 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #include "base/bits.hpp"
 
@@ -83,6 +86,16 @@ QDIST_INLINE inline V lane_xor(V v) {
     return shuffled<sizeof(V) / sizeof(v[0])>(v, v, [](std::size_t l) { return l ^ X; });
 }
 
+// The same numbers in another precision. GCC 12 converts those of AVX-512 half a register at a time unless told otherwise.
+template <class To, class From>
+QDIST_INLINE inline To converted(From v) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(To) == 64 && sizeof(From) == 32) return To(_mm512_cvtps_pd(__m256(v)));
+    if constexpr (sizeof(To) == 32 && sizeof(From) == 64) return To(_mm512_cvtpd_ps(__m512d(v)));
+#endif
+    return __builtin_convertvector(v, To);
+}
+
 // Reads as many complex numbers as re and im have lanes. What is in memory may be of single precision and they of double.
 template <class V, class Stored>
 QDIST_INLINE inline void load_split(const Stored* p, V& re, V& im) {
@@ -95,8 +108,8 @@ QDIST_INLINE inline void load_split(const Stored* p, V& re, V& im) {
         im = shuffled<n>(a, b, odd);
     } else {
         const auto both = load_unaligned<Vec<Stored, 2 * n>>(p);
-        re = __builtin_convertvector(shuffled<n>(both, both, even), V);
-        im = __builtin_convertvector(shuffled<n>(both, both, odd), V);
+        re = converted<V>(shuffled<n>(both, both, even));
+        im = converted<V>(shuffled<n>(both, both, odd));
     }
 }
 
@@ -110,7 +123,7 @@ QDIST_INLINE inline void store_interleaved(Stored* p, V re, V im) {
         std::memcpy(p + n, &high, sizeof high);
     } else {
         using Half = Vec<Stored, n>;
-        const Half a = __builtin_convertvector(re, Half), b = __builtin_convertvector(im, Half);
+        const Half a = converted<Half>(re), b = converted<Half>(im);
         const auto both = shuffled<2 * n>(a, b, [](std::size_t l) { return l / 2 + l % 2 * n; });
         std::memcpy(p, &both, sizeof both);
     }
@@ -179,7 +192,7 @@ QDIST_INLINE inline Lanes<double, size> widened(const Lanes<Real, size>& a) {
             constexpr std::size_t width = Result::width, from = Lanes<Real, size>::width, first = k * width;
             const auto source = a.part[first / from];
             const auto some = shuffled<width>(source, source, [](std::size_t l) { return first % from + l; });
-            return __builtin_convertvector(some, typename Result::Register);
+            return converted<typename Result::Register>(some);
         });
     }
 }
