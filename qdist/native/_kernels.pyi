@@ -41,6 +41,9 @@ def permuted_copy(source: _Vector[_C], positions: Sequence[int], out: _Vector[_C
 def project(shard: _Vector[_C], first: int, mask: int, value: int, scale: float) -> None: ...
 def reset_bit(shard: _Vector[_C], position: int, outcome: bool, scale: float) -> None: ...
 def add_probabilities(shard: _Vector[_C], first: int, positions: Sequence[int], out: _Vector[np.float64]) -> None: ...
+def add_weighted(
+    ket: _Vector[_C], first: int, positions: Sequence[int], weights: _Vector[np.float64], bra: _Vector[_C]
+) -> None: ...
 def add_leaves(
     shard: _Vector[_C], first: int, bases: _Vector[np.int64], positions: Sequence[int], trees: _Vector[np.float64]
 ) -> None: ...
@@ -53,6 +56,8 @@ def descend(
     level: int,
     out: _Vector[np.int64],
 ) -> None: ...
+
+# Sums of Pauli strings (bind/pauli.cpp)
 
 class PauliPlan:
     def __init__(
@@ -79,17 +84,8 @@ class PauliPlan:
         values: _Vector[np.float64] | None,
     ) -> None: ...
 
-# The bra of an adjoint sweep (bind/adjoint.cpp)
-
 def apply_batch(
-    plan: PauliPlan,
-    kets: _Rows[_C],
-    weights: _Rows[np.float64],
-    bras: _Rows[_C],
-    values: _Rows[np.float64],
-) -> None: ...
-def add_weighted(
-    ket: _Vector[_C], first: int, positions: Sequence[int], weights: _Vector[np.float64], bra: _Vector[_C]
+    plan: PauliPlan, kets: _Rows[_C], weights: _Rows[np.float64], bras: _Rows[_C], values: _Rows[np.float64]
 ) -> None: ...
 
 # Moving amplitudes (bind/exchange.cpp)
@@ -117,7 +113,7 @@ class MatrixList:
     @property
     def size(self) -> int: ...
     def at(
-        self, angles: _Vector[np.float64], out: _Vector[np.complex128], single: bool = False, stretch: float = 1.0
+        self, angles: _Vector[np.float64], out: _Vector[np.complex128], single: bool = False, scale: float = 1.0
     ) -> None: ...
     def add_gradients(
         self, transitions: _Vector[np.complex128], angles: _Vector[np.float64], gradient: _Vector[np.float64]
@@ -137,13 +133,7 @@ class _Program(Generic[_Stored]):
     def is_trainable(self) -> bool: ...
     def begin_stage(self, positions: Sequence[int]) -> None: ...
     def dense(
-        self,
-        targets: Sequence[int],
-        mask: int,
-        value: int,
-        far_mask: int,
-        far_value: int,
-        factors: Sequence[_Factor],
+        self, targets: Sequence[int], mask: int, value: int, far_mask: int, far_value: int, factors: Sequence[_Factor]
     ) -> None: ...
     def diagonal(
         self,
@@ -177,14 +167,13 @@ class _Program(Generic[_Stored]):
     def bind(self, angles: _Vector[np.float64]) -> None: ...
     def bind_parameters(self, theta: _Vector[np.float64]) -> bool: ...
     def run_from_zero(self, shard: _Vector[_Stored]) -> None: ...
-    def run(self, shard: _Vector[_Stored], offset: int, start: int, live: int, first: int, last: int) -> int: ...
-    def run_batch(self, states: _Rows[_Stored], angles: _Rows[np.float64], from_zero: bool) -> None: ...
+    def run(self, shard: _Vector[_Stored], offset: int, live: int, first: int, last: int) -> int: ...
+    def run_batch(self, states: _Rows[_Stored], angles: _Rows[np.float64]) -> None: ...
     def run_back(
         self,
         ket: _Vector[_Stored],
         bra: _Vector[_Stored],
         offset: int,
-        start: int,
         live: int,
         recover: bool,
         shift: float,

@@ -532,7 +532,6 @@ def program_methods(dtype: str) -> dict[str, Wrong]:
                 "it": program(dtype),
                 "shard": shard(dtype),
                 "offset": 0,
-                "start": 0,
                 "live": SIZE - 1,
                 "first": 0,
                 "last": 1,
@@ -540,12 +539,11 @@ def program_methods(dtype: str) -> dict[str, Wrong]:
             it=[free],
             shard=[short, long],
             offset=[1, 1 << 63],
-            start=[SIZE],
             live=[SIZE],
         ),
         "run_batch": Wrong(
             method("run_batch"),
-            lambda: {"it": program(dtype), "states": rows, "angles": angles, "from_zero": True},
+            lambda: {"it": program(dtype), "states": rows, "angles": angles},
             states=[rows[:2], np.zeros((3, SIZE // 2), dtype)],
             angles=[angles[:2], np.zeros((3, 1)), np.zeros((3, 0))],
         ),
@@ -556,7 +554,6 @@ def program_methods(dtype: str) -> dict[str, Wrong]:
                 "ket": ket,
                 "bra": shard(dtype),
                 "offset": 0,
-                "start": 0,
                 "live": SIZE - 1,
                 "recover": True,
                 "shift": 0.5,
@@ -566,7 +563,6 @@ def program_methods(dtype: str) -> dict[str, Wrong]:
             ket=[short, long],
             bra=[short, long, ket],
             offset=[5],
-            start=[SIZE],
             live=[1 << 40],
             gradient=[doubles(1), doubles(0)],
         ),
@@ -684,7 +680,7 @@ def test_programs_in_double_run_on_complex64_in_place_but_never_on_both() -> Non
     np.testing.assert_array_equal(single, double.astype(np.complex64))
     for ket, bra in ((single, double), (double, single)):
         with pytest.raises(TypeError):
-            bound.run_back(ket, bra, 0, 0, 0, True, 0.0, np.zeros(2))
+            bound.run_back(ket, bra, 0, 0, True, 0.0, np.zeros(2))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -694,9 +690,9 @@ def test_what_is_written_to_is_never_a_converted_copy(dtype: str) -> None:
         with pytest.raises(TypeError):
             program(dtype).run_from_zero(result)
         with pytest.raises(TypeError):
-            program(dtype).run(result, 0, 0, 0, 0, 1)
+            program(dtype).run(result, 0, 0, 0, 1)
     with pytest.raises(TypeError):
-        program(dtype).run_batch(np.zeros((1, SIZE), other), np.zeros((1, 2)), True)
+        program(dtype).run_batch(np.zeros((1, SIZE), other), np.zeros((1, 2)))
     with pytest.raises(TypeError):
         matrices().at(doubles(2), np.zeros(16, np.complex64))
     with pytest.raises(TypeError):

@@ -76,15 +76,15 @@ class CpuExecutor(Executor):
         """
         live &= (1 << self._native.num_bits) - 1
         if after_stage is None:
-            self._native.run(shard, offset, 0, live, 0, self.num_stages)
+            self._native.run(shard, offset, live, 0, self.num_stages)
             return
         for stage in range(self.num_stages):
-            live = self._native.run(shard, offset, 0, live, stage, stage + 1)
+            live = self._native.run(shard, offset, live, stage, stage + 1)
             after_stage()
 
     def run_batch(self, states: np.ndarray, angles: np.ndarray) -> None:
         """Binds and runs once for each row of ``angles``, on the row of ``states``, which is |0...0> before."""
-        self._native.run_batch(states, angles, True)
+        self._native.run_batch(states, angles)
 
     def lower_back(self, plan: Backward) -> None:
         """Nothing to prepare: the stages are undone as they are."""
@@ -111,7 +111,7 @@ class CpuExecutor(Executor):
         subtracted from the bra, which changes no derivative (see ``adjoint.sweep_back``).
         """
         live &= (1 << self._native.num_bits) - 1
-        self._native.run_back(ket, bra, offset, 0, live, recover, shift, gradient)
+        self._native.run_back(ket, bra, offset, live, recover, shift, gradient)
 
     def run_back_batch(
         self, kets: np.ndarray, bras: np.ndarray, angles: np.ndarray, shifts: np.ndarray, gradients: np.ndarray

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <span>
+#include <sstream>
 #include <stdexcept>
-#include <string>
 
 #include "base/bits.hpp"
 
@@ -15,23 +15,26 @@ namespace qdist {
 // Indices are signed 64-bit numbers elsewhere, and a sum of two must be one too.
 inline constexpr int max_index_bits = 62;
 
-[[noreturn]] inline void refuse(const std::string& why) { throw std::invalid_argument(why); }
+template <class... Parts>
+[[noreturn]] void refuse(const Parts&... why) {
+    std::ostringstream text;
+    (text << ... << why);
+    throw std::invalid_argument(text.str());
+}
 
 // The index bits of an array of 2^k amplitudes.
 inline int checked_bits(std::size_t size, const char* what = "a shard") {
     if (!std::has_single_bit(size) || std::countr_zero(size) > max_index_bits)
-        refuse(std::string(what) + " must hold 2**k amplitudes; got " + std::to_string(size));
+        refuse(what, " must hold 2**k amplitudes; got ", size);
     return std::countr_zero(size);
 }
 
 inline void check_size(std::size_t size, std::size_t wanted, const char* what) {
-    if (size != wanted) refuse(std::string(what) + " must have " + std::to_string(wanted) + " numbers; got " + std::to_string(size));
+    if (size != wanted) refuse(what, " must have ", wanted, " numbers; got ", size);
 }
 
 inline void check_range(std::int64_t value, std::int64_t least, std::int64_t most, const char* what) {
-    if (value < least || value > most)
-        refuse(std::string(what) + " must be from " + std::to_string(least) + " to " + std::to_string(most) + "; got " +
-               std::to_string(value));
+    if (value < least || value > most) refuse(what, " must be from ", least, " to ", most, "; got ", value);
 }
 
 // Different positions below `count`.
@@ -39,7 +42,7 @@ inline void check_positions(std::span<const int> positions, int count, const cha
     Index seen = 0;
     for (int p : positions) {
         check_range(p, 0, count - 1, what);
-        if (seen >> p & 1) refuse(std::string(what) + " must be different; got " + std::to_string(p) + " twice");
+        if (seen >> p & 1) refuse(what, " must be different; got ", p, " twice");
         seen |= Index(1) << p;
     }
 }
@@ -53,23 +56,23 @@ inline void check_permutation(std::span<const int> positions, std::size_t size) 
 
 // A mask of the lowest `bits` index bits, and the values of those bits.
 inline void check_mask(Index mask, int bits, const char* what) {
-    if (mask & ~low_bits(bits)) refuse(std::string(what) + " must have bits below " + std::to_string(bits) + " alone; got " + std::to_string(mask));
+    if (mask & ~low_bits(bits)) refuse(what, " must have bits below ", bits, " alone; got ", mask);
 }
 inline void check_condition(Index mask, Index value, int bits, const char* what) {
     check_mask(mask, bits, what);
-    if (value & ~mask) refuse(std::string("the value of ") + what + " must lie within its mask; got " + std::to_string(value) + " under " + std::to_string(mask));
+    if (value & ~mask) refuse("the value of ", what, " must lie within its mask; got ", value, " under ", mask);
 }
 
 // The place, in the whole state, of a shard's first amplitude.
 inline void check_first(Index first, std::size_t size, int lifted = 0) {
     check_mask(first, max_index_bits - lifted, "the place of a shard's first amplitude");
-    if (first & (size - 1)) refuse("a shard must begin at a multiple of its size; got " + std::to_string(first));
+    if (first & (size - 1)) refuse("a shard must begin at a multiple of its size; got ", first);
 }
 
 // Arrays that one kernel reads and writes must be either the same, where it says so, or apart.
 inline void check_apart(const void* a, const void* b, std::size_t bytes, const char* what) {
     const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
-    if (bytes && std::max(x, y) - std::min(x, y) < bytes) refuse(std::string(what) + " must not share memory");
+    if (bytes && std::max(x, y) - std::min(x, y) < bytes) refuse(what, " must not share memory");
 }
 
 }  // namespace qdist

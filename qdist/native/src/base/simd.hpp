@@ -1,11 +1,24 @@
-// One vector type an instruction set, through the compiler's vector extensions: the same source for NEON, SSE, AVX.
+// Vectors through the compilers' extensions: one source for NEON, SSE and AVX.
+//
+// Vec is one register, Lanes as few of them as hold a given count of numbers. What depends on an instruction set is here:
+// the width of a register, and shuffles that compilers turn into its own.
 #pragma once
+#include <algorithm>
+#include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#include "base/bits.hpp"
+
+// For lambdas in hot loops, whose vectors would go through memory if they became calls.
+#define QDIST_INLINE __attribute__((always_inline))
 
 namespace qdist {
 
@@ -18,17 +31,15 @@ inline constexpr std::size_t vector_bytes = 32;
 inline constexpr std::size_t vector_bytes = 16;
 #endif
 
-template <class Real>
+template <class Real, std::size_t size = vector_bytes / sizeof(Real)>
 struct Simd {
-    static constexpr std::size_t lanes = vector_bytes / sizeof(Real);
-    static constexpr int lane_bits = lanes == 2 ? 1 : lanes == 4 ? 2 : lanes == 8 ? 3 : 4;
-    typedef Real type __attribute__((vector_size(vector_bytes)));
-    // The same for memory that is aligned to the elements alone.
-    typedef Real loose __attribute__((vector_size(vector_bytes), aligned(sizeof(Real))));
+    static constexpr std::size_t lanes = size;
+    static constexpr int lane_bits = std::countr_zero(size);
+    typedef Real type __attribute__((vector_size(size * sizeof(Real))));
 };
 
-template <class Real>
-using Vec = typename Simd<Real>::type;
+template <class Real, std::size_t size = Simd<Real>::lanes>
+using Vec = typename Simd<Real, size>::type;
 
 template <class Real>
 inline Vec<Real> load(const Real* p) {
@@ -40,88 +51,185 @@ inline void store(Real* p, Vec<Real> v) {
     *reinterpret_cast<Vec<Real>*>(p) = v;
 }
 
+// From memory that is aligned to its elements alone.
+template <class V, class Real>
+inline V load_unaligned(const Real* p) {
+    V v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
 template <class Real>
 inline Vec<Real> splat(Real x) {
     return x - Vec<Real>{};
 }
 
-namespace detail {
-template <class Real, int X, std::size_t... I>
-inline Vec<Real> lane_xor(Vec<Real> v, std::index_sequence<I...>) {
-    return __builtin_shufflevector(v, v, int(I ^ X)...);
-}
-template <class Real, bool Odd, std::size_t... I>
-inline Vec<Real> every_second(Vec<Real> a, Vec<Real> b, std::index_sequence<I...>) {
-    return __builtin_shufflevector(a, b, int(2 * I + Odd)...);
-}
-template <class Real, bool High, std::size_t... I>
-inline Vec<Real> interleave(Vec<Real> a, Vec<Real> b, std::index_sequence<I...>) {
-    constexpr std::size_t n = sizeof...(I);
-    return __builtin_shufflevector(a, b, int((I / 2 + (High ? n / 2 : 0)) + (I % 2 ? n : 0))...);
-}
-}  // namespace detail
-
-// Lane i of the result is lane i ^ X of v.
-template <int X, class Real>
-inline Vec<Real> lane_xor(Vec<Real> v) {
-    return detail::lane_xor<Real, X>(v, std::make_index_sequence<Simd<Real>::lanes>());
+// A vector of `size` numbers: lane l is number place(l) of those of a and b together. place: a lambda without captures.
+template <std::size_t size, class V, class Place>
+QDIST_INLINE inline auto shuffled(V a, V b, Place) {
+    return [&]<std::size_t... l>(std::index_sequence<l...>)
+               QDIST_INLINE { return __builtin_shufflevector(a, b, Place()(l)...); }(std::make_index_sequence<size>());
 }
 
-// Reads `lanes` complex numbers at p into real and imaginary parts.
-template <class Real>
-inline void load_split(const Real* p, Vec<Real>& re, Vec<Real>& im) {
-    using Loose = typename Simd<Real>::loose;
-    constexpr auto n = std::make_index_sequence<Simd<Real>::lanes>();
-    const Vec<Real> a = *reinterpret_cast<const Loose*>(p);
-    const Vec<Real> b = *reinterpret_cast<const Loose*>(p + Simd<Real>::lanes);
-    re = detail::every_second<Real, false>(a, b, n);
-    im = detail::every_second<Real, true>(a, b, n);
+// The sum of a vector's numbers, in double.
+template <class V>
+inline double lane_sum(V v) {
+    double sum = 0;
+    for (std::size_t l = 0; l < sizeof(V) / sizeof(v[0]); ++l) sum += v[l];
+    return sum;
 }
 
-template <class Real>
-inline void store_interleaved(Real* p, Vec<Real> re, Vec<Real> im) {
-    using Loose = typename Simd<Real>::loose;
-    constexpr auto n = std::make_index_sequence<Simd<Real>::lanes>();
-    *reinterpret_cast<Loose*>(p) = detail::interleave<Real, false>(re, im, n);
-    *reinterpret_cast<Loose*>(p + Simd<Real>::lanes) = detail::interleave<Real, true>(re, im, n);
+// Lane l of the result is lane l ^ X of v.
+template <std::size_t X, class V>
+QDIST_INLINE inline V lane_xor(V v) {
+    if constexpr (X == 0) return v;
+    return shuffled<sizeof(V) / sizeof(v[0])>(v, v, [](std::size_t l) { return l ^ X; });
 }
 
-// The same between complex numbers in memory that are of single precision and parts that are of double.
-namespace detail {
-typedef float HalfVec __attribute__((vector_size(vector_bytes / 2)));
-template <bool Odd, std::size_t... I>
-inline Vec<double> widened_every_second(Vec<float> v, std::index_sequence<I...>) {
-    const HalfVec half = __builtin_shufflevector(v, v, int(2 * I + Odd)...);
-    return __builtin_convertvector(half, Vec<double>);
-}
-template <std::size_t... I>
-inline Vec<float> interleave_halves(HalfVec a, HalfVec b, std::index_sequence<I...>) {
-    return __builtin_shufflevector(a, b, int(I / 2 + (I % 2 ? sizeof...(I) / 2 : 0))...);
-}
-}  // namespace detail
-
-inline void load_split(const float* p, Vec<double>& re, Vec<double>& im) {
-    constexpr auto n = std::make_index_sequence<Simd<double>::lanes>();
-    const Vec<float> v = *reinterpret_cast<const Simd<float>::loose*>(p);
-    re = detail::widened_every_second<false>(v, n);
-    im = detail::widened_every_second<true>(v, n);
+// The same numbers in another precision. GCC 12 converts those of AVX-512 half a register at a time unless told otherwise.
+template <class To, class From>
+QDIST_INLINE inline To converted(From v) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(To) == 64 && sizeof(From) == 32) return To(_mm512_cvtps_pd(__m256(v)));
+    if constexpr (sizeof(To) == 32 && sizeof(From) == 64) return To(_mm512_cvtpd_ps(__m512d(v)));
+#endif
+    return __builtin_convertvector(v, To);
 }
 
-inline void store_interleaved(float* p, Vec<double> re, Vec<double> im) {
-    constexpr auto n = std::make_index_sequence<Simd<float>::lanes>();
-    const detail::HalfVec a = __builtin_convertvector(re, detail::HalfVec), b = __builtin_convertvector(im, detail::HalfVec);
-    *reinterpret_cast<Simd<float>::loose*>(p) = detail::interleave_halves(a, b, n);
-}
-
-// Calls f with a compile-time constant equal to x, which is in 0..N-1.
-template <int N, class F>
-inline void with_constant(int x, F&& f) {
-    if constexpr (N > 0) {
-        if (x == N - 1)
-            f(std::integral_constant<int, N - 1>());
-        else
-            with_constant<N - 1>(x, std::forward<F>(f));
+// Reads as many complex numbers as re and im have lanes. What is in memory may be of single precision and they of double.
+template <class V, class Stored>
+QDIST_INLINE inline void load_split(const Stored* p, V& re, V& im) {
+    constexpr std::size_t n = sizeof(V) / sizeof(re[0]);
+    constexpr auto even = [](std::size_t l) { return 2 * l; };
+    constexpr auto odd = [](std::size_t l) { return 2 * l + 1; };
+    if constexpr (sizeof(Stored) == sizeof(re[0])) {
+        const V a = load_unaligned<V>(p), b = load_unaligned<V>(p + n);
+        re = shuffled<n>(a, b, even);
+        im = shuffled<n>(a, b, odd);
+    } else {
+        const auto both = load_unaligned<Vec<Stored, 2 * n>>(p);
+        re = converted<V>(shuffled<n>(both, both, even));
+        im = converted<V>(shuffled<n>(both, both, odd));
     }
+}
+
+template <class V, class Stored>
+QDIST_INLINE inline void store_interleaved(Stored* p, V re, V im) {
+    constexpr std::size_t n = sizeof(V) / sizeof(re[0]);
+    if constexpr (sizeof(Stored) == sizeof(re[0])) {
+        const V low = shuffled<n>(re, im, [](std::size_t l) { return l / 2 + l % 2 * n; });
+        const V high = shuffled<n>(re, im, [](std::size_t l) { return n / 2 + l / 2 + l % 2 * n; });
+        std::memcpy(p, &low, sizeof low);
+        std::memcpy(p + n, &high, sizeof high);
+    } else {
+        using Half = Vec<Stored, n>;
+        const Half a = converted<Half>(re), b = converted<Half>(im);
+        const auto both = shuffled<2 * n>(a, b, [](std::size_t l) { return l / 2 + l % 2 * n; });
+        std::memcpy(p, &both, sizeof both);
+    }
+}
+
+// Calls f with the constants 0 .. count - 1. GCC unrolls a loop only after scalar replacement, so an array would go to memory.
+template <std::size_t count, class F>
+QDIST_INLINE inline void unrolled(F f) {
+    [&]<std::size_t... k>(std::index_sequence<k...>)
+        QDIST_INLINE { (f(std::integral_constant<std::size_t, k>()), ...); }(std::make_index_sequence<count>());
+}
+
+// Some numbers, eight unless said otherwise, in as few registers as hold them.
+template <class Real, std::size_t size = lanes>
+struct Lanes {
+    static constexpr std::size_t width = std::min<std::size_t>(size, Simd<Real>::lanes), count = size / width;
+    using Register = Vec<Real, width>;
+    Register part[count];
+
+    // part(k): register k, which is a constant.
+    template <class Part>
+    QDIST_INLINE static Lanes of(Part part) {
+        Lanes result;
+        unrolled<count>([&](auto k) QDIST_INLINE { result.part[k] = part(k); });
+        return result;
+    }
+    QDIST_INLINE static Lanes load(const Real* source) {
+        return of([&](auto k) QDIST_INLINE { return load_unaligned<Register>(source + k * width); });
+    }
+    QDIST_INLINE static Lanes all(Real number) {
+        return of([&](auto) QDIST_INLINE { return number - Register{}; });
+    }
+    QDIST_INLINE void store(Real* target) const {
+        unrolled<count>([&](auto k) QDIST_INLINE { std::memcpy(target + k * width, &part[k], sizeof(Register)); });
+    }
+    QDIST_INLINE friend Lanes operator+(const Lanes& a, const Lanes& b) {
+        return of([&](auto k) QDIST_INLINE { return a.part[k] + b.part[k]; });
+    }
+    QDIST_INLINE friend Lanes operator-(const Lanes& a, const Lanes& b) {
+        return of([&](auto k) QDIST_INLINE { return a.part[k] - b.part[k]; });
+    }
+    QDIST_INLINE friend Lanes operator*(const Lanes& a, const Lanes& b) {
+        return of([&](auto k) QDIST_INLINE { return a.part[k] * b.part[k]; });
+    }
+    QDIST_INLINE double sum() const {
+        double total = 0;
+        for (const Register& some : part) total += lane_sum(some);
+        return total;
+    }
+};
+
+// Lane l of the result is lane l ^ flip.
+template <std::size_t flip, class Real, std::size_t size>
+QDIST_INLINE inline Lanes<Real, size> flipped(const Lanes<Real, size>& a) {
+    using Result = Lanes<Real, size>;
+    return Result::of([&](auto k) QDIST_INLINE { return lane_xor<flip % Result::width>(a.part[k ^ flip / Result::width]); });
+}
+
+template <class Real, std::size_t size>
+QDIST_INLINE inline Lanes<double, size> widened(const Lanes<Real, size>& a) {
+    if constexpr (std::is_same_v<Real, double>)
+        return a;
+    else {
+        using Result = Lanes<double, size>;
+        return Result::of([&](auto k) QDIST_INLINE {
+            constexpr std::size_t width = Result::width, from = Lanes<Real, size>::width, first = k * width;
+            const auto source = a.part[first / from];
+            const auto some = shuffled<width>(source, source, [](std::size_t l) { return first % from + l; });
+            return converted<typename Result::Register>(some);
+        });
+    }
+}
+
+// Eight amplitudes as they lie in memory: real and imaginary parts interleaved.
+template <class Real>
+using Amplitudes = Lanes<Real, 2 * lanes>;
+
+// Each of eight numbers twice; the first of the two with the other sign where it is for a product with i.
+template <bool imaginary, class Real>
+QDIST_INLINE inline Amplitudes<Real> doubled(const Lanes<Real>& a) {
+    return Amplitudes<Real>::of([&](auto k) QDIST_INLINE {
+        constexpr std::size_t width = Amplitudes<Real>::width, from = Lanes<Real>::width, first = k * width / 2;
+        const auto source = a.part[first / from];
+        return shuffled<width>(imaginary ? -source : source, source,
+                               [](std::size_t l) { return first % from + l / 2 + l % 2 * from; });
+    });
+}
+
+// Calls f with a compile-time constant equal to x, which is in 0..N-1. A switch, so that f is inlined into each case: as a chain
+// of comparisons it makes expectation values take an eighth longer.
+template <int N, int first = 0, class F>
+QDIST_INLINE inline void with_constant(int x, F f) {
+    const auto call = [&](auto k) QDIST_INLINE {
+        if constexpr (first + k < N) f(std::integral_constant<int, first + k>());
+    };
+    switch (x - first) {
+        case 0: return call(std::integral_constant<int, 0>());
+        case 1: return call(std::integral_constant<int, 1>());
+        case 2: return call(std::integral_constant<int, 2>());
+        case 3: return call(std::integral_constant<int, 3>());
+        case 4: return call(std::integral_constant<int, 4>());
+        case 5: return call(std::integral_constant<int, 5>());
+        case 6: return call(std::integral_constant<int, 6>());
+        case 7: return call(std::integral_constant<int, 7>());
+    }
+    if constexpr (first + 8 < N) with_constant<N, first + 8>(x, f);
 }
 
 // Memory aligned to the widest vectors, for std::vector.
@@ -141,11 +249,5 @@ struct AlignedAllocator {
 };
 template <class T>
 using AlignedVector = std::vector<T, AlignedAllocator<T>>;
-
-// r with a zero bit inserted at position b.
-inline std::size_t insert_zero(std::size_t r, int b) {
-    const std::size_t low = r & ((std::size_t(1) << b) - 1);
-    return ((r - low) << 1) | low;
-}
 
 }  // namespace qdist

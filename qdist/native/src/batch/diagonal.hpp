@@ -56,10 +56,10 @@ void undo_phases(const Real* table, std::size_t size, Real* ket, Real* bra, doub
         const Vec<Real> a = load(kr), b = load(ki), c = load(br), d = load(bi);
         if (sums) {
             Vec<Real> v = c * b - d * a;
-            if constexpr (W >= 16) v += lane_xor<8, Real>(v);
-            if constexpr (W >= 8) v += lane_xor<4, Real>(v);
-            if constexpr (W >= 4) v += lane_xor<2, Real>(v);
-            v += lane_xor<1, Real>(v);
+            if constexpr (W >= 16) v += lane_xor<8>(v);
+            if constexpr (W >= 8) v += lane_xor<4>(v);
+            if constexpr (W >= 4) v += lane_xor<2>(v);
+            v += lane_xor<1>(v);
             sums[s] += double(v[0]);
         }
         const Real p = table[s], q = table[size + s];

@@ -1,9 +1,8 @@
 // The table of a group's calls, for Python.
 #include "calls/call_table.hpp"
 
-#include <nanobind/stl/pair.h>
+#include "bind/arrays.hpp"
 
-namespace nb = nanobind;
 using qdist::CallRecord;
 using qdist::CallTable;
 
@@ -45,16 +44,16 @@ nb::list calls(const CallTable& table, int rank, int size) {
 
 void bind_calls(nb::module_& m) {
     nb::class_<CallTable>(m, "CallTable", "The collectives of a group's ranks, in memory that they share.")
-        .def(nb::init<CallTable::Memory, int, int, std::vector<int>, bool>(), nb::arg("memory").noconvert(), nb::arg("size"),
-             nb::arg("rank"), nb::arg("near"), nb::arg("spans"))
-        .def_static("bytes", &CallTable::bytes, nb::arg("size"), "Bytes of memory for a group of this size.")
-        .def("enter", &enter, nb::arg("op"), nb::arg("reduction"), nb::arg("dtype"), nb::arg("flags"),
-             nb::arg("root"), nb::arg("shape").none(), nb::arg("more"),
+        .def(nb::init<CallTable::Memory, int, int, std::vector<int>, bool>(), exact("memory"), "size"_a, "rank"_a, "near"_a,
+             "spans"_a)
+        .def_static("bytes", &CallTable::bytes, "size"_a, "Bytes of memory for a group of this size.")
+        .def("enter", &enter, "op"_a, "reduction"_a, "dtype"_a, "flags"_a, "root"_a, "shape"_a.none(), "more"_a,
              "Notes this rank's next call; False where it differs from another's, or something else is to be seen to.")
-        .def("calls", [](const CallTable& t, int rank) { return calls(t, rank, t.size()); }, nb::arg("rank"),
-             "(number, record) of a rank's last calls, oldest first.")
+        .def(
+            "calls", [](const CallTable& t, int rank) { return calls(t, rank, t.size()); }, "rank"_a,
+            "(number, record) of a rank's last calls, oldest first.")
         .def("compared", &CallTable::compared, "Notes that all ranks have been asked for their digests.")
-        .def("break_group", &CallTable::break_group, nb::arg("why"))
+        .def("break_group", &CallTable::break_group, "why"_a)
         .def_prop_ro("differs", &CallTable::differs)
         .def_prop_ro("is_due", &CallTable::is_due)
         .def_prop_ro("why_broken", &CallTable::why, "Why the group can no longer be used; empty while it can.")

@@ -1,35 +1,18 @@
 // Kernels that move amplitudes: between a shard and the buffers of an exchange, and within a shard.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/vector.h>
-
-#include <complex>
-#include <stdexcept>
-
 #include "base/bits.hpp"
 #include "base/checks.hpp"
+#include "bind/arrays.hpp"
 #include "moves/pack.hpp"
 #include "moves/permute.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
-using qdist::Index;
-
+namespace qdist::bindings {
 namespace {
-
-template <class T>
-using Array = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class Real>
-using Shard = Array<const std::complex<Real>>;
-template <class Real>
-using MutableShard = Array<std::complex<Real>>;
 
 // Refuses indices beyond a shard's end and a buffer of the wrong size: memory is written here.
 void check(std::size_t shard, Index base, Index within, std::size_t buffer) {
     if ((base & within) || (base | within) >= shard)
-        throw nb::value_error("base and within must be bits of the shard's indices, and different ones");
-    if (buffer != std::size_t(1) << std::popcount(within))
-        throw nb::value_error("the buffer must hold 2**(number of bits within) amplitudes");
+        refuse("base and within must be bits of the shard's indices, and different ones");
+    if (buffer != std::size_t(1) << std::popcount(within)) refuse("the buffer must hold 2**(number of bits within) amplitudes");
 }
 
 template <class Real>
@@ -57,28 +40,30 @@ void swap_parts(MutableShard<Real> a, Index base_a, MutableShard<Real> b, Index 
 
 template <class Real>
 void swap_positions(MutableShard<Real> shard, const std::vector<int>& partner) {
-    qdist::check_permutation(partner, shard.size());
+    check_permutation(partner, shard.size());
     for (int p = 0; p < int(partner.size()); ++p)
-        if (partner[partner[p]] != p) throw nb::value_error("positions must be exchanged in pairs");
+        if (partner[partner[p]] != p) refuse("positions must be exchanged in pairs");
     nb::gil_scoped_release release;
     qdist::swap_positions(shard.data(), partner);
 }
 
 template <class Real>
 void bind(nb::module_& m) {
-    m.def("pack", &pack<Real>, nb::arg("shard").noconvert(), "base"_a, "within"_a, nb::arg("out").noconvert(),
+    m.def("pack", &pack<Real>, exact("shard"), "base"_a, "within"_a, exact("out"),
           "out = the amplitudes at base | b, for every setting b of the bits of `within`, in order.");
-    m.def("unpack", &unpack<Real>, nb::arg("source").noconvert(), nb::arg("shard").noconvert(), "base"_a, "within"_a,
+    m.def("unpack", &unpack<Real>, exact("source"), exact("shard"), "base"_a, "within"_a,
           "Puts what `pack` took back into its place.");
-    m.def("swap_parts", &swap_parts<Real>, nb::arg("a").noconvert(), "base_a"_a, nb::arg("b").noconvert(), "base_b"_a,
-          "within"_a, "Exchanges a[base_a | bits] with b[base_b | bits], for every setting of the bits of `within`.");
-    m.def("swap_positions", &swap_positions<Real>, nb::arg("shard").noconvert(), "partner"_a,
+    m.def("swap_parts", &swap_parts<Real>, exact("a"), "base_a"_a, exact("b"), "base_b"_a, "within"_a,
+          "Exchanges a[base_a | bits] with b[base_b | bits], for every setting of the bits of `within`.");
+    m.def("swap_positions", &swap_positions<Real>, exact("shard"), "partner"_a,
           "Exchanges bit positions p and partner[p] of the amplitudes' indices, in place.");
 }
 
 }  // namespace
+}  // namespace qdist::bindings
 
 void bind_exchange(nb::module_& m) {
+    using namespace qdist::bindings;
     bind<float>(m);
     bind<double>(m);
 }

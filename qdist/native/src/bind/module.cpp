@@ -1,36 +1,32 @@
-// The Python face of the CPU kernels. Every kernel lets go of the GIL while it runs.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-
-#include <complex>
+// The native module. Every kernel releases the GIL while it runs.
+#ifdef _OPENMP
+#include <omp.h>
+#include <pthread.h>
+#endif
 
 #include "base/checks.hpp"
-#include "base/fork.hpp"
+#include "bind/arrays.hpp"
 #include "calls/direct_call.hpp"
-#include "measure/norm.hpp"
 
-namespace nb = nanobind;
-
-void bind_adjoint(nb::module_& m);
 void bind_batch(nb::module_& m);
 void bind_calls(nb::module_& m);
 void bind_exchange(nb::module_& m);
 void bind_matrices(nb::module_& m);
 void bind_measure(nb::module_& m);
+void bind_pauli(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_search(nb::module_& m);
 
 namespace {
 
-template <class Real>
-using Shard = nb::ndarray<const std::complex<Real>, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class Real>
-double squared_norm(Shard<Real> shard) {
-    const auto* x = reinterpret_cast<const Real*>(shard.data());
-    const std::size_t n = 2 * shard.size();
-    nb::gil_scoped_release release;
-    return qdist::squared_norm(x, n);
+// An OpenMP runtime keeps its threads for the next parallel region. A forked child inherits the record of them but not
+// the threads, and would wait for them for ever. So the threads of the one that forks end before it does: parent and
+// child each start new ones when they next need them.
+void end_threads_before_forks() {
+#ifdef _OPENMP
+    static const int registered = pthread_atfork([] { omp_pause_resource_all(omp_pause_soft); }, nullptr, nullptr);
+    (void)registered;
+#endif
 }
 
 int max_threads() {
@@ -53,22 +49,19 @@ void set_threads(int threads) {
 
 NB_MODULE(QDIST_MODULE, m) {
     m.attr("variant") = QDIST_VARIANT;
-    qdist::end_threads_before_forks();
-    m.def("squared_norm", &squared_norm<float>, nb::arg("shard").noconvert(),
-          "Sum of |amplitude|^2 of a complex64 or complex128 shard, accumulated in double.");
-    m.def("squared_norm", &squared_norm<double>, nb::arg("shard").noconvert());
-    m.def("direct_call", &qdist::direct_call, nb::arg("context"),
+    end_threads_before_forks();
+    m.def("direct_call", &qdist::direct_call, "context"_a,
           "A function of (x, out) that checks both, notes the call and runs primitive(x, out); it returns out, or None "
           "where the arrays are no plain case. context: (op, comm, primitive, active, count, array_type, rows, bools, "
           "table, op_code, reduction_code, settle).");
-    bind_adjoint(m);
     bind_batch(m);
     bind_calls(m);
     bind_exchange(m);
     bind_matrices(m);
     bind_measure(m);
+    bind_pauli(m);
     bind_program(m);
     bind_search(m);
     m.def("max_threads", &max_threads, "Threads that the next kernel will use.");
-    m.def("set_threads", &set_threads, nb::arg("threads"), "Sets the threads of the kernels that follow.");
+    m.def("set_threads", &set_threads, "threads"_a, "Sets the threads of the kernels that follow.");
 }

@@ -1,27 +1,17 @@
-// The Python face of the planners: stages of one level, few exchanges, and what prepares the search for them.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
-
+// Bindings of the planners: stages of one level, few exchanges, and what prepares the search for them.
+#include "search/search.hpp"
 #include "base/checks.hpp"
+#include "bind/arrays.hpp"
 #include "search/alternations.hpp"
 #include "search/commute.hpp"
 #include "search/narrow.hpp"
 #include "search/schedule.hpp"
-#include "search/search.hpp"
-
-namespace nb = nanobind;
-using namespace nb::literals;
 
 namespace {
 
 using namespace qdist;
 
-using Masks = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Masks = Array<const std::uint64_t>;
 using Found = std::tuple<std::vector<Mask>, std::vector<int>, std::int64_t>;
 
 std::vector<Action> actions(Masks mixes, Masks x_like, Masks z_like) {
@@ -63,7 +53,8 @@ Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close,
     return {best->sets(), best->when(), work};
 }
 
-std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Doubles weight, int num_qubits, int close, Mask forced) {
+std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Array<const double> weight,
+                                                        int num_qubits, int close, Mask forced) {
     std::vector<Action> gates = actions(mixes, x_like, z_like);
     check_actions(gates, num_qubits, close);
     check_size(weight.size(), mixes.size(), "weight");
@@ -71,7 +62,8 @@ std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_lik
     for (std::size_t g = 0; g < gates.size(); ++g) gates[g].weight = weight.data()[g];
     std::vector<std::pair<Mask, std::vector<int>>> stages;
     nb::gil_scoped_release release;
-    for (auto& stage : Scheduler(gates, num_qubits, close, forced).run()) stages.emplace_back(stage.close, std::move(stage.gates));
+    for (auto& stage : Scheduler(gates, num_qubits, close, forced).run())
+        stages.emplace_back(stage.close, std::move(stage.gates));
     return stages;
 }
 

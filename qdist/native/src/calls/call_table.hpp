@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/bits.hpp"
+
 namespace qdist {
 
 namespace nb = nanobind;
@@ -35,22 +37,16 @@ struct CallRecord {
     void add_shape(const std::int64_t* lengths, int count) {
         dims = count;
         for (int k = 0; k < count; ++k) {
-            if (k < 8) shape[k] = lengths[k];
-            else more = mixed(more ^ static_cast<std::uint64_t>(lengths[k]));
+            if (k < 8)
+                shape[k] = lengths[k];
+            else
+                more = splitmix(more ^ static_cast<std::uint64_t>(lengths[k]));
         }
-    }
-
-    // The finaliser of splitmix64: every bit of the input changes about half of the output's.
-    static std::uint64_t mixed(std::uint64_t x) {
-        x += 0x9e3779b97f4a7c15;
-        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-        x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-        return x ^ (x >> 31);
     }
 };
 
 class CallTable {
-  public:
+public:
     static constexpr int RING = 256, WORDS = sizeof(CallRecord) / 8, TEXT = 960;
     static constexpr std::uint64_t FIRST = 32, EVERY = 32;
     using Memory = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -75,7 +71,7 @@ class CallTable {
     bool enter(const CallRecord& call) {
         std::uint64_t words[WORDS];
         std::memcpy(words, &call, sizeof call);
-        for (const std::uint64_t word : words) digest_ = CallRecord::mixed(digest_ ^ word);
+        for (const std::uint64_t word : words) digest_ = splitmix(digest_ ^ word);
         const std::uint64_t n = ++count_;
         Slot& own = slot(rank_, n);
         own.number.store(0, std::memory_order_relaxed);
@@ -84,26 +80,19 @@ class CallTable {
         own.digest.store(digest_, std::memory_order_relaxed);
         own.number.store(n, std::memory_order_release);
         std::atomic_thread_fence(std::memory_order_seq_cst);
-        bool differs = false;
-        for (const int other : near_) {
-            const Slot& theirs = slot(other, n);
-            differs |= theirs.number.load(std::memory_order_acquire) == n &&
-                       theirs.digest.load(std::memory_order_relaxed) != digest_;
-        }
-        return !differs && !is_broken() && !is_due();
+        return !differs() && !is_broken() && !is_due();
     }
 
     // Whether a rank that has come to this call has called differently, now or before.
     bool differs() const {
-        for (const int other : near_) {
+        return std::any_of(near_.begin(), near_.end(), [&](int other) {
             const Slot& theirs = slot(other, count_);
-            if (theirs.number.load(std::memory_order_acquire) != count_) continue;
-            const std::uint64_t digest = theirs.digest.load(std::memory_order_relaxed);
+            if (theirs.number.load(std::memory_order_acquire) != count_) return false;
+            if (theirs.digest.load(std::memory_order_relaxed) == digest_) return false;
             std::atomic_thread_fence(std::memory_order_acquire);
             // A slot that was written anew meanwhile says nothing of this call.
-            if (theirs.number.load(std::memory_order_relaxed) == count_ && digest != digest_) return true;
-        }
-        return false;
+            return theirs.number.load(std::memory_order_relaxed) == count_;
+        });
     }
 
     // Whether it is time to compare digests by messages: at each of the first calls, then after every so many.
@@ -143,7 +132,7 @@ class CallTable {
     bool is_broken() const { return header_->state.load(std::memory_order_acquire) == 2; }
     std::string why() const { return is_broken() ? std::string(header_->text) : std::string(); }
 
-  private:
+private:
     struct Slot {
         std::atomic<std::uint64_t> number, digest;
     };

@@ -59,7 +59,19 @@ inline void forget(PyObject* list, PyObject* entry) {
 
 // What a direct call needs beside its arrays, in the order of the tuple.
 enum Context {
-    OP, COMM, PRIMITIVE, ACTIVE, COUNT, ARRAY_TYPE, ROWS, BOOLS, TABLE, OP_CODE, REDUCTION_CODE, SETTLE, CONTEXT_SIZE
+    OP,
+    COMM,
+    PRIMITIVE,
+    ACTIVE,
+    COUNT,
+    ARRAY_TYPE,
+    ROWS,
+    BOOLS,
+    TABLE,
+    OP_CODE,
+    REDUCTION_CODE,
+    SETTLE,
+    CONTEXT_SIZE
 };
 
 // Notes the call in the group's table, if it has one; false where it is not the others' call, or may not be.
@@ -89,8 +101,7 @@ inline PyObject* run_direct(PyObject* context, PyObject* const* arrays, Py_ssize
     }
     const auto field = [context](int which) { return PyTuple_GET_ITEM(context, which); };
     PyObject *x = arrays[0], *out = arrays[1];
-    if (!fit(x, out, reinterpret_cast<PyTypeObject*>(field(ARRAY_TYPE)), PyLong_AsSsize_t(field(ROWS)),
-             field(BOOLS) == Py_True))
+    if (!fit(x, out, reinterpret_cast<PyTypeObject*>(field(ARRAY_TYPE)), PyLong_AsSsize_t(field(ROWS)), field(BOOLS) == Py_True))
         Py_RETURN_NONE;
     PyObject *count = field(COUNT), *active = field(ACTIVE);
     PyObject* number = PyLong_FromLongLong(PyLong_AsLongLong(PyList_GET_ITEM(count, 0)) + 1);
@@ -106,24 +117,21 @@ inline PyObject* run_direct(PyObject* context, PyObject* const* arrays, Py_ssize
     PyObject* settled = note(context, x) ? Py_NewRef(Py_None) : PyObject_CallNoArgs(field(SETTLE));
     PyObject* result = settled ? PyObject_Vectorcall(field(PRIMITIVE), arrays, 2, nullptr) : nullptr;
     Py_XDECREF(settled);
-    if (result == nullptr) {
-        PyObject *type, *value, *trace;
-        PyErr_Fetch(&type, &value, &trace);
-        forget(active, entry);
-        Py_DECREF(entry);
-        PyErr_Restore(type, value, trace);
-        return nullptr;
-    }
+    // The exception, if there is one, is not to be seen by what follows.
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
     forget(active, entry);
     Py_DECREF(entry);
+    PyErr_Restore(type, value, trace);
+    if (result == nullptr) return nullptr;
     Py_DECREF(result);
     return Py_NewRef(out);
 }
 
 // A function of (x, out). A plain C function of Python, whose calls cost least.
 inline nb::object direct_call(nb::tuple context) {
-    static PyMethodDef method = {"direct_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_direct)),
-                                 METH_FASTCALL, "Runs a collective of (x, out), or gives None: see direct_call.hpp."};
+    static PyMethodDef method = {"direct_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_direct)), METH_FASTCALL,
+                                 "Runs a collective of (x, out), or gives None: see direct_call.hpp."};
     const auto is_list = [&](int which) { return PyList_Check(PyTuple_GET_ITEM(context.ptr(), which)); };
     if (context.size() != CONTEXT_SIZE || !is_list(ACTIVE) || !is_list(COUNT) ||
         PyList_GET_SIZE(PyTuple_GET_ITEM(context.ptr(), COUNT)) != 1)

@@ -31,7 +31,9 @@ inline double reduced_product(double coefficient, double value) {
 }
 
 // Adds coefficient * value to an angle, modulo 4 pi.
-inline void add_product(double coefficient, double value, double& angle) { angle = reduced(angle + reduced_product(coefficient, value)); }
+inline void add_product(double coefficient, double value, double& angle) {
+    angle = reduced(angle + reduced_product(coefficient, value));
+}
 
 // Numbers of angles.
 using Slots = std::set<int>;

@@ -1,10 +1,12 @@
 // Small complex matrices: constant or formulas of a program's angles, their products, and the gradient of a product.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <utility>
 #include <vector>
 
+#include "base/bits.hpp"
 #include "gates/formulas.hpp"
 
 namespace qdist {
@@ -22,33 +24,24 @@ struct Source {
     }
 
     Matrix at(const double* angles) const {
-        if (formula == Formula::constant) return value;
-        double chosen[4] = {};
-        for (std::size_t k = 0; k < slots.size(); ++k) chosen[k] = angles[slots[k]];
-        return gate_matrix(formula, chosen);
+        return formula == Formula::constant ? value : gate_matrix(formula, chosen(angles).data());
+    }
+
+    // The derivative by the k-th of its angles.
+    Matrix derivative(int k, const double* angles) const { return gate_derivative(formula, k, chosen(angles).data()); }
+
+private:
+    std::array<double, 4> chosen(const double* angles) const {
+        std::array<double, 4> own{};
+        for (std::size_t k = 0; k < slots.size(); ++k) own[k] = angles[slots[k]];
+        return own;
     }
 };
-
-// The derivative of a gate's matrix by the k-th of its angles.
-inline Matrix derivative(const Source& source, int k, const double* angles) {
-    double chosen[4] = {};
-    for (std::size_t j = 0; j < source.slots.size(); ++j) chosen[j] = angles[source.slots[j]];
-    return gate_derivative(source.formula, k, chosen);
-}
-
-// The index with the bits of k at the bits listed, for each k.
-inline std::vector<std::size_t> offsets(const std::vector<int>& bits) {
-    std::vector<std::size_t> result(std::size_t(1) << bits.size());
-    for (std::size_t k = 0; k < result.size(); ++k)
-        for (std::size_t j = 0; j < bits.size(); ++j)
-            if (k >> j & 1) result[k] |= std::size_t(1) << bits[j];
-    return result;
-}
 
 // a (2^k x 2^k, on the bits listed) times the 2^n x 2^n matrix m, in place. Bit j of a's index is bit bits[j] of m's.
 inline void apply_left(const Matrix& a, const std::vector<int>& bits, Matrix& m, int n) {
     const std::size_t size = std::size_t(1) << n, small = std::size_t(1) << bits.size();
-    const std::vector<std::size_t> offset = offsets(bits);
+    const std::vector<Index> offset = all_scattered(bits);
     const std::size_t all = offset.back();
     std::vector<Complex> old(small);
     for (std::size_t base = 0; base < size; ++base) {
@@ -80,7 +73,7 @@ inline Matrix adjoint(const Matrix& m, std::size_t size) {
 // The 2^k x 2^k matrix that is left of m (2^n x 2^n) when the bits not listed are traced out.
 inline Matrix traced(const Matrix& m, const std::vector<int>& bits, int n) {
     const std::size_t size = std::size_t(1) << n, small = std::size_t(1) << bits.size();
-    const std::vector<std::size_t> offset = offsets(bits);
+    const std::vector<Index> offset = all_scattered(bits);
     const std::size_t all = offset.back();
     Matrix out(small * small);
     for (std::size_t rest = 0; rest < size; ++rest)
@@ -90,10 +83,25 @@ inline Matrix traced(const Matrix& m, const std::vector<int>& bits, int n) {
     return out;
 }
 
-// The derivatives by the angles of a block on n bits, given its transition matrix: 2 Re Tr(dU U^-1 T) each. factors: pairs of
-// a source and its bits, in the order in which they act.
-template <class Factors>
-void add_dense_gradient(int n, const Factors& factors, Matrix t, const double* angles, double* gradient) {
+// One factor of a block's matrix: a matrix to come, on some of the block's bits.
+struct Factor {
+    Source source;
+    std::vector<int> bits;
+};
+
+// The matrix of a block on n bits. factors: in the order in which they act.
+inline Matrix product(const std::vector<Factor>& factors, int n, const double* angles) {
+    const std::size_t size = std::size_t(1) << n;
+    if (factors.size() == 1 && int(factors[0].bits.size()) == n && std::is_sorted(factors[0].bits.begin(), factors[0].bits.end()))
+        return factors[0].source.at(angles);
+    Matrix m(size * size);
+    for (std::size_t k = 0; k < size; ++k) m[k * size + k] = 1;
+    for (const Factor& f : factors) apply_left(f.source.at(angles), f.bits, m, n);
+    return m;
+}
+
+// The derivatives by the angles of a block on n bits, given its transition matrix: 2 Re Tr(dU U^-1 T) each.
+inline void add_dense_gradient(int n, const std::vector<Factor>& factors, Matrix t, const double* angles, double* gradient) {
     const std::size_t size = std::size_t(1) << n;
     for (std::size_t f = factors.size(); f-- > 0;) {
         const auto& [source, bits] = factors[f];
@@ -106,7 +114,7 @@ void add_dense_gradient(int n, const Factors& factors, Matrix t, const double* a
             for (std::size_t j = 0; j < own.size(); ++j) own[j] = int(j);
             apply_left(adjoint(u, small), own, s, int(bits.size()));
             for (std::size_t k = 0; k < source.slots.size(); ++k) {
-                const Matrix d = derivative(source, int(k), angles);
+                const Matrix d = source.derivative(int(k), angles);
                 double sum = 0;
                 for (std::size_t p = 0; p < small; ++p)
                     for (std::size_t q = 0; q < small; ++q) sum += (d[p * small + q] * s[q * small + p]).real();

@@ -5,65 +5,37 @@
 #include <vector>
 
 #include "base/bits.hpp"
-#include "base/lanes.hpp"
+#include "base/simd.hpp"
 
 namespace qdist {
 
-// How an index of the shard becomes an index of the result: kept[j] is the position of the result's bit j.
-class KeptBits {
-public:
-    explicit KeptBits(std::span<const int> kept) : kept_(kept.begin(), kept.end()) {}
-
-    Index of(Index index) const {
-        Index result = 0;
-        for (std::size_t j = 0; j < kept_.size(); ++j) result |= (index >> kept_[j] & 1) << j;
-        return result;
-    }
-
-    Index mask() const {
-        Index result = 0;
-        for (int position : kept_) result |= Index(1) << position;
-        return result;
-    }
-
-    // Positions of the lowest `count` bits of the result.
-    Index lowest(std::size_t count) const {
-        Index result = 0;
-        for (std::size_t j = 0; j < std::min(count, kept_.size()); ++j) result |= Index(1) << kept_[j];
-        return result;
-    }
-
-    std::size_t size() const { return kept_.size(); }
-
-private:
-    std::vector<int> kept_;
-};
-
-// Adds |amplitude|^2 of a shard of 2^bits amplitudes, the first of which has index `first`, to out[kept.of(index)].
+// Adds |amplitude|^2 of a shard of 2^bits amplitudes, the first of which has index `first`, to
+// out[gathered(index, kept)]: kept[j] is the position of the result's bit j.
 //
 // A tile holds the lowest bits of the shard and of the result, so that both are read and written in whole cache lines.
 // Tiles that go to different parts of the result are tasks of their own. Where there are too few of those, tiles that
 // are summed are split into a fixed number of chunks with results of their own, which are added in order: the sums do
 // not depend on the number of threads.
 template <class Real>
-void add_probabilities(const Real* shard, int bits, Index first, const KeptBits& kept, double* out) {
+void add_probabilities(const Real* shard, int bits, Index first, std::span<const int> kept, double* out) {
     constexpr int tile_low = 6, wanted_tasks = 64;
-    const Index local = low_bits(bits), kept_mask = kept.mask() & local;
-    const Index tile = (low_bits(std::min(bits, tile_low)) | kept.lowest(tile_low)) & local;
+    const auto mask_of = [](std::span<const int> positions) { return scattered(~Index(0), positions); };
+    const Index local = low_bits(bits), kept_mask = mask_of(kept) & local;
+    const Index lowest = mask_of(kept.first(std::min<std::size_t>(kept.size(), tile_low)));
+    const Index tile = (low_bits(std::min(bits, tile_low)) | lowest) & local;
     const Index row_mask = tile & ~low_bits(lane_bits), kept_rows = row_mask & kept_mask;
     const Index outer_kept = local & ~tile & kept_mask, outer_summed = local & ~tile & ~kept_mask;
 
     const std::size_t rows = std::size_t(1) << std::popcount(row_mask);
     const std::size_t slots = std::size_t(1) << std::popcount(kept_rows);
-    std::vector<Index> row_offset(rows), row_slot(rows), slot_out(slots);
-    for (std::size_t r = 0; r < rows; ++r) {
-        row_offset[r] = deposit(r, row_mask);
-        row_slot[r] = extract(row_offset[r], kept_rows) * 2 * lanes;
-    }
-    for (std::size_t s = 0; s < slots; ++s) slot_out[s] = kept.of(deposit(s, kept_rows));
+    const std::vector<Index> row_offset = all_scattered(positions_of(row_mask));
+    const std::vector<int> slot_bits = positions_of(kept_rows);
+    std::vector<Index> row_slot(rows), slot_out = all_scattered(slot_bits);
+    for (std::size_t r = 0; r < rows; ++r) row_slot[r] = gathered(row_offset[r], slot_bits) * 2 * lanes;
+    for (Index& index : slot_out) index = gathered(index, kept);
     Index lane_out[lanes];
-    for (Index l = 0; l < lanes; ++l) lane_out[l] = kept.of(l);
-    const Index far_out = kept.of(first & ~local);
+    for (Index l = 0; l < lanes; ++l) lane_out[l] = gathered(l, kept);
+    const Index far_out = gathered(first & ~local, kept);
 
     const std::size_t parts = std::size_t(1) << std::popcount(outer_kept);
     const std::size_t sums = std::size_t(1) << std::popcount(outer_summed);
@@ -90,7 +62,7 @@ void add_probabilities(const Real* shard, int bits, Index first, const KeptBits&
                 }
             }
         }
-        double* result = (chunks > 1 ? partial.data() + chunk * out_size : out) + (far_out | kept.of(part_base));
+        double* result = (chunks > 1 ? partial.data() + chunk * out_size : out) + (far_out | gathered(part_base, kept));
         for (std::size_t s = 0; s < slots; ++s)
             for (Index l = 0; l < lanes; ++l) {
                 const double* square = sum.data() + 2 * (s * lanes + l);
@@ -98,6 +70,23 @@ void add_probabilities(const Real* shard, int bits, Index first, const KeptBits&
             }
     }
     for (std::size_t i = 0; i < partial.size(); ++i) out[i % out_size] += partial[i];
+}
+
+// bra_i += w ket_i, where w is the weight at gathered(index, positions): the bra of a weighted sum of probabilities. A shard of
+// `size` amplitudes, the first of which has index `first`.
+template <class Complex>
+void add_weighted(const Complex* ket, std::size_t size, Index first, std::span<const int> positions, const double* weights,
+                  Complex* bra) {
+    using Real = typename Complex::value_type;
+    // What a run of neighbours adds to the place in `weights`, looked up instead of gathered bit by bit.
+    const std::size_t run = std::min<std::size_t>(size, 256);
+    std::vector<Index> inside(run);
+    for (std::size_t i = 0; i < run; ++i) inside[i] = gathered(i, positions);
+#pragma omp parallel for schedule(static) if (size > 16384)
+    for (std::size_t start = 0; start < size; start += run) {
+        const Index outside = gathered(first + start, positions);
+        for (std::size_t i = 0; i < run; ++i) bra[start + i] += Real(weights[outside | inside[i]]) * ket[start + i];
+    }
 }
 
 }  // namespace qdist

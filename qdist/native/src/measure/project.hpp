@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/bits.hpp"
-#include "base/lanes.hpp"
+#include "base/simd.hpp"
 
 namespace qdist {
 
@@ -14,8 +14,7 @@ void project(Real* shard, int bits, Index first, Index mask, Index value, Real s
     const Index size = Index(1) << bits, row = std::min(size, lanes);
     const Index lane_mask = mask & (row - 1), row_mask = mask & ~(row - 1), row_value = value & ~(row - 1);
     Real factor[2 * lanes];
-    for (Index l = 0; l < row; ++l)
-        factor[2 * l] = factor[2 * l + 1] = (l & lane_mask) == (value & (row - 1)) ? scale : Real(0);
+    for (Index l = 0; l < row; ++l) factor[2 * l] = factor[2 * l + 1] = (l & lane_mask) == (value & (row - 1)) ? scale : Real(0);
 #pragma omp parallel for schedule(static) if (bits > 14)
     for (Index r = 0; r < size; r += row) {
         Real* a = shard + 2 * r;

@@ -13,11 +13,7 @@ namespace qdist {
 
 // SplitMix64, read at any place of its stream: uniform in [0, 1).
 inline double uniform(std::uint64_t key, std::uint64_t place) {
-    std::uint64_t v = key + (place + 1) * 0x9e3779b97f4a7c15ULL;
-    v = (v ^ v >> 30) * 0xbf58476d1ce4e5b9ULL;
-    v = (v ^ v >> 27) * 0x94d049bb133111ebULL;
-    v ^= v >> 31;
-    return double(v >> 11) * 0x1p-53;
+    return double(splitmix(key + place * splitmix_step) >> 11) * 0x1p-53;
 }
 
 // trees: for each row 2^(depth + 1) numbers, of which the second half holds the row's probabilities. Fills in the sums:
@@ -55,9 +51,7 @@ template <class Real>
 void add_leaves(const Real* shard, int bits, Index first, std::span<const std::int64_t> bases,
                 std::span<const int> leaf_positions, double* trees) {
     const std::size_t leaves = std::size_t(1) << leaf_positions.size();
-    std::vector<Index> offset(leaves);
-    for (std::size_t v = 1; v < leaves; ++v)
-        offset[v] = offset[v & (v - 1)] | Index(1) << leaf_positions[std::countr_zero(v)];
+    const std::vector<Index> offset = all_scattered(leaf_positions);
     const Index local = low_bits(bits);
 #pragma omp parallel for schedule(static) if (bases.size() * leaves > 16384)
     for (std::size_t b = 0; b < bases.size(); ++b) {

@@ -11,19 +11,12 @@
 
 namespace qdist {
 
-// The lowest `count` set bits of mask.
-inline Index lowest_set(Index mask, int count) {
-    Index result = 0;
-    for (; mask && count > 0; --count, mask &= mask - 1) result |= mask & -mask;
-    return result;
-}
-
 // Calls move(offset from the base, number of the first, length) for every run of neighbours, on all threads. The length
 // is a compile-time constant where it is short, so that a move is a few instructions.
 template <class Move>
 void each_run(Index within, Move move) {
     constexpr int block_bits = 12, long_run_bits = 4;
-    const Index block = lowest_set(within, block_bits), outer = within & ~block;
+    const Index block = deposit(low_bits(block_bits), within), outer = within & ~block;
     const std::size_t size = std::size_t(1) << std::popcount(block), blocks = std::size_t(1) << std::popcount(outer);
     const int run_bits = std::min(std::countr_one(block), block_bits);
     const Index between = block & ~low_bits(run_bits);
@@ -39,23 +32,18 @@ void each_run(Index within, Move move) {
     if (run_bits >= long_run_bits)
         all_blocks(std::size_t(1) << run_bits);
     else
-        with_constant<long_run_bits>(run_bits, [&](auto bits) {
-            all_blocks(std::integral_constant<std::size_t, (std::size_t(1) << bits)>());
-        });
+        with_constant<long_run_bits>(
+            run_bits, [&](auto bits) { all_blocks(std::integral_constant<std::size_t, (std::size_t(1) << bits)>()); });
 }
 
 template <class Complex>
 void pack(const Complex* shard, Index base, Index within, Complex* out) {
-    each_run(within, [=](Index offset, std::size_t first, auto run) {
-        std::copy_n(shard + (base | offset), run, out + first);
-    });
+    each_run(within, [=](Index offset, std::size_t first, auto run) { std::copy_n(shard + (base | offset), run, out + first); });
 }
 
 template <class Complex>
 void unpack(const Complex* in, Complex* shard, Index base, Index within) {
-    each_run(within, [=](Index offset, std::size_t first, auto run) {
-        std::copy_n(in + first, run, shard + (base | offset));
-    });
+    each_run(within, [=](Index offset, std::size_t first, auto run) { std::copy_n(in + first, run, shard + (base | offset)); });
 }
 
 // The two may be parts of one shard that have nothing in common.

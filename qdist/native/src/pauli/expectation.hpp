@@ -1,22 +1,47 @@
 // Expectation values of sums of Pauli strings.
 #pragma once
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/bits.hpp"
-#include "base/lanes.hpp"
+#include "base/ordered_sum.hpp"
+#include "base/simd.hpp"
 #include "pauli/plan.hpp"
-#include "pauli/tiles.hpp"
+#include "tile/tiles.hpp"
 
 namespace qdist {
 
+// In-place Walsh-Hadamard transform over the slots, a row of lanes each.
+inline void transform_slots(double* slots, std::size_t count) {
+    for (std::size_t h = 1; h < count; h *= 2)
+        for (std::size_t i = 0; i < count; i += 2 * h)
+            for (double *a = slots + i * lanes, *b = a + h * lanes; a != slots + (i + h) * lanes; a += lanes, b += lanes) {
+                const auto u = Lanes<double>::load(a), v = Lanes<double>::load(b);
+                (u + v).store(a);
+                (u - v).store(b);
+            }
+}
+
+// Calls f with a flip of the lanes, so that it becomes a fixed shuffle of registers, and with `imaginary` as constants.
+template <class Function>
+QDIST_INLINE inline void specialised(Index lane_flip, bool imaginary, Function f) {
+    with_constant<lanes>(int(lane_flip), [&](auto flip) QDIST_INLINE {
+        if (imaginary)
+            f(flip, std::true_type());
+        else
+            f(flip, std::false_type());
+    });
+}
+
 // Adds Re or Im of conj(b) a, with a running over a job's rows and b over their partners, to the rows' slots.
 template <class Real, Index flip, bool imaginary>
-void add_products(const PauliJob& job, Rows<const Real> ket, Rows<const Real> bra, Index base, double* sums) {
+void add_products(const PauliJob& job, Tile<Real> ket, Tile<Real> bra, Index base, double* sums) {
     const Index row_flip = job.flip >> lane_bits;
     const std::uint16_t *rows = job.rows.data(), *starts = job.starts.data();
     const std::uint32_t base_slot = job.base_slot(base);
+    if (imaginary) std::swap(ket.re, ket.im);
     // This many rows' products are added before they become doubles, because that costs more than they do.
     constexpr std::size_t together = 8;
     for (std::uint32_t slot = 0; slot < job.slots(); ++slot) {
@@ -27,10 +52,9 @@ void add_products(const PauliJob& job, Rows<const Real> ket, Rows<const Real> br
         while (k < end) {
             Lanes<Real> first{}, second{};  // two sums, so that neither waits for the other
             for (const std::size_t stop = std::min(k + together, end); k < stop; ++k) {
-                const auto a = ket[rows[k]], b = bra[rows[k] ^ row_flip];
-                const auto br = flipped<flip>(b.re), bi = flipped<flip>(b.im);
-                first = first + (imaginary ? a.im : a.re) * br;
-                second = second + (imaginary ? a.re : a.im) * bi;
+                const std::size_t a = rows[k] * lanes, b = (rows[k] ^ row_flip) * lanes;
+                first = first + Lanes<Real>::load(ket.re + a) * flipped<flip>(Lanes<Real>::load(bra.re + b));
+                second = second + Lanes<Real>::load(ket.im + a) * flipped<flip>(Lanes<Real>::load(bra.im + b));
             }
             sum = sum + widened(imaginary ? first - second : first + second);
         }
@@ -60,8 +84,7 @@ inline double pair_factor(const PauliPass& pass, const PauliJob& job) {
 // One thread's sums of a pass: those of the jobs that are summed over tiles, one job behind the other.
 class PassSums {
 public:
-    explicit PassSums(const PauliPass& pass)
-        : pass_(pass), start_(pass.jobs.size()) {
+    explicit PassSums(const PauliPass& pass) : pass_(pass), start_(pass.jobs.size()) {
         std::size_t size = 0, of_tile = 0;
         for (std::size_t j = 0; j < pass.jobs.size(); ++j) {
             start_[j] = size;
@@ -77,7 +100,7 @@ public:
 
     // Adds a tile's products; `base` is the index of its first amplitude, `bra` the tile that `ket` is flipped to.
     template <class Real>
-    void add_tile(Rows<const Real> ket, Rows<const Real> bra, Index base, double* results) {
+    void add_tile(Tile<Real> ket, Tile<Real> bra, Index base, double* results) {
         for (std::size_t j = 0; j < pass_.jobs.size(); ++j) {
             const PauliJob& job = pass_.jobs[j];
             double* slots = job.by_tile ? tile_slots_.data() : kept_.data() + start_[j];
@@ -103,33 +126,26 @@ private:
     std::vector<double> kept_, tile_slots_;
 };
 
-// Adds what one pass finds in a shard, whose first index is `first`, to results. Tiles are summed in a fixed number of
-// chunks, which are added in order: the result does not depend on the number of threads.
+// Adds what one pass finds in a shard, whose first index is `first`, to results.
 template <class Real>
 void add_expectations(const PauliPlan& plan, const PauliPass& pass, const Real* shard, Index first, double* results) {
-    TileGrid grid(plan.bits, pass);
-    if (pass.far) grid.halve(pass.far);
-    const std::size_t tiles = grid.count(), chunks = std::min<std::size_t>(tiles, 64);
-    const std::size_t observables = std::size_t(plan.observables);
-    std::vector<double> partial(chunks * observables);
-#pragma omp parallel if (chunks > 1)
-    {
-        Tile<Real> ket(grid.size), partner(pass.far ? grid.size : 0);
-        PassSums sums(pass);
-#pragma omp for schedule(static)
-        for (std::size_t c = 0; c < chunks; ++c) {
-            double* found = partial.data() + c * observables;
-            for (std::size_t t = c * (tiles / chunks); t < (c + 1) * (tiles / chunks); ++t) {
-                const Index base = grid.base(t);
-                grid.load(shard, base, ket);
-                if (pass.far) grid.load(shard, base ^ pass.far, partner);
-                const Rows<const Real> rows = std::as_const(ket).rows();
-                sums.add_tile(rows, pass.far ? std::as_const(partner).rows() : rows, first + base, found);
-            }
-            sums.finish(found);
+    // Of a pair of tiles only one is counted, which has the highest bit of `far` 0: its partner comes with it.
+    const Index outer = low_bits(plan.bits) & ~pass.tile & ~(pass.far ? std::bit_floor(pass.far) : 0);
+    const TileGrid grid(positions_of(pass.tile), outer);
+    const std::size_t size = grid.elements<Real>();
+    const auto make = [&] { return PassSums(pass); };
+    const auto work = [&](PassSums& sums, std::size_t t, std::size_t last, double* found) {
+        Real* const room = tile_room<Real>(4 * size);
+        const Tile<Real> ket{room, room + size}, partner{room + 2 * size, room + 3 * size};
+        for (; t < last; ++t) {
+            const Index base = grid.base(t);
+            grid.load(shard + 2 * base, ket);
+            if (pass.far) grid.load(shard + 2 * (base ^ pass.far), partner);
+            sums.add_tile(ket, pass.far ? partner : ket, first + base, found);
         }
-    }
-    for (std::size_t i = 0; i < partial.size(); ++i) results[i % observables] += partial[i];
+        sums.finish(found);
+    };
+    ordered_sum(grid.count(), std::size_t(plan.observables), results, make, work);
 }
 
 }  // namespace qdist

@@ -14,6 +14,7 @@
 #include <complex>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -110,11 +111,7 @@ public:
     // whether the value of a single observable, with real coefficients, comes the way its product with a state does.
     PauliPlan(int bits, std::span<const Index> x, std::span<const Index> z, std::span<const std::complex<double>> c,
               std::span<const std::int64_t> observable, int observables, int tile_bits, bool as_product)
-        : lift(bits),
-          bits(lift.bits),
-          observables(observables),
-          tile_bits(tile_bits),
-          as_product(as_product) {
+        : lift(bits), bits(lift.bits), observables(observables), tile_bits(tile_bits), as_product(as_product) {
         if (as_product && observables != 1) throw std::invalid_argument("several observables have no product in common");
         if (tile_bits <= run_bits || tile_bits > max_tile_bits) throw std::invalid_argument("tiles have 6 to 16 bits");
         std::vector<PauliJob> jobs = grouped(x, z, c, observable);
@@ -137,15 +134,13 @@ public:
 
 private:
     static std::vector<PauliJob> grouped(std::span<const Index> x, std::span<const Index> z,
-                                         std::span<const std::complex<double>> c,
-                                         std::span<const std::int64_t> observable) {
+                                         std::span<const std::complex<double>> c, std::span<const std::int64_t> observable) {
         std::vector<std::size_t> order(x.size());
-        for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
-        std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return x[a] < x[b]; });
+        std::iota(order.begin(), order.end(), 0);
+        std::ranges::stable_sort(order, {}, [&](std::size_t k) { return x[k]; });
         std::vector<PauliJob> jobs;
-        for (std::size_t start = 0, end; start < order.size(); start = end) {
-            for (end = start; end < order.size() && x[order[end]] == x[order[start]]; ++end) {
-            }
+        for (std::size_t start = 0, end = 0; start < order.size(); start = end) {
+            while (end < order.size() && x[order[end]] == x[order[start]]) ++end;
             for (bool imaginary : {false, true}) {
                 PauliJob job{.x = x[order[start]], .imaginary = imaginary};
                 for (std::size_t k = start; k < end; ++k) {
@@ -172,8 +167,7 @@ private:
             if (std::popcount(tile) <= tile_bits) grow(tile, jobs);
             const auto within = [&](const PauliJob& job) { return (job.x & ~tile) == 0; };
             const auto paired = [&](const PauliJob& job) { return (job.x & ~low) == far; };
-            if (std::popcount(tile) == tile_bits &&
-                std::ranges::count_if(jobs, within) >= std::ranges::count_if(jobs, paired))
+            if (std::popcount(tile) == tile_bits && std::ranges::count_if(jobs, within) >= std::ranges::count_if(jobs, paired))
                 add_pass(tile, 0, jobs, within);
             else
                 add_pass(low, far, jobs, paired);
@@ -224,11 +218,8 @@ private:
             if (reaches_out) term.slot = rows.coordinates(term.z & tile & ~low_bits(lane_bits));
             parts[reaches_out].terms.push_back(term);
         }
-        if (parts[1].terms.empty() || rows.vectors.size() > few_rank || parts[1].terms.size() > few_terms) {
-            parts.clear();
-            parts.push_back(std::move(job));
-            return parts;
-        }
+        if (parts[1].terms.empty() || rows.vectors.size() > few_rank || parts[1].terms.size() > few_terms)
+            return single(std::move(job));
         parts[1].basis = std::move(rows.vectors);
         parts[1].by_tile = true;
         if (parts[0].terms.empty()) parts.erase(parts.begin());
@@ -237,11 +228,8 @@ private:
 
     // A job as few jobs whose slots can be kept over tiles; as one that is summed by the tile where they would be many.
     static std::vector<PauliJob> split(PauliJob&& job, Index tile, std::size_t& kept) {
+        if (job.by_tile) return single(std::move(job));
         std::vector<PauliJob> parts;
-        if (job.by_tile) {
-            parts.push_back(std::move(job));
-            return parts;
-        }
         std::vector<ParityBasis> bases;
         std::size_t numbers = 0;
         for (const PauliTerm& term : job.terms) {
@@ -270,13 +258,17 @@ private:
         for (PauliTerm& term : job.terms) term.slot = rows.coordinates(term.z & tile & ~low_bits(lane_bits));
         job.basis = std::move(rows.vectors);
         job.by_tile = true;
-        parts.clear();
-        parts.push_back(std::move(job));
-        return parts;
+        return single(std::move(job));
+    }
+
+    static std::vector<PauliJob> single(PauliJob&& job) {
+        std::vector<PauliJob> jobs;
+        jobs.push_back(std::move(job));
+        return jobs;
     }
 
     static void sort_rows(PauliJob& job, Index tile) {
-        job.flip = extract(job.x, tile);
+        job.flip = gathered(job.x, positions_of(tile));
         const Index row_flip = job.flip >> lane_bits, row_bits = tile & ~low_bits(lane_bits);
         job.pairs = row_flip != 0 && (job.x & ~tile) == 0;
         std::vector<std::vector<std::uint16_t>> by_slot(job.slots());

@@ -5,10 +5,10 @@
 #include <mutex>
 #include <vector>
 
-#include "base/lanes.hpp"
+#include "base/simd.hpp"
 #include "pauli/plan.hpp"
 #include "pauli/rows.hpp"
-#include "pauli/tiles.hpp"
+#include "tile/tiles.hpp"
 
 namespace qdist {
 
@@ -23,6 +23,9 @@ constexpr std::size_t block_rows = [] {
     return std::clamp<std::size_t>(registers / Amplitudes<Real>::count, 1, 4);
 }();
 
+// How far ahead of a row that is written others are prefetched.
+inline constexpr std::size_t rows_ahead = 32;
+
 // Whether the product with a state is wanted, or its product with the state alone: then partners are summed up once.
 enum class Purpose { product, value };
 
@@ -30,13 +33,17 @@ template <class Real>
 struct ProductTables {
     struct Pass {
         Pass(const PauliPlan& plan, const PauliPass& pass, const double* weights, Purpose purpose)
-            : grid(plan.bits, pass),
+            : grid(positions_of(pass.tile), low_bits(plan.bits) & ~pass.tile),
               factors(pass, weights, plan.observables, purpose == Purpose::value ? block_rows<Real> : 0),
-              sums(factors, factors.rows() < block_rows<Real> ? 1 : block_rows<Real>) {}
+              sums(factors, factors.rows() < block_rows<Real> ? 1 : block_rows<Real>),
+              offsets(all_scattered(positions_of(pass.tile >> lane_bits << lane_bits))) {
+            offsets.resize(offsets.size() + rows_ahead);
+        }
 
         TileGrid grid;
         PassFactors<Real> factors;
         RowSums sums;
+        std::vector<Index> offsets;  // of rows, from a tile's first amplitude; `rows_ahead` more than there are
     };
 
     ProductTables(const PauliPlan& plan, const double* w, Purpose purpose) : weights(w, w + plan.observables) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/bits.hpp"
+#include "pauli/expectation.hpp"
 #include "pauli/plan.hpp"
-#include "pauli/tiles.hpp"
 
 namespace qdist {
 
@@ -26,10 +26,11 @@ struct PauliKind {
 struct Lookup {
     PauliKind kind;
     Index row_flip;
-    std::size_t start;                 // of its numbers among those of the pass
-    std::vector<std::uint16_t> slots;  // of each row, before it is flipped
-    std::vector<bool> is_zero;         // slots whose factors are zero in all tiles
-    bool once = false;                 // of two rows that are each other's partners only one is summed up, twice
+    std::size_t start;                   // of its numbers among those of the pass
+    std::vector<std::uint16_t> slots;    // of each row, before it is flipped
+    std::vector<bool> is_zero;           // slots whose factors are zero in all tiles
+    bool once = false;                   // of two rows that are each other's partners only one is summed up, twice
+    const PauliJob* changing = nullptr;  // the job, where its factors depend on the tile
 
     std::size_t at(std::size_t slot) const { return start + slot * kind.stride(); }
 };
@@ -53,43 +54,37 @@ public:
                 found.slots[r] = r & (r - 1) ? found.slots[r & (r - 1)] ^ found.slots[r & -r]
                                              : std::uint16_t(job.slot_of(deposit(r, row_bits)));
             numbers_.resize(numbers_.size() + job.slots() * found.kind.stride());
-            if (is_same_for_all_tiles(job))
-                add_fixed(job, std::move(found));
-            else
+            if (job.by_tile || std::ranges::any_of(job.basis, [&](Index mask) { return mask & ~pass.tile; }))
                 add_changing(job, std::move(found));
+            else
+                add_fixed(job, std::move(found));
         }
     }
 
     const std::vector<Lookup>& lookups() const { return lookups_; }
     std::size_t rows() const { return rows_; }
     const std::vector<Real>& numbers() const { return numbers_; }
-    bool change() const { return !changing_.empty(); }
 
     // Makes `numbers`, a copy of those here, the factors of the tile whose first amplitude has index `base`.
     void set_tile(Index base, std::vector<Real>& numbers) const {
-        for (const auto& [job, lookup] : changing_) {
-            const PauliKind& kind = lookups_[lookup].kind;
-            Real* factors = numbers.data() + lookups_[lookup].start;
+        for (const Lookup& lookup : lookups_) {
+            const PauliJob* job = lookup.changing;
+            if (!job) continue;
             if (job->by_tile) {
-                fill(*job, lookups_[lookup], base & ~pass_.tile, factors);
+                fill(*job, lookup, base & ~pass_.tile, numbers.data() + lookup.start);
                 continue;
             }
             const std::uint32_t base_slot = job->base_slot(base);
-            const Real* kept = numbers_.data() + lookups_[lookup].start;
             for (std::uint32_t slot = 0; slot < job->slots(); ++slot)
-                std::copy_n(kept + (slot ^ base_slot) * kind.stride(), kind.stride(), factors + slot * kind.stride());
+                std::copy_n(&numbers_[lookup.at(slot ^ base_slot)], lookup.kind.stride(), &numbers[lookup.at(slot)]);
         }
     }
 
 private:
-    bool is_same_for_all_tiles(const PauliJob& job) const {
-        return !job.by_tile && std::ranges::all_of(job.basis, [&](Index mask) { return (mask & ~pass_.tile) == 0; });
-    }
-
     void add_changing(const PauliJob& job, Lookup&& found) {
         if (!job.by_tile) fill(job, found, 0, numbers_.data() + found.start);
         found.is_zero.assign(job.slots(), false);
-        changing_.push_back({&job, lookups_.size()});
+        found.changing = &job;
         lookups_.push_back(std::move(found));
     }
 
@@ -97,7 +92,7 @@ private:
         fill(job, found, 0, numbers_.data() + found.start);
         const auto fits = [&](const Lookup& other) {
             return other.kind.lane_flip == found.kind.lane_flip && other.kind.imaginary == found.kind.imaginary &&
-                   other.row_flip == found.row_flip && !is_changing(other);
+                   other.row_flip == found.row_flip && !other.changing;
         };
         const auto other = std::ranges::find_if(lookups_, fits);
         if (other == lookups_.end()) {
@@ -109,13 +104,10 @@ private:
         }
     }
 
-    bool is_changing(const Lookup& lookup) const {
-        return std::ranges::any_of(changing_, [&](const auto& c) { return &lookups_[c.second] == &lookup; });
-    }
-
     // The sum of two lookups, as one with a slot for each row.
     Lookup sum(const Lookup& a, const Lookup& b) {
-        Lookup both{{a.kind.lane_flip, a.kind.imaginary, a.kind.by_lane || b.kind.by_lane}, a.row_flip, numbers_.size(), {}, {}, a.once};
+        Lookup both{
+            {a.kind.lane_flip, a.kind.imaginary, a.kind.by_lane || b.kind.by_lane}, a.row_flip, numbers_.size(), {}, {}, a.once};
         for (std::size_t r = 0; r < rows_; ++r) {
             both.slots.push_back(std::uint16_t(r));
             for (std::size_t l = 0; l < both.kind.stride(); ++l) {
@@ -130,7 +122,8 @@ private:
         lookup.is_zero.clear();
         for (std::size_t slot = 0; slot < slots; ++slot) {
             const auto first = numbers_.begin() + std::ptrdiff_t(lookup.at(slot));
-            lookup.is_zero.push_back(std::all_of(first, first + std::ptrdiff_t(lookup.kind.stride()), [](Real f) { return f == 0; }));
+            lookup.is_zero.push_back(
+                std::all_of(first, first + std::ptrdiff_t(lookup.kind.stride()), [](Real f) { return f == 0; }));
         }
     }
 
@@ -153,7 +146,6 @@ private:
     std::vector<double> weights_;
     std::size_t rows_;
     std::vector<Lookup> lookups_;
-    std::vector<std::pair<const PauliJob*, std::size_t>> changing_;  // jobs whose factors depend on the tile, and lookups
     std::vector<Real> numbers_;
 };
 
@@ -177,7 +169,8 @@ public:
                 of_kind.emplace_back();
             }
             const auto first = lookup.slots.begin();
-            const bool equal = std::all_of(first, first + std::ptrdiff_t(block), [&](std::uint16_t slot) { return slot == *first; });
+            const bool equal =
+                std::all_of(first, first + std::ptrdiff_t(block), [&](std::uint16_t slot) { return slot == *first; });
             of_kind[kind].push_back({&lookup, equal && lookup.row_flip % block == 0});
         }
         // Strings that flip nothing come first in a plan and are mostly the largest part of a sum: added last, they leave the

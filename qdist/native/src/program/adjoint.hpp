@@ -3,21 +3,23 @@
 // Before a block is undone, what its angles do to <bra|ket> is summed: one pass over the tile for all angles of the block.
 #pragma once
 #include <algorithm>
-#include <complex>
+#include <iterator>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "base/ordered_sum.hpp"
 #include "base/simd.hpp"
 #include "gates/formulas.hpp"
 #include "gates/matrices.hpp"
 #include "program/program.hpp"
 #include "tile/dense.hpp"
 #include "tile/diagonal.hpp"
+#include "tile/givens.hpp"
 #include "tile/permutation.hpp"
 #include "tile/tile_norm.hpp"
 #include "tile/tiles.hpp"
 #include "tile/transition.hpp"
-#include "tile/givens.hpp"
 
 namespace qdist {
 
@@ -43,10 +45,10 @@ std::size_t touched(const Block<Real>& block, int t) {
 // What of a stage's work and results is wanted.
 struct Wanted {
     std::size_t until;  // the first block that must be undone
-    std::size_t dead;   // bits of the tile that are 0 in every nonzero amplitude before the stage
-    bool rest;          // store the amplitudes whose dead bits are all 0: earlier stages need them
-    bool everything;    // what is left
-    double shift;       // the multiple of the ket that the bra loses before anything is undone
+    Index zero_bits;    // bits of the tile that are 0 in every nonzero amplitude before the stage
+    bool rest;          // store the amplitudes whose zero_bits are all 0: earlier stages need them
+    bool everything;    // store all amplitudes
+    double shift;       // the multiple of the ket that is subtracted from the bra before anything is undone
 };
 
 // One stage's part of the sweep: what is summed where, and in which order blocks are undone.
@@ -66,32 +68,26 @@ public:
     }
 
     template <class Stored>
-    void run(std::complex<Stored>* ket, std::complex<Stored>* bra, std::size_t offset, const StageTiles<Real, Stored>& tiles, double* gradient) const {
-        // A fixed number of chunks, added in order: the result does not depend on the number of threads.
-        const std::size_t count = tiles.count(), chunks = std::min<std::size_t>(count, 64);
-        std::vector<double> partial(chunks * num_results_);
-#pragma omp parallel if (chunks > 1)
-        {
-            Real* const buffer = tile_room<Real>(7 * tiles.elements);
-            std::vector<double> sums(num_sums_);
-#pragma omp for schedule(static)
-            for (std::ptrdiff_t c = 0; c < std::ptrdiff_t(chunks); ++c) {
-                std::fill(sums.begin(), sums.end(), 0.0);
-                for (std::size_t tile = c * (count / chunks); tile < (c + 1) * (count / chunks); ++tile) {
-                    const std::size_t base = tiles.base(tile);
-                    TilePair<Real> pair = parts_of(buffer, tiles.elements);
-                    const std::size_t left = load(ket + base, bra + base, tiles, base | offset, pair, buffer + 6 * tiles.elements, sums.data());
-                    undo_blocks(left, pair, base | offset, buffer + 6 * tiles.elements, sums.data());
-                    if (!wanted_.rest) continue;
-                    const int bits = wanted_.everything ? tile_bits() : rest_bits_;
-                    tiles.store(ket + base, pair.ket_re, pair.ket_im, bits);
-                    tiles.store(bra + base, pair.bra_re, pair.bra_im, bits);
-                }
-                collect(sums.data(), partial.data() + c * num_results_);
-            }
-        }
+    void run(Stored* ket, Stored* bra, std::size_t offset, const TileGrid& grid, double* gradient) const {
+        const std::size_t size = grid.elements<Real>();
         std::vector<double> results(num_results_);
-        for (std::size_t k = 0; k < partial.size(); ++k) results[k % num_results_] += partial[k];
+        const auto make = [&] { return std::vector<double>(num_sums_); };
+        const auto work = [&](std::vector<double>& sums, std::size_t tile, std::size_t last, double* found) {
+            Real *const buffer = tile_room<Real>(7 * size), *const room = buffer + 6 * size;
+            std::fill(sums.begin(), sums.end(), 0.0);
+            for (; tile < last; ++tile) {
+                const Index base = grid.base(tile);
+                TilePair<Real> pair(buffer, size);
+                const std::size_t left = load(ket + 2 * base, bra + 2 * base, grid, base | offset, pair, room, sums.data());
+                undo_blocks(left, pair, base | offset, room, sums.data());
+                if (!wanted_.rest) continue;
+                const std::size_t stored = wanted_.everything ? grid.size : std::size_t(1) << rest_bits_;
+                grid.store(ket + 2 * base, pair.ket, stored);
+                grid.store(bra + 2 * base, pair.bra, stored);
+            }
+            collect(sums.data(), found);
+        };
+        ordered_sum(grid.count(), num_results_, results.data(), make, work);
         for (std::size_t k = 0; k < stage_.blocks.size(); ++k) {
             double* own = results.data() + results_at_[k];
             const std::size_t end = k + 1 < stage_.blocks.size() ? results_at_[k + 1] : num_results_;
@@ -142,7 +138,7 @@ private:
         }
         const auto bits_before = [&](std::size_t k) {
             int bits = tile_bits();
-            while (bits > Simd<Real>::lane_bits && wanted_.dead >> (bits - 1) & 1 && first[bits - 1] >= k) --bits;
+            while (bits > Simd<Real>::lane_bits && wanted_.zero_bits >> (bits - 1) & 1 && first[bits - 1] >= k) --bits;
             return bits;
         };
         narrow_.resize(blocks.size());
@@ -156,29 +152,26 @@ private:
         first_phases_ = std::size_t(std::find_if(blocks.begin(), blocks.end(), is_diagonal) - blocks.begin());
     }
 
-    static TilePair<Real> parts_of(Real* buffer, std::size_t size) {
-        return {buffer, buffer + size, buffer + 2 * size, buffer + 3 * size, buffer + 4 * size, buffer + 5 * size};
-    }
-
     // Loads a tile of both, and undoes the last block on the way if it is one of phases for whole rows. Returns the number
     // of blocks that are left. room: for a tile's numbers.
     template <class Stored>
-    std::size_t load(const std::complex<Stored>* ket, const std::complex<Stored>* bra, const StageTiles<Real, Stored>& tiles, std::size_t base, const TilePair<Real>& pair, Real* room, double* sums) const {
+    std::size_t load(const Stored* ket, const Stored* bra, const TileGrid& grid, std::size_t base, const TilePair<Real>& pair,
+                     Real* room, double* sums) const {
         const std::size_t count = stage_.blocks.size();
         const Real shift = Real(wanted_.shift);
         const auto* g = count > wanted_.until ? std::get_if<DiagonalBlock<Real>>(&stage_.blocks.back()) : nullptr;
-        if (!g || !g->diagonal.rows_only() || g->sums.empty() || tiles.width() < std::size_t(1) << g->diagonal.columns()) {
-            tiles.load(ket, pair.ket_re, pair.ket_im);
-            tiles.load(bra, pair.bra_re, pair.bra_im);
+        if (!g || !g->diagonal.rows_only() || g->sums.empty() || grid.width() < std::size_t(1) << g->diagonal.columns()) {
+            grid.load(ket, pair.ket);
+            grid.load(bra, pair.bra);
             if (wanted_.shift != 0)
-                for (std::size_t i = 0; i < tiles.elements; ++i) {
-                    pair.bra_re[i] -= shift * pair.ket_re[i];
-                    pair.bra_im[i] -= shift * pair.ket_im[i];
+                for (std::size_t i = 0; i < grid.elements<Real>(); ++i) {
+                    pair.bra.re[i] -= shift * pair.ket.re[i];
+                    pair.bra.im[i] -= shift * pair.ket.im[i];
                 }
             return count;
         }
         g->diagonal.undo_rows(pair, base, room, [&](std::size_t first) {
-            const Stored *const kets = tiles.row_at(ket, first), *const bras = tiles.row_at(bra, first);
+            const Stored *const kets = grid.at(ket, first), *const bras = grid.at(bra, first);
             return [=](std::size_t column, Vec<Real>& k, Vec<Real>& l, Vec<Real>& a, Vec<Real>& b) {
                 load_split(kets + 2 * column, k, l);
                 load_split(bras + 2 * column, a, b);
@@ -198,56 +191,49 @@ private:
         const auto keep_norms = [&](int bits, double lacking) {
             const std::size_t size = std::size_t(1) << std::max<int>(bits, Simd<Real>::lane_bits);
             if (bits == noted_bits) {
-                ket_norm.restore(pair.ket_re, pair.ket_im, size, lacking);
-                bra_norm.restore(pair.bra_re, pair.bra_im, size, lacking);
+                ket_norm.restore(pair.ket, size, lacking);
+                bra_norm.restore(pair.bra, size, lacking);
             } else {
-                ket_norm.note(pair.ket_re, pair.ket_im, size, lacking);
-                bra_norm.note(pair.bra_re, pair.bra_im, size, lacking);
+                ket_norm.note(pair.ket, size, lacking);
+                bra_norm.note(pair.bra, size, lacking);
             }
             noted_bits = bits;
             passes_since = 0;
         };
         for (std::size_t k = left; k-- > wanted_.until;) {
-            if (stage_.keeps_norm() && (noted_bits < 0 || passes_since >= KeptNorm<Real>::worth_it)) keep_norms(bits_[k], stage_.lacking[k]);
+            if (stage_.keeps_norm() && (noted_bits < 0 || passes_since >= KeptNorm<Real>::worth_it))
+                keep_norms(bits_[k], stage_.lacking[k]);
             passes_since += passes(stage_.blocks[k]);
             Givens rotations[max_givens_of_both];
             double* givens_sums[max_givens_of_both];
-            if (const int count = next_givens(k, rotations, sums, givens_sums)) {
+            const auto block = std::make_reverse_iterator(stage_.blocks.begin() + k + 1);
+            const auto end = std::make_reverse_iterator(stage_.blocks.begin() + wanted_.until);
+            if (const int count = next_givens<Real>(block, end, &Dense_::undo, max_givens_of_both, rotations)) {
                 const std::size_t first = k - (count - 1);
+                for (int j = 0; j < count; ++j) givens_sums[j] = sums + sums_at_[k - j];
                 const int then = wanted_.everything ? tile_bits() : first ? bits_[first - 1] : rest_bits_;
                 // Phases to come are summed over all of the tile.
-                const bool ends = first < first_phases_ && std::all_of(rotations, rotations + count, [=](const Givens& givens) { return givens.bit >= then; });
-                GivensRotations<Real>::apply_both(bits_[k], rotations, count, ends, pair.ket_re, pair.bra_re, givens_sums);
-                GivensRotations<Real>::apply_both(bits_[k], rotations, count, ends, pair.ket_im, pair.bra_im, givens_sums);
+                const bool ends =
+                    first < first_phases_ &&
+                    std::all_of(rotations, rotations + count, [=](const Givens& givens) { return givens.bit >= then; });
+                GivensRotations<Real>::apply_both(bits_[k], rotations, count, ends, pair, givens_sums);
                 k = first;
                 passes_since += count - 1;
             } else if (narrow_[k]) {
                 const auto& d = std::get<Dense_>(stage_.blocks[k]);
-                if (d.far.holds(base)) undo_dense(narrow_[k]->undo, narrow_[k]->transition, d.is_trainable, pair, sums + sums_at_[k]);
+                if (d.far.holds(base))
+                    undo_dense(narrow_[k]->undo, narrow_[k]->transition, d.is_trainable, pair, sums + sums_at_[k]);
             } else
                 undo(stage_.blocks[k], pair, base, room, sums + sums_at_[k]);
         }
         if (noted_bits == rest_bits_ && wanted_.rest) keep_norms(rest_bits_, 1);
     }
 
-    // The Givens rotations of different bits from block k back, which can be undone in one pass; returns their number.
-    int next_givens(std::size_t k, Givens* rotations, double* sums, double** givens_sums) const {
-        int count = 0;
-        for (; k >= wanted_.until && count < max_givens_of_both; --k) {
-            const auto* d = std::get_if<Dense_>(&stage_.blocks[k]);
-            const Givens* givens = d ? d->undo.givens() : nullptr;
-            if (!givens || std::any_of(rotations, rotations + count, [&](const Givens& t) { return t.bit == givens->bit; })) break;
-            rotations[count] = *givens;
-            givens_sums[count++] = sums + sums_at_[k];
-            if (k == 0) break;
-        }
-        return count;
-    }
-
-    static void undo_dense(const Dense<Real>& undo, const Transition<Real>& transition, bool is_trainable, const TilePair<Real>& pair, double* sums) {
+    static void undo_dense(const Dense<Real>& undo, const Transition<Real>& transition, bool is_trainable,
+                           const TilePair<Real>& pair, double* sums) {
         if (is_trainable) transition.add(pair, sums);
-        undo.apply(pair.ket_re, pair.ket_im);
-        undo.apply(pair.bra_re, pair.bra_im);
+        undo.apply(pair.ket);
+        undo.apply(pair.bra);
     }
 
     // Adds what the block's angles change to its sums, and undoes it.
@@ -259,20 +245,18 @@ private:
             g->diagonal.undo(pair, base, wanted ? room : nullptr);
             if (wanted) g->sums.add(room, base, sums);
         } else if (const auto* f = std::get_if<TableDiagonal<Real>>(&block)) {
-            f->undo(pair.ket_re, pair.ket_im, base);
-            f->undo(pair.bra_re, pair.bra_im, base);
+            f->undo(pair.ket, base);
+            f->undo(pair.bra, base);
         } else if (const auto* p = std::get_if<Permutation<Real>>(&block)) {
-            p->undo(pair.ket_re, pair.ket_im, pair.other_re, pair.other_im, base);
-            std::swap(pair.ket_re, pair.other_re);
-            std::swap(pair.ket_im, pair.other_im);
-            p->undo(pair.bra_re, pair.bra_im, pair.other_re, pair.other_im, base);
-            std::swap(pair.bra_re, pair.other_re);
-            std::swap(pair.bra_im, pair.other_im);
+            for (Tile<Real>* tile : {&pair.ket, &pair.bra}) {
+                p->undo(*tile, pair.other, base);
+                std::swap(*tile, pair.other);
+            }
         } else {
             const auto& [rotation, angle, is_trainable] = std::get<Rotation_>(block);
             if (is_trainable) *sums += rotation.overlap(pair, base);
-            rotation.undo(pair.ket_re, pair.ket_im, base);
-            rotation.undo(pair.bra_re, pair.bra_im, base);
+            rotation.undo(pair.ket, base);
+            rotation.undo(pair.bra, base);
         }
     }
 
@@ -313,48 +297,32 @@ private:
     const Wanted wanted_;
     std::vector<std::size_t> sums_at_, results_at_;
     std::vector<std::unique_ptr<Narrow>> narrow_;  // for blocks that have less to do than all of a tile
-    std::vector<int> bits_;  // of the tile, how many of the lowest are in use when a block is undone
+    std::vector<int> bits_;                        // of the tile, how many of the lowest are in use when a block is undone
     int rest_bits_;
     std::size_t first_phases_;  // the first block of phases
     std::size_t num_sums_ = 0, num_results_ = 0;
 };
 
-// Undoes a program on ket and bra, and adds 2 Re <bra|d ket> by each of the program's angles to gradient. `offset`, `start`
-// and `live` are those of the run that made the ket: what it passed over is passed over here. Without `recover` the sweep
-// ends at the first block that depends on a parameter, and what is left in ket and bra is of no use. shift: the multiple of
-// the ket that the bra loses first, which changes no derivative, because Re <ket|d ket> = 0.
+// Undoes a program on ket and bra, and adds 2 Re <bra|d ket> by each of the program's angles to gradient. `offset` and `live`
+// are those of the run that made the ket: what it passed over is passed over here. Without `recover` the sweep ends at the
+// first block that depends on a parameter, and what is left in ket and bra is of no use. shift: the multiple of the ket that
+// is first subtracted from the bra, which changes no derivative, because Re <ket|d ket> = 0.
 template <class Real, class Stored>
-void run_back(Program<Real>& program, std::complex<Stored>* ket, std::complex<Stored>* bra, std::size_t offset, std::size_t start, std::size_t live, bool recover, double shift, double* gradient) {
+void run_back(Program<Real>& program, Stored* ket, Stored* bra, std::size_t offset, Index live, bool recover, double shift,
+              double* gradient) {
     const auto& stages = program.stages();
     program.bind_undo();
-    std::vector<std::size_t> live_before;
-    for (const Stage<Real>& stage : stages) {
-        live_before.push_back(live);
-        for (int p : stage.positions) live |= std::size_t(1) << p;
-    }
+    std::vector<Index> live_before;
+    for (const Stage<Real>& stage : stages) live_before.push_back(std::exchange(live, live | stage.mask()));
     std::size_t first = 0, until = 0;
     if (!recover) {
         while (first < stages.size() && (until = stages[first].first_trainable()) == stages[first].blocks.size()) ++first;
     }
     for (std::size_t k = stages.size(); k-- > first;) {
-        const StageTiles<Real, Stored> tiles(stages[k].positions, stages[k].low, program.num_bits(), start, live_before[k]);
-        const Wanted wanted{k == first ? until : 0, tiles.dead(), recover || k > first, recover, k + 1 == stages.size() ? shift : 0};
-        StageBack<Real>(stages[k], program.angles(), wanted).run(ket, bra, offset, tiles, gradient);
-    }
-}
-
-// run_back for every row of a batch that was run from |0...0>, each bound to its own row of angles.
-template <class Real, class Stored>
-void run_back_batch(const Program<Real>& program, std::complex<Stored>* kets, std::complex<Stored>* bras, const double* angles, std::size_t batch, std::size_t size, std::size_t count, const double* shifts, double* gradients) {
-    const bool small = program.num_bits() <= Program<Real>::small_bits;
-#pragma omp parallel if (small && batch > 1)
-    {
-        Program<Real> mine = program;
-#pragma omp for schedule(static)
-        for (std::ptrdiff_t b = 0; b < std::ptrdiff_t(batch); ++b) {
-            mine.bind(angles + b * count, count);
-            run_back(mine, kets + b * size, bras + b * size, 0, 0, 0, false, shifts[b], gradients + b * count);
-        }
+        const TileGrid grid(stages[k].positions, live_before[k] & ~stages[k].mask());
+        const Index zero_bits = gathered(~live_before[k], stages[k].positions);
+        const Wanted wanted{k == first ? until : 0, zero_bits, recover || k > first, recover, k + 1 == stages.size() ? shift : 0};
+        StageBack<Real>(stages[k], program.angles(), wanted).run(ket, bra, offset, grid, gradient);
     }
 }
 

@@ -1,9 +1,12 @@
 // Checks of the blocks of a program and of the factors of its matrices, when they are handed in.
 #pragma once
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/checks.hpp"
 #include "gates/formulas.hpp"
+#include "gates/matrices.hpp"
 
 namespace qdist {
 
@@ -13,7 +16,8 @@ inline constexpr int far_bits = max_index_bits;
 inline void check_slot(int slot) { check_range(slot, 0, (std::int64_t(1) << 31) - 2, "the number of an angle"); }
 
 // A matrix on some of `num_bits` bits: constant, or a formula of angles. Returns how many angles there must be.
-inline int check_factor(int formula, const std::vector<int>& slots, const std::vector<int>& bits, std::size_t entries, int num_bits) {
+inline int check_factor(int formula, const std::vector<int>& slots, const std::vector<int>& bits, std::size_t entries,
+                        int num_bits) {
     check_range(formula, 0, std::int64_t(formulas.size()) - 1, "the number of a formula");
     check_positions(bits, num_bits, "a factor's bits");
     int angles = 0;
@@ -31,6 +35,20 @@ inline int check_factor(int formula, const std::vector<int>& slots, const std::v
     return angles;
 }
 
+// A matrix as Python hands it in: its formula, the slots of its angles, the bits of the block it acts on, and its entries where
+// the formula is a constant.
+using FactorData = std::tuple<int, std::vector<int>, std::vector<int>, Matrix>;
+
+// Factors of a matrix on `num_bits` bits. num_angles: raised to how many angles there must be.
+inline std::vector<Factor> checked_factors(const std::vector<FactorData>& factors, int num_bits, int& num_angles) {
+    std::vector<Factor> result;
+    for (const auto& [formula, slots, bits, matrix] : factors) {
+        num_angles = std::max(num_angles, check_factor(formula, slots, bits, matrix.size(), num_bits));
+        result.push_back({{Formula(formula), slots, matrix}, bits});
+    }
+    return result;
+}
+
 // The angles that a sum of multiples of angles reads: how many there must be.
 inline int check_affine(const std::vector<std::pair<int, double>>& slots) {
     int angles = 0;
@@ -39,6 +57,12 @@ inline int check_affine(const std::vector<std::pair<int, double>>& slots) {
         angles = std::max(angles, slot + 1);
     }
     return angles;
+}
+
+// Values that bits of a tile of t bits and bits beyond it must have for a block to work.
+inline void check_conditions(int t, Index mask, Index value, Index far_mask, Index far_value) {
+    check_condition(mask, value, t, "controls");
+    check_condition(far_mask, far_value, far_bits, "far controls");
 }
 
 // A product of one or two bits, of a tile of t bits or beyond it; (-1, -1) is the constant.
@@ -54,7 +78,7 @@ inline void check_sources(const std::vector<std::uint32_t>& source, int t) {
     std::vector<bool> seen(source.size());
     for (std::uint32_t s : source) {
         check_range(s, 0, std::int64_t(source.size()) - 1, "a source");
-        if (seen[s]) refuse("sources must be different; got " + std::to_string(s) + " twice");
+        if (seen[s]) refuse("sources must be different; got ", s, " twice");
         seen[s] = true;
     }
 }

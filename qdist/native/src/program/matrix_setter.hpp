@@ -20,7 +20,7 @@ namespace qdist {
 
 // The factor by which rounding a multiple of a unitary matrix to Real scales the norm of what it is applied to.
 template <class Real>
-double rounding_stretch(const Complex* m, std::size_t entries) {
+double rounding_scale(const Complex* m, std::size_t entries) {
     double exact = 0, rounded = 0;
     for (const Complex* z = m; z != m + entries; ++z) {
         const double re = Real(z->real()), im = Real(z->imag());
@@ -37,7 +37,8 @@ public:
     void set(Dense<Real>& dense, Matrix m, bool everywhere, bool may_drop_cosine) {
         everywhere = everywhere && dense.is_unconditional();
         const double cosine = m[0].real();
-        if (everywhere && may_drop_cosine && std::abs(cosine) > smallest_cosine && std::abs(cosines_ * cosine) > smallest && dense.is_givens(m)) {
+        if (everywhere && may_drop_cosine && std::abs(cosine) > smallest_cosine && std::abs(cosines_ * cosine) > smallest &&
+            dense.is_givens(m)) {
             dense.set_givens(m);
             before_last_ = cosines_;
             cosines_ *= rounds ? std::copysign(cosine_of(Real(dense.givens()->tangent)), cosine) : cosine;
@@ -53,20 +54,20 @@ public:
     }
 
     void set(PauliRotation<Real>& rotation, double angle) {
-        rotation.set(angle, rounds && rotation.is_unconditional() ? stretch_ : 1);
-        stretched(rotation);
+        rotation.set(angle, rounds && rotation.is_unconditional() ? correction_ : 1);
+        note(rotation);
     }
 
     // A block that is set already will run next.
-    void stretched(const PauliRotation<Real>& rotation) {
-        if (rounds && rotation.is_unconditional()) stretch_ /= rotation.scale();
+    void note(const PauliRotation<Real>& rotation) {
+        if (rounds && rotation.is_unconditional()) correction_ /= rotation.scale();
     }
-    void stretched(const Diagonal<Real>& diagonal) {
-        if (rounds) stretch_ /= diagonal.mean_scale();
+    void note(const Diagonal<Real>& diagonal) {
+        if (rounds) correction_ /= diagonal.mean_scale();
     }
 
     // The factor that is now missing from the tile's amplitudes.
-    double lacking() const { return cosines_ * stretch_; }
+    double lacking() const { return cosines_ * correction_; }
 
     // Ends a stage. Returns whether cosines were still pending; they are then multiplied into the last rotation.
     bool finish_stage() {
@@ -88,16 +89,16 @@ private:
 
     // Sets an unconditional matrix, multiplied by the pending cosines.
     void bring_in(Dense<Real>& dense, Matrix& m, double cosines) {
-        const double factor = cosines * stretch_;
+        const double factor = cosines * correction_;
         if (factor != 1)
             for (Complex& z : m) z *= factor;
         dense.set(m);
-        if (rounds) stretch_ = 1 / rounding_stretch<Real>(m.data(), m.size());
+        if (rounds) correction_ = 1 / rounding_scale<Real>(m.data(), m.size());
         cosines_ = 1;
     }
 
     double cosines_ = 1;      // the product of the pending cosines of this stage
-    double stretch_ = 1;      // corrects the scale of earlier roundings
+    double correction_ = 1;   // corrects the scale of earlier roundings
     double before_last_ = 1;  // cosines_ without the last rotation's
     Dense<Real>* last_ = nullptr;
     Matrix last_matrix_;

@@ -88,7 +88,8 @@ struct Need {
 class CloseSets {
 public:
     // mixed: by all that is left.
-    CloseSets(std::vector<Need> needs, Mask mixed, int close, Work& work) : needs_(std::move(needs)), mixed_(mixed), close_(close), work_(work) {
+    CloseSets(std::vector<Need> needs, Mask mixed, int close, Work& work)
+        : needs_(std::move(needs)), mixed_(mixed), close_(close), work_(work) {
         // Equal needs become one.
         std::sort(needs_.begin(), needs_.end(), [](const Need& a, const Need& b) { return a.mask < b.mask; });
         std::size_t last = 0;
@@ -113,7 +114,8 @@ public:
             full = false;
             climb(width);
         }
-        std::sort(found_.begin(), found_.end(), [](const Choice& a, const Choice& b) { return std::tie(b.gain, a.close) < std::tie(a.gain, b.close); });
+        std::sort(found_.begin(), found_.end(),
+                  [](const Choice& a, const Choice& b) { return std::tie(b.gain, a.close) < std::tie(a.gain, b.close); });
         work_.done += 20 * std::int64_t(found_.size());
         std::vector<Mask> kept;
         Mask before = 0;

@@ -13,12 +13,6 @@ namespace qdist {
 
 using Mask = Index;
 
-// Calls f with the number of each bit that is set.
-template <class F>
-[[gnu::always_inline]] inline void each_bit(Mask mask, F f) {
-    for (; mask; mask &= mask - 1) f(std::countr_zero(mask));
-}
-
 // A gate as planners see it: the qubits that it mixes, those of them on which it acts like X, and others on which it acts
 // like Z.
 struct Action {
@@ -35,7 +29,8 @@ inline constexpr bool conflict(Kind a, Kind b) { return a != b || a == like_neit
 // Calls f with each kind as a constant, or with those that conflict with one.
 template <class F>
 [[gnu::always_inline]] inline void each_kind(F f) {
-    f(std::integral_constant<Kind, like_z>()), f(std::integral_constant<Kind, like_x>()), f(std::integral_constant<Kind, like_neither>());
+    f(std::integral_constant<Kind, like_z>()), f(std::integral_constant<Kind, like_x>()),
+        f(std::integral_constant<Kind, like_neither>());
 }
 template <Kind kind, class F>
 [[gnu::always_inline]] inline void each_conflict(F f) {

@@ -29,11 +29,12 @@ public:
         while (!remaining_.empty()) {
             Scheduled stage{choose(), {}};
             std::vector<int> later;
-            each(stage.close, [&](int g) { stage.gates.push_back(g); },
-                 [&](int g, bool, const Waiting&) {
-                     later.push_back(g);
-                     return true;
-                 });
+            each(
+                stage.close, [&](int g) { stage.gates.push_back(g); },
+                [&](int g, bool, const Waiting&) {
+                    later.push_back(g);
+                    return true;
+                });
             remaining_ = std::move(later);
             stages.push_back(std::move(stage));
         }
@@ -61,18 +62,21 @@ private:
     // The weight of the gates that run when these qubits are close.
     double gain(Mask close) const {
         double sum = 0;
-        each(close, [&](int g) { sum += gates_[g].weight; }, [&](int, bool, const Waiting& waiting) { return !waiting.stop_all(qubits_); });
+        each(
+            close, [&](int g) { sum += gates_[g].weight; },
+            [&](int, bool, const Waiting& waiting) { return !waiting.stop_all(qubits_); });
         return sum;
     }
 
     // What the first gate mixes that waits for nothing but close qubits.
     Mask first_wanted(Mask close) const {
         Mask wanted = 0;
-        each(close, [](int) {},
-             [&](int g, bool stopped, const Waiting&) {
-                 if (!stopped) wanted = gates_[g].mixes;
-                 return stopped;
-             });
+        each(
+            close, [](int) {},
+            [&](int g, bool stopped, const Waiting&) {
+                if (!stopped) wanted = gates_[g].mixes;
+                return stopped;
+            });
         return wanted;
     }
 

@@ -7,8 +7,7 @@
 // a class is a setting of the row bits that have a product with a column bit. Wider diagonals are terms of their own.
 #pragma once
 #include <algorithm>
-#include <cstdint>
-#include <set>
+#include <numeric>
 #include <vector>
 
 #include "base/bits.hpp"
@@ -19,6 +18,24 @@
 
 namespace qdist {
 
+// A complex factor in the tile's precision.
+template <class Real>
+struct Phase {
+    Real re, im;
+};
+
+// Multiplies the elements i of a tile of 2^t where a condition holds by factor(i).
+template <class Real, class F>
+void multiply_where(Bits condition, int t, Tile<Real> tile, F factor) {
+    for (std::size_t i = 0; i < std::size_t(1) << t; ++i) {
+        if (!condition.holds(i)) continue;
+        const Phase<Real> z = factor(i);
+        const Real x = tile.re[i], y = tile.im[i];
+        tile.re[i] = z.re * x - z.im * y;
+        tile.im[i] = z.re * y + z.im * x;
+    }
+}
+
 template <class Real>
 class Diagonal {
 public:
@@ -27,11 +44,13 @@ public:
     struct Term {
         int first, second;
         Affine angle;
+        double value = 0;  // of the angle
     };
     // A phase where bits of the tile and bits outside it have given values.
     struct Wide {
         Bits near, far;
         Affine angle;
+        double value = 0;
     };
 
     // many_tiles: whether a factor for every element pays, which costs about as much as multiplying one tile.
@@ -43,21 +62,20 @@ public:
             const bool far = term.first >= t || term.second >= t;
             far_ = far_ || far;
             rows_only_ = rows_only_ && (term.first < 0 || term.first >= columns_);
-            if (!far && term.first >= 0 && term.first < columns_ && term.second >= columns_) cross_ |= std::size_t(1) << term.second;
+            if (!far && term.first >= 0 && term.first < columns_ && term.second >= columns_)
+                cross_ |= std::size_t(1) << term.second;
         }
         for (int b = columns_; b < t; ++b)
             if (cross_ >> b & 1) class_bits_.push_back(b - columns_);
     }
 
     void set(const double* angles) {
-        value_.resize(terms_.size());
-        for (std::size_t k = 0; k < terms_.size(); ++k) value_[k] = terms_[k].angle.at(angles);
-        wide_value_.resize(wide_.size());
-        for (std::size_t k = 0; k < wide_.size(); ++k) wide_value_[k] = wide_[k].angle.at(angles);
-        if (!far_) {
-            fixed_ = tables(0);
-            if (expands()) whole_ = expanded(fixed_);
-        }
+        for (Term& term : terms_) term.value = term.angle.at(angles);
+        for (Wide& wide : wide_) wide.value = wide.angle.at(angles);
+        if (far_) return;
+        fixed_ = tables(0);
+        // A factor for every element pays only where it depends on all of its bits.
+        if (many_tiles_ && !rows_only_) fixed_ = expanded(fixed_);
     }
 
     // What it, or undoing it, multiplies the norm by where all probabilities are the same: the rounded phases' root mean
@@ -69,50 +87,51 @@ public:
             const double re = Real(z.real()), im = Real(z.imag());
             rows += re * re + im * im;
         }
-        for (std::size_t i = 0; i < fixed_.re.size(); ++i) columns += double(fixed_.re[i]) * fixed_.re[i] + double(fixed_.im[i]) * fixed_.im[i];
+        for (std::size_t i = 0; i < fixed_.re.size(); ++i)
+            columns += double(fixed_.re[i]) * fixed_.re[i] + double(fixed_.im[i]) * fixed_.im[i];
         return std::sqrt(rows / double(fixed_.row.size()) * columns / double(fixed_.re.size()));
     }
 
     // base: the shard's index of the tile's first element.
-    void apply(Real* re, Real* im, std::size_t base) const {
-        each_factor(base, [=](std::size_t i, V c, V s) { multiply(re + i, im + i, c, s); }, [](std::size_t) {});
-        for (std::size_t k = 0; k < wide_.size(); ++k) apply_wide(re, im, base, wide_[k], wide_value_[k]);
+    void apply(Tile<Real> tile, std::size_t base) const {
+        each_factor(base, [=](std::size_t i, V c, V s) { multiply(tile, i, c, s); }, [](std::size_t) {});
+        for (const Wide& wide : wide_) apply_wide(tile, base, wide, wide.value);
     }
 
     // Undoes it on a ket and a bra. Where `w` is given, it gets Re(i conj(bra) ket) of each element, which stays the same; in
     // rows_only() of each row's vectors, added up.
     void undo(const TilePair<Real>& tiles, std::size_t base, Real* w) const {
-        Real *const ket_re = tiles.ket_re, *const ket_im = tiles.ket_im, *const bra_re = tiles.bra_re, *const bra_im = tiles.bra_im;
+        const Tile<Real> ket = tiles.ket, bra = tiles.bra;
         // What w needs is loaded once: the compiler cannot know that storing w changes nothing else.
         const auto undo_and_sum = [=](std::size_t i, V c, V s) {
-            const V k = load(ket_re + i), l = load(ket_im + i), a = load(bra_re + i), b = load(bra_im + i);
-            store<Real>(ket_re + i, c * k + s * l);
-            store<Real>(ket_im + i, c * l - s * k);
-            store<Real>(bra_re + i, c * a + s * b);
-            store<Real>(bra_im + i, c * b - s * a);
+            const V k = load(ket.re + i), l = load(ket.im + i), a = load(bra.re + i), b = load(bra.im + i);
+            store<Real>(ket.re + i, c * k + s * l);
+            store<Real>(ket.im + i, c * l - s * k);
+            store<Real>(bra.re + i, c * a + s * b);
+            store<Real>(bra.im + i, c * b - s * a);
             store<Real>(w + i, b * k - a * l);
         };
         const auto sum = [=](std::size_t i) {
-            store<Real>(w + i, load(bra_im + i) * load(ket_re + i) - load(bra_re + i) * load(ket_im + i));
+            store<Real>(w + i, load(bra.im + i) * load(ket.re + i) - load(bra.re + i) * load(ket.im + i));
         };
         const auto undo = [=](std::size_t i, V c, V s) {
-            multiply(ket_re + i, ket_im + i, c, -s);
-            multiply(bra_re + i, bra_im + i, c, -s);
+            multiply(ket, i, c, -s);
+            multiply(bra, i, c, -s);
         };
         if (w && rows_only_)
             undo_rows(tiles, base, w, [=](std::size_t first) {
                 return [=](std::size_t column, V& k, V& l, V& a, V& b) {
                     const std::size_t i = first + column;
-                    k = load(ket_re + i), l = load(ket_im + i), a = load(bra_re + i), b = load(bra_im + i);
+                    k = load(ket.re + i), l = load(ket.im + i), a = load(bra.re + i), b = load(bra.im + i);
                 };
             });
         else if (w)
             each_factor(base, undo_and_sum, sum);
         else
             each_factor(base, undo, [](std::size_t) {});
-        for (std::size_t k = 0; k < wide_.size(); ++k) {
-            apply_wide(ket_re, ket_im, base, wide_[k], -wide_value_[k]);
-            apply_wide(bra_re, bra_im, base, wide_[k], -wide_value_[k]);
+        for (const Wide& wide : wide_) {
+            apply_wide(ket, base, wide, -wide.value);
+            apply_wide(bra, base, wide, -wide.value);
         }
     }
 
@@ -124,8 +143,8 @@ public:
         const std::vector<Complex> own = far_ ? tables(base).row : std::vector<Complex>(), &row = far_ ? own : fixed_.row;
         for (std::size_t r = 0; r < row.size(); ++r) {
             const V c = splat(Real(row[r].real())), s = splat(Real(row[r].imag()));
-            Real *const ket_re = tiles.ket_re + r * width, *const ket_im = tiles.ket_im + r * width;
-            Real *const bra_re = tiles.bra_re + r * width, *const bra_im = tiles.bra_im + r * width;
+            Real *const ket_re = tiles.ket.re + r * width, *const ket_im = tiles.ket.im + r * width;
+            Real *const bra_re = tiles.bra.re + r * width, *const bra_im = tiles.bra.im + r * width;
             const auto get = row_at(r * width);
             V sum{};
             for (std::size_t i = 0; i < width; i += lanes) {
@@ -154,19 +173,11 @@ private:
     static constexpr std::size_t lanes = Simd<Real>::lanes;
 
     struct Tables {
-        std::vector<Complex> row;         // A
-        std::vector<int> class_of;        // of each row
-        AlignedVector<Real> re, im;       // T, class by class
-        std::vector<char> identity;       // whether a class's T is one everywhere
+        std::vector<Complex> row;    // A
+        std::vector<int> class_of;   // of each row
+        AlignedVector<Real> re, im;  // T, class by class
+        std::vector<char> identity;  // whether a class's T is one everywhere
     };
-
-    struct Whole {
-        AlignedVector<Real> re, im;
-        std::vector<char> identity;  // of each row
-    };
-
-    // A factor for every element pays only where it depends on all of its bits.
-    bool expands() const { return many_tiles_ && !rows_only_; }
 
     // The phases of all settings of n bits, given those of single bits and of pairs: by doubling.
     static std::vector<Complex> phases(int n, const std::vector<double>& single, const std::vector<double>& pair) {
@@ -197,33 +208,28 @@ private:
         const int columns = columns_, rows = t_ - columns_;
         std::vector<double> single(t_), row_pair(rows * rows), column_pair(columns * columns), cross(columns * rows);
         double constant = 0;
-        for (std::size_t k = 0; k < terms_.size(); ++k) {
-            int a = terms_[k].first, b = terms_[k].second;
-            const double v = value_[k];
-            if (a < 0) {
-                constant += v;
-                continue;
+        for (const Term& term : terms_) {
+            // Bits outside the tile are constant on it: the term is a product of the others, or zero.
+            int inside[2] = {}, count = 0;
+            bool is_zero = false;
+            for (int bit : {term.first, term.second}) {
+                if (bit >= t_)
+                    is_zero = is_zero || !(base >> (bit - t_) & 1);
+                else if (bit >= 0 && (count == 0 || bit != inside[0]))
+                    inside[count++] = bit;
             }
-            if (b >= t_) {
-                if (!(base >> (b - t_) & 1)) continue;
-                b = a;
-            }
-            if (a >= t_) {
-                if (!(base >> (a - t_) & 1)) continue;
-                if (b == a) {
-                    constant += v;
-                    continue;
-                }
-                a = b;
-            }
-            if (a == b)
-                single[a] += v;
+            if (is_zero) continue;
+            const auto [a, b] = inside;
+            if (count == 0)
+                constant += term.value;
+            else if (count == 1)
+                single[a] += term.value;
             else if (b < columns)
-                column_pair[a * columns + b] += v;
+                column_pair[a * columns + b] += term.value;
             else if (a >= columns)
-                row_pair[(a - columns) * rows + b - columns] += v;
+                row_pair[(a - columns) * rows + b - columns] += term.value;
             else
-                cross[a * rows + b - columns] += v;
+                cross[a * rows + b - columns] += term.value;
         }
         Tables out;
         out.row = phases(rows, {single.begin() + columns, single.end()}, row_pair);
@@ -258,20 +264,14 @@ private:
         return out;
     }
 
-    // One factor an element: the same for all tiles, so worth its memory.
-    Whole expanded(const Tables& tables) const {
-        const std::size_t width = std::size_t(1) << columns_, rows = tables.row.size();
-        Whole out{AlignedVector<Real>(rows * width), AlignedVector<Real>(rows * width), std::vector<char>(rows)};
-        for (std::size_t r = 0; r < rows; ++r) {
-            const std::size_t k = tables.class_of[r];
-            const Real a = Real(tables.row[r].real()), b = Real(tables.row[r].imag());
-            out.identity[r] = tables.identity[k] && tables.row[r] == 1.0;
-            const Real *u = &tables.re[k * width], *v = &tables.im[k * width];
-            for (std::size_t i = 0; i < width; ++i) {
-                out.re[r * width + i] = a * u[i] - b * v[i];
-                out.im[r * width + i] = a * v[i] + b * u[i];
-            }
-        }
+    // The same factors, one for each element: a class for each row.
+    Tables expanded(const Tables& from) const {
+        const std::size_t rows = from.row.size(), size = rows << columns_;
+        Tables out{std::vector<Complex>(rows, 1), std::vector<int>(rows), AlignedVector<Real>(size, 1), AlignedVector<Real>(size),
+                   std::vector<char>(rows)};
+        std::iota(out.class_of.begin(), out.class_of.end(), 0);
+        const auto put = [&](std::size_t i, V c, V s) { store<Real>(&out.re[i], c), store<Real>(&out.im[i], s); };
+        each_factor(from, put, [&](std::size_t i) { out.identity[i >> columns_] = true; });
         return out;
     }
 
@@ -281,20 +281,8 @@ private:
     void each_factor(std::size_t base, F&& f, One&& one) const {
         if (far_)
             each_factor(tables(base), f, one);
-        else if (expands())
-            each_factor(whole_, f, one);
         else
             each_factor(fixed_, f, one);
-    }
-
-    template <class F, class One>
-    void each_factor(const Whole& whole, F&& f, One&& one) const {
-        const std::size_t width = std::size_t(1) << columns_;
-        for (std::size_t r = 0; r < whole.identity.size(); ++r)
-            if (whole.identity[r])
-                for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) one(i);
-            else
-                for (std::size_t i = r * width; i < (r + 1) * width; i += lanes) f(i, load(&whole.re[i]), load(&whole.im[i]));
     }
 
     template <class F, class One>
@@ -309,6 +297,8 @@ private:
                 for (std::size_t i = 0; i < width; i += lanes) one(first + i);
             else if (tables.identity[k])
                 for (std::size_t i = 0; i < width; i += lanes) f(first + i, ar, ai);
+            else if (a == 1.0)
+                for (std::size_t i = 0; i < width; i += lanes) f(first + i, load(u + i), load(v + i));
             else
                 for (std::size_t i = 0; i < width; i += lanes) {
                     const V c = load(u + i), s = load(v + i);
@@ -317,33 +307,25 @@ private:
         }
     }
 
-    static void multiply(Real* re, Real* im, V c, V s) {
-        const V p = load(re), q = load(im);
-        store<Real>(re, c * p - s * q);
-        store<Real>(im, c * q + s * p);
+    static void multiply(Tile<Real> tile, std::size_t i, V c, V s) {
+        const V p = load(tile.re + i), q = load(tile.im + i);
+        store<Real>(tile.re + i, c * p - s * q);
+        store<Real>(tile.im + i, c * q + s * p);
     }
 
-    void apply_wide(Real* re, Real* im, std::size_t base, const Wide& w, double angle) const {
-        if (!w.far.holds(base)) return;
+    void apply_wide(Tile<Real> tile, std::size_t base, const Wide& w, double angle) const {
         const Complex z = cis(angle);
-        const Real c = Real(z.real()), s = Real(z.imag());
-        for (std::size_t i = 0; i < std::size_t(1) << t_; ++i) {
-            if (!w.near.holds(i)) continue;
-            const Real x = re[i], y = im[i];
-            re[i] = c * x - s * y;
-            im[i] = c * y + s * x;
-        }
+        const Phase<Real> factor{Real(z.real()), Real(z.imag())};
+        if (w.far.holds(base)) multiply_where(w.near, t_, tile, [=](std::size_t) { return factor; });
     }
 
     int t_, columns_;
     std::vector<Term> terms_;
     std::vector<Wide> wide_;
-    std::vector<double> value_, wide_value_;
     bool many_tiles_, far_ = false, rows_only_;
     std::size_t cross_ = 0;
     std::vector<int> class_bits_;
     Tables fixed_;
-    Whole whole_;
 };
 
 // A diagonal given entry by entry, on bits inside and outside the tile, under controls.
@@ -351,7 +333,8 @@ template <class Real>
 class TableDiagonal {
 public:
     // inside, outside: (bit of the tile or of the shard's index, bit of the table's index)
-    TableDiagonal(int t, std::vector<std::pair<int, int>> inside, std::vector<std::pair<int, int>> outside, Bits near, Bits far, const std::vector<Complex>& table)
+    TableDiagonal(int t, std::vector<std::pair<int, int>> inside, std::vector<std::pair<int, int>> outside, Bits near, Bits far,
+                  const std::vector<Complex>& table)
         : t_(t), inside_(std::move(inside)), outside_(std::move(outside)), near_(near), far_(far) {
         for (Complex z : table) {
             re_.push_back(Real(z.real()));
@@ -359,23 +342,23 @@ public:
         }
     }
 
-    void apply(Real* re, Real* im, std::size_t base) const { multiply(re, im, base, 1); }
-    void undo(Real* re, Real* im, std::size_t base) const { multiply(re, im, base, -1); }
+    void apply(Tile<Real> tile, std::size_t base) const { multiply(tile, base, 1); }
+    void undo(Tile<Real> tile, std::size_t base) const { multiply(tile, base, -1); }
 
 private:
     // sign: 1, or -1 for the conjugate.
-    void multiply(Real* re, Real* im, std::size_t base, Real sign) const {
+    void multiply(Tile<Real> tile, std::size_t base, Real sign) const {
         if (!far_.holds(base)) return;
-        std::size_t fixed = 0;
-        for (const auto& [bit, k] : outside_) fixed |= (base >> bit & 1) << k;
-        for (std::size_t i = 0; i < std::size_t(1) << t_; ++i) {
-            if (!near_.holds(i)) continue;
-            std::size_t at = fixed;
-            for (const auto& [bit, k] : inside_) at |= (i >> bit & 1) << k;
-            const Real x = re[i], y = im[i], s = sign * im_[at];
-            re[i] = re_[at] * x - s * y;
-            im[i] = re_[at] * y + s * x;
-        }
+        const auto place = [](std::size_t index, const auto& pairs) {
+            std::size_t at = 0;
+            for (const auto& [bit, k] : pairs) at |= (index >> bit & 1) << k;
+            return at;
+        };
+        const std::size_t fixed = place(base, outside_);
+        multiply_where(near_, t_, tile, [&](std::size_t i) {
+            const std::size_t at = fixed | place(i, inside_);
+            return Phase<Real>{re_[at], sign * im_[at]};
+        });
     }
 
     int t_;

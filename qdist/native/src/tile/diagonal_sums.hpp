@@ -15,14 +15,6 @@
 
 namespace qdist {
 
-// The sum of a vector's numbers, in double.
-template <class Real>
-double lane_sum(Vec<Real> v) {
-    double sum = 0;
-    for (std::size_t l = 0; l < Simd<Real>::lanes; ++l) sum += v[l];
-    return sum;
-}
-
 template <class Real>
 class DiagonalSums {
 public:
@@ -125,7 +117,7 @@ private:
         if (b > Simd<Real>::lane_bits) {
             --b;
             const V upper = load(w + lanes);
-            bit[b] = lane_sum<Real>(upper);
+            bit[b] = lane_sum(upper);
             store<Real>(w, load(w) + upper);
         }
         all = 0;
@@ -139,11 +131,11 @@ private:
 
     // Sums over the two highest bits, b + 1 and b, of w, which has 2^(b + 2) numbers and then 2^b: those added up.
     static void fold_two(Real* w, int b, double* bit) {
-        const std::size_t quarter = std::size_t(1) << b, stretch = std::min<std::size_t>(quarter, 16 * lanes);
+        const std::size_t quarter = std::size_t(1) << b, block = std::min<std::size_t>(quarter, 16 * lanes);
         bit[b] = bit[b + 1] = 0;
-        for (std::size_t start = 0; start < quarter; start += stretch) {
+        for (std::size_t start = 0; start < quarter; start += block) {
             V low{}, high{};
-            for (std::size_t i = start; i < start + stretch; i += lanes) {
+            for (std::size_t i = start; i < start + block; i += lanes) {
                 const V one = load(w + quarter + i), two = load(w + 2 * quarter + i), three = load(w + 3 * quarter + i);
                 const V upper = two + three;
                 low += one + three;
@@ -151,8 +143,8 @@ private:
                 store<Real>(w + i, load(w + i) + one + upper);
             }
             // So few are added before they become doubles.
-            bit[b] += lane_sum<Real>(low);
-            bit[b + 1] += lane_sum<Real>(high);
+            bit[b] += lane_sum(low);
+            bit[b + 1] += lane_sum(high);
         }
     }
 

@@ -7,7 +7,9 @@
 #include <array>
 #include <cstddef>
 
+#include "base/bits.hpp"
 #include "base/simd.hpp"
+#include "tile/tiles.hpp"
 
 namespace qdist {
 
@@ -25,35 +27,31 @@ class GivensRotations {
     static constexpr std::size_t lanes = Simd<Real>::lanes;
 
 public:
-    // Rotates the real or the imaginary parts x of a tile of 2^t elements.
-    static void apply(int t, const Givens* rotations, int count, Real* x) {
-        with_constant<max_givens>(count - 1, [&](auto M) { apply_some<decltype(M)::value + 1>(t, rotations, x); });
+    // Rotates a tile of 2^t elements.
+    static void apply(int t, const Givens* rotations, int count, Tile<Real> tile) {
+        with_constant<max_givens>(count - 1, [&](auto M) {
+            for (Real* x : {tile.re, tile.im}) apply_some<M + 1>(t, rotations, x);
+        });
     }
 
     // Rotates ket and bra, and adds sum(bra1 ket0 - bra0 ket1) of the state before to each rotation's sum. With `ends`, the
     // ket is zero afterwards wherever a rotated bit is 1: those halves are not stored, since nothing reads them.
-    static void apply_both(int t, const Givens* rotations, int count, bool ends, Real* ket, Real* bra, double* const* sums) {
+    static void apply_both(int t, const Givens* rotations, int count, bool ends, const TilePair<Real>& tiles,
+                           double* const* sums) {
         with_constant<max_givens_of_both>(count - 1, [&](auto M) {
-            if (ends)
-                apply_both_some<decltype(M)::value + 1, true>(t, rotations, ket, bra, sums);
-            else
-                apply_both_some<decltype(M)::value + 1, false>(t, rotations, ket, bra, sums);
+            const auto rotate = ends ? apply_both_some<M + 1, true> : apply_both_some<M + 1, false>;
+            rotate(t, rotations, tiles.ket.re, tiles.bra.re, sums);
+            rotate(t, rotations, tiles.ket.im, tiles.bra.im, sums);
         });
     }
 
 private:
-    // Calls f(first, length) for each run of elements with zeros at the rotated bits.
-    template <int M, class F>
-    static void each(int t, const Givens* rotations, F&& f) {
+    // The elements with zeros at the rotated bits.
+    template <int M>
+    static Runs runs(int t, const Givens* rotations) {
         std::array<int, M> bits;
         for (int j = 0; j < M; ++j) bits[j] = rotations[j].bit;
-        std::sort(bits.begin(), bits.end());
-        const std::size_t length = std::size_t(1) << bits[0], count = std::size_t(1) << (t - M);
-        for (std::size_t r = 0; r < count; r += length) {
-            std::size_t first = r;
-            for (int b : bits) first = insert_zero(first, b);
-            f(first, length);
-        }
+        return Runs(t, bits, 0, Simd<Real>::lane_bits);
     }
 
     // The offset from the first of each of the 2^M vectors that the rotations mix.
@@ -71,7 +69,7 @@ private:
         const auto o = offsets<M>(rotations);
         V tangent[M];
         for (int j = 0; j < M; ++j) tangent[j] = splat(Real(rotations[j].tangent));
-        each<M>(t, rotations, [&](std::size_t first, std::size_t length) {
+        runs<M>(t, rotations).each([&](std::size_t first, std::size_t length) {
             for (std::size_t i = first; i < first + length; i += lanes) {
                 V v[1 << M];
 #pragma GCC unroll 8
@@ -94,14 +92,12 @@ private:
         int pending = 0;
         const auto flush = [&] {
             for (int j = 0; j < M; ++j) {
-                double total = 0;
-                for (std::size_t l = 0; l < lanes; ++l) total += sum[j][l];
-                *sums[j] += total;
+                *sums[j] += lane_sum(sum[j]);
                 sum[j] = V{};
             }
             pending = 0;
         };
-        each<M>(t, rotations, [&](std::size_t first, std::size_t length) {
+        runs<M>(t, rotations).each([&](std::size_t first, std::size_t length) {
             for (std::size_t i = first; i < first + length; i += lanes) {
                 V k[1 << M], b[1 << M];
 #pragma GCC unroll 8
@@ -120,7 +116,8 @@ private:
                     rotate<M>(b, j, tangent[j]);
                 }
 #pragma GCC unroll 8
-                for (int p = 0; p < (ends ? 1 : 1 << M); ++p) store<Real>(ket + i + o[p], k[p]), store<Real>(bra + i + o[p], b[p]);
+                for (int p = 0; p < (ends ? 1 : 1 << M); ++p)
+                    store<Real>(ket + i + o[p], k[p]), store<Real>(bra + i + o[p], b[p]);
                 if (++pending == together) flush();
             }
         });

@@ -5,6 +5,7 @@
 
 #include "base/bits.hpp"
 #include "gates/formulas.hpp"
+#include "tile/diagonal.hpp"
 #include "tile/transition.hpp"
 
 namespace qdist {
@@ -34,8 +35,8 @@ public:
         return std::sqrt(c * c + re * re + im * im);
     }
 
-    void apply(Real* re, Real* im, std::size_t base) const { rotate(re, im, base, 1); }
-    void undo(Real* re, Real* im, std::size_t base) const { rotate(re, im, base, -1); }
+    void apply(Tile<Real> tile, std::size_t base) const { rotate(tile, base, 1); }
+    void undo(Tile<Real> tile, std::size_t base) const { rotate(tile, base, -1); }
 
     // Im <bra|P|ket> over the tile's elements that are rotated.
     double overlap(const TilePair<Real>& tiles, std::size_t base) const {
@@ -46,7 +47,7 @@ public:
             if (!near_.holds(i)) continue;
             const std::size_t j = i ^ x_;
             const bool sign = odd ^ bool(__builtin_parityll(j & z_));
-            const double a = tiles.bra_re[i], b = tiles.bra_im[i], c = tiles.ket_re[j], d = tiles.ket_im[j];
+            const double a = tiles.bra.re[i], b = tiles.bra.im[i], c = tiles.ket.re[j], d = tiles.ket.im[j];
             re += sign ? -(a * c + b * d) : a * c + b * d;
             im += sign ? b * c - a * d : a * d - b * c;
         }
@@ -61,21 +62,18 @@ public:
 
 private:
     // sign: 1, or -1 for the inverse.
-    void rotate(Real* re, Real* im, std::size_t base, Real sign) const {
+    void rotate(Tile<Real> tile, std::size_t base, Real sign) const {
         if (!far_.holds(base)) return;
         const bool odd = __builtin_parityll(base & far_z_);
         const std::size_t size = std::size_t(1) << t_;
         const Real factor_re = sign * factor_re_, factor_im = sign * factor_im_;
         if (!x_) {
             // No flips: a phase of the parity's sign.
-            for (std::size_t i = 0; i < size; ++i) {
-                if (!near_.holds(i)) continue;
-                const Real s = (odd ^ bool(__builtin_parityll(i & z_))) ? -factor_im : factor_im, x = re[i], y = im[i];
-                re[i] = cosine_ * x - s * y;
-                im[i] = cosine_ * y + s * x;
-            }
-            return;
+            return multiply_where(near_, t_, tile, [&](std::size_t i) {
+                return Phase<Real>{cosine_, odd ^ bool(__builtin_parityll(i & z_)) ? -factor_im : factor_im};
+            });
         }
+        Real *const re = tile.re, *const im = tile.im;
         const std::size_t top = std::size_t(1) << (63 - __builtin_clzll(x_));
         const bool odd_x = __builtin_parityll(x_ & z_);
         for (std::size_t i = 0; i < size; ++i) {

@@ -7,6 +7,7 @@
 
 #include "base/bits.hpp"
 #include "base/simd.hpp"
+#include "tile/tiles.hpp"
 
 namespace qdist {
 
@@ -19,10 +20,12 @@ public:
     };
 
     // Element i of the result is element source[i] ^ (the bits of all flips that hold) of the tile.
-    Permutation(std::vector<std::uint32_t> source, std::vector<Flip> flips) : source_(std::move(source)), flips_(std::move(flips)) {
+    Permutation(std::vector<std::uint32_t> source, std::vector<Flip> flips)
+        : source_(std::move(source)), flips_(std::move(flips)) {
         constexpr std::size_t lanes = Simd<Real>::lanes;
         whole_vectors_ = source_.size() >= lanes;
-        for (std::size_t i = 0; i < source_.size(); ++i) whole_vectors_ = whole_vectors_ && source_[i] == source_[i - i % lanes] + i % lanes;
+        for (std::size_t i = 0; i < source_.size(); ++i)
+            whole_vectors_ = whole_vectors_ && source_[i] == source_[i - i % lanes] + i % lanes;
         for (const Flip& f : flips_) whole_vectors_ = whole_vectors_ && f.bits % lanes == 0;
         size_ = source_.size();
         if (whole_vectors_) {
@@ -32,13 +35,17 @@ public:
         }
     }
 
-    void apply(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
-        each(base, [&](std::size_t i, std::size_t source, auto copy) { copy(to_re + i, re + source), copy(to_im + i, im + source); });
+    void apply(Tile<Real> from, Tile<Real> to, std::size_t base) const {
+        each(base, [=](std::size_t i, std::size_t source, auto copy) {
+            copy(to.re + i, from.re + source), copy(to.im + i, from.im + source);
+        });
     }
 
     // The inverse of apply().
-    void undo(const Real* re, const Real* im, Real* to_re, Real* to_im, std::size_t base) const {
-        each(base, [&](std::size_t i, std::size_t source, auto copy) { copy(to_re + source, re + i), copy(to_im + source, im + i); });
+    void undo(Tile<Real> from, Tile<Real> to, std::size_t base) const {
+        each(base, [=](std::size_t i, std::size_t source, auto copy) {
+            copy(to.re + source, from.re + i), copy(to.im + source, from.im + i);
+        });
     }
 
 private:

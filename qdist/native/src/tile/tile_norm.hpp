@@ -9,12 +9,13 @@
 #include <type_traits>
 
 #include "base/simd.hpp"
+#include "tile/tiles.hpp"
 
 namespace qdist {
 
 // The sum of |amplitude|^2 of a tile or of its first elements; size: at least a vector's.
 template <class Real>
-double tile_norm(const Real* re, const Real* im, std::size_t size) {
+double tile_norm(Tile<Real> tile, std::size_t size) {
     constexpr std::size_t lanes = Simd<Real>::lanes, together = 2 * lanes;
     double total[lanes] = {};
     const auto add = [&](Vec<Real> squares) {
@@ -22,11 +23,12 @@ double tile_norm(const Real* re, const Real* im, std::size_t size) {
     };
     std::size_t i = 0;
     for (; i + together <= size; i += together) {
-        const Vec<Real> a = load(re + i), b = load(im + i), c = load(re + i + lanes), d = load(im + i + lanes);
+        const Vec<Real> a = load(tile.re + i), b = load(tile.im + i), c = load(tile.re + i + lanes),
+                        d = load(tile.im + i + lanes);
         add(a * a + b * b + (c * c + d * d));
     }
     for (; i < size; i += lanes) {
-        const Vec<Real> a = load(re + i), b = load(im + i);
+        const Vec<Real> a = load(tile.re + i), b = load(tile.im + i);
         add(a * a + b * b);
     }
     double sum = 0;
@@ -43,18 +45,16 @@ public:
     static constexpr bool rounds = std::is_same_v<Real, float>;
 
     // lacking: the factor that the tile's numbers lack.
-    void note(const Real* re, const Real* im, std::size_t size, double lacking) {
-        noted_ = tile_norm(re, im, size) * lacking * lacking;
-    }
+    void note(Tile<Real> tile, std::size_t size, double lacking) { noted_ = tile_norm(tile, size) * lacking * lacking; }
 
-    void restore(Real* re, Real* im, std::size_t size, double lacking) const {
+    void restore(Tile<Real> tile, std::size_t size, double lacking) const {
         // Squares of smaller amplitudes are lost in single precision.
         if (!(noted_ > 1e-25)) return;
-        const double change = std::sqrt(noted_ / tile_norm(re, im, size)) / std::abs(lacking) - 1;
+        const double change = std::sqrt(noted_ / tile_norm(tile, size)) / std::abs(lacking) - 1;
         // Less than this rounds to nothing; more does not come from rounding errors.
         if (!(std::abs(change) > 0x1p-26 && std::abs(change) < 0x1p-8)) return;
         const Real factor = Real(change);
-        for (Real* x : {re, im})
+        for (Real* x : {tile.re, tile.im})
             for (std::size_t i = 0; i < size; i += Simd<Real>::lanes) {
                 const Vec<Real> v = load(x + i);
                 qdist::store<Real>(x + i, v + factor * v);

@@ -1,14 +1,31 @@
-// The tiles of a stage: sets of amplitudes of a shard that differ in the stage's bits alone.
+// Tiles of a shard: sets of amplitudes that differ in some bits of the index alone, copied into cache and back.
 #pragma once
 #include <algorithm>
-#include <complex>
+#include <array>
+#include <span>
 #include <vector>
 
+#include "base/bits.hpp"
 #include "base/simd.hpp"
 
 namespace qdist {
 
-// A thread's buffer for tiles, kept between stages: an allocation would cost small states as much as a block does.
+// A tile in cache: real parts and imaginary parts, so that arithmetic on whole vectors needs no shuffles.
+template <class Real>
+struct Tile {
+    Real *re, *im;
+};
+
+// The tiles of a ket and of a bra, and room for one more tile.
+template <class Real>
+struct TilePair {
+    TilePair(Real* room, std::size_t size)
+        : ket{room, room + size}, bra{room + 2 * size, room + 3 * size}, other{room + 4 * size, room + 5 * size} {}
+
+    Tile<Real> ket, bra, other;
+};
+
+// A thread's buffer for tiles, kept between passes: an allocation would cost small states as much as a block does.
 template <class Real>
 Real* tile_room(std::size_t numbers) {
     thread_local AlignedVector<Real> room;
@@ -16,113 +33,137 @@ Real* tile_room(std::size_t numbers) {
     return room.data();
 }
 
-// Where the tiles are that may hold anything but zeros, and how they are read and written as real and imaginary parts.
-// Real: what a tile is computed in. Stored: what the state is made of, which may be less precise.
-template <class Real, class Stored = Real>
-class StageTiles {
+// The elements of a tile at which a block works: some bits have given values, and the loop runs over the others.
+class Runs {
 public:
-    // positions: the tile's bits, in order, the first `low` of which are 0, 1, 2, ... Outside the bits of `live`,
-    // amplitudes may be nonzero only where the index agrees with `start`.
-    StageTiles(const std::vector<int>& positions, int low, int num_bits, std::size_t start, std::size_t live)
-        : elements(std::size_t(1) << std::max<int>(positions.size(), Simd<Real>::lane_bits)),
-          width_(std::size_t(1) << low),
-          ahead_(std::max<std::size_t>(1, 2048 / (width_ * sizeof(std::complex<Stored>)))),
-          row_(std::size_t(1) << (positions.size() - low)) {
-        const int t = int(positions.size());
-        for (std::size_t r = 0; r < row_.size(); ++r)
-            for (int k = low; k < t; ++k)
-                if (r >> (k - low) & 1) row_[r] |= std::size_t(1) << positions[k];
-        std::size_t inside = 0;
-        for (int p : positions) inside |= std::size_t(1) << p;
-        for (int p = 0; p < num_bits; ++p)
-            if (~inside & live & std::size_t(1) << p) running_.push_back(p);
-        fixed_ = start & ~live & ~inside;
-        for (int k = 0; k < t; ++k)
-            if (~(live | start) >> positions[k] & 1) dead_ |= std::size_t(1) << k;
+    // fixed: those bits; value: theirs. Runs are no shorter than 2^floor: no bit below is fixed.
+    Runs(int t, std::span<const int> fixed, std::size_t value, int floor) : num_fixed_(fixed.size()), value_(value) {
+        std::copy(fixed.begin(), fixed.end(), fixed_.begin());
+        std::sort(fixed_.begin(), fixed_.begin() + num_fixed_);
+        length_ = std::size_t(1) << (fixed.empty() ? t : std::max(fixed_[0], floor));
+        count_ = std::size_t(1) << t >> num_fixed_;
     }
 
-    std::size_t count() const { return std::size_t(1) << running_.size(); }
-
-    // The index of a tile's first amplitude.
-    std::size_t base(std::size_t tile) const {
-        std::size_t index = fixed_;
-        for (std::size_t k = 0; k < running_.size(); ++k)
-            if (tile >> k & 1) index |= std::size_t(1) << running_[k];
-        return index;
-    }
-
-    // state: at the tile's first amplitude.
-    void load(const std::complex<Stored>* state, Real* re, Real* im) const {
-        for (std::size_t r = 0; r < row_.size(); ++r) {
-            prefetch_after(state, r);
-            load_row(state + row_[r], re + r * width_, im + r * width_);
+    // f(first, length): elements first .. first + length of the tile.
+    template <class F>
+    void each(F&& f) const {
+        for (std::size_t r = 0; r < count_; r += length_) {
+            std::size_t i = r;
+            for (std::size_t k = 0; k < num_fixed_; ++k) i = insert_zero(i, fixed_[k]);
+            f(i | value_, std::min(length_, count_));
         }
     }
-    // For callers that load rows themselves: the address of element `i`. Elements up to the next multiple of width() follow
-    // it; the row after is prefetched.
-    const Stored* row_at(const std::complex<Stored>* state, std::size_t i) const {
-        if (i % width_ == 0) prefetch_after(state, i / width_);
-        return reinterpret_cast<const Stored*>(state + row_[i / width_] + i % width_);
-    }
-    std::size_t width() const { return width_; }
-    void store(std::complex<Stored>* state, const Real* re, const Real* im) const { store_rows(state, re, im, row_.size()); }
-    // The same of that part of the tile that has zeros above its lowest `bits` bits, or of a little more.
-    void store(std::complex<Stored>* state, const Real* re, const Real* im, int bits) const {
-        store_rows(state, re, im, std::max<std::size_t>(1, (std::size_t(1) << bits) / width_));
-    }
 
-    // Dead bits: those of the tile that are 0 in every nonzero amplitude.
-    std::size_t dead() const { return dead_; }
-
-    // Numbers of a tile's real parts; never fewer than a vector has.
-    const std::size_t elements;
+    // Leaves out what is not zero in so many of the highest bits, none of which is fixed.
+    void narrow(int highest) { count_ >>= highest; }
 
 private:
-    // Software prefetch, a few rows ahead: rows are too short for the hardware prefetcher, and prefetching the whole tile
+    std::array<int, 32> fixed_;  // in order
+    std::size_t num_fixed_, value_, length_, count_;
+};
+
+template <int write, class Number>
+void prefetch(const Number* first, std::size_t count) {
+    for (std::size_t k = 0; k < count; k += 64 / sizeof(Number)) __builtin_prefetch(first + k, write, 3);
+}
+
+// Where the tiles of a pass are. Amplitude i of a shard is its numbers 2 i and 2 i + 1; `first` below is where those of a
+// tile's first amplitude are. A shard may be stored in less precision than its tiles are computed in.
+class TileGrid {
+public:
+    // positions: the tile's bits, in order. outer: the bits that number the tiles; all others are zero.
+    TileGrid(std::span<const int> positions, Index outer) : size(std::size_t(1) << positions.size()), outer_(outer) {
+        while (low_ < positions.size() && positions[low_] == int(low_)) ++low_;
+        width_ = std::size_t(1) << low_;
+        runs_ = all_scattered(positions.subspan(low_));
+    }
+
+    std::size_t count() const { return std::size_t(1) << std::popcount(outer_); }
+    // The index of a tile's first amplitude.
+    Index base(std::size_t tile) const { return deposit(tile, outer_); }
+    // Amplitudes that follow each other in memory.
+    std::size_t width() const { return width_; }
+    // Numbers of a tile's real parts in cache; never fewer than a vector has.
+    template <class Real>
+    std::size_t elements() const {
+        return std::max(size, Simd<Real>::lanes);
+    }
+
+    template <class Real, class Stored>
+    void load(const Stored* first, Tile<Real> tile) const {
+        each_run<1>(first, [&](std::size_t element, const Stored* x) {
+            Real *re = tile.re + element, *im = tile.im + element;
+            if (width_ < Simd<Real>::lanes) {
+                // A state smaller than a vector: the rest of it is zeros.
+                std::fill_n(re, Simd<Real>::lanes, Real(0));
+                std::fill_n(im, Simd<Real>::lanes, Real(0));
+                for (std::size_t i = 0; i < width_; ++i) re[i] = x[2 * i], im[i] = x[2 * i + 1];
+                return;
+            }
+            for (std::size_t i = 0; i < width_; i += Simd<Real>::lanes) {
+                Vec<Real> a, b;
+                load_split(x + 2 * i, a, b);
+                qdist::store<Real>(re + i, a);
+                qdist::store<Real>(im + i, b);
+            }
+        });
+    }
+
+    // Stores the first `elements` of the tile, or a little more.
+    template <class Real, class Stored>
+    void store(Stored* first, Tile<Real> tile, std::size_t elements) const {
+        for (std::size_t r = 0; r < std::max<std::size_t>(1, elements >> low_); ++r) {
+            const Real *re = tile.re + r * width_, *im = tile.im + r * width_;
+            Stored* x = first + 2 * runs_[r];
+            if (width_ < Simd<Real>::lanes)
+                for (std::size_t i = 0; i < width_; ++i) x[2 * i] = Stored(re[i]), x[2 * i + 1] = Stored(im[i]);
+            else
+                for (std::size_t i = 0; i < width_; i += Simd<Real>::lanes)
+                    store_interleaved(x + 2 * i, qdist::load(re + i), qdist::load(im + i));
+        }
+    }
+
+    // The tile as it lies in memory, interleaved, where it has no gaps; else copied to `room`. For rows of eight and more.
+    template <class Real>
+    const Real* interleaved(const Real* first, Real* room) const {
+        if (runs_.size() == 1) return first;
+        each_run<0>(first, [&](std::size_t element, const Real* x) {
+            for (std::size_t k = 0; k < 2 * width_; k += 2 * lanes) Amplitudes<Real>::load(x + k).store(room + 2 * element + k);
+        });
+        return room;
+    }
+
+    // For callers that load runs themselves: where element `i` is. Those up to the next multiple of width() follow it.
+    template <class Stored>
+    const Stored* at(const Stored* first, std::size_t i) const {
+        const std::size_t within = i & (width_ - 1);
+        if (within == 0) prefetch_after<1>(first, i >> low_);
+        return first + 2 * (runs_[i >> low_] + within);
+    }
+
+    const std::size_t size;
+
+private:
+    // Calls f(first element, where it is) for each run of neighbours.
+    template <int write, class Stored, class F>
+    void each_run(const Stored* first, F f) const {
+        for (std::size_t r = 0; r < runs_.size(); ++r) {
+            prefetch_after<write>(first, r);
+            f(r * width_, first + 2 * runs_[r]);
+        }
+    }
+
+    // Software prefetch, a few runs ahead: runs are too short for the hardware prefetcher, and prefetching the whole tile
     // would evict parts of it, since addresses that differ by powers of two map to the same cache sets.
-    void prefetch_after(const std::complex<Stored>* state, std::size_t r) const {
-        if (r + ahead_ < row_.size()) prefetch_row(state + row_[r + ahead_]);
+    template <int write, class Stored>
+    void prefetch_after(const Stored* first, std::size_t r) const {
+        const std::size_t ahead = std::max<std::size_t>(1, 1024 / sizeof(Stored) >> low_);
+        if (r + ahead < runs_.size()) prefetch<write>(first + 2 * runs_[r + ahead], 2 * width_);
     }
 
-    void prefetch_row(const std::complex<Stored>* row) const {
-        constexpr std::size_t line = 64 / sizeof(std::complex<Stored>);
-        for (std::size_t i = 0; i < width_; i += line) __builtin_prefetch(row + i, 1, 3);
-    }
-
-    void load_row(const std::complex<Stored>* from, Real* re, Real* im) const {
-        const Stored* x = reinterpret_cast<const Stored*>(from);
-        if (width_ < Simd<Real>::lanes) {
-            // A state smaller than a vector: the rest of it is zeros.
-            std::fill_n(re, elements, Real(0));
-            std::fill_n(im, elements, Real(0));
-            for (std::size_t i = 0; i < width_; ++i) re[i] = x[2 * i], im[i] = x[2 * i + 1];
-            return;
-        }
-        for (std::size_t i = 0; i < width_; i += Simd<Real>::lanes) {
-            Vec<Real> a, b;
-            load_split(x + 2 * i, a, b);
-            qdist::store<Real>(re + i, a);
-            qdist::store<Real>(im + i, b);
-        }
-    }
-
-    void store_rows(std::complex<Stored>* state, const Real* re, const Real* im, std::size_t count) const {
-        for (std::size_t r = 0; r < count; ++r) store_row(state + row_[r], re + r * width_, im + r * width_);
-    }
-
-    void store_row(std::complex<Stored>* to, const Real* re, const Real* im) const {
-        Stored* x = reinterpret_cast<Stored*>(to);
-        if (width_ < Simd<Real>::lanes) {
-            for (std::size_t i = 0; i < width_; ++i) x[2 * i] = Stored(re[i]), x[2 * i + 1] = Stored(im[i]);
-            return;
-        }
-        for (std::size_t i = 0; i < width_; i += Simd<Real>::lanes)
-            store_interleaved(x + 2 * i, qdist::load(re + i), qdist::load(im + i));
-    }
-
-    std::size_t width_, ahead_, fixed_, dead_ = 0;
-    std::vector<std::size_t> row_;
-    std::vector<int> running_;
+    Index outer_;
+    std::size_t low_ = 0, width_;
+    std::vector<Index> runs_;  // the offset of each
 };
 
 }  // namespace qdist

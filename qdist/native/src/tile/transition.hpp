@@ -5,14 +5,9 @@
 #pragma once
 #include "base/simd.hpp"
 #include "tile/dense_shape.hpp"
+#include "tile/tiles.hpp"
 
 namespace qdist {
-
-// The tiles of a ket and of a bra, as real and imaginary parts, and room for one more tile.
-template <class Real>
-struct TilePair {
-    Real *ket_re, *ket_im, *bra_re, *bra_im, *other_re, *other_im;
-};
 
 // Adds the entries T_qp = sum ket_q conj(bra_p) of a tile to sums: real and imaginary parts interleaved, row by row.
 template <class Real>
@@ -21,11 +16,10 @@ public:
     explicit Transition(const DenseShape<Real>& shape) : shape_(shape), size_(std::size_t(1) << shape.targets_.size()) {}
 
     void add(const TilePair<Real>& tiles, double* sums) const {
-        switch (shape_.rows_) {
-            case 1: return shape_.permutations_.size() == 1 ? in_lanes<1, 1>(tiles, sums) : shape_.permutations_.size() == 2 ? in_lanes<1, 2>(tiles, sums) : in_lanes<1, 4>(tiles, sums);
-            case 2: return shape_.permutations_.size() == 1 ? in_lanes<2, 1>(tiles, sums) : in_lanes<2, 2>(tiles, sums);
-            default: return in_lanes<4, 1>(tiles, sums);
-        }
+        shape_.specialised([&]<int Rows, int Perms, int X1, int X2>() {
+            // Two rows of the bra at a time: more sums than that do not fit the registers.
+            for (int first = 0; first < Rows; first += 2) add_rows<Rows, std::min(Rows, 2), Perms, X1, X2>(tiles, first, sums);
+        });
     }
 
 private:
@@ -33,18 +27,6 @@ private:
     static constexpr int lanes = Simd<Real>::lanes;
     // Products summed in Real before the sum is added to a double.
     static constexpr int together = 64;
-
-    template <int Rows, int Perms>
-    void in_lanes(const TilePair<Real>& tiles, double* sums) const {
-        const auto& x = shape_.permutations_;
-        with_constant<lanes>(Perms > 1 ? x[1] : 0, [&](auto X1) {
-            with_constant<Perms == 4 ? lanes : 1>(Perms > 2 ? x[2] : 0, [&](auto X2) {
-                // Two rows of the bra at a time: more sums than that do not fit the registers.
-                for (int first = 0; first < Rows; first += 2)
-                    add_rows<Rows, std::min(Rows, 2), Perms, decltype(X1)::value, decltype(X2)::value>(tiles, first, sums);
-            });
-        });
-    }
 
     template <int Rows, int Some, int Perms, int X1, int X2>
     void add_rows(const TilePair<Real>& tiles, int first_row, double* sums) const {
@@ -64,26 +46,23 @@ private:
         };
         std::size_t o[Rows];
         std::copy_n(shape_.offset_.data(), Rows, o);
-        const Real *kr = tiles.ket_re, *ki = tiles.ket_im;
-        const Real *br = tiles.bra_re, *bi = tiles.bra_im;
+        const Tile<Real> ket = tiles.ket, bra = tiles.bra;
         shape_.runs_.each([&](std::size_t first, std::size_t length) {
             for (std::size_t i = first; i < first + length; i += lanes) {
                 V b_re[Some], b_im[Some];
 #pragma GCC unroll 2
                 for (int p = 0; p < Some; ++p) {
-                    b_re[p] = load(br + i + o[first_row + p]);
-                    b_im[p] = load(bi + i + o[first_row + p]);
+                    b_re[p] = load(bra.re + i + o[first_row + p]);
+                    b_im[p] = load(bra.im + i + o[first_row + p]);
                 }
 #pragma GCC unroll 4
                 for (int q = 0; q < Rows; ++q) {
-                    const V a = load(kr + i + o[q]), b = load(ki + i + o[q]);
-                    add_products<Some, Rows * Perms>(a, b, b_re, b_im, re + q * Perms, im + q * Perms);
-                    if constexpr (Perms > 1)
-                        add_products<Some, Rows * Perms>(lane_xor<X1, Real>(a), lane_xor<X1, Real>(b), b_re, b_im, re + q * Perms + 1, im + q * Perms + 1);
-                    if constexpr (Perms > 2) {
-                        add_products<Some, Rows * Perms>(lane_xor<X2, Real>(a), lane_xor<X2, Real>(b), b_re, b_im, re + q * Perms + 2, im + q * Perms + 2);
-                        add_products<Some, Rows * Perms>(lane_xor<(X1 ^ X2), Real>(a), lane_xor<(X1 ^ X2), Real>(b), b_re, b_im, re + q * Perms + 3, im + q * Perms + 3);
-                    }
+                    const V a = load(ket.re + i + o[q]), b = load(ket.im + i + o[q]);
+                    unrolled<Perms>([&](auto x) QDIST_INLINE {
+                        constexpr int permutation = (x & 1 ? X1 : 0) ^ (x & 2 ? X2 : 0);
+                        const V c = lane_xor<permutation>(a), d = lane_xor<permutation>(b);
+                        add_products<Some, Rows * Perms>(c, d, b_re, b_im, re + q * Perms + x, im + q * Perms + x);
+                    });
                 }
                 if (++pending == together) flush();
             }
@@ -95,7 +74,8 @@ private:
                     for (int lane = 0; lane < lanes; ++lane) {
                         if (!shape_.holds(lane)) continue;
                         const int e = (p * Rows + q) * Perms + x;
-                        const std::size_t row = shape_.index(q, lane ^ shape_.permutations_[x]), column = shape_.index(first_row + p, lane);
+                        const std::size_t row = shape_.index(q, lane ^ shape_.permutations_[x]),
+                                          column = shape_.index(first_row + p, lane);
                         sums[2 * (row * size_ + column)] += total[2 * e][lane];
                         sums[2 * (row * size_ + column) + 1] += total[2 * e + 1][lane];
                     }
