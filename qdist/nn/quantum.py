@@ -253,26 +253,26 @@ def _forward_of_rows(xp: Any, x: Any, weights: Any, layer: QuantumLayer) -> Any:
 
 
 def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLayer) -> tuple[Any, ...]:
-    bounds = np.cumsum([math.prod(shape) for shape in layer._shapes])[:-1]
-    columns = np.split(on_host(g).astype(np.float64), bounds, axis=1)
-    cotangents = [column.reshape(len(g), *shape) for column, shape in zip(columns, layer._shapes)]
     if len(saved) == 3:
-        both = _vjp_of_rows(layer, saved, needs, cotangents)
+        both = _vjp_of_rows(layer, saved, needs, on_host(g))
     else:
         params, kept = saved
+        bounds = np.cumsum([math.prod(shape) for shape in layer._shapes])[:-1]
+        columns = np.split(on_host(g).astype(np.float64), bounds, axis=1)
+        cotangents = [column.reshape(len(g), *shape) for column, shape in zip(columns, layer._shapes)]
         _, gradient = adjoint.vjp(layer.program, layer.observables, params, cotangents, kept.take())
         # The rows are added up in double precision, whatever the weights have.
         both = gradient[:, layer._input_columns], gradient[:, layer._weight_columns].sum(axis=0)
     return tuple(None if part is None else xp.asarray(part) for part in both[: len(needs)])
 
 
-def _vjp_of_rows(layer: QuantumLayer, saved: Any, needs: Sequence[bool], cotangents: Any) -> tuple[Any, ...]:
+def _vjp_of_rows(layer: QuantumLayer, saved: Any, needs: Sequence[bool], g: NDArray[Any]) -> tuple[Any, ...]:
     """The gradients by x and by the weights, None where they are not needed."""
     (x, shared), values, kept = saved
     assert layer._rows is not None, "the forward run was of rows"
     rows, reading = layer._rows
     by_weights = len(needs) > 1 and needs[1]
-    found = rows.vjp(x, shared, reading, cotangents, needs[0], by_weights, values, kept.take())
+    found = rows.vjp(x, shared, reading, g, needs[0], by_weights, values, kept.take())
     assert found is not None, "the forward run has checked the values"
     _, by_x, by_shared = found
     if by_shared is None:

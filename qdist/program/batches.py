@@ -135,7 +135,8 @@ def row_vjp(
     """``Program.vjp`` of a batch as a row program."""
     rows = program.row_programs.of()
     reading = rows.reading(outputs)
-    found = rows.vjp(theta, _NONE, reading, cotangents, by_shared=False)
+    flat = [np.reshape(g, (len(theta), -1 if len(theta) else math.prod(g.shape[1:]))) for g in cotangents]
+    found = rows.vjp(theta, _NONE, reading, np.concatenate(flat, axis=1), by_shared=False)
     assert found is not None, "the values are finite"
     values, gradient, _ = found
     assert gradient is not None, "asked for"

@@ -153,16 +153,16 @@ def test_shared_parameters_get_the_sum_over_rows() -> None:
     outputs = outputs_of(3, 1)
     cotangents = cotangents_of(outputs, 3, 21, 2)
     want, gradient = program.vjp(outputs, theta, cotangents)
-    reading = rows.reading(outputs)
+    reading, flat = rows.reading(outputs), np.concatenate([g.reshape(21, -1) for g in cotangents], axis=1)
     for kept in (False, True):
         args = theta[:, own].copy(), theta[0, shared]
         found = rows.values(*args, reading, keep=True) if kept else (None, None)
-        values, by_row, by_shared = rows.vjp(*args, reading, cotangents, True, True, *found)
+        values, by_row, by_shared = rows.vjp(*args, reading, flat, True, True, *found)
         for value, one in zip(reading.columns.values(values), want):
             np.testing.assert_allclose(value, one, atol=1e-13)
         np.testing.assert_allclose(by_row, gradient[:, own], atol=1e-12)
         np.testing.assert_allclose(by_shared, gradient[:, shared].sum(axis=0), atol=1e-11)
-    assert rows.vjp(*args, reading, cotangents, False, False)[1:] == (None, None)
+    assert rows.vjp(*args, reading, flat, False, False)[1:] == (None, None)
 
 
 def test_long_circuits_are_as_exact_as_short_ones() -> None:
