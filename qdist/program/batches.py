@@ -30,6 +30,7 @@ __all__ = [
     "expectations",
     "fit",
     "one_part",
+    "one_row_vjp",
     "parts",
     "row_vjp",
     "states",
@@ -141,6 +142,14 @@ def row_vjp(
     values, gradient, _ = found
     assert gradient is not None, "asked for"
     return reading.columns.values(values), gradient
+
+
+def one_row_vjp(
+    program: Runner, outputs: Sequence[Any], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
+) -> tuple[list[Any], NDArray[np.float64]]:
+    """``Program.vjp`` of one parameter set as a row program."""
+    values, gradient = row_vjp(program, outputs, theta[None], [g[None] for g in cotangents])
+    return [float(v[0]) if v.ndim == 1 else v[0] for v in values], gradient[0]
 
 
 def one_part(program: Runner, count: int) -> bool:
