@@ -20,6 +20,7 @@ from qdist.program.program import Program, compile, simulate
 from qdist.state.outputs import Overlap, Probabilities, State, Variance
 from qdist.state.statevector import StateVector
 from qdist.tensor import Tensor
+from qdist.threads import set_num_threads
 
 if TYPE_CHECKING:
     from qdist import parallel
@@ -47,6 +48,7 @@ __all__ = [
     "nn",
     "optim",
     "parallel",
+    "set_num_threads",
     "simulate",
     "spawn",
 ]

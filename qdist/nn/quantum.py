@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import local
 from typing import Any, Self, TypeAlias
@@ -26,6 +27,7 @@ from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
 from ..plan import Layout
 from ..plan.observables.tail import NO_TAIL, Tail
+from ..plan.plan import readable_size
 from ..tensor import Generator, Rule, Tensor, apply, random
 from ..tensor.arrays import to_device
 from .agreement import Agreement
@@ -107,6 +109,7 @@ class QuantumLayer(Module):
         self.observables = [o.frozen(n) if isinstance(o, Output) else as_pauli_sum(o, n) for o in given]
         self._shapes = [_shape(output, circuit.num_qubits) for output in self.observables]
         self._rows: tuple[RowProgram, Reading] | None = self._row_program()
+        self._warn_if_tiny()
         real = np.float32 if self.program.dtype == np.complex64 else np.float64
         self._dtype = np.dtype(real)
         self.weights: Parameter | None = None
@@ -128,7 +131,19 @@ class QuantumLayer(Module):
         _Kept.drop(old.comm)
         self.comm, self.program = comm, compile(old.circuit, comm=comm, device=old.device, dtype=old.dtype)
         self._rows = self._row_program()
+        self._warn_if_tiny()
         return self
+
+    def _warn_if_tiny(self) -> None:
+        """A state that one rank runs in microseconds waits for messages when it is split."""
+        plan, comm = self.program.plan, self.program.comm
+        if plan.far and comm is not None and comm.rank == 0 and plan.num_qubits <= _TINY:
+            warnings.warn(
+                f"the layer's state of {plan.num_qubits} qubits ({readable_size(plan.state_bytes)}) is split over "
+                f"{comm.size} ranks, which is many times slower than on one: leave comm out, or use a mesh that has "
+                "these ranks on its axis 'dp', where each takes rows of the batch",
+                stacklevel=3,
+            )
 
     def _row_program(self) -> tuple[RowProgram, Reading] | None:
         """The circuit for rows of x, with the weights shared, where batches run so; and what is read from them."""
@@ -253,26 +268,26 @@ def _forward_of_rows(xp: Any, x: Any, weights: Any, layer: QuantumLayer) -> Any:
 
 
 def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLayer) -> tuple[Any, ...]:
-    bounds = np.cumsum([math.prod(shape) for shape in layer._shapes])[:-1]
-    columns = np.split(on_host(g).astype(np.float64), bounds, axis=1)
-    cotangents = [column.reshape(len(g), *shape) for column, shape in zip(columns, layer._shapes)]
     if len(saved) == 3:
-        both = _vjp_of_rows(layer, saved, needs, cotangents)
+        both = _vjp_of_rows(layer, saved, needs, on_host(g))
     else:
         params, kept = saved
+        bounds = np.cumsum([math.prod(shape) for shape in layer._shapes])[:-1]
+        columns = np.split(on_host(g).astype(np.float64), bounds, axis=1)
+        cotangents = [column.reshape(len(g), *shape) for column, shape in zip(columns, layer._shapes)]
         _, gradient = adjoint.vjp(layer.program, layer.observables, params, cotangents, kept.take())
         # The rows are added up in double precision, whatever the weights have.
         both = gradient[:, layer._input_columns], gradient[:, layer._weight_columns].sum(axis=0)
     return tuple(None if part is None else xp.asarray(part) for part in both[: len(needs)])
 
 
-def _vjp_of_rows(layer: QuantumLayer, saved: Any, needs: Sequence[bool], cotangents: Any) -> tuple[Any, ...]:
+def _vjp_of_rows(layer: QuantumLayer, saved: Any, needs: Sequence[bool], g: NDArray[Any]) -> tuple[Any, ...]:
     """The gradients by x and by the weights, None where they are not needed."""
     (x, shared), values, kept = saved
     assert layer._rows is not None, "the forward run was of rows"
     rows, reading = layer._rows
     by_weights = len(needs) > 1 and needs[1]
-    found = rows.vjp(x, shared, reading, cotangents, needs[0], by_weights, values, kept.take())
+    found = rows.vjp(x, shared, reading, g, needs[0], by_weights, values, kept.take())
     assert found is not None, "the forward run has checked the values"
     _, by_x, by_shared = found
     if by_shared is None:
@@ -281,6 +296,9 @@ def _vjp_of_rows(layer: QuantumLayer, saved: Any, needs: Sequence[bool], cotange
     gradient[layer._order] = by_shared
     return by_x, gradient
 
+
+_TINY = 12
+"""Qubits of a layer up to which a split state is not worth its messages."""
 
 _BATCH_BYTES = 1 << 26
 """Of the states that are computed at once."""

@@ -35,6 +35,9 @@ __all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
 
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
 
+_ONE_ROW = 8
+"""Qubits up to which one parameter set goes as a batch of one row: a single call, though most lanes are idle."""
+
 _WORKSPACE_BYTES = 1 << 28
 """Kets and bras of up to so many bytes are kept for the program's next gradient: page faults of new memory cost as much
 as a sweep."""
@@ -87,7 +90,12 @@ def vjp(
     if len(cotangents) != len(outputs):
         raise StateError(f"{len(outputs)} outputs take as many cotangents; got {len(cotangents)}")
     if not checks.is_batch(params):
-        return _vjp(program, outputs, params, [_checked(program, o, g, ()) for o, g in zip(outputs, cotangents)])
+        checked = [_checked(program, o, g, ()) for o, g in zip(outputs, cotangents)]
+        if program.num_qubits <= _ONE_ROW and program.row_programs.takes(outputs):
+            theta = program.noted(params).theta
+            if theta is not None:
+                return batches.one_row_vjp(program, outputs, theta, checked)
+        return _vjp(program, outputs, params, checked)
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     batches.check_outputs(program, outputs, len(theta))
     checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(outputs, cotangents)]
@@ -108,6 +116,10 @@ def jacobian(program: Runner, observables: Sequence[Observable], params: Any = N
     if not checks.is_batch(params):
         # All are checked before the first of them runs.
         sums = [expectation.as_hermitian_sum(o, program.num_qubits) for o in observables]
+        if program.num_qubits <= _ONE_ROW and program.row_programs.takes(sums):
+            theta = program.noted(params).theta
+            if theta is not None:
+                return jacobian(program, sums, theta[None])[0]
         rows = [vjp(program, [one], params, [1.0])[1] for one in sums]
         return np.array(rows).reshape(len(observables), program.circuit.num_parameters)
     # One row for each set of parameters and each observable.

@@ -30,6 +30,7 @@ __all__ = [
     "expectations",
     "fit",
     "one_part",
+    "one_row_vjp",
     "parts",
     "row_vjp",
     "states",
@@ -135,11 +136,20 @@ def row_vjp(
     """``Program.vjp`` of a batch as a row program."""
     rows = program.row_programs.of()
     reading = rows.reading(outputs)
-    found = rows.vjp(theta, _NONE, reading, cotangents, by_shared=False)
+    flat = [np.reshape(g, (len(theta), -1 if len(theta) else math.prod(g.shape[1:]))) for g in cotangents]
+    found = rows.vjp(theta, _NONE, reading, np.concatenate(flat, axis=1), by_shared=False)
     assert found is not None, "the values are finite"
     values, gradient, _ = found
     assert gradient is not None, "asked for"
     return reading.columns.values(values), gradient
+
+
+def one_row_vjp(
+    program: Runner, outputs: Sequence[Any], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
+) -> tuple[list[Any], NDArray[np.float64]]:
+    """``Program.vjp`` of one parameter set as a row program."""
+    values, gradient = row_vjp(program, outputs, theta[None], [g[None] for g in cotangents])
+    return [float(v[0]) if v.ndim == 1 else v[0] for v in values], gradient[0]
 
 
 def one_part(program: Runner, count: int) -> bool:

@@ -39,26 +39,31 @@ class Columns(NamedTuple):
 
     def flat(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
         """The same, one output behind the other: (batch, numbers of all outputs)."""
-        if not any(self.variances):
+        if not self.has_variances:
             return found
         return np.concatenate(
             [value.reshape(len(found), math.prod(shape)) for value, shape in zip(self.values(found), self.shapes)],
             axis=1,
         )
 
-    def cotangents(self, given: Sequence[NDArray[Any]], found: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        """The cotangents of the kernel's columns from those of the outputs. found: the kernel's values, on which those
-        of variances depend."""
-        parts = []
-        column = 0
-        for g, shape, variance in zip(given, self.shapes, self.variances):
-            if variance:
-                assert found is not None, "a variance needs the value of its observable"
-                parts.append(np.stack([g, -2 * found[:, column + 1] * g], axis=1))
-            else:
-                parts.append(np.asarray(g, np.float64).reshape(len(g), math.prod(shape)))
-            column += parts[-1].shape[1]
-        return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), np.float64)
+    def cotangents(self, given: NDArray[Any], found: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """The cotangents of the kernel's columns from those of the outputs, one output behind the other. found: the
+        kernel's values, on which those of variances depend."""
+        given = np.ascontiguousarray(given, np.float64)
+        if not self.has_variances:
+            return given
+        assert found is not None, "a variance needs the value of its observable"
+        columns = []
+        at = 0
+        for part, shape, variance in self._parts(found):
+            g = given[:, at : at + math.prod(shape)]
+            columns.append(np.concatenate([g, -2 * part[:, 1:] * g], axis=1) if variance else g)
+            at += math.prod(shape)
+        return np.concatenate(columns, axis=1)
+
+    @property
+    def has_variances(self) -> bool:
+        return True in self.variances
 
     def _parts(self, found: NDArray[np.float64]) -> Any:
         column = 0

@@ -64,7 +64,7 @@ class RowProgram:
         rows: NDArray[np.float64],
         shared: NDArray[np.float64],
         reading: Reading,
-        cotangents: Sequence[NDArray[Any]],
+        cotangents: NDArray[Any],
         by_rows: bool = True,
         by_shared: bool = True,
         values: NDArray[np.float64] | None = None,
@@ -72,9 +72,10 @@ class RowProgram:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64] | None] | None:
         """The kernel's values, and the derivatives by the parameters of rows and by the shared ones, as far as wanted.
 
-        cotangents: one an output. values, kets: as ``values`` gave them. None where a parameter is not finite.
+        cotangents: (batch, numbers of all outputs), one output behind the other. values, kets: as ``values`` gave
+        them. None where a parameter is not finite.
         """
-        if values is None and any(reading.columns.variances):
+        if values is None and reading.columns.has_variances:
             found = self.values(rows, shared, reading, keep=True)
             if found is None:
                 return None

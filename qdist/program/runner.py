@@ -131,6 +131,15 @@ class Runner:
         self._bound.set(values)
         return values
 
+    def noted(self, params: ParameterValues | None) -> Values:
+        """What ``values`` gives, without binding the executors to them: they are when they next run."""
+        bound = self._bound.get() if params is None else None
+        if bound is None:
+            theta = flat_values(self.source.parameters, [] if params is None else params)
+            bound = Values(same.values(self.comm, theta))
+            self._bound.set(bound)
+        return bound
+
     def bind_angles(self, angles: NDArray[np.float64]) -> None:
         """Binds this thread to angles, in the order of ``affine``, whatever the parameters say."""
         self._bound.set(Values(angles=same.values(self.comm, angles.copy(), "angle")))

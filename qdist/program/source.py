@@ -18,6 +18,7 @@ from qdist.plan.levels import Level, inside_bits
 from qdist.plan.planner import check_schedule, make_plan
 from qdist.program.compiled import Compiled
 from qdist.state.checking import checks, same
+from qdist.state.threads import share_cores
 
 __all__ = ["FEWEST_CLOSE", "Source"]
 
@@ -56,6 +57,7 @@ class Source:
     ) -> Source:
         """All ranks of ``comm`` call. Raises StateError and ValueError for what cannot be."""
         check_schedule(schedule)
+        share_cores(comm)
         far = 0 if comm is None else (comm.size - 1).bit_length()
         if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:
             raise StateError(

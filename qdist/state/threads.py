@@ -1,26 +1,47 @@
-"""OpenMP threads of the kernels on several ranks: the ranks of a node share its cores."""
+"""Threads of the kernels: as many as were asked for; else the ranks of a node share its cores."""
 
 from __future__ import annotations
 
 import os
 from threading import local
 
-from qdist.comm import Communicator
+from qdist.comm import Communicator, is_initialized, world
 from qdist.native import kernels
 
-__all__ = ["share_cores"]
+__all__ = ["set_kernel_threads", "share_cores"]
 
 _at_start = kernels.max_threads()
+_chosen: int | None = None
 _this_thread = local()  # OpenMP's number of threads belongs to the thread that sets it.
 
 
-def share_cores(comm: Communicator) -> None:
-    """Gives the kernels this rank's share of its node's cores, once a thread, before its first state on several ranks.
+def set_kernel_threads(count: int) -> None:
+    """Threads of this thread's kernels from now on, and of other threads' from their next program or state on. Raises
+    ValueError for a number that is none of threads."""
+    global _chosen
+    kernels.set_threads(count)
+    _chosen = count
+    _this_thread.shares = True
+
+
+def share_cores(comm: Communicator | None) -> None:
+    """Gives the kernels this rank's share of its node's cores, once a thread, before its first program or state; None
+    stands for the job's ranks, if there are any: they share cores whether or not they split a state.
 
     Without it every rank would start a thread for every core. Where OMP_NUM_THREADS is set, or somebody has set the
     kernels' threads already, that stays.
     """
-    if comm.local_size == 1 or hasattr(_this_thread, "shares"):
+    if hasattr(_this_thread, "shares"):
+        return
+    if _chosen is not None:
+        _this_thread.shares = True
+        kernels.set_threads(_chosen)
+        return
+    if comm is None:
+        if not is_initialized():
+            return
+        comm = world()
+    if comm.local_size == 1:
         return
     _this_thread.shares = True
     if "OMP_NUM_THREADS" not in os.environ and kernels.max_threads() == _at_start:

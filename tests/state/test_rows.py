@@ -1,5 +1,8 @@
 """Row programs: batches of small circuits give what single runs give, whatever the gates, outputs and sizes."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -153,16 +156,16 @@ def test_shared_parameters_get_the_sum_over_rows() -> None:
     outputs = outputs_of(3, 1)
     cotangents = cotangents_of(outputs, 3, 21, 2)
     want, gradient = program.vjp(outputs, theta, cotangents)
-    reading = rows.reading(outputs)
+    reading, flat = rows.reading(outputs), np.concatenate([g.reshape(21, -1) for g in cotangents], axis=1)
     for kept in (False, True):
         args = theta[:, own].copy(), theta[0, shared]
         found = rows.values(*args, reading, keep=True) if kept else (None, None)
-        values, by_row, by_shared = rows.vjp(*args, reading, cotangents, True, True, *found)
+        values, by_row, by_shared = rows.vjp(*args, reading, flat, True, True, *found)
         for value, one in zip(reading.columns.values(values), want):
             np.testing.assert_allclose(value, one, atol=1e-13)
         np.testing.assert_allclose(by_row, gradient[:, own], atol=1e-12)
         np.testing.assert_allclose(by_shared, gradient[:, shared].sum(axis=0), atol=1e-11)
-    assert rows.vjp(*args, reading, cotangents, False, False)[1:] == (None, None)
+    assert rows.vjp(*args, reading, flat, False, False)[1:] == (None, None)
 
 
 def test_long_circuits_are_as_exact_as_short_ones() -> None:
@@ -213,3 +216,47 @@ def test_what_a_row_program_does_not_take_goes_the_general_way_and_says_why() ->
     large = qd.compile(qd.library.hardware_efficient(16, 1), device="cpu")
     assert "do not fit the cache" in large.row_programs.unfit
     assert "batches: rows of one kernel" in qd.compile(qd.Circuit(2).h(0), device="cpu").plan.summary()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_parameter_set_goes_as_one_row(dtype: str) -> None:
+    """The same values as from the kernels of single circuits, and what is bound stays bound."""
+    circuit = qd.library.hardware_efficient(5, 2)
+    program = of_rows(circuit, dtype)
+    theta = np.random.default_rng(5).normal(size=circuit.num_parameters)
+    outputs = outputs_of(5, 3)
+    cotangents = [g[0] for g in cotangents_of(outputs, 5, 1, 0)]
+    values, gradient = program.vjp(outputs, theta, cotangents)
+    want, slopes = adjoint._vjp(program, outputs, theta, cotangents)
+    for value, one in zip(values, want):
+        assert type(value) is type(one)
+        np.testing.assert_allclose(value, one, atol=20 * TOLERANCE[dtype])
+    np.testing.assert_allclose(gradient, slopes, atol=50 * TOLERANCE[dtype])
+    sums = [random_sum(5, 4, seed) for seed in range(3)]
+    want = [adjoint._vjp(program, [one], theta, [1.0])[1] for one in sums]
+    np.testing.assert_allclose(program.jacobian(sums, theta), want, atol=50 * TOLERANCE[dtype])
+    assert program.value_and_grad("Z0")[0] == pytest.approx(program.expectation("Z0", theta), abs=1e-5)
+    np.testing.assert_allclose(program.run().amplitudes(), program.run(theta).amplitudes())
+    with pytest.raises(qd.CircuitError, match="finite"):
+        program.value_and_grad("Z0", np.full(circuit.num_parameters, np.nan))
+
+
+def test_many_threads_at_once_and_a_forked_child_find_the_pool_at_work() -> None:
+    circuit = qd.library.hardware_efficient(8, 3)
+    program = of_rows(circuit, "complex64")
+    theta = np.random.default_rng(0).normal(size=(200, circuit.num_parameters))
+    before = kernels.max_threads()
+    kernels.set_threads(3)
+    try:
+        value, gradient = program.value_and_grad("Z0", theta)
+        with ThreadPoolExecutor(4) as callers:
+            for again, slopes in callers.map(lambda _: program.value_and_grad("Z0", theta), range(12)):
+                np.testing.assert_array_equal(again, value)
+                np.testing.assert_array_equal(slopes, gradient)
+        child = os.fork()
+        if child == 0:
+            again, slopes = program.value_and_grad("Z0", theta)
+            os._exit(0 if np.array_equal(again, value) and np.array_equal(slopes, gradient) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        kernels.set_threads(before)

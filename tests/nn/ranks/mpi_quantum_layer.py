@@ -1,5 +1,7 @@
 """QuantumLayer with amplitudes and batch over ranks gives what one process gives; run on every rank at once."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,16 @@ def test_one_row_runs_forward_once_and_what_one_rank_does_alone_changes_nothing(
     first.backward()
     second.backward()
     assert runs.count(layer.program.comm) == 5
+
+
+def test_a_tiny_state_on_several_ranks_is_warned_of(comm, places) -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        layer = net(places[0], seed=0)
+    told = [str(w.message) for w in found if "many times slower" in str(w.message)]
+    shared = layer.program.comm
+    assert len(told) == (shared is not None and shared.size > 1 and shared.rank == 0)
+    assert all("axis 'dp'" in text for text in told)
 
 
 def test_all_ranks_start_from_the_first_ranks_weights(comm, places) -> None:

@@ -15,6 +15,7 @@
 #include "batch/dense.hpp"
 #include "batch/diagonal.hpp"
 #include "batch/outputs.hpp"
+#include "batch/pool.hpp"
 #include "batch/rotations.hpp"
 #include "batch/start.hpp"
 #include "batch/walk.hpp"
@@ -193,23 +194,19 @@ private:
         std::vector<LaneSums<Real>> sums;
     };
 
-    // Threads over row blocks, as many as the work is worth. Each takes the next block, so that one that other processes keep
-    // waiting holds up none.
+    // Threads over row blocks, as many as the work is worth.
     template <class Work>
     void run_blocks(std::size_t batch, int runs, Work work) const {
-        const std::ptrdiff_t count = std::ptrdiff_t(blocks(batch));
-        if (count == 0) return;
+        const std::size_t count = blocks(batch);
         int threads = 1;
 #ifdef _OPENMP
         const double total = double(count) * runs * double(operations_.size() + 2) * 8 * double(std::size_t(1) << n_);
-        threads = std::max(1, std::min({omp_get_max_threads(), int(std::min<std::ptrdiff_t>(count, 1024)), int(std::min(total / work_of_a_thread, 1024.0))}));
+        threads = std::max(1, std::min({omp_get_max_threads(), int(std::min<std::size_t>(count, 1024)), int(std::min(total / work_of_a_thread, 1024.0))}));
 #endif
-#pragma omp parallel num_threads(threads) if (threads > 1)
-        {
+        Pool::instance().run(threads, count, [&](const Pool::Next& next) {
             Room room(*this);
-#pragma omp for schedule(dynamic)
-            for (std::ptrdiff_t block = 0; block < count; ++block) work(std::size_t(block), room);
-        }
+            for (std::size_t block = next(); block < count; block = next()) work(block, room);
+        });
     }
 
     // The turns of a block's rows.

@@ -1,0 +1,19 @@
+"""How many threads the library uses."""
+
+from __future__ import annotations
+
+from qdist.state.threads import set_kernel_threads
+from qdist.tensor.threads import set_num_threads as set_tensor_threads
+
+__all__ = ["set_num_threads"]
+
+
+def set_num_threads(count: int) -> None:
+    """Threads of circuits, states and tensors in this process, in place of one a core.
+
+    By default that is OMP_NUM_THREADS, or this rank's share of its node's cores. Less work takes fewer: a batch or a
+    state that is too small for two threads runs on one. Matrix products follow the BLAS library's own setting.
+    Raises ValueError unless there is at least one.
+    """
+    set_kernel_threads(count)
+    set_tensor_threads(count)
