@@ -75,10 +75,12 @@ class CudaRows:
         return _Reading(arrays, records.num_outputs, num_masks, launch)
 
     def kept_bytes(self, count: int) -> int:
-        """States are not kept: computing them again takes less time than memory does."""
+        """Nothing: states are computed again, which takes less time than memory does."""
+        del count
         return 0
 
     def forward(self, rows: Any, shared: Any, outputs: _Reading, keep: bool) -> tuple[Any, Any] | None:
+        del keep
         with self._cupy.cuda.Device(self._device):
             given = self._given(rows, shared)
             if given is None:
@@ -99,6 +101,7 @@ class CudaRows:
         kets: Any = None,
         values: Any = None,
     ) -> tuple[Any, Any, Any] | None:
+        del kets, values
         cupy, count = self._cupy, len(rows)
         with cupy.cuda.Device(self._device):
             given = self._given(rows, shared, cotangents)
@@ -120,7 +123,6 @@ class CudaRows:
                 self._start("row_gradients", -(-sizes[2] // _THREADS), launch, found[ends[1] :])
             on_host = not _is_on_device(rows)
             all_found = found.get() if on_host else found
-            # Parameters that are not finite give nothing that is.
             return (
                 all_found[: ends[0]].reshape(count, width),
                 all_found[ends[1] : ends[2]].reshape(count, self._per_row) if by_rows else None,
