@@ -120,7 +120,7 @@ class Executor(ABC):
         """Runs on ``shard`` in place. ``offset``: the physical index of its first amplitude in the whole state.
 
         ``live``: nonzero-support mask: amplitudes whose index has a 1 outside of it are zero, and are not computed;
-        0 for |0...0>, -1 for any state. ``after_stage`` is called after each sweep.
+        0 for |0...0>, -1 for any state. ``after_stage`` is called after each sweep; on a GPU, when it is queued.
         """
 
     @abstractmethod

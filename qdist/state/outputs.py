@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends import backend_of
 from qdist.plan.tail import NO_TAIL, Tail
 from qdist.state.checking import checks
 from qdist.state.checking.alike import check_alike
@@ -123,7 +122,7 @@ class Probabilities(Output):
         qubits = checks.checked_qubits(self.qubits, ket.num_qubits)
         positions = [ket.layout.positions[q] for q in qubits]
         for (first, shard), (_, out) in zip(ket.shards(), bra.shards()):
-            backend_of(shard).kernels.add_weighted(shard, first, positions, cotangent, out)
+            ket.backend.kernels.add_weighted(shard, first, positions, cotangent, out)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.gradients import Gradients
 from qdist.backends.cuda.lowering.inverse import undoing
-from qdist.backends.cuda.lowering.phases import Phase, TilePhases, dense_targets
+from qdist.backends.cuda.lowering.phases import Phase, TilePhases
 from qdist.backends.cuda.lowering.records import OPS, PARITY
-from qdist.backends.cuda.lowering.tables import StageTables, Tables, View, factors_of, halves, table_of
+from qdist.backends.cuda.lowering.tables import StageTables, Tables, View, halves, table_of
 from qdist.backends.cuda.lowering.tile import Shape
+from qdist.backends.in_tile import dense_targets, factors_of
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Affine

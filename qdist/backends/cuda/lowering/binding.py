@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends.in_tile import Factors
 from qdist.native import kernels
 from qdist.plan.operations import Affine
 
-__all__ = ["Binding", "Factors", "constant_matrix", "reordered"]
-
-Factors = list[tuple[int, list[int], list[int], list[complex]]]
-"""(formula, angle slots, bits of the product, constant matrix)"""
+__all__ = ["Binding", "constant_matrix", "reordered"]
 
 
 class Binding:

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.binding import Binding, Factors, constant_matrix
+from qdist.backends.cuda.lowering.binding import Binding, constant_matrix
 from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
-from qdist.backends.cuda.lowering.linear import IndexMap
 from qdist.backends.cuda.lowering.pairs import Pairs
-from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, dense_targets, phases
+from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, phases
 from qdist.backends.cuda.lowering.record import Record
 from qdist.backends.cuda.lowering.records import FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
 from qdist.backends.cuda.lowering.tile import Shape
-from qdist.backends.in_tile import pauli_masks, permutation_source
+from qdist.backends.in_tile import condition_masks, dense_targets, factors_of, pauli_masks, permutation_source
+from qdist.backends.index_map import IndexMap
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
-from qdist.plan.operations import Affine, Operation
+from qdist.plan.operations import Affine
 from qdist.plan.stages.schedule import Stage
 
 __all__ = ["MODES", "OPS", "StageTables", "Tables"]
@@ -289,17 +289,17 @@ class Tables:
         (operation,) = block.operations
         x, z, far_z, num_y = pauli_masks(operation, tile.bit)
         data = self.binding.rotation((0.0, ((operation.slots[0], operation.sign),)), num_y, not operation.controls)
-        near, far = _split(tile, operation.controls)
-        self.long_list([data, *near, *halves(far), x, self.shape.swizzled(x), z, *halves((far_z,))])
+        *near, far_mask, far_value = condition_masks(operation.controls, tile.bit)
+        self.long_list([data, *near, *halves((far_mask, far_value)), x, self.shape.swizzled(x), z, *halves((far_z,))])
 
     def wide(self, tile: TilePhases, phase: Phase, block: Block) -> None:
         targets = dense_targets(block)
         bits = [tile.bit[q] for q in targets]
         data = self._seldom_read[id(block)]
         self.matrix(block, targets, range(len(bits)), data)
-        near, far = _split(tile, block.operations[0].controls)
+        *near, far_mask, far_value = condition_masks(block.operations[0].controls, tile.bit)
         spread = _span([self.shape.swizzled(1 << b) for b in bits], 0, np.int64)
-        self.long_list([data, *near, *halves(far), len(bits), *bits, *spread.tolist()])
+        self.long_list([data, *near, *halves((far_mask, far_value)), len(bits), *bits, *spread.tolist()])
 
     # What runs in registers ------------------------------------------------------------------------------------------
 
@@ -427,28 +427,6 @@ def phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affin
 def _is_constant(block: Block) -> bool:
     """Whether no angle changes the block."""
     return not any(o.slots for o in block.operations)
-
-
-def factors_of(block: Block, targets: list[int]) -> Factors:
-    return [_factor(o, [targets.index(q) for q in o.targets]) for o in block.operations]
-
-
-def _factor(operation: Operation, bits: list[int]) -> tuple[int, list[int], list[int], list[complex]]:
-    matrix = [] if operation.matrix is None else np.asarray(operation.matrix).ravel().tolist()
-    return operation.formula, list(operation.slots), bits, matrix
-
-
-def _split(tile: TilePhases, conditions: Conditions) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(mask, value) of the tile's bits and of positions outside it."""
-    mask = value = far_mask = far_value = 0
-    for qubit, v in conditions:
-        if qubit in tile.bit:
-            mask |= 1 << tile.bit[qubit]
-            value |= v << tile.bit[qubit]
-        else:
-            far_mask |= 1 << qubit
-            far_value |= v << qubit
-    return (mask, value), (far_mask, far_value)
 
 
 def halves(numbers: Iterable[int]) -> list[int]:
