@@ -118,10 +118,10 @@ class Plan:
         """All blocks, in the order they run."""
         return [block for segment in self.segments for _, blocks in segment.stages for block in blocks]
 
-    def backward(self, segment: Segment, live: int) -> Backward:
-        """The stages that undo a segment on ket and bra. live: nonzero-support mask before the segment runs: 0 if it
+    def backward(self, segment: Segment, support: int) -> Backward:
+        """The stages that undo a segment on ket and bra. support: nonzero-support mask before the segment runs: 0 if it
         is the first on |0...0>, -1 if any amplitude may be nonzero."""
-        return backward(segment.stages, self.shard_bits, self.target, live)
+        return backward(segment.stages, self.shard_bits, self.target, support)
 
     def observables(self, sums: Sequence[PauliSum], gates: Sequence[Operation] = ()) -> ObservablePlan:
         """How observables are computed where the plan ends. gates: see ``plan_observables``."""
@@ -170,10 +170,10 @@ class Plan:
     def _bytes_of_sweeps(self) -> float:
         """Bytes that memory could move in the time of all sweeps from |0...0>: fewer than all where amplitudes known
         to be zero are skipped, more where something other than memory limits a stage."""
-        sweeps, live = 0.0, 0
+        sweeps, support = 0.0, 0
         for segment in self.segments:
-            sweeps += sweeps_of(self.target, segment.stages, self.shard_bits, live)
-            live = -1
+            sweeps += sweeps_of(self.target, segment.stages, self.shard_bits, support)
+            support = -1
         return 2 * self.state_bytes * sweeps
 
     def shards_per_rank(self, ranks: int) -> int:

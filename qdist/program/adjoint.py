@@ -156,8 +156,9 @@ def sweep_back(
     recover = recover or program.start.is_trainable
     first = 0 if recover else next((k for k, (_, executor, _) in enumerate(steps) if executor.is_trainable), len(steps))
     for k in reversed(range(first, len(steps))):
-        segment, executor, live = steps[k]
-        _undo(program, executor, ket, bra, gradient, live, recover or k > first, shift if k == len(steps) - 1 else 0.0)
+        segment, executor, support = steps[k]
+        here = shift if k == len(steps) - 1 else 0.0
+        _undo(program, executor, ket, bra, gradient, support, recover or k > first, here)
         if k > first or recover:
             _go_back(segment, steps[k - 1][0] if k else None, ket, bra)
     if program.start.is_trainable:
@@ -172,14 +173,14 @@ def _undo(
     ket: StateVector,
     bra: StateVector,
     gradient: NDArray[Any],
-    live: int,
+    support: int,
     recover: bool,
     shift: float,
 ) -> None:
     for (offset, ket_shard), (_, bra_shard) in zip(ket.shards(), bra.shards()):
         # Shards that were all zero were skipped; but a zero initial amplitude may have a nonzero derivative.
-        if live != 0 or program.start.is_trainable or program.start.value(offset >> ket.shard_bits) != 0:
-            executor.run_back(ket_shard, bra_shard, gradient, offset, live, recover, shift)
+        if support != 0 or program.start.is_trainable or program.start.value(offset >> ket.shard_bits) != 0:
+            executor.run_back(ket_shard, bra_shard, gradient, offset, support, recover, shift)
 
 
 def _go_back(segment: Segment, previous: Segment | None, ket: StateVector, bra: StateVector) -> None:

@@ -68,14 +68,14 @@ class CpuExecutor(Executor):
         return self._native.num_stages
 
     def run(
-        self, shard: np.ndarray, offset: int = 0, live: int = -1, after_stage: Callable[[], None] | None = None
+        self, shard: np.ndarray, offset: int = 0, support: int = -1, after_stage: Callable[[], None] | None = None
     ) -> None:
-        live &= (1 << self._native.num_bits) - 1
+        support &= (1 << self._native.num_bits) - 1
         if after_stage is None:
-            self._native.run(shard, offset, live, 0, self.num_stages)
+            self._native.run(shard, offset, support, 0, self.num_stages)
             return
         for stage in range(self.num_stages):
-            live = self._native.run(shard, offset, live, stage, stage + 1)
+            support = self._native.run(shard, offset, support, stage, stage + 1)
             after_stage()
 
     def run_batch(self, states: np.ndarray, angles: np.ndarray) -> None:
@@ -94,12 +94,12 @@ class CpuExecutor(Executor):
         bra: np.ndarray,
         gradient: np.ndarray,
         offset: int = 0,
-        live: int = -1,
+        support: int = -1,
         recover: bool = True,
         shift: float = 0.0,
     ) -> None:
-        live &= (1 << self._native.num_bits) - 1
-        self._native.run_back(ket, bra, offset, live, recover, shift, gradient)
+        support &= (1 << self._native.num_bits) - 1
+        self._native.run_back(ket, bra, offset, support, recover, shift, gradient)
 
     def run_back_batch(
         self, kets: np.ndarray, bras: np.ndarray, angles: np.ndarray, shifts: np.ndarray, gradients: np.ndarray

@@ -96,8 +96,10 @@ class CudaExecutor(Executor):
         shard[0] = 1
         self.run(shard, 0, 0)
 
-    def run(self, shard: Any, offset: int = 0, live: int = -1, after_stage: Callable[[], None] | None = None) -> None:
-        self._run(shard, offset, live, 1, after_stage)
+    def run(
+        self, shard: Any, offset: int = 0, support: int = -1, after_stage: Callable[[], None] | None = None
+    ) -> None:
+        self._run(shard, offset, support, 1, after_stage)
 
     def run_batch(self, states: Any, angles: np.ndarray) -> None:
         if angles.shape != (len(states), len(self._affine.constants)):
@@ -116,7 +118,7 @@ class CudaExecutor(Executor):
         bra: Any,
         gradient: np.ndarray,
         offset: int = 0,
-        live: int = -1,
+        support: int = -1,
         recover: bool = True,
         shift: float = 0.0,
     ) -> None:
@@ -125,7 +127,7 @@ class CudaExecutor(Executor):
         check_size(len(gradient), len(self._angles), "the gradient")
         check_first(offset, ket.size)
         self._shift(ket[None], bra[None], np.array([shift]))
-        self._lowered_back().run(ket, bra, self._angles[None], gradient[None], offset, live, recover)
+        self._lowered_back().run(ket, bra, self._angles[None], gradient[None], offset, support, recover)
 
     def run_back_batch(
         self, kets: Any, bras: Any, angles: np.ndarray, shifts: np.ndarray, gradients: np.ndarray
@@ -157,18 +159,18 @@ class CudaExecutor(Executor):
         assert self._sweep is not None, "lower_back comes first"
         return self._sweep
 
-    def _run(self, states: Any, offset: int, live: int, rows: int, after_stage: Callable[[], None] | None) -> None:
+    def _run(self, states: Any, offset: int, support: int, rows: int, after_stage: Callable[[], None] | None) -> None:
         check_size(states.size, rows << self._num_bits, "the shard")
         check_first(offset, 1 << self._num_bits)
-        live &= (1 << self._num_bits) - 1
+        support &= (1 << self._num_bits) - 1
         with self._cupy.cuda.Device(self._device):
             for step in self._steps:
                 if isinstance(step, WideGate):
                     for row in states.reshape(rows, -1):
                         step.run(row, offset)
-                    live = (1 << self._num_bits) - 1
+                    support = (1 << self._num_bits) - 1
                 else:
-                    self._launcher.run(step, states, offset, live, rows)
-                    live |= sum(1 << p for p in self._tables.stages[step].tile)
+                    self._launcher.run(step, states, offset, support, rows)
+                    support |= sum(1 << p for p in self._tables.stages[step].tile)
                 if after_stage is not None:
                     after_stage()
