@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends import Executor
 from qdist.backends.errors import StateError
 from qdist.circuit import PauliSum
-from qdist.plan.plan import Segment
 from qdist.plan.tail import Tail
 from qdist.program import batches, gradient_checks
 from qdist.program.runner import Runner
@@ -48,10 +46,9 @@ def value_and_grad(
     if method == "adjoint":
         (value,), gradient = vjp(program, [observable], params, [np.ones(len(params)) if batched else 1.0])
     elif batched:
-        theta = checks.checked_batch(params, program.circuit.num_parameters)
-        batches.check_outputs(program, [as_output(observable, program.num_qubits)], len(theta))
-        rows = [gradient_checks.METHODS[method](program, observable, row) for row in theta]
-        value, gradient = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).reshape(theta.shape)
+        batches.check_outputs(program, [as_output(observable, program.num_qubits)], len(params))
+        rows = [gradient_checks.METHODS[method](program, observable, row) for row in params]
+        value, gradient = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).reshape(params.shape)
     else:
         value, gradient = gradient_checks.METHODS[method](program, observable, params)
     if not coefficients:
@@ -151,44 +148,27 @@ def sweep_back(
     but rounding errors are in proportion to the bra's norm, and H |psi> is mostly <H> |psi>.
     """
     gradient = np.zeros(len(program.affine.constants))
-    steps = program.steps_back
+    steps, start = program.steps_back, program.start
     # Gates that were absorbed into the initial product state come before the first step.
-    recover = recover or program.start.is_trainable
+    trainable_start = start.is_trainable
+    recover = recover or trainable_start
     first = 0 if recover else next((k for k, (_, executor, _) in enumerate(steps) if executor.is_trainable), len(steps))
     for k in reversed(range(first, len(steps))):
         segment, executor, support = steps[k]
-        here = shift if k == len(steps) - 1 else 0.0
-        _undo(program, executor, ket, bra, gradient, support, recover or k > first, here)
-        if k > first or recover:
-            _go_back(segment, steps[k - 1][0] if k else None, ket, bra)
-    if program.start.is_trainable:
+        goes_on = recover or k > first
+        for (offset, ket_shard), (_, bra_shard) in zip(ket.shards(), bra.shards()):
+            # Shards that were all zero were skipped; but a zero initial amplitude may have a nonzero derivative.
+            if support != 0 or trainable_start or start.value(offset >> ket.shard_bits) != 0:
+                executor.run_back(ket_shard, bra_shard, gradient, offset, support, goes_on, shift)
+        shift = 0.0
+        if goes_on and segment.swaps:
+            swap_bits([ket, bra], segment.swaps)
+        if goes_on and k:
+            ket.layout = bra.layout = steps[k - 1][0].layout
+    if trainable_start:
         shards = [(offset >> bra.shard_bits, complex(shard[0]).conjugate()) for offset, shard in bra.shards()]
-        gradient += 2 * program.start.gradient(shards)
+        gradient += 2 * start.gradient(shards)
     return gradient
-
-
-def _undo(
-    program: Runner,
-    executor: Executor,
-    ket: StateVector,
-    bra: StateVector,
-    gradient: NDArray[Any],
-    support: int,
-    recover: bool,
-    shift: float,
-) -> None:
-    for (offset, ket_shard), (_, bra_shard) in zip(ket.shards(), bra.shards()):
-        # Shards that were all zero were skipped; but a zero initial amplitude may have a nonzero derivative.
-        if support != 0 or program.start.is_trainable or program.start.value(offset >> ket.shard_bits) != 0:
-            executor.run_back(ket_shard, bra_shard, gradient, offset, support, recover, shift)
-
-
-def _go_back(segment: Segment, previous: Segment | None, ket: StateVector, bra: StateVector) -> None:
-    """Undoes the exchange before a segment."""
-    if segment.swaps:
-        swap_bits([ket, bra], segment.swaps)
-    if previous is not None:
-        ket.layout = bra.layout = previous.layout
 
 
 def _vjp(

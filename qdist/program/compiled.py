@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,6 @@ class Compiled:
         self.start = ProductStart(plan)
         self._affine = affine
         self._held: Values | None = None
-        self._lowered_back = False
         self.parts = [
             (part, [backend.lower(plan, segment, affine) for segment in part.segments]) for part in plan.parts
         ]
@@ -74,26 +74,20 @@ class Compiled:
         self._held = values
         return True
 
-    @property
-    def steps(self) -> list[tuple[Segment, Executor, int]]:
-        """All segments in the order they run, with their executors and the nonzero-support masks before them (see
-        ``Executor.run``): 0 at the beginning, -1 (any amplitude) after that."""
+    @cached_property
+    def steps_back(self) -> list[tuple[Segment, Executor, int]]:
+        """All segments in the order they run, with their executors, made ready for the adjoint sweep, and the
+        nonzero-support masks before them (see ``Executor.run``): 0 at the beginning, -1 (any amplitude) after that."""
         support = 0
         found = []
-        for part, compiled in self.parts:
-            for segment, executor in zip(part.segments, compiled):
+        for part, executors in self.parts:
+            for segment, executor in zip(part.segments, executors):
+                executor.lower_back(self.plan.backward(segment, support))
                 found.append((segment, executor, support))
                 support = -1
-            if not compiled and part.instruction is not None:
+            if not executors and part.instruction is not None:
                 support = -1
         return found
-
-    def lower_back(self) -> None:
-        """Plans and lowers the adjoint sweep, once, when it is first needed."""
-        if not self._lowered_back:
-            for segment, executor, support in self.steps:
-                executor.lower_back(self.plan.backward(segment, support))
-            self._lowered_back = True
 
     def run(self, state: StateVector, support: int, bits: list[int], rng: Any, bar: Progress | None) -> None:
         """Runs on a state in place, and writes mid-circuit outcomes into ``bits``.

@@ -85,15 +85,9 @@ class Runner:
         return self._from_zero.start
 
     @property
-    def steps(self) -> list[tuple[Segment, Executor, int]]:
-        """All segments in the order they run: see ``Compiled.steps``."""
-        return self._from_zero.steps
-
-    @property
     def steps_back(self) -> list[tuple[Segment, Executor, int]]:
-        """The same, lowered for the adjoint sweep."""
-        self._from_zero.lower_back()
-        return self._from_zero.steps
+        """What the adjoint sweep undoes: see ``Compiled``."""
+        return self._from_zero.steps_back
 
     @cached_property
     def _short(self) -> tuple[Runner, Shortened] | None:
