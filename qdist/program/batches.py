@@ -21,7 +21,7 @@ from qdist.state.checking import checks
 from qdist.state.measuring import expectation
 from qdist.state.measuring.expectation import Observable
 from qdist.state.measuring.measure import Seed, generator
-from qdist.state.outputs import Output, as_output, observables_of
+from qdist.state.outputs import Expectation, Output, observables_of
 from qdist.state.statevector import StateVector
 
 __all__ = [
@@ -62,7 +62,7 @@ def expectations(
 ) -> NDArray[np.float64]:
     """``Program.expectation`` of a batch: one value a row."""
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
-    outputs = [as_output(observable, program.num_qubits)]
+    outputs = [Expectation(expectation.as_pauli_sum(observable, program.num_qubits))]
     _check_without_rows(program, outputs, len(theta))
     if shots is not None:
         rng = generator(program.comm, seed)

@@ -19,10 +19,10 @@ from qdist.program.perthread import PerThread
 from qdist.program.runner import Runner
 from qdist.program.source import Source
 from qdist.state.checking import checks
-from qdist.state.measuring.expectation import Observable
+from qdist.state.measuring.expectation import Observable, as_pauli_sum
 from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.shots import written
-from qdist.state.outputs import Output, as_output, values
+from qdist.state.outputs import Expectation, Output, values
 from qdist.state.statevector import StateVector
 
 __all__ = ["Program", "compile", "simulate"]
@@ -118,7 +118,7 @@ class Program(Runner):
             return batches.expectations(self, observable, params, shots, seed)
         if shots is not None:
             return averages.mean(self, observable, params, shots, seed)
-        output = as_output(observable, self.num_qubits)
+        output = Expectation(as_pauli_sum(observable, self.num_qubits))
         program, gates = self.bind_for([output], params)
         return values(program.evolved(), [output], gates)[0]
 

@@ -94,6 +94,9 @@ def test_an_expectation_value_is_an_output_like_the_others(dtype: str) -> None:
         program.vjp([qd.Expectation({"X0": 1j})], params, [1.0])
     with pytest.raises(StateError, match="acts on qubit 7"):
         program.vjp([qd.Expectation("Z7")], params, [1.0])
+    for parameters in (params, params[None], params[None][:0]):
+        with pytest.raises(StateError, match="an observable is a PauliSum"):
+            program.expectation(qd.Variance(H), parameters)  # type: ignore[arg-type]
 
 
 @both
