@@ -63,9 +63,10 @@ def check(circuit: qd.Circuit, dtype: str, rows: int, seed: int) -> None:
     outputs = outputs_of(n, seed)
     cotangents = cotangents_of(outputs, n, rows, seed)
     values, gradient = program.vjp(outputs, theta, cotangents)
+    wanted = [as_output(output, n) for output in outputs]
     np.testing.assert_allclose(program.expectation(outputs[0], theta), values[0], atol=atol)
     for b, row in enumerate(theta):
-        want, slopes = adjoint._vjp(program, outputs, row, [g[b] for g in cotangents])
+        want, slopes = adjoint._vjp(program, wanted, row, [g[b] for g in cotangents])
         for value, one in zip(values, want):
             np.testing.assert_allclose(value[b], one, atol=20 * atol)
         np.testing.assert_allclose(gradient[b], slopes, atol=50 * atol)
