@@ -21,7 +21,7 @@ from common import machine_line, save, table
 from qdist.circuit import PauliSum
 from qdist.native import kernels
 from qdist.state import StateVector
-from qdist.state.measuring.expectation import apply_and_expect, observable_plan
+from qdist.state.measuring.expectation import apply_and_expect, lowered
 
 
 def median_seconds(run: Callable[[], object], repeats: int) -> float:
@@ -73,7 +73,7 @@ def main() -> None:
         for dtype in ("complex64", "complex128"):
             sv = StateVector.product(factors, dtype, device="cpu").normalize()
             energy, product, both = times(sv, observable, arguments.repeats)
-            passes = observable_plan(sv, (observable,), real=True).strings[0].passes
+            passes = lowered(sv, (observable,), real=True).kernels[0].passes
             share = 100 * passes * sv.local.nbytes / bandwidth / energy
             size = sv.local.nbytes / 1e6
             rows.append([num_qubits, dtype, len(observable), energy, passes, size, share, product, both])

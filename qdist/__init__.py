@@ -17,7 +17,7 @@ from qdist.circuit import (
 )
 from qdist.comm.launch import spawn
 from qdist.program.program import Program, compile, simulate
-from qdist.state.outputs import Overlap, Probabilities, State, Variance
+from qdist.state.outputs import Expectation, Overlap, Probabilities, State, Variance
 from qdist.state.statevector import StateVector
 from qdist.tensor import Tensor
 from qdist.threads import set_num_threads
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Circuit",
     "CircuitError",
+    "Expectation",
     "Hermitian",
     "Overlap",
     "Parameter",

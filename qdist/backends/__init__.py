@@ -1,7 +1,7 @@
 """One interface (Backend) to the CPU and to GPUs: memory, executors of plans, kernels on amplitudes."""
 
 from qdist.backends.backend import Backend, Executor, ObservableKernel, RowKernel
-from qdist.backends.choice import backend_of, backend_on, checked_device, chosen_device, on_host
+from qdist.backends.choice import backend_on, checked_device, chosen_device, on_host
 from qdist.backends.errors import StateError
 
 __all__ = [
@@ -10,7 +10,6 @@ __all__ = [
     "ObservableKernel",
     "RowKernel",
     "StateError",
-    "backend_of",
     "backend_on",
     "checked_device",
     "chosen_device",

@@ -116,11 +116,13 @@ class Executor(ABC):
         """Puts |0...0> into a shard that holds the whole state, and runs."""
 
     @abstractmethod
-    def run(self, shard: Any, offset: int = 0, live: int = -1, after_stage: Callable[[], None] | None = None) -> None:
+    def run(
+        self, shard: Any, offset: int = 0, support: int = -1, after_stage: Callable[[], None] | None = None
+    ) -> None:
         """Runs on ``shard`` in place. ``offset``: the physical index of its first amplitude in the whole state.
 
-        ``live``: nonzero-support mask: amplitudes whose index has a 1 outside of it are zero, and are not computed;
-        0 for |0...0>, -1 for any state. ``after_stage`` is called after each sweep.
+        ``support``: nonzero-support mask: amplitudes whose index has a 1 outside of it are zero, and are not computed;
+        0 for |0...0>, -1 for any state. ``after_stage`` is called after each sweep; on a GPU, when it is queued.
         """
 
     @abstractmethod
@@ -138,13 +140,13 @@ class Executor(ABC):
         bra: Any,
         gradient: NDArray[np.float64],
         offset: int = 0,
-        live: int = -1,
+        support: int = -1,
         recover: bool = True,
         shift: float = 0.0,
     ) -> None:
         """Undoes the run on both shards in place, and adds 2 Re <bra|d ket> by each angle to ``gradient``.
 
-        ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first block or stage
+        ``offset`` and ``support`` are those of the run. Without ``recover`` the sweep ends at the first block or stage
         that depends on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that
         is first subtracted from the bra, which changes no derivative (see ``adjoint.sweep_back``).
         """

@@ -15,7 +15,7 @@ from qdist.backends.errors import StateError
 from qdist.backends.memory import shard_bytes
 from qdist.comm import Communicator, cuda_devices
 
-__all__ = ["backend_of", "backend_on", "checked_device", "chosen_device", "on_host"]
+__all__ = ["backend_on", "checked_device", "chosen_device", "on_host"]
 
 _WORTHWHILE = 20
 """Bits of a shard from which a GPU gains. Below, starting its kernels takes as long as the whole run of a CPU: an H200
@@ -88,14 +88,6 @@ def backend_on(device: str) -> Backend:
     from qdist.backends.cuda.backend import CudaBackend
 
     return CudaBackend(int(device.partition(":")[2]))
-
-
-_CPU = backend_on("cpu")
-
-
-def backend_of(array: Any) -> Backend:
-    """The backend of the device that an array is on."""
-    return _CPU if isinstance(array, np.ndarray) else backend_on(f"cuda:{array.device.id}")
 
 
 def on_host(array: Any) -> NDArray[Any]:

@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.plan.fuse import Block
 from qdist.plan.operations import Operation
 
-__all__ = ["pauli_masks", "permutation_source"]
+__all__ = ["Factors", "condition_masks", "dense_targets", "factors_of", "pauli_masks", "permutation_source"]
+
+Factors = list[tuple[int, list[int], list[int], list[complex]]]
+"""(formula, angle slots, bits of the product, constant matrix)"""
+
+
+def dense_targets(block: Block) -> list[int]:
+    """The qubits of a dense block, the matrix's lowest bit first."""
+    targets: list[int] = []
+    for operation in block.operations:
+        targets += [q for q in operation.targets if q not in targets]
+    return targets
+
+
+def factors_of(block: Block, targets: Sequence[int]) -> Factors:
+    """The matrices whose product is that of a dense block."""
+    factors: Factors = []
+    for o in block.operations:
+        matrix = [] if o.matrix is None else np.asarray(o.matrix).ravel().tolist()
+        factors.append((o.formula, list(o.slots), [targets.index(q) for q in o.targets], matrix))
+    return factors
+
+
+def condition_masks(conditions: Iterable[tuple[int, int]], bit: Mapping[int, int]) -> tuple[int, int, int, int]:
+    """(mask, value) of the tile's bits and of the index's outside of the tile, for qubits and the values they must
+    have. bit: the tile's bit of each qubit inside."""
+    mask = value = far_mask = far_value = 0
+    for qubit, v in conditions:
+        if qubit in bit:
+            mask |= 1 << bit[qubit]
+            value |= v << bit[qubit]
+        else:
+            far_mask |= 1 << qubit
+            far_value |= v << qubit
+    return mask, value, far_mask, far_value
 
 
 def pauli_masks(operation: Operation, bit: Mapping[int, int]) -> tuple[int, int, int, int]:

@@ -1,9 +1,9 @@
-"""CircuitBuilder: how instructions get into a circuit, checked at the call that adds them."""
+"""CircuitBuilder: how instructions get into a circuit, checked at the call that adds them; if-blocks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from .errors import CircuitError
 from .gate_methods import GateMethods, Qubits
 from .gates import MEASURE, RESET, Gate, barrier_gate, initialize_gate
-from .instruction import Condition, ConditionalBlock, Instruction
+from .instruction import Condition, Instruction
 from .parameters import Angle, Expression, Parameter, as_number
 from .wires import as_tuple, broadcast, check_count, check_wires
 
@@ -29,6 +29,14 @@ class CircuitBuilder(GateMethods):
         self._named: dict[str, Parameter] = {}  # parameters by name, in the order of first use
         self._open: list[ConditionalBlock] = []  # the if-blocks we are in
         self._condition: tuple[Condition, ...] = ()  # and their conditions
+
+    @property
+    def instructions(self) -> Sequence[Instruction]:
+        """The instructions in program order; to be read, not changed."""
+        return self._instructions
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self._instructions)
 
     def __len__(self) -> int:
         return len(self._instructions)
@@ -212,3 +220,44 @@ class CircuitBuilder(GateMethods):
     def _close_block(self) -> None:
         self._open.pop()
         self._condition = self._condition[:-1]
+
+
+class ConditionalBlock:
+    """What `circuit.if_` returns: a `with` block of instructions under a condition, which yields its else."""
+
+    __slots__ = ("_circuit", "_condition", "_else_of", "_end", "_tested", "_tested_bit_written")
+
+    def __init__(self, circuit: CircuitBuilder, condition: Condition, else_of: ConditionalBlock | None = None) -> None:
+        self._circuit = circuit
+        self._condition = condition
+        self._tested = frozenset(condition.clbits)
+        self._else_of = else_of
+        self._end: int | None = None
+        self._tested_bit_written: int | None = None
+
+    def __enter__(self) -> ConditionalBlock:
+        if self._else_of is not None:
+            if self._else_of._end != len(self._circuit):
+                raise CircuitError("an else block must come right after its if block")
+            self._else_of._refuse_if_written("the else block")
+        self._circuit._open_block(self, self._condition)
+        return ConditionalBlock(self._circuit, self._condition._replace(equal=not self._condition.equal), self)
+
+    def __exit__(self, *error: object) -> None:
+        self._end = len(self._circuit)
+        self._circuit._close_block()
+
+    def allow(self, instruction: Instruction) -> None:
+        """Raise CircuitError where the block's condition may have changed since its top."""
+        self._refuse_if_written(instruction.gate.name)
+        for clbit in instruction.clbits:
+            if clbit in self._tested:
+                self._tested_bit_written = clbit
+
+    def _refuse_if_written(self, what: str) -> None:
+        # An instruction tests its own condition when it runs, so the tested bits must keep their values.
+        if self._tested_bit_written is not None:
+            raise CircuitError(
+                f"{what} depends on classical bit {self._tested_bit_written}, which the if block has "
+                "measured into since it was tested; measure into another bit, or as the block's last thing"
+            )

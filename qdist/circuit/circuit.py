@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -37,14 +37,6 @@ class Circuit(CircuitBuilder):
     __slots__ = ()
 
     # Reading.
-
-    @property
-    def instructions(self) -> Sequence[Instruction]:
-        """The instructions in program order; to be read, not changed."""
-        return self._instructions
-
-    def __iter__(self) -> Iterator[Instruction]:
-        return iter(self._instructions)
 
     @overload
     def __getitem__(self, index: int) -> Instruction: ...

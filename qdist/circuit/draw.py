@@ -16,23 +16,20 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .builder import CircuitBuilder
 from .errors import CircuitError
 from .gate import Gate
 from .instruction import Condition, Instruction
 from .parameters import Angle, Expression
 
-if TYPE_CHECKING:
-    from .circuit import Circuit
-
 _LONGEST_ANGLE = 24
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
-def draw(circuit: Circuit, width: int = 80) -> str:
+def draw(circuit: CircuitBuilder, width: int = 80) -> str:
     """The circuit as text, in blocks of at most `width` columns (more where a single gate needs it)."""
     if width < 20:
         raise CircuitError(f"a drawing needs a width of at least 20 columns; got {width}")
@@ -72,7 +69,7 @@ class _Column:
         return " " * middle + self.links.get(q, " ") + " " * (self.width - middle)
 
 
-def _columns(circuit: Circuit) -> Iterator[list[Instruction]]:
+def _columns(circuit: CircuitBuilder) -> Iterator[list[Instruction]]:
     """Instructions that can stand above each other, each as far left as order allows."""
     free, free_clbit = [0] * circuit.num_qubits, [0] * circuit.num_clbits
     columns: list[list[Instruction]] = []
@@ -116,7 +113,7 @@ def _block(labels: list[str], columns: list[_Column]) -> str:
     return "\n".join(lines)
 
 
-def _phases(circuit: Circuit) -> list[str]:
+def _phases(circuit: CircuitBuilder) -> list[str]:
     """A line for the global phase, which belongs to no wire."""
     phases = [
         _angle(instruction.params[0]) + _suffix(instruction.condition)

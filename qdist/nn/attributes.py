@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..tensor import Tensor
 from ..tensor.arrays import as_array, device_of, to_device
-
-if TYPE_CHECKING:
-    from .module import Module
 
 __all__ = ["as_buffer", "check_trainable", "refuse_replacement", "refuse_unlisted"]
 
@@ -72,7 +69,7 @@ def check_trainable(owner: str, name: str, value: Tensor) -> None:
         )
 
 
-def refuse_unlisted(root: Module) -> None:
+def refuse_unlisted(root: Any, module_class: type) -> None:
     """Raises TypeError for modules and parameters to be trained that only a list, tuple or dict of the tree holds."""
     tree = list(root.modules())
     known = {id(module) for module in tree}
@@ -81,7 +78,7 @@ def refuse_unlisted(root: Module) -> None:
         for name, value in vars(module).items():
             if name in ("_parameters", "_buffers", "_modules") or not isinstance(value, list | tuple | dict):
                 continue
-            for found in _found(value, _DEPTH):
+            for found in _found(value, module_class, _DEPTH):
                 tensors = [found] if isinstance(found, Tensor) else [] if id(found) in known else found._own()
                 if any(t.requires_grad and t.is_leaf and id(t) not in listed for t in tensors):
                     where = f"{prefix}.{name}" if prefix else f"{type(root).__name__}.{name}"
@@ -92,11 +89,9 @@ def refuse_unlisted(root: Module) -> None:
                     )
 
 
-def _found(value: Any, depth: int) -> Iterator[Any]:
-    from .module import Module
-
-    if isinstance(value, Module | Tensor):
+def _found(value: Any, module_class: type, depth: int) -> Iterator[Any]:
+    if isinstance(value, (module_class, Tensor)):
         yield value
     elif depth and isinstance(value, list | tuple | dict):
         for part in value.values() if isinstance(value, dict) else value:
-            yield from _found(part, depth - 1)
+            yield from _found(part, module_class, depth - 1)

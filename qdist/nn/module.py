@@ -121,7 +121,7 @@ class Module:
         Raises TypeError, when first called, for modules in plain lists whose parameters would be left out.
         """
         if not self._looked_through:
-            refuse_unlisted(self)
+            refuse_unlisted(self, Module)
             self.__dict__["_looked_through"] = True
         seen: set[int] = set()
         for name, parameter in self._named("_parameters"):

@@ -17,17 +17,16 @@ from qdist.program import adjoint, batches
 from qdist.program.program import Program, compile
 from qdist.program.rows import Reading, RowProgram
 from qdist.state.checking import checks, same
-from qdist.state.measuring.expectation import as_pauli_sum, expectations
 from qdist.state.moves.relayout import relayout
-from qdist.state.outputs import Output
+from qdist.state.outputs import Output, as_output, values
 from qdist.state.statevector import StateVector
 
 from ..circuit import Circuit, CircuitError, ParameterVector
 from ..circuit import Parameter as Symbol
 from ..comm import Communicator, Mesh
 from ..plan import Layout
-from ..plan.observables.tail import NO_TAIL, Tail
 from ..plan.plan import readable_size
+from ..plan.tail import NO_TAIL, Tail
 from ..tensor import Generator, Rule, Tensor, apply, random
 from ..tensor.arrays import to_device
 from .agreement import Agreement
@@ -44,8 +43,9 @@ class QuantumLayer(Module):
     Args:
         circuit: its parameters are divided between `inputs` and `weights`. It is copied, and so is what is read from
             its state; measurements at its end change nothing.
-        observables: what is read from the state, one or a list: observables, whose expectation values are outputs,
-            `Variance(observable)`, and `Probabilities(qubits)`, which makes an output of every probability.
+        observables: what is read from the state, one or a list: observables, whose expectation values are outputs
+            (`Expectation(observable)` says the same), `Variance(observable)`, and `Probabilities(qubits)`, which makes
+            an output of every probability.
         inputs: the circuit's parameters that x holds: Parameters and ParameterVectors, in the order of x's features.
         weights: those that are trained, as one Parameter `weights`, in this order.
         comm: None runs the circuit on this rank alone; a communicator, such as mesh["state"], splits its amplitudes
@@ -104,9 +104,8 @@ class QuantumLayer(Module):
         given = observables if isinstance(observables, list) else [observables]
         if not given:
             raise ValueError("a QuantumLayer needs at least one observable")
-        # Turned into sums once: what is planned for a sum is found again by its identity.
         n = circuit.num_qubits
-        self.observables = [o.frozen(n) if isinstance(o, Output) else as_pauli_sum(o, n) for o in given]
+        self.observables: list[Output] = [as_output(o, n).frozen(n) for o in given]
         self._shapes = [_shape(output, circuit.num_qubits) for output in self.observables]
         self._rows: tuple[RowProgram, Reading] | None = self._row_program()
         self._warn_if_tiny()
@@ -323,13 +322,13 @@ def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> tuple[NDArray[n
         bound, gates = program.bind_for(outputs, params[0])
         ket = bound.evolved()
         layout = ket.layout
-        return _read(ket, outputs, gates)[None], [ket], layout
+        return _flat_values(ket, outputs, gates)[None], [ket], layout
     kets = program.run_batch(params) if fit and batches.one_part(program, len(params)) else None
     states = _states(program, params) if kets is None else _loaded(kets, program.device)
-    values = np.empty((len(params), sum(math.prod(shape) for shape in layer._shapes)))
-    for row, state in zip(values, states):
-        row[:] = _read(state, outputs)
-    return values, kets, None
+    found = np.empty((len(params), sum(math.prod(shape) for shape in layer._shapes)))
+    for row, state in zip(found, states):
+        row[:] = _flat_values(state, outputs)
+    return found, kets, None
 
 
 def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVector]:
@@ -349,13 +348,9 @@ def _loaded(kets: NDArray[Any], device: str) -> Iterator[StateVector]:
     return (StateVector.from_amplitudes(amplitudes, device=device) for amplitudes in kets)
 
 
-def _read(state: StateVector, outputs: Sequence[Any], gates: Tail = NO_TAIL) -> NDArray[np.float64]:
-    """The values of all outputs, after gates that only observables may have, one behind the other. The expectation
-    values share their passes over the state."""
-    observables = [output for output in outputs if not isinstance(output, Output)]
-    plain = iter(expectations(state, observables, gates))
-    values = [output.value(state) if isinstance(output, Output) else next(plain) for output in outputs]
-    return np.concatenate([np.ravel(value) for value in values])
+def _flat_values(state: StateVector, outputs: Sequence[Output], gates: Tail = NO_TAIL) -> NDArray[np.float64]:
+    """The values of all outputs, one behind the other. gates: see ``outputs.values``."""
+    return np.concatenate([np.ravel(value) for value in values(state, outputs, gates)])
 
 
 def _flat(symbols: Symbols) -> list[Symbol]:
@@ -369,10 +364,8 @@ def _flat(symbols: Symbols) -> list[Symbol]:
     return flat
 
 
-def _shape(output: Any, num_qubits: int) -> tuple[int, ...]:
+def _shape(output: Output, num_qubits: int) -> tuple[int, ...]:
     """Of the value of an output, which must be real."""
-    if not isinstance(output, Output):
-        return ()
     if np.dtype(output.dtype).kind == "c":
         raise ValueError(f"the outputs of a QuantumLayer are real numbers, and those of {output!r} are complex")
     return output.shape(num_qubits)

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from qdist.circuit import Gate
+from qdist.circuit import Gate, PauliSum
 from qdist.circuit.instruction import Instruction
 from qdist.plan.cost import Cluster, Machine, block_flops, bytes_of_swaps
 from qdist.plan.fuse import Block
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
 from qdist.plan.network.exchanges import Swaps
+from qdist.plan.observables.plan import ObservablePlan, plan_observables
+from qdist.plan.operations import Operation
 from qdist.plan.rows.steps import unsupported
 from qdist.plan.stages.backward import Backward, backward
 from qdist.plan.stages.division import sweeps_of
@@ -116,10 +118,15 @@ class Plan:
         """All blocks, in the order they run."""
         return [block for segment in self.segments for _, blocks in segment.stages for block in blocks]
 
-    def backward(self, segment: Segment, live: int) -> Backward:
-        """The stages that undo a segment on ket and bra. live: nonzero-support mask before the segment runs: 0 if it
+    def backward(self, segment: Segment, support: int) -> Backward:
+        """The stages that undo a segment on ket and bra. support: nonzero-support mask before the segment runs: 0 if it
         is the first on |0...0>, -1 if any amplitude may be nonzero."""
-        return backward(segment.stages, self.shard_bits, self.target, live)
+        return backward(segment.stages, self.shard_bits, self.target, support)
+
+    def observables(self, sums: Sequence[PauliSum], gates: Sequence[Operation] = ()) -> ObservablePlan:
+        """How observables are computed where the plan ends. gates: see ``plan_observables``."""
+        layout = self.segments[-1].layout if self.segments else self.layout
+        return plan_observables(sums, layout, self.shard_bits, gates)
 
     @property
     def num_gates(self) -> int:
@@ -163,10 +170,10 @@ class Plan:
     def _bytes_of_sweeps(self) -> float:
         """Bytes that memory could move in the time of all sweeps from |0...0>: fewer than all where amplitudes known
         to be zero are skipped, more where something other than memory limits a stage."""
-        sweeps, live = 0.0, 0
+        sweeps, support = 0.0, 0
         for segment in self.segments:
-            sweeps += sweeps_of(self.target, segment.stages, self.shard_bits, live)
-            live = -1
+            sweeps += sweeps_of(self.target, segment.stages, self.shard_bits, support)
+            support = -1
         return 2 * self.state_bytes * sweeps
 
     def shards_per_rank(self, ranks: int) -> int:

@@ -8,28 +8,22 @@ Gacon, arXiv 2009.02823; Luo et al., arXiv 1912.10877). The memory is that of tw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends import Executor
 from qdist.backends.errors import StateError
 from qdist.circuit import PauliSum
-from qdist.plan.observables.tail import NO_TAIL, Tail
+from qdist.plan.tail import Tail
 from qdist.program import batches, gradient_checks
-from qdist.state.checking import checks, same
-from qdist.state.measuring import expectation
-from qdist.state.measuring.expectation import Observable
-from qdist.state.moves.exchange import swap_bits
-from qdist.state.moves.relayout import relayout
-from qdist.state.outputs import Output
-from qdist.state.statevector import StateVector
-
-if TYPE_CHECKING:
-    from qdist.plan.plan import Segment
-
 from qdist.program.runner import Runner
+from qdist.program.workspace import Workspace
+from qdist.state.checking import checks, same
+from qdist.state.measuring.expectation import Observable, as_hermitian_sum
+from qdist.state.moves.exchange import swap_bits
+from qdist.state.outputs import Expectation, Output, as_output, pull_back
+from qdist.state.statevector import StateVector
 
 __all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
 
@@ -37,10 +31,6 @@ METHODS = ("adjoint", "parameter-shift", "finite-difference")
 
 _ONE_ROW = 8
 """Qubits up to which one parameter set goes as a batch of one row: a single call, though most lanes are idle."""
-
-_WORKSPACE_BYTES = 1 << 28
-"""Kets and bras of up to so many bytes are kept for the program's next gradient: page faults of new memory cost as much
-as a sweep."""
 
 
 def value_and_grad(
@@ -56,10 +46,9 @@ def value_and_grad(
     if method == "adjoint":
         (value,), gradient = vjp(program, [observable], params, [np.ones(len(params)) if batched else 1.0])
     elif batched:
-        theta = checks.checked_batch(params, program.circuit.num_parameters)
-        batches.check_outputs(program, [observable], len(theta))
-        rows = [gradient_checks.METHODS[method](program, observable, row) for row in theta]
-        value, gradient = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).reshape(theta.shape)
+        batches.check_outputs(program, [as_output(observable, program.num_qubits)], len(params))
+        rows = [gradient_checks.METHODS[method](program, observable, row) for row in params]
+        value, gradient = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).reshape(params.shape)
     else:
         value, gradient = gradient_checks.METHODS[method](program, observable, params)
     if not coefficients:
@@ -89,22 +78,23 @@ def vjp(
         raise StateError(f"outputs must be a list of observables and outputs; got {outputs!r}")
     if len(cotangents) != len(outputs):
         raise StateError(f"{len(outputs)} outputs take as many cotangents; got {len(cotangents)}")
+    wanted = [as_output(output, program.num_qubits) for output in outputs]
     if not checks.is_batch(params):
-        checked = [_checked(program, o, g, ()) for o, g in zip(outputs, cotangents)]
-        if program.num_qubits <= _ONE_ROW and program.row_programs.takes(outputs):
+        checked = [_checked(program, o, g, ()) for o, g in zip(wanted, cotangents)]
+        if program.num_qubits <= _ONE_ROW and program.row_programs.takes(wanted):
             theta = program.noted(params).theta
             if theta is not None:
-                return batches.one_row_vjp(program, outputs, theta, checked)
-        return _vjp(program, outputs, params, checked)
+                return batches.one_row_vjp(program, wanted, theta, checked)
+        return _vjp(program, wanted, params, checked)
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
-    batches.check_outputs(program, outputs, len(theta))
-    checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(outputs, cotangents)]
-    if kets is None and program.row_programs.takes(outputs):
-        return batches.row_vjp(program, outputs, theta, checked)
-    if batches.fit(program, outputs):
-        return batches.vjp(program, outputs, theta, checked, kets)
+    batches.check_outputs(program, wanted, len(theta))
+    checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(wanted, cotangents)]
+    if kets is None and program.row_programs.takes(wanted):
+        return batches.row_vjp(program, wanted, theta, checked)
+    if batches.fit(program, wanted):
+        return batches.vjp(program, wanted, theta, checked, kets)
     given = [None] * len(theta) if kets is None else kets
-    rows = [_vjp(program, outputs, row, [g[b] for g in checked], given[b]) for b, row in enumerate(theta)]
+    rows = [_vjp(program, wanted, row, [g[b] for g in checked], given[b]) for b, row in enumerate(theta)]
     # A batch of no rows has shapes and dtypes too.
     values = [np.array([row[0][k] for row in rows], g.dtype if not rows else None) for k, g in enumerate(checked)]
     values = [value.reshape(g.shape) for value, g in zip(values, checked)]
@@ -115,8 +105,8 @@ def jacobian(program: Runner, observables: Sequence[Observable], params: Any = N
     """See ``Program.jacobian``."""
     if not checks.is_batch(params):
         # All are checked before the first of them runs.
-        sums = [expectation.as_hermitian_sum(o, program.num_qubits) for o in observables]
-        if program.num_qubits <= _ONE_ROW and program.row_programs.takes(sums):
+        sums = [as_hermitian_sum(o, program.num_qubits) for o in observables]
+        if program.num_qubits <= _ONE_ROW and program.row_programs.takes([Expectation(one) for one in sums]):
             theta = program.noted(params).theta
             if theta is not None:
                 return jacobian(program, sums, theta[None])[0]
@@ -158,119 +148,76 @@ def sweep_back(
     but rounding errors are in proportion to the bra's norm, and H |psi> is mostly <H> |psi>.
     """
     gradient = np.zeros(len(program.affine.constants))
-    steps = program.steps_back
+    steps, start = program.steps_back, program.start
     # Gates that were absorbed into the initial product state come before the first step.
-    recover = recover or program.start.is_trainable
+    trainable_start = start.is_trainable
+    recover = recover or trainable_start
     first = 0 if recover else next((k for k, (_, executor, _) in enumerate(steps) if executor.is_trainable), len(steps))
     for k in reversed(range(first, len(steps))):
-        segment, executor, live = steps[k]
-        _undo(program, executor, ket, bra, gradient, live, recover or k > first, shift if k == len(steps) - 1 else 0.0)
-        if k > first or recover:
-            _go_back(segment, steps[k - 1][0] if k else None, ket, bra)
-    if program.start.is_trainable:
+        segment, executor, support = steps[k]
+        goes_on = recover or k > first
+        for (offset, ket_shard), (_, bra_shard) in zip(ket.shards(), bra.shards()):
+            # Shards that were all zero were skipped; but a zero initial amplitude may have a nonzero derivative.
+            if support != 0 or trainable_start or start.value(offset >> ket.shard_bits) != 0:
+                executor.run_back(ket_shard, bra_shard, gradient, offset, support, goes_on, shift)
+        shift = 0.0
+        if goes_on and segment.swaps:
+            swap_bits([ket, bra], segment.swaps)
+        if goes_on and k:
+            ket.layout = bra.layout = steps[k - 1][0].layout
+    if trainable_start:
         shards = [(offset >> bra.shard_bits, complex(shard[0]).conjugate()) for offset, shard in bra.shards()]
-        gradient += 2 * program.start.gradient(shards)
+        gradient += 2 * start.gradient(shards)
     return gradient
-
-
-def _undo(
-    program: Runner,
-    executor: Executor,
-    ket: StateVector,
-    bra: StateVector,
-    gradient: NDArray[Any],
-    live: int,
-    recover: bool,
-    shift: float,
-) -> None:
-    for (offset, ket_shard), (_, bra_shard) in zip(ket.shards(), bra.shards()):
-        # Shards that were all zero were skipped; but a zero initial amplitude may have a nonzero derivative.
-        if live != 0 or program.start.is_trainable or program.start.value(offset >> ket.shard_bits) != 0:
-            executor.run_back(ket_shard, bra_shard, gradient, offset, live, recover, shift)
-
-
-def _go_back(segment: Segment, previous: Segment | None, ket: StateVector, bra: StateVector) -> None:
-    """Undoes the exchange before a segment."""
-    if segment.swaps:
-        swap_bits([ket, bra], segment.swaps)
-    if previous is not None:
-        ket.layout = bra.layout = previous.layout
 
 
 def _vjp(
     program: Runner,
-    outputs: Sequence[Observable | Output],
+    outputs: Sequence[Output],
     params: Any,
     cotangents: Sequence[Any],
     ket: StateVector | None = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
     with program.lock:
-        return _locked_vjp(*program.bind_for(outputs, params), outputs, cotangents, ket)
+        runner, gates = program.bind_for(outputs, params)
+        workspace = runner.workspaces.take()
+        result = _locked_vjp(runner, gates, outputs, cotangents, ket, workspace)
+        runner.workspaces.put_back(workspace)
+    return result
 
 
 def _locked_vjp(
     program: Runner,
     gates: Tail,
-    outputs: Sequence[Observable | Output],
+    outputs: Sequence[Output],
     cotangents: Sequence[Any],
     ket: StateVector | None,
+    workspace: Workspace,
 ) -> tuple[list[Any], NDArray[np.float64]]:
     """For the values that this thread has bound, while no other thread can use the program."""
-    (own, bra), program.workspace = program.workspace or (None, None), None
-    states = (ket is None and own is None) + (bra is None)
-    states += max((o.more_states for o in outputs if isinstance(o, Output)), default=0)
+    states = (ket is None and workspace.ket is None) + (workspace.bra is None)
+    states += max((output.more_states for output in outputs), default=0)
     StateVector.check_room(program.num_qubits, program.dtype, program.comm, program.device, states)
     if ket is None:
-        ket = own = program.evolved(out=own)
+        ket = workspace.ket = program.evolved(out=workspace.ket)
     program.hold()
-    if bra is None:
-        bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
+    if workspace.bra is None:
+        workspace.bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
+    bra = workspace.bra
     bra.layout = ket.layout
-    values, shift = _pull_back(ket, outputs, cotangents, bra, gates)
+    values, shift = pull_back(ket, outputs, cotangents, bra, gates)
     gradient = program.affine.transposed(sweep_back(program, ket, bra, shift=shift))
-    if not ket.backend.pools_memory and ket.local.nbytes <= _WORKSPACE_BYTES:
-        program.workspace = own, bra
     return values, ket.sum_over_ranks(gradient)
 
 
-def _pull_back(
-    ket: StateVector,
-    outputs: Sequence[Observable | Output],
-    cotangents: Sequence[Any],
-    bra: StateVector,
-    gates: Tail = NO_TAIL,
-) -> tuple[list[Any], float]:
-    """bra = the pull-back of the cotangents through all outputs, up to a multiple of the ket, which changes no
-    derivative. ``gates`` run before observables (and only before those). Returns the outputs' values, and the multiple
-    of the ket to subtract from the bra."""
-    values: list[Any] = [None] * len(outputs)
-    shift = 0.0
-    plain = {k: o for k, o in enumerate(outputs) if not isinstance(o, Output)}
-    if plain:
-        weights = np.array([float(cotangents[k]) for k in plain])
-        found, shift = expectation.pull_back(ket, list(plain.values()), weights, bra, gates)
-        for k, value in zip(plain, found):
-            values[k] = float(value)
-    else:
-        bra.local.fill(0)
-    for k, output in enumerate(outputs):
-        if isinstance(output, Output):
-            values[k] = output.value(ket)
-            relayout(ket, bra.layout)
-            output.pull_back(ket, cotangents[k], bra)
-            relayout(ket, bra.layout)
-    return values, shift
-
-
-def _checked(program: Runner, output: Observable | Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:
+def _checked(program: Runner, output: Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:
     """The cotangent as an array of its output's dtype and shape."""
-    kind = output if isinstance(output, Output) else Output()
     array = np.asarray(cotangent)
-    shape = batch + kind.shape(program.num_qubits)
+    shape = batch + output.shape(program.num_qubits)
     if array.shape != shape:
         raise StateError(f"the cotangent of {output!r} has the shape of its value, {shape}; got {array.shape}")
-    if array.dtype.kind not in ("biufc" if kind.dtype is np.complex128 else "biuf"):
-        raise StateError(f"the cotangent of {output!r} is {np.dtype(kind.dtype)}; got {array.dtype}")
+    if array.dtype.kind not in ("biufc" if output.dtype is np.complex128 else "biuf"):
+        raise StateError(f"the cotangent of {output!r} is {np.dtype(output.dtype)}; got {array.dtype}")
     if not np.isfinite(array).all():
         raise StateError(f"the cotangent of {output!r} is not finite: {array}")
-    return same.values(program.comm, array.astype(kind.dtype), "cotangent")
+    return same.values(program.comm, array.astype(output.dtype), "cotangent")

@@ -21,7 +21,7 @@ from qdist.state.checking import checks
 from qdist.state.measuring import expectation
 from qdist.state.measuring.expectation import Observable
 from qdist.state.measuring.measure import Seed, generator
-from qdist.state.outputs import Output
+from qdist.state.outputs import Expectation, Output, observables_of
 from qdist.state.statevector import StateVector
 
 __all__ = [
@@ -46,11 +46,11 @@ _MOST_ROWS = 65535
 """The most rows of a CUDA grid."""
 
 
-def fit(program: Runner, outputs: Sequence[Observable | Output]) -> bool:
+def fit(program: Runner, outputs: Sequence[Output]) -> bool:
     """Whether batches run in the kernels: small states on one rank from |0...0>, and nothing but expectation values."""
     small = _FEWEST_QUBITS <= program.num_qubits <= _MOST_QUBITS and not program.plan.far
     alone = small and len(program.plan.parts) == 1 and program.plan.parts[0].instruction is None
-    return alone and bool(outputs) and not any(isinstance(o, Output) for o in outputs)
+    return alone and bool(observables_of(outputs))
 
 
 _NONE = np.zeros(0)
@@ -62,19 +62,20 @@ def expectations(
 ) -> NDArray[np.float64]:
     """``Program.expectation`` of a batch: one value a row."""
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
-    _check_without_rows(program, [observable], len(theta))
+    outputs = [Expectation(expectation.as_pauli_sum(observable, program.num_qubits))]
+    _check_without_rows(program, outputs, len(theta))
     if shots is not None:
         rng = generator(program.comm, seed)
         return np.array([averages.mean(program, observable, row, shots, rng) for row in theta])
     if program.plan.far or any(part.instruction is not None for part in program.plan.parts):
         return np.array([program.evolved(row).expectation(observable) for row in theta])
-    if program.row_programs.takes([observable]):
+    if program.row_programs.takes(outputs):
         rows = program.row_programs.of()
-        found = rows.values(theta, _NONE, rows.reading([observable]))
+        found = rows.values(theta, _NONE, rows.reading(outputs))
         assert found is not None, "the values are finite"
         return found[0][:, 0]
-    if fit(program, [observable]):
-        return values(program, [observable], theta)[:, 0]
+    if fit(program, outputs):
+        return values(program, outputs, theta)[:, 0]
     each = (x for some in parts(program, len(theta)) for x in states(program, theta[some]))
     return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in each])
 
@@ -96,10 +97,10 @@ def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:
     return found
 
 
-def values(program: Runner, observables: Sequence[Any], theta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The expectation values for each row of parameters: float64 of shape (batch, number of observables)."""
-    strings, _ = _plan(program, observables, products=False)
-    found = np.zeros((len(theta), len(observables)))
+def values(program: Runner, outputs: Sequence[Output], theta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The expectation values for each row of parameters: float64 of shape (batch, number of outputs)."""
+    strings, _ = _plan(program, outputs, products=False)
+    found = np.zeros((len(theta), len(outputs)))
     for some in parts(program, len(theta)):
         kets = program.run_rows(theta[some])
         strings.add_values(kets, found[some])
@@ -108,7 +109,7 @@ def values(program: Runner, observables: Sequence[Any], theta: NDArray[np.float6
 
 def vjp(
     program: Runner,
-    outputs: Sequence[Any],
+    outputs: Sequence[Output],
     theta: NDArray[np.float64],
     cotangents: Sequence[NDArray[Any]],
     kets: Any = None,
@@ -131,7 +132,7 @@ def vjp(
 
 
 def row_vjp(
-    program: Runner, outputs: Sequence[Any], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
+    program: Runner, outputs: Sequence[Output], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
 ) -> tuple[list[Any], NDArray[np.float64]]:
     """``Program.vjp`` of a batch as a row program."""
     rows = program.row_programs.of()
@@ -145,7 +146,7 @@ def row_vjp(
 
 
 def one_row_vjp(
-    program: Runner, outputs: Sequence[Any], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
+    program: Runner, outputs: Sequence[Output], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
 ) -> tuple[list[Any], NDArray[np.float64]]:
     """``Program.vjp`` of one parameter set as a row program."""
     values, gradient = row_vjp(program, outputs, theta[None], [g[None] for g in cotangents])
@@ -168,36 +169,32 @@ def check_states(program: Runner, count: int) -> None:
         program.backend.check_room(program.comm, count * state, what, way_out)
 
 
-def check_outputs(program: Runner, outputs: Sequence[Observable | Output], count: int) -> None:
+def check_outputs(program: Runner, outputs: Sequence[Output], count: int) -> None:
     """Raises MemoryError, on all ranks, where the values and gradients of so many rows do not fit."""
     _check_without_rows(program, outputs, count)
-    kinds = [output if isinstance(output, Output) else Output() for output in outputs]
-    numbers = sum(math.prod(k.shape(program.num_qubits)) * np.dtype(k.dtype).itemsize for k in kinds)
+    numbers = sum(math.prod(o.shape(program.num_qubits)) * np.dtype(o.dtype).itemsize for o in outputs)
     numbers += 8 * (program.circuit.num_parameters + 2 * len(program.affine.constants))
     check_copies(
         program.comm, count * numbers, f"the outputs and gradients of {count} rows", "give fewer rows at a time"
     )
 
 
-def _check_without_rows(program: Runner, outputs: Sequence[Observable | Output], count: int) -> None:
+def _check_without_rows(program: Runner, outputs: Sequence[Output], count: int) -> None:
     """Raises StateError for what is no output of such a program, where there is no row whose run would."""
     for output in outputs if count == 0 else ():
-        if isinstance(output, Output):
-            output.frozen(program.num_qubits)
-        else:
-            expectation.as_hermitian_sum(output, program.num_qubits)
+        output.frozen(program.num_qubits)
 
 
 def _plan(
-    program: Runner, observables: Sequence[Observable], products: bool = True, traceless: bool = False
+    program: Runner, outputs: Sequence[Output], products: bool = True, traceless: bool = False
 ) -> tuple[ObservableKernel, NDArray[np.float64]]:
     """The kernel for the strings of all observables and, where ``traceless``, the coefficients of the identity that it
     leaves out."""
-    sums = [expectation.as_pauli_sum(o, program.num_qubits) for o in observables]
+    sums = [expectation.as_pauli_sum(o, program.num_qubits) for o in observables_of(outputs)]
     like = StateVector(program.num_qubits, program.dtype, layout=program.plan.layout, device=program.device)
-    plan = expectation.observable_plan(like, sums, real=True, products=products, traceless=traceless)
-    (strings,) = plan.strings
-    return strings, plan.constants
+    found = expectation.lowered(like, sums, real=True, products=products, traceless=traceless)
+    (kernel,) = found.kernels
+    return kernel, found.constants
 
 
 def parts(program: Runner, count: int) -> list[slice]:

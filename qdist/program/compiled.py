@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,6 @@ class Compiled:
         self.start = ProductStart(plan)
         self._affine = affine
         self._held: Values | None = None
-        self._lowered_back = False
         self.parts = [
             (part, [backend.lower(plan, segment, affine) for segment in part.segments]) for part in plan.parts
         ]
@@ -74,34 +74,28 @@ class Compiled:
         self._held = values
         return True
 
-    @property
-    def steps(self) -> list[tuple[Segment, Executor, int]]:
-        """All segments in the order they run, with their executors and the nonzero-support masks before them (see
-        ``Executor.run``): 0 at the beginning, -1 (any amplitude) after that."""
-        live = 0
+    @cached_property
+    def steps_back(self) -> list[tuple[Segment, Executor, int]]:
+        """All segments in the order they run, with their executors, made ready for the adjoint sweep, and the
+        nonzero-support masks before them (see ``Executor.run``): 0 at the beginning, -1 (any amplitude) after that."""
+        support = 0
         found = []
-        for part, compiled in self.parts:
-            for segment, executor in zip(part.segments, compiled):
-                found.append((segment, executor, live))
-                live = -1
-            if not compiled and part.instruction is not None:
-                live = -1
+        for part, executors in self.parts:
+            for segment, executor in zip(part.segments, executors):
+                executor.lower_back(self.plan.backward(segment, support))
+                found.append((segment, executor, support))
+                support = -1
+            if not executors and part.instruction is not None:
+                support = -1
         return found
 
-    def lower_back(self) -> None:
-        """Plans and lowers the adjoint sweep, once, when it is first needed."""
-        if not self._lowered_back:
-            for segment, executor, live in self.steps:
-                executor.lower_back(self.plan.backward(segment, live))
-            self._lowered_back = True
-
-    def run(self, state: StateVector, live: int, bits: list[int], rng: Any, bar: Progress | None) -> None:
+    def run(self, state: StateVector, support: int, bits: list[int], rng: Any, bar: Progress | None) -> None:
         """Runs on a state in place, and writes mid-circuit outcomes into ``bits``.
 
-        live: nonzero-support mask, as for ``Executor.run``; 0 for an initial product state, in which only the first
+        support: nonzero-support mask, as for ``Executor.run``; 0 for an initial product state, in which only the first
         amplitude of a shard can be nonzero.
         """
-        norm = (1.0 if live == 0 else state.norm()) if self.keeps_norm else 0.0
+        norm = (1.0 if support == 0 else state.norm()) if self.keeps_norm else 0.0
         for part, executors in self.parts:
             runs = part.instruction is None or _holds(part, bits)
             for segment, executor in zip(part.segments, executors):
@@ -110,20 +104,20 @@ class Compiled:
                     swap_bits(state, segment.swaps)
                 state.layout = segment.layout
                 if runs:
-                    _sweep(state, executor, live, bar)
-                    live = -1
+                    _sweep(state, executor, support, bar)
+                    support = -1
             if runs and not executors and part.instruction is not None:
                 _perform(part, state, bits, rng)
-                live = -1
+                support = -1
         if norm > 0:
             state.scale_to(norm)
 
 
-def _sweep(state: StateVector, executor: Executor, live: int, bar: Progress | None) -> None:
+def _sweep(state: StateVector, executor: Executor, support: int, bar: Progress | None) -> None:
     for offset, shard in state.shards():
         # Most shards of the initial state may be all zero.
-        if live != 0 or shard[0] != 0:
-            executor.run(shard, offset, live, bar.advance if bar is not None else None)
+        if support != 0 or shard[0] != 0:
+            executor.run(shard, offset, support, bar.advance if bar is not None else None)
 
 
 def _holds(part: Part, bits: Sequence[int]) -> bool:

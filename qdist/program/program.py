@@ -19,11 +19,10 @@ from qdist.program.perthread import PerThread
 from qdist.program.runner import Runner
 from qdist.program.source import Source
 from qdist.state.checking import checks
-from qdist.state.measuring import expectation
-from qdist.state.measuring.expectation import Observable
+from qdist.state.measuring.expectation import Observable, as_pauli_sum
 from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.shots import written
-from qdist.state.outputs import Output
+from qdist.state.outputs import Expectation, Output, values
 from qdist.state.statevector import StateVector
 
 __all__ = ["Program", "compile", "simulate"]
@@ -119,8 +118,9 @@ class Program(Runner):
             return batches.expectations(self, observable, params, shots, seed)
         if shots is not None:
             return averages.mean(self, observable, params, shots, seed)
-        program, gates = self.bind_for([observable], params)
-        return float(expectation.expectations(program.evolved(), [observable], gates)[0])
+        output = Expectation(as_pauli_sum(observable, self.num_qubits))
+        program, gates = self.bind_for([output], params)
+        return values(program.evolved(), [output], gates)[0]
 
     def value_and_grad(
         self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
@@ -150,8 +150,8 @@ class Program(Runner):
         """The values of several outputs, and the vector-Jacobian product with their cotangents, by one adjoint sweep.
 
         Args:
-            outputs: observables (their expectation values), and any of ``Variance(observable)``,
-                ``Probabilities(qubits)``, ``Overlap(state)`` and ``State()`` of ``qdist.state``.
+            outputs: any of ``Expectation(observable)``, for which the observable alone may stand,
+                ``Variance(observable)``, ``Probabilities(qubits)``, ``Overlap(state)`` and ``State()``.
             params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
             cotangents: the derivatives of a real loss L by each output, of its value's shape, for a batch with the
                 batch in front. For a complex value a + ib: dL/da + i dL/db.

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from qdist.circuit import PauliSum
 from qdist.state.checking import checks
 from qdist.state.measuring import expectation
-from qdist.state.outputs import Output, Probabilities, Variance
+from qdist.state.measuring.expectation import Observable
+from qdist.state.outputs import Expectation, Output, Probabilities, Variance
 
 __all__ = ["Columns", "columns", "key", "unfit"]
 
@@ -73,41 +74,43 @@ class Columns(NamedTuple):
             column += width
 
 
-def unfit(outputs: Sequence[Any], num_qubits: int) -> str:
+def unfit(outputs: Sequence[Output], num_qubits: int) -> str:
     """Why outputs are not for row programs; empty where they are."""
     for output in outputs:
         if isinstance(output, Variance):
             if len(expectation.as_pauli_sum(output.observable, num_qubits)) > _MOST_SQUARED:
                 return f"the variance of an observable of more than {_MOST_SQUARED} terms"
-        elif isinstance(output, Output) and not isinstance(output, Probabilities):
+        elif not isinstance(output, Expectation | Probabilities):
             return f"the output {type(output).__name__}"
     return "" if outputs else "there is no output"
 
 
-def key(outputs: Sequence[Any], num_qubits: int) -> Hashable:
+def key(outputs: Sequence[Output], num_qubits: int) -> Hashable:
     """What outputs are found again by."""
 
-    def one(output: Any) -> Hashable:
-        if isinstance(output, Variance):
-            return "variance", expectation.as_pauli_sum(output.observable, num_qubits).key
+    def one(output: Output) -> Hashable:
         if isinstance(output, Probabilities):
-            return "probabilities", checks.checked_qubits(output.qubits, num_qubits)
-        return expectation.as_pauli_sum(output, num_qubits).key
+            return type(output), checks.checked_qubits(output.qubits, num_qubits)
+        return type(output), expectation.as_pauli_sum(_observable(output), num_qubits).key
 
     return tuple(map(one, outputs))
 
 
-def columns(outputs: Sequence[Any], num_qubits: int) -> Columns:
+def columns(outputs: Sequence[Output], num_qubits: int) -> Columns:
     """Raises StateError for observables that are not Hermitian or of other qubits."""
     parts: list[PauliSum | tuple[int, ...]] = []
     shapes, variances = [], []
     for output in outputs:
         variances.append(isinstance(output, Variance))
-        shapes.append(output.shape(num_qubits) if isinstance(output, Output) else ())
+        shapes.append(output.shape(num_qubits))
         if isinstance(output, Probabilities):
             parts.append(checks.checked_qubits(output.qubits, num_qubits))
             continue
-        observable = output.observable if isinstance(output, Variance) else output
-        given = expectation.as_hermitian_sum(observable, num_qubits)
+        given = expectation.as_hermitian_sum(_observable(output), num_qubits)
         parts += [(given @ given).simplify(), given] if isinstance(output, Variance) else [given]
     return Columns(parts, shapes, variances)
+
+
+def _observable(output: Output) -> Observable:
+    assert isinstance(output, Expectation | Variance), "others are unfit"
+    return output.observable

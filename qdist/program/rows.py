@@ -18,6 +18,7 @@ from qdist.plan.rows import RowRecords, lowered
 from qdist.program import row_outputs
 from qdist.program.row_outputs import Columns
 from qdist.program.source import Source
+from qdist.state.outputs import Output
 from qdist.state.recent import Recent
 
 __all__ = ["Reading", "RowProgram", "RowPrograms"]
@@ -40,7 +41,7 @@ class RowProgram:
         self._kernel, self._records, self._dtype = kernel, records, dtype
         self._readings: Recent[Reading] = Recent(16)
 
-    def reading(self, outputs: Sequence[Any]) -> Reading:
+    def reading(self, outputs: Sequence[Output]) -> Reading:
         """Outputs that are fit (``row_outputs.unfit``). Raises StateError for observables that are not Hermitian."""
         n = self._records.num_qubits
         key = row_outputs.key(outputs, n)
@@ -101,7 +102,7 @@ class RowPrograms:
         """Why there are none; empty where there are."""
         return self._plan.rows_unfit
 
-    def takes(self, outputs: Sequence[Any]) -> bool:
+    def takes(self, outputs: Sequence[Output]) -> bool:
         """Whether such outputs of a batch are computed by a row program."""
         return not self.unfit and not row_outputs.unfit(outputs, self._plan.num_qubits)
 

@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from qdist.backends import Executor, StateError
 from qdist.circuit.binding import ParameterValues, flat_values
 from qdist.plan.layout import Layout
-from qdist.plan.observables.tail import NO_TAIL, Tail, without_tail
 from qdist.plan.plan import Plan, Segment
+from qdist.plan.tail import NO_TAIL, Tail, without_tail
 from qdist.program.compiled import Compiled, Values
 from qdist.program.perthread import PerThread
 from qdist.program.product_start import ProductStart
 from qdist.program.rows import RowPrograms
 from qdist.program.shortened import Shortened
 from qdist.program.source import Source
+from qdist.program.workspace import Workspaces
 from qdist.progress import Progress
 from qdist.state.checking import same
 from qdist.state.checking.alike import check_ranks
-from qdist.state.measuring.expectation import Observable
 from qdist.state.measuring.readout import Readout
-from qdist.state.outputs import Output
+from qdist.state.outputs import Output, observables_of
 from qdist.state.recent import Recent
 from qdist.state.statevector import StateVector
 
@@ -53,14 +53,14 @@ class Runner:
         self.source = source
         self.circuit, self.comm, self.dtype, self.affine = source.circuit, source.comm, source.dtype, source.affine
         self.backend, self.device = source.backend, source.backend.device
-        # Executors hold one set of matrices, and gradients share a workspace: one thread at a time.
+        # Executors hold one set of matrices: one thread at a time.
         self.lock = lock or RLock()
         self._bound: PerThread[Values | None] = bound or PerThread(None)
         # The classical bits of every run where no mid-circuit operation is random.
         bits = (0,) * source.circuit.num_clbits
         self._readout = Readout(bits, source.readings, False) if source.readings else None
         self._resets = source.resets
-        self.workspace: tuple[StateVector | None, StateVector] | None = None
+        self.workspaces = Workspaces()
         self._from: Recent[Compiled] = Recent(MAX_STARTS)
         self._from_zero = compiled
         self.plan: Plan = compiled.plan
@@ -85,15 +85,9 @@ class Runner:
         return self._from_zero.start
 
     @property
-    def steps(self) -> list[tuple[Segment, Executor, int]]:
-        """All segments in the order they run: see ``Compiled.steps``."""
-        return self._from_zero.steps
-
-    @property
     def steps_back(self) -> list[tuple[Segment, Executor, int]]:
-        """The same, lowered for the adjoint sweep."""
-        self._from_zero.lower_back()
-        return self._from_zero.steps
+        """What the adjoint sweep undoes: see ``Compiled``."""
+        return self._from_zero.steps_back
 
     @cached_property
     def _short(self) -> tuple[Runner, Shortened] | None:
@@ -144,13 +138,13 @@ class Runner:
         """Binds this thread to angles, in the order of ``affine``, whatever the parameters say."""
         self._bound.set(Values(angles=same.values(self.comm, angles.copy(), "angle")))
 
-    def bind_for(self, outputs: Sequence[Observable | Output], params: ParameterValues | None) -> tuple[Runner, Tail]:
+    def bind_for(self, outputs: Sequence[Output], params: ParameterValues | None) -> tuple[Runner, Tail]:
         """The runner for these outputs, bound to these parameters, and the tail of gates that it leaves to the
-        observables. This one with no tail where nothing is gained, or where an output is not an observable."""
-        observables = [output for output in outputs if not isinstance(output, Output)]
+        observables. This one with no tail where nothing is gained, or where an output is no expectation value."""
+        observables = observables_of(outputs)
         runner, gates = self, NO_TAIL
         with self.lock:
-            if len(observables) == len(outputs) and self._short is not None and self._short[1].gains(observables):
+            if observables and self._short is not None and self._short[1].gains(observables):
                 runner, gates = self._short[0], self._short[1].gates
         runner.values(params)
         return runner, gates

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qdist.backends import Backend
-from qdist.plan.observables.tail import Tail
+from qdist.plan.observables.plan import ObservablePlan
 from qdist.plan.plan import Plan
-from qdist.state.measuring import expectation
-from qdist.state.measuring.expectation import Observable
+from qdist.plan.tail import Tail
+from qdist.state.measuring.expectation import Observable, as_pauli_sum
 from qdist.state.recent import Recent
 
 __all__ = ["Shortened"]
+
+_PASSES_AN_EXCHANGE = 8
+"""An exchange between ranks takes about as long as so many passes over a shard."""
 
 _PASSES_A_SWEEP = 2
 """The cost of one sweep of the forward run and one of the adjoint sweep, in passes of the product with an observable,
@@ -32,14 +35,18 @@ class Shortened:
 
     def gains(self, observables: Sequence[Observable]) -> bool:
         """Whether it is faster, although conjugated strings may flip more qubits."""
-        sums = [expectation.as_pauli_sum(o, self._whole.num_qubits) for o in observables]
+        sums = [as_pauli_sum(o, self._whole.num_qubits) for o in observables]
         key = tuple(s.key for s in sums)
         pays = self._decisions.get(key)
         if pays is None:
-            plan, bits, backend = self.plan, self._whole.shard_bits, self._backend
-            before = expectation.passes(backend, sums, self._whole.segments[-1].layout, bits, plan.dtype)
-            after = expectation.passes(backend, sums, plan.segments[-1].layout, bits, plan.dtype, self.gates)
+            more = self._passes(self.plan.observables(sums, self.gates)) - self._passes(self._whole.observables(sums))
             # Fewer gates are a small gain even where no sweep is saved.
-            pays = after - before < max(1, _PASSES_A_SWEEP * (self._whole.sweeps - plan.sweeps))
+            pays = more < max(1, _PASSES_A_SWEEP * (self._whole.sweeps - self.plan.sweeps))
             self._decisions.put(key, pays)
         return pays
+
+    def _passes(self, observables: ObservablePlan) -> int:
+        """About how many passes over a state the product with observables takes."""
+        bits, dtype = self.plan.shard_bits, self.plan.dtype
+        kernels = (self._backend.observable(strings, bits, dtype, products=True) for strings in observables.strings)
+        return _PASSES_AN_EXCHANGE * observables.exchanges + sum(kernel.passes for kernel in kernels)

@@ -1,8 +1,10 @@
-"""Differentiable outputs besides expectation values: variances, probabilities, overlaps, the state.
+"""Differentiable outputs: expectation values, variances, probabilities, overlaps, the state.
 
 An output has a value in a state, and a vector-Jacobian product: ``pull_back`` adds to the bra so that, to first order,
 2 Re <bra|d psi> is the change of the loss due to the output. A loss L sees a complex value v = a + ib through the
 cotangent g = dL/da + i dL/db, so that dL = Re(conj(g) dv).
+
+The expectation values of a call share their passes over the state: ``values`` and ``pull_back`` see to that.
 """
 
 from __future__ import annotations
@@ -14,14 +16,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends import backend_of
+from qdist.plan.tail import NO_TAIL, Tail
 from qdist.state.checking import checks
 from qdist.state.checking.alike import check_alike
 from qdist.state.measuring import expectation
 from qdist.state.measuring.expectation import Observable
+from qdist.state.moves.relayout import relayout
 from qdist.state.statevector import StateVector
 
-__all__ = ["Output", "Overlap", "Probabilities", "State", "Variance"]
+__all__ = [
+    "Expectation",
+    "Output",
+    "Overlap",
+    "Probabilities",
+    "State",
+    "Variance",
+    "as_output",
+    "observables_of",
+    "pull_back",
+    "values",
+]
 
 
 class Output:
@@ -46,6 +60,24 @@ class Output:
     def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
         """Adds to ``bra``, which has the layout of ``ket``."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Expectation(Output):
+    """<O> of a Hermitian observable. Where outputs are listed, the observable alone means the same."""
+
+    observable: Observable
+
+    def frozen(self, num_qubits: int) -> Expectation:
+        return Expectation(expectation.as_hermitian_sum(self.observable, num_qubits))
+
+    def value(self, ket: StateVector) -> float:
+        return ket.expectation(self.observable)
+
+    def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
+        product = ket.like()
+        expectation.apply_and_expect(ket, [self.observable], [cotangent], product)
+        bra.local[:] += product.local
 
 
 @dataclass(frozen=True)
@@ -90,7 +122,7 @@ class Probabilities(Output):
         qubits = checks.checked_qubits(self.qubits, ket.num_qubits)
         positions = [ket.layout.positions[q] for q in qubits]
         for (first, shard), (_, out) in zip(ket.shards(), bra.shards()):
-            backend_of(shard).kernels.add_weighted(shard, first, positions, cotangent, out)
+            ket.backend.kernels.add_weighted(shard, first, positions, cotangent, out)
 
 
 @dataclass(frozen=True)
@@ -132,6 +164,52 @@ class State(Output):
 
     def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
         _add_logical(bra, cotangent / 2)
+
+
+def as_output(given: Observable | Output, num_qubits: int) -> Output:
+    """An output of states of so many qubits: itself, or the expectation value of an observable.
+
+    Raises StateError for what is neither.
+    """
+    return given if isinstance(given, Output) else Expectation(expectation.as_pauli_sum(given, num_qubits))
+
+
+def observables_of(outputs: Sequence[Output]) -> list[Observable]:
+    """The observables, where all outputs are expectation values; none where there is another."""
+    found = [output.observable for output in outputs if isinstance(output, Expectation)]
+    return found if len(found) == len(outputs) else []
+
+
+def values(ket: StateVector, outputs: Sequence[Output], gates: Tail = NO_TAIL) -> list[Any]:
+    """The value of each output. ``gates`` run before observables (and only before those)."""
+    observables = [output.observable for output in outputs if isinstance(output, Expectation)]
+    expected = iter(expectation.expectations(ket, observables, gates).tolist() if observables else ())
+    return [next(expected) if isinstance(output, Expectation) else output.value(ket) for output in outputs]
+
+
+def pull_back(
+    ket: StateVector, outputs: Sequence[Output], cotangents: Sequence[Any], bra: StateVector, gates: Tail = NO_TAIL
+) -> tuple[list[Any], float]:
+    """bra = the pull-back of the cotangents through all outputs, up to a multiple of the ket, which changes no
+    derivative. Returns the outputs' values, and the multiple of the ket to subtract from the bra. gates: as for
+    ``values``."""
+    found: list[Any] = [None] * len(outputs)
+    shift = 0.0
+    expected = {k: output.observable for k, output in enumerate(outputs) if isinstance(output, Expectation)}
+    if expected:
+        weights = np.array([float(cotangents[k]) for k in expected])
+        numbers, shift = expectation.pull_back(ket, list(expected.values()), weights, bra, gates)
+        for k, number in zip(expected, numbers.tolist()):
+            found[k] = number
+    else:
+        bra.local.fill(0)
+    for k, output in enumerate(outputs):
+        if k not in expected:
+            found[k] = output.value(ket)
+            relayout(ket, bra.layout)
+            output.pull_back(ket, cotangents[k], bra)
+            relayout(ket, bra.layout)
+    return found, shift
 
 
 def _add_logical(bra: StateVector, amplitudes: NDArray[Any]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import qdist as qd
-from qdist.backends import StateError, backend_of, backend_on, choice
+from qdist.backends import StateError, backend_on, choice
 from qdist.comm import cuda_devices
 from qdist.native import kernels
 from qdist.state import StateVector
@@ -19,7 +19,7 @@ def test_the_cpu(name: str) -> None:
     program = qd.compile(qd.Circuit(2).h(0), device=name)
     assert program.device == program.run().device == "cpu"
     assert isinstance(program.run().local, np.ndarray)
-    assert backend_of(program.run().local).kernels is kernels
+    assert program.run().backend.kernels is kernels
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:-1", 0, None])

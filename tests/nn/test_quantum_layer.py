@@ -11,7 +11,7 @@ import pytest
 import qdist as qd
 from qdist import nn, optim, tensor
 from qdist.backends.cpu.rows import CpuRows
-from qdist.program import adjoint, batches, rows
+from qdist.program import adjoint, batches, rows, workspace
 from qdist.program.rows import RowPrograms
 from qdist.state import StateError, reference
 
@@ -285,7 +285,7 @@ def test_large_batches_of_states_are_not_kept(parts, runs: list[str], monkeypatc
 @pytest.mark.usefixtures("by_states")
 def test_only_the_last_forward_keeps_its_state_and_only_for_a_backward(parts, runs: list[str], monkeypatch) -> None:
     circuit, x, w = parts
-    monkeypatch.setattr(adjoint, "_WORKSPACE_BYTES", 0)  # What gradients work in is not what a forward keeps.
+    monkeypatch.setattr(workspace, "MOST_BYTES", 0)  # What gradients work in is not what a forward keeps.
     outputs = [qd.Probabilities()]  # Not for the kernels' batches.
     one, other = (nn.QuantumLayer(circuit, outputs, x, w, dtype="complex128", seed=seed) for seed in (1, 2))
     data = Tensor(np.full((1, 3), 0.3))

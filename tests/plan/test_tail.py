@@ -4,8 +4,8 @@ import numpy as np
 
 import qdist as qd
 from qdist.plan.levels import Level
-from qdist.plan.observables.tail import without_tail
 from qdist.plan.planner import make_plan
+from qdist.plan.tail import without_tail
 
 TILES = [Level("cache", 4, 2)]
 

@@ -16,7 +16,7 @@ from qdist.circuit import GATES, diagonal_gate, pauli_rotation_gate, permutation
 from qdist.circuit.gate import Gate
 from qdist.native import kernels
 from qdist.plan.levels import Level
-from qdist.program import adjoint
+from qdist.program import workspace
 from qdist.program.adjoint import sweep_back
 from qdist.state import reference
 from qdist.state.outputs import State
@@ -349,14 +349,18 @@ def test_states_that_are_not_large_stay_with_their_program(monkeypatch: pytest.M
     program = qd.compile(circuit, dtype="complex128", device="cpu")
     params = values(circuit)
     first = program.value_and_grad(observable, params)
-    kept = program.workspace
-    assert kept is not None
+    kept = program.workspaces.take()
+    states = kept.ket, kept.bra
+    assert states[0] is not None
+    program.workspaces.put_back(kept)
     # What is left in them from other parameters and outputs does not matter.
     program.vjp([observable, State()], params + 1, [1.0, np.ones(512, np.complex128)])
-    assert program.workspace == kept
+    assert program.workspaces.take() is kept
+    assert (kept.ket, kept.bra) == states
+    program.workspaces.put_back(kept)
     again = program.value_and_grad(observable, params)
     assert again[0] == first[0]
     np.testing.assert_array_equal(again[1], first[1])
-    monkeypatch.setattr(adjoint, "_WORKSPACE_BYTES", 512 * 16 - 1)
+    monkeypatch.setattr(workspace, "MOST_BYTES", 512 * 16 - 1)
     program.value_and_grad(observable, params)
-    assert program.workspace is None
+    assert program.workspaces.take().bra is None

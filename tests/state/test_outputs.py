@@ -72,6 +72,34 @@ def test_each_output_pulls_back_the_reference_jacobian(dtype: str) -> None:
 
 
 @both
+def test_an_expectation_value_is_an_output_like_the_others(dtype: str) -> None:
+    circuit, params = ansatz()
+    program, H = qd.compile(circuit, dtype=dtype), {"Z0 Z1": -1.0, "X3": 0.5, "Y4": 0.2}
+    named = qd.Expectation(H)
+    assert (named.shape(5), named.dtype, named.more_states) == ((), np.float64, 0)
+    assert named.frozen(5) == qd.Expectation(qd.PauliSum(H))
+    for parameters, weight in ((params, 0.7), (np.stack([params, -params]), np.array([0.7, 1.1]))):
+        got = program.vjp([named, qd.State()], parameters, [weight, np.ones((*np.shape(weight), 32))])
+        want = program.vjp([H, qd.State()], parameters, [weight, np.ones((*np.shape(weight), 32))])
+        np.testing.assert_array_equal(got[0][0], want[0][0])
+        np.testing.assert_array_equal(got[1], want[1])
+    # On its own, as any output: the value, and what is added to a bra.
+    ket, bra = program.run(params), program.run(-params)
+    before = bra.amplitudes()
+    assert named.value(ket) == pytest.approx(program.expectation(H, params), abs=1e-6)
+    named.pull_back(ket, 0.7, bra)
+    want = before + 0.7 * ket.apply_pauli_sum(H).amplitudes()
+    np.testing.assert_allclose(bra.amplitudes(), want, atol=1e-6 if dtype == "complex64" else 1e-14)
+    with pytest.raises(StateError, match="not Hermitian"):
+        program.vjp([qd.Expectation({"X0": 1j})], params, [1.0])
+    with pytest.raises(StateError, match="acts on qubit 7"):
+        program.vjp([qd.Expectation("Z7")], params, [1.0])
+    for parameters in (params, params[None], params[None][:0]):
+        with pytest.raises(StateError, match="an observable is a PauliSum"):
+            program.expectation(qd.Variance(H), parameters)  # type: ignore[arg-type]
+
+
+@both
 def test_a_batch_equals_a_loop(dtype: str) -> None:
     circuit, _ = ansatz()
     rng = np.random.default_rng(5)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist.program.workspace import Workspaces
 from qdist.state import alone
 from qdist.state.measuring import expectation
 
@@ -61,6 +62,27 @@ OBSERVABLE = qd.library.heisenberg_xxz(N)
 def test_gradients(program: qd.Program, parameters: np.ndarray, method: str) -> None:
     count = THREADS * CALLS if method == "adjoint" else THREADS
     check(lambda k: program.value_and_grad(OBSERVABLE, parameters[k], method=method), count)
+
+
+def test_no_two_threads_have_one_workspace() -> None:
+    free = Workspaces()
+    taken: set[int] = set()
+
+    def work(k: int) -> None:
+        mine = free.take()
+        if mine.bra is None:
+            mine.bra = qd.StateVector(2)
+        assert id(mine) not in taken
+        taken.add(id(mine))
+        mine.bra.local[:] = k
+        assert (mine.bra.local == k).all()
+        taken.remove(id(mine))
+        free.put_back(mine)
+
+    at_once(work, THREADS * 200)
+    kept = free.take()
+    assert kept.bra is not None
+    assert free.take().bra is None  # One is kept, however many threads there were.
 
 
 def test_states_values_and_shots(program: qd.Program, parameters: np.ndarray) -> None:

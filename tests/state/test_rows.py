@@ -14,7 +14,7 @@ import qdist as qd
 from qdist.native import kernels
 from qdist.program import adjoint
 from qdist.state import StateError, reference
-from qdist.state.outputs import Output
+from qdist.state.outputs import Output, as_output
 
 TOLERANCE = {"complex64": 3e-6, "complex128": 1e-12}
 
@@ -63,9 +63,10 @@ def check(circuit: qd.Circuit, dtype: str, rows: int, seed: int) -> None:
     outputs = outputs_of(n, seed)
     cotangents = cotangents_of(outputs, n, rows, seed)
     values, gradient = program.vjp(outputs, theta, cotangents)
+    wanted = [as_output(output, n) for output in outputs]
     np.testing.assert_allclose(program.expectation(outputs[0], theta), values[0], atol=atol)
     for b, row in enumerate(theta):
-        want, slopes = adjoint._vjp(program, outputs, row, [g[b] for g in cotangents])
+        want, slopes = adjoint._vjp(program, wanted, row, [g[b] for g in cotangents])
         for value, one in zip(values, want):
             np.testing.assert_allclose(value[b], one, atol=20 * atol)
         np.testing.assert_allclose(gradient[b], slopes, atol=50 * atol)
@@ -156,7 +157,8 @@ def test_shared_parameters_get_the_sum_over_rows() -> None:
     outputs = outputs_of(3, 1)
     cotangents = cotangents_of(outputs, 3, 21, 2)
     want, gradient = program.vjp(outputs, theta, cotangents)
-    reading, flat = rows.reading(outputs), np.concatenate([g.reshape(21, -1) for g in cotangents], axis=1)
+    reading = rows.reading([as_output(output, 3) for output in outputs])
+    flat = np.concatenate([g.reshape(21, -1) for g in cotangents], axis=1)
     for kept in (False, True):
         args = theta[:, own].copy(), theta[0, shared]
         found = rows.values(*args, reading, keep=True) if kept else (None, None)

@@ -9,8 +9,8 @@ from states import random_sum
 import qdist as qd
 from qdist.plan.levels import Level
 from qdist.plan.observables.strings import Strings
-from qdist.plan.observables.tail import Tail
 from qdist.plan.operations import Operation, operations
+from qdist.plan.tail import Tail
 from qdist.program.shortened import Shortened
 from qdist.state import reference
 from qdist.state.outputs import State
@@ -59,7 +59,7 @@ def test_strings_before_gates_are_matrices_multiplied(seed: int) -> None:
 def test_values_and_gradients_are_those_of_the_whole_circuit(seed: int) -> None:
     circuit, observable = ansatz(seed), qd.library.heisenberg_xxz(N)
     program, params = program_of(circuit), np.random.default_rng(seed).uniform(-3, 3, 4 * N)
-    short, gates = program.bind_for([observable], params)
+    short, gates = program.bind_for([qd.Expectation(observable)], params)
     assert gates
     assert short.plan.sweeps < program.plan.sweeps
     value, gradient = program.value_and_grad(observable, params)
@@ -105,4 +105,4 @@ def test_observables_that_would_need_more_passes_keep_the_gates() -> None:
     assert many.gains(["X12 X13"])
     assert not many.gains([pairs])
     program._short = runner, many
-    assert program.bind_for([pairs], np.zeros(2 * n)) == (program, ())
+    assert program.bind_for([qd.Expectation(pairs)], np.zeros(2 * n)) == (program, ())

@@ -78,38 +78,30 @@ class CudaExecutor(Executor):
 
     @property
     def is_trainable(self) -> bool:
-        """Whether anything in it depends on a parameter."""
         return any(o.reads & self._trainable for _, blocks in self._stages for b in blocks for o in b.operations)
 
     def bind(self, theta: np.ndarray) -> bool:
-        """Computes all matrices and phases from the parameters' values (float64); False if one is not finite."""
         if not np.isfinite(theta).all():
             return False
         self.bind_angles(self._affine(theta))
         return True
 
     def bind_angles(self, angles: np.ndarray) -> None:
-        """Computes all matrices and phases from the circuit's angles (float64)."""
         check_size(len(angles), len(self._affine.constants), "the angles")
         self._angles = angles.copy()
         self._launcher.bind(angles[None])
 
     def run_from_zero(self, shard: Any) -> None:
-        """Puts |0...0> into a shard that holds the whole state, and runs."""
         shard.fill(0)
         shard[0] = 1
         self.run(shard, 0, 0)
 
-    def run(self, shard: Any, offset: int = 0, live: int = -1, after_stage: Callable[[], None] | None = None) -> None:
-        """Runs on ``shard`` (CuPy) in place. ``offset`` is the place of its first amplitude in the whole state.
-
-        Amplitudes may be nonzero only at indices whose bits outside ``live`` are zero; |0...0> has live=0, and what
-        must be zero is not computed. ``after_stage`` is called when each sweep has been queued.
-        """
-        self._run(shard, offset, live, 1, after_stage)
+    def run(
+        self, shard: Any, offset: int = 0, support: int = -1, after_stage: Callable[[], None] | None = None
+    ) -> None:
+        self._run(shard, offset, support, 1, after_stage)
 
     def run_batch(self, states: Any, angles: np.ndarray) -> None:
-        """Binds and runs once for each row of ``angles``, on the row of ``states``, which is |0...0> before."""
         if angles.shape != (len(states), len(self._affine.constants)):
             raise ValueError(f"{len(states)} states need angles of as many rows; got shape {angles.shape}")
         check_size(states.size, len(angles) << self._num_bits, "the states")
@@ -126,27 +118,20 @@ class CudaExecutor(Executor):
         bra: Any,
         gradient: np.ndarray,
         offset: int = 0,
-        live: int = -1,
+        support: int = -1,
         recover: bool = True,
         shift: float = 0.0,
     ) -> None:
-        """Undoes the run on both shards in place, and adds 2 Re <bra|d ket> by each angle to ``gradient`` (float64).
-
-        ``offset`` and ``live`` are those of the run. Without ``recover`` the sweep ends at the first stage that depends
-        on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that the bra loses
-        first; no derivative changes by that (see ``adjoint.sweep_back``).
-        """
         check_size(ket.size, 1 << self._num_bits, "the shard")
         check_size(bra.size, ket.size, "the bra")
         check_size(len(gradient), len(self._angles), "the gradient")
         check_first(offset, ket.size)
         self._shift(ket[None], bra[None], np.array([shift]))
-        self._lowered_back().run(ket, bra, self._angles[None], gradient[None], offset, live, recover)
+        self._lowered_back().run(ket, bra, self._angles[None], gradient[None], offset, support, recover)
 
     def run_back_batch(
         self, kets: Any, bras: Any, angles: np.ndarray, shifts: np.ndarray, gradients: np.ndarray
     ) -> None:
-        """run_back, without recovery, for each row of what run_batch made; gradients: one row of angles each."""
         check_size(kets.size, len(angles) << self._num_bits, "the kets")
         check_size(bras.size, kets.size, "the bras")
         if gradients.shape != angles.shape:
@@ -167,7 +152,6 @@ class CudaExecutor(Executor):
             _subtract_multiple(self._cupy)(kets, rows, bras)
 
     def lower_back(self, plan: Backward) -> None:
-        """Makes ready for ``run_back``; the second time nothing is done."""
         if self._sweep is None:
             self._sweep = CudaSweep(self._num_bits, plan, self._trainable, self._device)
 
@@ -175,18 +159,18 @@ class CudaExecutor(Executor):
         assert self._sweep is not None, "lower_back comes first"
         return self._sweep
 
-    def _run(self, states: Any, offset: int, live: int, rows: int, after_stage: Callable[[], None] | None) -> None:
+    def _run(self, states: Any, offset: int, support: int, rows: int, after_stage: Callable[[], None] | None) -> None:
         check_size(states.size, rows << self._num_bits, "the shard")
         check_first(offset, 1 << self._num_bits)
-        live &= (1 << self._num_bits) - 1
+        support &= (1 << self._num_bits) - 1
         with self._cupy.cuda.Device(self._device):
             for step in self._steps:
                 if isinstance(step, WideGate):
                     for row in states.reshape(rows, -1):
                         step.run(row, offset)
-                    live = (1 << self._num_bits) - 1
+                    support = (1 << self._num_bits) - 1
                 else:
-                    self._launcher.run(step, states, offset, live, rows)
-                    live |= sum(1 << p for p in self._tables.stages[step].tile)
+                    self._launcher.run(step, states, offset, support, rows)
+                    support |= sum(1 << p for p in self._tables.stages[step].tile)
                 if after_stage is not None:
                     after_stage()

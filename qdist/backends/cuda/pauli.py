@@ -57,12 +57,10 @@ class PauliPlan:
 
     @property
     def passes(self) -> int:
-        """How often a product with the plan reads the shard."""
         passes, wide, _ = self._passes(np.ones(self.observables))
         return len(passes) + len(np.unique(self._x[wide]))
 
     def add_expectations(self, shard: Any, first: int, out: NDArray[np.float64]) -> None:
-        """Adds the observables' values in a shard to out (float64)."""
         self._check(shard, first)
         check_size(out.size, self.observables, "out")
         groups = self._groups
@@ -111,8 +109,6 @@ class PauliPlan:
         add: bool,
         values: NDArray[np.float64] | None,
     ) -> None:
-        """out = the sum of all terms, times their observables' weights, applied to the shard; with ``add`` it is added
-        to what is there. out is another array of the same size. The observables' values are added to ``values``."""
         self._check(shard, first)
         check_size(out.size, shard.size, "out")
         check_size(len(weights), self.observables, "weights")
@@ -155,8 +151,6 @@ class PauliPlan:
         return kept[1]
 
     def apply_rows(self, kets: Any, weights: NDArray[np.float64], bras: Any, values: NDArray[np.float64]) -> None:
-        """bras = the sum of all terms times their observables' weights, which each row has its own of; the
-        observables' values are added to each row of ``values``."""
         rows, size = kets.shape
         self._check_rows(kets, weights)
         self._check_rows(kets, values)
@@ -177,7 +171,6 @@ class PauliPlan:
             raise ValueError(f"{len(kets)} rows have {self.observables} numbers each; got shape {numbers.shape}")
 
     def add_values(self, kets: Any, values: NDArray[np.float64]) -> None:
-        """Adds the observables' values in each row of a batch to values (float64): one row each."""
         rows, size = kets.shape
         self._check_rows(kets, values)
         if not len(self._x) or not rows:

@@ -23,7 +23,7 @@ _LOW_BITS = 3
 """Lowest bits that every tile holds, so that memory is read in rows of 64 bytes at least."""
 
 # A bit for each of a thread's amplitudes, whether the parity of its number under a mask is odd.
-_WORDS = [sum(((k & mask).bit_count() & 1) << k for k in range(1 << _HELD_BITS)) for mask in range(1 << _HELD_BITS)]
+_SIGNS = [sum(((k & mask).bit_count() & 1) << k for k in range(1 << _HELD_BITS)) for mask in range(1 << _HELD_BITS)]
 
 String = tuple[int, int, int, float]
 
@@ -82,21 +82,21 @@ def _tile_pass(bits: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArr
     for k in np.flatnonzero(np.isin(x, np.array(masks, np.uint64))).tolist():
         flips, signs = int(x[k]), int(z[k])
         low = near(signs)
-        word = _WORDS[low >> _THREAD_BITS]
+        register_signs = _SIGNS[low >> _THREAD_BITS]
         for imaginary, part in enumerate((factors[k].real, factors[k].imag)):
             if part != 0:
                 # The parity of the result's index, where the product's is that of the source.
                 factor = -part if (flips & signs).bit_count() & 1 else part
                 string = (signs & ~inside, low & (1 << _THREAD_BITS) - 1, 0, factor)
-                shared.setdefault((near(flips), imaginary), {}).setdefault(word, []).append(string)
+                shared.setdefault((near(flips), imaginary), {}).setdefault(register_signs, []).append(string)
     groups: list[tuple[int, int, int, int, int]] = []
     strings: list[String] = []
     diagonal = 0
-    for (flips, imaginary), by_word in shared.items():
-        for word, same, other in _pairs(by_word):
+    for (flips, imaginary), by_signs in shared.items():
+        for register_signs, same, other in _pairs(by_signs):
             middle = len(strings) + len(same)
             strings += [*same, *other]
-            groups.append((flips, word, imaginary, middle, len(strings)))
+            groups.append((flips, register_signs, imaginary, middle, len(strings)))
         if (flips, imaginary) == (0, 0):
             diagonal = len(groups)
     threads = np.zeros(1, np.uint64)
@@ -114,14 +114,14 @@ def _tile_pass(bits: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArr
     )
 
 
-def _pairs(by_word: dict[int, list[String]]) -> list[tuple[int, list[String], list[String]]]:
-    """(word, strings of one sign for all of a thread's amplitudes, strings of the word's signs), for each reading of a
-    tile."""
-    same = by_word.pop(0, [])
-    if not by_word:
+def _pairs(by_signs: dict[int, list[String]]) -> list[tuple[int, list[String], list[String]]]:
+    """(mask of signs, strings of one sign for all of a thread's amplitudes, strings of the mask's signs), for each
+    reading of a tile."""
+    same = by_signs.pop(0, [])
+    if not by_signs:
         return [(0, same, [])] if same else []
-    (word, other), *more = by_word.items()
-    return [(word, same, other), *((w, [], own) for w, own in more)]
+    (signs, other), *more = by_signs.items()
+    return [(signs, same, other), *((mask, [], own) for mask, own in more)]
 
 
 def apply_pass(one: TilePass, shard: Any, first: int, add: bool, out: Any, wanted: bool) -> Any:

@@ -59,7 +59,7 @@ class CudaSweep:
         angles: np.ndarray,
         gradients: np.ndarray,
         offset: int,
-        live: int,
+        support: int,
         recover: bool,
     ) -> None:
         """Undoes a run for each row of angles, and adds 2 Re <bra|d ket> by each angle to the row of ``gradients``.
@@ -75,9 +75,9 @@ class CudaSweep:
         with cupy.cuda.Device(self._device):
             sums = cupy.zeros((rows, max(tables.num_sums, 1)))
             norms: list[KeptNorm] = []
-            for k, (step, live_before) in enumerate(list(zip(self._steps, self._live(live)))[:end]):
+            for k, (step, support_before) in enumerate(list(zip(self._steps, self._support(support)))[:end]):
                 # Where stages skip tiles, the shards hold values there that mean nothing, and have no norm to keep.
-                if rows == 1 and end >= STAGES and k % STAGES == 0 and live_before == (1 << self._num_bits) - 1:
+                if rows == 1 and end >= STAGES and k % STAGES == 0 and support_before == (1 << self._num_bits) - 1:
                     for norm in norms:
                         norm.restore()
                     norms = norms or [KeptNorm(kets.ravel()), KeptNorm(bras.ravel())]
@@ -85,17 +85,17 @@ class CudaSweep:
                     for row in (*kets.reshape(rows, -1), *bras.reshape(rows, -1)):
                         step.run(row, offset)
                 else:
-                    self._undo(step, kets, bras, offset, live_before, rows, sums, recover or k + 1 < end)
+                    self._undo(step, kets, bras, offset, support_before, rows, sums, recover or k + 1 < end)
             found = sums.get()
         for row, own, gradient in zip(found, angles, gradients):
             tables.gradients.add(row, own, gradient)
 
     def _undo(
-        self, number: int, kets: Any, bras: Any, offset: int, live: int, rows: int, sums: Any, keep: bool
+        self, number: int, kets: Any, bras: Any, offset: int, support: int, rows: int, sums: Any, keep: bool
     ) -> None:
         cupy, launcher = self._cupy, self._launcher
         first, count = self._tables.extents[number].sums
-        tiles, warps = launcher.num_tiles(number, live), self._warps(number)
+        tiles, warps = launcher.num_tiles(number, support), self._warps(number)
         # Each block goes through its share of the tiles, each warp has sums of its own.
         room = _PARTIAL_BYTES // (8 * warps * rows * max(count, 1))
         blocks = max(1, min(tiles, self._blocks, room))
@@ -111,7 +111,7 @@ class CudaSweep:
                 "keep": keep,
             }
         )
-        launcher.launch(number, kets, offset, live, (blocks, rows), (sweep, places), shared_bytes)
+        launcher.launch(number, kets, offset, support, (blocks, rows), (sweep, places), shared_bytes)
         if count:
             stage = self._tables.stages[number]
             kernel = sum_kernel(self._dtype, self._tables.shape, self._device, stage.rare, stage.long)
@@ -121,15 +121,15 @@ class CudaSweep:
     def _warps(self, number: int) -> int:
         return self._launcher.threads(number) // 32
 
-    def _live(self, live: int) -> list[int]:
+    def _support(self, support: int) -> list[int]:
         """The nonzero-support mask before each step ran, the last one first: undoing it skips the tiles it skipped."""
         everything = (1 << self._num_bits) - 1
-        live &= everything
+        support &= everything
         found = []
         for step in reversed(self._steps):
-            found.append(live)
+            found.append(support)
             if isinstance(step, WideGate):
-                live = everything
+                support = everything
             else:
-                live |= sum(1 << p for p in self._tables.stages[step].tile)
+                support |= sum(1 << p for p in self._tables.stages[step].tile)
         return found[::-1]

@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import numbers
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import masks
 
-if TYPE_CHECKING:
-    from .operators import PauliString, PauliSum
+
+class Sum(Protocol):
+    """What is needed of a PauliSum."""
+
+    @property
+    def x(self) -> masks.Words: ...
+    @property
+    def z(self) -> masks.Words: ...
+    @property
+    def coefficients(self) -> NDArray[np.complex128]: ...
+    @classmethod
+    def _of(cls, x: masks.Words, z: masks.Words, coefficients: NDArray[np.complex128]) -> Self: ...
+    def simplify(self) -> Self: ...
+    def __neg__(self) -> Self: ...
+    def __len__(self) -> int: ...
 
 
-class Operator:
-    """The arithmetic of what `_sum` makes a PauliSum of: strings and sums. Every result is a PauliSum."""
+S = TypeVar("S", bound=Sum)
+
+
+class Operator(Generic[S]):
+    """The arithmetic of what `_sum` makes a sum of: strings and sums. Every result is a sum."""
 
     __slots__ = ()
 
     # A NumPy scalar on the left then leaves the arithmetic to this class instead of iterating over the terms.
     __array_ufunc__ = None
 
-    def _sum(self) -> PauliSum:
+    def _sum(self) -> S:
         raise NotImplementedError
 
-    def _operand(self, value: Any) -> PauliSum | None:
+    def _operand(self, value: Any) -> S | None:
         """The other side of + or -: a number is a multiple of the identity; None for what cannot be added."""
         if isinstance(value, Operator):
             return value._sum()
@@ -33,23 +50,23 @@ class Operator:
             return self._sum()._of(identity, identity, masks.checked_coefficients([complex(value)], ["I"]))
         return None
 
-    def __add__(self, other: Any) -> PauliSum:
+    def __add__(self, other: Any) -> S:
         right = self._operand(other)
         return NotImplemented if right is None else _concatenate(self._sum(), right)
 
-    def __radd__(self, other: Any) -> PauliSum:
+    def __radd__(self, other: Any) -> S:
         left = self._operand(other)
         return NotImplemented if left is None else _concatenate(left, self._sum())
 
-    def __sub__(self, other: Any) -> PauliSum:
+    def __sub__(self, other: Any) -> S:
         right = self._operand(other)
         return NotImplemented if right is None else _concatenate(self._sum(), -right)
 
-    def __rsub__(self, other: Any) -> PauliSum:
+    def __rsub__(self, other: Any) -> S:
         left = self._operand(other)
         return NotImplemented if left is None else _concatenate(left, -self._sum())
 
-    def __mul__(self, other: Any) -> PauliSum:
+    def __mul__(self, other: Any) -> S:
         if isinstance(other, Operator):
             raise TypeError("* multiplies by a number; the product of two operators is written with @")
         if not isinstance(other, numbers.Complex):
@@ -59,27 +76,27 @@ class Operator:
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> PauliSum:
+    def __truediv__(self, other: Any) -> S:
         return self * (1 / other) if isinstance(other, numbers.Complex) else NotImplemented
 
-    def __neg__(self) -> PauliSum:
+    def __neg__(self) -> S:
         return self * -1
 
-    def __matmul__(self, other: Any) -> PauliSum:
+    def __matmul__(self, other: Any) -> S:
         if not isinstance(other, Operator):
             return NotImplemented
         return _product(self._sum(), other._sum()).simplify()
 
-    def commutator(self, other: PauliString | PauliSum) -> PauliSum:
+    def commutator(self, other: Operator[S]) -> S:
         """self @ other - other @ self, simplified; only pairs of strings that anticommute are multiplied."""
         return _product(self._sum(), other._sum(), commutator=True).simplify()
 
-    def commutes_with(self, other: PauliString | PauliSum) -> bool:
+    def commutes_with(self, other: Operator[S]) -> bool:
         """Whether the commutator vanishes (up to rounding)."""
         return not len(self.commutator(other))
 
 
-def _concatenate(left: PauliSum, right: PauliSum) -> PauliSum:
+def _concatenate(left: S, right: S) -> S:
     return left._of(
         masks.stack([left.x, right.x]),
         masks.stack([left.z, right.z]),
@@ -87,7 +104,7 @@ def _concatenate(left: PauliSum, right: PauliSum) -> PauliSum:
     )
 
 
-def _product(left: PauliSum, right: PauliSum, commutator: bool = False) -> PauliSum:
+def _product(left: S, right: S, commutator: bool = False) -> S:
     """All products of a left and a right term, or, for the commutator, twice those of the anticommuting pairs.
 
     A row of products at a time: one term of the shorter sum with all of the longer one.
@@ -107,6 +124,6 @@ def _product(left: PauliSum, right: PauliSum, commutator: bool = False) -> Pauli
             row = (row[0][kept], row[1][kept], 2 * row[2][kept])
         rows.append(row)
     if not rows:
-        return left[:0]
+        return left._of(left.x[:0], left.z[:0], left.coefficients[:0])
     x, z, coefficients = (np.concatenate(parts) for parts in zip(*rows))
     return left._of(x, z, coefficients)

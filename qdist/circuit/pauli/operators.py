@@ -18,7 +18,7 @@ from .algebra import Operator
 _DENSE_QUBITS = 14
 
 
-class PauliString(Operator):
+class PauliString(Operator["PauliSum"]):
     """A product of Pauli matrices on different qubits, without a coefficient. Immutable and hashable.
 
     Args:
@@ -121,7 +121,7 @@ Term: TypeAlias = "tuple[str | PauliString, complex]"
 Terms: TypeAlias = "PauliSum | PauliString | str | Mapping[str | PauliString, complex] | Iterable[Term]"
 
 
-class PauliSum(Operator):
+class PauliSum(Operator["PauliSum"]):
     """A sum of Pauli strings with coefficients: an observable or a Hamiltonian. Immutable.
 
     Terms are held as two arrays of bit masks and an array of coefficients, so 1e5 of them cost megabytes and

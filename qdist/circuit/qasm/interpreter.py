@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..builder import ConditionalBlock
 from ..circuit import Circuit
 from ..errors import CircuitError
 from ..gates import MEASURE, RESET, barrier_gate
-from ..instruction import ConditionalBlock
 from ..parameters import Expression, Parameter, ParameterVector
 from .calls import GateCalls
 from .conditions import Conditions

@@ -26,20 +26,20 @@ class Backward:
     stages: list[Tiles]
 
 
-def backward(stages: Sequence[Tiles], num_bits: int, target: Target, live: int) -> Backward:
+def backward(stages: Sequence[Tiles], num_bits: int, target: Target, support: int) -> Backward:
     """The plan that undoes stages planned for ``target``, on shards of ``num_bits`` bits.
 
-    live: nonzero-support mask before the stages run: amplitudes whose index has a 1 outside of it are zero.
+    support: nonzero-support mask before the stages run: amplitudes whose index has a 1 outside of it are zero.
     """
     first, *others = target.backward()
     chosen = Backward(first, list(divided((s for s in stages), num_bits, first)) if first != target else list(stages))
     if num_bits <= target.tile or any(s.is_wide or len(s.close) > target.tile for s, _ in chosen.stages):
         return chosen
     operations = [o for _, blocks in stages for block in blocks for o in block.operations]
-    least = sweeps_of(first, chosen.stages, num_bits, live)
+    least = sweeps_of(first, chosen.stages, num_bits, support)
     for other in others:
         found = staged(operations, num_bits, other)
-        needed = sweeps_of(other, found, num_bits, live)
+        needed = sweeps_of(other, found, num_bits, support)
         if needed < _WORTH * least:
             chosen, least = Backward(other, found), needed
     return chosen

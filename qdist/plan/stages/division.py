@@ -52,18 +52,18 @@ def divided(stages: Iterable[Tiles], num_bits: int, target: Target) -> Iterator[
         yield from staged(narrow, num_bits, target)
 
 
-def sweeps_of(target: Target, stages: Iterable[Tiles], num_bits: int, live: int) -> float:
+def sweeps_of(target: Target, stages: Iterable[Tiles], num_bits: int, support: int) -> float:
     """The time of stages, in units of reading and writing the whole shard; amplitudes that must be zero are skipped.
 
-    live: nonzero-support mask before the first stage: amplitudes whose index has a 1 outside of it are zero.
+    support: nonzero-support mask before the first stage: amplitudes whose index has a 1 outside of it are zero.
     """
     total = 0.0
-    live &= (1 << num_bits) - 1
+    support &= (1 << num_bits) - 1
     for stage, blocks in stages:
         inside = sum(1 << p for p in stage.close)
-        share = 2.0 ** ((live | inside).bit_count() - num_bits)
+        share = 2.0 ** ((support | inside).bit_count() - num_bits)
         total += share * target.sweep_cost(num_bits, stage, blocks)
-        live |= inside
+        support |= inside
     return total
 
 

@@ -60,7 +60,7 @@ def values(comm: Communicator | None, given: NDArray[Any], what: str = "paramete
     by rounding alone. Raises StateError for larger differences and other shapes."""
     if not _shared(comm):
         return given
-    if _odd(comm, _array_digest(given)) is None:
+    if _odd(comm, _digest(_plain(given))) is None:
         return given
     shapes = comm.all_gather(np.array([*given.shape, *[-1] * (_DIMS - given.ndim)], np.int64))
     for rank, shape in enumerate(shapes):
@@ -159,16 +159,8 @@ def _shape(row: NDArray[np.int64]) -> tuple[int, ...]:
     return tuple(int(n) for n in row if n >= 0)
 
 
-def _array_digest(array: NDArray[Any]) -> int:
-    return _digest(f"{array.shape}{array.dtype.str}".encode() + np.ascontiguousarray(array).tobytes())
-
-
 def _digest(text: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
-
-
-def _number(state: Any) -> int:
-    return int.from_bytes(state.digest(), "little")
 
 
 def _circuit_digest(given: Circuit, options: Sequence[Any]) -> int:
@@ -186,7 +178,7 @@ def _circuit_digest(given: Circuit, options: Sequence[Any]) -> int:
     affine = given.affine()
     for array in (affine.slots, affine.parameters, affine.coefficients, affine.constants):
         state.update(_plain(array))
-    return _number(state)
+    return int.from_bytes(state.digest(), "little")
 
 
 def _plain(data: Any) -> bytes:

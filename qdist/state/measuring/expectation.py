@@ -1,9 +1,9 @@
 """Observables in a state: expectation values, variances, and products with the state.
 
 Whatever the form of an observable, it becomes a sum of Pauli strings, and the strings of all observables of a
-call become one PauliPlan: strings that flip the same bits share their work, and those whose flips lie within a
-tile of the shard share a pass over it. On several ranks strings are grouped by layout: there is one such plan for
-each group, and an exchange between two groups.
+call are planned together: strings that flip the same bits share their work, and those whose flips lie within a
+tile of the shard share a pass over it. On several ranks strings are grouped by layout, with an exchange between two
+groups (``plan.observables``); each group has a kernel of the state's device.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qdist.backends import Backend, ObservableKernel
+from qdist.backends import ObservableKernel
 from qdist.backends.errors import StateError
 from qdist.circuit import Hermitian, PauliString, PauliSum
-from qdist.circuit.pauli.masks import bit_count
-from qdist.plan.layout import Layout
-from qdist.plan.observables.cover import LayoutGroup, cover
-from qdist.plan.observables.strings import Strings
-from qdist.plan.observables.tail import NO_TAIL, Tail
+from qdist.plan.observables.cover import LayoutGroup
+from qdist.plan.observables.plan import plan_observables
+from qdist.plan.tail import NO_TAIL, Tail
 from qdist.state.checking import same
 from qdist.state.checking.alike import check_alike
 from qdist.state.measuring.wide import WideStrings, wide_strings
@@ -33,15 +31,14 @@ from qdist.state.shards import Shards
 
 __all__ = [
     "MOST_PLANS",
+    "LoweredObservables",
     "Observable",
-    "ObservablePlan",
     "apply_and_expect",
     "apply_pauli_sum",
     "as_hermitian_sum",
     "as_pauli_sum",
     "expectations",
-    "observable_plan",
-    "passes",
+    "lowered",
     "pull_back",
 ]
 
@@ -50,13 +47,10 @@ Observable: TypeAlias = (
 )
 
 MOST_PLANS = 32
-"""Plans of observables that are kept: a plan depends on nothing but what is in its key, and training asks for the same
-one thousands of times."""
-_plans: Recent[ObservablePlan] = Recent(MOST_PLANS)
+"""Plans of observables that are kept with their kernels: they depend on nothing but what is in the key, and training
+asks for the same one thousands of times."""
+_lowered: Recent[LoweredObservables] = Recent(MOST_PLANS)
 _sums: Recent[PauliSum] = Recent(MOST_PLANS)
-
-_PASSES_AN_EXCHANGE = 8
-"""An exchange between ranks takes about as long as so many passes over a shard."""
 
 
 def as_pauli_sum(observable: Observable, num_qubits: int) -> PauliSum:
@@ -122,22 +116,21 @@ def as_hermitian_sum(observable: Observable, num_qubits: int) -> PauliSum:
 def expectations(sv: Shards, observables: Sequence[Observable], gates: Tail = NO_TAIL) -> NDArray[np.float64]:
     """<psi|O|psi> of each Hermitian observable, after X, CX and SWAP if there are any: float64. May leave the state in
     another layout."""
-    plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates)
+    found = lowered(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates)
     result = np.zeros(len(observables))
-    for wide in plan.wide:
+    for wide in found.wide:
         wide.add_expectations(sv, result)
-    for group, strings in zip(plan.groups, plan.strings):
+    for group, kernel in zip(found.groups, found.kernels):
         if group.swaps:
             _move_to((sv,), group)
         for first, shard in sv.shards():
-            strings.add_expectations(shard, first, result)
+            kernel.add_expectations(shard, first, result)
     return sv.sum_over_ranks(result)
 
 
 def apply_pauli_sum(sv: Shards, observable: Observable, out: Shards) -> None:
     """out = O |psi>; coefficients may be complex. Both have the state's layout afterwards."""
-    plan = observable_plan(sv, [as_pauli_sum(observable, sv.num_qubits)], False, products=True)
-    _apply(sv, plan, np.ones(1), out, None)
+    _apply(sv, lowered(sv, [as_pauli_sum(observable, sv.num_qubits)], False, products=True), np.ones(1), out, None)
 
 
 def apply_and_expect(
@@ -166,9 +159,9 @@ def apply_and_expect(
     weights = np.array(cotangents, np.float64)
     if weights.shape != (len(observables),):
         raise StateError(f"{len(observables)} observables need as many cotangents; got shape {weights.shape}")
-    plan = observable_plan(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates, products=True)
+    found = lowered(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates, products=True)
     values = np.zeros(len(observables))
-    _apply(sv, plan, weights, out, values)
+    _apply(sv, found, weights, out, values)
     return sv.sum_over_ranks(values)
 
 
@@ -186,93 +179,57 @@ def pull_back(
         The expectation values, and Re <psi|out>.
     """
     sums = [as_pauli_sum(o, sv.num_qubits) for o in observables]
-    plan = observable_plan(sv, sums, True, gates, products=True, traceless=True)
+    found = lowered(sv, sums, True, gates, products=True, traceless=True)
     values = np.zeros(len(observables))
-    _apply(sv, plan, cotangents, out, values)
+    _apply(sv, found, cotangents, out, values)
     sv.sum_over_ranks(values)
-    return values + plan.constants, float(cotangents @ values)
+    return values + found.constants, float(cotangents @ values)
 
 
 @dataclass(frozen=True, slots=True)
-class ObservablePlan:
-    """How the Pauli strings of observables are computed on a state of a given layout."""
+class LoweredObservables:
+    """A plan of observables with the kernels of a device."""
 
     groups: list[LayoutGroup]
-    strings: list[ObservableKernel]
-    """The kernel for the strings of each group."""
+    kernels: list[ObservableKernel]
+    """For the strings of each group."""
     wide: list[WideStrings]
     """Strings that flip more qubits than can be close; they come first, under the present layout."""
     constants: NDArray[np.float64]
     """The coefficient of the identity of each observable, where it is not among the strings."""
 
 
-def observable_plan(
+def lowered(
     sv: Shards,
     sums: Sequence[PauliSum],
     real: bool,
     gates: Tail = NO_TAIL,
     products: bool = False,
     traceless: bool = False,
-) -> ObservablePlan:
-    """The plan for sums, after ``gates``, in a state like ``sv``; with ``real`` refuses what is not Hermitian.
+) -> LoweredObservables:
+    """Sums, after ``gates``, for states like ``sv``; with ``real`` refuses what is not Hermitian.
 
-    products: whether it is for products with the state rather than for expectation values. traceless: whether
-    multiples of the identity are left out, unless there is nothing else.
+    products: whether they are for products with the state rather than for expectation values. traceless: see
+    ``plan_observables``.
     """
     same.observables(sv.comm, sums)
     where = sv.layout, sv.shard_bits, sv.dtype, sv.device
     key = (tuple(s.key for s in sums), *where, real, gates.key, products, traceless)
-    plan = _plans.get(key)
-    if plan is None:
+    found = _lowered.get(key)
+    if found is None:
         if real:
             for observable in sums:
                 _check_hermitian(observable)
-        plan = _planned(sv, Strings.of(sums, real).before(gates), products, traceless)
-        _plans.put(key, plan)
-    return plan
-
-
-def passes(
-    backend: Backend,
-    sums: Sequence[PauliSum],
-    layout: Layout,
-    shard_bits: int,
-    dtype: np.dtype[Any],
-    gates: Tail = NO_TAIL,
-) -> int:
-    """About how many passes over a state on such a device the product with sums, after ``gates``, takes."""
-    wide, groups, parts = _arranged(Strings.of(sums, True).before(gates), layout, shard_bits)
-    exchanges = len(groups) - 1 + len(np.unique(wide.x))
-    compiled = (backend.observable(part, shard_bits, dtype, products=True) for part in parts)
-    return _PASSES_AN_EXCHANGE * exchanges + sum(one.passes for one in compiled)
-
-
-def _planned(sv: Shards, strings: Strings, products: bool, traceless: bool) -> ObservablePlan:
-    constants = np.zeros(strings.num_observables)
-    identity = (strings.x | strings.z) == 0
-    if traceless and not identity.all():
-        np.add.at(constants, strings.observable[identity], strings.coefficients[identity].real)
-        strings = strings.chosen(~identity)
-    wide, groups, parts = _arranged(strings, sv.layout, sv.shard_bits)
-    plans = [sv.backend.observable(part, sv.shard_bits, sv.dtype, products) for part in parts]
-    return ObservablePlan(groups, plans, wide_strings(sv, wide.at(sv.layout)), constants)
-
-
-def _arranged(strings: Strings, layout: Layout, shard_bits: int) -> tuple[Strings, list[LayoutGroup], list[Strings]]:
-    """Strings that flip more qubits than can be close; groups for the others; and each group's, by positions."""
-    wide = bit_count(strings.x[:, None]) > shard_bits
-    narrow = strings.chosen(~wide)
-    groups = cover(np.unique(narrow.x).tolist(), layout, shard_bits)
-    if len(groups) == 1:
-        parts = [narrow]
-    else:
-        parts = [narrow.chosen(np.isin(narrow.x, np.array(list(group.masks), np.uint64))) for group in groups]
-    return strings.chosen(wide), groups, [part.at(group.layout) for group, part in zip(groups, parts)]
+        plan = plan_observables(sums, sv.layout, sv.shard_bits, gates, real, traceless)
+        kernels = [sv.backend.observable(strings, sv.shard_bits, sv.dtype, products) for strings in plan.strings]
+        found = LoweredObservables(plan.groups, kernels, wide_strings(sv, plan.wide), plan.constants)
+        _lowered.put(key, found)
+    return found
 
 
 def _apply(
     sv: Shards,
-    plan: ObservablePlan,
+    observables: LoweredObservables,
     weights: NDArray[np.float64],
     out: Shards,
     values: NDArray[np.float64] | None,
@@ -282,21 +239,21 @@ def _apply(
         raise StateError(f"out must be another state of the same size and dtype; got {out!r} itself")
     check_alike("a product with an observable", sv, out)
     home, started = sv.layout, False
-    for group, strings in zip(plan.groups[1:], plan.strings[1:]):
+    for group, kernel in zip(observables.groups[1:], observables.kernels[1:]):
         _move_to((sv, out) if started else (sv,), group)
         out.layout = group.layout
-        _add_products(strings, sv, weights, out, started, values)
+        _add_products(kernel, sv, weights, out, started, values)
         started = True
     if started:
         relayout((sv, out), home)
     out.layout = home
-    _add_products(plan.strings[0], sv, weights, out, started, values)
-    for wide in plan.wide:
+    _add_products(observables.kernels[0], sv, weights, out, started, values)
+    for wide in observables.wide:
         wide.apply(sv, weights, out, values)
 
 
 def _add_products(
-    strings: Any,
+    kernel: ObservableKernel,
     sv: Shards,
     weights: NDArray[np.float64],
     out: Shards,
@@ -305,7 +262,7 @@ def _add_products(
 ) -> None:
     """out = the product of one group's strings with the state; with ``add`` it is added to what is there."""
     for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
-        strings.apply(shard, first, weights, result, add, values)
+        kernel.apply(shard, first, weights, result, add, values)
 
 
 def _move_to(states: Sequence[Shards], group: LayoutGroup) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends import backend_of
 from qdist.backends.errors import StateError
 from qdist.backends.memory import check_copies
 from qdist.native import kernels
@@ -44,7 +43,7 @@ def probabilities(sv: Shards, qubits: Sequence[int]) -> NDArray[np.float64]:
     sv.backend.check_room(sv.comm, 8 << len(qubits), what, way_out)
     result = np.zeros(1 << len(qubits))
     for first, shard in sv.shards():
-        backend_of(shard).kernels.add_probabilities(shard, first, positions, result)
+        sv.backend.kernels.add_probabilities(shard, first, positions, result)
     return sv.sum_over_ranks(result)
 
 
@@ -72,7 +71,7 @@ def sample(sv: Shards, shots: int, seed: Seed) -> NDArray[np.int64]:
         some = slice(start, start + together)
         trees = np.zeros(len(bases[some]) << depth + 1)
         for first, shard in sv.shards():
-            backend_of(shard).kernels.add_leaves(shard, first, bases[some], positions[:depth], trees)
+            sv.backend.kernels.add_leaves(shard, first, bases[some], positions[:depth], trees)
         ends = bounds[start : start + together + 1]
         row = np.repeat(np.arange(len(bases[some])), np.diff(ends))
         chosen = order[ends[0] : ends[-1]]
@@ -114,10 +113,10 @@ def reset(sv: Shards, qubit: int, seed: Seed) -> None:
     position = sv.layout.positions[qubit]
     if position < sv.shard_bits:
         for _, shard in sv.shards():
-            backend_of(shard).kernels.reset_bit(shard, position, bool(value), scale)
+            sv.backend.kernels.reset_bit(shard, position, bool(value), scale)
     elif value == 0:
         for first, shard in sv.shards():
-            backend_of(shard).kernels.project(shard, first, 1 << position, 0, scale)
+            sv.backend.kernels.project(shard, first, 1 << position, 0, scale)
     else:
         for first, own, other in partner_pieces(sv, 1 << position):
             if first >> position & 1:
@@ -150,7 +149,7 @@ def _project(sv: Shards, qubits: Sequence[int], value: int, weights: NDArray[np.
     mask = sum(1 << p for p in positions)
     bits = sum((value >> k & 1) << p for k, p in enumerate(positions))
     for first, shard in sv.shards():
-        backend_of(shard).kernels.project(shard, first, mask, bits, 1 / math.sqrt(weights[value]))
+        sv.backend.kernels.project(shard, first, mask, bits, 1 / math.sqrt(weights[value]))
     return float(probability)
 
 

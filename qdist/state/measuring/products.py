@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from qdist.backends import backend_of
 from qdist.state.checking.alike import check_alike
 from qdist.state.moves.relayout import relayout
 from qdist.state.shards import Shards
@@ -16,7 +15,7 @@ def inner(bra: Shards, ket: Shards) -> complex:
     """<bra|ket>. On several ranks with different layouts, it takes memory for a copy of the ket. Raises StateError for
     states of different sizes, dtypes or devices, or over different ranks."""
     check_alike("an inner product", bra, ket)
-    kernels = backend_of(bra.local).kernels
+    kernels = bra.backend.kernels
     if bra.layout == ket.layout:
         total = kernels.inner(bra.local, ket.local)
     elif bra.comm.size == 1:

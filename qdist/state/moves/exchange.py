@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from qdist.backends import backend_of
 from qdist.backends.errors import StateError
 from qdist.comm.work import Work
 from qdist.state.checking.alike import check_alike
@@ -89,7 +88,7 @@ def swap_bits(
             elif number < partner:
                 start = perf_counter()
                 own, other = shards[number], shards[partner]
-                backend_of(own).kernels.swap_parts(own, base, other, partner_base, rest)
+                state.backend.kernels.swap_parts(own, base, other, partner_base, rest)
                 state.traffic.pack_seconds += perf_counter() - start
     # Both ranks of a pair reach their common pieces in the same global order, so there is no deadlock.
     trades.sort(key=lambda item: item[0])
@@ -221,7 +220,7 @@ def _send_off(trade: _Trade, base: int, within: int, outgoing: NDArray[Any], inc
         outgoing = trade.shard[base : base + len(outgoing)]
     else:
         start = perf_counter()
-        backend_of(trade.shard).kernels.pack(trade.shard, base, within, outgoing)
+        trade.state.backend.kernels.pack(trade.shard, base, within, outgoing)
         trade.state.traffic.pack_seconds += perf_counter() - start
     return _Piece(trade, base, incoming, _start(trade.state, trade.peer, outgoing, incoming))
 
@@ -230,7 +229,7 @@ def _put_away(piece: _Piece, within: int) -> None:
     state = piece.trade.state
     _wait(state, piece.work)
     start = perf_counter()
-    backend_of(piece.incoming).kernels.unpack(piece.incoming, piece.trade.shard, piece.base, within)
+    state.backend.kernels.unpack(piece.incoming, piece.trade.shard, piece.base, within)
     state.traffic.pack_seconds += perf_counter() - start
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends import backend_of, on_host
+from qdist.backends import on_host
 from qdist.backends.memory import check_copies
 from qdist.state.moves.relayout import reorder
 from qdist.state.shards import Shards
@@ -32,7 +32,7 @@ def gathered(sv: Shards, root: int | None) -> NDArray[Any] | None:
             whole = on_host(sv.local)
             return whole.copy() if whole is sv.local else whole
         result = np.empty_like(sv.local)
-        backend_of(result).kernels.permuted_copy(sv.local, sv.layout.positions, result)
+        sv.backend.kernels.permuted_copy(sv.local, sv.layout.positions, result)
         return on_host(result)
     own = on_host(sv.local)
     if root is not None and comm.rank != root:

@@ -8,7 +8,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from qdist.backends import backend_of
 from qdist.backends.errors import StateError
 from qdist.native import kernels
 from qdist.plan.layout import Layout
@@ -37,7 +36,7 @@ def relayout(states: Shards | Sequence[Shards], layout: Layout) -> None:
         for state in group:
             start = perf_counter()
             for _, shard in state.shards():
-                backend_of(shard).kernels.swap_positions(shard, _partners(swaps, bits))
+                state.backend.kernels.swap_positions(shard, _partners(swaps, bits))
             state.traffic.pack_seconds += perf_counter() - start
         _record(group, swaps)
 

@@ -5,7 +5,7 @@ import pytest
 from interpreter import pair_matrix
 
 import qdist as qd
-from qdist.backends.cuda.lowering.cartan import cartan, turned
+from qdist.backends.cuda.lowering.cartan import cartan, zyz
 from qdist.backends.cuda.lowering.pairs import Pairs
 from qdist.backends.cuda.lowering.tables import OPS, Tables
 from qdist.backends.cuda.lowering.tile import shape_of, tile_level
@@ -49,7 +49,7 @@ def test_the_decomposition_gives_the_matrix_back() -> None:
 
 @pytest.mark.parametrize("unitary", [su(2, seed=1), np.eye(2), np.diag([1, 1j]), np.array([[0, 1j], [1, 0]])])
 def test_a_turn_between_phases(unitary: np.ndarray) -> None:
-    p, cosine, sine, q = turned(np.asarray(unitary, complex))
+    p, cosine, sine, q = zyz(np.asarray(unitary, complex))
     assert cosine >= 0
     assert sine >= 0
     np.testing.assert_allclose(np.diag(p) @ [[cosine, -sine], [sine, cosine]] @ np.diag(q), unitary, atol=1e-14)

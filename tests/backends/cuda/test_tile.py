@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import qdist as qd
-from qdist.backends.cuda.lowering.linear import IndexMap, index_map
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, rank, shape_of, tile_level
+from qdist.backends.index_map import IndexMap, index_map
 from qdist.plan.operations import operations
 from qdist.plan.planner import make_plan
 

@@ -171,7 +171,7 @@ def test_exchanges_for_gates_that_observables_take_over_are_not_made(comm: qd.co
     circuit, observable = qd.library.hardware_efficient(10, 1), qd.library.heisenberg_xxz(10)
     program = qd.compile(circuit, comm=comm, dtype="complex128")
     params = np.random.default_rng(0).uniform(-3, 3, circuit.num_parameters)
-    short, gates = program.bind_for([observable], params)
+    short, gates = program.bind_for([qd.Expectation(observable)], params)
     ket = short.evolved()
     assert len(gates) > 0
     assert program.plan.exchanges == (1 if comm.size > 2 else 0)

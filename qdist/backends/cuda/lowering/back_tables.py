@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.gradients import Gradients
 from qdist.backends.cuda.lowering.inverse import undoing
-from qdist.backends.cuda.lowering.phases import Phase, TilePhases, dense_targets
+from qdist.backends.cuda.lowering.phases import Phase, TilePhases
 from qdist.backends.cuda.lowering.records import OPS, PARITY
-from qdist.backends.cuda.lowering.tables import StageTables, Tables, View, factors_of, halves, table_of
+from qdist.backends.cuda.lowering.tables import StageTables, Tables, View, halves, table_of
 from qdist.backends.cuda.lowering.tile import Shape
+from qdist.backends.in_tile import dense_targets, factors_of
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Affine
@@ -120,17 +121,17 @@ class BackTables(Tables):
         controls = block.operations[0].controls
         if is_real(block) and len(targets) == 1 and not controls:
             super().dense(view, block, first_coefficient)
-            kind, data, bits, word, at, _ = self._ops[-1]
+            kind, data, bits, predicate, at, _ = self._ops[-1]
             if not bits:
                 at = self._own(self.gradients.places(4))
             (register,) = registers
-            self.gradients.turn(factors, self._first_sum + at + register)
-            self._ops[-1] = (kind, data, bits | 1 << register, word, at, 0)
+            self.gradients.real_rotation(factors, self._first_sum + at + register)
+            self._ops[-1] = (kind, data, bits | 1 << register, predicate, at, 0)
             return
-        threads, word, far = view.where(controls)
+        threads, predicate, far = view.where(controls)
         where = registers[0] if len(targets) == 1 else min(registers) // 2
         at = self._own(self.gradients.transition(factors, order))
-        self.op(OPS[f"transition{len(targets)}"] + where, at, threads, word, far)
+        self.op(OPS[f"transition{len(targets)}"] + where, at, threads, predicate, far)
         super().dense(view, block, first_coefficient)
 
     def diagonal(self, view: View, block: Block, first_coefficient: int) -> None:
@@ -147,9 +148,9 @@ class BackTables(Tables):
             for tests, affine in operation.wide:
                 wanted = self._derivatives(affine)
                 if wanted:
-                    threads, word, far = view.where(tests)
+                    threads, predicate, far = view.where(tests)
                     at = self._own(self.gradients.linear(wanted))
-                    conditions += [threads, word, *halves(far), at]
+                    conditions += [threads, predicate, *halves(far), at]
                     count += 1
         groups: dict[int, list[tuple[int, int, int]]] = {0: []}
         single = [(0, -1, 0)] * 4

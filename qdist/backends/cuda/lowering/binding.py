@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends.in_tile import Factors
 from qdist.native import kernels
 from qdist.plan.operations import Affine
 
-__all__ = ["Binding", "Factors", "constant_matrix", "reordered"]
-
-Factors = list[tuple[int, list[int], list[int], list[complex]]]
-"""(formula, angle slots, bits of the product, constant matrix)"""
+__all__ = ["Binding", "constant_matrix", "reordered"]
 
 
 class Binding:
@@ -140,8 +138,8 @@ class Binding:
             reals[:, self._table_places] = np.exp(1j * phases).view(np.float64)
         if len(self._to):
             matrices = np.empty((rows, self._matrices.size), np.complex128)
-            for row, own, stretch in zip(angles, matrices, self._table_stretch(reals)):
-                self._matrices.at(row, own, self.real == np.float32, stretch)
+            for row, own, growth in zip(angles, matrices, self._table_growth(reals)):
+                self._matrices.at(row, own, self.real == np.float32, growth)
             reals[:, self._to] = matrices.view(np.float64)[:, self._from] * self._sign
         if self._rotations:
             at, angle, num_y, everywhere = self._rotation_data
@@ -155,7 +153,7 @@ class Binding:
             reals[:, at[:, None] + np.arange(3)] = numbers
         return reals, self._turns(sums)
 
-    def _table_stretch(self, reals: NDArray[Any]) -> NDArray[np.float64]:
+    def _table_growth(self, reals: NDArray[Any]) -> NDArray[np.float64]:
         """What the rounding of all phase tables multiplies the norm by, where all probabilities are the same."""
         if self.real != np.float32 or not len(self._tables):
             return np.ones(len(reals))

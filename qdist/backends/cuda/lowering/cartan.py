@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Matrix", "cartan", "turned"]
+__all__ = ["Matrix", "cartan", "zyz"]
 
 Matrix = NDArray[np.complex128]
 
@@ -63,8 +63,9 @@ def _factors(products: Matrix) -> tuple[Matrix, Matrix]:
     return np.einsum("nijkl,nkl->nij", blocks, low.conj()) / 2, low
 
 
-def turned(unitaries: Matrix) -> tuple[Matrix, NDArray[np.float64], NDArray[np.float64], Matrix]:
-    """(p, cosine, sine, q): each unitary is diag(p) ((cosine, -sine), (sine, cosine)) diag(q), neither negative.
+def zyz(unitaries: Matrix) -> tuple[Matrix, NDArray[np.float64], NDArray[np.float64], Matrix]:
+    """The ZYZ decomposition (p, cosine, sine, q): each unitary is diag(p) ((cosine, -sine), (sine, cosine)) diag(q),
+    neither cosine nor sine negative.
 
     unitaries: of shape (..., 2, 2); p and q have (..., 2), the others one dimension less.
     """

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.phases import dense_targets
 from qdist.backends.cuda.lowering.records import FOURS
+from qdist.backends.in_tile import dense_targets
 from qdist.plan.fuse import Block
 
 __all__ = ["flags_of", "is_alone", "record", "slots_of"]

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.binding import Factors, reordered
+from qdist.backends.cuda.lowering.binding import reordered
+from qdist.backends.in_tile import Factors
 from qdist.circuit.gate import FORMULAS
 from qdist.native import kernels
 
@@ -35,7 +36,7 @@ class Gradients:
         self._linear += [(at, slot, c) for slot, c in coefficients.items()]
         return at
 
-    def turn(self, factors: Factors, at: int) -> None:
+    def real_rotation(self, factors: Factors, at: int) -> None:
         """Sum number ``at`` is that of a real matrix on one bit: Re(T_01 - T_10)."""
         if [formula for formula, *_ in factors] == [FORMULAS["ry"]]:
             # dU U^-1 is half the antisymmetric matrix that the sum is of.

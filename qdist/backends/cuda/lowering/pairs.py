@@ -1,11 +1,12 @@
 """Constant two-qubit matrices with a quarter fewer multiplications, where they follow each other on their qubits.
 
-Of U = (A1 x A0) core (C1 x C0) the A go to the next matrix on their qubit. What then stands before a core is a turn
-between two phases: those on its left join the core, those on its right the matrix before, and the turn, without its
-cosine, is one multiplication and addition a real number. The core is two matrices of 2 by 2, each a real one between
-phases. Without its cosine a phase is 1 + i tangent, two multiplications and additions an amplitude; the real matrix has
-the cosines, and one phase in six, that of a whole pair, goes to the next matrix. So a *pair* is two turns and a core:
-2 + 2 + 6.5 multiplications an amplitude, not 16. A matrix that has no neighbour on one of its sides stays as it is.
+Of U = (A1 x A0) core (C1 x C0) the A go to the next matrix on their qubit. What then stands before a core is a real
+rotation between two phases: those on its left join the core, those on its right the matrix before, and the rotation,
+without its cosine, is one multiplication and addition a real number. The core is two matrices of 2 by 2, each a real
+one between phases. Without its cosine a phase is 1 + i tangent, two multiplications and additions an amplitude; the
+real matrix has the cosines, and one phase in six, that of a whole pair, goes to the next matrix. So a *pair* is two
+rotations and a core: 2 + 2 + 6.5 multiplications an amplitude, not 16. A matrix that has no neighbour on one of its
+sides stays as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.cartan import Matrix, cartan, turned
+from qdist.backends.cuda.lowering.cartan import Matrix, cartan, zyz
 
 __all__ = ["Pairs"]
 
@@ -82,7 +83,7 @@ class Pairs:
         flips = self._flips(right @ carried, inner, handed)
         # A flip behind a matrix exchanges the columns of what it hands on.
         carried = np.where((handed & flips[before, place])[..., None, None], carried[..., ::-1], carried)
-        p, cosine, sine, q = turned(right @ carried)
+        p, cosine, sine, q = zyz(right @ carried)
         # A rotation by more than pi/4 is one by pi/2 less, and a flip that commutes through the core.
         p = np.where(flips[..., None], p[..., ::-1] * [1, -1], p)
         cosine, sine = np.where(flips, sine, cosine), np.where(flips, -cosine, sine)
@@ -93,9 +94,9 @@ class Pairs:
         rows = np.ones((len(matrices), 2, 2), complex)
         rows[before[inner], place[inner]] = q[inner]
         done = np.where(inner[:, None, None], cores, whole) * _joined(rows)[:, :, None]
-        turns = np.where(cosine > 0, sine / np.where(cosine > 0, cosine, 1), 0)
+        tangents = np.where(cosine > 0, sine / np.where(cosine > 0, cosine, 1), 0)
         found = np.zeros((len(matrices), 16))
-        found[inner], phase = _numbers(turns[inner], done[inner])
+        found[inner], phase = _numbers(tangents[inner], done[inner])
         handed_on = np.ones(len(matrices), complex)
         for k, own in zip(np.flatnonzero(inner).tolist(), phase):
             handed_on[self._gates[k].after[0]] *= handed_on[k] * own
@@ -110,9 +111,9 @@ class Pairs:
         both = zip(gate.qubits, gate.before)
         return [self._gates[k].qubits.index(q) if k >= 0 else 0 for q, k in both]
 
-    def _flips(self, turns: Matrix, inner: NDArray[np.bool_], handed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _flips(self, rotations: Matrix, inner: NDArray[np.bool_], handed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether each rotation is taken as one by pi/2 less: a flip before it exchanges its sine and cosine."""
-        flips = (np.abs(turns[..., 1, 0]) > np.abs(turns[..., 0, 0])) & inner[:, None]
+        flips = (np.abs(rotations[..., 1, 0]) > np.abs(rotations[..., 0, 0])) & inner[:, None]
         for k in np.flatnonzero(inner).tolist():
             gate = self._gates[k]
             for bit, (other, place) in enumerate(zip(gate.before, self._places(gate))):
@@ -121,21 +122,21 @@ class Pairs:
         return flips
 
 
-def _numbers(turns: NDArray[np.float64], cores: Matrix) -> tuple[NDArray[np.float64], Matrix]:
-    """What the kernel reads of pairs, and the phases that it leaves out. turns: (count, 2), cores: (count, 4, 4).
+def _numbers(tangents: NDArray[np.float64], cores: Matrix) -> tuple[NDArray[np.float64], Matrix]:
+    """What the kernel reads of pairs, and the phases that it leaves out. tangents: (count, 2), cores: (count, 4, 4).
 
     The tangents of both rotations and of the phases before the real matrices, these for 00 and 11 and for 01 and 10,
     and the tangents after them: of 11, 01 and 10, and an unused number.
     """
     blocks = np.stack([cores[:, some][:, :, some] for some in _MIXED], axis=1)
     scale = np.sqrt(np.abs(blocks[..., 0, 0] * blocks[..., 1, 1] - blocks[..., 0, 1] * blocks[..., 1, 0]))
-    left, cosine, sine, right = turned(blocks / scale[..., None, None])
+    left, cosine, sine, right = zyz(blocks / scale[..., None, None])
     phase = left[:, 0, 0]
     (rows, after), (columns, before) = _tangents(left / phase[:, None, None]), _tangents(right)
     real = np.stack([np.stack([cosine, -sine], axis=-1), np.stack([sine, cosine], axis=-1)], axis=-2)
     real = real * (scale[..., None] * rows)[..., :, None] * columns[..., None, :]
-    last = [after[:, 0, 1], after[:, 1, 0], after[:, 1, 1], np.zeros(len(turns))]
-    return np.concatenate([turns, before[:, :, 1], real.reshape(-1, 8), np.stack(last, axis=1)], axis=1), phase
+    last = [after[:, 0, 1], after[:, 1, 0], after[:, 1, 1], np.zeros(len(tangents))]
+    return np.concatenate([tangents, before[:, :, 1], real.reshape(-1, 8), np.stack(last, axis=1)], axis=1), phase
 
 
 def _tangents(phases: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from qdist.backends.cuda.lowering.linear import IndexMap, index_map
 from qdist.backends.cuda.lowering.packing import MOST, Piece, Step, pack
 from qdist.backends.cuda.lowering.tile import Shape, lane_order
+from qdist.backends.in_tile import dense_targets
+from qdist.backends.index_map import IndexMap, index_map
 from qdist.plan.commute import commute
 from qdist.plan.fuse import Block
 
@@ -183,14 +184,6 @@ def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> boo
         return False
     phase.pairs = pairs
     return True
-
-
-def dense_targets(block: Block) -> list[int]:
-    """The qubits of a dense block, the matrix's lowest bit first."""
-    targets: list[int] = []
-    for operation in block.operations:
-        targets += [q for q in operation.targets if q not in targets]
-    return targets
 
 
 def _arrange(phase: Phase, bit: dict[int, int], size: int, shape: Shape, outer: bool) -> None:

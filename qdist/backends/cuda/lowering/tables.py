@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.binding import Binding, Factors, constant_matrix
+from qdist.backends.cuda.lowering.binding import Binding, constant_matrix
 from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
-from qdist.backends.cuda.lowering.linear import IndexMap
 from qdist.backends.cuda.lowering.pairs import Pairs
-from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, dense_targets, phases
+from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, phases
 from qdist.backends.cuda.lowering.record import Record
 from qdist.backends.cuda.lowering.records import FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
 from qdist.backends.cuda.lowering.tile import Shape
-from qdist.backends.in_tile import pauli_masks, permutation_source
+from qdist.backends.in_tile import condition_masks, dense_targets, factors_of, pauli_masks, permutation_source
+from qdist.backends.index_map import IndexMap
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
-from qdist.plan.operations import Affine, Operation
+from qdist.plan.operations import Affine
 from qdist.plan.stages.schedule import Stage
 
 __all__ = ["MODES", "OPS", "StageTables", "Tables"]
@@ -240,7 +240,7 @@ class Tables:
             if self._pairs and not (alone and _is_constant(block)):
                 self._pairs.touch(block.all)
             getattr(self, block.kind)(view, block, first_coefficient)
-        turns = any(kind == OPS["turn"] for kind, *_ in self._ops[first_op:])
+        has_common_phase = any(kind == OPS["turn"] for kind, *_ in self._ops[first_op:])
 
         def columns(values: list[int]) -> tuple[int, ...]:
             chosen = [values[b] for b in phase.registers]
@@ -257,14 +257,14 @@ class Tables:
                 columns(load),
                 columns(store),
                 columns([1 << k for k in range(tile.size)]),
-                turns,
+                has_common_phase,
                 self.shape.pairs_up and not source.keeps_neighbours(),
                 0,
             )
         )
 
-    def op(self, kind: int, data: int, threads: int = 0, word: int = 0, far: tuple[int, int] = (0, 0)) -> None:
-        self._ops.append((kind, data, threads, word, *far))
+    def op(self, kind: int, data: int, threads: int = 0, predicate: int = 0, far: tuple[int, int] = (0, 0)) -> None:
+        self._ops.append((kind, data, threads, predicate, *far))
 
     def long_list(self, numbers: Iterable[int]) -> None:
         """Adds to lists; numbers of 64 bits are given as two."""
@@ -289,17 +289,17 @@ class Tables:
         (operation,) = block.operations
         x, z, far_z, num_y = pauli_masks(operation, tile.bit)
         data = self.binding.rotation((0.0, ((operation.slots[0], operation.sign),)), num_y, not operation.controls)
-        near, far = _split(tile, operation.controls)
-        self.long_list([data, *near, *halves(far), x, self.shape.swizzled(x), z, *halves((far_z,))])
+        *near, far_mask, far_value = condition_masks(operation.controls, tile.bit)
+        self.long_list([data, *near, *halves((far_mask, far_value)), x, self.shape.swizzled(x), z, *halves((far_z,))])
 
     def wide(self, tile: TilePhases, phase: Phase, block: Block) -> None:
         targets = dense_targets(block)
         bits = [tile.bit[q] for q in targets]
         data = self._seldom_read[id(block)]
         self.matrix(block, targets, range(len(bits)), data)
-        near, far = _split(tile, block.operations[0].controls)
+        *near, far_mask, far_value = condition_masks(block.operations[0].controls, tile.bit)
         spread = _span([self.shape.swizzled(1 << b) for b in bits], 0, np.int64)
-        self.long_list([data, *near, *halves(far), len(bits), *bits, *spread.tolist()])
+        self.long_list([data, *near, *halves((far_mask, far_value)), len(bits), *bits, *spread.tolist()])
 
     # What runs in registers ------------------------------------------------------------------------------------------
 
@@ -312,12 +312,12 @@ class Tables:
         where = registers[0] if len(targets) == 1 else self._pair_number(min(registers))
         if real:
             # Real matrices on different bits, one after the other, are one operation.
-            kind, at, threads, word, *more = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
-            if kind == OPS["real1"] and not word >> where & 1:
-                self._ops[-1] = (kind, at, threads, word | 1 << where, *more)
+            kind, at, threads, predicate, *more = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
+            if kind == OPS["real1"] and not predicate >> where & 1:
+                self._ops[-1] = (kind, at, threads, predicate | 1 << where, *more)
             else:
                 at = self.binding.place(4 * self.shape.registers)
-                self.op(OPS["real1"], at, word=1 << where)
+                self.op(OPS["real1"], at, predicate=1 << where)
             self.matrix(block, targets, order, at + 4 * where, real=True)
             return
         data = self.binding.place(2 << 2 * len(targets))
@@ -328,8 +328,8 @@ class Tables:
         else:
             self.matrix(block, targets, order, data)
         if controls:
-            threads, word, far = view.where(controls)
-            self.op(OPS[f"controlled{len(targets)}"] + where, data, threads, word, far)
+            threads, predicate, far = view.where(controls)
+            self.op(OPS[f"controlled{len(targets)}"] + where, data, threads, predicate, far)
         else:
             self.op(OPS[f"dense{len(targets)}"] + where, data)
 
@@ -349,17 +349,17 @@ class Tables:
             if not threads and not far[0] and any_table:
                 table.append((*register, affine))
             else:
-                crossing.setdefault(view.word(register), {}).setdefault(threads, []).append((*far, affine))
-        for word, by_threads in crossing.items():
+                crossing.setdefault(view.predicate(register), {}).setdefault(threads, []).append((*far, affine))
+        for predicate, by_threads in crossing.items():
             first = len(self._terms)
             for threads, parts in by_threads.items():
                 self._terms.append((threads, len(self._coefficients) - first_coefficient))
                 self._coefficients.append(
                     [(mask, value, self.binding.angle(affine), 0) for mask, value, affine in parts]
                 )
-            single = [b for b in range(len(view.registers)) if word == view.word((1 << b, 1 << b))]
-            kind = OPS["turn"] if word == view.everything else OPS["cross"] + (single or [GENERAL])[0]
-            self.op(kind, first, len(self._terms), word)
+            single = [b for b in range(len(view.registers)) if predicate == view.predicate((1 << b, 1 << b))]
+            kind = OPS["turn"] if predicate == view.everything else OPS["cross"] + (single or [GENERAL])[0]
+            self.op(kind, first, len(self._terms), predicate)
         if table:
             # After TURN, whose factor the adjoint sweep multiplies into the table's entries, once for ket and bra.
             self.op(OPS["phases"], self.binding.phase_table(table))
@@ -367,7 +367,7 @@ class Tables:
     def table(self, view: View, block: Block, first_coefficient: int) -> None:
         for operation in block.operations:
             data = self._seldom_read[id(operation)]
-            threads, word, far = view.where(operation.controls)
+            threads, predicate, far = view.where(operation.controls)
             at = len(self._lists)
             own, lanes, outside = [0] * len(view.registers), [], []
             for k, qubit in enumerate(operation.targets):
@@ -379,7 +379,7 @@ class Tables:
                     outside += [qubit, k]
             offsets = _span(own, 0, np.int64).tolist()
             self.long_list([data, *offsets, len(lanes) // 2, *lanes, len(outside) // 2, *outside])
-            self.op(OPS["lookup"], at, threads, word, far)
+            self.op(OPS["lookup"], at, threads, predicate, far)
 
 
 class View:
@@ -407,14 +407,14 @@ class View:
                 far_value |= value << qubit
         return lanes, (register_mask, register_value), (far_mask, far_value)
 
-    def word(self, register: tuple[int, int]) -> int:
+    def predicate(self, register: tuple[int, int]) -> int:
         """The register mask of a condition, a bit for each of a thread's amplitudes: whether it meets (mask, value)."""
         mask, value = register
         return sum(1 << k for k in range(1 << len(self.registers)) if k & mask == value)
 
     def where(self, conditions: Conditions) -> tuple[int, int, tuple[int, int]]:
         threads, register, far = self.split(conditions)
-        return threads, self.word(register), far
+        return threads, self.predicate(register), far
 
 
 def phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affine]]:
@@ -427,28 +427,6 @@ def phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affin
 def _is_constant(block: Block) -> bool:
     """Whether no angle changes the block."""
     return not any(o.slots for o in block.operations)
-
-
-def factors_of(block: Block, targets: list[int]) -> Factors:
-    return [_factor(o, [targets.index(q) for q in o.targets]) for o in block.operations]
-
-
-def _factor(operation: Operation, bits: list[int]) -> tuple[int, list[int], list[int], list[complex]]:
-    matrix = [] if operation.matrix is None else np.asarray(operation.matrix).ravel().tolist()
-    return operation.formula, list(operation.slots), bits, matrix
-
-
-def _split(tile: TilePhases, conditions: Conditions) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(mask, value) of the tile's bits and of positions outside it."""
-    mask = value = far_mask = far_value = 0
-    for qubit, v in conditions:
-        if qubit in tile.bit:
-            mask |= 1 << tile.bit[qubit]
-            value |= v << tile.bit[qubit]
-        else:
-            far_mask |= 1 << qubit
-            far_value |= v << qubit
-    return (mask, value), (far_mask, far_value)
 
 
 def halves(numbers: Iterable[int]) -> list[int]:

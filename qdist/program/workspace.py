@@ -1,0 +1,44 @@
+"""Workspace: the two states of a gradient, which is passed to whoever computes it; and the ones that are free."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from qdist.state.statevector import StateVector
+
+__all__ = ["MOST_BYTES", "Workspace", "Workspaces"]
+
+MOST_BYTES = 1 << 28
+"""States of up to so many bytes are kept for the next gradient: page faults of new memory cost as much as a sweep."""
+
+
+class Workspace:
+    """A ket and a bra whose amplitudes are of no use any more; None where one has not been needed yet."""
+
+    __slots__ = ("bra", "ket")
+
+    def __init__(self) -> None:
+        self.ket: StateVector | None = None
+        self.bra: StateVector | None = None
+
+
+class Workspaces:
+    """At most one free workspace. Threads may take and put back at any time: none has one that another has."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        self._free: deque[Workspace] = deque(maxlen=1)
+
+    def take(self) -> Workspace:
+        """A free workspace, or a new one."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return Workspace()
+
+    def put_back(self, workspace: Workspace) -> None:
+        """It is free from now on, if it is worth keeping."""
+        bra = workspace.bra
+        if bra is not None and not bra.backend.pools_memory and bra.local.nbytes <= MOST_BYTES:
+            self._free.append(workspace)
