@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from qdist.comm import Communicator, Mesh, Message
-from qdist.nn import Module, Parameter
+from qdist.nn import Module, Parameter, materialize
 from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
 from qdist.parallel.gradient_norm import clip_grad_norm_
 from qdist.parallel.partition import load_whole_state_dict, whole_state_dict
 from qdist.parallel.pipeline.executor import Negotiated, Run
+from qdist.parallel.pipeline.layer_desc import LayerDesc, build_layers
 from qdist.parallel.pipeline.micro_batches import Batch, agree, arrays_of, cutter
 from qdist.parallel.pipeline.schedules import Schedule, make_schedule
 from qdist.parallel.pipeline.stage_messages import channels_of
@@ -37,7 +38,8 @@ class Pipeline:
     Args:
         layers: Modules and functions, applied one after the other; a Sequential is one. A tuple that a layer gives is
             what the next takes. All ranks give the same list, with the same weights where a seed made them; each keeps
-            its own part only.
+            its own part only. A LayerDesc, or a layer built inside nn.deferred(), gets its values only on ranks that
+            keep it, so that all layers together may be larger than a rank's memory.
         loss: loss(output, target) for a micro-batch, one number; "output" is a tuple if the last layer gives one.
         comm: the ranks of the pipeline. A Mesh has its stages over "pp"; over "dp", if there is such an axis, are
             pipelines like this one with other rows of the batch: the gradients and losses are those of all rows.
@@ -62,7 +64,7 @@ class Pipeline:
 
     def __init__(
         self,
-        layers: Sequence[Layer] | Any,
+        layers: Sequence[Layer | LayerDesc] | Any,
         loss: Callable[..., Tensor],
         comm: Communicator | Mesh,
         *,
@@ -87,12 +89,18 @@ class Pipeline:
         first = self.schedule(1)
         if isinstance(layers, Module) and not hasattr(layers, "__iter__"):
             raise TypeError(f"a pipeline takes a list of layers or a Sequential; {type(layers).__name__} has no order")
-        listed: list[Layer] = list(layers)
-        for number, layer in enumerate(listed):
-            if not callable(layer):
+        given: list[Any] = list(layers)
+        for number, layer in enumerate(given):
+            if not callable(layer) and not isinstance(layer, LayerDesc):
                 raise TypeError(f"layer {number} is a {type(layer).__name__}, not a Module or a function")
+        own = range(self.comm.rank, first.stages, self.comm.size)
+        if partition == "parameters":
+            listed = build_layers(given, None)
+            parts = cut_into_stages(listed, first.stages, partition)
+        else:
+            parts = cut_into_stages(given, first.stages, partition)
+            listed = build_layers(given, {place for number in own for place in parts[number]})
         check_circuits(listed, self.comm)
-        parts = cut_into_stages(listed, first.stages, partition)
         self._idle = replace(first, micro_batches=0, actions=((),) * first.ranks)
         self._check_equal(listed, parts, (self._name, micro_batches, micro_batch_size, seed))
 
@@ -100,8 +108,9 @@ class Pipeline:
         """This rank's stages by their number."""
         self.module = Module()
         """This rank's layers under their number in the list: names are those of the whole Sequential."""
-        for number in range(self.comm.rank, first.stages, self.comm.size):
+        for number in own:
             self._take_stage(number, listed, parts[number], seed)
+        materialize(self.module)
         whole = _sequential(listed)
         self._all_names = frozenset(whole.state_dict())
         self.state_names = _plain_state_names(whole, self.module)
@@ -358,8 +367,13 @@ def _sequential(layers: Sequence[Layer]) -> Module:
 def _plain_state_names(whole: Module, module: Module) -> dict[str, str]:
     """For each name in the module's state the whole one's: another where an earlier layer is the same one."""
     known = whole.state_dict()
-    found = {id(value.data): name for name, value in known.items()}
-    return {name: name if name in known else found[id(value.data)] for name, value in module.state_dict().items()}
+    found = {_identity(value): name for name, value in known.items()}
+    return {name: name if name in known else found[_identity(value)] for name, value in module.state_dict().items()}
+
+
+def _identity(value: Any) -> int:
+    """The same for all names of one tensor; one without values is its own detached form."""
+    return id(value) if getattr(value, "deferred", False) else id(value.data)
 
 
 def _reduction_of(loss: Any, given: str | None) -> str:
