@@ -22,8 +22,8 @@ class LayerDesc:
             raise TypeError(f"LayerDesc takes a class of layers or a function that makes one, not {make!r}")
         self.make, self.args, self.options = make, args, options
 
-    def build(self, shared: dict[str, Module]) -> Any:
-        """The layer. shared: those with a key of the layers before, and after the call this one."""
+    def build(self) -> Any:
+        """The layer."""
         return self.make(*self.args, **self.options)
 
     def __repr__(self) -> str:
@@ -54,8 +54,8 @@ class SharedLayerDesc(LayerDesc):
         super().__init__(make, *args, **options)
         self.key, self.forward_func, self.shared_weight_attr = key, forward_func, shared_weight_attr
 
-    def build(self, shared: dict[str, Module]) -> Any:
-        layer = super().build(shared)
+    def tied(self, layer: Any, shared: dict[str, Module]) -> Any:
+        """The layer with the weight of the first of its key in `shared`, where it is put if it is the first."""
         first = shared.setdefault(self.key, layer)
         own, other = getattr(layer, self.shared_weight_attr), getattr(first, self.shared_weight_attr)
         if own.shape != other.shape:
@@ -89,7 +89,9 @@ def build_layers(layers: Sequence[Any], kept: Collection[int] | None) -> list[An
         if isinstance(layer, LayerDesc):
             description = layer
             with deferred():
-                layer = description.build(shared)
+                layer = description.build()
+                if isinstance(description, SharedLayerDesc):
+                    layer = description.tied(layer, shared)
             if kept is not None and place not in kept and not isinstance(description, SharedLayerDesc):
                 _forget(layer)
         made.append(layer)

@@ -9,7 +9,7 @@ from typing import Any
 
 from qdist.tensor import Rule, tracing
 
-__all__ = ["ANNOTATE", "Note", "capturing", "is_capturing", "note", "on_stage", "paused"]
+__all__ = ["ANNOTATE", "Note", "capturing", "current_mesh", "is_capturing", "note", "on_mesh", "on_stage", "paused"]
 
 Note = Callable[..., None]
 
@@ -26,6 +26,7 @@ class _State(threading.local):
     receiver: Note | None = None
     paused = False
     stage: int | None = None
+    mesh: Any = None
 
 
 _state = _State()
@@ -75,3 +76,18 @@ def on_stage(stage: int) -> Iterator[None]:
         yield
     finally:
         _state.stage = previous
+
+
+@contextmanager
+def on_mesh(mesh: Any) -> Iterator[None]:
+    """Operations inside the block run on this mesh."""
+    previous, _state.mesh = _state.mesh, mesh
+    try:
+        yield
+    finally:
+        _state.mesh = previous
+
+
+def current_mesh() -> Any:
+    """The mesh that operations run on now whatever their inputs; None where the inputs decide."""
+    return _state.mesh

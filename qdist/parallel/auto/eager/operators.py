@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -31,30 +32,37 @@ def shard_op(
     Args:
         fn: a function or Module of Tensors.
         mesh: the ProcessMesh. A row of one, mesh[0], is a pipeline stage: an Engine with a pipeline runs fn there.
+            Without an Engine, too, fn runs on the mesh's ranks alone: its arguments travel there, its parameters stay
+            there, and what follows goes on there until another shard_op or reshard.
         in_placements: for each positional tensor argument its placements (see shard_tensor), or None to leave it.
         out_placements: the same for what fn returns, one tensor or a tuple.
 
     Raises:
         ValueError: when called with another number of tensors than there are placements.
-        RuntimeError: when called on a rank outside of the mesh, except while an Engine captures.
+
+    All ranks of the mesh's communicator call it.
     """
 
     def place(tensors: Sequence[Any], placements: Sequence[Any] | None, what: str) -> list[Any]:
         if placements is None:
-            return list(tensors)
+            return [shard_tensor(x, mesh, whole) if mesh.partial else x for x in tensors]
         if len(tensors) != len(placements):
             raise ValueError(f"shard_op: {len(placements)} placements given for {len(tensors)} {what} tensor(s)")
         return [x if p is None else shard_tensor(x, mesh, p) for x, p in zip(tensors, placements)]
+
+    whole = [Replicate()] * len(mesh.shape)
 
     def sharded(*args: Any, **kwargs: Any) -> Any:
         if mesh.row is not None and capture.is_capturing() and (in_placements, out_placements) == (None, None):
             with capture.on_stage(mesh.row):
                 return fn(*args, **kwargs)
-        mesh.place()
         tensors = [a for a in args if isinstance(a, Tensor)]
         placed = iter(place(tensors, in_placements, "input"))
-        made = fn(*(next(placed) if isinstance(a, Tensor) else a for a in args), **kwargs)
+        with capture.on_mesh(mesh) if mesh.partial else nullcontext():
+            made = fn(*(next(placed) if isinstance(a, Tensor) else a for a in args), **kwargs)
         several = isinstance(made, tuple)
+        if out_placements is None:
+            return made
         outputs = place(made if several else (made,), out_placements, "output")
         return tuple(outputs) if several else outputs[0]
 

@@ -351,8 +351,6 @@ def test_stages_out_of_order_are_refused() -> None:
     strategy.pipeline.accumulate_steps = 3
     with pytest.raises(ValueError, match="micro-batches of"):
         engine.prepare(np.ones((4, 4), np.float32))
-    with pytest.raises(RuntimeError, match="rank 0 is not in"):
-        shard_op(functional.relu, mesh[1])(Tensor(np.ones(4)))
 
 
 # What would be ignored
