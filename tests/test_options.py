@@ -24,6 +24,7 @@ SHARED_SIGNATURES = {
     "backends/cpu/executor.py lower_back": "Executor.lower_back(plan); here stages are undone as they are",
     "backends/cuda/backend.py observable": "Backend.observable(...); here one plan serves values and products",
     "backends/cuda/lowering/tables.py": "one method a kind of block, all called alike",
+    "parallel/auto/run/callbacks.py on_epoch_end": "Callback's methods, all of which an Engine calls alike",
     "nn/agreement.py follow": "a hook of Tensor.register_hook, which passes the gradient",
     "plan/stages/target.py": "what every target tells; a CPU's tiles have room for anything",
     "state/outputs.py shape": "Output.shape(num_qubits); a scalar's does not depend on it",

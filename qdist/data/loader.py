@@ -108,6 +108,10 @@ class DataLoader:
             return (self._fetch(indices) for indices in batches)
         return _ahead(self._fetch, batches, self.prefetch)
 
+    def __call__(self) -> DataLoader:
+        """Itself: `for batch in loader():` is written in other libraries."""
+        return self
+
     def _fetch(self, indices: np.ndarray) -> Any:
         if indices.size == 0:
             # Any item tells what no rows look like.

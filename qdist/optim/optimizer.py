@@ -182,6 +182,7 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """Options and, for every parameter, its step count and state arrays in the parameter's shape."""
+        self._resize()
         numbers = self._numbers()
         state: dict[str, Any] = {}
         for bucket in (b for buckets in self._buckets for b in buckets):
@@ -206,6 +207,7 @@ class Optimizer:
         Raises:
             ValueError: when groups, parameter counts or shapes differ. Nothing is changed then.
         """
+        self._resize()
         numbers = self._numbers()
         mine = [[numbers[id(p)] for p in group["params"]] for group in self.param_groups]
         theirs = [list(group["params"]) for group in saved["param_groups"]]
@@ -231,6 +233,10 @@ class Optimizer:
                 bucket.state[slot][bucket.offsets[i] : bucket.offsets[i + 1]] = _flat(value)
         for group, other in zip(self.param_groups, saved["param_groups"]):
             group.update({k: v for k, v in other.items() if k != "params"})
+
+    def _resize(self) -> None:
+        for bucket in (b for buckets in self._buckets for b in buckets):
+            bucket.resize()
 
     def _numbers(self) -> dict[int, int]:
         """Parameters counted through all groups."""

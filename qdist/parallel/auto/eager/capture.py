@@ -25,7 +25,7 @@ ANNOTATE = Rule("annotate", _never, None)
 class _State(threading.local):
     receiver: Note | None = None
     paused = False
-    stage: int | None = None
+    stage: Any = None
     mesh: Any = None
 
 
@@ -36,8 +36,8 @@ _state = _State()
 def capturing(receiver: Note) -> Iterator[None]:
     """Call receiver(rule, inputs, attributes, output, pinned, stage) for every operation inside the block.
 
-    `pinned` holds the splits that the user asked for, `stage` the pipeline stage; both may be None. What DistTensors do
-    on local parts is not told.
+    `pinned` holds the splits that the user asked for, `stage` the mesh of a pipeline stage; both may be None.
+    What DistTensors do on local parts is not told.
     """
     previous, _state.receiver = _state.receiver, receiver
     try:
@@ -69,8 +69,8 @@ def is_capturing() -> bool:
 
 
 @contextmanager
-def on_stage(stage: int) -> Iterator[None]:
-    """Operations inside the block belong to this pipeline stage."""
+def on_stage(stage: Any) -> Iterator[None]:
+    """Operations inside the block belong to this pipeline stage, a row of a mesh."""
     previous, _state.stage = _state.stage, stage
     try:
         yield

@@ -34,7 +34,7 @@ def dispatch(
     Args:
         rule, inputs, attributes: as `tensor.apply` takes them.
         pinned: the way to run, one split a mesh axis; the cheapest when not given.
-        mesh: where to run; when not given that of the shard_op around it, of a parameter, or of the first DistTensor.
+        mesh: where to run; when not given that of the shard_op around it, or where the inputs are.
 
     Returns:
         A DistTensor, or a tuple of them.
@@ -51,9 +51,11 @@ def dispatch(
 
 
 def _mesh_of(inputs: Sequence[Any]) -> ProcessMesh:
-    """Where the inputs meet: activations come to weights, not weights to activations."""
-    meshes = [x.mesh for x in inputs if isinstance(x, DistTensor)]
-    return next((x.mesh for x in inputs if isinstance(x, DistParameter) and x.mesh.partial), meshes[0])
+    """Where the inputs meet: activations come to weights, not weights to activations, and earlier stages of a pipeline
+    pass on to later ones."""
+    weights = [x.mesh for x in inputs if isinstance(x, DistParameter) and x.mesh.partial]
+    meshes = weights or [x.mesh for x in inputs if isinstance(x, DistTensor)]
+    return max(meshes, key=lambda mesh: -1 if mesh.row is None else mesh.row)
 
 
 def _run(rule: Rule, placed: Sequence[Any], attributes: dict[str, Any], pinned: Any, mesh: ProcessMesh) -> Any:

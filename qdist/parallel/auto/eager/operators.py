@@ -54,7 +54,7 @@ def shard_op(
 
     def sharded(*args: Any, **kwargs: Any) -> Any:
         if mesh.row is not None and capture.is_capturing() and (in_placements, out_placements) == (None, None):
-            with capture.on_stage(mesh.row):
+            with capture.on_stage(mesh):
                 return fn(*args, **kwargs)
         tensors = [a for a in args if isinstance(a, Tensor)]
         placed = iter(place(tensors, in_placements, "input"))

@@ -12,6 +12,7 @@ import numpy as np
 from qdist.nn.module import Module
 from qdist.parallel.auto.eager.capture import capturing
 from qdist.parallel.auto.eager.dispatch import form_for
+from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.rules.forms import Form, Split
 from qdist.tensor import Rule, Tensor
 
@@ -48,7 +49,7 @@ class Operation:
 
     Attributes:
         pinned: the splits that the user asked for.
-        stage: the pipeline stage that the user asked for.
+        row: the row of a mesh that the user asked for, a pipeline stage.
     """
 
     rule: Rule
@@ -56,7 +57,7 @@ class Operation:
     attributes: dict[str, Any]
     outputs: tuple[Value, ...]
     pinned: tuple[Split, ...] | None = None
-    stage: int | None = None
+    row: ProcessMesh | None = None
 
     def form(self) -> Form:
         """How its dimensions may be cut."""
@@ -73,6 +74,13 @@ class Graph:
     parameters: list[Value] = field(default_factory=list)
     output: Value | None = None
     loss: Value | None = None
+    passed_on: list[Value] = field(default_factory=list)
+    """What else is wanted at the end: values that a later part of a larger graph takes."""
+
+    @property
+    def results(self) -> list[Value]:
+        """All that is wanted at the end."""
+        return [*(value for value in (self.output, self.loss) if value is not None), *self.passed_on]
 
     def users(self) -> dict[Value, list[Operation]]:
         """The operations that take each value."""

@@ -41,6 +41,8 @@ class ProcessMesh:
         self._rows: dict[int, ProcessMesh] = {}
         self.row: int | None = None
         """Which row of another mesh it is, when it was made as one: the number of a pipeline stage."""
+        self.parent: ProcessMesh | None = None
+        """That other mesh."""
 
     @property
     def size(self) -> int:
@@ -79,7 +81,7 @@ class ProcessMesh:
             ranks = np.atleast_1d(self.ranks[index])
             names = self.dim_names[1:] or self.dim_names
             self._rows[index] = ProcessMesh(ranks, names, self.comm)
-            self._rows[index].row = index
+            self._rows[index].row, self._rows[index].parent = index, self
         return self._rows[index]
 
     def __eq__(self, other: object) -> bool:

@@ -49,7 +49,7 @@ class Sharding(_Options):
 
 @dataclass
 class Pipeline(_Options):
-    """Stages of the graph on the rows of the mesh's first axis.
+    """Stages of the graph along the mesh's axis "pp"; annotations with stages name rows of it, the first axis.
 
     Attributes:
         enable: switch it on.
@@ -146,8 +146,8 @@ class Strategy(_Options):
             given = self.pipeline.micro_batch_size, self.pipeline.accumulate_steps
             if given == (None, None) or any(n is not None and n < 1 for n in given):
                 raise ValueError("pipeline: give micro_batch_size or accumulate_steps, at least 1")
-            if self.auto or self.sharding.enable or self.recompute.enable or self.amp.enable:
-                raise ValueError("pipeline goes with neither auto, sharding, recompute nor amp in this version")
+            if self.auto:
+                raise ValueError("auto searches for placements on one mesh: annotate the stages, or leave auto off")
 
     def _check_off(self, name: str, part: Any) -> None:
         if part.enable:
