@@ -16,7 +16,7 @@ from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.rules.forms import Form, Split
 from qdist.tensor import Rule, Tensor
 
-__all__ = ["Graph", "Operation", "Value", "trace"]
+__all__ = ["Graph", "Operation", "Recorder", "Value", "trace"]
 
 
 @dataclass(eq=False)
@@ -112,7 +112,7 @@ def trace(
         TypeError: when the model gives anything but one Tensor.
         RuntimeError: when it changes a buffer (the running averages of a batch norm): a graph would not.
     """
-    recorder = _Recorder(model)
+    recorder = Recorder(model)
     usual = [f"input{i}" if len(inputs) > 1 else "input" for i in range(len(inputs))]
     usual += [f"label{i}" if len(labels) > 1 else "label" for i in range(len(labels))]
     chosen = [given or name for given, name in zip_longest(names, usual)][: len(usual)]
@@ -139,7 +139,9 @@ def trace(
     return _pruned(graph)
 
 
-class _Recorder:
+class Recorder:
+    """Makes a Graph of what a capture tells; `model` gives parameters their names."""
+
     def __init__(self, model: Module) -> None:
         self.graph = Graph()
         self.names = {id(p): name for name, p in model.named_parameters()}
@@ -149,6 +151,7 @@ class _Recorder:
         self.numbers = iter(range(1 << 62))
 
     def add_input(self, name: str, tensor: Tensor) -> None:
+        """From now on this tensor stands for an input."""
         value = Value(name, "input", tensor.shape, tensor.dtype, needs_grad=tensor.requires_grad)
         self._know(tensor, value)
         self.graph.inputs.append(value)
@@ -169,6 +172,7 @@ class _Recorder:
     def take(
         self, rule: Rule, inputs: tuple[Any, ...], attributes: dict[str, Any], made: Any, pinned: Any, stage: Any
     ) -> None:
+        """One operation, as `capturing` tells it."""
         values = tuple(self.value(x) if isinstance(x, Tensor) else x for x in inputs)
         outputs = made if isinstance(made, tuple) else (made,)
         results = []

@@ -244,7 +244,8 @@ class Engine:
             result = {"loss": _full(loss, program.plan, graph.loss).item()}
             if self.metrics:
                 whole = _full(output, program.plan, graph.output).numpy()
-                targets = [self._together([y])[0] if before is not program.plan.whole else y for y in labels]
+                own_rows = self.strategy.dataset_strategy == "data_parallel"
+                targets = self._together(labels) if own_rows else labels
                 for metric in self.metrics:
                     result.update(metric(whole, *(y.numpy() for y in targets)))
         return result
@@ -380,6 +381,11 @@ class Engine:
             self._waiting = None
             self._prepare(inputs, labels, mode, batch_size)
         return EpochLoader(dataset, batch_size, shuffle, seed=seed, drop_last=drop_last, epochs=epochs)
+
+    @property
+    def pipeline(self) -> GraphPipeline | None:
+        """The pipeline that ran or was prepared last, where the model has stages."""
+        return self._pipeline
 
     @property
     def rank(self) -> int:

@@ -108,6 +108,7 @@ class GraphPipeline:
         self._loss = loss
         self._share = replicas if getattr(loss, "reduction", "mean") == "mean" else 1
         self._outputs: list[np.ndarray] = []
+        self._losses: list[float] = []
         graphs = stage_graphs(_without_loss(self.graph, len(inputs)), self.line.size)
         self._graphs, self.micro_batches = graphs, count
         self.tied = in_several(graphs)
@@ -167,7 +168,9 @@ class GraphPipeline:
 
     def _noting_loss(self, output: Tensor, *labels: Tensor) -> Tensor:
         self._outputs.append(output.numpy())
-        return self._loss(output, *labels) * (self._scale / self._share)
+        loss = self._loss(output, *labels)
+        self._losses.append(float(loss) / self._share)
+        return loss * (self._scale / self._share)
 
     _scale = 1.0
 
@@ -184,6 +187,7 @@ class GraphPipeline:
         """A pass, as Engine.run gives it; with an optimiser its gradients are those of the batch times `scale`."""
         self._check_rows(inputs)
         self._outputs.clear()
+        self._losses.clear()
         x, y = (tuple(t._data[self._rows] for t in tensors) for tensors in (inputs, labels))
         if optimizer is None:
             total = self.stages.eval_batch(x, y)
@@ -220,6 +224,12 @@ class GraphPipeline:
             for g in group:
                 g.data = total[start : start + g.size].reshape(g.shape)
                 start += g.size
+
+    def losses(self) -> list[float]:
+        """Of every micro-batch of the last pass, on every rank. Collective."""
+        last = self.line.size - 1
+        own = self.line.broadcast_object(self._losses, last)
+        return own if self.replicas is None else [float(x) for x in self.replicas.all_reduce(np.array(own))]
 
     def predict(self, inputs: Sequence[Tensor]) -> np.ndarray:
         """The whole output, on every rank."""
