@@ -111,6 +111,18 @@ def test_evaluation_and_errors_reach_all_ranks(comm: Communicator) -> None:
     comm.barrier()
 
 
+def test_a_deferred_weight_is_drawn_where_it_is_placed(comm: Communicator) -> None:
+    manual_seed(3)
+    plain = nn.Linear(6, 4, dtype=F64)
+    manual_seed(3)
+    with nn.deferred():
+        layer = nn.Linear(6, 4, dtype=F64)
+    mesh = ProcessMesh([1, 2], ["mp"], comm)
+    shard_tensor(layer.weight, mesh, [Shard(0)])
+    assert layer.weight.local.shape == ((2, 6) if comm.rank in (1, 2) else (0,))
+    np.testing.assert_array_equal(layer.weight.numpy(), plain.weight.numpy())
+
+
 def test_a_mesh_of_its_own_communicator_needs_no_other_rank(comm: Communicator) -> None:
     pair = comm.split([[0, 1]])
     if pair is not None:

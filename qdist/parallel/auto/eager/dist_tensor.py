@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from qdist.nn.deferred import DeferredParameter
 from qdist.nn.module import Parameter
 from qdist.parallel.auto.eager import capture
 from qdist.parallel.auto.eager.crossing import cross, placeholder
@@ -16,7 +17,7 @@ from qdist.parallel.auto.placement.placements import Placement, Replicate, Shard
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.placement.reshard import reshard_local
 from qdist.tensor import Tensor, no_grad
-from qdist.tensor.arrays import Array
+from qdist.tensor.arrays import Array, to_device
 from qdist.tensor.autograd import mode
 from qdist.tensor.versions import Version
 
@@ -314,14 +315,23 @@ def _become(parameter: Parameter, mesh: ProcessMesh, target: tuple[Placement, ..
     """Turn a Parameter into a DistParameter, keeping its identity."""
     if any(not isinstance(p, (Shard, Replicate)) for p in target):
         raise ValueError(f"a parameter is placed with Shard and Replicate, not {list(target)}")
-    outside = mesh.coordinates is None
-    own = placeholder(parameter) if outside else local_part(parameter.data, target, mesh.shape, mesh.place()).copy()
+    own = _own_values(parameter, mesh, target)
     shape, wants = parameter.shape, parameter.requires_grad
-    for name in ("_data", "_version", "requires_grad", "grad", "_hooks", "_complete"):
+    for name in ("_data", "_version", "requires_grad", "grad", "_hooks", "_complete", "_draw", "_state"):
         parameter.__dict__.pop(name, None)
     parameter.__class__ = DistParameter
     DistTensor.__init__(parameter, Tensor(own, wants), mesh, target, shape)  # type: ignore[arg-type]
     return parameter
+
+
+def _own_values(parameter: Parameter, mesh: ProcessMesh, target: tuple[Placement, ...]) -> Any:
+    """This rank's part, copied. Of a parameter that was built without values they are drawn by members alone."""
+    if mesh.coordinates is None:
+        if isinstance(parameter, DeferredParameter):
+            return to_device(np.empty(0, parameter.dtype), parameter.device)
+        return placeholder(parameter)
+    whole = parameter.values() if isinstance(parameter, DeferredParameter) else parameter.data
+    return local_part(whole, target, mesh.shape, mesh.place()).copy()
 
 
 def _replace(parameter: DistParameter, mesh: ProcessMesh, target: tuple[Placement, ...]) -> DistParameter:

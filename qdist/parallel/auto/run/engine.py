@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +12,14 @@ import numpy as np
 from qdist import checkpoint
 from qdist.comm import Communicator, world
 from qdist.nn.agreement import is_due
+from qdist.nn.deferred import materialize
 from qdist.nn.module import Module
 from qdist.optim import Optimizer
-from qdist.parallel.auto.eager.capture import ANNOTATE
 from qdist.parallel.auto.eager.dist_tensor import DistTensor, check_lengths, shard_tensor
-from qdist.parallel.auto.ir.graph import Graph, Value, trace
+from qdist.parallel.auto.ir.graph import trace
 from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
-from qdist.parallel.auto.placement.placements import Placement, Replicate, Shard
+from qdist.parallel.auto.placement.placements import Placement, Shard
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
-from qdist.parallel.auto.placement.reshard import reshard_local
 from qdist.parallel.auto.planner.dynamic_programming import search
 from qdist.parallel.auto.planner.explain import explain
 from qdist.parallel.auto.planner.propagation import propagate
@@ -29,6 +28,7 @@ from qdist.parallel.auto.run.callbacks import Callback
 from qdist.parallel.auto.run.epoch_loader import EpochLoader
 from qdist.parallel.auto.run.graph_pipeline import GraphPipeline
 from qdist.parallel.auto.run.input_spec import has_open_rows, samples, several, split_batch
+from qdist.parallel.auto.run.lying import data_axis, full_value, mesh_of, own_part, placed_rows, rows_along_data
 from qdist.parallel.auto.run.program_text import ProgramText
 from qdist.parallel.auto.run.runner import PlanRunner
 from qdist.parallel.auto.run.stage_graphs import has_stages, mesh_of_stages
@@ -54,6 +54,8 @@ class Engine:
             Stages (``shard_op(fn, mesh[i])``, or weights placed on mesh[i]) make it a pipeline, of whole batches unless
             ``strategy.pipeline`` says how they are cut.
         loss: called with the output and the labels; gives a number.
+            Of a model built inside nn.deferred(), weights that are placed before are drawn by their ranks alone, the
+            others by all.
         optimizer: of the model's parameters.
         metrics: functions (output, labels) -> {name: number} of whole arrays, or one of them.
         strategy: see Strategy; data parallel when nothing is annotated.
@@ -127,6 +129,7 @@ class Engine:
             raise ValueError("a pipeline needs a loss; the Engine was made without one")
         rows = len(inputs[0])
         if rows not in self._pipelines:
+            materialize(self.model)
             if self.mesh is None:
                 comm = world() if self.comm is None else self.comm
                 found = mesh_of_stages(trace(self.model, None, inputs, ()))
@@ -159,6 +162,7 @@ class Engine:
         return self._latest
 
     def _build(self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor]) -> PlanRunner:
+        materialize(self.model)
         self.model.train(mode == "train")
         loss, labels = (None, ()) if mode == "predict" else (self.loss, labels)
         graph = trace(self.model, loss, inputs, labels, self._names[: len(inputs) + len(labels)])
@@ -166,15 +170,15 @@ class Engine:
             if self.strategy.auto:
                 raise ValueError("auto searches for placements on one mesh, and operators are put on stages: drop one")
             raise _Staged
-        mesh = self.mesh = self.mesh or _mesh_of(graph) or self._default_mesh()
+        mesh = self.mesh = self.mesh or mesh_of(graph) or self._default_mesh()
         if self.strategy.auto:
             plan = search(graph, mesh, self.strategy.machine, self._used)
         else:
-            rows = {value.name: _rows(value, mesh) for value in graph.inputs}
+            rows = {value.name: rows_along_data(value, mesh) for value in graph.inputs}
             plan = propagate(graph, mesh, {**rows, **self._used}, use_all=self.strategy.fully_use_devices)
         self._used.update({value.name: plan.placements[value] for value in graph.parameters})
         if self.strategy.sharding.enable:
-            passes.shard_storage(plan, self.strategy.sharding, _data_axis(mesh))
+            passes.shard_storage(plan, self.strategy.sharding, data_axis(mesh))
         for value in (*graph.inputs, *graph.parameters):
             check_lengths(value.shape, mesh, plan.placements[value])
         for value in graph.parameters:
@@ -217,14 +221,14 @@ class Engine:
     def _run_plan(self, mode: str, inputs: list[Tensor], labels: list[Tensor]) -> dict[str, Any]:
         if self.strategy.dataset_strategy == "data_parallel":
             program = self._program(mode, self._whole_samples(inputs), self._whole_samples(labels))
-            before = _placed_rows(program.plan.mesh)
+            before = placed_rows(program.plan.mesh)
         else:
             program = self._program(mode, inputs, labels)
             before = program.plan.whole
         self._compare((*inputs, *labels))
         self.model.train(mode == "train")
         given = zip(program.plan.graph.inputs, (*inputs, *labels), strict=True)
-        parts = {value.name: _own(x, program.plan, value, before) for value, x in given}
+        parts = {value.name: own_part(x, program.plan, value, before) for value, x in given}
         if mode == "train":
             output, loss = program.run(parts)
             assert loss is not None
@@ -240,10 +244,10 @@ class Engine:
         graph = program.plan.graph
         with no_grad():
             if mode == "predict":
-                return {"outputs": _full(output, program.plan, graph.output).numpy()}
-            result = {"loss": _full(loss, program.plan, graph.loss).item()}
+                return {"outputs": full_value(output, program.plan, graph.output).numpy()}
+            result = {"loss": full_value(loss, program.plan, graph.loss).item()}
             if self.metrics:
-                whole = _full(output, program.plan, graph.output).numpy()
+                whole = full_value(output, program.plan, graph.output).numpy()
                 own_rows = self.strategy.dataset_strategy == "data_parallel"
                 targets = self._together(labels) if own_rows else labels
                 for metric in self.metrics:
@@ -270,7 +274,7 @@ class Engine:
         """The mesh, before there is a graph to find it in."""
         if self.mesh is None:
             graph = None if self._latest is None else self._latest.plan.graph
-            self.mesh = (graph and _mesh_of(graph)) or self._default_mesh()
+            self.mesh = (graph and mesh_of(graph)) or self._default_mesh()
         if "dp" not in self.mesh.dim_names:
             raise ValueError(f'dataset_strategy="data_parallel" cuts rows along a mesh axis "dp"; {self.mesh} has none')
         return self.mesh
@@ -465,42 +469,3 @@ class Engine:
     def explain(self) -> str:
         """The choice and its predicted cost beside pure data parallelism."""
         return explain(self.plan, self.strategy.machine)
-
-
-def _mesh_of(graph: Graph) -> ProcessMesh | None:
-    """The mesh of the annotations."""
-    return next(_meshes(graph), None)
-
-
-def _meshes(graph: Graph) -> Iterator[ProcessMesh]:
-    for operation in graph.operations:
-        if operation.rule is ANNOTATE:
-            yield operation.attributes["mesh"]
-        for x in operation.inputs:
-            if isinstance(x, Value) and isinstance(x.tensor, DistTensor):
-                yield x.tensor.mesh
-
-
-def _data_axis(mesh: ProcessMesh) -> int | None:
-    return mesh.dim_names.index("dp") if "dp" in mesh.dim_names else None
-
-
-def _rows(value: Value, mesh: ProcessMesh) -> tuple[Placement, ...]:
-    """Cut along the axis "dp", if there is one."""
-    axis = _data_axis(mesh)
-    return tuple(Shard(0) if i == axis and value.shape else Replicate() for i in range(len(mesh.shape)))
-
-
-def _placed_rows(mesh: ProcessMesh) -> tuple[Placement, ...]:
-    """Cut along the axis "dp"."""
-    return tuple(Shard(0) if name == "dp" else Replicate() for name in mesh.dim_names)
-
-
-def _own(x: Tensor, plan: ShardingPlan, value: Value, before: tuple[Placement, ...]) -> Tensor:
-    return reshard_local(x, plan.mesh, value.shape, before, plan.placements[value])
-
-
-def _full(local: Tensor | None, plan: ShardingPlan, value: Value | None) -> Tensor:
-    assert local is not None
-    assert value is not None
-    return reshard_local(local.detach(), plan.mesh, value.shape, plan.placements[value], plan.whole)
