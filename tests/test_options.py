@@ -25,6 +25,8 @@ SHARED_SIGNATURES = {
     "backends/cuda/backend.py observable": "Backend.observable(...); here one plan serves values and products",
     "backends/cuda/lowering/tables.py": "one method a kind of block, all called alike",
     "parallel/auto/run/callbacks.py on_epoch_end": "Callback's methods, all of which an Engine calls alike",
+    "interop/mindspore/train.py on_batch_end": "Callback's methods",
+    "interop/mindspore/train.py on_epoch_end": "Callback's methods",
     "nn/agreement.py follow": "a hook of Tensor.register_hook, which passes the gradient",
     "plan/stages/target.py": "what every target tells; a CPU's tiles have room for anything",
     "state/outputs.py shape": "Output.shape(num_qubits); a scalar's does not depend on it",

@@ -13,7 +13,7 @@ from qdist.comm import Communicator, world
 from qdist.parallel.auto.eager import capture
 from qdist.parallel.auto.eager.dispatch import dispatch, form_for
 from qdist.parallel.auto.eager.dist_tensor import DistTensor, reshard, shard_tensor
-from qdist.parallel.auto.placement.placements import Partial, Replicate
+from qdist.parallel.auto.placement.placements import Partial, Placement, Replicate, Shard, cuts
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.rules.forms import Form, Split
 from qdist.tensor import RULES, Tensor, apply
@@ -84,13 +84,21 @@ class Operator:
         self.name = name
         self.rule = RULES[name]
         self.in_strategy: tuple[tuple[int, ...], ...] | None = None
+        self.out_strategy: tuple[tuple[int, ...], ...] | None = None
         self.comm: Communicator | None = None
 
-    def shard(self, in_strategy: Sequence[Sequence[int]], comm: Communicator | None = None) -> Operator:
+    def shard(
+        self,
+        in_strategy: Sequence[Sequence[int]],
+        comm: Communicator | None = None,
+        out_strategy: Sequence[Sequence[int]] | None = None,
+    ) -> Operator:
         """The same operator with a strategy.
 
         Args:
             in_strategy: for each input, into how many parts each dimension is cut.
+            out_strategy: the same for each output: what is cut otherwise is moved there, a sum is scattered. Outputs
+                lie as the inputs' cuts leave them, with sums finished, when not given.
             comm: the ranks; the world when not given. What the cuts leave over repeats the work.
         """
         strategy = tuple(tuple(int(n) for n in cuts) for cuts in in_strategy)
@@ -98,6 +106,8 @@ class Operator:
             raise ValueError(f"{self.name}.shard({strategy}): a dimension is cut into 1 part or more")
         other = Operator(self.name)
         other.in_strategy, other.comm = strategy, comm
+        if out_strategy is not None:
+            other.out_strategy = tuple(tuple(int(n) for n in cuts) for cuts in out_strategy)
         return other
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
@@ -108,14 +118,37 @@ class Operator:
         comm = world() if self.comm is None else self.comm
         mesh, splits = _layout(self.name, form, self.in_strategy, comm)
         made = dispatch(self.rule, tensors, attributes, splits, mesh)
-        if isinstance(made, tuple):
-            return tuple(_finished(part) for part in made)
-        return _finished(made)
+        parts = made if isinstance(made, tuple) else (made,)
+        if self.out_strategy is None:
+            placed = [_finished(part) for part in parts]
+        elif len(self.out_strategy) != len(parts):
+            raise ValueError(f"{self.name}: an out_strategy of {len(self.out_strategy)} for {len(parts)} output(s)")
+        else:
+            placed = [_cut_as(self.name, part, counts) for part, counts in zip(parts, self.out_strategy)]
+        return tuple(placed) if isinstance(made, tuple) else placed[0]
 
 
 def _finished(x: DistTensor) -> DistTensor:
     """x with its sums added up."""
     return reshard(x, x.mesh, [Replicate() if isinstance(p, Partial) else p for p in x.placements])
+
+
+def _cut_as(name: str, x: DistTensor, counts: tuple[int, ...]) -> DistTensor:
+    """x with every dimension in so many parts: by the axes that cut it already, or by others of that size."""
+    if len(counts) != x.ndim:
+        raise ValueError(f"{name}: out_strategy {counts} for an output of {x.ndim} dimension(s)")
+    target: list[Placement] = [Replicate()] * len(x.mesh.shape)
+    for dim, count in enumerate(counts):
+        left = count
+        # Axes that cut the dimension already come first, then sums, which are scattered for less than they are added.
+        order = sorted(range(len(target)), key=lambda i: (not cuts(x.placements[i], dim), x.placements[i] != Partial()))
+        for axis in order:
+            degree = x.mesh.shape[axis]
+            if left > 1 and degree > 1 and target[axis] == Replicate() and left % degree == 0:
+                target[axis], left = Shard(dim), left // degree
+        if left > 1:
+            raise ValueError(f"{name}: out_strategy {counts} cannot be made on {x.mesh}: dimension {dim} in {count}")
+    return reshard(x, x.mesh, target)
 
 
 def _layout(

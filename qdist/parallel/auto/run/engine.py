@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,19 +17,28 @@ from qdist.nn.deferred import materialize
 from qdist.nn.module import Module
 from qdist.optim import Optimizer
 from qdist.parallel.auto.eager.dist_tensor import DistTensor, check_lengths, shard_tensor
-from qdist.parallel.auto.ir.graph import trace
+from qdist.parallel.auto.ir.graph import Graph, trace
 from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.placement.placements import Placement, Shard
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.planner.dynamic_programming import search
 from qdist.parallel.auto.planner.explain import explain
 from qdist.parallel.auto.planner.propagation import propagate
+from qdist.parallel.auto.planner.recursive import recursive
 from qdist.parallel.auto.run import engine_state, fitting, passes, program_text
 from qdist.parallel.auto.run.callbacks import Callback
 from qdist.parallel.auto.run.epoch_loader import EpochLoader
 from qdist.parallel.auto.run.graph_pipeline import GraphPipeline
 from qdist.parallel.auto.run.input_spec import has_open_rows, samples, several, split_batch
-from qdist.parallel.auto.run.lying import data_axis, full_value, mesh_of, own_part, placed_rows, rows_along_data
+from qdist.parallel.auto.run.lying import (
+    data_axis,
+    full_value,
+    mesh_of,
+    own_part,
+    placed_rows,
+    row_axes,
+    rows_along_data,
+)
 from qdist.parallel.auto.run.program_text import ProgramText
 from qdist.parallel.auto.run.runner import PlanRunner
 from qdist.parallel.auto.run.stage_graphs import has_stages, mesh_of_stages
@@ -171,11 +181,7 @@ class Engine:
                 raise ValueError("auto searches for placements on one mesh, and operators are put on stages: drop one")
             raise _Staged
         mesh = self.mesh = self.mesh or mesh_of(graph) or self._default_mesh()
-        if self.strategy.auto:
-            plan = search(graph, mesh, self.strategy.machine, self._used)
-        else:
-            rows = {value.name: rows_along_data(value, mesh) for value in graph.inputs}
-            plan = propagate(graph, mesh, {**rows, **self._used}, use_all=self.strategy.fully_use_devices)
+        plan = self._planned(graph, mesh)
         self._used.update({value.name: plan.placements[value] for value in graph.parameters})
         if self.strategy.sharding.enable:
             passes.shard_storage(plan, self.strategy.sharding, data_axis(mesh))
@@ -191,6 +197,14 @@ class Engine:
             around=passes.half_products(self.strategy.amp),
             trains=training,
         )
+
+    def _planned(self, graph: Graph, mesh: ProcessMesh) -> ShardingPlan:
+        strategy = self.strategy
+        if strategy.auto and strategy.search_mode != "sharding_propagation":
+            planner = search if strategy.search_mode == "dynamic_programming" else recursive
+            return planner(graph, mesh, strategy.machine, self._used)
+        rows = {value.name: rows_along_data(value, mesh) for value in graph.inputs}
+        return propagate(graph, mesh, {**rows, **self._used}, use_all=strategy.auto or strategy.fully_use_devices)
 
     def _default_mesh(self) -> ProcessMesh:
         comm = world() if self.comm is None else self.comm
@@ -275,21 +289,26 @@ class Engine:
         if self.mesh is None:
             graph = None if self._latest is None else self._latest.plan.graph
             self.mesh = (graph and mesh_of(graph)) or self._default_mesh()
-        if "dp" not in self.mesh.dim_names:
+        if not row_axes(self.mesh):
             raise ValueError(f'dataset_strategy="data_parallel" cuts rows along a mesh axis "dp"; {self.mesh} has none')
         return self.mesh
 
     def _whole_samples(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Zeros with the shapes of the whole batch."""
-        mesh = self._rows_mesh()
-        ranks = mesh.shape[mesh.dim_names.index("dp")]
+        if self.mesh is None and not self._staged:  # It may be that of annotations, which are not known yet.
+            ranks = (world() if self.comm is None else self.comm).size
+        else:
+            mesh = self._rows_mesh()
+            ranks = math.prod(mesh.shape[axis] for axis in row_axes(mesh))
         return [Tensor(np.zeros((len(x) * ranks, *x.shape[1:]), x.dtype)) for x in tensors]
 
     def _together(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The rows of all ranks along "dp", in order."""
         mesh = self._rows_mesh()
-        group = mesh.group(mesh.dim_names.index("dp"))
-        return [Tensor(np.concatenate(list(group.all_gather(x.numpy())))) for x in tensors]
+        arrays = [x.numpy() for x in tensors]
+        for axis in reversed(row_axes(mesh)):
+            arrays = [np.concatenate(list(mesh.group(axis).all_gather(x))) for x in arrays]
+        return [Tensor(x) for x in arrays]
 
     def _compare(self, tensors: Sequence[Tensor]) -> None:
         """Raises ValueError, on every rank, where ranks that should have the same rows have not."""
@@ -300,8 +319,8 @@ class Engine:
         mine = zlib.crc32(repr([(x.shape, str(x.dtype), digest(x._data)) for x in tensors]).encode()) >> 1
         extremes = np.array([mine, -mine], np.int32)
         own_rows = self.strategy.dataset_strategy == "data_parallel" and not self._staged
-        for axis, name in enumerate(self.mesh.dim_names):
-            if not (own_rows and name == "dp"):
+        for axis in range(len(self.mesh.shape)):
+            if not (own_rows and axis in row_axes(self.mesh)):
                 extremes = self.mesh.group(axis).all_reduce(extremes, "max")
         if extremes[0] != -extremes[1]:
             raise ValueError(
@@ -403,11 +422,16 @@ class Engine:
         """All parameters and buffers by name, whole and equal on every rank. Collective."""
         return engine_state.model_state(self.model, self._pipeline)
 
-    def save(self, path: Any) -> None:
-        """Write model and optimiser to a file that any number of ranks, and the plain model, can go on from."""
+    def whole_state(self) -> dict[str, Any]:
+        """{"model", "optimizer"}: all that `save` writes, on every rank. Collective."""
         state: dict[str, Any] = {"model": self.state_dict()}
         if self.optimizer is not None:
             state["optimizer"] = engine_state.optimizer_state(self.model, self.optimizer, self._pipeline)
+        return state
+
+    def save(self, path: Any) -> None:
+        """Write model and optimiser to a file that any number of ranks, and the plain model, can go on from."""
+        state = self.whole_state()
         comm = self.mesh.comm if self.mesh is not None else world() if self.comm is None else self.comm
         checkpoint.save(path, state, comm)
 

@@ -13,7 +13,7 @@ from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.placement.reshard import reshard_local
 from qdist.tensor import Tensor
 
-__all__ = ["data_axis", "full_value", "mesh_of", "own_part", "placed_rows", "rows_along_data"]
+__all__ = ["data_axis", "full_value", "mesh_of", "own_part", "placed_rows", "row_axes", "rows_along_data"]
 
 
 def mesh_of(graph: Graph) -> ProcessMesh | None:
@@ -42,9 +42,18 @@ def rows_along_data(value: Value, mesh: ProcessMesh) -> tuple[Placement, ...]:
     return tuple(Shard(0) if i == axis and value.shape else Replicate() for i in range(len(mesh.shape)))
 
 
+def row_axes(mesh: ProcessMesh) -> list[int]:
+    """The axes along which ranks have rows of their own: "dp", or all of a mesh whose axes were given no names."""
+    if "dp" in mesh.dim_names:
+        return [mesh.dim_names.index("dp")]
+    unnamed = mesh.dim_names == tuple(f"d{i}" for i in range(len(mesh.shape)))
+    return list(range(len(mesh.shape))) if unnamed else []
+
+
 def placed_rows(mesh: ProcessMesh) -> tuple[Placement, ...]:
-    """Cut along the axis "dp"."""
-    return tuple(Shard(0) if name == "dp" else Replicate() for name in mesh.dim_names)
+    """Cut along the axes that row_axes gives."""
+    axes = row_axes(mesh)
+    return tuple(Shard(0) if axis in axes else Replicate() for axis in range(len(mesh.shape)))
 
 
 def own_part(x: Tensor, plan: ShardingPlan, value: Value, before: tuple[Placement, ...]) -> Tensor:

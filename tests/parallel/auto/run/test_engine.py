@@ -28,6 +28,7 @@ from qdist.parallel.auto import (
     cost_of,
     data_parallel,
     propagate,
+    recursive,
     search,
     shard_op,
     shard_tensor,
@@ -224,6 +225,21 @@ def test_a_transformer_block_is_cut_as_in_megatron(how) -> None:
         plan = propagate(graph, mesh, {name: (Shard(1),) for name in ("attention.out.weight", "shrink.weight")})
     for value in graph.parameters:
         assert plan.placements[value] == (MEGATRON.get(value.name, Replicate()),), value.name
+
+
+@pytest.mark.parametrize(
+    ("rows", "widths", "cut"), [(8, [512, 512, 512], Shard(0)), (4096, [16, 16, 16], Replicate())], ids=["wide", "tall"]
+)
+def test_double_recursion_cuts_what_is_large(rows, widths, cut) -> None:
+    graph, mesh = mlp_graph(rows, widths), grid(2, 2, 2)
+    plan = recursive(graph, mesh, Machine(latency=1e-6))
+    weights = [value for value in graph.parameters if len(value.shape) == 2]
+    kinds = {type(p) for value in weights for p in plan.placements[value]}
+    assert kinds == {type(cut)}
+    if isinstance(cut, Replicate):
+        assert plan.placements[graph.inputs[0]] == (Shard(0),) * 3
+    other = recursive(graph, mesh, Machine(latency=1e-6), {graph.inputs[0].name: (Replicate(),) * 3})
+    assert other.placements[graph.inputs[0]] == (Replicate(),) * 3
 
 
 def test_large_batches_are_data_parallel() -> None:
