@@ -16,6 +16,7 @@ from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
 from qdist.parallel.gradient_norm import clip_grad_norm_
 from qdist.parallel.partition import load_whole_state_dict, whole_state_dict
+from qdist.parallel.pipeline import weight_stashing
 from qdist.parallel.pipeline.executor import Negotiated, Run
 from qdist.parallel.pipeline.layer_desc import LayerDesc, build_layers
 from qdist.parallel.pipeline.micro_batches import Batch, agree, arrays_of, cutter
@@ -45,7 +46,8 @@ class Pipeline:
             pipelines like this one with other rows of the batch: the gradients and losses are those of all rows.
         micro_batches: how many parts a batch is cut into, as even as can be; a batch of fewer rows has fewer.
         micro_batch_size: or instead how many rows a part has; the last part may have fewer.
-        schedule: "naive", "f-then-b", "1f1b", "interleaved", or a Schedule of your own.
+        schedule: "naive", "f-then-b", "1f1b", "interleaved", or a Schedule of your own; "pipedream" updates after every
+            micro-batch, with stashed weights, and is not what one process computes (see weight_stashing.py).
         virtual_stages: stages on each rank, for "interleaved".
         partition: how layers make stages: "count", "parameters", or a list with the number of layers in each stage.
         reduction: "mean" if the loss is a mean over rows, "sum" if it is a sum; the loss's own `reduction`, or "mean".
@@ -146,7 +148,8 @@ class Pipeline:
             inputs: an array or Tensor, or a tuple of them for a first layer that takes several, all with the same
                 number of rows. Only the rank of the first stage uses it; the others may leave it out.
             targets: likewise, what the loss takes; only the rank of the last stage uses it.
-            optimizer: of this rank's parameters. Its gradients are forgotten first, and it takes a step at the end.
+            optimizer: of this rank's parameters. Its gradients are forgotten first, and it takes a step at the end;
+                with schedule "pipedream" one after each micro-batch, which counts as a batch of its own.
                 Without one the gradients are added to .grad, as by backward().
             max_norm: scale the gradients, of all stages together, to at most this norm.
 
@@ -158,9 +161,14 @@ class Pipeline:
         """
         if max_norm is not None:
             check_max_norm(max_norm)
+        stashing = self._name == weight_stashing.NAME
+        if stashing:
+            weight_stashing.check_stashing(self._replicas, len(self.tied), max_norm)
         run = self._prepare("train_batch", inputs, targets)
         if optimizer is not None:
             optimizer.zero_grad()
+        if stashing:
+            run.after_backward = weight_stashing.updating(list(self.parameters()), optimizer)
         with self.tied.summing():
             run.run()
         self.micro_batches_so_far += run.schedule.micro_batches
@@ -171,9 +179,9 @@ class Pipeline:
             broadcast(self.module.buffers(), self._replicas)
         if max_norm is not None:
             self.clip_grad_norm_(max_norm)
-        if optimizer is not None:
+        if optimizer is not None and not stashing:
             optimizer.step()
-        return self._whole_loss(run)
+        return self._whole_loss(run) / (run.schedule.micro_batches if stashing else 1)
 
     def eval_batch(self, inputs: Any = None, targets: Any = None) -> float:
         """The loss of a batch, on every rank, with the layers in evaluation mode. Arguments as for train_batch."""
@@ -291,13 +299,16 @@ class Pipeline:
         # A pipeline beside others may have no row of a small batch: it waits for what they find.
         schedule = self.schedule(len(bounds)) if rows else self._idle
         self.module.train(training)
+        # A micro-batch that is a batch of its own counts fully.
+        apart = training and self._name == weight_stashing.NAME
+        weights = [1.0] * len(bounds) if apart else self._weights(rows, bounds)
         return Run(
             schedule=schedule if training else schedule.forward_only(),
             rank=self.comm.rank,
             stages=self.stages,
             channels=self._channels,
             negotiated=self._negotiated.setdefault(key, {}),
-            batch=Batch(arrays, goals, bounds, self._weights(rows, bounds), self.micro_batches_so_far),
+            batch=Batch(arrays, goals, bounds, weights, self.micro_batches_so_far),
             loss=None if call == "predict" else self._loss,
             training=training,
             recompute=self._recompute,
