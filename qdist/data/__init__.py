@@ -4,10 +4,11 @@ from . import transforms
 from .dataset import ArrayDataset, DataPartitioner, Dataset, Subset, random_split, split_data
 from .loader import DataLoader, collate
 from .readers import cifar10, digits, mnist, read_idx
-from .sampler import DistributedSampler, RandomSampler, SequentialSampler
+from .sampler import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
 
 __all__ = [
     "ArrayDataset",
+    "BatchSampler",
     "DataLoader",
     "DataPartitioner",
     "Dataset",

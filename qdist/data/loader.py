@@ -54,6 +54,8 @@ class DataLoader:
         shuffle: a new order each pass, reproducible by `seed`.
         sampler: an order of one's own (indices() or iteration), instead of shuffle; a DistributedSampler for
             ranks.
+        batch_sampler: lists of indices, a batch each (BatchSampler), instead of batch_size, shuffle, sampler and
+            drop_last.
         drop_last: leave out a last batch that is not full.
         prefetch: batches prepared ahead by a background thread; 0 prepares each when it is asked for.
         seed: of the shuffle.
@@ -79,7 +81,11 @@ class DataLoader:
         seed: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         ranks: Any = None,
+        batch_sampler: Any = None,
     ) -> None:
+        if batch_sampler is not None and (batch_size, shuffle, sampler, drop_last) != (1, False, None, False):
+            raise ValueError("a batch_sampler makes the batches: leave batch_size, shuffle, sampler and drop_last out")
+        self.batch_sampler = batch_sampler
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if prefetch < 0:
@@ -95,18 +101,27 @@ class DataLoader:
         self.drop_last, self.prefetch, self.collate_fn = drop_last, prefetch, collate_fn
 
     def __len__(self) -> int:
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)
         n = len(self.sampler)
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
         # The order is drawn here, in the caller's thread, so that prefetching changes nothing but time.
-        has_array = hasattr(self.sampler, "indices")
-        order = self.sampler.indices() if has_array else np.fromiter(self.sampler, dtype=np.int64)
-        whole = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self))]
+        if self.batch_sampler is not None:
+            whole = [np.asarray(indices, np.int64) for indices in self.batch_sampler]
+        else:
+            has_array = hasattr(self.sampler, "indices")
+            order = self.sampler.indices() if has_array else np.fromiter(self.sampler, dtype=np.int64)
+            whole = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self))]
         batches = [indices[share(len(indices), self.rank, self.size)] for indices in whole]
         if self.prefetch == 0:
             return (self._fetch(indices) for indices in batches)
         return _ahead(self._fetch, batches, self.prefetch)
+
+    def __call__(self) -> DataLoader:
+        """Itself: `for batch in loader():` is written in other libraries."""
+        return self
 
     def _fetch(self, indices: np.ndarray) -> Any:
         if indices.size == 0:

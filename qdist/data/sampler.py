@@ -49,6 +49,53 @@ class RandomSampler(SequentialSampler):
         return order
 
 
+class BatchSampler:
+    """The indices of one batch after the other.
+
+    Args:
+        dataset: anything with a length (or the length); not beside a sampler.
+        sampler: an order of one's own, indices one by one.
+        shuffle: a new order each pass, reproducible by `seed`.
+        batch_size: items a batch.
+        drop_last: leave out a last batch that is not full.
+    """
+
+    def __init__(
+        self,
+        dataset: Any = None,
+        sampler: Any = None,
+        shuffle: bool = False,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        *,
+        seed: int = 0,
+    ) -> None:
+        if (dataset is None) == (sampler is None):
+            raise ValueError("BatchSampler takes a dataset or a sampler, one of the two")
+        if sampler is not None and shuffle:
+            raise ValueError("a sampler decides the order itself: leave shuffle off")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        if sampler is None:
+            length = dataset if isinstance(dataset, int) else len(dataset)
+            sampler = RandomSampler(length, seed) if shuffle else SequentialSampler(length)
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order the next pass takes."""
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = list(self.sampler)
+        for start in range(0, len(self) * self.batch_size, self.batch_size):
+            yield order[start : start + self.batch_size]
+
+    def __len__(self) -> int:
+        n = len(self.sampler)
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+
 class DistributedSampler:
     """Each rank's share of a dataset, of equal length on every rank.
 

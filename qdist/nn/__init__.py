@@ -1,6 +1,7 @@
 """Modules: layers, containers, losses and initialisers on Tensor."""
 
 from . import init
+from .deferred import DeferredParameter, deferred, materialize
 from .layers import (
     GELU,
     AvgPool2d,
@@ -30,6 +31,7 @@ __all__ = [
     "BatchNorm2d",
     "Conv2d",
     "CrossEntropyLoss",
+    "DeferredParameter",
     "Dropout",
     "Embedding",
     "Flatten",
@@ -49,5 +51,7 @@ __all__ = [
     "Softmax",
     "Tanh",
     "TransformerBlock",
+    "deferred",
     "init",
+    "materialize",
 ]

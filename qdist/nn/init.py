@@ -12,28 +12,35 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor, no_grad, random
+from .deferred import DeferredParameter, Draw
 
 GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2)}
 
 
-def _fill(tensor: Tensor, values: Any) -> Tensor:
+def _fill(tensor: Tensor, draw: Draw, random_values: bool = True) -> Tensor:
+    if isinstance(tensor, DeferredParameter):
+        tensor.draw_later(draw, random_values)
+        return tensor
     with no_grad():
-        return tensor.assign(Tensor(values).to(tensor.dtype).to(tensor.device))
+        return tensor.assign(Tensor(draw(random.default_generator())).to(tensor.dtype).to(tensor.device))
 
 
 def uniform_(tensor: Tensor, low: float = 0.0, high: float = 1.0) -> Tensor:
     """Uniform in [low, high)."""
-    return _fill(tensor, random.default_generator().uniform(tensor.shape, low, high, _real(tensor)))
+    shape, dtype = tensor.shape, _real(tensor)
+    return _fill(tensor, lambda generator: generator.uniform(shape, low, high, dtype))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Normal with the given mean and standard deviation."""
-    return _fill(tensor, random.default_generator().normal(tensor.shape, mean, std, _real(tensor)))
+    shape, dtype = tensor.shape, _real(tensor)
+    return _fill(tensor, lambda generator: generator.normal(shape, mean, std, dtype))
 
 
 def constant_(tensor: Tensor, value: float) -> Tensor:
     """The same value everywhere."""
-    return _fill(tensor, np.full(tensor.shape, value, _real(tensor)))
+    shape, dtype = tensor.shape, _real(tensor)
+    return _fill(tensor, lambda _: np.full(shape, value, dtype), random_values=False)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
@@ -70,12 +77,16 @@ def kaiming_normal_(tensor: Tensor, nonlinearity: str = "relu") -> Tensor:
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Orthonormal rows (or columns, whichever are fewer) of the tensor seen as (first axis, all others)."""
-    rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
-    draw = random.default_generator().normal((max(rows, columns), min(rows, columns)), dtype=np.float64)
-    q, r = np.linalg.qr(draw)
-    q = q * np.sign(np.diagonal(r))  # without this the distribution is not uniform over rotations
-    q = (q if rows >= columns else q.T) * gain
-    return _fill(tensor, q.reshape(tensor.shape).astype(_real(tensor)))
+    shape, dtype = tensor.shape, _real(tensor)
+    rows, columns = shape[0], math.prod(shape[1:])
+
+    def draw(generator: random.Generator) -> Any:
+        q, r = np.linalg.qr(generator.normal((max(rows, columns), min(rows, columns)), dtype=np.float64))
+        q = q * np.sign(np.diagonal(r))  # without this the distribution is not uniform over rotations
+        q = (q if rows >= columns else q.T) * gain
+        return q.reshape(shape).astype(dtype)
+
+    return _fill(tensor, draw)
 
 
 def fans(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -9,11 +9,12 @@ import numpy as np
 
 from ..tensor import Tensor, functional, no_grad
 from . import init
+from .deferred import empty_parameter
 from .module import Module, Parameter
 
 
 def _empty(*shape: int, dtype: Any = np.float32) -> Parameter:
-    return Parameter(np.empty(shape, dtype))
+    return empty_parameter(shape, dtype)
 
 
 def _positive(layer: str, **sizes: int) -> None:

@@ -18,11 +18,22 @@ class Parameter(Tensor):
     """How the values lie in a larger parameter that is divided over ranks; see qdist/parallel/partition.py."""
     replicated: bool = True
     """Whether all values are on this rank at all times."""
+    deferred: bool = False
+    """Whether it has no values yet; see qdist/nn/deferred.py."""
     label: str = "a parameter"
     """For errors: the class of the module and the name that it was first assigned to, such as Linear.weight."""
 
     def __init__(self, data: Any, requires_grad: bool = True, *, dtype: Any = None) -> None:
         super().__init__(data, requires_grad, dtype=dtype)
+
+    def convert(self, target: Any) -> None:
+        """Move to a device, or to a floating dtype; the gradient is dropped."""
+        _convert(self, target)
+
+
+def _convert(tensor: Tensor, target: Any) -> None:
+    tensor.data = tensor.detach().to(target).data
+    tensor.grad = None
 
 
 class Module:
@@ -197,8 +208,7 @@ class Module:
             )
         for tensor in tensors:
             if device or (tensor.dtype.kind in "fc" and np.dtype(target).kind == tensor.dtype.kind):
-                tensor.data = tensor.detach().to(target).data
-                tensor.grad = None
+                tensor.convert(target) if isinstance(tensor, Parameter) else _convert(tensor, target)
         return self
 
     def state_dict(self) -> dict[str, Tensor]:

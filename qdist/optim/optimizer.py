@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor
-from ..tensor.arrays import Array, device_of, module_of
+from ..tensor.arrays import Array, module_of
 from ..tensor.threads import over_rows
 
 
@@ -23,17 +23,18 @@ class _Bucket:
 
     def __init__(self, parameters: list[Tensor], slots: tuple[str, ...]) -> None:
         self.parameters = parameters
-        self.xp = module_of(parameters[0].data)
-        self.sizes = [_flat(p._data).size for p in parameters]
+        first = _values(parameters[0])
+        self.xp = module_of(first)
+        self.sizes = [_flat(_values(p)).size for p in parameters]
         self.offsets = np.concatenate(([0], np.cumsum(self.sizes))).tolist()
         self.steps = [0] * len(parameters)
-        real = _flat(parameters[0].data).dtype
+        real = _flat(first).dtype
         self.update = self.xp.empty(self.offsets[-1], real)
         self.state = {slot: self.xp.zeros(self.offsets[-1], real) for slot in slots}
 
     def resize(self) -> None:
         """Take the sizes that the parameters have now: they may be sharded between the making and the first step."""
-        if self.sizes != [_flat(p._data).size for p in self.parameters]:
+        if self.sizes != [_flat(_values(p)).size for p in self.parameters]:
             if any(self.steps):
                 raise RuntimeError(
                     "a parameter changed its size after the optimiser's first step; shard parameters before it"
@@ -51,6 +52,11 @@ class _Bucket:
 
     def _kind(self, i: int) -> tuple[bool, int]:
         return self.parameters[i].grad is None, self.steps[i]
+
+
+def _values(parameter: Tensor) -> Array:
+    """Its array; an empty one for a parameter that was built without values and gets them later."""
+    return np.empty(0, parameter.dtype) if getattr(parameter, "deferred", False) else parameter._data
 
 
 def _flat(array: Array) -> Array:
@@ -100,7 +106,7 @@ class Optimizer:
         self.param_groups.append(full)
         kinds: dict[Any, list[Tensor]] = {}
         for p in params:
-            kinds.setdefault((p.dtype, device_of(p.data)), []).append(p)
+            kinds.setdefault((p.dtype, p.device), []).append(p)
         self._buckets.append([_Bucket(ps, self.slots) for ps in kinds.values()])
 
     @property
@@ -176,6 +182,7 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """Options and, for every parameter, its step count and state arrays in the parameter's shape."""
+        self._resize()
         numbers = self._numbers()
         state: dict[str, Any] = {}
         for bucket in (b for buckets in self._buckets for b in buckets):
@@ -200,6 +207,7 @@ class Optimizer:
         Raises:
             ValueError: when groups, parameter counts or shapes differ. Nothing is changed then.
         """
+        self._resize()
         numbers = self._numbers()
         mine = [[numbers[id(p)] for p in group["params"]] for group in self.param_groups]
         theirs = [list(group["params"]) for group in saved["param_groups"]]
@@ -225,6 +233,10 @@ class Optimizer:
                 bucket.state[slot][bucket.offsets[i] : bucket.offsets[i + 1]] = _flat(value)
         for group, other in zip(self.param_groups, saved["param_groups"]):
             group.update({k: v for k, v in other.items() if k != "params"})
+
+    def _resize(self) -> None:
+        for bucket in (b for buckets in self._buckets for b in buckets):
+            bucket.resize()
 
     def _numbers(self) -> dict[int, int]:
         """Parameters counted through all groups."""

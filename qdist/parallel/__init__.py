@@ -8,10 +8,12 @@ from qdist.parallel.mesh import ParallelModel, Plan, mesh_generator, parallelize
 from qdist.parallel.partition import Partition, load_whole_state_dict, whole_state_dict
 from qdist.parallel.pipeline import (
     Action,
+    LayerDesc,
     Pipeline,
     PipelineTraining,
     Schedule,
     ScheduleError,
+    SharedLayerDesc,
     cut_into_stages,
     make_schedule,
     save_schedule_picture,
@@ -43,6 +45,7 @@ __all__ = [
     "Action",
     "ColumnParallelLinear",
     "DataParallel",
+    "LayerDesc",
     "LossScale",
     "ParallelAttention",
     "ParallelMLP",
@@ -58,6 +61,7 @@ __all__ = [
     "ScheduleError",
     "SequenceDropout",
     "SequenceLayerNorm",
+    "SharedLayerDesc",
     "VocabParallelEmbedding",
     "Zero",
     "activation_bytes",

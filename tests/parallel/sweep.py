@@ -8,6 +8,7 @@ convolutional net, a transformer with tied weights and a hybrid quantum net (tes
     replicas   DataParallel, also as DistributedDataParallel, average_gradients, Zero 1 to 3
     divided    tensor, sequence and context parallelism, with recomputed attention and blocks
     pipeline   all schedules, cuts into micro-batches and stages, with and without recomputation
+    engine     stages of an Engine on every pp x dp x mp, with sharding and recomputation, built deferred
     mlp-0 ...  `parallelize` of a model on every dp x tp x pp x cp x state with ZeRO 0 to 3, in all schedules; also its
                evaluation and its predictions
     mlp-files  from one process to every such mesh and back by way of checkpoints
@@ -40,12 +41,13 @@ from sweep_cases import (  # noqa: E402
     Case,
     checkpoint_cases,
     divided_cases,
+    engine_cases,
     mesh_cases,
     pipeline_cases,
     replica_cases,
 )
 
-MODULES = {"replicas": replica_cases, "divided": divided_cases, "pipeline": pipeline_cases}
+MODULES = {"replicas": replica_cases, "divided": divided_cases, "pipeline": pipeline_cases, "engine": engine_cases}
 GROUPS = [*MODULES, *(f"{name}-{what}" for name in MODELS for what in (*ZERO, "files"))]
 RESULTS = ROOT / "benchmarks" / "results" / "parallel_sweep.txt"
 HEADER = ["ranks", "cases", "equal", "differ", "refused", "why"]

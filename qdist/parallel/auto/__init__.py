@@ -14,12 +14,23 @@ from qdist.parallel.auto.eager import (
 from qdist.parallel.auto.ir import Graph, trace
 from qdist.parallel.auto.ir import ShardingPlan as Plan
 from qdist.parallel.auto.placement import Partial, Placement, ProcessMesh, Replicate, Shard
-from qdist.parallel.auto.planner import Cost, Machine, cost_of, data_parallel, propagate, search
+from qdist.parallel.auto.planner import Cost, Machine, cost_of, data_parallel, propagate, recursive, search
 from qdist.parallel.auto.rules import register_form
-from qdist.parallel.auto.run import Accuracy, DistModel, Engine, InputSpec, Strategy, to_static
+from qdist.parallel.auto.run import (
+    Accuracy,
+    Callback,
+    DistModel,
+    Engine,
+    InputSpec,
+    LossMonitor,
+    ModelCheckpoint,
+    Strategy,
+    to_static,
+)
 
 __all__ = [
     "Accuracy",
+    "Callback",
     "Cost",
     "DistModel",
     "DistParameter",
@@ -27,7 +38,9 @@ __all__ = [
     "Engine",
     "Graph",
     "InputSpec",
+    "LossMonitor",
     "Machine",
+    "ModelCheckpoint",
     "Operator",
     "Partial",
     "Placement",
@@ -41,6 +54,7 @@ __all__ = [
     "data_parallel",
     "matmul",
     "propagate",
+    "recursive",
     "register_form",
     "relu",
     "reshard",

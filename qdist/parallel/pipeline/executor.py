@@ -46,6 +46,8 @@ class Run:
     """None collects the outputs of the last stage instead."""
     training: bool
     recompute: bool
+    after_backward: Callable[[], None] | None = None
+    """What a rank does after each backward pass."""
 
     total: float = 0.0
     """The loss of the batch, on the rank of the last stage."""
@@ -109,6 +111,8 @@ class Run:
         walk(list(zip(live.edges, gradients, strict=True)), retain_graph=False)
         if action.stage > 0:
             self._pass_up(action, live.inputs)
+        if self.after_backward is not None:
+            self.after_backward()
 
     # Messages --------------------------------------------------------------------------------------------------------
 

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from qdist.comm import Communicator, Mesh, Message
-from qdist.nn import Module, Parameter
+from qdist.nn import Module, Parameter, materialize
 from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
 from qdist.parallel.gradient_norm import clip_grad_norm_
 from qdist.parallel.partition import load_whole_state_dict, whole_state_dict
+from qdist.parallel.pipeline import weight_stashing
 from qdist.parallel.pipeline.executor import Negotiated, Run
+from qdist.parallel.pipeline.layer_desc import LayerDesc, build_layers
 from qdist.parallel.pipeline.micro_batches import Batch, agree, arrays_of, cutter
 from qdist.parallel.pipeline.schedules import Schedule, make_schedule
 from qdist.parallel.pipeline.stage_messages import channels_of
@@ -37,13 +39,15 @@ class Pipeline:
     Args:
         layers: Modules and functions, applied one after the other; a Sequential is one. A tuple that a layer gives is
             what the next takes. All ranks give the same list, with the same weights where a seed made them; each keeps
-            its own part only.
+            its own part only. A LayerDesc, or a layer built inside nn.deferred(), gets its values only on ranks that
+            keep it, so that all layers together may be larger than a rank's memory.
         loss: loss(output, target) for a micro-batch, one number; "output" is a tuple if the last layer gives one.
         comm: the ranks of the pipeline. A Mesh has its stages over "pp"; over "dp", if there is such an axis, are
             pipelines like this one with other rows of the batch: the gradients and losses are those of all rows.
         micro_batches: how many parts a batch is cut into, as even as can be; a batch of fewer rows has fewer.
         micro_batch_size: or instead how many rows a part has; the last part may have fewer.
-        schedule: "naive", "f-then-b", "1f1b", "interleaved", or a Schedule of your own.
+        schedule: "naive", "f-then-b", "1f1b", "interleaved", or a Schedule of your own; "pipedream" updates after every
+            micro-batch, with stashed weights, and is not what one process computes (see weight_stashing.py).
         virtual_stages: stages on each rank, for "interleaved".
         partition: how layers make stages: "count", "parameters", or a list with the number of layers in each stage.
         reduction: "mean" if the loss is a mean over rows, "sum" if it is a sum; the loss's own `reduction`, or "mean".
@@ -62,7 +66,7 @@ class Pipeline:
 
     def __init__(
         self,
-        layers: Sequence[Layer] | Any,
+        layers: Sequence[Layer | LayerDesc] | Any,
         loss: Callable[..., Tensor],
         comm: Communicator | Mesh,
         *,
@@ -87,12 +91,18 @@ class Pipeline:
         first = self.schedule(1)
         if isinstance(layers, Module) and not hasattr(layers, "__iter__"):
             raise TypeError(f"a pipeline takes a list of layers or a Sequential; {type(layers).__name__} has no order")
-        listed: list[Layer] = list(layers)
-        for number, layer in enumerate(listed):
-            if not callable(layer):
+        given: list[Any] = list(layers)
+        for number, layer in enumerate(given):
+            if not callable(layer) and not isinstance(layer, LayerDesc):
                 raise TypeError(f"layer {number} is a {type(layer).__name__}, not a Module or a function")
+        own = range(self.comm.rank, first.stages, self.comm.size)
+        if partition == "parameters":
+            listed = build_layers(given, None)
+            parts = cut_into_stages(listed, first.stages, partition)
+        else:
+            parts = cut_into_stages(given, first.stages, partition)
+            listed = build_layers(given, {place for number in own for place in parts[number]})
         check_circuits(listed, self.comm)
-        parts = cut_into_stages(listed, first.stages, partition)
         self._idle = replace(first, micro_batches=0, actions=((),) * first.ranks)
         self._check_equal(listed, parts, (self._name, micro_batches, micro_batch_size, seed))
 
@@ -100,8 +110,9 @@ class Pipeline:
         """This rank's stages by their number."""
         self.module = Module()
         """This rank's layers under their number in the list: names are those of the whole Sequential."""
-        for number in range(self.comm.rank, first.stages, self.comm.size):
+        for number in own:
             self._take_stage(number, listed, parts[number], seed)
+        materialize(self.module)
         whole = _sequential(listed)
         self._all_names = frozenset(whole.state_dict())
         self.state_names = _plain_state_names(whole, self.module)
@@ -137,7 +148,8 @@ class Pipeline:
             inputs: an array or Tensor, or a tuple of them for a first layer that takes several, all with the same
                 number of rows. Only the rank of the first stage uses it; the others may leave it out.
             targets: likewise, what the loss takes; only the rank of the last stage uses it.
-            optimizer: of this rank's parameters. Its gradients are forgotten first, and it takes a step at the end.
+            optimizer: of this rank's parameters. Its gradients are forgotten first, and it takes a step at the end;
+                with schedule "pipedream" one after each micro-batch, which counts as a batch of its own.
                 Without one the gradients are added to .grad, as by backward().
             max_norm: scale the gradients, of all stages together, to at most this norm.
 
@@ -149,9 +161,14 @@ class Pipeline:
         """
         if max_norm is not None:
             check_max_norm(max_norm)
+        stashing = self._name == weight_stashing.NAME
+        if stashing:
+            weight_stashing.check_stashing(self._replicas, len(self.tied), max_norm)
         run = self._prepare("train_batch", inputs, targets)
         if optimizer is not None:
             optimizer.zero_grad()
+        if stashing:
+            run.after_backward = weight_stashing.updating(list(self.parameters()), optimizer)
         with self.tied.summing():
             run.run()
         self.micro_batches_so_far += run.schedule.micro_batches
@@ -162,9 +179,9 @@ class Pipeline:
             broadcast(self.module.buffers(), self._replicas)
         if max_norm is not None:
             self.clip_grad_norm_(max_norm)
-        if optimizer is not None:
+        if optimizer is not None and not stashing:
             optimizer.step()
-        return self._whole_loss(run)
+        return self._whole_loss(run) / (run.schedule.micro_batches if stashing else 1)
 
     def eval_batch(self, inputs: Any = None, targets: Any = None) -> float:
         """The loss of a batch, on every rank, with the layers in evaluation mode. Arguments as for train_batch."""
@@ -282,13 +299,16 @@ class Pipeline:
         # A pipeline beside others may have no row of a small batch: it waits for what they find.
         schedule = self.schedule(len(bounds)) if rows else self._idle
         self.module.train(training)
+        # A micro-batch that is a batch of its own counts fully.
+        apart = training and self._name == weight_stashing.NAME
+        weights = [1.0] * len(bounds) if apart else self._weights(rows, bounds)
         return Run(
             schedule=schedule if training else schedule.forward_only(),
             rank=self.comm.rank,
             stages=self.stages,
             channels=self._channels,
             negotiated=self._negotiated.setdefault(key, {}),
-            batch=Batch(arrays, goals, bounds, self._weights(rows, bounds), self.micro_batches_so_far),
+            batch=Batch(arrays, goals, bounds, weights, self.micro_batches_so_far),
             loss=None if call == "predict" else self._loss,
             training=training,
             recompute=self._recompute,
@@ -358,8 +378,13 @@ def _sequential(layers: Sequence[Layer]) -> Module:
 def _plain_state_names(whole: Module, module: Module) -> dict[str, str]:
     """For each name in the module's state the whole one's: another where an earlier layer is the same one."""
     known = whole.state_dict()
-    found = {id(value.data): name for name, value in known.items()}
-    return {name: name if name in known else found[id(value.data)] for name, value in module.state_dict().items()}
+    found = {_identity(value): name for name, value in known.items()}
+    return {name: name if name in known else found[_identity(value)] for name, value in module.state_dict().items()}
+
+
+def _identity(value: Any) -> int:
+    """The same for all names of one tensor; one without values is its own detached form."""
+    return id(value) if getattr(value, "deferred", False) else id(value.data)
 
 
 def _reduction_of(loss: Any, given: str | None) -> str:

@@ -8,6 +8,7 @@ micro-batch: a forward pass the activations of the stage before, a backward pass
     f-then-b       all forward passes, then all backward passes (GPipe, arXiv 1811.06965)
     1f1b           as soon as it can, a rank alternates between one forward and one backward pass; it keeps at most
                    `ranks` micro-batches instead of all (PipeDream-flush, arXiv 2006.09503)
+    pipedream      the order of 1f1b, with an update after every backward pass and stashed weights: no flush in between
     interleaved    1f1b over virtual stages: the bubble is shorter by their number (arXiv 2104.04473)
 
 A schedule is checked, drawn and timed here without running anything.
@@ -274,6 +275,7 @@ SCHEDULES: dict[str, Callable[[int, int, int, int], Iterator[Action]]] = {
     "naive": _naive,
     "f-then-b": _f_then_b,
     "1f1b": _one_forward_one_backward,
+    "pipedream": _one_forward_one_backward,
     "interleaved": _interleaved,
 }
 """For each name the actions of (rank, ranks, micro_batches, virtual_stages)."""

@@ -9,7 +9,7 @@ from typing import Any
 from qdist.nn import Module
 from qdist.tensor import Generator, Tensor, random
 
-__all__ = ["PipelineStage", "as_tuple", "cut_into_stages", "parameter_counts"]
+__all__ = ["PipelineStage", "as_tuple", "balanced", "cut_into_stages", "parameter_counts"]
 
 Layer = Callable[..., Any]
 """A Module, or any function of Tensors."""
@@ -38,7 +38,7 @@ def cut_into_stages(layers: Sequence[Layer], stages: int, by: str | Sequence[int
     if by == "count":
         sizes = [len(layers) // stages + (s < len(layers) % stages) for s in range(stages)]
     elif by == "parameters":
-        sizes = _balanced(parameter_counts(layers), stages)
+        sizes = balanced(parameter_counts(layers), stages)
     elif isinstance(by, str):
         raise ValueError(f"partition {by!r} is not known: use 'count', 'parameters' or a list of layers a stage")
     else:
@@ -55,7 +55,7 @@ def parameter_counts(layers: Iterable[Layer]) -> list[int]:
     return [sum(p.size for p in layer.parameters()) if isinstance(layer, Module) else 0 for layer in layers]
 
 
-def _balanced(weights: Sequence[int], parts: int) -> list[int]:
+def balanced(weights: Sequence[int], parts: int) -> list[int]:
     """Sizes of `parts` contiguous parts, none empty, whose heaviest is as light as possible; of those the ones with
     the least sum of squares, so that the others are even too."""
     total = [0, *accumulate(weights)]

@@ -11,7 +11,7 @@ import numpy as np
 
 from qdist.comm import Communicator, Work
 from qdist.tensor import Tensor, no_grad
-from qdist.tensor.arrays import FLOAT32, Array, device_of, module_of
+from qdist.tensor.arrays import FLOAT32, Array, module_of
 
 __all__ = ["BUCKET_BYTES", "Bucket", "MeanBucket", "agree_on_use", "arrange", "broadcast"]
 
@@ -107,7 +107,7 @@ def arrange(parameters: Iterable[Any], bucket_bytes: int = BUCKET_BYTES) -> list
     filling: dict[Any, list[Any]] = {}
     last: dict[int, tuple[int, list[Any]]] = {}
     for number, p in enumerate(parameters):
-        kind = p.dtype, device_of(p.data)
+        kind = p.dtype, p.device
         group = filling.get(kind)
         if group is None or sum(q.nbytes for q in group) + p.nbytes > bucket_bytes:
             group = filling[kind] = []

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from qdist.comm import Communicator, world
-from qdist.nn import Module
+from qdist.nn import Module, materialize
 from qdist.nn.agreement import agree, is_due
 from qdist.parallel.replica.buckets import BUCKET_BYTES, MeanBucket, agree_on_use, arrange
 from qdist.parallel.replica.replica import Replica
@@ -58,6 +58,8 @@ class DataParallel(Replica):
     ) -> None:
         if bucket_bytes < 1:
             raise ValueError(f"bucket_bytes must be at least 1, got {bucket_bytes}")
+        if isinstance(module, Module):
+            materialize(module)
         super().__init__(module, comm, reduction)
         self._bucket_bytes = bucket_bytes
         self._signature: list[Any] = []

@@ -57,12 +57,14 @@ class Replica(Module):
         self._eager = True  # gradients are sent as they come
         self._remove_hooks: list[Callable[[], None]] = []
         self._take_over(module.parameters())
+        # What is built without values gets them, and the first rank's, when it is divided.
+        given = [*(p for p in module.parameters() if not p.deferred), *module.buffers()]
         for group in amplitude_groups(module):
             # Ranks that share a circuit are in different groups of those that share the batch.
-            broadcast([*module.parameters(), *module.buffers()], group)
+            broadcast(given, group)
         if self.comm.size > 1:
             check_same_model(module, self.comm)
-            broadcast([*module.parameters(), *module.buffers()], self.comm)
+            broadcast(given, self.comm)
 
     # The wrapper is invisible: modules, parameters and states have the names that the plain model gives them.
     def _walk(self, prefix: str, seen: set[int]) -> Iterator[tuple[str, Module]]:

@@ -14,12 +14,12 @@ from typing import Any, Self
 import numpy as np
 
 from qdist.comm import Communicator
-from qdist.nn import Module
+from qdist.nn import Module, materialize
 from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
 from qdist.parallel.gradient_norm import clip_grad_norm_
 from qdist.parallel.loss_scale import LossScale
-from qdist.parallel.replica.buckets import BUCKET_BYTES, Bucket
+from qdist.parallel.replica.buckets import BUCKET_BYTES, Bucket, broadcast
 from qdist.parallel.replica.replica import Replica
 from qdist.parallel.zero import deepspeed_config, sharded_state
 from qdist.parallel.zero.shards import GradientPart, Unit, View
@@ -34,7 +34,8 @@ class Zero(Replica):
     """A model and its optimiser, sharded over ranks.
 
     Args:
-        model: the same on every rank; the first rank's values are taken over by all.
+        model: the same on every rank; the first rank's values are taken over by all. Built inside nn.deferred(), its
+            values are drawn module by module, and stage 3 never has more of them on a rank than its part and a module.
         optimizer: of this model's parameters. It keeps its options and updates this rank's part from now on; a
             scheduler made for it goes on working. Parameters that it does not have are left alone.
         stage: 1 shards the optimiser's state, 2 also gradients, 3 also parameters.
@@ -117,6 +118,9 @@ class Zero(Replica):
             units, needed = units_by_module(self.module, {id(p) for p in trained}, types, self.comm, make)
             around_modules(needed, self._held)
         sharded = {id(p) for unit in units for p in unit.parameters}
+        whole = [p for p in self.module.parameters() if p.deferred and id(p) not in sharded]
+        materialize(whole)
+        broadcast(whole, self.comm)
         if self.precision is not None:
             for tensor in [*self.module.parameters(), *self.module.buffers()]:
                 if id(tensor) not in sharded and tensor.dtype.kind == "f":

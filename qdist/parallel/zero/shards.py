@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qdist.comm import Communicator
-from qdist.nn import Parameter
+from qdist.nn import Parameter, materialize
 from qdist.parallel.replica.buckets import Bucket
 from qdist.tensor import Tensor
-from qdist.tensor.arrays import FLOAT32, Array, device_of, module_of
+from qdist.tensor.arrays import FLOAT32, Array, device_of, module_of, to_device
 from qdist.tensor.autograd import mode
 
 __all__ = ["GradientPart", "Piece", "ShardedParameter", "Unit", "View"]
@@ -125,11 +125,9 @@ class Unit(Bucket):
         self.scale = 1.0
         """Of the loss whose gradients come: taken out of them when they have been added up."""
         self.used = [False] * len(parameters)
-        self.xp = module_of(parameters[0].data)
         self.length = -(-self.spans[-1][1] // comm.size)
-        laid = self.xp.zeros(comm.size * self.length, self.dtype)
-        for p, (start, stop) in zip(parameters, self.spans):
-            laid[start:stop] = p.data.reshape(-1)
+        laid = self._laid()
+        self.xp = module_of(laid)
         rows = laid.reshape(comm.size, self.length)
         self.dtype = self.dtype if precision is None else precision
         self.master_dtype = FLOAT32 if self.dtype == np.float16 else self.dtype
@@ -142,6 +140,18 @@ class Unit(Bucket):
         else:
             for p in parameters:
                 _make_sharded(p, self)
+
+    def _laid(self) -> Array:
+        """The parameters end to end. Those that were built without values are drawn by the first rank, for all, and
+        only this unit's, so that never more than one unit is whole on a rank."""
+        later = [p for p in self.parameters if p.deferred]
+        if self.comm.rank == 0:
+            materialize(later)
+        laid = to_device(np.zeros(self.comm.size * self.length, self.dtype), self.parameters[0].device)
+        for p, (start, stop) in zip(self.parameters, self.spans):
+            if not p.deferred:
+                laid[start:stop] = p.data.reshape(-1)
+        return self.comm.broadcast(laid, out=laid) if later and self.comm.size > 1 else laid
 
     def _cut(self, rank: int) -> list[Piece]:
         low, high = rank * self.length, (rank + 1) * self.length
@@ -275,7 +285,7 @@ class Unit(Bucket):
 
 def _make_sharded(parameter: Parameter, unit: Unit) -> None:
     shape = parameter.shape
-    del parameter.__dict__["_data"]
+    parameter.__dict__.pop("_data", None)
     parameter.__class__ = ShardedParameter
     assert isinstance(parameter, ShardedParameter)
     parameter.unit, parameter.whole = unit, None

@@ -116,7 +116,7 @@ def test_a_schedule_that_cannot_work_is_refused_without_running(schedule: Schedu
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("2f2b", 2, 2), "'2f2b' is not known: use one of 'naive', 'f-then-b', '1f1b', 'interleaved'"),
+        (("2f2b", 2, 2), "'2f2b' is not known: use one of 'naive', 'f-then-b', '1f1b', 'pipedream', 'interleaved'"),
         (("1f1b", 0, 2), "ranks=0"),
         (("1f1b", 2, 0), "micro_batches=0"),
         (("1f1b", 2, 2, 2), "'interleaved' takes 2 or more, the others take 1"),

@@ -443,3 +443,43 @@ def test_training_from_a_dictionary(comm) -> None:
     np.testing.assert_allclose(list(shorter.loss_dict.values()), losses[:4], rtol=1e-10)
     with pytest.raises(ValueError, match="config: loss must be given"):
         PipelineTraining({k: v for k, v in config.items() if k != "loss"}, [], data, comm)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 6])
+def test_pipedream_takes_the_weights_that_its_schedule_says(comm, micro_batches: int) -> None:
+    """Stage s of S has made max(0, m - (S - 1 - s)) updates when micro-batch m goes forward, and goes back so."""
+    stages, rate = comm.size, 0.05
+    manual_seed(7)
+    layers = [nn.Linear(5, 5, dtype=np.float64) for _ in range(stages)]
+    start = [(layer.weight.numpy().copy(), layer.bias.numpy().copy()) for layer in layers]
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 2 * micro_batches, 5))
+    pipeline = Pipeline(layers, nn.MSELoss(), comm, micro_batches=micro_batches, schedule="pipedream")
+    optimizer = pipeline.make_optimizer(optim.SGD, lr=rate)
+    loss = pipeline.train_batch(x, y, optimizer)
+
+    versions = [[pair] for pair in start]
+    losses = []
+    for m in range(micro_batches):
+        rows = slice(2 * m, 2 * m + 2)
+        used = [versions[s][max(0, m - (stages - 1 - s))] for s in range(stages)]
+        values = [x[rows]]
+        for w, b in used:
+            values.append(values[-1] @ w.T + b)
+        error = values[-1] - y[rows]
+        losses.append((error**2).mean())
+        g = 2 * error / error.size
+        for s in reversed(range(stages)):
+            w, b = versions[s][m]
+            versions[s].append((w - rate * g.T @ values[s], b - rate * g.sum(0)))
+            g = g @ used[s][0]
+    assert loss == pytest.approx(np.mean(losses), abs=1e-10)
+    state = pipeline.whole_state_dict()
+    for s in range(stages):
+        np.testing.assert_allclose(state[f"{s}.weight"].numpy(), versions[s][-1][0], atol=1e-10)
+        np.testing.assert_allclose(state[f"{s}.bias"].numpy(), versions[s][-1][1], atol=1e-10)
+    assert pipeline.peak_live == min(micro_batches, stages - comm.rank)
+    evaluated = pipeline.eval_batch(x, y)
+    assert evaluated == pytest.approx(float(((pipeline.predict(x).numpy() - y) ** 2).mean()), abs=1e-10)
+    with pytest.raises(ValueError, match="no stage knows the norm"):
+        pipeline.train_batch(x, y, optimizer, max_norm=1.0)

@@ -29,6 +29,7 @@ from qdist.parallel import (
     Pipeline,
     Plan,
     Zero,
+    auto,
     average_gradients,
     parallelize,
     recompute,
@@ -210,6 +211,39 @@ def pipeline_cases(comm: Communicator) -> Iterator[Case]:
         }
         refusals = _too_many_stages(name, comm.size, schedule)
         yield Case(f"{name}, {options}", partial(_pipeline, comm, name, options), refusals)
+
+
+def engine_cases(comm: Communicator) -> Iterator[Case]:
+    """An Engine's stages on every pp x dp x mp, with what goes on inside of a stage; layers are built deferred."""
+    parts: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "cut everywhere": {"fully_use_devices": True},
+        "sharding 1": {"sharding": auto.Strategy().sharding.__class__(True, 1)},
+        "sharding 3": {"sharding": auto.Strategy().sharding.__class__(True, 3)},
+        "recompute": {"recompute": auto.Strategy().recompute.__class__(True)},
+    }
+    sizes = [n for n in range(1, comm.size + 1) if comm.size % n == 0]
+    for pp, dp, (what, options) in product(sizes, sizes, parts.items()):
+        if comm.size % (pp * dp) or pp > 5 or ("sharding" in options and dp == 1):
+            continue
+        for schedule in ("naive", "f-then-b", "1f1b"):
+            text = f"pp={pp} dp={dp} mp={comm.size // pp // dp}, {what}, {schedule}"
+            yield Case(text, partial(_engine, comm, (pp, dp, comm.size // pp // dp), options, schedule))
+
+
+def _engine(comm: Communicator, degrees: tuple[int, int, int], options: dict[str, Any], schedule: str) -> None:
+    unit, rows = unit_for(comm.size), 4 * degrees[1]
+    data = [models.batch("mlp", step, rows, unit) for step in range(STEPS)]
+    want = models.train_plainly(build("mlp", unit), data, sgd)
+    with nn.deferred():
+        model = build("mlp", unit)
+    mesh = auto.ProcessMesh(np.arange(comm.size).reshape(degrees), ["pp", "dp", "mp"], comm)
+    strategy = auto.Strategy(**options)
+    strategy.pipeline.enable, strategy.pipeline.accumulate_steps, strategy.pipeline.schedule = True, 2, schedule
+    engine = auto.Engine(model, nn.CrossEntropyLoss(), sgd(model.parameters()), None, strategy, mesh)
+    losses = [engine.run(batch)["loss"] for batch in data]
+    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+    assert_same(engine.state_dict(), want.parameters)
 
 
 def _virtual(schedule: str) -> int:

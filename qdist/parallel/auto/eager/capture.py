@@ -9,7 +9,7 @@ from typing import Any
 
 from qdist.tensor import Rule, tracing
 
-__all__ = ["ANNOTATE", "Note", "capturing", "is_capturing", "note", "on_stage", "paused"]
+__all__ = ["ANNOTATE", "Note", "capturing", "current_mesh", "is_capturing", "note", "on_mesh", "on_stage", "paused"]
 
 Note = Callable[..., None]
 
@@ -25,7 +25,8 @@ ANNOTATE = Rule("annotate", _never, None)
 class _State(threading.local):
     receiver: Note | None = None
     paused = False
-    stage: int | None = None
+    stage: Any = None
+    mesh: Any = None
 
 
 _state = _State()
@@ -35,8 +36,8 @@ _state = _State()
 def capturing(receiver: Note) -> Iterator[None]:
     """Call receiver(rule, inputs, attributes, output, pinned, stage) for every operation inside the block.
 
-    `pinned` holds the splits that the user asked for, `stage` the pipeline stage; both may be None. What DistTensors do
-    on local parts is not told.
+    `pinned` holds the splits that the user asked for, `stage` the mesh of a pipeline stage; both may be None.
+    What DistTensors do on local parts is not told.
     """
     previous, _state.receiver = _state.receiver, receiver
     try:
@@ -68,10 +69,25 @@ def is_capturing() -> bool:
 
 
 @contextmanager
-def on_stage(stage: int) -> Iterator[None]:
-    """Operations inside the block belong to this pipeline stage."""
+def on_stage(stage: Any) -> Iterator[None]:
+    """Operations inside the block belong to this pipeline stage, a row of a mesh."""
     previous, _state.stage = _state.stage, stage
     try:
         yield
     finally:
         _state.stage = previous
+
+
+@contextmanager
+def on_mesh(mesh: Any) -> Iterator[None]:
+    """Operations inside the block run on this mesh."""
+    previous, _state.mesh = _state.mesh, mesh
+    try:
+        yield
+    finally:
+        _state.mesh = previous
+
+
+def current_mesh() -> Any:
+    """The mesh that operations run on now whatever their inputs; None where the inputs decide."""
+    return _state.mesh

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from qdist.nn.module import Parameter
 from qdist.parallel.auto.eager import capture
-from qdist.parallel.auto.eager.dist_tensor import DistTensor, reshard
+from qdist.parallel.auto.eager.crossing import Spec, SpecTable, follow
+from qdist.parallel.auto.eager.dist_tensor import DistParameter, DistTensor, reshard, shard_tensor
 from qdist.parallel.auto.placement.placements import Placement, Replicate, cuts
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.placement.reshard import reshard_local
@@ -32,22 +34,59 @@ def dispatch(
     Args:
         rule, inputs, attributes: as `tensor.apply` takes them.
         pinned: the way to run, one split a mesh axis; the cheapest when not given.
-        mesh: where to run; the mesh of the first DistTensor when not given.
+        mesh: where to run; when not given that of the shard_op around it, or where the inputs are.
 
     Returns:
         A DistTensor, or a tuple of them.
     """
     if rule.name in DECOMPOSED:
         return DECOMPOSED[rule.name](*inputs, **attributes)
-    mesh = mesh or next(x.mesh for x in inputs if isinstance(x, DistTensor))
+    mesh = mesh or capture.current_mesh() or _mesh_of(inputs)
     with capture.paused():
-        placed = [_on(x, mesh) if isinstance(x, DistTensor) else x for x in inputs]
-    form = form_for(rule.name, [_shape(x) for x in placed], attributes)
-    splits = pinned or choose(form, [_operand(x, mesh) for x in placed], mesh.shape, _itemsize(placed))
-    with capture.paused():
-        made = execute(rule, placed, attributes, form, mesh, splits)
+        placed = [_on(x, mesh) for x in inputs]
+        run = _run_on_some if mesh.partial else _run
+        made = run(rule, placed, attributes, pinned, mesh)
     capture.note(rule, inputs, attributes, made, pinned)
     return made
+
+
+def _mesh_of(inputs: Sequence[Any]) -> ProcessMesh:
+    """Where the inputs meet: activations come to weights, not weights to activations, and earlier stages of a pipeline
+    pass on to later ones."""
+    weights = [x.mesh for x in inputs if isinstance(x, DistParameter) and x.mesh.partial]
+    meshes = weights or [x.mesh for x in inputs if isinstance(x, DistTensor)]
+    return max(meshes, key=lambda mesh: -1 if mesh.row is None else mesh.row)
+
+
+def _run(rule: Rule, placed: Sequence[Any], attributes: dict[str, Any], pinned: Any, mesh: ProcessMesh) -> Any:
+    form = form_for(rule.name, [_shape(x) for x in placed], attributes)
+    splits = pinned or choose(form, [_operand(x, mesh) for x in placed], mesh.shape, _itemsize(placed))
+    return execute(rule, placed, attributes, form, mesh, splits)
+
+
+def _run_on_some(rule: Rule, placed: Sequence[Any], attributes: dict[str, Any], pinned: Any, mesh: ProcessMesh) -> Any:
+    """As _run, on a mesh of some of the ranks; the others learn what is made and follow along."""
+    plain = {name: value for name, value in attributes.items() if name != "ticket"}
+    shapes = tuple((x.shape, x.dtype) if isinstance(x, Tensor) else x for x in placed)
+    lying = tuple(x.placements for x in placed if isinstance(x, DistTensor))
+    key = rule.name, shapes, lying, tuple(plain.items())
+    if mesh.coordinates is not None:
+        try:
+            made = _run(rule, placed, attributes, pinned, mesh)
+        except Exception as error:
+            _specs.share(mesh, key, error)
+            raise
+        parts = made if isinstance(made, tuple) else (made,)
+        _specs.share(mesh, key, [Spec(p.shape, p.dtype.str, p.placements) for p in parts])
+        return made
+    specs = _specs.share(mesh, key, None)
+    following = [x.local for x in placed if isinstance(x, DistTensor) and x.requires_grad]
+    empty = follow(following, specs, next(x for x in placed if isinstance(x, Tensor)))
+    parts = tuple(DistTensor(e, mesh, spec.placements, spec.shape) for e, spec in zip(empty, specs, strict=True))
+    return parts if len(parts) > 1 else parts[0]
+
+
+_specs = SpecTable()
 
 
 DistTensor.dispatch = staticmethod(dispatch)
@@ -119,9 +158,15 @@ def _localize(x: Any, mesh: ProcessMesh, target: tuple[Placement, ...], differs:
     return x
 
 
-def _on(x: DistTensor, mesh: ProcessMesh) -> DistTensor:
-    """x on this mesh; whole, when it comes from another."""
-    return x if x.mesh == mesh else reshard(x, mesh, [Replicate()] * len(mesh.shape))
+def _on(x: Any, mesh: ProcessMesh) -> Any:
+    """An input on this mesh; whole, when it comes from another. Where some ranks are outside, a parameter moves to the
+    mesh for good, and what else gets a gradient is taken there."""
+    whole = [Replicate()] * len(mesh.shape)
+    if isinstance(x, DistTensor):
+        return x if x.mesh == mesh else reshard(x, mesh, whole)
+    if mesh.partial and isinstance(x, Tensor) and (x.requires_grad or isinstance(x, Parameter)):
+        return shard_tensor(x, mesh, whole)
+    return x
 
 
 def _shape(x: Any) -> tuple[int, ...] | None:

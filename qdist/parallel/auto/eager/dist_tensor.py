@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from qdist.nn.deferred import DeferredParameter
 from qdist.nn.module import Parameter
 from qdist.parallel.auto.eager import capture
+from qdist.parallel.auto.eager.crossing import cross, placeholder
 from qdist.parallel.auto.placement.moves import gradient_of
 from qdist.parallel.auto.placement.placements import Placement, Replicate, Shard, cuts, local_part, placements_of
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.placement.reshard import reshard_local
 from qdist.tensor import Tensor, no_grad
-from qdist.tensor.arrays import Array
+from qdist.tensor.arrays import Array, to_device
 from qdist.tensor.autograd import mode
 from qdist.tensor.versions import Version
 
@@ -28,7 +30,8 @@ class DistTensor(Tensor):
     """A tensor on a mesh. It has the global shape and takes part in all operations as any Tensor does.
 
     What leaves it (numpy(), item(), float()) is the global value, the same on every rank, and takes communication, so
-    every rank has to ask. `local` is the rank's own part, a plain Tensor, whose array is `data`.
+    every rank of the mesh's communicator has to ask. `local` is the rank's own part, a plain Tensor, whose array is
+    `data`; on a rank outside of the mesh it is empty.
 
     Attributes:
         local: this rank's part; gradients are recorded on it.
@@ -136,9 +139,17 @@ class DistTensor(Tensor):
         """The global value as a plain Tensor, whole on every rank; gradients flow back. Collective over the mesh."""
         whole = (Replicate(),) * len(self.placements)
         with capture.paused():
-            value = self.local_as(whole)
+            value = self.whole_on_members()
+            if self.mesh.partial:
+                everyone = range(self.mesh.comm.size)
+                value = cross(value, self.mesh.comm, self.mesh.members, everyone, self._shape)
         capture.note(capture.ANNOTATE, (self,), {"mesh": self.mesh, "placements": whole}, value)
         return value
+
+    def whole_on_members(self) -> Tensor:
+        """The global value on the ranks of the mesh, a placeholder on others. Collective over the mesh."""
+        whole = (Replicate(),) * len(self.placements)
+        return self.local if self.mesh.coordinates is None else self.local_as(whole)
 
     def numpy(self) -> np.ndarray:
         """The global value as a NumPy array. Collective over the mesh."""
@@ -226,7 +237,8 @@ def shard_tensor(x: Any, mesh: ProcessMesh, placements: Any) -> Any:
 
     Raises:
         ValueError: for placements that do not fit the mesh or the shape; see `placements_of`.
-        RuntimeError: on a rank outside of the mesh.
+
+    Ranks outside of the mesh call as well, and keep the shape alone; of a Parameter they give the values up.
     """
     if isinstance(x, DistTensor) and not isinstance(x, Parameter):
         return reshard(x, mesh, placements)
@@ -237,15 +249,17 @@ def shard_tensor(x: Any, mesh: ProcessMesh, placements: Any) -> Any:
         return _replace(x, mesh, target)
     if isinstance(x, Parameter):
         return _become(x, mesh, target)
-    return _placed(x, x, mesh, (Replicate(),) * len(target), target)
+    return _placed(x, _on_members(x, mesh), mesh, (Replicate(),) * len(target), target)
 
 
 def reshard(x: Any, mesh: ProcessMesh, placements: Any) -> Any:
-    """A DistTensor placed anew, on the same mesh or on another mesh of the same ranks; gradients flow back.
+    """A DistTensor placed anew, on the same mesh or another, of the same ranks or of others; gradients flow back.
+
+    To other ranks it travels whole: from one stage of a pipeline to the next. All ranks of the communicator call.
 
     Raises:
         TypeError: for anything but a DistTensor.
-        ValueError: for placements that do not fit, or a mesh of other ranks.
+        ValueError: for placements that do not fit, or a mesh over another communicator.
     """
     if not isinstance(x, DistTensor):
         raise TypeError(f"reshard takes a DistTensor, not {type(x).__name__}; place it with shard_tensor() first")
@@ -253,19 +267,31 @@ def reshard(x: Any, mesh: ProcessMesh, placements: Any) -> Any:
     check_lengths(x.shape, mesh, target)
     if mesh == x.mesh:
         return _placed(x, x.local, mesh, x.placements, target)
-    if sorted(mesh.ranks.flat) != sorted(x.mesh.ranks.flat):
-        raise ValueError(f"a tensor on {x.mesh} cannot be resharded to {mesh}: the ranks differ")
+    if mesh.comm is not x.mesh.comm:
+        raise ValueError(f"a tensor on {x.mesh} cannot be resharded to {mesh}: the two have different communicators")
     with capture.paused():
-        whole = x.full()
+        whole = x.whole_on_members()
+        if sorted(mesh.members) != sorted(x.mesh.members):
+            whole = cross(whole, mesh.comm, x.mesh.members, mesh.members, x.shape)
     return _placed(x, whole, mesh, (Replicate(),) * len(target), target)
 
 
 def _placed(x: Tensor, local: Tensor, mesh: ProcessMesh, source: Any, target: tuple[Placement, ...]) -> DistTensor:
     """x, of which this rank holds `local` by `source`, placed by `target`."""
     with capture.paused():
-        moved = DistTensor(reshard_local(local, mesh, x.shape, source, target), mesh, target, x.shape)
+        own = local if mesh.coordinates is None else reshard_local(local, mesh, x.shape, source, target)
+        moved = DistTensor(own, mesh, target, x.shape)
     capture.note(capture.ANNOTATE, (x,), {"mesh": mesh, "placements": target}, moved)
     return moved
+
+
+def _on_members(x: Tensor, mesh: ProcessMesh) -> Tensor:
+    """x, whole on every rank of the mesh's communicator, and then on its members alone; the others get its gradient."""
+    if not mesh.partial:
+        return x
+    if not x.requires_grad:
+        return placeholder(x) if mesh.coordinates is None else x
+    return cross(x, mesh.comm, range(mesh.comm.size), mesh.members, x.shape)
 
 
 def check_lengths(shape: tuple[int, ...], mesh: ProcessMesh, placements: Sequence[Placement]) -> None:
@@ -289,13 +315,23 @@ def _become(parameter: Parameter, mesh: ProcessMesh, target: tuple[Placement, ..
     """Turn a Parameter into a DistParameter, keeping its identity."""
     if any(not isinstance(p, (Shard, Replicate)) for p in target):
         raise ValueError(f"a parameter is placed with Shard and Replicate, not {list(target)}")
-    own = local_part(parameter.data, target, mesh.shape, mesh.place()).copy()
+    own = _own_values(parameter, mesh, target)
     shape, wants = parameter.shape, parameter.requires_grad
-    for name in ("_data", "_version", "requires_grad", "grad", "_hooks", "_complete"):
+    for name in ("_data", "_version", "requires_grad", "grad", "_hooks", "_complete", "_draw", "_state"):
         parameter.__dict__.pop(name, None)
     parameter.__class__ = DistParameter
     DistTensor.__init__(parameter, Tensor(own, wants), mesh, target, shape)  # type: ignore[arg-type]
     return parameter
+
+
+def _own_values(parameter: Parameter, mesh: ProcessMesh, target: tuple[Placement, ...]) -> Any:
+    """This rank's part, copied. Of a parameter that was built without values they are drawn by members alone."""
+    if mesh.coordinates is None:
+        if isinstance(parameter, DeferredParameter):
+            return to_device(np.empty(0, parameter.dtype), parameter.device)
+        return placeholder(parameter)
+    whole = parameter.values() if isinstance(parameter, DeferredParameter) else parameter.data
+    return local_part(whole, target, mesh.shape, mesh.place()).copy()
 
 
 def _replace(parameter: DistParameter, mesh: ProcessMesh, target: tuple[Placement, ...]) -> DistParameter:

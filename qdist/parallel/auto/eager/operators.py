@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from qdist.comm import Communicator, world
 from qdist.parallel.auto.eager import capture
 from qdist.parallel.auto.eager.dispatch import dispatch, form_for
 from qdist.parallel.auto.eager.dist_tensor import DistTensor, reshard, shard_tensor
-from qdist.parallel.auto.placement.placements import Partial, Replicate
+from qdist.parallel.auto.placement.placements import Partial, Placement, Replicate, Shard, cuts
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.rules.forms import Form, Split
 from qdist.tensor import RULES, Tensor, apply
@@ -31,30 +32,37 @@ def shard_op(
     Args:
         fn: a function or Module of Tensors.
         mesh: the ProcessMesh. A row of one, mesh[0], is a pipeline stage: an Engine with a pipeline runs fn there.
+            Without an Engine, too, fn runs on the mesh's ranks alone: its arguments travel there, its parameters stay
+            there, and what follows goes on there until another shard_op or reshard.
         in_placements: for each positional tensor argument its placements (see shard_tensor), or None to leave it.
         out_placements: the same for what fn returns, one tensor or a tuple.
 
     Raises:
         ValueError: when called with another number of tensors than there are placements.
-        RuntimeError: when called on a rank outside of the mesh, except while an Engine captures.
+
+    All ranks of the mesh's communicator call it.
     """
 
     def place(tensors: Sequence[Any], placements: Sequence[Any] | None, what: str) -> list[Any]:
         if placements is None:
-            return list(tensors)
+            return [shard_tensor(x, mesh, whole) if mesh.partial else x for x in tensors]
         if len(tensors) != len(placements):
             raise ValueError(f"shard_op: {len(placements)} placements given for {len(tensors)} {what} tensor(s)")
         return [x if p is None else shard_tensor(x, mesh, p) for x, p in zip(tensors, placements)]
 
+    whole = [Replicate()] * len(mesh.shape)
+
     def sharded(*args: Any, **kwargs: Any) -> Any:
         if mesh.row is not None and capture.is_capturing() and (in_placements, out_placements) == (None, None):
-            with capture.on_stage(mesh.row):
+            with capture.on_stage(mesh):
                 return fn(*args, **kwargs)
-        mesh.place()
         tensors = [a for a in args if isinstance(a, Tensor)]
         placed = iter(place(tensors, in_placements, "input"))
-        made = fn(*(next(placed) if isinstance(a, Tensor) else a for a in args), **kwargs)
+        with capture.on_mesh(mesh) if mesh.partial else nullcontext():
+            made = fn(*(next(placed) if isinstance(a, Tensor) else a for a in args), **kwargs)
         several = isinstance(made, tuple)
+        if out_placements is None:
+            return made
         outputs = place(made if several else (made,), out_placements, "output")
         return tuple(outputs) if several else outputs[0]
 
@@ -76,13 +84,21 @@ class Operator:
         self.name = name
         self.rule = RULES[name]
         self.in_strategy: tuple[tuple[int, ...], ...] | None = None
+        self.out_strategy: tuple[tuple[int, ...], ...] | None = None
         self.comm: Communicator | None = None
 
-    def shard(self, in_strategy: Sequence[Sequence[int]], comm: Communicator | None = None) -> Operator:
+    def shard(
+        self,
+        in_strategy: Sequence[Sequence[int]],
+        comm: Communicator | None = None,
+        out_strategy: Sequence[Sequence[int]] | None = None,
+    ) -> Operator:
         """The same operator with a strategy.
 
         Args:
             in_strategy: for each input, into how many parts each dimension is cut.
+            out_strategy: the same for each output: what is cut otherwise is moved there, a sum is scattered. Outputs
+                lie as the inputs' cuts leave them, with sums finished, when not given.
             comm: the ranks; the world when not given. What the cuts leave over repeats the work.
         """
         strategy = tuple(tuple(int(n) for n in cuts) for cuts in in_strategy)
@@ -90,6 +106,8 @@ class Operator:
             raise ValueError(f"{self.name}.shard({strategy}): a dimension is cut into 1 part or more")
         other = Operator(self.name)
         other.in_strategy, other.comm = strategy, comm
+        if out_strategy is not None:
+            other.out_strategy = tuple(tuple(int(n) for n in cuts) for cuts in out_strategy)
         return other
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
@@ -100,14 +118,37 @@ class Operator:
         comm = world() if self.comm is None else self.comm
         mesh, splits = _layout(self.name, form, self.in_strategy, comm)
         made = dispatch(self.rule, tensors, attributes, splits, mesh)
-        if isinstance(made, tuple):
-            return tuple(_finished(part) for part in made)
-        return _finished(made)
+        parts = made if isinstance(made, tuple) else (made,)
+        if self.out_strategy is None:
+            placed = [_finished(part) for part in parts]
+        elif len(self.out_strategy) != len(parts):
+            raise ValueError(f"{self.name}: an out_strategy of {len(self.out_strategy)} for {len(parts)} output(s)")
+        else:
+            placed = [_cut_as(self.name, part, counts) for part, counts in zip(parts, self.out_strategy)]
+        return tuple(placed) if isinstance(made, tuple) else placed[0]
 
 
 def _finished(x: DistTensor) -> DistTensor:
     """x with its sums added up."""
     return reshard(x, x.mesh, [Replicate() if isinstance(p, Partial) else p for p in x.placements])
+
+
+def _cut_as(name: str, x: DistTensor, counts: tuple[int, ...]) -> DistTensor:
+    """x with every dimension in so many parts: by the axes that cut it already, or by others of that size."""
+    if len(counts) != x.ndim:
+        raise ValueError(f"{name}: out_strategy {counts} for an output of {x.ndim} dimension(s)")
+    target: list[Placement] = [Replicate()] * len(x.mesh.shape)
+    for dim, count in enumerate(counts):
+        left = count
+        # Axes that cut the dimension already come first, then sums, which are scattered for less than they are added.
+        order = sorted(range(len(target)), key=lambda i: (not cuts(x.placements[i], dim), x.placements[i] != Partial()))
+        for axis in order:
+            degree = x.mesh.shape[axis]
+            if left > 1 and degree > 1 and target[axis] == Replicate() and left % degree == 0:
+                target[axis], left = Shard(dim), left // degree
+        if left > 1:
+            raise ValueError(f"{name}: out_strategy {counts} cannot be made on {x.mesh}: dimension {dim} in {count}")
+    return reshard(x, x.mesh, target)
 
 
 def _layout(

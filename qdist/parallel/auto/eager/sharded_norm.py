@@ -39,8 +39,10 @@ def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> float:
         else:
             total += own
     for mesh, part in parts.items():
-        for axis in range(len(mesh.shape)):
+        for axis in range(len(mesh.shape)) if mesh.coordinates is not None else ():
             part = float(mesh.group(axis).all_reduce(np.array(part)))
+        if mesh.partial:
+            part = float(mesh.comm.broadcast(np.array(part), mesh.members[0]))
         total += part
     norm = math.sqrt(total)
     scale_gradients([p.grad for p in given if p.grad is not None], norm, max_norm)

@@ -12,10 +12,11 @@ import numpy as np
 from qdist.nn.module import Module
 from qdist.parallel.auto.eager.capture import capturing
 from qdist.parallel.auto.eager.dispatch import form_for
+from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.rules.forms import Form, Split
 from qdist.tensor import Rule, Tensor
 
-__all__ = ["Graph", "Operation", "Value", "trace"]
+__all__ = ["Graph", "Operation", "Recorder", "Value", "trace"]
 
 
 @dataclass(eq=False)
@@ -48,7 +49,7 @@ class Operation:
 
     Attributes:
         pinned: the splits that the user asked for.
-        stage: the pipeline stage that the user asked for.
+        row: the row of a mesh that the user asked for, a pipeline stage.
     """
 
     rule: Rule
@@ -56,7 +57,7 @@ class Operation:
     attributes: dict[str, Any]
     outputs: tuple[Value, ...]
     pinned: tuple[Split, ...] | None = None
-    stage: int | None = None
+    row: ProcessMesh | None = None
 
     def form(self) -> Form:
         """How its dimensions may be cut."""
@@ -73,6 +74,13 @@ class Graph:
     parameters: list[Value] = field(default_factory=list)
     output: Value | None = None
     loss: Value | None = None
+    passed_on: list[Value] = field(default_factory=list)
+    """What else is wanted at the end: values that a later part of a larger graph takes."""
+
+    @property
+    def results(self) -> list[Value]:
+        """All that is wanted at the end."""
+        return [*(value for value in (self.output, self.loss) if value is not None), *self.passed_on]
 
     def users(self) -> dict[Value, list[Operation]]:
         """The operations that take each value."""
@@ -104,7 +112,7 @@ def trace(
         TypeError: when the model gives anything but one Tensor.
         RuntimeError: when it changes a buffer (the running averages of a batch norm): a graph would not.
     """
-    recorder = _Recorder(model)
+    recorder = Recorder(model)
     usual = [f"input{i}" if len(inputs) > 1 else "input" for i in range(len(inputs))]
     usual += [f"label{i}" if len(labels) > 1 else "label" for i in range(len(labels))]
     chosen = [given or name for given, name in zip_longest(names, usual)][: len(usual)]
@@ -131,7 +139,9 @@ def trace(
     return _pruned(graph)
 
 
-class _Recorder:
+class Recorder:
+    """Makes a Graph of what a capture tells; `model` gives parameters their names."""
+
     def __init__(self, model: Module) -> None:
         self.graph = Graph()
         self.names = {id(p): name for name, p in model.named_parameters()}
@@ -141,6 +151,7 @@ class _Recorder:
         self.numbers = iter(range(1 << 62))
 
     def add_input(self, name: str, tensor: Tensor) -> None:
+        """From now on this tensor stands for an input."""
         value = Value(name, "input", tensor.shape, tensor.dtype, needs_grad=tensor.requires_grad)
         self._know(tensor, value)
         self.graph.inputs.append(value)
@@ -161,6 +172,7 @@ class _Recorder:
     def take(
         self, rule: Rule, inputs: tuple[Any, ...], attributes: dict[str, Any], made: Any, pinned: Any, stage: Any
     ) -> None:
+        """One operation, as `capturing` tells it."""
         values = tuple(self.value(x) if isinstance(x, Tensor) else x for x in inputs)
         outputs = made if isinstance(made, tuple) else (made,)
         results = []

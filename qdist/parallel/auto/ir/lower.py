@@ -92,7 +92,7 @@ def made(plan: ShardingPlan, value: Value) -> Need:
 
 
 def _without_dead_moves(plan: ShardingPlan, instructions: list[Instruction]) -> list[Instruction]:
-    wanted = {made(plan, v) for v in (plan.graph.output, plan.graph.loss) if v is not None}
+    wanted = {made(plan, v) for v in plan.graph.results}
     kept: list[Instruction] = []
     for instruction in reversed(instructions):
         if isinstance(instruction, Move):

@@ -38,6 +38,15 @@ class ShardingPlan:
     mesh: ProcessMesh
     splits: dict[Operation, tuple[Split, ...]] = field(default_factory=dict)
     placements: dict[Value, tuple[Placement, ...]] = field(default_factory=dict)
+    summed_later: frozenset[tuple[Value, int]] = frozenset()
+    """Parameters, and mesh axes along which a rank's gradients of them stay its own terms of the sum: somebody adds up
+    those of several passes at once."""
+
+    def terms(self, value: Value, axis: int) -> bool:
+        """Whether the gradients of a value along an axis are terms of a sum for each operation that takes it."""
+        uses = [(s[axis], i) for op, s in self.splits.items() for i, x in enumerate(op.inputs) if x is value]
+        whole = isinstance(self.placements[value][axis], Replicate)
+        return whole and all(split.differs and isinstance(split.inputs[i], Replicate) for split, i in uses)
 
     @property
     def whole(self) -> tuple[Placement, ...]:
@@ -78,7 +87,10 @@ def needs_of(plan: ShardingPlan, operation: Operation) -> list[Need]:
         if isinstance(x, Value):
             target = tuple(split.inputs[i] for split in splits)
             # Only the gradients of whole inputs depend on what the other ranks do.
-            differs = tuple(s.differs and x.needs_grad and isinstance(p, Replicate) for s, p in zip(splits, target))
+            differs = tuple(
+                s.differs and x.needs_grad and isinstance(p, Replicate) and (x, axis) not in plan.summed_later
+                for axis, (s, p) in enumerate(zip(splits, target))
+            )
             needs.append(Need(x, target, differs))
     return needs
 

@@ -15,7 +15,9 @@ __all__ = ["ProcessMesh"]
 class ProcessMesh:
     """Ranks on a grid: ``ProcessMesh([[0, 1], [2, 3]], dim_names=["dp", "mp"])``.
 
-    Unlike `comm.Mesh` it may hold some of the ranks only, in any order. Collective over `comm`, members or not.
+    Unlike `comm.Mesh` it may hold some of the ranks only, in any order. Making it, and what is done with tensors on it,
+    is for all ranks of `comm`: those outside follow along, know shapes, and get numbers that are asked for. A mesh that
+    the other ranks are to know nothing of is made with a communicator of its members.
 
     Args:
         ranks: (nested) list or array of ranks of `comm`, each once.
@@ -39,11 +41,23 @@ class ProcessMesh:
         self._rows: dict[int, ProcessMesh] = {}
         self.row: int | None = None
         """Which row of another mesh it is, when it was made as one: the number of a pipeline stage."""
+        self.parent: ProcessMesh | None = None
+        """That other mesh."""
 
     @property
     def size(self) -> int:
         """How many ranks it holds."""
         return self.ranks.size
+
+    @property
+    def partial(self) -> bool:
+        """Whether some ranks of its communicator are outside of it."""
+        return self.size < self.comm.size
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Its ranks, in order of the grid."""
+        return tuple(int(rank) for rank in self.ranks.flat)
 
     def group(self, axis: int) -> Communicator:
         """The communicator of the ranks that differ from this one on `axis` alone."""
@@ -67,7 +81,7 @@ class ProcessMesh:
             ranks = np.atleast_1d(self.ranks[index])
             names = self.dim_names[1:] or self.dim_names
             self._rows[index] = ProcessMesh(ranks, names, self.comm)
-            self._rows[index].row = index
+            self._rows[index].row, self._rows[index].parent = index, self
         return self._rows[index]
 
     def __eq__(self, other: object) -> bool:

@@ -2,6 +2,7 @@
 
 from qdist.parallel.auto.planner.dynamic_programming import search
 from qdist.parallel.auto.planner.propagation import data_parallel, propagate
+from qdist.parallel.auto.planner.recursive import recursive
 from qdist.parallel.auto.planner.step_cost import Cost, Machine, cost_of
 
-__all__ = ["Cost", "Machine", "cost_of", "data_parallel", "propagate", "search"]
+__all__ = ["Cost", "Machine", "cost_of", "data_parallel", "propagate", "recursive", "search"]

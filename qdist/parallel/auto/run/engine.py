@@ -2,58 +2,70 @@
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from qdist import checkpoint
 from qdist.comm import Communicator, world
-from qdist.data import DataLoader
 from qdist.nn.agreement import is_due
+from qdist.nn.deferred import materialize
 from qdist.nn.module import Module
 from qdist.optim import Optimizer
-from qdist.parallel.auto.eager.capture import ANNOTATE
 from qdist.parallel.auto.eager.dist_tensor import DistTensor, check_lengths, shard_tensor
-from qdist.parallel.auto.ir.graph import Graph, Value, trace
+from qdist.parallel.auto.ir.graph import Graph, trace
 from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
-from qdist.parallel.auto.placement.placements import Placement, Replicate, Shard
+from qdist.parallel.auto.placement.placements import Placement, Shard
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
-from qdist.parallel.auto.placement.reshard import reshard_local
 from qdist.parallel.auto.planner.dynamic_programming import search
 from qdist.parallel.auto.planner.explain import explain
 from qdist.parallel.auto.planner.propagation import propagate
-from qdist.parallel.auto.run import passes
-from qdist.parallel.auto.run.graph_picture import draw, text
+from qdist.parallel.auto.planner.recursive import recursive
+from qdist.parallel.auto.run import engine_state, fitting, passes, program_text
+from qdist.parallel.auto.run.callbacks import Callback
+from qdist.parallel.auto.run.epoch_loader import EpochLoader
 from qdist.parallel.auto.run.graph_pipeline import GraphPipeline
+from qdist.parallel.auto.run.input_spec import has_open_rows, samples, several, split_batch
+from qdist.parallel.auto.run.lying import (
+    data_axis,
+    full_value,
+    mesh_of,
+    own_part,
+    placed_rows,
+    row_axes,
+    rows_along_data,
+)
+from qdist.parallel.auto.run.program_text import ProgramText
 from qdist.parallel.auto.run.runner import PlanRunner
-from qdist.parallel.auto.run.strategy import Strategy
+from qdist.parallel.auto.run.stage_graphs import has_stages, mesh_of_stages
+from qdist.parallel.auto.run.strategy import Pipeline, Strategy
 from qdist.parallel.loss_scale import LossScale
 from qdist.tensor import Tensor, no_grad
 from qdist.tensor.versions import digest
 
-__all__ = ["DistModel", "Engine", "InputSpec", "to_static"]
+__all__ = ["Engine"]
 
 _MODES = ("train", "eval", "predict")
 
 
-@dataclass(frozen=True)
-class InputSpec:
-    """The shape and dtype of an input, and its name in graphs, for `Engine.prepare`."""
-
-    shape: tuple[int, ...]
-    dtype: Any = np.float32
-    name: str | None = None
+class _Staged(Exception):
+    """The model that was captured has stages."""
 
 
 class Engine:
     """Trains a model that was written for one process, on a mesh.
 
     Args:
-        model: a Module that gives one Tensor. Annotations in it (shard_tensor, shard_op, `Operator.shard`) are kept to;
-            stages (``shard_op(fn, mesh[i])``) need ``strategy.pipeline.enable``.
+        model: a Module that gives one Tensor. Annotations in it (shard_tensor, shard_op, `Operator.shard`) are kept to.
+            Stages (``shard_op(fn, mesh[i])``, or weights placed on mesh[i]) make it a pipeline, of whole batches unless
+            ``strategy.pipeline`` says how they are cut.
         loss: called with the output and the labels; gives a number.
+            Of a model built inside nn.deferred(), weights that are placed before are drawn by their ranks alone, the
+            others by all.
         optimizer: of the model's parameters.
         metrics: functions (output, labels) -> {name: number} of whole arrays, or one of them.
         strategy: see Strategy; data parallel when nothing is annotated.
@@ -87,6 +99,12 @@ class Engine:
         self._used: dict[str, tuple[Placement, ...]] = {}
         self._latest: PlanRunner | None = None
         self._pipeline: GraphPipeline | None = None
+        self._pipelines: dict[int, GraphPipeline] = {}
+        self._staged = self.strategy.pipeline.enable
+        self._names: list[str | None] = []
+        self._loaded: Any = None
+        # Specs without a number of rows.
+        self._waiting: tuple[Any, Any, str] | None = None
         self._steps = 0
 
     # Preparing -------------------------------------------------------------------------------------------------------
@@ -94,60 +112,79 @@ class Engine:
     def prepare(self, inputs_spec: Any, labels_spec: Any = (), mode: str = "train") -> Engine:
         """Capture and plan for these inputs and labels of a whole batch: InputSpecs, or samples, one or several.
 
-        Returns itself.
+        Specs without a number of rows wait for `dataloader` or the first `run`. Returns itself.
         """
-        if self.strategy.pipeline.enable:
-            self._stages(_samples(inputs_spec))
+        self._check_mode(mode)
+        self._names = [getattr(s, "name", None) for s in (*several(inputs_spec), *several(labels_spec))]
+        self._waiting = None
+        if has_open_rows(inputs_spec) or has_open_rows(labels_spec):
+            self._waiting = inputs_spec, labels_spec, mode
         else:
-            names = [getattr(s, "name", None) for s in (*_several(inputs_spec), *_several(labels_spec))]
-            self._program(mode, _samples(inputs_spec), _samples(labels_spec), names)
+            self._prepare(inputs_spec, labels_spec, mode)
         return self
 
-    def _stages(self, inputs: Sequence[Tensor]) -> GraphPipeline:
+    def _prepare(self, inputs_spec: Any, labels_spec: Any, mode: str, rows: int | None = None) -> None:
+        device = next((p.device for p in self.model.parameters()), "cpu")
+        inputs, labels = samples(inputs_spec, rows, device), samples(labels_spec, rows, device)
+        try:
+            if not self._staged:
+                self._program(mode, inputs, labels)
+        except _Staged:
+            self._staged = True
+        if self._staged:
+            self._stages(inputs, labels)
+
+    def _stages(self, inputs: Sequence[Tensor], labels: Sequence[Tensor] = ()) -> GraphPipeline:
         if self.loss is None:
             raise ValueError("a pipeline needs a loss; the Engine was made without one")
-        if self._pipeline is None:
-            comm = world() if self.comm is None else self.comm
-            self.mesh = self.mesh or ProcessMesh(list(range(comm.size)), ["pp"], comm)
-            self._pipeline = GraphPipeline(self.model, self.loss, self.strategy.pipeline, self.mesh, inputs)
+        rows = len(inputs[0])
+        if rows not in self._pipelines:
+            materialize(self.model)
+            if self.mesh is None:
+                comm = world() if self.comm is None else self.comm
+                found = mesh_of_stages(trace(self.model, None, inputs, ()))
+                self.mesh = found or ProcessMesh(list(range(comm.size)), ["pp"], comm)
+            strategy = self.strategy
+            if not strategy.pipeline.enable:
+                strategy = replace(strategy, pipeline=Pipeline(enable=True, accumulate_steps=1))
+            self._pipelines[rows] = GraphPipeline(
+                self.model, self.loss, strategy, self.mesh, inputs, labels, self._names if labels else ()
+            )
+        self._pipeline = self._pipelines[rows]
+        self._load_optimizer()
         return self._pipeline
 
-    def _program(
-        self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor], names: Sequence[str | None] = ()
-    ) -> PlanRunner:
+    def _check_mode(self, mode: str) -> None:
         if mode not in _MODES:
             raise ValueError(f"mode={mode!r}: use one of {', '.join(_MODES)}")
+
+    def _program(self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor]) -> PlanRunner:
+        self._check_mode(mode)
         if mode != "predict" and self.loss is None:
             raise ValueError(f"mode={mode!r} needs a loss; the Engine was made without one")
         if mode == "train":
             self._optimizer()
         key = (mode, *((x.shape, x.dtype) for x in (*inputs, *labels)))
         if key not in self._programs:
-            self._programs[key] = self._build(mode, inputs, labels, names)
+            self._programs[key] = self._build(mode, inputs, labels)
         self._latest = self._programs[key]
+        self._load_optimizer()
         return self._latest
 
-    def _build(
-        self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor], names: Sequence[str | None]
-    ) -> PlanRunner:
+    def _build(self, mode: str, inputs: Sequence[Tensor], labels: Sequence[Tensor]) -> PlanRunner:
+        materialize(self.model)
         self.model.train(mode == "train")
         loss, labels = (None, ()) if mode == "predict" else (self.loss, labels)
-        graph = trace(self.model, loss, inputs, labels, names)
-        if any(operation.stage is not None for operation in graph.operations):
-            raise ValueError(
-                "operators are put on pipeline stages by shard_op(fn, mesh[i]), and the pipeline is off: set "
-                "strategy.pipeline.enable = True and strategy.pipeline.accumulate_steps, the number of micro-batches "
-                "(1 for whole batches); or leave the stages out to train data parallel"
-            )
-        mesh = self.mesh = self.mesh or _mesh_of(graph) or self._default_mesh()
-        if self.strategy.auto:
-            plan = search(graph, mesh, self.strategy.machine, self._used)
-        else:
-            rows = {value.name: _rows(value, mesh) for value in graph.inputs}
-            plan = propagate(graph, mesh, {**rows, **self._used}, use_all=self.strategy.fully_use_devices)
+        graph = trace(self.model, loss, inputs, labels, self._names[: len(inputs) + len(labels)])
+        if has_stages(graph):
+            if self.strategy.auto:
+                raise ValueError("auto searches for placements on one mesh, and operators are put on stages: drop one")
+            raise _Staged
+        mesh = self.mesh = self.mesh or mesh_of(graph) or self._default_mesh()
+        plan = self._planned(graph, mesh)
         self._used.update({value.name: plan.placements[value] for value in graph.parameters})
         if self.strategy.sharding.enable:
-            passes.shard_storage(plan, self.strategy.sharding, _data_axis(mesh))
+            passes.shard_storage(plan, self.strategy.sharding, data_axis(mesh))
         for value in (*graph.inputs, *graph.parameters):
             check_lengths(value.shape, mesh, plan.placements[value])
         for value in graph.parameters:
@@ -158,7 +195,16 @@ class Engine:
             plan,
             segments=passes.segments_of(self.strategy.recompute, self.strategy.sharding) if training else None,
             around=passes.half_products(self.strategy.amp),
+            trains=training,
         )
+
+    def _planned(self, graph: Graph, mesh: ProcessMesh) -> ShardingPlan:
+        strategy = self.strategy
+        if strategy.auto and strategy.search_mode != "sharding_propagation":
+            planner = search if strategy.search_mode == "dynamic_programming" else recursive
+            return planner(graph, mesh, strategy.machine, self._used)
+        rows = {value.name: rows_along_data(value, mesh) for value in graph.inputs}
+        return propagate(graph, mesh, {**rows, **self._used}, use_all=strategy.auto or strategy.fully_use_devices)
 
     def _default_mesh(self) -> ProcessMesh:
         comm = world() if self.comm is None else self.comm
@@ -177,25 +223,26 @@ class Engine:
         Returns:
             {"loss": number, metrics by name}; for "predict" {"outputs": the whole output}. Equal on every rank.
         """
-        inputs, labels = _split(data, mode)
-        if self.strategy.pipeline.enable:
-            if self.strategy.dataset_strategy == "data_parallel":
-                inputs, labels = self._together(inputs), self._together(labels)
-            stages = self._stages(inputs)
-            self._compare((*inputs, *labels))
-            if mode == "predict":
-                return {"outputs": stages.predict(inputs)}
-            return stages.run(inputs, labels, self._optimizer() if mode == "train" else None, self.metrics)
+        self._check_mode(mode)
+        inputs, labels = split_batch(data, mode)
+        try:
+            if not self._staged:
+                return self._run_plan(mode, inputs, labels)
+        except _Staged:
+            self._staged = True
+        return self._run_stages(mode, inputs, labels)
+
+    def _run_plan(self, mode: str, inputs: list[Tensor], labels: list[Tensor]) -> dict[str, Any]:
         if self.strategy.dataset_strategy == "data_parallel":
             program = self._program(mode, self._whole_samples(inputs), self._whole_samples(labels))
-            before = _placed_rows(program.plan.mesh)
+            before = placed_rows(program.plan.mesh)
         else:
             program = self._program(mode, inputs, labels)
             before = program.plan.whole
         self._compare((*inputs, *labels))
         self.model.train(mode == "train")
         given = zip(program.plan.graph.inputs, (*inputs, *labels), strict=True)
-        parts = {value.name: _own(x, program.plan, value, before) for value, x in given}
+        parts = {value.name: own_part(x, program.plan, value, before) for value, x in given}
         if mode == "train":
             output, loss = program.run(parts)
             assert loss is not None
@@ -211,13 +258,28 @@ class Engine:
         graph = program.plan.graph
         with no_grad():
             if mode == "predict":
-                return {"outputs": _full(output, program.plan, graph.output).numpy()}
-            result = {"loss": _full(loss, program.plan, graph.loss).item()}
+                return {"outputs": full_value(output, program.plan, graph.output).numpy()}
+            result = {"loss": full_value(loss, program.plan, graph.loss).item()}
             if self.metrics:
-                whole = _full(output, program.plan, graph.output).numpy()
-                targets = [self._together([y])[0] if before is not program.plan.whole else y for y in labels]
+                whole = full_value(output, program.plan, graph.output).numpy()
+                own_rows = self.strategy.dataset_strategy == "data_parallel"
+                targets = self._together(labels) if own_rows else labels
                 for metric in self.metrics:
                     result.update(metric(whole, *(y.numpy() for y in targets)))
+        return result
+
+    def _run_stages(self, mode: str, inputs: list[Tensor], labels: list[Tensor]) -> dict[str, Any]:
+        if self.strategy.dataset_strategy == "data_parallel":
+            inputs, labels = self._together(inputs), self._together(labels)
+        stages = self._stages(inputs, labels)
+        self._compare((*inputs, *labels))
+        if mode == "predict":
+            return {"outputs": stages.predict(inputs)}
+        optimizer = self._optimizer() if mode == "train" else None
+        scale = self.strategy.amp.loss_scale if self.strategy.amp.enable else None
+        result = stages.run(inputs, labels, optimizer, self.metrics, 1.0 if scale is None else scale.value)
+        if optimizer is not None and (scale is None or self._unscale(optimizer, scale)):
+            optimizer.step()
         return result
 
     # Ranks that pass rows of their own -------------------------------------------------------------------------------
@@ -226,22 +288,27 @@ class Engine:
         """The mesh, before there is a graph to find it in."""
         if self.mesh is None:
             graph = None if self._latest is None else self._latest.plan.graph
-            self.mesh = (graph and _mesh_of(graph)) or self._default_mesh()
-        if "dp" not in self.mesh.dim_names:
+            self.mesh = (graph and mesh_of(graph)) or self._default_mesh()
+        if not row_axes(self.mesh):
             raise ValueError(f'dataset_strategy="data_parallel" cuts rows along a mesh axis "dp"; {self.mesh} has none')
         return self.mesh
 
     def _whole_samples(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Zeros with the shapes of the whole batch."""
-        mesh = self._rows_mesh()
-        ranks = mesh.shape[mesh.dim_names.index("dp")]
+        if self.mesh is None and not self._staged:  # It may be that of annotations, which are not known yet.
+            ranks = (world() if self.comm is None else self.comm).size
+        else:
+            mesh = self._rows_mesh()
+            ranks = math.prod(mesh.shape[axis] for axis in row_axes(mesh))
         return [Tensor(np.zeros((len(x) * ranks, *x.shape[1:]), x.dtype)) for x in tensors]
 
     def _together(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The rows of all ranks along "dp", in order."""
         mesh = self._rows_mesh()
-        group = mesh.group(mesh.dim_names.index("dp"))
-        return [Tensor(np.concatenate(list(group.all_gather(x.numpy())))) for x in tensors]
+        arrays = [x.numpy() for x in tensors]
+        for axis in reversed(row_axes(mesh)):
+            arrays = [np.concatenate(list(mesh.group(axis).all_gather(x))) for x in arrays]
+        return [Tensor(x) for x in arrays]
 
     def _compare(self, tensors: Sequence[Tensor]) -> None:
         """Raises ValueError, on every rank, where ranks that should have the same rows have not."""
@@ -251,9 +318,9 @@ class Engine:
         assert self.mesh is not None
         mine = zlib.crc32(repr([(x.shape, str(x.dtype), digest(x._data)) for x in tensors]).encode()) >> 1
         extremes = np.array([mine, -mine], np.int32)
-        own_rows = self.strategy.dataset_strategy == "data_parallel" and not self.strategy.pipeline.enable
-        for axis, name in enumerate(self.mesh.dim_names):
-            if not (own_rows and name == "dp"):
+        own_rows = self.strategy.dataset_strategy == "data_parallel" and not self._staged
+        for axis in range(len(self.mesh.shape)):
+            if not (own_rows and axis in row_axes(self.mesh)):
                 extremes = self.mesh.group(axis).all_reduce(extremes, "max")
         if extremes[0] != -extremes[1]:
             raise ValueError(
@@ -271,7 +338,7 @@ class Engine:
         """Take the loss scale out of the gradients; whether they are all finite, on every rank."""
         assert self.mesh is not None
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        finite = np.array(all(bool(np.isfinite(float(abs(g.data).max()))) for g in grads), np.uint8)
+        finite = np.array(all(bool(np.isfinite(float(abs(g.data).max()))) for g in grads if g.data.size), np.uint8)
         for axis in range(len(self.mesh.shape)):
             finite = self.mesh.group(axis).all_reduce(finite, "min")
         for g in grads:
@@ -279,43 +346,108 @@ class Engine:
         scale.update(bool(finite))
         return bool(finite)
 
-    def fit(self, data: Any, epochs: int = 1, batch_size: int | None = None) -> list[dict[str, Any]]:
+    def fit(
+        self,
+        data: Any,
+        epochs: int = 1,
+        batch_size: int | None = None,
+        *,
+        steps_per_epoch: int | None = None,
+        valid_data: Any = None,
+        callbacks: Sequence[Callback] | Callback = (),
+    ) -> list[dict[str, Any]]:
         """Train for some epochs; the mean of what `run` gives, for each epoch.
 
         Args:
             data: batches (anything that can be gone through several times), or a dataset with `batch_size`.
+            steps_per_epoch: the first so many batches of each epoch; all when not given.
+            valid_data: as `data`, evaluated after every epoch; its means have names that begin with "val_".
+            callbacks: what is called in between; see Callback.
         """
-        history = []
-        for _ in range(epochs):
-            history.append(self._mean(data, batch_size, "train"))
-        return history
+        called = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+        return fitting.fit(self, data, epochs, batch_size, steps_per_epoch, valid_data, called)
 
     def evaluate(self, data: Any, batch_size: int | None = None) -> dict[str, Any]:
         """The mean of loss and metrics over all rows of the data, as for `fit`."""
-        return self._mean(data, batch_size, "eval")
+        return fitting.means(self, data, batch_size, "eval")
 
-    def dataloader(self, dataset: Any, batch_size: int, shuffle: bool = False, seed: int = 0) -> DataLoader:
-        """Whole batches of a dataset, the same on every rank."""
-        return DataLoader(dataset, batch_size, shuffle=shuffle, seed=seed)
+    def predict(self, data: Any, batch_size: int | None = None) -> np.ndarray:
+        """The outputs for all inputs, on every rank.
 
-    def _mean(self, data: Any, batch_size: int | None, mode: str) -> dict[str, Any]:
-        sums: dict[str, float] = {}
-        rows = 0
-        for batch in data if batch_size is None else self.dataloader(data, batch_size):
-            count = len(_split(batch, mode)[0][0])
-            rows += count
-            for name, value in self.run(batch, mode).items():
-                sums[name] = sums.get(name, 0.0) + value * count
-        if rows == 0:
-            raise ValueError(f"{mode}: there is not one batch in the data")
-        return {name: value / rows for name, value in sums.items()}
+        data: batches of inputs, or a dataset of them with `batch_size`.
+        """
+        return fitting.predictions(self, data, batch_size)
+
+    def dataloader(
+        self,
+        dataset: Any,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int = 0,
+        *,
+        epochs: int | None = None,
+        mode: str = "train",
+        drop_last: bool = False,
+    ) -> EpochLoader:
+        """Whole batches of a dataset, the same on every rank.
+
+        Args:
+            epochs: how many passes it is for, each begun by iterating; one more is a RuntimeError. Any number when not
+                given.
+            mode: what they are for. Specs that `prepare` was given without a number of rows are captured now.
+            drop_last: leave out a last batch that is not full. A pipeline always does, when it trains.
+        """
+        self._check_mode(mode)
+        drop_last = drop_last or (mode == "train" and self.strategy.pipeline.enable)
+        if self._waiting is not None and self._waiting[2] == mode:
+            inputs, labels, _ = self._waiting
+            self._waiting = None
+            self._prepare(inputs, labels, mode, batch_size)
+        return EpochLoader(dataset, batch_size, shuffle, seed=seed, drop_last=drop_last, epochs=epochs)
+
+    @property
+    def pipeline(self) -> GraphPipeline | None:
+        """The pipeline that ran or was prepared last, where the model has stages."""
+        return self._pipeline
+
+    @property
+    def rank(self) -> int:
+        """This process's, of all that train."""
+        comm = self.mesh.comm if self.mesh is not None else world() if self.comm is None else self.comm
+        return comm.rank
+
+    # State -----------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """All parameters and buffers by name, whole and equal on every rank. Collective."""
-        state = {name: tensor.numpy() for name, tensor in self.model.state_dict().items()}
-        if self._pipeline is not None:
-            state.update(self._pipeline.state_dict())
+        return engine_state.model_state(self.model, self._pipeline)
+
+    def whole_state(self) -> dict[str, Any]:
+        """{"model", "optimizer"}: all that `save` writes, on every rank. Collective."""
+        state: dict[str, Any] = {"model": self.state_dict()}
+        if self.optimizer is not None:
+            state["optimizer"] = engine_state.optimizer_state(self.model, self.optimizer, self._pipeline)
         return state
+
+    def save(self, path: Any) -> None:
+        """Write model and optimiser to a file that any number of ranks, and the plain model, can go on from."""
+        state = self.whole_state()
+        comm = self.mesh.comm if self.mesh is not None else world() if self.comm is None else self.comm
+        checkpoint.save(path, state, comm)
+
+    def load(self, path: Any) -> None:
+        """Go on from what `save` wrote, on these or other ranks. Raises ValueError for another model or optimiser."""
+        state = checkpoint.load(path)
+        self.model.load_state_dict(state["model"])
+        self._loaded = state.get("optimizer")
+        if self._latest is not None or self._pipeline is not None:
+            self._load_optimizer()
+
+    def _load_optimizer(self) -> None:
+        """What was loaded before anything was placed: the optimiser's part follows the parameters' placements."""
+        if self._loaded is not None and self.optimizer is not None:
+            engine_state.load_optimizer(self.model, self.optimizer, self._loaded)
+        self._loaded = None
 
     # Looking at it ---------------------------------------------------------------------------------------------------
 
@@ -327,106 +459,37 @@ class Engine:
         return self._latest.plan
 
     @property
-    def main_program(self) -> str:
-        """The distributed graph as text: every operation and communication with placements and local shapes."""
+    def main_program(self) -> ProgramText:
+        """What this rank runs, as text: every operation and communication with placements and local shapes, the way
+        back and the optimiser's updates; for a pipeline this rank's stage. ``main_program.draw(path)`` is a picture."""
+        if self._pipeline is not None:
+            return program_text.stage_program(self._pipeline, self.optimizer)
         self.plan  # noqa: B018 - raises when there is none
         assert self._latest is not None
-        return text(self._latest)
+        return program_text.main_program(self._latest, self.optimizer)
+
+    @property
+    def startup_program(self) -> ProgramText:
+        """What this rank keeps before the first step: its parts of the parameters, and the optimiser's zeros."""
+        plan = self._pipeline.stage.runner.plan if self._pipeline is not None else self.plan
+        return program_text.startup_program(plan, self.optimizer)
+
+    @property
+    def serial_main_program(self) -> ProgramText:
+        """The same step on one rank, before anything is divided."""
+        graph = self._pipeline.graph if self._pipeline is not None else self.plan.graph
+        return program_text.main_program(program_text.alone(graph), self.optimizer)
+
+    @property
+    def serial_startup_program(self) -> ProgramText:
+        """What one rank would keep."""
+        graph = self._pipeline.graph if self._pipeline is not None else self.plan.graph
+        return program_text.startup_program(program_text.alone(graph).plan, self.optimizer)
 
     def draw(self, path: Any) -> None:
-        """Write the distributed graph as an SVG picture."""
-        self.plan  # noqa: B018
-        assert self._latest is not None
-        draw(self._latest, path)
+        """Write `main_program` as an SVG picture."""
+        self.main_program.draw(path)
 
     def explain(self) -> str:
         """The choice and its predicted cost beside pure data parallelism."""
         return explain(self.plan, self.strategy.machine)
-
-
-class DistModel:
-    """What to_static gives: called with (inputs, labels) it runs a step and gives the loss."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._mode = "train"
-
-    def train(self) -> DistModel:
-        """Calls train from now on; returns itself."""
-        self._mode = "train"
-        return self
-
-    def eval(self) -> DistModel:
-        """Calls only compute the loss from now on; returns itself."""
-        self._mode = "eval"
-        return self
-
-    def __call__(self, inputs: Any, labels: Any) -> float:
-        return self.engine.run((inputs, labels), self._mode)["loss"]
-
-
-def to_static(
-    model: Module, loss: Callable[..., Any], optimizer: Optimizer, strategy: Strategy | None = None, **options: Any
-) -> DistModel:
-    """A model that was written step by step, run as a captured graph; `options` are those of Engine."""
-    return DistModel(Engine(model, loss, optimizer, strategy=strategy, **options))
-
-
-def _several(spec: Any) -> Sequence[Any]:
-    return spec if isinstance(spec, (list, tuple)) else [spec]
-
-
-def _samples(spec: Any) -> list[Tensor]:
-    return [Tensor(np.zeros(s.shape, s.dtype)) if isinstance(s, InputSpec) else _tensor(s) for s in _several(spec)]
-
-
-def _tensor(x: Any) -> Tensor:
-    return x if isinstance(x, Tensor) else Tensor(x)
-
-
-def _split(data: Any, mode: str) -> tuple[list[Tensor], list[Tensor]]:
-    """Inputs and labels of a batch."""
-    if mode == "predict":
-        return _samples(data), []
-    if not isinstance(data, (list, tuple)) or len(data) != 2:
-        raise TypeError(f"a batch for {mode!r} is a pair (inputs, labels)")
-    return _samples(data[0]), _samples(data[1])
-
-
-def _mesh_of(graph: Graph) -> ProcessMesh | None:
-    """The mesh of the annotations."""
-    return next(_meshes(graph), None)
-
-
-def _meshes(graph: Graph) -> Iterator[ProcessMesh]:
-    for operation in graph.operations:
-        if operation.rule is ANNOTATE:
-            yield operation.attributes["mesh"]
-        for x in operation.inputs:
-            if isinstance(x, Value) and isinstance(x.tensor, DistTensor):
-                yield x.tensor.mesh
-
-
-def _data_axis(mesh: ProcessMesh) -> int | None:
-    return mesh.dim_names.index("dp") if "dp" in mesh.dim_names else None
-
-
-def _rows(value: Value, mesh: ProcessMesh) -> tuple[Placement, ...]:
-    """Cut along the axis "dp", if there is one."""
-    axis = _data_axis(mesh)
-    return tuple(Shard(0) if i == axis and value.shape else Replicate() for i in range(len(mesh.shape)))
-
-
-def _placed_rows(mesh: ProcessMesh) -> tuple[Placement, ...]:
-    """Cut along the axis "dp"."""
-    return tuple(Shard(0) if name == "dp" else Replicate() for name in mesh.dim_names)
-
-
-def _own(x: Tensor, plan: ShardingPlan, value: Value, before: tuple[Placement, ...]) -> Tensor:
-    return reshard_local(x, plan.mesh, value.shape, before, plan.placements[value])
-
-
-def _full(local: Tensor | None, plan: ShardingPlan, value: Value | None) -> Tensor:
-    assert local is not None
-    assert value is not None
-    return reshard_local(local.detach(), plan.mesh, value.shape, plan.placements[value], plan.whole)

@@ -1,11 +1,10 @@
-"""The distributed graph as text and as a picture: operations, communication, placements and local shapes."""
+"""The lines of a distributed program and the boxes of its picture: operations, communication, placements, shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from qdist.parallel.auto.ir.lower import Compute, Instruction, Move, given_by, made, taken_by
 from qdist.parallel.auto.ir.sharding_plan import Need, ShardingPlan
@@ -14,7 +13,21 @@ from qdist.parallel.auto.placement.placements import Partial, Placement, Replica
 from qdist.parallel.auto.placement.reshard import Step
 from qdist.parallel.auto.run.runner import PlanRunner
 
-__all__ = ["draw", "text"]
+__all__ = [
+    "COMMUNICATION",
+    "Box",
+    "Names",
+    "backward_boxes",
+    "forward_boxes",
+    "given_boxes",
+    "local",
+    "places",
+    "shapes",
+    "svg",
+    "update_boxes",
+]
+
+COMMUNICATION = "#f2b134"
 
 _NAMES = {
     (Shard, Replicate): "all_gather",
@@ -28,40 +41,101 @@ _NAMES = {
 }
 
 
-def text(program: PlanRunner) -> str:
-    """A line for every input, parameter and instruction, with global and local shapes, as this rank runs it."""
-    names = _Names(program)
-    plan = program.plan
-    lines = [f"# rank {plan.mesh.comm.rank} of {plan.mesh}"]
+class Box(NamedTuple):
+    """One line of a program, with the line below that has its shapes, and one box of its picture."""
+
+    lines: list[str]
+    colour: str
+    takes: list[str]
+    """Names of values."""
+    gives: list[str]
+
+
+def given_boxes(program: PlanRunner) -> list[Box]:
+    """One for every input and parameter, with global and local shapes."""
+    plan, names = program.plan, Names(program)
+    boxes = []
     for value in (*plan.graph.inputs, *plan.graph.parameters):
         need = made(plan, value)
-        lines.append(f"{names[need]} : {value.kind} {_shapes(plan, need)} {_places(need.placements)}")
-    for instruction in program.instructions:
-        lines += _lines(plan, instruction, names)
-    return "\n".join(lines)
+        line = f"{names[need]} : {value.kind} {shapes(plan, need)} {places(need.placements)}"
+        boxes.append(Box([line], "#e8eef4", [], [names[need]]))
+    return boxes
 
 
-def draw(program: PlanRunner, path: Any) -> None:
-    """Write the same as an SVG file: a box an operation (white) or communication (coloured), arrows for values."""
-    plan = program.plan
-    names = _Names(program)
-    boxes: list[tuple[list[str], str]] = []
-    maker: dict[Need, int] = {}
+def forward_boxes(program: PlanRunner) -> list[Box]:
+    """One for every instruction: operations are white, communication is coloured."""
+    names = Names(program)
+    return [
+        Box(
+            _lines(program.plan, instruction, names),
+            COMMUNICATION if isinstance(instruction, Move) else "#ffffff",
+            [names[need] for need in dict.fromkeys(taken_by(instruction))],
+            [names[need] for need in given_by(instruction)],
+        )
+        for instruction in program.instructions
+    ]
+
+
+def backward_boxes(program: PlanRunner) -> list[Box]:
+    """The way back: one for every instruction that gradients pass through."""
+    names, plan = Names(program), program.plan
+    known: set[str] = set()
+    boxes = []
+
+    def gives(needs: Any) -> list[str]:
+        return [f"grad({names[need]})" for need in dict.fromkeys(needs) if need.value.needs_grad]
+
+    for instruction in reversed(program.instructions):
+        made_here, wanted = gives(given_by(instruction)), gives(taken_by(instruction))
+        if not made_here or not wanted:
+            continue
+        colour = "#ffffff"
+        if isinstance(instruction, Move):
+            ways = [_way_back(plan, step) for step in reversed(instruction.steps)]
+            what = "+".join(dict.fromkeys(way.partition(" ")[0] for way in ways if way)) or "same"
+            note = "; ".join(filter(None, ways)) or "nothing"
+            colour = "#ffffff" if what == "same" else COMMUNICATION
+            line = f"{wanted[0]} {{}} {what}({made_here[0]})  # {note}"
+        else:
+            line = f"{', '.join(wanted)} {{}} {instruction.operation.rule.name}_grad({', '.join(made_here)})"
+        # A second use adds to the gradient of the first.
+        sign = "+=" if known.intersection(wanted) else "="
+        known.update(wanted)
+        below = ", ".join(
+            f"{need.value.dtype} local {list(local(plan, need))}"
+            for need in dict.fromkeys(taken_by(instruction))
+            if need.value.needs_grad
+        )
+        boxes.append(Box([line.format(sign), f"    : {below}"], colour, made_here, wanted))
+    return boxes
+
+
+def update_boxes(plan: ShardingPlan, optimizer: Any) -> list[Box]:
+    """The optimiser's updates, one a parameter."""
+    trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    kind = type(optimizer).__name__.lower()
+    boxes = []
+    for value in plan.graph.parameters:
+        if value.needs_grad and id(value.tensor) in trained:
+            state = "".join(f", {slot}({value.name})" for slot in optimizer.slots)
+            own = list(local(plan, made(plan, value)))
+            line = f"{value.name} = {kind}({value.name}, grad({value.name}){state})"
+            lines = [line, f"    : {value.dtype} local {own}"]
+            boxes.append(Box(lines, "#dcebd3", [value.name, f"grad({value.name})"], [f"{value.name} (new)"]))
+    return boxes
+
+
+def svg(boxes: Sequence[Box]) -> str:
+    """Boxes below each other, with arrows from where a value is made to where it is taken."""
+    maker: dict[str, int] = {}
     edges: list[tuple[int, int]] = []
-    for value in (*plan.graph.inputs, *plan.graph.parameters):
-        need = made(plan, value)
-        maker[need] = len(boxes)
-        boxes.append(([f"{value.kind} {value.name}", f"{_shapes(plan, need)} {_places(need.placements)}"], "#e8eef4"))
-    for instruction in program.instructions:
-        edges += [(maker[need], len(boxes)) for need in dict.fromkeys(taken_by(instruction)) if need in maker]
-        for need in given_by(instruction):
-            maker[need] = len(boxes)
-        colour = "#f2b134" if isinstance(instruction, Move) else "#ffffff"
-        boxes.append((_lines(plan, instruction, names), colour))
-    Path(path).write_text(_svg(boxes, edges), encoding="utf-8")
+    for number, box in enumerate(boxes):
+        edges += [(maker[name], number) for name in dict.fromkeys(box.takes) if name in maker]
+        maker.update(dict.fromkeys(box.gives, number))
+    return _svg([(box.lines, box.colour) for box in boxes], edges)
 
 
-class _Names:
+class Names:
     """Short names of values in the order in which they come up."""
 
     def __init__(self, program: PlanRunner) -> None:
@@ -77,19 +151,19 @@ class _Names:
         return self._of.get(need, f"constant{need.value.shape}")
 
 
-def _lines(plan: ShardingPlan, instruction: Instruction, names: _Names) -> list[str]:
+def _lines(plan: ShardingPlan, instruction: Instruction, names: Names) -> list[str]:
     if isinstance(instruction, Compute):
         operation = instruction.operation
         inputs = ", ".join(names[x] for x in instruction.inputs)
-        shapes = ", ".join(_shapes(plan, x) for x in instruction.inputs if isinstance(x, Need))
-        outputs = ", ".join(f"{_shapes(plan, n)} {_places(n.placements)}" for n in instruction.outputs)
+        taken = ", ".join(shapes(plan, x) for x in instruction.inputs if isinstance(x, Need))
+        outputs = ", ".join(f"{shapes(plan, n)} {places(n.placements)}" for n in instruction.outputs)
         made_names = ", ".join(names[n] for n in instruction.outputs)
-        return [f"{made_names} = {operation.rule.name}({inputs})", f"    : {shapes} -> {outputs}"]
+        return [f"{made_names} = {operation.rule.name}({inputs})", f"    : {taken} -> {outputs}"]
     steps = "; ".join(_step(plan, step) for step in instruction.steps) or "nothing"
     target = instruction.target
     return [
         f"{names[target]} = {_kind(instruction)}({names[instruction.source]})  # {steps}",
-        f"    : {_shapes(plan, instruction.source)} -> {_shapes(plan, target)} {_places(target.placements)}",
+        f"    : {shapes(plan, instruction.source)} -> {shapes(plan, target)} {places(target.placements)}",
     ]
 
 
@@ -105,18 +179,34 @@ def _step(plan: ShardingPlan, step: Step) -> str:
     axis = plan.mesh.dim_names[step.axis]
     ranks = list(plan.mesh.group(step.axis).group)
     forward = _name(step.source, step.target)
+    back = _back(step)
+    return f"{forward} over {axis} {ranks}, backward {back or 'nothing'}"
+
+
+def _back(step: Step) -> str:
+    """The communication of a step's gradient; nothing where there is none."""
     back = step.gradient_source, step.gradient_target
-    backward = "nothing" if back[0] == back[1] else _name(*back)
     assert back[1] == gradient_of(step.source)
-    return f"{forward} over {axis} {ranks}, backward {backward}"
+    return "" if back[0] == back[1] else _name(*back)
 
 
-def _shapes(plan: ShardingPlan, need: Need) -> str:
-    own = local_shape(need.value.shape, need.placements, plan.mesh.shape, plan.mesh.place())
-    return f"{need.value.dtype}{list(need.value.shape)} local {list(own)}"
+def _way_back(plan: ShardingPlan, step: Step) -> str:
+    back = _back(step)
+    return back and f"{back} over {plan.mesh.dim_names[step.axis]} {list(plan.mesh.group(step.axis).group)}"
 
 
-def _places(placements: Sequence[Placement]) -> str:
+def local(plan: ShardingPlan, need: Need) -> tuple[int, ...]:
+    """The shape of this rank's part."""
+    return local_shape(need.value.shape, need.placements, plan.mesh.shape, plan.mesh.place())
+
+
+def shapes(plan: ShardingPlan, need: Need) -> str:
+    """The dtype and the shapes of a value, whole and of this rank's part."""
+    return f"{need.value.dtype}{list(need.value.shape)} local {list(local(plan, need))}"
+
+
+def places(placements: Sequence[Placement]) -> str:
+    """Placements as text."""
     return "[" + ", ".join(map(str, placements)) + "]"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from qdist.parallel.auto.ir.graph import Operation
+from qdist.parallel.auto.ir.graph import Operation, Value
 from qdist.parallel.auto.ir.lower import Compute, Instruction, Move
 from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.placement.placements import Placement, Replicate, Shard, cuts
@@ -20,8 +20,10 @@ __all__ = ["half_products", "segments_of", "shard_storage"]
 _PRODUCTS = {"matmul", "linear", "einsum", "conv2d", "attention"}
 
 
-def shard_storage(plan: ShardingPlan, sharding: Sharding, data_axis: int | None) -> None:
+def shard_storage(plan: ShardingPlan, sharding: Sharding, data_axis: int | None, whole: Collection[Value] = ()) -> None:
     """Store parameters that are whole along the sharding axis in slices; using them gathers, their gradients scatter.
+
+    whole: parameters that stay as they are.
 
     Raises:
         ValueError: when the mesh has no axis of the degree asked for.
@@ -32,6 +34,8 @@ def shard_storage(plan: ShardingPlan, sharding: Sharding, data_axis: int | None)
     if axis is None:
         raise ValueError(f"sharding.degree={sharding.degree}: {plan.mesh} has no axis of that size; set degree to one")
     for value in plan.graph.parameters:
+        if value in whole:
+            continue
         lying = list(plan.placements[value])
         dim = _free_dim(value.shape, lying, plan.mesh.shape[axis])
         if isinstance(lying[axis], Replicate) and dim is not None:

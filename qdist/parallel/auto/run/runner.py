@@ -29,6 +29,7 @@ class PlanRunner:
             the rest being computed again; everything is kept when not given.
         around: around(operation, inputs, run) runs an operation on its local inputs by run(inputs), in a way of its
             own (another precision).
+        trains: whether gradients and updates follow, for whoever shows the program.
     """
 
     def __init__(
@@ -37,10 +38,13 @@ class PlanRunner:
         *,
         segments: Callable[[list[Instruction]], list[list[Instruction]]] | None = None,
         around: Around | None = None,
+        trains: bool = False,
     ) -> None:
         self.plan = plan
+        self.trains = trains
         self.instructions = lower(plan)
         self._around = around
+        self._dropping = True
         self._segments = None if segments is None else segments(self.instructions)
 
     def run(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
@@ -52,7 +56,18 @@ class PlanRunner:
         Returns:
             This rank's part of the output, and of the loss if there is one.
         """
+        values = self.values(inputs)
+        graph = self.plan.graph
+        assert graph.output is not None
+        return values[graph.output], None if graph.loss is None else values[graph.loss]
+
+    def values(self, inputs: dict[str, Tensor], dropping: bool = True) -> dict[Value, Tensor]:
+        """This rank's part of everything that the graph has as a result; inputs as for `run`.
+
+        dropping: whether dropout drops, as it did when the graph was captured.
+        """
         values: Values = {}
+        self._dropping = dropping
         for value in self.plan.graph.inputs:
             values[made(self.plan, value)] = inputs[value.name]
         for value in _stored_values(self.plan):
@@ -68,10 +83,7 @@ class PlanRunner:
             self._run(self.instructions, values, tickets)
         else:
             self._run_segments(values, tickets)
-        graph = self.plan.graph
-        assert graph.output is not None
-        loss = None if graph.loss is None else values[made(self.plan, graph.loss)]
-        return values[made(self.plan, graph.output)], loss
+        return {value: values[made(self.plan, value)] for value in self.plan.graph.results}
 
     def _run(self, instructions: list[Instruction], values: Values, tickets: dict[Operation, Any]) -> None:
         mesh = self.plan.mesh
@@ -87,6 +99,7 @@ class PlanRunner:
             attributes = operation.attributes
             if operation in tickets:
                 attributes = {**attributes, "ticket": tickets[operation]}
+                attributes |= {} if self._dropping else {"p": 0.0}
             shapes = [x.shape if isinstance(x, Value) else None for x in operation.inputs]
             splits = self.plan.splits[operation]
             run = partial(_run_on, operation, attributes, mesh, shapes, splits)
@@ -95,7 +108,7 @@ class PlanRunner:
 
     def _run_segments(self, values: Values, tickets: dict[Operation, Any]) -> None:
         assert self._segments is not None
-        ends = {made(self.plan, v) for v in (self.plan.graph.output, self.plan.graph.loss) if v is not None}
+        ends = {made(self.plan, v) for v in self.plan.graph.results}
         for i, segment in enumerate(self._segments):
             later = {need for rest in self._segments[i + 1 :] for one in rest for need in taken_by(one)} | ends
             outputs = [need for one in segment for need in given_by(one) if need in later]

@@ -14,6 +14,7 @@ from qdist.parallel.loss_scale import LossScale
 __all__ = ["Amp", "Pipeline", "Recompute", "Sharding", "Strategy"]
 
 _SCHEDULES = ("naive", "f-then-b", "1f1b")
+_SEARCH_MODES = ("dynamic_programming", "recursive_programming", "sharding_propagation")
 _DATASET_STRATEGIES = ("full_batch", "data_parallel")
 
 
@@ -49,7 +50,7 @@ class Sharding(_Options):
 
 @dataclass
 class Pipeline(_Options):
-    """Stages of the graph on the rows of the mesh's first axis.
+    """Stages of the graph along the mesh's axis "pp"; annotations with stages name rows of it, the first axis.
 
     Attributes:
         enable: switch it on.
@@ -99,16 +100,20 @@ class Strategy(_Options):
 
     Attributes:
         auto: search over all placements instead of following the annotations.
+        search_mode: how: "dynamic_programming" tries all of them, "recursive_programming" divides axis by axis and the
+            most work first, "sharding_propagation" spreads the annotations and leaves no axis idle.
         machine: what the search takes a rank to be able to do.
         fully_use_devices: leave no mesh axis idle while propagating: cut something wherever an operation can be cut.
         dataset_strategy: "full_batch": every rank passes the same whole batch, and takes its part; "data_parallel":
-            ranks along the mesh axis "dp" pass rows of their own, equally many, which together are the batch.
+            ranks along the mesh axis "dp", or along all axes of a mesh without names, pass rows of their own, equally
+            many, which together are the batch.
 
     An option that does not exist is an AttributeError when it is set; those of a part that is off are a ValueError of
     the Engine, as they would change nothing.
     """
 
     auto: bool = False
+    search_mode: str = "dynamic_programming"
     machine: Machine = field(default_factory=Machine)
     fully_use_devices: bool = False
     dataset_strategy: str = "full_batch"
@@ -121,6 +126,10 @@ class Strategy(_Options):
         """Raise ValueError for values that do not exist, do not go together, or would change nothing."""
         if self.dataset_strategy not in _DATASET_STRATEGIES:
             raise ValueError(f"dataset_strategy={self.dataset_strategy!r}: {' or '.join(_DATASET_STRATEGIES)}")
+        if self.search_mode not in _SEARCH_MODES:
+            raise ValueError(f"search_mode={self.search_mode!r}: {', '.join(_SEARCH_MODES)}")
+        if self.search_mode != _SEARCH_MODES[0] and not self.auto:
+            raise ValueError(f"search_mode={self.search_mode!r} changes nothing while auto is off: set auto = True")
         parts = {name: getattr(self, name) for name in ("sharding", "pipeline", "recompute", "amp")}
         for name, part in parts.items():
             if not isinstance(part, _Options):
@@ -146,8 +155,8 @@ class Strategy(_Options):
             given = self.pipeline.micro_batch_size, self.pipeline.accumulate_steps
             if given == (None, None) or any(n is not None and n < 1 for n in given):
                 raise ValueError("pipeline: give micro_batch_size or accumulate_steps, at least 1")
-            if self.auto or self.sharding.enable or self.recompute.enable or self.amp.enable:
-                raise ValueError("pipeline goes with neither auto, sharding, recompute nor amp in this version")
+            if self.auto:
+                raise ValueError("auto searches for placements on one mesh: annotate the stages, or leave auto off")
 
     def _check_off(self, name: str, part: Any) -> None:
         if part.enable:

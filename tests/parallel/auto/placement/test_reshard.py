@@ -149,10 +149,14 @@ def test_wrong_placements_are_refused_with_the_way_out() -> None:
         ProcessMesh([[0, 1]], ["dp", "dp"], counting_communicator(4))
 
 
-def test_a_rank_outside_of_the_mesh_is_told() -> None:
+def test_a_rank_outside_of_the_mesh_keeps_the_shape_alone() -> None:
     mesh = ProcessMesh([0, 1], ["dp"], counting_communicator(4, 3))
+    placed = shard_tensor(Tensor(np.zeros((4, 2))), mesh, [Shard(0)])
+    assert (placed.shape, placed.local.shape) == ((4, 2), (0,))
+    weight = shard_tensor(Parameter(np.zeros((4, 2))), mesh, [Shard(0)])
+    assert (weight.shape, weight.local.shape, weight.requires_grad) == ((4, 2), (0,), True)
     with pytest.raises(RuntimeError, match="rank 3 is not in"):
-        shard_tensor(Tensor(np.zeros(4)), mesh, [Shard(0)])
+        mesh.group(0)
 
 
 def test_a_parameter_becomes_its_part_in_place() -> None:

@@ -15,9 +15,12 @@ from qdist.data import ArrayDataset
 from qdist.parallel import LossScale, saved_bytes
 from qdist.parallel.auto import (
     Accuracy,
+    Callback,
     Engine,
     InputSpec,
+    LossMonitor,
     Machine,
+    ModelCheckpoint,
     ProcessMesh,
     Replicate,
     Shard,
@@ -25,6 +28,7 @@ from qdist.parallel.auto import (
     cost_of,
     data_parallel,
     propagate,
+    recursive,
     search,
     shard_op,
     shard_tensor,
@@ -223,6 +227,21 @@ def test_a_transformer_block_is_cut_as_in_megatron(how) -> None:
         assert plan.placements[value] == (MEGATRON.get(value.name, Replicate()),), value.name
 
 
+@pytest.mark.parametrize(
+    ("rows", "widths", "cut"), [(8, [512, 512, 512], Shard(0)), (4096, [16, 16, 16], Replicate())], ids=["wide", "tall"]
+)
+def test_double_recursion_cuts_what_is_large(rows, widths, cut) -> None:
+    graph, mesh = mlp_graph(rows, widths), grid(2, 2, 2)
+    plan = recursive(graph, mesh, Machine(latency=1e-6))
+    weights = [value for value in graph.parameters if len(value.shape) == 2]
+    kinds = {type(p) for value in weights for p in plan.placements[value]}
+    assert kinds == {type(cut)}
+    if isinstance(cut, Replicate):
+        assert plan.placements[graph.inputs[0]] == (Shard(0),) * 3
+    other = recursive(graph, mesh, Machine(latency=1e-6), {graph.inputs[0].name: (Replicate(),) * 3})
+    assert other.placements[graph.inputs[0]] == (Replicate(),) * 3
+
+
 def test_large_batches_are_data_parallel() -> None:
     graph = mlp_graph(4096, [8, 16, 8])
     plan = search(graph, grid(4), Machine())
@@ -312,8 +331,8 @@ def test_what_cannot_be_done_is_refused_with_the_reason() -> None:
         (lambda s: vars(s.amp).update(enable=True, dtype=np.int32), "floating"),
         (lambda s: vars(s.pipeline).update(enable=True), "micro_batch_size or accumulate_steps"),
         (
-            lambda s: (vars(s.pipeline).update(enable=True, accumulate_steps=2), vars(s.amp).update(enable=True)),
-            "neither",
+            lambda s: (vars(s.pipeline).update(enable=True, accumulate_steps=2), vars(s).update(auto=True)),
+            "auto searches for placements on one mesh",
         ),
         (lambda s: vars(s).update(auto=True, fully_use_devices=True), "decides by cost"),
     ],
@@ -351,8 +370,6 @@ def test_stages_out_of_order_are_refused() -> None:
     strategy.pipeline.accumulate_steps = 3
     with pytest.raises(ValueError, match="micro-batches of"):
         engine.prepare(np.ones((4, 4), np.float32))
-    with pytest.raises(RuntimeError, match="rank 0 is not in"):
-        shard_op(functional.relu, mesh[1])(Tensor(np.ones(4)))
 
 
 # What would be ignored
@@ -405,8 +422,7 @@ def test_options_that_would_change_nothing_are_refused_at_construction(set_optio
         Engine(nn.Linear(2, 2), functional.mse_loss, strategy=strategy, comm=init())
 
 
-@pytest.mark.parametrize("auto", [False, True])
-def test_stages_without_a_pipeline_are_refused(auto) -> None:
+def test_a_search_on_stages_is_refused() -> None:
     mesh = grid(2, names=["pp"])
 
     class Staged(nn.Module):
@@ -419,10 +435,101 @@ def test_stages_without_a_pipeline_are_refused(auto) -> None:
 
     model, x = Staged(), np.ones((4, 2), np.float32)
     step = to_static(
-        model, functional.mse_loss, sgd(model.parameters()), Strategy(auto=auto), comm=counting_communicator(2)
+        model, functional.mse_loss, sgd(model.parameters()), Strategy(auto=True), comm=counting_communicator(2)
     )
-    with pytest.raises(ValueError, match=r"shard_op\(fn, mesh\[i\]\).*pipeline.enable = True.*accumulate_steps"):
+    with pytest.raises(ValueError, match="auto searches for placements on one mesh"):
         step(x, x)
+
+
+# Passes over data, files and programs
+
+
+def small() -> tuple[Engine, ArrayDataset]:
+    manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4, dtype=np.float64), nn.Tanh(), nn.Linear(4, 2, dtype=np.float64))
+    engine = Engine(model, nn.CrossEntropyLoss(), optim.Adam(model.parameters(), lr=0.1), comm=init())
+    rng = np.random.default_rng(0)
+    return engine, ArrayDataset(rng.normal(size=(10, 3)), rng.integers(0, 2, 10))
+
+
+class Noting(Callback):
+    def __init__(self) -> None:
+        self.calls = []
+
+    def on_train_begin(self, engine):
+        self.calls.append("begin")
+
+    def on_epoch_begin(self, engine, epoch):
+        self.calls.append(("epoch", epoch))
+
+    def on_batch_end(self, engine, epoch, step, result):
+        self.calls.append((epoch, step, sorted(result)))
+
+    def on_epoch_end(self, engine, epoch, result):
+        self.calls.append(result)
+
+    def on_train_end(self, engine):
+        self.calls.append("end")
+
+
+def test_callbacks_are_called_in_order_and_see_what_fit_gives(tmp_path) -> None:
+    noting, lines = Noting(), []
+    engine, data = small()
+    monitor, files = LossMonitor(2, lines.append), ModelCheckpoint(tmp_path / "files", every=2)
+    history = engine.fit(data, 2, 4, steps_per_epoch=2, valid_data=data, callbacks=[noting, monitor, files])
+    first, second = ([("epoch", e), (e, 0, ["loss"]), (e, 1, ["loss"]), history[e]] for e in (0, 1))
+    assert noting.calls == ["begin", *first, *second, "end"]
+    assert sorted(history[1]) == ["loss", "val_loss"]
+    assert history[1]["val_loss"] == pytest.approx(engine.evaluate(data, 4)["loss"], abs=1e-12)
+    assert [line.partition(": loss: ")[0] for line in lines] == ["epoch 0, step 0", "epoch 1, step 0"]
+    assert [path.name for path in (tmp_path / "files").iterdir()] == ["epoch-1.qdist"]
+
+
+def test_training_goes_on_from_a_file_as_if_it_had_not_stopped(tmp_path) -> None:
+    engine, data = small()
+    engine.fit(data, 1, 4)
+    engine.save(tmp_path / "state.qdist")
+    want = engine.fit(data, 1, 4)
+    other, _ = small()
+    other.load(tmp_path / "state.qdist")
+    assert other.fit(data, 1, 4) == want
+    x = data.arrays[0]
+    np.testing.assert_allclose(other.predict(x.reshape(5, 2, 3)), engine.predict([x]), atol=1e-12)
+
+
+def test_open_rows_wait_for_the_loader() -> None:
+    engine, data = small()
+    engine.prepare(InputSpec([None, 3], np.float64, "img"), InputSpec([None], np.int64, "label"))
+    with pytest.raises(RuntimeError, match="nothing is planned yet"):
+        print(engine.main_program)
+    loader = engine.dataloader(dataset=data, batch_size=4, epochs=2, mode="train")
+    assert "img : input float64[4, 3]" in engine.main_program
+    for _ in range(2):
+        assert len([engine.run(batch, mode="train") for batch in loader()]) == 3
+    with pytest.raises(RuntimeError, match=r"made for 2 epoch\(s\)"):
+        list(loader())
+    with pytest.raises(ValueError, match="only the first length"):
+        InputSpec([4, None])
+
+
+def test_programs_have_the_way_back_and_the_updates(tmp_path) -> None:
+    engine, data = small()
+    engine.run((data.arrays[0], data.arrays[1]))
+    text = engine.main_program
+    assert [t for t in text.splitlines() if t.startswith("#")][1:] == ["# forward", "# backward", "# optimizer"]
+    update = "0.bias = adam(0.bias, grad(0.bias), exp_avg(0.bias), exp_avg_sq(0.bias))"
+    assert all(words in text for words in ("grad(2.weight)", "linear_grad(", "tanh_grad(", update))
+    assert "exp_avg(2.bias) = zeros() : float64 local [2]" in engine.startup_program
+    assert "2.bias = initial_values()" in engine.serial_startup_program
+    assert engine.serial_main_program.count("= linear(") == 2
+    for name in ("main_program", "startup_program", "serial_main_program", "serial_startup_program"):
+        program = getattr(engine, name)
+        program.draw(tmp_path / "program.svg")
+        root = ElementTree.parse(tmp_path / "program.svg").getroot()
+        boxes = [e for e in root.iter() if e.tag.endswith("rect")]
+        assert len(boxes) == sum(not line.startswith((" ", "#")) for line in program.splitlines())
+    engine.run((data.arrays[0], data.arrays[1]), "eval")
+    assert "# backward" not in engine.main_program
 
 
 def test_stop_gradient_is_the_opposite_of_requires_grad() -> None:

@@ -1,0 +1,69 @@
+"""group_sharded_parallel: ZeRO under Paddle's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....comm import Communicator
+from ....nn import Module
+from ....optim import Optimizer
+from ....parallel import Zero
+
+__all__ = ["GroupSharded", "ShardedOptimizer", "group_sharded_parallel"]
+
+_STAGES = {"os": 1, "os_g": 2, "p_g_os": 3}
+
+
+class GroupSharded(Zero):
+    """A sharded model; `loss.backward()`, `optimizer.step()` and `clear_gradients()` are called as for a plain one."""
+
+    def clear_gradients(self) -> None:
+        """Forget all gradients."""
+        self.zero_grad()
+
+
+class ShardedOptimizer:
+    """Updates a GroupSharded model."""
+
+    def __init__(self, model: GroupSharded) -> None:
+        self.model = model
+
+    def step(self) -> None:
+        """Update every parameter that has a gradient."""
+        self.model.step()
+
+    def clear_grad(self) -> None:
+        """Forget all gradients."""
+        self.model.zero_grad()
+
+    clear_gradients = clear_grad
+
+    def get_lr(self) -> float:
+        """The learning rate."""
+        return self.model.optimizer.param_groups[0]["lr"]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole optimiser's state, on every rank. Collective."""
+        return self.model.full_state_dict()["optimizer"]
+
+
+def group_sharded_parallel(
+    model: Module, optimizer: Optimizer, level: str, scaler: Any = None, group: Communicator | None = None
+) -> tuple[GroupSharded, ShardedOptimizer, Any]:
+    """A model and its optimiser, divided over ranks.
+
+    Args:
+        level: "os" divides the optimiser's state (ZeRO stage 1), "os_g" also gradients (2), "p_g_os" also
+            parameters (3).
+        scaler: a LossScale for float16, given to the model's ZeRO; None computes in the model's precision.
+        group: the ranks; all when not given.
+
+    Returns the model, the optimiser and the scaler.
+
+    Raises ValueError for another level.
+    """
+    if level not in _STAGES:
+        raise ValueError(f"level={level!r}: {', '.join(_STAGES)}")
+    precision = None if scaler is None else "float16"
+    made = GroupSharded(model, optimizer, _STAGES[level], group, precision=precision, loss_scale=scaler)
+    return made, ShardedOptimizer(made), scaler

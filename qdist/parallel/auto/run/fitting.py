@@ -1,0 +1,83 @@
+"""Whole passes over data with an Engine's steps: training with callbacks, means of evaluation, all predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from qdist.data import DataLoader
+from qdist.parallel.auto.run.callbacks import Callback
+from qdist.parallel.auto.run.input_spec import split_batch
+
+__all__ = ["fit", "means", "predictions"]
+
+
+def fit(
+    engine: Any,
+    data: Any,
+    epochs: int,
+    batch_size: int | None,
+    steps_per_epoch: int | None,
+    valid_data: Any,
+    callbacks: Sequence[Callback],
+) -> list[dict[str, Any]]:
+    """As Engine.fit."""
+    for callback in callbacks:
+        callback.on_train_begin(engine)
+    history = []
+    for epoch in range(epochs):
+        for callback in callbacks:
+            callback.on_epoch_begin(engine, epoch)
+        result = means(engine, data, batch_size, "train", steps_per_epoch, callbacks, epoch)
+        if valid_data is not None:
+            checked = means(engine, valid_data, batch_size, "eval")
+            result |= {f"val_{name}": value for name, value in checked.items()}
+        for callback in callbacks:
+            callback.on_epoch_end(engine, epoch, result)
+        history.append(result)
+    for callback in callbacks:
+        callback.on_train_end(engine)
+    return history
+
+
+def means(
+    engine: Any,
+    data: Any,
+    batch_size: int | None,
+    mode: str,
+    steps: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    epoch: int = 0,
+) -> dict[str, Any]:
+    """The mean over all rows of what Engine.run gives.
+
+    Raises ValueError where there is no batch.
+    """
+    sums: dict[str, float] = {}
+    rows = 0
+    for step, batch in enumerate(islice(_batches(data, batch_size), steps)):
+        count = len(split_batch(batch, mode)[0][0])
+        rows += count
+        result = engine.run(batch, mode)
+        for name, value in result.items():
+            sums[name] = sums.get(name, 0.0) + value * count
+        for callback in callbacks:
+            callback.on_batch_end(engine, epoch, step, result)
+    if rows == 0:
+        raise ValueError(f"{mode}: there is not one batch in the data")
+    return {name: value / rows for name, value in sums.items()}
+
+
+def predictions(engine: Any, data: Any, batch_size: int | None) -> np.ndarray:
+    """The outputs for all batches, one behind the other. Raises ValueError where there is no batch."""
+    parts = [engine.run(batch, "predict")["outputs"] for batch in _batches(data, batch_size)]
+    if not parts:
+        raise ValueError("predict: there is not one batch in the data")
+    return np.concatenate(parts)
+
+
+def _batches(data: Any, batch_size: int | None) -> Iterator[Any]:
+    return iter(data if batch_size is None else DataLoader(data, batch_size))

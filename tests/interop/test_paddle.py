@@ -1,0 +1,156 @@
+"""Paddle's surface: what one process shows of it, and what it refuses; whole programs are in tests/seeds/paddle."""
+
+import numpy as np
+import pytest
+
+from qdist.interop import paddle
+from qdist.interop.paddle.distributed import communication, fleet, sharding
+from qdist.interop.paddle.distributed.fleet import topology
+from qdist.interop.paddle.distributed.fleet.meta_parallel import LayerDesc, PipelineLayer
+from qdist.interop.paddle.io import BatchSampler, DataLoader, DistributedBatchSampler
+from qdist.tensor import Tensor
+
+
+@pytest.fixture(autouse=True)
+def arranged_anew():
+    yield
+    topology.reset()
+    paddle.disable_static()
+    paddle.set_default_dtype("float32")
+
+
+def strategy(**configs) -> fleet.DistributedStrategy:
+    made = fleet.DistributedStrategy()
+    made.hybrid_configs = configs
+    return made
+
+
+def test_a_linear_layer_has_its_weight_the_other_way_round() -> None:
+    layer = paddle.nn.Linear(3, 5)
+    assert layer.weight.shape == (3, 5)
+    assert not layer.bias.numpy().any()
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_allclose(layer(Tensor(x)).numpy(), x @ layer.weight.numpy(), rtol=1e-6)
+    assert paddle.nn.Linear(3, 5, bias_attr=False).bias is None
+    with pytest.raises(ValueError, match="at least 1"):
+        paddle.nn.Linear(0, 5)
+
+
+def test_labels_may_have_a_last_axis_of_one() -> None:
+    scores, labels = np.random.default_rng(0).normal(size=(4, 3)), np.array([0, 2, 1, 1])
+    flat = paddle.nn.CrossEntropyLoss()(input=scores, label=labels)
+    column = paddle.nn.functional.cross_entropy(input=scores, label=labels[:, None])
+    assert float(flat) == float(column)
+
+
+def test_accuracy_counts_the_likeliest() -> None:
+    scores = np.array([[3.0, 2, 1], [1, 2, 3], [2, 3, 1]])
+    assert float(paddle.metric.accuracy(scores, [[0], [0], [0]], k=1)) == pytest.approx(1 / 3)
+    assert float(paddle.metric.accuracy(scores, [0, 0, 0], k=2)) == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match="at least 1"):
+        paddle.metric.accuracy(scores, [0, 0, 0], k=0)
+
+
+def test_momentum_steps_as_its_formula() -> None:
+    weight = paddle.to_tensor(np.array([1.0, -2.0]), stop_gradient=False)
+    optimizer = paddle.optimizer.Momentum(0.1, 0.9, [weight], weight_decay=paddle.regularizer.L2Decay(0.5))
+    p, v = np.array([1.0, -2.0]), 0.0
+    for _ in range(3):
+        optimizer.minimize((weight * weight).sum())
+        optimizer.clear_grad()
+        v = 0.9 * v + 2 * p + 0.5 * p
+        p = p - 0.1 * v
+    np.testing.assert_allclose(weight.numpy(), p, rtol=1e-12)
+    assert optimizer.get_lr() == 0.1
+    with pytest.raises(ValueError, match="clip_grad_norm_"):
+        paddle.optimizer.Momentum(0.1, parameters=[weight], grad_clip=1.0)
+    with pytest.raises(ValueError, match="has its parameters already"):
+        optimizer.take([weight])
+
+
+def test_batches_are_what_the_sampler_says() -> None:
+    data = list(range(10))
+    assert list(BatchSampler(data, batch_size=4)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert len(BatchSampler(data, batch_size=4, drop_last=True)) == 2
+    shuffled = BatchSampler(data, shuffle=True, batch_size=10)
+    first, second = next(iter(shuffled)), next(iter(shuffled))
+    assert first != second
+    shuffled.set_epoch(0)
+    assert next(iter(shuffled)) == first
+    loader = DataLoader(data, batch_sampler=BatchSampler(data, batch_size=4), num_workers=1)
+    assert [batch.tolist() for batch in loader()] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert len(loader) == 3
+    mine = DistributedBatchSampler(data, 2, num_replicas=2, rank=1)
+    assert list(mine) == [[1, 3], [5, 7], [9]]
+    with pytest.raises(ValueError, match="leave batch_size"):
+        DataLoader(data, batch_sampler=mine, batch_size=2)
+    with pytest.raises(ValueError, match="rank beside num_replicas"):
+        DistributedBatchSampler(data, 2, num_replicas=2)
+    with pytest.raises(ValueError, match="one of the two"):
+        BatchSampler(data, sampler=mine)
+
+
+def test_what_fleet_cannot_arrange_is_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"fleet\.init"):
+        fleet.distributed_model(paddle.nn.ReLU())
+    with pytest.raises(ValueError, match="unknown tp_degree"):
+        fleet.init(strategy=strategy(tp_degree=2))
+    with pytest.raises(ValueError, match="group_sharded_parallel"):
+        fleet.init(strategy=strategy(sharding_degree=2))
+    with pytest.raises(ValueError, match="parameter_server"):
+        fleet.init(is_collective=False)
+    fleet.init()
+    assert (fleet.worker_index(), fleet.worker_num()) == (0, 1)
+    with pytest.raises(ValueError, match="num_stages=2"):
+        PipelineLayer([LayerDesc(paddle.nn.ReLU)], paddle.nn.CrossEntropyLoss(), num_stages=2)
+    model = paddle.nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="os, os_g, p_g_os"):
+        sharding.group_sharded_parallel(model, paddle.optimizer.SGD(parameters=model.parameters()), "all")
+
+
+def test_a_batch_that_does_not_fit_the_micro_batches_is_refused() -> None:
+    chosen = strategy()
+    chosen.pipeline_configs = {"accumulate_steps": 2, "micro_batch_size": 3}
+    fleet.init(strategy=chosen)
+    layer = PipelineLayer([LayerDesc(paddle.nn.Linear, 2, 2)], paddle.nn.CrossEntropyLoss())
+    model = fleet.distributed_model(layer)
+    optimizer = paddle.optimizer.SGD(parameters=layer.parameters())
+    x, y = np.ones((6, 2), np.float32), np.zeros((6, 1), np.int64)
+    assert float(model.train_batch([x, y], optimizer)) > float(model.eval_batch([x, y]))
+    with pytest.raises(ValueError, match="4 rows is not accumulate_steps=2"):
+        model.train_batch([x[:4], y[:4]], optimizer)
+    with pytest.raises(RuntimeError, match="train_batch"):
+        layer(x)
+
+
+def test_a_static_program_is_fed_and_fetched_by_name() -> None:
+    paddle.enable_static()
+    with paddle.static.program_guard(paddle.static.default_main_program()):
+        x = paddle.static.data("x", [None, 2])
+        total = paddle.mean(x.reshape(x.shape[0], 1, 2) * 2.0)
+    exe = paddle.static.Executor()
+    for rows in (1, 5):
+        (value,) = exe.run(feed={"x": np.full((rows, 2), 3.0, np.float32)}, fetch_list=[total.name])
+        assert value == 6
+    with pytest.raises(ValueError, match=r"missing \['x'\]"):
+        exe.run(feed={"y": 1}, fetch_list=[total])
+    with pytest.raises(ValueError, match="no result is named 'nothing'"):
+        exe.run(feed={"x": np.ones((1, 2), np.float32)}, fetch_list=["nothing"])
+    with pytest.raises(ValueError, match="has shape"):
+        exe.run(feed={"x": np.ones((1, 3), np.float32)}, fetch_list=[total])
+    paddle.disable_static()
+    with pytest.raises(RuntimeError, match="enable_static"), paddle.static.program_guard(paddle.static.Program()):
+        pass
+
+
+def test_collectives_of_one_rank_leave_the_tensor() -> None:
+    x, gathered = Tensor(np.arange(3.0)), []
+    communication.all_reduce(x)
+    communication.broadcast(x, 0)
+    communication.reduce(x, 0)
+    communication.all_gather(gathered, x)
+    communication.reduce_scatter(x, [Tensor(np.arange(3.0))])
+    np.testing.assert_array_equal(x.numpy(), np.arange(3.0))
+    np.testing.assert_array_equal(gathered[0].numpy(), x.numpy())
+    with pytest.raises(ValueError, match="2 tensors for 1 ranks"):
+        communication.reduce_scatter(x, [x, x])

@@ -1,0 +1,225 @@
+"""An Engine's pipelines together with everything else it does, against one process; run on every rank of 8 at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+
+import qdist as qd
+from qdist import nn, optim
+from qdist.comm import Communicator
+from qdist.parallel.auto import Accuracy, Engine, InputSpec, ProcessMesh, Strategy, shard_op, shard_tensor
+from qdist.tensor import Tensor, functional, manual_seed
+
+F64 = np.float64
+ROWS, STEPS = 8, 3
+
+
+@pytest.fixture(scope="session")
+def world() -> Communicator:
+    return qd.comm.init(timeout=120)
+
+
+@pytest.fixture(scope="session")
+def groups(world: Communicator) -> dict[int, Communicator]:
+    return {n: world.split([list(range(i, i + n)) for i in range(0, 8, n)]) for n in (2, 4, 8)}
+
+
+class Block(nn.Module):
+    """The gated perceptron of LLaMA, with a residual: weights are annotated with a stage and an axis "mp" at once."""
+
+    def __init__(self, stage: ProcessMesh | None, annotate: bool) -> None:
+        super().__init__()
+        self.gate, self.up = nn.Linear(6, 8, dtype=F64), nn.Linear(6, 8, False, dtype=F64)
+        self.down, self.norm = nn.Linear(8, 6, dtype=F64), nn.LayerNorm(6, dtype=F64)
+        self.drop = nn.Dropout(0.2)
+        self.stage, self.annotate = stage, annotate and stage is not None and "mp" in stage.dim_names
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.annotate:  # Weights are (out, in).
+            shard_tensor(self.norm.weight, self.stage, [None])
+            shard_tensor(self.gate.weight, self.stage, ["mp", None])
+            shard_tensor(self.up.weight, self.stage, ["mp", None])
+            shard_tensor(self.down.weight, self.stage, [None, "mp"])
+        return x + self.drop(self.down(functional.silu(self.gate(self.norm(x))) * self.up(x)))
+
+
+class Net(nn.Module):
+    """Embedding, blocks, and a head that shares the table."""
+
+    def __init__(self, mesh: ProcessMesh | None, annotate: bool = True, tied: bool = True, blocks: int = 4) -> None:
+        super().__init__()
+        stages = 1 if mesh is None else mesh.shape[0]
+        self.table, self.tied = nn.Embedding(9, 6, dtype=F64), tied
+        rows = [None if mesh is None else mesh[i * stages // blocks] for i in range(blocks)]
+        self.blocks = nn.ModuleList([Block(row, annotate) for row in rows])
+        self.head = None if tied else nn.Linear(6, 9, dtype=F64)
+        self.rows = rows
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.table(tokens)
+        for block, row in zip(self.blocks, self.rows):
+            x = block(x) if row is None or block.annotate else shard_op(block, row)(x)
+        return self.head(x) if self.head is not None else x @ self.table.weight.transpose(1, 0)
+
+
+def batches() -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    return [(rng.integers(0, 9, ROWS), rng.integers(0, 9, (ROWS,))) for _ in range(STEPS)]
+
+
+def alone(tied: bool, blocks: int = 4) -> tuple[list[float], dict[str, np.ndarray]]:
+    manual_seed(1)
+    model = Net(None, tied=tied, blocks=blocks)
+    for block in model.blocks:
+        block.drop.p = 0.0
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for x, y in batches():
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(Tensor(x)), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss))
+    return losses, {name: value.numpy() for name, value in model.state_dict().items()}
+
+
+def strategy_of(**parts: dict) -> Strategy:
+    strategy = Strategy()
+    for name, options in parts.items():
+        for option, value in {"enable": True, **options}.items():
+            setattr(getattr(strategy, name), option, value)
+    return strategy
+
+
+def engine_on(mesh: ProcessMesh, strategy: Strategy, tied: bool, annotate: bool = True, blocks: int = 4) -> Engine:
+    manual_seed(1)
+    model = Net(mesh, annotate, tied, blocks)
+    for block in model.blocks:
+        block.drop.p = 0.0
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return Engine(model, nn.CrossEntropyLoss(), optimizer, Accuracy((1,)), strategy, mesh)
+
+
+MESHES = {
+    2: [((2,), ["pp"])],
+    4: [((2, 2), ["pp", "dp"]), ((2, 2), ["pp", "mp"]), ((4,), ["pp"])],
+    8: [((2, 2, 2), ["pp", "dp", "mp"]), ((4, 2), ["pp", "mp"])],
+}
+PARTS = {
+    "plain": {},
+    "sharding 1": {"sharding": {"stage": 1}},
+    "sharding 3": {"sharding": {"stage": 3}},
+    "recompute": {"recompute": {"segments": 2}},
+}
+
+
+@pytest.mark.parametrize(
+    ("size", "parts", "schedule"),
+    [
+        *((size, "plain", schedule) for size in MESHES for schedule in ("1f1b", "naive")),
+        *((size, parts, "1f1b") for size in (4, 8) for parts in list(PARTS)[1:]),
+        (4, "recompute", "naive"),
+    ],
+)
+def test_stages_with_everything_train_as_one_process(groups, size: int, parts: str, schedule: str) -> None:
+    comm = groups[size]
+    for shape, names in MESHES[size]:
+        if "sharding" in PARTS[parts] and "dp" not in names:
+            continue
+        mesh = ProcessMesh(np.arange(size).reshape(shape), names, comm)
+        tied = "sharding" not in parts and schedule == "naive"
+        strategy = strategy_of(pipeline={"accumulate_steps": 2, "schedule": schedule}, **PARTS[parts])
+        engine = engine_on(mesh, strategy, tied)
+        results = [engine.run(batch) for batch in batches()]
+        expected, state = alone(tied)
+        np.testing.assert_allclose([result["loss"] for result in results], expected, atol=1e-10)
+        assert 0 <= results[0]["acc_top1"] <= 1
+        got = engine.state_dict()
+        for name, value in state.items():
+            np.testing.assert_allclose(got[name], value, atol=1e-10, err_msg=f"{names} {parts} {name}")
+
+
+def test_a_rank_keeps_its_stage_alone(groups) -> None:
+    comm = groups[4]
+    mesh = ProcessMesh(np.arange(4).reshape(2, 2), ["pp", "mp"], comm)
+    engine = engine_on(mesh, strategy_of(pipeline={"accumulate_steps": 2}), tied=False)
+    engine.prepare(InputSpec([ROWS], np.int64, "tokens"), InputSpec([ROWS], np.int64, "label"))
+    stage = mesh.place()[0]
+    for name, parameter in engine.model.named_parameters():
+        at = 0 if name == "table.weight" or name[7] in "01" else 1
+        if name.startswith("head"):
+            at = 1
+        assert (parameter.local.size > 0) == (at == stage), name
+        if "gate.weight" in name and at == stage:
+            assert parameter.local.shape == (4, 6)
+    text = engine.main_program
+    assert f"stage {stage} of 2" in text
+    assert "1f1b" in text
+    words = (
+        ["= recv(rank", "send(grad(", "loss_grad"] if stage else ["tokens : input", "send(%", "recv(rank", "embedding"]
+    )
+    assert all(word in text for word in words)
+    assert f"blocks.{2 * stage}.gate.weight = sgd(" in text
+    assert f"blocks.{2 - 2 * stage}.gate.weight = sgd(" not in text
+    serial = engine.serial_main_program
+    assert all(f"blocks.{i}.gate.weight = sgd(" in serial for i in range(4))
+    assert "head.bias" in (engine.startup_program if stage else engine.serial_startup_program)
+
+
+def test_annotated_stages_need_no_strategy(groups) -> None:
+    comm = groups[4]
+    mesh = ProcessMesh(np.arange(4).reshape(2, 2), ["pp", "mp"], comm)
+    engine = engine_on(mesh, Strategy(), tied=False, annotate=comm.rank < 99)
+    engine.mesh = None  # It is that of the annotations.
+    results = [engine.run(batch)["loss"] for batch in batches()]
+    np.testing.assert_allclose(results, alone(False)[0], atol=1e-10)
+    assert engine.mesh == mesh
+
+
+def test_mixed_precision_and_dropout_run_in_stages(groups) -> None:
+    comm = groups[4]
+    mesh = ProcessMesh(np.arange(4).reshape(2, 2), ["pp", "dp"], comm)
+    amp = {"amp": {"dtype": np.float32}}
+    engine = engine_on(mesh, strategy_of(pipeline={"accumulate_steps": 2}, **amp), tied=False)
+    losses = [engine.run(batch)["loss"] for batch in batches()]
+    np.testing.assert_allclose(losses, alone(False)[0], atol=1e-5)
+    assert max(abs(np.array(losses) - alone(False)[0])) > 1e-10
+    for block in engine.model.blocks:
+        block.drop.p = 0.5
+    x, y = batches()[0]
+    dropping = engine_on(mesh, strategy_of(pipeline={"accumulate_steps": 2}), tied=False)
+    for block in dropping.model.blocks:
+        block.drop.p = 0.5
+    plain = engine_on(mesh, strategy_of(pipeline={"accumulate_steps": 2}), tied=False)
+    assert dropping.run((x, y), "eval")["loss"] == pytest.approx(plain.run((x, y), "eval")["loss"], abs=1e-12)
+    np.testing.assert_allclose(dropping.run(x, "predict")["outputs"], plain.run(x, "predict")["outputs"], atol=1e-12)
+    assert dropping.run((x, y))["loss"] != pytest.approx(plain.run((x, y))["loss"], abs=1e-6)
+
+
+def test_files_go_from_any_mesh_to_any_other(groups) -> None:
+    comm = groups[4]
+    data = batches()
+    for tied in (False, True):
+        with TemporaryDirectory() as own:
+            folder = Path(comm.broadcast_object(own))
+            first = engine_on(
+                ProcessMesh(np.arange(4).reshape(2, 2), ["pp", "dp"], comm),
+                strategy_of(pipeline={"accumulate_steps": 2}),
+                tied,
+            )
+            first.run(data[0])
+            first.save(folder / "state.qdist")
+            want = [first.run(batch)["loss"] for batch in data[1:]]
+            mesh = ProcessMesh(np.arange(4).reshape(2, 2), ["pp", "mp"], comm)
+            second = engine_on(mesh, strategy_of(pipeline={"accumulate_steps": 4}), tied)
+            second.prepare(data[0][0], data[0][1])
+            second.load(folder / "state.qdist")
+            np.testing.assert_allclose([second.run(batch)["loss"] for batch in data[1:]], want, atol=1e-10)
+            third = engine_on(mesh, Strategy(), tied, annotate=False)  # Whole batches.
+            third.load(folder / "state.qdist")
+            np.testing.assert_allclose([third.run(batch)["loss"] for batch in data[1:]], want, atol=1e-10)
+            comm.barrier()
