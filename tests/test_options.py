@@ -23,6 +23,7 @@ SHARED_SIGNATURES = {
     "backends/backend.py": "what every device gives; the base may ask for less",
     "backends/cpu/executor.py lower_back": "Executor.lower_back(plan); here stages are undone as they are",
     "backends/cuda/backend.py observable": "Backend.observable(...); here one plan serves values and products",
+    "backends/cuda/rows/kernel.py": "RowKernel's methods; here states are computed again instead of kept",
     "backends/cuda/lowering/tables.py": "one method a kind of block, all called alike",
     "parallel/auto/run/callbacks.py on_epoch_end": "Callback's methods, all of which an Engine calls alike",
     "interop/mindspore/train.py on_batch_end": "Callback's methods",

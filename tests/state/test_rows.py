@@ -229,13 +229,13 @@ def test_one_parameter_set_goes_as_one_row(dtype: str) -> None:
     outputs = outputs_of(5, 3)
     cotangents = [g[0] for g in cotangents_of(outputs, 5, 1, 0)]
     values, gradient = program.vjp(outputs, theta, cotangents)
-    want, slopes = adjoint._vjp(program, outputs, theta, cotangents)
+    want, slopes = adjoint._vjp(program, [as_output(output, 5) for output in outputs], theta, cotangents)
     for value, one in zip(values, want):
         assert type(value) is type(one)
         np.testing.assert_allclose(value, one, atol=20 * TOLERANCE[dtype])
     np.testing.assert_allclose(gradient, slopes, atol=50 * TOLERANCE[dtype])
     sums = [random_sum(5, 4, seed) for seed in range(3)]
-    want = [adjoint._vjp(program, [one], theta, [1.0])[1] for one in sums]
+    want = [adjoint._vjp(program, [as_output(one, 5)], theta, [1.0])[1] for one in sums]
     np.testing.assert_allclose(program.jacobian(sums, theta), want, atol=50 * TOLERANCE[dtype])
     assert program.value_and_grad("Z0")[0] == pytest.approx(program.expectation("Z0", theta), abs=1e-5)
     np.testing.assert_allclose(program.run().amplitudes(), program.run(theta).amplitudes())

@@ -76,11 +76,9 @@ class CudaRows:
 
     def kept_bytes(self, count: int) -> int:
         """Nothing: states are computed again, which takes less time than memory does."""
-        del count
         return 0
 
     def forward(self, rows: Any, shared: Any, outputs: _Reading, keep: bool) -> tuple[Any, Any] | None:
-        del keep
         with self._cupy.cuda.Device(self._device):
             given = self._given(rows, shared)
             if given is None:
@@ -101,7 +99,6 @@ class CudaRows:
         kets: Any = None,
         values: Any = None,
     ) -> tuple[Any, Any, Any] | None:
-        del kets, values
         cupy, count = self._cupy, len(rows)
         with cupy.cuda.Device(self._device):
             given = self._given(rows, shared, cotangents)
