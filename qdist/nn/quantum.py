@@ -28,7 +28,7 @@ from ..plan import Layout
 from ..plan.plan import readable_size
 from ..plan.tail import NO_TAIL, Tail
 from ..tensor import Generator, Rule, Tensor, apply, random
-from ..tensor.arrays import to_device
+from ..tensor.arrays import module_of, to_device
 from .agreement import Agreement
 from .module import Module, Parameter
 
@@ -95,6 +95,7 @@ class QuantumLayer(Module):
         columns = _columns(circuit, inputs=_flat(inputs), weights=_flat(weights))
         self._input_columns, self._weight_columns = columns["inputs"], columns["weights"]
         self._order = np.argsort(self._weight_columns)
+        self._order_there: Any = None
         self.comm = comm
         """As given."""
         self._agreement: Agreement | None = None
@@ -200,8 +201,17 @@ class QuantumLayer(Module):
 
     def _row_params(self, x: NDArray[Any], weights: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any]]:
         """What a row program takes: the rows, and the weights in the order of the circuit's parameters."""
-        shared = np.zeros(0) if weights is None else on_host(weights)[self._order].astype(np.float64)
-        return on_host(x).astype(np.float64, order="C"), shared
+        xp = module_of(x)
+        shared = xp.zeros(0) if weights is None else weights[self._order_on(xp)].astype(np.float64)
+        return x.astype(np.float64, order="C"), shared
+
+    def _order_on(self, xp: Any) -> Any:
+        """The order of the weights as an array beside x: copied to a GPU once."""
+        if xp is np:
+            return self._order
+        if self._order_there is None:
+            self._order_there = xp.asarray(self._order)
+        return self._order_there
 
 
 class _Kept:
@@ -268,7 +278,7 @@ def _forward_of_rows(xp: Any, x: Any, weights: Any, layer: QuantumLayer) -> Any:
 
 def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLayer) -> tuple[Any, ...]:
     if len(saved) == 3:
-        both = _vjp_of_rows(layer, saved, needs, on_host(g))
+        both = _vjp_of_rows(xp, layer, saved, needs, g)
     else:
         params, kept = saved
         bounds = np.cumsum([math.prod(shape) for shape in layer._shapes])[:-1]
@@ -280,7 +290,7 @@ def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLa
     return tuple(None if part is None else xp.asarray(part) for part in both[: len(needs)])
 
 
-def _vjp_of_rows(layer: QuantumLayer, saved: Any, needs: Sequence[bool], g: NDArray[Any]) -> tuple[Any, ...]:
+def _vjp_of_rows(xp: Any, layer: QuantumLayer, saved: Any, needs: Sequence[bool], g: Any) -> tuple[Any, ...]:
     """The gradients by x and by the weights, None where they are not needed."""
     (x, shared), values, kept = saved
     assert layer._rows is not None, "the forward run was of rows"
@@ -291,8 +301,8 @@ def _vjp_of_rows(layer: QuantumLayer, saved: Any, needs: Sequence[bool], g: NDAr
     _, by_x, by_shared = found
     if by_shared is None:
         return by_x, None
-    gradient = np.empty_like(by_shared)
-    gradient[layer._order] = by_shared
+    gradient = xp.empty_like(by_shared)
+    gradient[layer._order_on(xp)] = by_shared
     return by_x, gradient
 
 

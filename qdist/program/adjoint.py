@@ -29,9 +29,6 @@ __all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
 
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
 
-_ONE_ROW = 8
-"""Qubits up to which one parameter set goes as a batch of one row: a single call, though most lanes are idle."""
-
 
 def value_and_grad(
     program: Runner, observable: Observable, params: Any = None, method: str = "adjoint", coefficients: bool = False
@@ -81,7 +78,7 @@ def vjp(
     wanted = [as_output(output, program.num_qubits) for output in outputs]
     if not checks.is_batch(params):
         checked = [_checked(program, o, g, ()) for o, g in zip(wanted, cotangents)]
-        if program.num_qubits <= _ONE_ROW and program.row_programs.takes(wanted):
+        if _is_one_row(program, wanted):
             theta = program.noted(params).theta
             if theta is not None:
                 return batches.one_row_vjp(program, wanted, theta, checked)
@@ -106,7 +103,9 @@ def jacobian(program: Runner, observables: Sequence[Observable], params: Any = N
     if not checks.is_batch(params):
         # All are checked before the first of them runs.
         sums = [as_hermitian_sum(o, program.num_qubits) for o in observables]
-        if program.num_qubits <= _ONE_ROW and program.row_programs.takes([Expectation(one) for one in sums]):
+        if program.num_qubits <= program.plan.target.one_row and program.row_programs.takes(
+            [Expectation(one) for one in sums]
+        ):
             theta = program.noted(params).theta
             if theta is not None:
                 return jacobian(program, sums, theta[None])[0]
@@ -136,6 +135,11 @@ def check_differentiable(program: Runner) -> None:
             f"the circuit has a {what}, and only unitary circuits can be differentiated: leave it out, or measure at "
             "the end, which changes no expectation value"
         )
+
+
+def _is_one_row(program: Runner, outputs: Sequence[Output]) -> bool:
+    """Whether one parameter set goes as a batch of one row."""
+    return program.num_qubits <= program.plan.target.one_row and program.row_programs.takes(outputs)
 
 
 def sweep_back(

@@ -50,7 +50,7 @@ class Columns(NamedTuple):
     def cotangents(self, given: NDArray[Any], found: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """The cotangents of the kernel's columns from those of the outputs, one output behind the other. found: the
         kernel's values, on which those of variances depend."""
-        given = np.ascontiguousarray(given, np.float64)
+        given = given.astype(np.float64, order="C", copy=False)
         if not self.has_variances:
             return given
         assert found is not None, "a variance needs the value of its observable"

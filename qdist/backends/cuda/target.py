@@ -28,6 +28,9 @@ _ROW_BYTES = 128
 _PHASES_A_SWEEP = 3.0
 """Phases that take as long as memory does: a stage takes as long as the slower of both (benchmarks/gpu_notes.md)."""
 
+_ONE_ROW = 12
+"""A launch of one block, where the kernels of single circuits are bound by their many launches."""
+
 
 @dataclass(frozen=True, slots=True)
 class CudaTarget(Target):
@@ -75,7 +78,8 @@ def cuda_target(dtype: np.dtype) -> CudaTarget:
 
 def target_of(dtype: np.dtype, shape: Shape) -> CudaTarget:
     """Tiles of this shape."""
-    return CudaTarget("tile", dtype, shape.tile, shape.contiguous, shape.registers, shape.widest, shape=shape)
+    tile = shape.tile, shape.contiguous, shape.registers, shape.widest
+    return CudaTarget("tile", dtype, *tile, one_row=_ONE_ROW, shape=shape)
 
 
 def _surely_fits(stage: Stage, operations: list[Operation], shape: Shape) -> bool:

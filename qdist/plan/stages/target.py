@@ -36,6 +36,9 @@ class Target:
     row_block: int = 0
     """Bytes of cache that a block of rows of a batch may take (plan/rows); 0 if the device has no kernels for them."""
 
+    one_row: int = 8
+    """Qubits up to which one parameter set goes as a batch of one row: a single call, though most lanes are idle."""
+
     def levels(self, num_bits: int) -> tuple[Level, ...]:
         """The memory levels inside a rank, for shards of so many index bits."""
         return (Level(self.name, min(num_bits, self.tile), min(num_bits, self.contiguous)),)
