@@ -1,0 +1,160 @@
+"""Derivatives of tapes by the adjoint sweep: vector-Jacobian products in one sweep for all measurements, Jacobians."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pennylane as qml
+from numpy.typing import NDArray
+from pennylane.tape import QuantumScript
+
+from qdist.program import adjoint, batches
+from qdist.state.moves.relayout import relayout
+from qdist.state.outputs import Output
+
+from .execution import outputs_of
+from .tapes import Compiler, TapeProgram, places, values
+
+__all__ = ["Gradients", "jacobian", "jvp", "vjp"]
+
+
+class Gradients(tuple[Any, ...]):
+    """Derivatives by the trainable parameters of a tape, whose shapes may differ: some are batched, some are not.
+
+    PennyLane asks NumPy for the shape of all of them together, which is that of a list of things.
+    """
+
+    def squeeze(self) -> NDArray[Any]:
+        return np.empty(len(self), dtype=object)
+
+
+def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, per_row: bool = False) -> Gradients:
+    """The vector-Jacobian product by each trainable parameter, of the parameter's shape.
+
+    Args:
+        tape: its measurements are expectation values, variances, probabilities, or the state.
+        cotangents: of its result's structure and shape; for a complex value a + ib: dL/da - i dL/db, as PennyLane has
+            it.
+        per_row: whether parameters that all rows of a batch share get a derivative for each row, rather than their sum.
+    """
+    place = places(tape, wires)
+    found = compiler.compiled(tape.operations, place)
+    theta, outputs = values(tape, found), _differentiable(tape, place)
+    given = (cotangents,) if len(tape.measurements) == 1 else cotangents
+    checked = [_cotangent(output, g, theta, found) for output, g in zip(outputs, given)]
+    if not tape.trainable_params or not any(np.any(g) for g in checked):
+        gradient = np.zeros_like(theta)
+    else:
+        gradient = _swept(found, outputs, theta, checked)
+    return _by_parameter(tape, found, gradient, per_row)
+
+
+def jacobian(tape: QuantumScript, compiler: Compiler, wires: Any) -> Any:
+    """The derivatives of every measurement by every trainable parameter, in PennyLane's nested tuples.
+
+    An entry has the shape of the measurement's value. For a batch it has the batch in front, and is the derivative of a
+    row's value by the row's parameter.
+    """
+    place = places(tape, wires)
+    found = compiler.compiled(tape.operations, place)
+    theta, outputs = values(tape, found), _differentiable(tape, place)
+    rows = np.atleast_2d(theta)
+    gradients = [_jacobian(found, outputs, k, rows) for k in range(len(outputs))]
+    columns = []
+    for entry in gradients:
+        by_angle = found.all_angles(entry if theta.ndim == 2 else entry[0])
+        columns.append([_entry(tape, found, by_angle, k) for k in tape.trainable_params])
+    nested = tuple(column[0] if len(column) == 1 else tuple(column) for column in columns)
+    return nested[0] if len(nested) == 1 else nested
+
+
+def jvp(tape: QuantumScript, tangents: Sequence[Any], compiler: Compiler, wires: Any) -> Any:
+    """The Jacobian-vector product: for each measurement the change of its value along the tangents."""
+    nested = jacobian(tape, compiler, wires)
+    columns = (nested,) if len(tape.measurements) == 1 else nested
+    results = []
+    for mp, column in zip(tape.measurements, columns):
+        entries = (column,) if len(tape.trainable_params) == 1 else column
+        terms = [_times(entry, np.asarray(tangent)) for entry, tangent in zip(entries, tangents)]
+        shape = mp.shape(shots=None, num_device_wires=len(places(tape, wires)))
+        results.append(sum(terms) if terms else np.zeros(shape, mp.numeric_type))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _times(entry: NDArray[Any], tangent: NDArray[Any]) -> NDArray[Any]:
+    return entry * tangent.reshape(tangent.shape + (1,) * (np.ndim(entry) - tangent.ndim))
+
+
+def _differentiable(tape: QuantumScript, place: Any) -> list[Any]:
+    outputs = outputs_of(tape, place)
+    for mp, output in zip(tape.measurements, outputs):
+        if output is None:
+            raise qml.exceptions.DeviceError(
+                f"{mp} has no adjoint derivative on qdist.qubit: call the device through a QNode, which takes it from "
+                "the derivative of the state"
+            )
+    return outputs
+
+
+def _cotangent(output: Any, given: Any, theta: NDArray[Any], found: TapeProgram) -> NDArray[Any]:
+    """In our convention, dL/da + i dL/db, and of the shape of the output, with the batch in front."""
+    kind = output if isinstance(output, Output) else Output()
+    array = np.asarray(given)
+    array = array.conj() if np.dtype(kind.dtype).kind == "c" else array.real
+    shape = theta.shape[:-1] + kind.shape(found.program.num_qubits)
+    return np.broadcast_to(array.reshape(shape) if array.size == math.prod(shape) else array, shape)
+
+
+def _swept(
+    found: TapeProgram, outputs: Sequence[Any], theta: NDArray[np.float64], cotangents: Sequence[Any]
+) -> NDArray[np.float64]:
+    """One adjoint sweep; from the state of the forward run, if that is still there."""
+    program, kept = found.program, found.kept
+    found.kept = None
+    if kept is not None and theta.ndim == 1 and np.array_equal(kept[0], theta) and not batches.fit(program, outputs):
+        runner, _ = program.bind_for(outputs, theta)
+        if runner is kept[1]:
+            ket = found.workspace
+            assert ket is not None, "it was kept"
+            relayout(ket, kept[2])
+            rows = [np.asarray(g)[None] for g in cotangents]
+            return adjoint.vjp(program, outputs, theta[None], rows, [ket])[1][0]
+    return program.vjp(outputs, theta, cotangents)[1]
+
+
+def _jacobian(found: TapeProgram, outputs: Sequence[Any], k: int, theta: NDArray[np.float64]) -> NDArray[Any]:
+    """The derivatives of all numbers of one output by the program's parameters, a sweep each: shape (rows, *output,
+    parameters)."""
+    output = outputs[k]
+    kind = output if isinstance(output, Output) else Output()
+    shape = kind.shape(found.program.num_qubits)
+    count, rows = math.prod(shape), len(theta)
+    directions = [np.eye(count)] if np.dtype(kind.dtype).kind != "c" else [np.eye(count), 1j * np.eye(count)]
+    found_parts = []
+    for direction in directions:
+        cotangent = np.tile(direction, (rows, 1)).reshape(rows * count, *shape)
+        gradient = found.program.vjp([output], np.repeat(theta, count, axis=0), [cotangent])[1]
+        found_parts.append(gradient.reshape(rows, *shape, theta.shape[1]))
+    return found_parts[0] if len(found_parts) == 1 else found_parts[0] + 1j * found_parts[1]
+
+
+def _entry(tape: QuantumScript, found: TapeProgram, by_angle: NDArray[Any], index: int) -> NDArray[Any]:
+    slot = found.slots[index] if index < len(found.slots) else -1
+    return np.zeros(by_angle.shape[:-1], by_angle.dtype) if slot < 0 else np.array(by_angle[..., slot])
+
+
+def _by_parameter(tape: QuantumScript, found: TapeProgram, gradient: NDArray[Any], per_row: bool) -> Gradients:
+    """Derivatives by the angles as derivatives by the trainable parameters; those of observables are 0."""
+    by_angle = found.all_angles(gradient)
+    totals = by_angle.sum(axis=0) if by_angle.ndim == 2 else by_angle
+    result = []
+    for index, datum in zip(tape.trainable_params, tape.get_parameters()):
+        slot = found.slots[index] if index < len(found.slots) else -1
+        if slot < 0:
+            result.append(np.zeros(np.shape(datum)))
+        else:
+            result.append(by_angle[..., slot] if per_row or np.ndim(datum) else totals[..., slot])
+    return Gradients(np.array(entry) for entry in result)

@@ -1,0 +1,140 @@
+"""A tape's operations as a Program, compiled once for all tapes of the same structure and bound to each one's values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pennylane as qml
+from numpy.typing import NDArray
+from pennylane.operation import Operator
+from pennylane.tape import QuantumScript
+
+from qdist.backends import StateError
+from qdist.circuit import Circuit, ParameterVector
+from qdist.comm import Communicator
+from qdist.plan.layout import Layout
+from qdist.program.program import Program
+from qdist.program.runner import Runner
+from qdist.program.source import FEWEST_CLOSE
+from qdist.state.recent import Recent
+from qdist.state.statevector import StateVector
+
+from . import operations
+
+__all__ = ["Compiler", "TapeProgram", "places", "values"]
+
+
+class TapeProgram:
+    """A Program, and where the parameters of its tape are found in it.
+
+    The program has one parameter for each angle of the tape's operations, in the tape's order.
+    """
+
+    def __init__(self, program: Program, angles: Sequence[int], used: NDArray[np.intp], slots: Sequence[int]) -> None:
+        self.program = program
+        self.angles = angles
+        """How many angles each operation has."""
+        self.used = used
+        """Which of all angles the program's parameters are: nothing depends on the others."""
+        self.slots = slots
+        """Which angle each parameter of the tape's operations is, in the order of ``tape.par_info``; -1: it is data."""
+        self.workspace: StateVector | None = None
+        """The state of the last run, whose memory the next one takes."""
+        self.kept: tuple[NDArray[np.float64], Runner, Layout] | None = None
+        """What the workspace is the state of, if a derivative can go on from it: the values, who ran, the layout."""
+
+    def run(self, theta: NDArray[np.float64]) -> StateVector:
+        """The state for these values, until the next run."""
+        self.kept = None
+        self.workspace = self.program.run(theta, out=self.workspace)
+        return self.workspace
+
+    def all_angles(self, by_parameter: NDArray[Any]) -> NDArray[Any]:
+        """Derivatives by all angles (in the last axis), given those by the program's parameters."""
+        result = np.zeros((*by_parameter.shape[:-1], sum(self.angles)), by_parameter.dtype)
+        result[..., self.used] = by_parameter
+        return result
+
+
+class Compiler:
+    """Makes programs of operations, and keeps those that were used last.
+
+    dtype: of the amplitudes. device: as for ``qdist.compile``. comm: the ranks that share the states; circuits too small
+    for them run on every rank.
+    """
+
+    def __init__(self, dtype: Any, device: str, comm: Communicator | None, most: int = 64) -> None:
+        self.dtype, self.device = dtype, device
+        self.comm = comm if comm is not None and comm.size > 1 else None
+        self._programs: Recent[TapeProgram] = Recent(most)
+
+    def ranks(self, num_qubits: int) -> Communicator | None:
+        """Those that share a state of so many qubits; None: each has its own."""
+        if self.comm is None or num_qubits - (self.comm.size - 1).bit_length() < FEWEST_CLOSE:
+            return None
+        return self.comm
+
+    def compiled(self, ops: Sequence[Operator], place: Mapping[Any, int]) -> TapeProgram:
+        """The program of these operations, whose wires are these qubits."""
+        key: Hashable = (tuple(place.items()), tuple([operations.signature(op) for op in ops]))
+        found = self._programs.get(key)
+        if found is None:
+            found = self._compile(ops, place)
+            self._programs.put(key, found)
+        return found
+
+    def _compile(self, ops: Sequence[Operator], place: Mapping[Any, int]) -> TapeProgram:
+        num_qubits = max(1, len(place))
+        angles = [operations.num_angles(op) for op in ops]
+        vector = ParameterVector("angle", sum(angles))
+        circuit, slots, first = Circuit(num_qubits), [], 0
+        for op, count in zip(ops, angles):
+            try:
+                for gate, wires, params in operations.parts(op, vector[first : first + count]):
+                    circuit.append(gate, [place[wire] for wire in wires], params)
+            except (ValueError, StateError) as error:
+                raise qml.exceptions.DeviceError(f"{op} cannot run on qdist.qubit: {error}") from error
+            slots += range(first, first + count) if count else [-1] * op.num_params
+            first += count
+        program = Program(circuit, comm=self.ranks(num_qubits), device=self.device, dtype=self.dtype)
+        used = np.array([parameter.index for parameter in program.circuit.parameters], np.intp)
+        return TapeProgram(program, angles, used, slots)
+
+
+def places(tape: QuantumScript, wires: qml.wires.Wires | None) -> dict[Any, int]:
+    """The qubit of each wire of a tape: the first wire is the highest bit.
+
+    In the order of the device's wires; without those in PennyLane's standard order, which is that of the numbers where
+    wires are 0, 1, 2, ..., and else that of their first use.
+    """
+    used = tape.wires
+    if wires is not None:
+        chosen = set(used)
+        order = [wire for wire in wires if wire in chosen]
+    else:
+        order = list(used)
+        if set(order) == set(range(len(order))):
+            order.sort()
+    return {wire: len(order) - 1 - k for k, wire in enumerate(order)}
+
+
+def values(tape: QuantumScript, found: TapeProgram) -> NDArray[np.float64]:
+    """The program's parameters for a tape: float64 of shape (parameters,), or (batch, parameters) for a tape with a
+    batch size. Raises DeviceError where one of them is no real number."""
+    numbers = [datum for op, count in zip(tape.operations, found.angles) if count for datum in op.data]
+    rows = tape.batch_size
+    try:
+        if rows is None:
+            theta = np.array(numbers, np.float64).reshape(len(numbers))
+        else:
+            theta = np.empty((rows, len(numbers)))
+            for k, number in enumerate(numbers):
+                theta[:, k] = number
+    except (TypeError, ValueError) as error:
+        raise qml.exceptions.DeviceError(
+            f"the angles of operations on qdist.qubit are real numbers: {error}. Under jax.jit and other tracers the "
+            "device is called through a QNode, with diff_method 'adjoint', 'parameter-shift' or None"
+        ) from error
+    return theta if len(found.used) == len(numbers) else np.ascontiguousarray(theta[..., found.used])
