@@ -42,14 +42,22 @@ def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, pe
     """
     place = places(tape, wires)
     found = compiler.compiled(tape.operations, place)
-    theta, outputs = values(tape, found), _differentiable(tape, place)
+    theta, outputs = values(tape.operations, found, tape.batch_size), _differentiable(tape, place)
     given = (cotangents,) if len(tape.measurements) == 1 else cotangents
-    checked = [_cotangent(output, g, theta, found) for output, g in zip(outputs, given)]
+    checked = [_cotangent(output, g) for output, g in zip(outputs, given)]
+    shapes = [theta.shape[:-1] + _shape(output, found) for output in outputs]
+    extra = max((g.shape[: g.ndim - len(shape)] for g, shape in zip(checked, shapes)), key=len, default=())
+    checked = [np.broadcast_to(_aligned(g, shape, extra), extra + shape) for g, shape in zip(checked, shapes)]
     if not tape.trainable_params or not any(np.any(g) for g in checked):
-        gradient = np.zeros_like(theta)
+        gradient = np.zeros(extra + theta.shape)
+    elif extra:
+        # Several cotangents of one tape, as jax.jacobian has them, are rows of one batch.
+        rows = np.broadcast_to(theta, extra + theta.shape).reshape(-1, theta.shape[-1])
+        flat = [g.reshape(len(rows), *_shape(output, found)) for output, g in zip(outputs, checked)]
+        gradient = found.program.vjp(outputs, rows, flat)[1].reshape(extra + theta.shape)
     else:
         gradient = _swept(found, outputs, theta, checked)
-    return _by_parameter(tape, found, gradient, per_row)
+    return _by_parameter(tape, found, gradient, theta.ndim - 1, per_row)
 
 
 def jacobian(tape: QuantumScript, compiler: Compiler, wires: Any) -> Any:
@@ -60,7 +68,7 @@ def jacobian(tape: QuantumScript, compiler: Compiler, wires: Any) -> Any:
     """
     place = places(tape, wires)
     found = compiler.compiled(tape.operations, place)
-    theta, outputs = values(tape, found), _differentiable(tape, place)
+    theta, outputs = values(tape.operations, found, tape.batch_size), _differentiable(tape, place)
     rows = np.atleast_2d(theta)
     gradients = [_jacobian(found, outputs, k, rows) for k in range(len(outputs))]
     columns = []
@@ -99,13 +107,26 @@ def _differentiable(tape: QuantumScript, place: Any) -> list[Any]:
     return outputs
 
 
-def _cotangent(output: Any, given: Any, theta: NDArray[Any], found: TapeProgram) -> NDArray[Any]:
-    """In our convention, dL/da + i dL/db, and of the shape of the output, with the batch in front."""
-    kind = output if isinstance(output, Output) else Output()
+def _cotangent(output: Any, given: Any) -> NDArray[Any]:
+    """In our convention: dL/da + i dL/db."""
     array = np.asarray(given)
-    array = array.conj() if np.dtype(kind.dtype).kind == "c" else array.real
-    shape = theta.shape[:-1] + kind.shape(found.program.num_qubits)
-    return np.broadcast_to(array.reshape(shape) if array.size == math.prod(shape) else array, shape)
+    return array.conj() if _is_complex(output) else array.real
+
+
+def _is_complex(output: Any) -> bool:
+    return isinstance(output, Output) and np.dtype(output.dtype).kind == "c"
+
+
+def _shape(output: Any, found: TapeProgram) -> tuple[int, ...]:
+    return output.shape(found.program.num_qubits) if isinstance(output, Output) else ()
+
+
+def _aligned(cotangent: NDArray[Any], shape: tuple[int, ...], extra: tuple[int, ...]) -> NDArray[Any]:
+    """A cotangent that may lack the extra axes, or have its own axes flattened."""
+    for whole in (extra + shape, shape):
+        if cotangent.size == math.prod(whole):
+            return cotangent.reshape(whole)
+    return cotangent
 
 
 def _swept(
@@ -129,10 +150,9 @@ def _jacobian(found: TapeProgram, outputs: Sequence[Any], k: int, theta: NDArray
     """The derivatives of all numbers of one output by the program's parameters, a sweep each: shape (rows, *output,
     parameters)."""
     output = outputs[k]
-    kind = output if isinstance(output, Output) else Output()
-    shape = kind.shape(found.program.num_qubits)
+    shape = _shape(output, found)
     count, rows = math.prod(shape), len(theta)
-    directions = [np.eye(count)] if np.dtype(kind.dtype).kind != "c" else [np.eye(count), 1j * np.eye(count)]
+    directions = [np.eye(count), 1j * np.eye(count)] if _is_complex(output) else [np.eye(count)]
     found_parts = []
     for direction in directions:
         cotangent = np.tile(direction, (rows, 1)).reshape(rows * count, *shape)
@@ -146,10 +166,15 @@ def _entry(tape: QuantumScript, found: TapeProgram, by_angle: NDArray[Any], inde
     return np.zeros(by_angle.shape[:-1], by_angle.dtype) if slot < 0 else np.array(by_angle[..., slot])
 
 
-def _by_parameter(tape: QuantumScript, found: TapeProgram, gradient: NDArray[Any], per_row: bool) -> Gradients:
-    """Derivatives by the angles as derivatives by the trainable parameters; those of observables are 0."""
+def _by_parameter(
+    tape: QuantumScript, found: TapeProgram, gradient: NDArray[Any], batched: int, per_row: bool
+) -> Gradients:
+    """Derivatives by the angles as derivatives by the trainable parameters; those of observables are 0.
+
+    ``batched``: 1 where the last axis but one is that of the batch, over which parameters of all rows are summed.
+    """
     by_angle = found.all_angles(gradient)
-    totals = by_angle.sum(axis=0) if by_angle.ndim == 2 else by_angle
+    totals = by_angle.sum(axis=-2) if batched else by_angle
     result = []
     for index, datum in zip(tape.trainable_params, tape.get_parameters()):
         slot = found.slots[index] if index < len(found.slots) else -1

@@ -47,6 +47,10 @@ class QdistQubit(Device):
         seed: of samples and mid-circuit measurements. The default draws one from NumPy's global generator, and None
             from the operating system; on several ranks it is that of the first.
 
+    Derivatives are vector-Jacobian products, of all measurements in one sweep, whatever ``device_vjp`` says. So with
+    JAX they are reverse-mode (grad, vjp, jacrev, also under jit and vmap); jax.jacfwd takes
+    diff_method="parameter-shift".
+
     >>> dev = qml.device("qdist.qubit", wires=2)
     """
 
@@ -141,7 +145,7 @@ class QdistQubit(Device):
     def _sampled(self, tape: QuantumScript) -> Any:
         place = places(tape, self.wires)
         found = self._compiler.compiled(tape.operations, place)
-        theta = values(tape, found)
+        theta = values(tape.operations, found, tape.batch_size)
 
         def results(state: Any) -> Any:
             def draw(rotations: Any) -> Any:
@@ -203,7 +207,7 @@ class QdistQubit(Device):
 def _common_seed(seed: Any, comm: Communicator | None) -> Any:
     """A seed that all ranks have: the given one, or one that the first rank draws."""
     if isinstance(seed, str) and seed == "global":
-        seed = np.random.randint(2**31 - 1)
+        seed = int(np.random.randint(2**31 - 1))  # noqa: NPY002  # What qml's users seed.
     elif seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
     else:

@@ -1,4 +1,4 @@
-"""Running a tape without mid-circuit measurements: its state, or the states of its batch, and what is read from them."""
+"""Running a tape without mid-circuit measurements: its state, or those of its batch, and what is read from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def analytic(tape: QuantumScript, compiler: Compiler, wires: Any, keep: bool) ->
     """The results of a tape without shots; ``keep``: whether its state is kept for a derivative that may follow."""
     place = places(tape, wires)
     found = compiler.compiled(tape.operations, place)
-    theta, outputs = values(tape, found), outputs_of(tape, place)
+    theta, outputs = values(tape.operations, found, tape.batch_size), outputs_of(tape, place)
     if theta.ndim == 2:
         return _batch(tape, found, theta, outputs, place, compiler)
     if all(isinstance(output, PauliSum) for output in outputs):

@@ -27,7 +27,7 @@ from qdist.state.statevector import StateVector
 from . import observables
 from .tapes import Compiler
 
-__all__ = ["numeric", "output_of", "qubits_of", "read", "wire_order"]
+__all__ = ["numeric", "on_positions", "output_of", "qubits_of", "read", "wire_order"]
 
 _MOST_GATHERED = 24
 """States of up to so many qubits are brought together for measurements that PennyLane computes from amplitudes."""
@@ -38,6 +38,11 @@ _MOST_REDUCED = 6
 def wire_order(place: Mapping[Any, int]) -> qml.wires.Wires:
     """The wires of a tape, that of the highest qubit first."""
     return qml.wires.Wires(sorted(place, key=lambda wire: -place[wire]))
+
+
+def on_positions(mp: MeasurementProcess, place: Mapping[Any, int]) -> MeasurementProcess:
+    """The measurement with the position of each wire as its label: some of PennyLane's take labels for positions."""
+    return mp.map_wires({wire: len(place) - 1 - qubit for wire, qubit in place.items()})
 
 
 def qubits_of(wires: Sequence[Any], place: Mapping[Any, int]) -> list[int]:
@@ -91,7 +96,7 @@ def numeric(value: Any) -> Any:
 
 def _read_other(mp: MeasurementProcess, state: StateVector, place: Mapping[Any, int], compiler: Compiler) -> Any:
     if isinstance(mp, ProbabilityMP) and mp.mv is None:
-        rotated = compiler.compiled(mp.diagonalizing_gates(), place).program.run(initial=state)
+        rotated = compiler.applied(mp.diagonalizing_gates(), place, state, None)
         return rotated.probabilities(qubits_of(mp.wires, place))
     few = isinstance(mp, DensityMatrixMP | PurityMP | VnEntropyMP) and len(mp.wires) <= _MOST_REDUCED
     if few and state.num_qubits > _MOST_GATHERED:
@@ -99,7 +104,7 @@ def _read_other(mp: MeasurementProcess, state: StateVector, place: Mapping[Any, 
         return mp.process_density_matrix(reduced, mp.wires)
     if not isinstance(mp, qml.measurements.StateMeasurement):
         raise qml.exceptions.DeviceError(f"{mp} needs shots: give the QNode some with qml.set_shots(qnode, shots=...)")
-    return mp.process_state(state.amplitudes(), wire_order(place))
+    return on_positions(mp, place).process_state(state.amplitudes(), qml.wires.Wires(range(len(place))))
 
 
 def _density_matrix(state: StateVector, qubits: Sequence[int]) -> NDArray[np.complex128]:

@@ -23,7 +23,7 @@ from qdist.state.statevector import StateVector
 
 from .measurements import output_of, qubits_of, read
 from .sampling import sample_state, sampled
-from .tapes import Compiler, places, values
+from .tapes import Compiler, places
 
 __all__ = ["has_branches", "run"]
 
@@ -88,9 +88,7 @@ class _Walk:
     def _run(self, ops: Sequence[Operator], state: StateVector | None) -> StateVector:
         if state is not None and not ops:
             return state
-        found = self.compiler.compiled(ops, self.place)
-        theta = values(QuantumScript(ops), found)
-        return found.program.run(theta, initial=state, out=state)
+        return self.compiler.applied(ops, self.place, state, state)
 
     def _measured(
         self, index: int, op: Any, state: StateVector, outcomes: dict[MidMeasure, int], weight: float
@@ -172,8 +170,8 @@ def _padded(mp: MeasurementProcess, result: Any, asked: int) -> Any:
 
 def _no_state() -> NDArray[Any]:
     raise qml.exceptions.DeviceError(
-        "classical shadows of circuits with mid-circuit measurements are not supported with one-shot and tree-traversal: "
-        "use mcm_method='deferred'"
+        "classical shadows after mid-circuit measurements are not supported with one-shot and tree-traversal: use "
+        "mcm_method='deferred'"
     )
 
 

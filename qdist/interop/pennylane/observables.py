@@ -67,12 +67,13 @@ def _made(observable: Operator, place: Place) -> PauliSum | None:
         base = pauli_sum(observable.base, place)
         return None if base is None else complex(observable.scalar) * base
     if isinstance(observable, Sum | Prod):
-        parts = [_made(operand, place) for operand in observable.operands]
-        if any(part is None for part in parts):
+        made = [_made(operand, place) for operand in observable.operands]
+        parts = [part for part in made if part is not None]
+        if len(parts) < len(made):
             return None
         if isinstance(observable, Sum):
             return reduce(add, parts)
-        terms = math.prod(len(part) for part in parts)
+        terms = math.prod([len(part) for part in parts])
         return reduce(matmul, parts) if terms <= 1 << 2 * _MOST_DENSE else None
     if isinstance(observable, Adjoint):
         base = _made(observable.base, place)

@@ -33,7 +33,7 @@ from pennylane.transforms import broadcast_expand, defer_measurements
 from pennylane.transforms.core import CompilePipeline, transform
 
 from . import operations
-from .measurements import wire_order
+from .measurements import on_positions, wire_order
 from .tapes import places
 
 __all__ = ["NAME", "pipeline", "supports_adjoint"]
@@ -129,13 +129,15 @@ def _state_for_other_measurements(tape: QuantumScript, wires: Any) -> Any:
         return (tape,), _first
     if not any(qml.math.requires_grad(datum) for datum in tape.get_parameters(trainable_only=False)):
         return (tape,), _first
-    order = wire_order(places(tape, wires))
+    place = places(tape, wires)
+    measurements = [on_positions(mp, place) for mp in tape.measurements]
+    positions = qml.wires.Wires(range(len(place)))
 
     def measured(results: Sequence[Any]) -> Any:
-        found = tuple(mp.process_state(results[0], wire_order=order) for mp in tape.measurements)
+        found = tuple(mp.process_state(results[0], wire_order=positions) for mp in measurements)
         return found[0] if len(found) == 1 else found
 
-    return (tape.copy(measurements=[StateMP(wires=order)]),), measured
+    return (tape.copy(measurements=[StateMP(wires=wire_order(place))]),), measured
 
 
 def _is_differentiable(mp: MeasurementProcess) -> bool:

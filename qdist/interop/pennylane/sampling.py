@@ -25,11 +25,16 @@ Sampler: TypeAlias = Callable[[Sequence[Operator]], NDArray[np.int64]]
 
 
 def sample_state(
-    state: StateVector, shots: int, rotations: Sequence[Operator], place: Mapping[Any, int], compiler: Compiler, rng: Any
+    state: StateVector,
+    shots: int,
+    rotations: Sequence[Operator],
+    place: Mapping[Any, int],
+    compiler: Compiler,
+    rng: Any,
 ) -> NDArray[np.int64]:
     """Bits of so many shots of a state after rotations: shape (shots, wires), the wire of the highest qubit first."""
     if rotations:
-        state = compiler.compiled(rotations, place).program.run(initial=state)
+        state = compiler.applied(rotations, place, state, None)
     indices = state.sample(shots, rng)
     return indices[:, None] >> np.arange(len(place) - 1, -1, -1) & 1
 
@@ -80,18 +85,20 @@ def _groups(measurements: Sequence[MeasurementProcess], shots: Shots) -> tuple[S
     shadows = [k for k, mp in enumerate(measurements) if isinstance(mp, ClassicalShadowMP | ShadowExpvalMP)]
     others = [k for k in range(len(measurements)) if k not in shadows]
     script = QuantumScript([], [measurements[k] for k in others], shots=shots)
-    tapes, combine = qml.transforms.split_non_commuting(script) if others else ((), None)
+    tapes, combine = qml.transforms.split_non_commuting(script) if others else ((), tuple)
     alone = [QuantumScript([], [measurements[k]], shots=shots) for k in shadows]
 
     def combined(results: tuple[Any, ...]) -> Any:
-        first = combine(results[: len(tapes)]) if others else ()
+        first = combine(results[: len(tapes)])
         if not shadows:
             return first
         found: list[Any] = [None] * len(measurements)
         for k, result in zip(shadows, results[len(tapes) :]):
             found[k] = result
         if shots.has_partitioned_shots:
-            return tuple(_placed(found, others, first[part] if others else (), part) for part in range(shots.num_copies))
+            return tuple(
+                _placed(found, others, first[part] if others else (), part) for part in range(shots.num_copies)
+            )
         return _placed(found, others, first, None)
 
     return [*tapes, *alone], combined

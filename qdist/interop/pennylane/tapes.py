@@ -1,4 +1,4 @@
-"""A tape's operations as a Program, compiled once for all tapes of the same structure and bound to each one's values."""
+"""A tape's operations as a Program, compiled once for all tapes of a structure and bound to the values of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pennylane.operation import Operator
 from pennylane.tape import QuantumScript
 
 from qdist.backends import StateError
-from qdist.circuit import Circuit, ParameterVector
+from qdist.circuit import Circuit, Parameter, ParameterVector
 from qdist.comm import Communicator
 from qdist.plan.layout import Layout
 from qdist.program.program import Program
@@ -61,8 +61,8 @@ class TapeProgram:
 class Compiler:
     """Makes programs of operations, and keeps those that were used last.
 
-    dtype: of the amplitudes. device: as for ``qdist.compile``. comm: the ranks that share the states; circuits too small
-    for them run on every rank.
+    dtype: of the amplitudes. device: as for ``qdist.compile``. comm: the ranks that share the states; circuits too
+    small for them run on every rank.
     """
 
     def __init__(self, dtype: Any, device: str, comm: Communicator | None, most: int = 64) -> None:
@@ -85,11 +85,19 @@ class Compiler:
             self._programs.put(key, found)
         return found
 
+    def applied(
+        self, ops: Sequence[Operator], place: Mapping[Any, int], state: StateVector | None, out: StateVector | None
+    ) -> StateVector:
+        """The state after operations on a state (None: all wires 0), in the memory of ``out`` where it is given."""
+        found = self.compiled(ops, place)
+        return found.program.run(values(ops, found), initial=state, out=out)
+
     def _compile(self, ops: Sequence[Operator], place: Mapping[Any, int]) -> TapeProgram:
         num_qubits = max(1, len(place))
         angles = [operations.num_angles(op) for op in ops]
         vector = ParameterVector("angle", sum(angles))
-        circuit, slots, first = Circuit(num_qubits), [], 0
+        circuit, first = Circuit(num_qubits), 0
+        slots: list[int] = []
         for op, count in zip(ops, angles):
             try:
                 for gate, wires, params in operations.parts(op, vector[first : first + count]):
@@ -99,7 +107,8 @@ class Compiler:
             slots += range(first, first + count) if count else [-1] * op.num_params
             first += count
         program = Program(circuit, comm=self.ranks(num_qubits), device=self.device, dtype=self.dtype)
-        used = np.array([parameter.index for parameter in program.circuit.parameters], np.intp)
+        index: dict[Parameter, int] = {parameter: k for k, parameter in enumerate(vector)}
+        used = np.array([index[parameter] for parameter in program.circuit.parameters], np.intp)
         return TapeProgram(program, angles, used, slots)
 
 
@@ -120,11 +129,12 @@ def places(tape: QuantumScript, wires: qml.wires.Wires | None) -> dict[Any, int]
     return {wire: len(order) - 1 - k for k, wire in enumerate(order)}
 
 
-def values(tape: QuantumScript, found: TapeProgram) -> NDArray[np.float64]:
-    """The program's parameters for a tape: float64 of shape (parameters,), or (batch, parameters) for a tape with a
-    batch size. Raises DeviceError where one of them is no real number."""
-    numbers = [datum for op, count in zip(tape.operations, found.angles) if count for datum in op.data]
-    rows = tape.batch_size
+def values(ops: Sequence[Operator], found: TapeProgram, rows: int | None = None) -> NDArray[np.float64]:
+    """The program's parameters for operations: float64 of shape (parameters,), or (rows, parameters) for a batch.
+
+    Raises DeviceError where one of them is no real number.
+    """
+    numbers = [datum for op, count in zip(ops, found.angles) if count for datum in op.data]
     try:
         if rows is None:
             theta = np.array(numbers, np.float64).reshape(len(numbers))
