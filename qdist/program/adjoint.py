@@ -69,9 +69,9 @@ def vjp(
     cotangents: Sequence[Any],
     kets: Any = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
-    """See ``Program.vjp``. ``kets``: of a batch, if the forward runs were made before; they are overwritten.
+    """See ``Program.vjp``. ``kets``: if the forward runs were made before; they are overwritten.
 
-    Where ``batches.fit``, those of ``run_rows``; else a list of the states of ``bind_for``'s program.
+    Of a batch, where ``batches.fit``, those of ``run_rows``; else a list of the states of ``bind_for``'s program.
     """
     check_differentiable(program)
     if isinstance(outputs, str | dict) or not isinstance(outputs, Sequence):
@@ -81,11 +81,11 @@ def vjp(
     wanted = [as_output(output, program.num_qubits) for output in outputs]
     if not checks.is_batch(params):
         checked = [_checked(program, o, g, ()) for o, g in zip(wanted, cotangents)]
-        if program.num_qubits <= _ONE_ROW and program.row_programs.takes(wanted):
+        if kets is None and program.num_qubits <= _ONE_ROW and program.row_programs.takes(wanted):
             theta = program.noted(params).theta
             if theta is not None:
                 return batches.one_row_vjp(program, wanted, theta, checked)
-        return _vjp(program, wanted, params, checked)
+        return _vjp(program, wanted, params, checked, None if kets is None else kets[0])
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     batches.check_outputs(program, wanted, len(theta))
     checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(wanted, cotangents)]

@@ -11,7 +11,7 @@ import pennylane as qml
 from numpy.typing import NDArray
 from pennylane.tape import QuantumScript
 
-from qdist.program import adjoint, batches
+from qdist.program import adjoint
 from qdist.state.moves.relayout import relayout
 from qdist.state.outputs import Output
 
@@ -135,14 +135,13 @@ def _swept(
     """One adjoint sweep; from the state of the forward run, if that is still there."""
     program, kept = found.program, found.kept
     found.kept = None
-    if kept is not None and theta.ndim == 1 and np.array_equal(kept[0], theta) and not batches.fit(program, outputs):
+    if kept is not None and np.array_equal(kept[0], theta):
         runner, _ = program.bind_for(outputs, theta)
         if runner is kept[1]:
             ket = found.workspace
             assert ket is not None, "it was kept"
             relayout(ket, kept[2])
-            rows = [np.asarray(g)[None] for g in cotangents]
-            return adjoint.vjp(program, outputs, theta[None], rows, [ket])[1][0]
+            return adjoint.vjp(program, outputs, theta, cotangents, [ket])[1]
     return program.vjp(outputs, theta, cotangents)[1]
 
 

@@ -46,14 +46,20 @@ def run(tape: QuantumScript, compiler: Compiler, wires: Any, rng: Any, postselec
     """The results of a tape without a batch size."""
     place = places(tape, wires)
     walk = _Walk(tape.operations, place, compiler, rng, postselect_mode)
+    # Where measurements were deferred, their outcomes are read from wires as everything else is.
+    deferred = not any(isinstance(op, MidMeasure) for op in tape.operations)
+    of_outcomes = [mp.mv is not None and not deferred for mp in tape.measurements]
     if not tape.shots:
         leaves = list(walk.leaves(None))
-        results = [_mean(mp, leaves, place, compiler) for mp in tape.measurements]
+        if deferred:
+            results = _read_only(tape.measurements, leaves, place, compiler)
+        else:
+            results = [_mean(mp, leaves, place, compiler) for mp in tape.measurements]
         return results[0] if len(results) == 1 else tuple(results)
     parts = []
     for count in tape.shots:
         leaves = list(walk.leaves(count))
-        parts.append(_sampled(tape.measurements, leaves, place, compiler, rng, postselect_mode, count))
+        parts.append(_sampled(tape.measurements, of_outcomes, leaves, place, compiler, rng, postselect_mode, count))
     return tuple(parts) if tape.shots.has_partitioned_shots else parts[0]
 
 
@@ -125,6 +131,7 @@ def _wanted(op: Any) -> int | None:
 
 def _sampled(
     measurements: Sequence[MeasurementProcess],
+    of_outcomes: Sequence[bool],
     leaves: Sequence[Leaf],
     place: Mapping[Any, int],
     compiler: Compiler,
@@ -136,7 +143,7 @@ def _sampled(
     counts = np.array([int(leaf.weight) for leaf in leaves], np.int64)
     total = int(counts.sum())
     order = rng.permutation(total)
-    own = [k for k, mp in enumerate(measurements) if mp.mv is None]
+    own = [k for k, one in enumerate(of_outcomes) if not one]
 
     def draw(rotations: Sequence[Operator]) -> NDArray[np.int64]:
         bits = [sample_state(leaf.state, int(leaf.weight), rotations, place, compiler, rng) for leaf in leaves]
@@ -153,7 +160,7 @@ def _sampled(
             mcm: np.repeat([leaf.outcomes.get(mcm, 0) for leaf in leaves], counts)[order][:, None] for mcm in mcms
         }
         for k, mp in enumerate(measurements):
-            if mp.mv is not None:
+            if of_outcomes[k]:
                 results[k] = gather_mcm(mp, samples, np.ones(total, bool))
     if mode == "pad-invalid-samples":
         results = [_padded(mp, result, asked) for mp, result in zip(measurements, results)]
@@ -173,6 +180,16 @@ def _no_state() -> NDArray[Any]:
         "classical shadows after mid-circuit measurements are not supported with one-shot and tree-traversal: use "
         "mcm_method='deferred'"
     )
+
+
+def _read_only(
+    measurements: Sequence[MeasurementProcess], leaves: Sequence[Leaf], place: Mapping[Any, int], compiler: Compiler
+) -> list[Any]:
+    """The values in the only state there is: that which projectors leave."""
+    if not leaves:
+        raise qml.exceptions.DeviceError("postselection on an outcome of probability 0 leaves no state")
+    outputs = [output_of(mp, place) for mp in measurements]
+    return read(measurements, outputs, leaves[0].state, place, compiler)
 
 
 def _mean(mp: MeasurementProcess, leaves: Sequence[Leaf], place: Mapping[Any, int], compiler: Compiler) -> Any:

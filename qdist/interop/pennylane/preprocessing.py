@@ -58,7 +58,7 @@ def pipeline(wires: Any, mcm_method: str | None, adjoint: bool) -> CompilePipeli
     if adjoint:
         program.add_transform(no_sampling, name=f"adjoint + {NAME}")
         program.add_transform(validate_adjoint_trainable_params)
-        program.add_transform(_state_for_other_measurements, wires=wires)
+        program.add_transform(_divide_by_how_measurements_are_differentiated, wires=wires)
     return program
 
 
@@ -122,22 +122,39 @@ def _needs_rows(tape: QuantumScript) -> bool:
 
 
 @transform
-def _state_for_other_measurements(tape: QuantumScript, wires: Any) -> Any:
-    """The state in the place of all measurements, where one of them is differentiable in no other way; their values are
-    then computed from it by PennyLane, in the user's framework, which differentiates them."""
-    if all(_is_differentiable(mp) for mp in tape.measurements):
+def _divide_by_how_measurements_are_differentiated(tape: QuantumScript, wires: Any) -> Any:
+    """A tape for the measurements that are outputs of the adjoint sweep; one for probabilities in each other basis, with
+    the rotation to it as operations; and one that measures the state in the place of all others, whose values PennyLane
+    computes from it in the user's framework, which differentiates them."""
+    natives = [k for k, mp in enumerate(tape.measurements) if _is_differentiable(mp)]
+    if len(natives) == len(tape.measurements):
         return (tape,), _first
     if not any(qml.math.requires_grad(datum) for datum in tape.get_parameters(trainable_only=False)):
         return (tape,), _first
+    rotated = [k for k, mp in enumerate(tape.measurements) if isinstance(mp, ProbabilityMP) and mp.obs is not None]
+    others = [k for k in range(len(tape.measurements)) if k not in natives and k not in rotated]
+    tapes = [tape.copy(measurements=[tape.measurements[k] for k in natives])] if natives else []
+    for k in rotated:
+        mp = tape.measurements[k]
+        ops = [*tape.operations, *mp.diagonalizing_gates()]
+        tapes.append(tape.copy(ops=ops, measurements=[ProbabilityMP(wires=mp.wires)]))
     place = places(tape, wires)
-    measurements = [on_positions(mp, place) for mp in tape.measurements]
-    positions = qml.wires.Wires(range(len(place)))
+    from_state = [on_positions(tape.measurements[k], place) for k in others]
+    if others:
+        tapes.append(tape.copy(measurements=[StateMP(wires=wire_order(place))]))
 
     def measured(results: Sequence[Any]) -> Any:
-        found = tuple(mp.process_state(results[0], wire_order=positions) for mp in measurements)
-        return found[0] if len(found) == 1 else found
+        found: dict[int, Any] = {}
+        left = list(results)
+        if natives:
+            first = left.pop(0)
+            found.update(zip(natives, (first,) if len(natives) == 1 else first))
+        found.update(zip(rotated, left))
+        positions = qml.wires.Wires(range(len(place)))
+        found.update((k, mp.process_state(left[-1], positions)) for k, mp in zip(others, from_state))
+        return found[0] if len(found) == 1 else tuple(found[k] for k in range(len(found)))
 
-    return (tape.copy(measurements=[StateMP(wires=wire_order(place))]),), measured
+    return tuple(tapes), measured
 
 
 def _is_differentiable(mp: MeasurementProcess) -> bool:
@@ -152,8 +169,19 @@ def _first(results: Sequence[Any]) -> Any:
 
 def supports_adjoint(tape: QuantumScript, wires: Any) -> bool:
     """Whether a tape can be differentiated by the adjoint method: all of it is unitary, and nothing is sampled."""
+    if tape.shots:
+        return False
     try:
         pipeline(wires, "deferred", adjoint=True)((tape,))
-    except (qml.exceptions.DeviceError, qml.exceptions.DecompositionUndefinedError, AttributeError, ValueError):
+    except _REFUSED:
         return False
     return True
+
+
+_REFUSED = (
+    qml.exceptions.AllocationError,
+    qml.exceptions.DecompositionUndefinedError,
+    qml.exceptions.DeviceError,
+    qml.exceptions.QuantumFunctionError,
+    ValueError,
+)

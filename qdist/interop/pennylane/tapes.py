@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -69,6 +70,8 @@ class Compiler:
         self.dtype, self.device = dtype, device
         self.comm = comm if comm is not None and comm.size > 1 else None
         self._programs: Recent[TapeProgram] = Recent(most)
+        # At the interpreter's end frameworks may still hold devices, and native programs must not outlive their module.
+        weakref.finalize(self, self._programs.clear)
 
     def ranks(self, num_qubits: int) -> Communicator | None:
         """Those that share a state of so many qubits; None: each has its own."""

@@ -99,6 +99,10 @@ def test_rows_with_states_or_matrices_of_their_own():
     states = rng.normal(size=(3, 4))
     states /= np.linalg.norm(states, axis=1, keepdims=True)
     matrices = np.array([np.linalg.qr(rng.normal(size=(2, 2)))[0] for _ in range(3)])
-    ops = [qml.StatePrep(states, wires=[0, 1]), qml.RX(rng.normal(size=3), wires=0), qml.QubitUnitary(matrices, wires=1)]
+    ops = [
+        qml.StatePrep(states, wires=[0, 1]),
+        qml.RX(rng.normal(size=3), wires=0),
+        qml.QubitUnitary(matrices, wires=1),
+    ]
     tape = qml.tape.QuantumScript(ops, [qml.expval(qml.Z(0)), qml.probs(wires=[0, 1])])
     check(run(DEVICES[False], tape), run(qml.device("default.qubit"), tape))
