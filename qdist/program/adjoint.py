@@ -68,6 +68,7 @@ def vjp(
     params: Any,
     cotangents: Sequence[Any],
     kets: Any = None,
+    initial: StateVector | None = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
     """See ``Program.vjp``. ``kets``: if the forward runs were made before; they are overwritten.
 
@@ -81,11 +82,15 @@ def vjp(
     wanted = [as_output(output, program.num_qubits) for output in outputs]
     if not checks.is_batch(params):
         checked = [_checked(program, o, g, ()) for o, g in zip(wanted, cotangents)]
+        if initial is not None:
+            return _vjp_from(program, wanted, params, checked, initial)
         if kets is None and program.num_qubits <= _ONE_ROW and program.row_programs.takes(wanted):
             theta = program.noted(params).theta
             if theta is not None:
                 return batches.one_row_vjp(program, wanted, theta, checked)
         return _vjp(program, wanted, params, checked, None if kets is None else kets[0])
+    if initial is not None:
+        raise StateError("a batch of parameter sets starts from |0...0>: call once for each initial state")
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     batches.check_outputs(program, wanted, len(theta))
     checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(wanted, cotangents)]
@@ -184,6 +189,18 @@ def _vjp(
         result = _locked_vjp(runner, gates, outputs, cotangents, ket, workspace)
         runner.workspaces.put_back(workspace)
     return result
+
+
+def _vjp_from(
+    program: Runner,
+    outputs: Sequence[Output],
+    params: Any,
+    cotangents: Sequence[Any],
+    initial: StateVector,
+) -> tuple[list[Any], NDArray[np.float64]]:
+    with program.lock:
+        ket = program.run_with(program.values(params), initial, None, None)
+        return _locked_vjp(program.of_states(initial.layout), NO_TAIL, outputs, cotangents, ket, Workspace())
 
 
 def _locked_vjp(

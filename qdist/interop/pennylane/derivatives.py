@@ -43,6 +43,7 @@ def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, pe
     place = places(tape, wires)
     found = compiler.compiled(tape.operations, place)
     theta, outputs = values(tape.operations, found, tape.batch_size), _differentiable(tape, place)
+    starts = found.starts(tape.operations)
     given = (cotangents,) if len(tape.measurements) == 1 else cotangents
     checked = [_cotangent(output, g) for output, g in zip(outputs, given)]
     shapes = [theta.shape[:-1] + _shape(output, found) for output in outputs]
@@ -54,9 +55,12 @@ def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, pe
         # Several cotangents of one tape, as jax.jacobian has them, are rows of one batch.
         rows = np.broadcast_to(theta, extra + theta.shape).reshape(-1, theta.shape[-1])
         flat = [g.reshape(len(rows), *_shape(output, found)) for output, g in zip(outputs, checked)]
-        gradient = found.program.vjp(outputs, rows, flat)[1].reshape(extra + theta.shape)
+        repeated = starts
+        if starts is not None and starts.ndim == 2:
+            repeated = np.broadcast_to(starts, extra + starts.shape).reshape(-1, starts.shape[-1])
+        gradient = found.vjp(outputs, rows, flat, repeated).reshape(extra + theta.shape)
     else:
-        gradient = _swept(found, outputs, theta, checked)
+        gradient = _swept(found, outputs, theta, checked, starts)
     return _by_parameter(tape, found, gradient, theta.ndim - 1, per_row)
 
 
@@ -70,7 +74,8 @@ def jacobian(tape: QuantumScript, compiler: Compiler, wires: Any) -> Any:
     found = compiler.compiled(tape.operations, place)
     theta, outputs = values(tape.operations, found, tape.batch_size), _differentiable(tape, place)
     rows = np.atleast_2d(theta)
-    gradients = [_jacobian(found, outputs, k, rows) for k in range(len(outputs))]
+    starts = found.starts(tape.operations)
+    gradients = [_jacobian(found, output, rows, starts) for output in outputs]
     columns = []
     for entry in gradients:
         by_angle = found.all_angles(entry if theta.ndim == 2 else entry[0])
@@ -130,7 +135,11 @@ def _aligned(cotangent: NDArray[Any], shape: tuple[int, ...], extra: tuple[int, 
 
 
 def _swept(
-    found: TapeProgram, outputs: Sequence[Any], theta: NDArray[np.float64], cotangents: Sequence[Any]
+    found: TapeProgram,
+    outputs: Sequence[Any],
+    theta: NDArray[np.float64],
+    cotangents: Sequence[Any],
+    starts: NDArray[Any] | None,
 ) -> NDArray[np.float64]:
     """One adjoint sweep; from the state of the forward run, if that is still there."""
     program, kept = found.program, found.kept
@@ -142,20 +151,20 @@ def _swept(
             assert ket is not None, "it was kept"
             relayout(ket, kept[2])
             return adjoint.vjp(program, outputs, theta, cotangents, [ket])[1]
-    return program.vjp(outputs, theta, cotangents)[1]
+    return found.vjp(outputs, theta, cotangents, starts)
 
 
-def _jacobian(found: TapeProgram, outputs: Sequence[Any], k: int, theta: NDArray[np.float64]) -> NDArray[Any]:
+def _jacobian(found: TapeProgram, output: Any, theta: NDArray[np.float64], starts: NDArray[Any] | None) -> NDArray[Any]:
     """The derivatives of all numbers of one output by the program's parameters, a sweep each: shape (rows, *output,
     parameters)."""
-    output = outputs[k]
     shape = _shape(output, found)
     count, rows = math.prod(shape), len(theta)
     directions = [np.eye(count), 1j * np.eye(count)] if _is_complex(output) else [np.eye(count)]
+    repeated = starts if starts is None or starts.ndim == 1 else np.repeat(starts, count, axis=0)
     found_parts = []
     for direction in directions:
         cotangent = np.tile(direction, (rows, 1)).reshape(rows * count, *shape)
-        gradient = found.program.vjp([output], np.repeat(theta, count, axis=0), [cotangent])[1]
+        gradient = found.vjp([output], np.repeat(theta, count, axis=0), [cotangent], repeated)
         found_parts.append(gradient.reshape(rows, *shape, theta.shape[1]))
     return found_parts[0] if len(found_parts) == 1 else found_parts[0] + 1j * found_parts[1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +75,7 @@ class QdistQubit(Device):
             raise qml.exceptions.DeviceError(f"c_dtype={c_dtype!r}: {NAME} has complex64 and complex128")
         self._compiler = Compiler(self.c_dtype, device, ranks)
         self._rng = np.random.default_rng(_common_seed(seed, self._compiler.comm))
+        self._asked: tuple[Any, bool] = (lambda: None, False)
         # Programs keep the state of their last run.
         self._lock = RLock()
 
@@ -98,7 +100,14 @@ class QdistQubit(Device):
             return False
         if execution_config.derivative_order != 1:
             return False
-        return circuit is None or supports_adjoint(circuit, self.wires)
+        if circuit is None:
+            return True
+        # PennyLane asks several times for each call of a QNode.
+        tape, answer = self._asked
+        if tape() is not circuit:
+            answer = supports_adjoint(circuit, self.wires)
+            self._asked = weakref.ref(circuit), answer
+        return answer
 
     supports_vjp = supports_derivatives
     supports_jvp = supports_derivatives
@@ -145,7 +154,7 @@ class QdistQubit(Device):
     def _sampled(self, tape: QuantumScript) -> Any:
         place = places(tape, self.wires)
         found = self._compiler.compiled(tape.operations, place)
-        theta = values(tape.operations, found, tape.batch_size)
+        theta, starts = values(tape.operations, found, tape.batch_size), found.starts(tape.operations)
 
         def results(state: Any) -> Any:
             def draw(rotations: Any) -> Any:
@@ -155,8 +164,8 @@ class QdistQubit(Device):
             return sampled(tape.measurements, tape.shots, place, draw, state.amplitudes, self._rng)
 
         if theta.ndim == 1:
-            return results(found.run(theta))
-        rows = [results(state) for state in execution.rows_of(found, theta)]
+            return results(found.run(theta, starts))
+        rows = [results(state) for state in execution.rows_of(found, theta, starts)]
         return merged(rows, tape.shots.has_partitioned_shots, len(tape.measurements) > 1)
 
     # Derivatives -----------------------------------------------------------------------------------------------------

@@ -25,9 +25,10 @@ def analytic(tape: QuantumScript, compiler: Compiler, wires: Any, keep: bool) ->
     place = places(tape, wires)
     found = compiler.compiled(tape.operations, place)
     theta, outputs = values(tape.operations, found, tape.batch_size), outputs_of(tape, place)
+    starts = found.starts(tape.operations)
     if theta.ndim == 2:
-        return _batch(tape, found, theta, outputs, place, compiler)
-    if all(isinstance(output, PauliSum) for output in outputs):
+        return _batch(tape, found, theta, starts, outputs, place, compiler)
+    if starts is None and all(isinstance(output, PauliSum) for output in outputs):
         found.kept = None
         runner, gates = found.program.bind_for(outputs, theta)
         ket = found.workspace = runner.evolved(out=found.workspace)
@@ -36,7 +37,7 @@ def analytic(tape: QuantumScript, compiler: Compiler, wires: Any, keep: bool) ->
         if keep:
             found.kept = theta, runner, layout
     else:
-        results = read(tape.measurements, outputs, found.run(theta), place, compiler)
+        results = read(tape.measurements, outputs, found.run(theta, starts), place, compiler)
     return _unpacked(results)
 
 
@@ -49,18 +50,25 @@ def _batch(
     tape: QuantumScript,
     found: TapeProgram,
     theta: NDArray[np.float64],
+    starts: NDArray[Any] | None,
     outputs: Sequence[Any],
     place: Mapping[Any, int],
     compiler: Compiler,
 ) -> Any:
-    if all(isinstance(output, PauliSum) for output in outputs):
+    if starts is None and all(isinstance(output, PauliSum) for output in outputs):
         return _unpacked([np.ascontiguousarray(column) for column in found.program.expectations(outputs, theta).T])
-    return in_rows(rows_of(found, theta), lambda state: read(tape.measurements, outputs, state, place, compiler))
+    return in_rows(
+        rows_of(found, theta, starts), lambda state: read(tape.measurements, outputs, state, place, compiler)
+    )
 
 
-def rows_of(found: TapeProgram, theta: NDArray[np.float64]) -> Iterator[StateVector]:
-    """The state of each row, valid until the next one; small ones are computed many at a time."""
+def rows_of(found: TapeProgram, theta: NDArray[np.float64], starts: NDArray[Any] | None) -> Iterator[StateVector]:
+    """The state of each row, valid until the next one; small ones that start from 0 are computed many at a time."""
     program = found.program
+    if starts is not None:
+        for k, row in enumerate(theta):
+            yield found.run(row, starts[k] if starts.ndim == 2 else starts)
+        return
     if program.plan.far or any(part.instruction is not None for part in program.plan.parts):
         for row in theta:
             yield found.run(row)

@@ -19,7 +19,7 @@ from qdist.circuit.gates import diagonal_gate, initialize_gate, unitary_gate
 
 from .gates import FIXED, RULES, Part, controlled, inverse
 
-__all__ = ["is_native", "num_angles", "parts", "signature"]
+__all__ = ["is_amplitudes", "is_native", "num_angles", "parts", "signature"]
 
 _BY_MATRIX = (qml.QubitUnitary, qml.BlockEncode, qml.SISWAP)
 """Operations that are matrices, or have one that is shorter than their decomposition."""
@@ -39,6 +39,11 @@ def is_native(op: Operator) -> bool:
         return False  # Where it is the first operation, nobody asks.
     small = len(op.wires) <= MOST_MATRIX_WIRES
     return small and (isinstance(op, _BY_MATRIX) or (op.has_matrix and not op.has_decomposition))
+
+
+def is_amplitudes(op: Operator) -> bool:
+    """Whether the operation, the first of a tape, gives the amplitudes that it starts from."""
+    return isinstance(op, StatePrepBase) and not isinstance(op, qml.BasisState)
 
 
 def num_angles(op: Operator) -> int:
@@ -66,17 +71,15 @@ def signature(op: Operator) -> Hashable:
         return Adjoint, signature(op.base)
     if isinstance(op, Controlled):
         return Controlled, op.control_wires.labels, tuple(op.control_values), signature(op.base)
-    data = [op.state_vector()] if isinstance(op, StatePrepBase) else [matrix_of(op)]
-    digest = hashlib.blake2b(digest_size=16)
-    for array in data:
-        digest.update(np.ascontiguousarray(qml.math.unwrap([array])[0]).tobytes())
+    data = qml.math.unwrap([op.state_vector()])[0] if isinstance(op, StatePrepBase) else matrix_of(op)
+    digest = hashlib.blake2b(np.ascontiguousarray(data).tobytes(), digest_size=16)
     return kind, op.wires.labels, digest.digest()
 
 
 def parts(op: Operator, angles: Sequence[Any]) -> list[Part]:
     """What the operation is made of, first part first; ``angles``: what stands for its parameters, if those are angles.
 
-    Wires are PennyLane's labels. A state preparation, which must come first, is an initialisation.
+    Wires are PennyLane's labels. A basis state, which must come first, is an initialisation.
     """
     kind = type(op)
     if kind in FIXED:

@@ -114,18 +114,21 @@ def _expand_where_rows_differ_in_more_than_angles(tape: QuantumScript) -> Any:
 def _needs_rows(tape: QuantumScript) -> bool:
     if any(isinstance(mp, ClassicalShadowMP | ShadowExpvalMP) for mp in tape.measurements):
         return True
-    return any(
-        isinstance(op, MidMeasure | Conditional | qml.Projector)
-        or (op.batch_size is not None and operations.num_angles(op) == 0)
-        for op in tape.operations
-    )
+    begun = operations.is_amplitudes(tape.operations[0])
+    return any(_has_branches_or_data(op) for op in tape.operations[1 if begun else 0 :])
+
+
+def _has_branches_or_data(op: Operator) -> bool:
+    if isinstance(op, MidMeasure | Conditional | qml.Projector):
+        return True
+    return op.batch_size is not None and operations.num_angles(op) == 0
 
 
 @transform
 def _divide_by_how_measurements_are_differentiated(tape: QuantumScript, wires: Any) -> Any:
-    """A tape for the measurements that are outputs of the adjoint sweep; one for probabilities in each other basis, with
-    the rotation to it as operations; and one that measures the state in the place of all others, whose values PennyLane
-    computes from it in the user's framework, which differentiates them."""
+    """A tape for the measurements that are outputs of the adjoint sweep; one for probabilities in each other basis,
+    with the rotation to it as operations; and one that measures the state in the place of all others, whose values
+    PennyLane computes from it in the user's framework, which differentiates them."""
     natives = [k for k, mp in enumerate(tape.measurements) if _is_differentiable(mp)]
     if len(natives) == len(tape.measurements):
         return (tape,), _first
@@ -171,11 +174,20 @@ def supports_adjoint(tape: QuantumScript, wires: Any) -> bool:
     """Whether a tape can be differentiated by the adjoint method: all of it is unitary, and nothing is sampled."""
     if tape.shots:
         return False
+    if all(_is_plain(op) for op in tape.operations):
+        return True
     try:
         pipeline(wires, "deferred", adjoint=True)((tape,))
     except _REFUSED:
         return False
     return True
+
+
+def _is_plain(op: Operator) -> bool:
+    """Whether it can be seen without taking it apart that an operation is differentiable."""
+    if _accepted(op, allow_mcms=False, adjoint=True):
+        return op.name not in ("Allocate", "Deallocate")
+    return type(op).__module__.startswith(("pennylane.templates.layers", "pennylane.templates.embeddings.angle"))
 
 
 _REFUSED = (

@@ -30,10 +30,18 @@ __all__ = ["Compiler", "TapeProgram", "places", "values"]
 class TapeProgram:
     """A Program, and where the parameters of its tape are found in it.
 
-    The program has one parameter for each angle of the tape's operations, in the tape's order.
+    The program has one parameter for each angle of the tape's operations, in the tape's order. Amplitudes that a tape
+    begins with are not in it: they are the state it starts from.
     """
 
-    def __init__(self, program: Program, angles: Sequence[int], used: NDArray[np.intp], slots: Sequence[int]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        angles: Sequence[int],
+        used: NDArray[np.intp],
+        slots: Sequence[int],
+        order: Sequence[Any] | None,
+    ) -> None:
         self.program = program
         self.angles = angles
         """How many angles each operation has."""
@@ -41,16 +49,49 @@ class TapeProgram:
         """Which of all angles the program's parameters are: nothing depends on the others."""
         self.slots = slots
         """Which angle each parameter of the tape's operations is, in the order of ``tape.par_info``; -1: it is data."""
+        self.order = order
+        """The tape's wires, where it begins with amplitudes."""
         self.workspace: StateVector | None = None
         """The state of the last run, whose memory the next one takes."""
         self.kept: tuple[NDArray[np.float64], Runner, Layout] | None = None
         """What the workspace is the state of, if a derivative can go on from it: the values, who ran, the layout."""
 
-    def run(self, theta: NDArray[np.float64]) -> StateVector:
+    def starts(self, ops: Sequence[Operator]) -> NDArray[Any] | None:
+        """The amplitudes that operations begin with: of all rows of a batch if they have their own. None: all 0."""
+        if self.order is None:
+            return None
+        amplitudes = np.asarray(qml.math.unwrap([ops[0].state_vector(wire_order=self.order)])[0])
+        shape = (-1, 1 << len(self.order)) if ops[0].batch_size is not None else (-1,)
+        return amplitudes.reshape(shape).astype(self.program.dtype)
+
+    def initial(self, start: NDArray[Any] | None) -> StateVector | None:
+        """The state with these amplitudes."""
+        if start is None:
+            return None
+        program = self.program
+        return StateVector.from_amplitudes(start, program.dtype, program.comm, device=program.device)
+
+    def run(self, theta: NDArray[np.float64], start: NDArray[Any] | None = None) -> StateVector:
         """The state for these values, until the next run."""
         self.kept = None
-        self.workspace = self.program.run(theta, out=self.workspace)
+        self.workspace = self.program.run(theta, initial=self.initial(start), out=self.workspace)
         return self.workspace
+
+    def vjp(
+        self,
+        outputs: Sequence[Any],
+        theta: NDArray[np.float64],
+        cotangents: Sequence[Any],
+        starts: NDArray[Any] | None,
+    ) -> NDArray[np.float64]:
+        """The gradient of ``Program.vjp``, from states of the rows' own or from one of all."""
+        if starts is None:
+            return self.program.vjp(outputs, theta, cotangents)[1]
+        if theta.ndim == 1:
+            return self.program.vjp(outputs, theta, cotangents, initial=self.initial(starts))[1]
+        begun = starts if starts.ndim == 2 else [starts] * len(theta)
+        rows = [self.vjp(outputs, row, [g[b] for g in cotangents], begun[b]) for b, row in enumerate(theta)]
+        return np.array(rows).reshape(theta.shape)
 
     def all_angles(self, by_parameter: NDArray[Any]) -> NDArray[Any]:
         """Derivatives by all angles (in the last axis), given those by the program's parameters."""
@@ -81,10 +122,12 @@ class Compiler:
 
     def compiled(self, ops: Sequence[Operator], place: Mapping[Any, int]) -> TapeProgram:
         """The program of these operations, whose wires are these qubits."""
-        key: Hashable = (tuple(place.items()), tuple([operations.signature(op) for op in ops]))
+        begun = bool(ops) and operations.is_amplitudes(ops[0])
+        signatures = [operations.signature(op) for op in ops[1 if begun else 0 :]]
+        key: Hashable = (begun, tuple(place.items()), tuple(signatures))
         found = self._programs.get(key)
         if found is None:
-            found = self._compile(ops, place)
+            found = self._compile(ops, place, begun)
             self._programs.put(key, found)
         return found
 
@@ -93,16 +136,20 @@ class Compiler:
     ) -> StateVector:
         """The state after operations on a state (None: all wires 0), in the memory of ``out`` where it is given."""
         found = self.compiled(ops, place)
-        return found.program.run(values(ops, found), initial=state, out=out)
+        initial = found.initial(found.starts(ops)) if state is None else state
+        return found.program.run(values(ops, found), initial=initial, out=out)
 
-    def _compile(self, ops: Sequence[Operator], place: Mapping[Any, int]) -> TapeProgram:
+    def _compile(self, ops: Sequence[Operator], place: Mapping[Any, int], begun: bool) -> TapeProgram:
         num_qubits = max(1, len(place))
         angles = [operations.num_angles(op) for op in ops]
         vector = ParameterVector("angle", sum(angles))
         circuit, first = Circuit(num_qubits), 0
         slots: list[int] = []
-        for op, count in zip(ops, angles):
+        for k, (op, count) in enumerate(zip(ops, angles)):
             try:
+                if begun and k == 0:
+                    slots += [-1] * op.num_params
+                    continue
                 for gate, wires, params in operations.parts(op, vector[first : first + count]):
                     circuit.append(gate, [place[wire] for wire in wires], params)
             except (ValueError, StateError) as error:
@@ -112,7 +159,8 @@ class Compiler:
         program = Program(circuit, comm=self.ranks(num_qubits), device=self.device, dtype=self.dtype)
         index: dict[Parameter, int] = {parameter: k for k, parameter in enumerate(vector)}
         used = np.array([index[parameter] for parameter in program.circuit.parameters], np.intp)
-        return TapeProgram(program, angles, used, slots)
+        order = sorted(place, key=lambda wire: -place[wire]) if begun else None
+        return TapeProgram(program, angles, used, slots, order)
 
 
 def places(tape: QuantumScript, wires: qml.wires.Wires | None) -> dict[Any, int]:

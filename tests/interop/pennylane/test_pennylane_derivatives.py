@@ -1,4 +1,4 @@
-"""Derivatives on qdist.qubit: of every gate and measurement, against parameter-shift, finite differences and backprop."""
+"""Derivatives on qdist.qubit: of every gate and measurement, against parameter-shift, differences and backprop."""
 
 import warnings
 
@@ -112,11 +112,9 @@ def test_of_amplitudes(name):
         layers(x)
         return qml.state() if name == "state" else qml.density_matrix(wires=[0, 2])
 
-    for part in (np.real, np.imag):
-        costs = [
-            qml.jacobian(lambda x, d=device: getattr(qml.math, part.__name__)(qml.QNode(circuit, d)(x)))(X)
-            for device in (DEVICE, REFERENCE)
-        ]
+    nodes = [qml.QNode(circuit, device) for device in (DEVICE, REFERENCE)]
+    for part in (qml.math.real, qml.math.imag):
+        costs = [qml.jacobian(lambda x, node=node, part=part: part(node(x)))(X) for node in nodes]
         assert np.abs(costs[1]).max() > 1e-3
         np.testing.assert_allclose(*costs, atol=1e-9)
 
@@ -208,6 +206,19 @@ def test_batches_give_each_row_its_own_and_shared_parameters_the_sum():
         return qml.expval(qml.Z(0) @ qml.Z(2)), qml.probs(wires=[0, 1]), qml.var(qml.X(1))
 
     check(circuit, rows[:, :4], weights)
+
+
+@pytest.mark.parametrize("rows", [None, 1, 3])
+def test_circuits_that_begin_with_amplitudes(rows):
+    rng = np.random.default_rng(6)
+    features = rng.normal(size=(4,) if rows is None else (rows, 4))
+
+    def circuit(x):
+        qml.AmplitudeEmbedding(features, wires=[3, 1], normalize=True)
+        layers(x)
+        return qml.expval(qml.Z(0) @ qml.X(1)), qml.probs(wires=[3, 0])
+
+    check(circuit, X)
 
 
 @pytest.mark.parametrize("batched", [False, True])

@@ -1,4 +1,4 @@
-"""Every operation that runs natively on qdist.qubit, its inverse and its controlled forms, against PennyLane's matrix."""
+"""Every operation that runs natively on qdist.qubit, its inverse and controlled forms, against PennyLane's matrix."""
 
 import numpy as np
 import pytest
