@@ -15,7 +15,7 @@ from qdist.program import adjoint  # noqa: E402
 from qdist.program.runner import Runner  # noqa: E402
 
 pnp = qml.numpy
-DEVICE = QdistQubit(wires=5, device="cpu")
+DEVICE = QdistQubit(wires=5)
 REFERENCE = qml.device("default.qubit", wires=5)
 
 

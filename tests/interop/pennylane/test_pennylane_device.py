@@ -50,7 +50,7 @@ def test_capabilities_declare_all_native_operations():
 
 @pytest.mark.parametrize(("c_dtype", "tolerance"), [(np.complex64, 1e-5), (np.complex128, 1e-12)])
 def test_dtype_of_the_amplitudes(c_dtype, tolerance):
-    device = QdistQubit(wires=2, c_dtype=c_dtype, device="cpu")
+    device = QdistQubit(wires=2, c_dtype=c_dtype)
     state = qml.QNode(lambda: (qml.RX(0.3, wires=0), qml.state())[1], device)()
     assert state.dtype == c_dtype
     np.testing.assert_allclose(qml.QNode(bell, device)(), [1, np.cos(0.3)], atol=tolerance)
@@ -64,7 +64,7 @@ def test_programs_are_compiled_once_for_a_structure(monkeypatch):
         return inner(*args, **kwargs)
 
     monkeypatch.setattr(tapes, "Program", counted)
-    device = QdistQubit(wires=3, device="cpu")
+    device = QdistQubit(wires=3)
     node = qml.QNode(bell, device)
     for x in (0.1, 0.7, 2.0):
         np.testing.assert_allclose(node(x), [1, np.cos(x)], atol=1e-12)
@@ -84,7 +84,7 @@ def test_programs_are_compiled_once_for_a_structure(monkeypatch):
 
 
 def test_few_programs_are_kept():
-    device = QdistQubit(device="cpu")
+    device = QdistQubit()
     for wire in range(80):
         device.execute(qml.tape.QuantumScript([qml.RX(0.1, wires=wire)], [qml.expval(qml.Z(wire))]))
     assert len(device._compiler._programs._values) == 64
@@ -94,12 +94,12 @@ def test_only_the_wires_of_a_circuit_are_simulated(monkeypatch):
     widths = []
     inner = tapes.Circuit
     monkeypatch.setattr(tapes, "Circuit", lambda count: widths.append(count) or inner(count))
-    assert qml.QNode(bell, QdistQubit(wires=40, device="cpu"))()[0] == pytest.approx(1)
+    assert qml.QNode(bell, QdistQubit(wires=40))()[0] == pytest.approx(1)
     assert widths == [2]
 
 
 def test_what_pennylane_tells_of_it():
-    device = QdistQubit(wires=2, device="cpu")
+    device = QdistQubit(wires=2)
     node = qml.QNode(bell, device)
     assert "RX" in qml.draw(node)(0.3)
     assert qml.specs(node)(0.3)["device_name"] == "qdist.qubit"
@@ -113,7 +113,7 @@ def test_what_pennylane_tells_of_it():
 
 
 def test_without_operations_or_wires():
-    device = QdistQubit(device="cpu")
+    device = QdistQubit()
     empty = qml.tape.QuantumScript([], [qml.expval(qml.Identity(0))])
     np.testing.assert_allclose(device.execute(empty), 1)
     phased = qml.tape.QuantumScript([qml.GlobalPhase(0.4)], [qml.expval(qml.Z(0))])
@@ -157,7 +157,7 @@ def test_errors_are_pennylanes_and_name_what_is_wrong(run, message):
 
 def test_wires_that_the_device_lacks():
     with pytest.raises(qml.exceptions.WireError, match="not found"):
-        qml.QNode(bell, QdistQubit(wires=["a"], device="cpu"))()
+        qml.QNode(bell, QdistQubit(wires=["a"]))()
 
 
 def test_num_angles_of_native_operations():

@@ -8,7 +8,7 @@ qml = pytest.importorskip("pennylane")
 from qdist.interop.pennylane import QdistQubit  # noqa: E402
 from qdist.program.program import Program  # noqa: E402
 
-DEVICE = QdistQubit(wires=4, device="cpu")
+DEVICE = QdistQubit(wires=4)
 
 
 def circuit(inputs, weights):

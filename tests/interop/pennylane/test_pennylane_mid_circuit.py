@@ -13,7 +13,7 @@ METHODS = ["one-shot", "tree-traversal", "deferred"]
 
 
 def device():
-    return QdistQubit(wires=8, device="cpu", seed=5)
+    return QdistQubit(wires=8, seed=5)
 
 
 def circuit(reset=False, postselect=None):
@@ -129,7 +129,7 @@ def test_dynamic_wires_are_reset_between_their_uses():
                 qml.CNOT([spare, 0])
         return qml.probs(wires=0)
 
-    node = qml.set_shots(qml.QNode(reused, QdistQubit(wires=2, device="cpu", seed=2), mcm_method="one-shot"), 4000)
+    node = qml.set_shots(qml.QNode(reused, QdistQubit(wires=2, seed=2), mcm_method="one-shot"), 4000)
     np.testing.assert_allclose(node(), [0.5, 0.5], atol=0.05)
 
 

@@ -11,7 +11,7 @@ SHOTS = 40_000
 
 
 def device(seed=1, **options):
-    return QdistQubit(wires=3, device="cpu", seed=seed, **options)
+    return QdistQubit(wires=3, seed=seed, **options)
 
 
 def prepared():
@@ -105,7 +105,7 @@ def test_the_global_seed_is_numpys():
 
 def test_shots_of_the_constructor_and_of_the_call():
     with pytest.warns(qml.exceptions.PennyLaneDeprecationWarning):
-        dev = QdistQubit(wires=1, shots=11, device="cpu")
+        dev = QdistQubit(wires=1, shots=11)
     node = qml.QNode(lambda: qml.sample(wires=0), dev)
     assert node().shape == (11, 1)
     assert qml.set_shots(node, 5)().shape == (5, 1)

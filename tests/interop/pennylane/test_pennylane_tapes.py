@@ -12,7 +12,7 @@ from random_tapes import LABELS, run, script  # noqa: E402
 from qdist.interop.pennylane import QdistQubit  # noqa: E402
 
 SEEDS = st.integers(0, 2**32 - 1)
-DEVICES = {labelled: QdistQubit(wires=LABELS if labelled else None, device="cpu") for labelled in (False, True)}
+DEVICES = {labelled: QdistQubit(wires=LABELS if labelled else None) for labelled in (False, True)}
 
 
 def check(found, expected):
@@ -37,7 +37,7 @@ def test_random_tapes_have_the_results_of_default_qubit(seed, labelled, batched)
 @given(seed=SEEDS)
 def test_complex64_has_them_to_its_precision(seed):
     tape = script(np.random.default_rng(seed), list(range(5)))
-    found = run(QdistQubit(c_dtype=np.complex64, device="cpu"), tape)
+    found = run(QdistQubit(c_dtype=np.complex64), tape)
     expected = run(qml.device("default.qubit"), tape)
     pairs = zip(found, expected) if isinstance(expected, tuple) else [(found, expected)]
     for mp, (one, other) in zip(tape.measurements, pairs):
@@ -90,7 +90,7 @@ def test_templates_are_decomposed_and_dynamic_wires_given_out():
             qml.CNOT([0, spare])
         return qml.probs(wires=range(4)), qml.expval(qml.Z(1))
 
-    found = qml.QNode(circuit, QdistQubit(wires=6, device="cpu"))()
+    found = qml.QNode(circuit, QdistQubit(wires=6))()
     check(found, qml.QNode(circuit, qml.device("default.qubit", wires=6))())
 
 
