@@ -108,6 +108,14 @@ class Runner:
             self._of_states.put(layout, runner)
         return runner
 
+    def release(self) -> None:
+        """Gives back the memory that gradients keep for the next one."""
+        with self.lock:
+            self.workspace = None
+            short = self.__dict__.get("_short")  # If it was ever needed.
+            if short is not None:
+                short[0].workspace = None
+
     # Values ----------------------------------------------------------------------------------------------------------
 
     def hold(self) -> None:

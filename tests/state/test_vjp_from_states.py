@@ -64,3 +64,12 @@ def test_expectations_share_the_run_and_the_batch(num_qubits):
     assert program.expectations(observables, np.zeros((0, 2))).shape == (0, 2)
     with pytest.raises(StateError, match="mid-circuit"):
         compile(Circuit(2, 1).h(0).measure(0, 0).x(0)).expectations(observables)
+
+
+def test_a_batch_may_be_stored_in_any_order():
+    program = compile(circuit(4), dtype="complex128")
+    theta = np.random.default_rng(5).normal(size=(3, 6))
+    expected = program.value_and_grad(OUTPUTS[0], theta)
+    for stored in (np.asfortranarray(theta), np.repeat(theta, 2, axis=1)[:, ::2]):
+        for found, other in zip(program.value_and_grad(OUTPUTS[0], stored), expected):
+            np.testing.assert_allclose(found, other, atol=1e-12)

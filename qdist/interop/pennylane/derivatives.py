@@ -15,8 +15,9 @@ from qdist.program import adjoint
 from qdist.state.moves.relayout import relayout
 from qdist.state.outputs import Output
 
+from . import rows
 from .execution import outputs_of
-from .tapes import Compiler, TapeProgram, places, values
+from .tapes import Compiler, TapeProgram, places, row_columns, values
 
 __all__ = ["Gradients", "jacobian", "jvp", "vjp"]
 
@@ -53,14 +54,15 @@ def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, pe
         gradient = np.zeros(extra + theta.shape)
     elif extra:
         # Several cotangents of one tape, as jax.jacobian has them, are rows of one batch.
-        rows = np.broadcast_to(theta, extra + theta.shape).reshape(-1, theta.shape[-1])
-        flat = [g.reshape(len(rows), *_shape(output, found)) for output, g in zip(outputs, checked)]
+        many = np.broadcast_to(theta, extra + theta.shape).reshape(-1, theta.shape[-1])
+        flat = [g.reshape(len(many), *_shape(output, found)) for output, g in zip(outputs, checked)]
         repeated = starts
         if starts is not None and starts.ndim == 2:
             repeated = np.broadcast_to(starts, extra + starts.shape).reshape(-1, starts.shape[-1])
-        gradient = found.vjp(outputs, rows, flat, repeated).reshape(extra + theta.shape)
+        gradient = found.vjp(outputs, many, flat, repeated).reshape(extra + theta.shape)
     else:
-        gradient = _swept(found, outputs, theta, checked, starts)
+        columns = row_columns(tape.operations, found) if theta.ndim == 2 and not per_row else None
+        gradient = _swept(found, outputs, theta, checked, starts, columns)
     return _by_parameter(tape, found, gradient, theta.ndim - 1, per_row)
 
 
@@ -140,8 +142,14 @@ def _swept(
     theta: NDArray[np.float64],
     cotangents: Sequence[Any],
     starts: NDArray[Any] | None,
+    columns: Sequence[int] | None,
 ) -> NDArray[np.float64]:
-    """One adjoint sweep; from the state of the forward run, if that is still there."""
+    """One adjoint sweep; from the state of the forward run, if that is still there. columns: of a batch whose shared
+    parameters get the sum over all rows, those that are not shared."""
+    if columns is not None and rows.takes(found, outputs, starts):
+        gradient = rows.gradient(found, outputs, theta, columns, cotangents)
+        if gradient is not None:
+            return gradient
     program, kept = found.program, found.kept
     found.kept = None
     if kept is not None and np.array_equal(kept[0], theta):

@@ -14,8 +14,9 @@ from qdist.program import batches
 from qdist.state.measuring.expectation import expectations
 from qdist.state.statevector import StateVector
 
+from . import rows
 from .measurements import output_of, read
-from .tapes import Compiler, TapeProgram, places, values
+from .tapes import Compiler, TapeProgram, places, row_columns, values
 
 __all__ = ["analytic", "in_rows", "outputs_of", "rows_of", "stacked"]
 
@@ -27,7 +28,7 @@ def analytic(tape: QuantumScript, compiler: Compiler, wires: Any, keep: bool) ->
     theta, outputs = values(tape.operations, found, tape.batch_size), outputs_of(tape, place)
     starts = found.starts(tape.operations)
     if theta.ndim == 2:
-        return _batch(tape, found, theta, starts, outputs, place, compiler)
+        return _batch(tape, found, theta, starts, outputs, place, compiler, keep)
     if starts is None and all(isinstance(output, PauliSum) for output in outputs):
         found.kept = None
         runner, gates = found.program.bind_for(outputs, theta)
@@ -54,7 +55,12 @@ def _batch(
     outputs: Sequence[Any],
     place: Mapping[Any, int],
     compiler: Compiler,
+    keep: bool,
 ) -> Any:
+    if rows.takes(found, outputs, starts):
+        read_rows = rows.values(found, outputs, theta, row_columns(tape.operations, found), keep)
+        if read_rows is not None:
+            return _unpacked(read_rows)
     if starts is None and all(isinstance(output, PauliSum) for output in outputs):
         return _unpacked([np.ascontiguousarray(column) for column in found.program.expectations(outputs, theta).T])
     return in_rows(

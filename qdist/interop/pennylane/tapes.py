@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from qdist.state.statevector import StateVector
 
 from . import operations
 
-__all__ = ["Compiler", "TapeProgram", "places", "values"]
+__all__ = ["Compiler", "TapeProgram", "places", "row_columns", "values"]
 
 
 class TapeProgram:
@@ -55,6 +55,13 @@ class TapeProgram:
         """The state of the last run, whose memory the next one takes."""
         self.kept: tuple[NDArray[np.float64], Runner, Layout] | None = None
         """What the workspace is the state of, if a derivative can go on from it: the values, who ran, the layout."""
+        self.kept_rows: Any = None
+        """The same of a batch: see rows.py."""
+
+    def release(self) -> None:
+        """Gives back the memory of states."""
+        self.workspace = self.kept = self.kept_rows = None
+        self.program.release()
 
     def starts(self, ops: Sequence[Operator]) -> NDArray[Any] | None:
         """The amplitudes that operations begin with: of all rows of a batch if they have their own. None: all 0."""
@@ -111,6 +118,7 @@ class Compiler:
         self.dtype, self.device = dtype, device
         self.comm = comm if comm is not None and comm.size > 1 else None
         self._programs: Recent[TapeProgram] = Recent(most)
+        self._last: Callable[[], TapeProgram | None] = lambda: None
         # At the interpreter's end frameworks may still hold devices, and native programs must not outlive their module.
         weakref.finalize(self, self._programs.clear)
 
@@ -129,6 +137,12 @@ class Compiler:
         if found is None:
             found = self._compile(ops, place, begun)
             self._programs.put(key, found)
+        # Many programs are kept, but the states of one.
+        last = self._last()
+        if last is not found:
+            if last is not None:
+                last.release()
+            self._last = weakref.ref(found)
         return found
 
     def applied(
@@ -178,6 +192,12 @@ def places(tape: QuantumScript, wires: qml.wires.Wires | None) -> dict[Any, int]
         if set(order) == set(range(len(order))):
             order.sort()
     return {wire: len(order) - 1 - k for k, wire in enumerate(order)}
+
+
+def row_columns(ops: Sequence[Operator], found: TapeProgram) -> list[int]:
+    """Which of the program's parameters differ between the rows of a batch."""
+    numbers = [datum for op, count in zip(ops, found.angles) if count for datum in op.data]
+    return [column for column, angle in enumerate(found.used) if np.ndim(numbers[angle])]
 
 
 def values(ops: Sequence[Operator], found: TapeProgram, rows: int | None = None) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ import pytest
 qml = pytest.importorskip("pennylane")
 
 import qdist.interop.pennylane.tapes as tapes  # noqa: E402
+from qdist.circuit import PauliSum  # noqa: E402
 from qdist.interop.pennylane import QdistQubit, operations  # noqa: E402
 from qdist.interop.pennylane.gates import FIXED, RULES  # noqa: E402
 
@@ -88,6 +89,22 @@ def test_few_programs_are_kept():
     for wire in range(80):
         device.execute(qml.tape.QuantumScript([qml.RX(0.1, wires=wire)], [qml.expval(qml.Z(wire))]))
     assert len(device._compiler._programs._values) == 64
+
+
+def test_the_states_of_one_program_are_kept():
+    device = QdistQubit(wires=3)
+    first, second = (
+        qml.QNode(circuit, device) for circuit in (bell, lambda x: (qml.RY(x, 2), qml.expval(qml.Z(2)))[1])
+    )
+    x = qml.numpy.array(0.3)
+    qml.grad(lambda x: first(x)[1])(x)
+    (kept,) = device._compiler._programs._values.values()
+    runner, _ = kept.program.bind_for([PauliSum({"Z0": 1.0})], [0.3])
+    assert kept.workspace is not None
+    assert runner.workspace is not None
+    qml.grad(second)(x)
+    assert kept.workspace is kept.program.workspace is runner.workspace is None
+    np.testing.assert_allclose(qml.grad(lambda x: first(x)[1])(x), -np.sin(0.3), atol=1e-12)
 
 
 def test_only_the_wires_of_a_circuit_are_simulated(monkeypatch):
