@@ -17,8 +17,10 @@ __all__ = ["gradient", "takes", "values"]
 
 
 def takes(found: TapeProgram, outputs: Sequence[Any], starts: NDArray[Any] | None) -> bool:
-    """Whether such outputs of a batch are computed by a row program."""
-    return starts is None and found.program.row_programs.takes(outputs)
+    """Whether such outputs of a batch (None: a measurement that is none) are computed by a row program."""
+    if starts is not None or any(output is None for output in outputs):
+        return False
+    return found.program.row_programs.takes(outputs)
 
 
 def values(
