@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from qdist.backends.errors import StateError
 from qdist.circuit import PauliSum
-from qdist.plan.tail import Tail
+from qdist.plan.tail import NO_TAIL, Tail
 from qdist.program import batches, gradient_checks
 from qdist.program.runner import Runner
 from qdist.program.workspace import Workspace

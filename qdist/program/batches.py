@@ -25,7 +25,6 @@ from qdist.state.outputs import Expectation, Output, observables_of
 from qdist.state.statevector import StateVector
 
 __all__ = [
-    "all_expectations",
     "check_outputs",
     "check_states",
     "expectations",
@@ -79,21 +78,6 @@ def expectations(
         return values(program, outputs, theta)[:, 0]
     each = (x for some in parts(program, len(theta)) for x in states(program, theta[some]))
     return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in each])
-
-
-def all_expectations(program: Runner, observables: Sequence[Observable], params: Any) -> NDArray[np.float64]:
-    """``Program.expectations`` of a batch: float64 of shape (batch, number of observables)."""
-    theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
-    _check_without_rows(program, observables, len(theta))
-    if program.row_programs.takes(observables):
-        rows = program.row_programs.of()
-        read = rows.values(theta, _NONE, rows.reading(observables))
-        assert read is not None, "the values are finite"
-        return read[0]
-    if fit(program, observables):
-        return values(program, observables, theta)
-    found = [program.evolved(row).expectations(observables) for row in theta]
-    return np.array(found).reshape(len(theta), len(observables))
 
 
 def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:

@@ -122,15 +122,6 @@ class Program(Runner):
         program, gates = self.bind_for([output], params)
         return values(program.evolved(), [output], gates)[0]
 
-    def expectations(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
-        """The expectation values of several observables, which share the run: float64 of shape (observables,), or
-        (batch, observables) for a batch of parameter sets (2-D). Raises StateError for a random circuit."""
-        averages.check(self, None)
-        if checks.is_batch(params):
-            return batches.all_expectations(self, observables, params)
-        program, gates = self.bind_for(observables, params)
-        return expectation.expectations(program.evolved(), observables, gates)
-
     def value_and_grad(
         self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
     ) -> tuple[Any, ...]:

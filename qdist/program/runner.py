@@ -111,10 +111,10 @@ class Runner:
     def release(self) -> None:
         """Gives back the memory that gradients keep for the next one."""
         with self.lock:
-            self.workspace = None
+            self.workspaces.take()
             short = self.__dict__.get("_short")  # If it was ever needed.
             if short is not None:
-                short[0].workspace = None
+                short[0].workspaces.take()
 
     # Values ----------------------------------------------------------------------------------------------------------
 

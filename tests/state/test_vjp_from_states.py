@@ -1,4 +1,4 @@
-"""Gradients of programs that start from a given state, and expectation values of several observables of a batch."""
+"""Gradients of programs that start from a given state, and of batches however they are stored."""
 
 import numpy as np
 import pytest
@@ -47,23 +47,6 @@ def test_a_batch_has_no_initial_state():
     program = compile(circuit(3), dtype="complex128")
     with pytest.raises(StateError, match="call once for each initial state"):
         program.vjp([{"Z0": 1.0}], np.zeros((2, 6)), [np.ones(2)], initial=state(3))
-
-
-@pytest.mark.parametrize("num_qubits", [2, 4])
-def test_expectations_share_the_run_and_the_batch(num_qubits):
-    t = ParameterVector("t", 2)
-    program = compile(Circuit(num_qubits).rx(t[0], 0).cx(0, 1).ry(t[1], 1), dtype="complex128")
-    observables = [{"Z0": 1.0}, {"Z0 X1": 0.5, "Y1": 2.0}]
-    theta = np.random.default_rng(2).normal(size=(5, 2))
-    found = program.expectations(observables, theta)
-    assert found.shape == (5, 2)
-    for row, values in zip(theta, found):
-        expected = [program.expectation(one, row) for one in observables]
-        np.testing.assert_allclose(values, expected, atol=1e-12)
-        np.testing.assert_allclose(program.expectations(observables, row), expected, atol=1e-12)
-    assert program.expectations(observables, np.zeros((0, 2))).shape == (0, 2)
-    with pytest.raises(StateError, match="mid-circuit"):
-        compile(Circuit(2, 1).h(0).measure(0, 0).x(0)).expectations(observables)
 
 
 def test_a_batch_may_be_stored_in_any_order():

@@ -114,18 +114,18 @@ def _differentiable(tape: QuantumScript, place: Any) -> list[Any]:
     return outputs
 
 
-def _cotangent(output: Any, given: Any) -> NDArray[Any]:
+def _cotangent(output: Output, given: Any) -> NDArray[Any]:
     """In our convention: dL/da + i dL/db."""
     array = np.asarray(given)
     return array.conj() if _is_complex(output) else array.real
 
 
-def _is_complex(output: Any) -> bool:
-    return isinstance(output, Output) and np.dtype(output.dtype).kind == "c"
+def _is_complex(output: Output) -> bool:
+    return np.dtype(output.dtype).kind == "c"
 
 
-def _shape(output: Any, found: TapeProgram) -> tuple[int, ...]:
-    return output.shape(found.program.num_qubits) if isinstance(output, Output) else ()
+def _shape(output: Output, found: TapeProgram) -> tuple[int, ...]:
+    return output.shape(found.program.num_qubits)
 
 
 def _aligned(cotangent: NDArray[Any], shape: tuple[int, ...], extra: tuple[int, ...]) -> NDArray[Any]:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pennylane.tape import QuantumScript
 
-from qdist.circuit import PauliSum
 from qdist.program import batches
 from qdist.state.measuring.expectation import expectations
+from qdist.state.outputs import Expectation
 from qdist.state.statevector import StateVector
 
 from . import rows
@@ -29,12 +29,13 @@ def analytic(tape: QuantumScript, compiler: Compiler, wires: Any, keep: bool) ->
     starts = found.starts(tape.operations)
     if theta.ndim == 2:
         return _batch(tape, found, theta, starts, outputs, place, compiler, keep)
-    if starts is None and all(isinstance(output, PauliSum) for output in outputs):
+    sums = [output.observable for output in outputs if isinstance(output, Expectation)]
+    if starts is None and len(sums) == len(outputs):
         found.kept = None
         runner, gates = found.program.bind_for(outputs, theta)
         ket = found.workspace = runner.evolved(out=found.workspace)
         layout = ket.layout
-        results = list(expectations(ket, outputs, gates))
+        results = list(expectations(ket, sums, gates))
         if keep:
             found.kept = theta, runner, layout
     else:
@@ -61,8 +62,6 @@ def _batch(
         read_rows = rows.values(found, outputs, theta, row_columns(tape.operations, found), keep)
         if read_rows is not None:
             return _unpacked(read_rows)
-    if starts is None and all(isinstance(output, PauliSum) for output in outputs):
-        return _unpacked([np.ascontiguousarray(column) for column in found.program.expectations(outputs, theta).T])
     return in_rows(
         rows_of(found, theta, starts), lambda state: read(tape.measurements, outputs, state, place, compiler)
     )

@@ -21,7 +21,7 @@ from pennylane.measurements import (
 )
 
 from qdist.circuit import PauliSum
-from qdist.state.outputs import Output, Probabilities, State, Variance
+from qdist.state.outputs import Expectation, Output, Probabilities, State
 from qdist.state.statevector import StateVector
 
 from . import observables
@@ -50,17 +50,14 @@ def qubits_of(wires: Sequence[Any], place: Mapping[Any, int]) -> list[int]:
     return [place[wire] for wire in reversed(wires)] if len(wires) else list(range(len(place)))
 
 
-def output_of(mp: MeasurementProcess, place: Mapping[Any, int]) -> Any:
+def output_of(mp: MeasurementProcess, place: Mapping[Any, int]) -> Output | None:
     """The output of a Program that is the measurement's value; None where none is."""
     if mp.mv is not None:
         return None
     if isinstance(mp, ExpectationMP):
         return None if mp.obs is None else observables.expectation(mp.obs, place)
     if isinstance(mp, VarianceMP):
-        if mp.obs is None:
-            return None
-        found = observables.variance(mp.obs, place)
-        return Variance(found) if isinstance(found, PauliSum) else found
+        return None if mp.obs is None else observables.variance(mp.obs, place)
     if isinstance(mp, ProbabilityMP) and mp.obs is None:
         return Probabilities(qubits_of(mp.wires, place))
     if type(mp) is StateMP and (not mp.wires or list(mp.wires) == list(wire_order(place))):
@@ -76,11 +73,11 @@ def read(
     compiler: Compiler,
 ) -> list[Any]:
     """The value of each measurement in a state, the same on every rank; all expectation values share their passes."""
-    sums = [output for output in outputs if isinstance(output, PauliSum)]
+    sums = [output.observable for output in outputs if isinstance(output, Expectation)]
     expected = iter(state.expectations(sums)) if sums else iter(())
     values = []
     for mp, output in zip(measurements, outputs):
-        if isinstance(output, PauliSum):
+        if isinstance(output, Expectation):
             values.append(next(expected))
         elif isinstance(output, Output):
             values.append(numeric(output.value(state)))

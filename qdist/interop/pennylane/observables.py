@@ -15,6 +15,7 @@ from pennylane.operation import Operator
 from pennylane.ops import Adjoint, Prod, SProd, Sum
 
 from qdist.circuit import PauliSum
+from qdist.state.outputs import Expectation, Output, Variance
 from qdist.state.recent import Recent
 
 from .outputs import MatrixExpectation, MatrixVariance
@@ -31,16 +32,16 @@ _MOST_PROJECTED = 10
 _sums: Recent[tuple[Any, PauliSum | None]] = Recent(64)
 
 
-def expectation(observable: Operator, place: Place) -> Any:
-    """What ``Program.vjp`` takes for the expectation value: a PauliSum, or a MatrixExpectation."""
+def expectation(observable: Operator, place: Place) -> Output:
+    """The output that is its expectation value: an Expectation, or a MatrixExpectation."""
     found = pauli_sum(observable, place)
-    return MatrixExpectation(_matrix(observable, place)) if found is None else found
+    return MatrixExpectation(_matrix(observable, place)) if found is None else Expectation(found)
 
 
-def variance(observable: Operator, place: Place) -> Any:
-    """The PauliSum whose variance is meant, or a MatrixVariance."""
+def variance(observable: Operator, place: Place) -> Output:
+    """The output that is its variance: a Variance, or a MatrixVariance."""
     found = pauli_sum(observable, place)
-    return MatrixVariance(_matrix(observable, place)) if found is None else found
+    return MatrixVariance(_matrix(observable, place)) if found is None else Variance(found)
 
 
 def pauli_sum(observable: Operator, place: Place) -> PauliSum | None:

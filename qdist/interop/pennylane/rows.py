@@ -55,7 +55,8 @@ def gradient(
     if kept is not None and kept[1] == tuple(columns) and kept[2] is reading and np.array_equal(kept[0], theta):
         read, kets = kept[3:]
     rows, shared = _divided(theta, columns)
-    swept = program.vjp(rows, shared, reading, cotangents, bool(len(columns)), bool(len(shared)), read, kets)
+    flat = np.concatenate([np.reshape(g, (len(theta), -1)) for g in cotangents], axis=1)
+    swept = program.vjp(rows, shared, reading, flat, bool(len(columns)), bool(len(shared)), read, kets)
     if swept is None:
         return None
     _, by_rows, by_shared = swept

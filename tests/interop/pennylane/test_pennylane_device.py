@@ -13,6 +13,7 @@ import qdist.interop.pennylane.tapes as tapes  # noqa: E402
 from qdist.circuit import PauliSum  # noqa: E402
 from qdist.interop.pennylane import QdistQubit, operations  # noqa: E402
 from qdist.interop.pennylane.gates import FIXED, RULES  # noqa: E402
+from qdist.state.outputs import Expectation  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
 
@@ -99,11 +100,12 @@ def test_the_states_of_one_program_are_kept():
     x = qml.numpy.array(0.3)
     qml.grad(lambda x: first(x)[1])(x)
     (kept,) = device._compiler._programs._values.values()
-    runner, _ = kept.program.bind_for([PauliSum({"Z0": 1.0})], [0.3])
+    runner, _ = kept.program.bind_for([Expectation(PauliSum({"Z0": 1.0}))], [0.3])
     assert kept.workspace is not None
-    assert runner.workspace is not None
+    assert len(runner.workspaces._free) == 1
     qml.grad(second)(x)
-    assert kept.workspace is kept.program.workspace is runner.workspace is None
+    assert kept.workspace is None
+    assert len(runner.workspaces._free) == 0
     np.testing.assert_allclose(qml.grad(lambda x: first(x)[1])(x), -np.sin(0.3), atol=1e-12)
 
 
