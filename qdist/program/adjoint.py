@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from qdist.backends.errors import StateError
 from qdist.circuit import PauliSum
-from qdist.plan.tail import Tail
+from qdist.plan.tail import NO_TAIL, Tail
 from qdist.program import batches, gradient_checks
 from qdist.program.runner import Runner
 from qdist.program.workspace import Workspace
@@ -65,10 +65,11 @@ def vjp(
     params: Any,
     cotangents: Sequence[Any],
     kets: Any = None,
+    initial: StateVector | None = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
-    """See ``Program.vjp``. ``kets``: of a batch, if the forward runs were made before; they are overwritten.
+    """See ``Program.vjp``. ``kets``: if the forward runs were made before; they are overwritten.
 
-    Where ``batches.fit``, those of ``run_rows``; else a list of the states of ``bind_for``'s program.
+    Of a batch, where ``batches.fit``, those of ``run_rows``; else a list of the states of ``bind_for``'s program.
     """
     check_differentiable(program)
     if isinstance(outputs, str | dict) or not isinstance(outputs, Sequence):
@@ -78,11 +79,15 @@ def vjp(
     wanted = [as_output(output, program.num_qubits) for output in outputs]
     if not checks.is_batch(params):
         checked = [_checked(program, o, g, ()) for o, g in zip(wanted, cotangents)]
-        if _is_one_row(program, wanted):
+        if initial is not None:
+            return _vjp_from(program, wanted, params, checked, initial)
+        if kets is None and _is_one_row(program, wanted):
             theta = program.noted(params).theta
             if theta is not None:
                 return batches.one_row_vjp(program, wanted, theta, checked)
-        return _vjp(program, wanted, params, checked)
+        return _vjp(program, wanted, params, checked, None if kets is None else kets[0])
+    if initial is not None:
+        raise StateError("a batch of parameter sets starts from |0...0>: call once for each initial state")
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     batches.check_outputs(program, wanted, len(theta))
     checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(wanted, cotangents)]
@@ -188,6 +193,18 @@ def _vjp(
         result = _locked_vjp(runner, gates, outputs, cotangents, ket, workspace)
         runner.workspaces.put_back(workspace)
     return result
+
+
+def _vjp_from(
+    program: Runner,
+    outputs: Sequence[Output],
+    params: Any,
+    cotangents: Sequence[Any],
+    initial: StateVector,
+) -> tuple[list[Any], NDArray[np.float64]]:
+    with program.lock:
+        ket = program.run_with(program.values(params), initial, None, None)
+        return _locked_vjp(program.of_states(initial.layout), NO_TAIL, outputs, cotangents, ket, Workspace())
 
 
 def _locked_vjp(

@@ -42,10 +42,11 @@ class Values:
 
 
 class Compiled:
-    """A plan with its executors. is_random: whether two runs may end in different states."""
+    """A plan with its executors. is_random: whether two runs may end in different states. support: nonzero-support
+    mask of the states it starts from, 0 for the initial product state and -1 for any."""
 
-    def __init__(self, plan: Plan, affine: AffineMap, backend: Backend, is_random: bool) -> None:
-        self.plan, self.is_random = plan, is_random
+    def __init__(self, plan: Plan, affine: AffineMap, backend: Backend, is_random: bool, support: int = 0) -> None:
+        self.plan, self.is_random, self._support = plan, is_random, support
         self.start = ProductStart(plan)
         self._affine = affine
         self._held: Values | None = None
@@ -77,8 +78,9 @@ class Compiled:
     @cached_property
     def steps_back(self) -> list[tuple[Segment, Executor, int]]:
         """All segments in the order they run, with their executors, made ready for the adjoint sweep, and the
-        nonzero-support masks before them (see ``Executor.run``): 0 at the beginning, -1 (any amplitude) after that."""
-        support = 0
+        nonzero-support masks before them (see ``Executor.run``): 0 at the beginning of a product state, else -1 (any
+        amplitude)."""
+        support = self._support
         found = []
         for part, executors in self.parts:
             for segment, executor in zip(part.segments, executors):

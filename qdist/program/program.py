@@ -145,7 +145,12 @@ class Program(Runner):
         return adjoint.value_and_grad(self, observable, params, method, coefficients)
 
     def vjp(
-        self, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any]
+        self,
+        outputs: Sequence[Observable | Output],
+        params: Any,
+        cotangents: Sequence[Any],
+        *,
+        initial: StateVector | None = None,
     ) -> tuple[list[Any], NDArray[np.float64]]:
         """The values of several outputs, and the vector-Jacobian product with their cotangents, by one adjoint sweep.
 
@@ -155,6 +160,7 @@ class Program(Runner):
             params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
             cotangents: the derivatives of a real loss L by each output, of its value's shape, for a batch with the
                 batch in front. For a complex value a + ib: dL/da + i dL/db.
+            initial: the normalised state to start from (left alone), for one parameter set; |0...0> by default.
 
         Returns:
             (values, gradient): a list with each output's value, and dL by all parameters in the order of
@@ -164,7 +170,7 @@ class Program(Runner):
             StateError: for circuits that measure, reset, branch, or initialise qubits mid-circuit, and for cotangents
                 of another shape.
         """
-        return adjoint.vjp(self, outputs, params, cotangents)
+        return adjoint.vjp(self, outputs, params, cotangents, initial=initial)
 
     def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
         """The derivatives of several expectation values by all parameters, one adjoint sweep each.

@@ -62,6 +62,7 @@ class Runner:
         self._resets = source.resets
         self.workspaces = Workspaces()
         self._from: Recent[Compiled] = Recent(MAX_STARTS)
+        self._of_states: Recent[Runner] = Recent(MAX_STARTS)
         self._from_zero = compiled
         self.plan: Plan = compiled.plan
         self.row_programs = RowPrograms(source, compiled.plan)
@@ -98,6 +99,22 @@ class Runner:
             return None
         compiled = Compiled(plan, self.affine, self.backend, self.is_random)
         return Runner(self.source, compiled, self._bound, self.lock), Shortened(plan, gates, self.plan, self.backend)
+
+    def of_states(self, layout: Layout) -> Runner:
+        """The runner whose adjoint sweep ends in a given state with this layout, not in |0...0>."""
+        runner = self._of_states.get(layout)
+        if runner is None:
+            runner = Runner(self.source, self.source.compiled(layout), self._bound, self.lock)
+            self._of_states.put(layout, runner)
+        return runner
+
+    def release(self) -> None:
+        """Gives back the memory that gradients keep for the next one."""
+        with self.lock:
+            self.workspaces.take()
+            short = self.__dict__.get("_short")  # If it was ever needed.
+            if short is not None:
+                short[0].workspaces.take()
 
     # Values ----------------------------------------------------------------------------------------------------------
 

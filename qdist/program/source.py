@@ -95,7 +95,8 @@ class Source:
             start=start,
         )
         same.plan(self.comm, plan)
-        return Compiled(plan, self.affine, self.backend, is_random(body, self.circuit.num_qubits, start is None))
+        random = is_random(body, self.circuit.num_qubits, start is None)
+        return Compiled(plan, self.affine, self.backend, random, support=0 if start is None else -1)
 
 
 def _inside_bits(comm: Communicator) -> int:

@@ -30,3 +30,8 @@ class Recent(Generic[Value]):
             self._values[key] = value
             if len(self._values) > self._most:
                 self._values.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forgets all of them."""
+        with self._lock:
+            self._values.clear()

@@ -116,7 +116,7 @@ def checked_batch(params: Any, num_parameters: int, comm: Communicator | None = 
         given = _real_numbers(given)
     if given.dtype.kind not in "biuf":
         raise StateError(f"parameter values must be real numbers; got an array of {given.dtype}")
-    theta = given.astype(np.float64)
+    theta = given.astype(np.float64, order="C")
     if theta.ndim != 2 or theta.shape[1] != num_parameters:
         raise StateError(f"a batch has shape (batch, {num_parameters}), one row a parameter set; got {theta.shape}")
     if not np.isfinite(theta).all():

@@ -1,0 +1,5 @@
+"""qdist as a device of PennyLane: qml.device("qdist.qubit", wires=n)."""
+
+from .device import QdistQubit
+
+__all__ = ["QdistQubit"]

@@ -1,0 +1,201 @@
+"""Derivatives of tapes by the adjoint sweep: vector-Jacobian products in one sweep for all measurements, Jacobians."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pennylane as qml
+from numpy.typing import NDArray
+from pennylane.tape import QuantumScript
+
+from qdist.program import adjoint
+from qdist.state.moves.relayout import relayout
+from qdist.state.outputs import Output
+
+from . import rows
+from .execution import outputs_of
+from .tapes import Compiler, TapeProgram, places, row_columns, values
+
+__all__ = ["Gradients", "jacobian", "jvp", "vjp"]
+
+
+class Gradients(tuple[Any, ...]):
+    """Derivatives by the trainable parameters of a tape, whose shapes may differ: some are batched, some are not.
+
+    PennyLane asks NumPy for the shape of all of them together, which is that of a list of things.
+    """
+
+    def squeeze(self) -> NDArray[Any]:
+        return np.empty(len(self), dtype=object)
+
+
+def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, per_row: bool = False) -> Gradients:
+    """The vector-Jacobian product by each trainable parameter, of the parameter's shape.
+
+    Args:
+        tape: its measurements are expectation values, variances, probabilities, or the state.
+        cotangents: of its result's structure and shape; for a complex value a + ib: dL/da - i dL/db, as PennyLane has
+            it.
+        per_row: whether parameters that all rows of a batch share get a derivative for each row, rather than their sum.
+    """
+    place = places(tape, wires)
+    found = compiler.compiled(tape.operations, place)
+    theta, outputs = values(tape.operations, found, tape.batch_size), _differentiable(tape, place)
+    starts = found.starts(tape.operations)
+    given = (cotangents,) if len(tape.measurements) == 1 else cotangents
+    checked = [_cotangent(output, g) for output, g in zip(outputs, given)]
+    shapes = [theta.shape[:-1] + _shape(output, found) for output in outputs]
+    extra = max((g.shape[: g.ndim - len(shape)] for g, shape in zip(checked, shapes)), key=len, default=())
+    checked = [np.broadcast_to(_aligned(g, shape, extra), extra + shape) for g, shape in zip(checked, shapes)]
+    if not tape.trainable_params or not any(np.any(g) for g in checked):
+        gradient = np.zeros(extra + theta.shape)
+    elif extra:
+        # Several cotangents of one tape, as jax.jacobian has them, are rows of one batch.
+        many = np.broadcast_to(theta, extra + theta.shape).reshape(-1, theta.shape[-1])
+        flat = [g.reshape(len(many), *_shape(output, found)) for output, g in zip(outputs, checked)]
+        repeated = starts
+        if starts is not None and starts.ndim == 2:
+            repeated = np.broadcast_to(starts, extra + starts.shape).reshape(-1, starts.shape[-1])
+        gradient = found.vjp(outputs, many, flat, repeated).reshape(extra + theta.shape)
+    else:
+        columns = row_columns(tape.operations, found) if theta.ndim == 2 and not per_row else None
+        gradient = _swept(found, outputs, theta, checked, starts, columns)
+    return _by_parameter(tape, found, gradient, theta.ndim - 1, per_row)
+
+
+def jacobian(tape: QuantumScript, compiler: Compiler, wires: Any) -> Any:
+    """The derivatives of every measurement by every trainable parameter, in PennyLane's nested tuples.
+
+    An entry has the shape of the measurement's value. For a batch it has the batch in front, and is the derivative of a
+    row's value by the row's parameter.
+    """
+    place = places(tape, wires)
+    found = compiler.compiled(tape.operations, place)
+    theta, outputs = values(tape.operations, found, tape.batch_size), _differentiable(tape, place)
+    rows = np.atleast_2d(theta)
+    starts = found.starts(tape.operations)
+    gradients = [_jacobian(found, output, rows, starts) for output in outputs]
+    columns = []
+    for entry in gradients:
+        by_angle = found.all_angles(entry if theta.ndim == 2 else entry[0])
+        columns.append([_entry(tape, found, by_angle, k) for k in tape.trainable_params])
+    nested = tuple(column[0] if len(column) == 1 else tuple(column) for column in columns)
+    return nested[0] if len(nested) == 1 else nested
+
+
+def jvp(tape: QuantumScript, tangents: Sequence[Any], compiler: Compiler, wires: Any) -> Any:
+    """The Jacobian-vector product: for each measurement the change of its value along the tangents."""
+    nested = jacobian(tape, compiler, wires)
+    columns = (nested,) if len(tape.measurements) == 1 else nested
+    results = []
+    for mp, column in zip(tape.measurements, columns):
+        entries = (column,) if len(tape.trainable_params) == 1 else column
+        terms = [_times(entry, np.asarray(tangent)) for entry, tangent in zip(entries, tangents)]
+        shape = mp.shape(shots=None, num_device_wires=len(places(tape, wires)))
+        results.append(sum(terms) if terms else np.zeros(shape, mp.numeric_type))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _times(entry: NDArray[Any], tangent: NDArray[Any]) -> NDArray[Any]:
+    return entry * tangent.reshape(tangent.shape + (1,) * (np.ndim(entry) - tangent.ndim))
+
+
+def _differentiable(tape: QuantumScript, place: Any) -> list[Any]:
+    outputs = outputs_of(tape, place)
+    for mp, output in zip(tape.measurements, outputs):
+        if output is None:
+            raise qml.exceptions.DeviceError(
+                f"{mp} has no adjoint derivative on qdist.qubit: call the device through a QNode, which takes it from "
+                "the derivative of the state"
+            )
+    return outputs
+
+
+def _cotangent(output: Output, given: Any) -> NDArray[Any]:
+    """In our convention: dL/da + i dL/db."""
+    array = np.asarray(given)
+    return array.conj() if _is_complex(output) else array.real
+
+
+def _is_complex(output: Output) -> bool:
+    return np.dtype(output.dtype).kind == "c"
+
+
+def _shape(output: Output, found: TapeProgram) -> tuple[int, ...]:
+    return output.shape(found.program.num_qubits)
+
+
+def _aligned(cotangent: NDArray[Any], shape: tuple[int, ...], extra: tuple[int, ...]) -> NDArray[Any]:
+    """A cotangent that may lack the extra axes, or have its own axes flattened."""
+    for whole in (extra + shape, shape):
+        if cotangent.size == math.prod(whole):
+            return cotangent.reshape(whole)
+    return cotangent
+
+
+def _swept(
+    found: TapeProgram,
+    outputs: Sequence[Any],
+    theta: NDArray[np.float64],
+    cotangents: Sequence[Any],
+    starts: NDArray[Any] | None,
+    columns: Sequence[int] | None,
+) -> NDArray[np.float64]:
+    """One adjoint sweep; from the state of the forward run, if that is still there. columns: of a batch whose shared
+    parameters get the sum over all rows, those that are not shared."""
+    if columns is not None and rows.takes(found, outputs, starts):
+        gradient = rows.gradient(found, outputs, theta, columns, cotangents)
+        if gradient is not None:
+            return gradient
+    program, kept = found.program, found.kept
+    found.kept = None
+    if kept is not None and np.array_equal(kept[0], theta):
+        runner, _ = program.bind_for(outputs, theta)
+        if runner is kept[1]:
+            ket = found.workspace
+            assert ket is not None, "it was kept"
+            relayout(ket, kept[2])
+            return adjoint.vjp(program, outputs, theta, cotangents, [ket])[1]
+    return found.vjp(outputs, theta, cotangents, starts)
+
+
+def _jacobian(found: TapeProgram, output: Any, theta: NDArray[np.float64], starts: NDArray[Any] | None) -> NDArray[Any]:
+    """The derivatives of all numbers of one output by the program's parameters, a sweep each: shape (rows, *output,
+    parameters)."""
+    shape = _shape(output, found)
+    count, rows = math.prod(shape), len(theta)
+    directions = [np.eye(count), 1j * np.eye(count)] if _is_complex(output) else [np.eye(count)]
+    repeated = starts if starts is None or starts.ndim == 1 else np.repeat(starts, count, axis=0)
+    found_parts = []
+    for direction in directions:
+        cotangent = np.tile(direction, (rows, 1)).reshape(rows * count, *shape)
+        gradient = found.vjp([output], np.repeat(theta, count, axis=0), [cotangent], repeated)
+        found_parts.append(gradient.reshape(rows, *shape, theta.shape[1]))
+    return found_parts[0] if len(found_parts) == 1 else found_parts[0] + 1j * found_parts[1]
+
+
+def _entry(tape: QuantumScript, found: TapeProgram, by_angle: NDArray[Any], index: int) -> NDArray[Any]:
+    slot = found.slots[index] if index < len(found.slots) else -1
+    return np.zeros(by_angle.shape[:-1], by_angle.dtype) if slot < 0 else np.array(by_angle[..., slot])
+
+
+def _by_parameter(
+    tape: QuantumScript, found: TapeProgram, gradient: NDArray[Any], batched: int, per_row: bool
+) -> Gradients:
+    """Derivatives by the angles as derivatives by the trainable parameters; those of observables are 0.
+
+    ``batched``: 1 where the last axis but one is that of the batch, over which parameters of all rows are summed.
+    """
+    by_angle = found.all_angles(gradient)
+    totals = by_angle.sum(axis=-2) if batched else by_angle
+    result = []
+    for index, datum in zip(tape.trainable_params, tape.get_parameters()):
+        slot = found.slots[index] if index < len(found.slots) else -1
+        if slot < 0:
+            result.append(np.zeros(np.shape(datum)))
+        else:
+            result.append(by_angle[..., slot] if per_row or np.ndim(datum) else totals[..., slot])
+    return Gradients(np.array(entry) for entry in result)

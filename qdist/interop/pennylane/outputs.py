@@ -1,0 +1,58 @@
+"""Expectation values and variances of matrices too large for Pauli strings, as outputs of a Program.
+
+The state comes together on every rank, as the matrix, which PennyLane has whole on each, allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qdist.state.outputs import Output
+from qdist.state.statevector import StateVector
+
+__all__ = ["MatrixExpectation", "MatrixVariance"]
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixExpectation(Output):
+    """<O> of a Hermitian matrix of all qubits, dense or sparse (with @), whose index has qubit 0 as its lowest bit."""
+
+    matrix: Any
+
+    def value(self, ket: StateVector) -> float:
+        amplitudes = ket.amplitudes()
+        return float(np.vdot(amplitudes, self.matrix @ amplitudes).real)
+
+    def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
+        amplitudes = ket.amplitudes()
+        _add(bra, float(cotangent) * np.asarray(self.matrix @ amplitudes))
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixVariance(Output):
+    """<O^2> - <O>^2 of such a matrix."""
+
+    matrix: Any
+
+    def value(self, ket: StateVector) -> float:
+        return float(np.linalg.norm(self._centred(ket.amplitudes())) ** 2)
+
+    def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
+        amplitudes = ket.amplitudes()
+        once = self._centred(amplitudes)
+        mean = np.vdot(amplitudes, self.matrix @ amplitudes).real
+        _add(bra, float(cotangent) * np.asarray(self.matrix @ once - mean * once))
+
+    def _centred(self, amplitudes: Any) -> Any:
+        product = self.matrix @ amplitudes
+        return product - np.vdot(amplitudes, product).real * amplitudes
+
+
+def _add(bra: StateVector, amplitudes: Any) -> None:
+    """Adds amplitudes in logical order, wherever this rank's shards have them."""
+    for first, shard in bra.shards():
+        index = bra.layout.to_logical(np.arange(first, first + len(shard)))
+        shard += bra.backend.moved(amplitudes[index].astype(shard.dtype, copy=False))

@@ -1,0 +1,199 @@
+"""What happens to a tape before it runs: which operations and measurements are accepted, and PennyLane's transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pennylane as qml
+from pennylane.devices.preprocess import (
+    decompose,
+    device_resolve_dynamic_wires,
+    no_sampling,
+    validate_adjoint_trainable_params,
+    validate_device_wires,
+    validate_measurements,
+)
+from pennylane.measurements import (
+    ClassicalShadowMP,
+    ExpectationMP,
+    MeasurementProcess,
+    ProbabilityMP,
+    SampleMeasurement,
+    ShadowExpvalMP,
+    StateMeasurement,
+    StateMP,
+    VarianceMP,
+)
+from pennylane.operation import Operator
+from pennylane.ops import Conditional, MidMeasure
+from pennylane.tape import QuantumScript
+from pennylane.transforms import broadcast_expand, defer_measurements
+from pennylane.transforms.core import CompilePipeline, transform
+
+from . import operations
+from .measurements import on_positions, wire_order
+from .tapes import places
+
+__all__ = ["NAME", "pipeline", "supports_adjoint"]
+
+NAME = "qdist.qubit"
+
+
+def pipeline(wires: Any, mcm_method: str | None, adjoint: bool) -> CompilePipeline:
+    """PennyLane's transforms for tapes on these wires (None: any)."""
+    program = CompilePipeline()
+    deferred = mcm_method in (None, "deferred")
+    if deferred:
+        program.add_transform(defer_measurements, allow_postselect=not adjoint)
+    accepted = partial(_accepted, allow_mcms=not deferred, adjoint=adjoint)
+    program.add_transform(decompose, stopping_condition=accepted, device_wires=wires, name=NAME)
+    program.add_transform(device_resolve_dynamic_wires, wires=wires, allow_resets=not deferred)
+    program.add_transform(validate_device_wires, wires, name=NAME)
+    program.add_transform(
+        validate_measurements, analytic_measurements=_is_analytic, sample_measurements=_is_sampled, name=NAME
+    )
+    program.add_transform(_expand_where_rows_differ_in_more_than_angles)
+    if adjoint:
+        program.add_transform(no_sampling, name=f"adjoint + {NAME}")
+        program.add_transform(validate_adjoint_trainable_params)
+        program.add_transform(_divide_by_how_measurements_are_differentiated, wires=wires)
+    return program
+
+
+def _accepted(op: Operator, allow_mcms: bool, adjoint: bool) -> bool:
+    """Whether an operation is left as it is."""
+    if isinstance(op, MidMeasure):
+        return allow_mcms
+    if isinstance(op, Conditional):
+        return allow_mcms and _accepted(op.base, False, adjoint)
+    if isinstance(op, qml.Projector):
+        return not adjoint and isinstance(op, qml.ops.qubit.observables.BasisStateProjector)
+    if op.name in ("Allocate", "Deallocate"):
+        return True
+    if adjoint and operations.num_angles(op) == 0 and any(qml.math.requires_grad(datum) for datum in op.data):
+        return False  # A matrix is differentiated through the angles that it is made of.
+    return operations.is_native(op)
+
+
+def _is_analytic(mp: MeasurementProcess) -> bool:
+    return isinstance(mp, StateMeasurement) and (mp.obs is None or _has_values(mp.obs))
+
+
+def _is_sampled(mp: MeasurementProcess) -> bool:
+    if not isinstance(mp, SampleMeasurement | ClassicalShadowMP | ShadowExpvalMP):
+        return False
+    return mp.obs is None or _can_be_rotated(mp.obs)
+
+
+def _has_values(obs: Operator) -> bool:
+    if obs.pauli_rep is not None:
+        return True
+    if isinstance(obs, qml.ops.CompositeOp):
+        return all(_has_values(operand) for operand in obs.operands)
+    return obs.has_matrix or obs.has_sparse_matrix
+
+
+def _can_be_rotated(obs: Operator) -> bool:
+    if isinstance(obs, qml.ops.CompositeOp):
+        return all(_can_be_rotated(operand) for operand in obs.operands)
+    if isinstance(obs, qml.ops.SymbolicOp):
+        return _can_be_rotated(obs.base)
+    return obs.has_diagonalizing_gates
+
+
+@transform
+def _expand_where_rows_differ_in_more_than_angles(tape: QuantumScript) -> Any:
+    """One tape for each row of a batch, where rows have matrices or states of their own, or measure mid-circuit."""
+    if tape.batch_size is None or not _needs_rows(tape):
+        return (tape,), _first
+    return broadcast_expand(tape)
+
+
+def _needs_rows(tape: QuantumScript) -> bool:
+    if any(isinstance(mp, ClassicalShadowMP | ShadowExpvalMP) for mp in tape.measurements):
+        return True
+    begun = operations.is_amplitudes(tape.operations[0])
+    return any(_has_branches_or_data(op) for op in tape.operations[1 if begun else 0 :])
+
+
+def _has_branches_or_data(op: Operator) -> bool:
+    if isinstance(op, MidMeasure | Conditional | qml.Projector):
+        return True
+    return op.batch_size is not None and operations.num_angles(op) == 0
+
+
+@transform
+def _divide_by_how_measurements_are_differentiated(tape: QuantumScript, wires: Any) -> Any:
+    """A tape for the measurements that are outputs of the adjoint sweep; one for probabilities in each other basis,
+    with the rotation to it as operations; and one that measures the state in the place of all others, whose values
+    PennyLane computes from it in the user's framework, which differentiates them."""
+    natives = [k for k, mp in enumerate(tape.measurements) if _is_differentiable(mp)]
+    if len(natives) == len(tape.measurements):
+        return (tape,), _first
+    if not any(qml.math.requires_grad(datum) for datum in tape.get_parameters(trainable_only=False)):
+        return (tape,), _first
+    rotated = [k for k, mp in enumerate(tape.measurements) if isinstance(mp, ProbabilityMP) and mp.obs is not None]
+    others = [k for k in range(len(tape.measurements)) if k not in natives and k not in rotated]
+    tapes = [tape.copy(measurements=[tape.measurements[k] for k in natives])] if natives else []
+    for k in rotated:
+        mp = tape.measurements[k]
+        ops = [*tape.operations, *mp.diagonalizing_gates()]
+        tapes.append(tape.copy(ops=ops, measurements=[ProbabilityMP(wires=mp.wires)]))
+    place = places(tape, wires)
+    from_state = [on_positions(tape.measurements[k], place) for k in others]
+    if others:
+        tapes.append(tape.copy(measurements=[StateMP(wires=wire_order(place))]))
+
+    def measured(results: Sequence[Any]) -> Any:
+        found: dict[int, Any] = {}
+        left = list(results)
+        if natives:
+            first = left.pop(0)
+            found.update(zip(natives, (first,) if len(natives) == 1 else first))
+        found.update(zip(rotated, left))
+        positions = qml.wires.Wires(range(len(place)))
+        found.update((k, mp.process_state(left[-1], positions)) for k, mp in zip(others, from_state))
+        return found[0] if len(found) == 1 else tuple(found[k] for k in range(len(found)))
+
+    return tuple(tapes), measured
+
+
+def _is_differentiable(mp: MeasurementProcess) -> bool:
+    if isinstance(mp, ExpectationMP | VarianceMP):
+        return mp.obs is not None
+    return type(mp) is StateMP or (isinstance(mp, ProbabilityMP) and mp.obs is None)
+
+
+def _first(results: Sequence[Any]) -> Any:
+    return results[0]
+
+
+def supports_adjoint(tape: QuantumScript, wires: Any) -> bool:
+    """Whether a tape can be differentiated by the adjoint method: all of it is unitary, and nothing is sampled."""
+    if tape.shots:
+        return False
+    if all(_is_plain(op) for op in tape.operations):
+        return True
+    try:
+        pipeline(wires, "deferred", adjoint=True)((tape,))
+    except _REFUSED:
+        return False
+    return True
+
+
+def _is_plain(op: Operator) -> bool:
+    """Whether it can be seen without taking it apart that an operation is differentiable."""
+    if _accepted(op, allow_mcms=False, adjoint=True):
+        return op.name not in ("Allocate", "Deallocate")
+    return type(op).__module__.startswith(("pennylane.templates.layers", "pennylane.templates.embeddings.angle"))
+
+
+_REFUSED = (
+    qml.exceptions.AllocationError,
+    qml.exceptions.DecompositionUndefinedError,
+    qml.exceptions.DeviceError,
+    qml.exceptions.QuantumFunctionError,
+    ValueError,
+)

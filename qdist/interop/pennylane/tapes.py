@@ -1,0 +1,221 @@
+"""A tape's operations as a Program, compiled once for all tapes of a structure and bound to the values of each."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pennylane as qml
+from numpy.typing import NDArray
+from pennylane.operation import Operator
+from pennylane.tape import QuantumScript
+
+from qdist.backends import StateError
+from qdist.circuit import Circuit, Parameter, ParameterVector
+from qdist.comm import Communicator
+from qdist.plan.layout import Layout
+from qdist.program.program import Program
+from qdist.program.runner import Runner
+from qdist.program.source import FEWEST_CLOSE
+from qdist.state.recent import Recent
+from qdist.state.statevector import StateVector
+
+from . import operations
+
+__all__ = ["Compiler", "TapeProgram", "places", "row_columns", "values"]
+
+
+class TapeProgram:
+    """A Program, and where the parameters of its tape are found in it.
+
+    The program has one parameter for each angle of the tape's operations, in the tape's order. Amplitudes that a tape
+    begins with are not in it: they are the state it starts from.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        angles: Sequence[int],
+        used: NDArray[np.intp],
+        slots: Sequence[int],
+        order: Sequence[Any] | None,
+    ) -> None:
+        self.program = program
+        self.angles = angles
+        """How many angles each operation has."""
+        self.used = used
+        """Which of all angles the program's parameters are: nothing depends on the others."""
+        self.slots = slots
+        """Which angle each parameter of the tape's operations is, in the order of ``tape.par_info``; -1: it is data."""
+        self.order = order
+        """The tape's wires, where it begins with amplitudes."""
+        self.workspace: StateVector | None = None
+        """The state of the last run, whose memory the next one takes."""
+        self.kept: tuple[NDArray[np.float64], Runner, Layout] | None = None
+        """What the workspace is the state of, if a derivative can go on from it: the values, who ran, the layout."""
+        self.kept_rows: Any = None
+        """The same of a batch: see rows.py."""
+
+    def release(self) -> None:
+        """Gives back the memory of states."""
+        self.workspace = self.kept = self.kept_rows = None
+        self.program.release()
+
+    def starts(self, ops: Sequence[Operator]) -> NDArray[Any] | None:
+        """The amplitudes that operations begin with: of all rows of a batch if they have their own. None: all 0."""
+        if self.order is None:
+            return None
+        amplitudes = np.asarray(qml.math.unwrap([ops[0].state_vector(wire_order=self.order)])[0])
+        shape = (-1, 1 << len(self.order)) if ops[0].batch_size is not None else (-1,)
+        return amplitudes.reshape(shape).astype(self.program.dtype)
+
+    def initial(self, start: NDArray[Any] | None) -> StateVector | None:
+        """The state with these amplitudes."""
+        if start is None:
+            return None
+        program = self.program
+        return StateVector.from_amplitudes(start, program.dtype, program.comm, device=program.device)
+
+    def run(self, theta: NDArray[np.float64], start: NDArray[Any] | None = None) -> StateVector:
+        """The state for these values, until the next run."""
+        self.kept = None
+        self.workspace = self.program.run(theta, initial=self.initial(start), out=self.workspace)
+        return self.workspace
+
+    def vjp(
+        self,
+        outputs: Sequence[Any],
+        theta: NDArray[np.float64],
+        cotangents: Sequence[Any],
+        starts: NDArray[Any] | None,
+    ) -> NDArray[np.float64]:
+        """The gradient of ``Program.vjp``, from states of the rows' own or from one of all."""
+        if starts is None:
+            return self.program.vjp(outputs, theta, cotangents)[1]
+        if theta.ndim == 1:
+            return self.program.vjp(outputs, theta, cotangents, initial=self.initial(starts))[1]
+        begun = starts if starts.ndim == 2 else [starts] * len(theta)
+        rows = [self.vjp(outputs, row, [g[b] for g in cotangents], begun[b]) for b, row in enumerate(theta)]
+        return np.array(rows).reshape(theta.shape)
+
+    def all_angles(self, by_parameter: NDArray[Any]) -> NDArray[Any]:
+        """Derivatives by all angles (in the last axis), given those by the program's parameters."""
+        result = np.zeros((*by_parameter.shape[:-1], sum(self.angles)), by_parameter.dtype)
+        result[..., self.used] = by_parameter
+        return result
+
+
+class Compiler:
+    """Makes programs of operations, and keeps those that were used last.
+
+    dtype: of the amplitudes. device: as for ``qdist.compile``. comm: the ranks that share the states; circuits too
+    small for them run on every rank.
+    """
+
+    def __init__(self, dtype: Any, device: str, comm: Communicator | None, most: int = 64) -> None:
+        self.dtype, self.device = dtype, device
+        self.comm = comm if comm is not None and comm.size > 1 else None
+        self._programs: Recent[TapeProgram] = Recent(most)
+        self._last: Callable[[], TapeProgram | None] = lambda: None
+        # At the interpreter's end frameworks may still hold devices, and native programs must not outlive their module.
+        weakref.finalize(self, self._programs.clear)
+
+    def ranks(self, num_qubits: int) -> Communicator | None:
+        """Those that share a state of so many qubits; None: each has its own."""
+        if self.comm is None or num_qubits - (self.comm.size - 1).bit_length() < FEWEST_CLOSE:
+            return None
+        return self.comm
+
+    def compiled(self, ops: Sequence[Operator], place: Mapping[Any, int]) -> TapeProgram:
+        """The program of these operations, whose wires are these qubits."""
+        begun = bool(ops) and operations.is_amplitudes(ops[0])
+        signatures = [operations.signature(op) for op in ops[1 if begun else 0 :]]
+        key: Hashable = (begun, tuple(place.items()), tuple(signatures))
+        found = self._programs.get(key)
+        if found is None:
+            found = self._compile(ops, place, begun)
+            self._programs.put(key, found)
+        # Many programs are kept, but the states of one.
+        last = self._last()
+        if last is not found:
+            if last is not None:
+                last.release()
+            self._last = weakref.ref(found)
+        return found
+
+    def applied(
+        self, ops: Sequence[Operator], place: Mapping[Any, int], state: StateVector | None, out: StateVector | None
+    ) -> StateVector:
+        """The state after operations on a state (None: all wires 0), in the memory of ``out`` where it is given."""
+        found = self.compiled(ops, place)
+        initial = found.initial(found.starts(ops)) if state is None else state
+        return found.program.run(values(ops, found), initial=initial, out=out)
+
+    def _compile(self, ops: Sequence[Operator], place: Mapping[Any, int], begun: bool) -> TapeProgram:
+        num_qubits = max(1, len(place))
+        angles = [operations.num_angles(op) for op in ops]
+        vector = ParameterVector("angle", sum(angles))
+        circuit, first = Circuit(num_qubits), 0
+        slots: list[int] = []
+        for k, (op, count) in enumerate(zip(ops, angles)):
+            try:
+                if begun and k == 0:
+                    slots += [-1] * op.num_params
+                    continue
+                for gate, wires, params in operations.parts(op, vector[first : first + count]):
+                    circuit.append(gate, [place[wire] for wire in wires], params)
+            except (ValueError, StateError) as error:
+                raise qml.exceptions.DeviceError(f"{op} cannot run on qdist.qubit: {error}") from error
+            slots += range(first, first + count) if count else [-1] * op.num_params
+            first += count
+        program = Program(circuit, comm=self.ranks(num_qubits), device=self.device, dtype=self.dtype)
+        index: dict[Parameter, int] = {parameter: k for k, parameter in enumerate(vector)}
+        used = np.array([index[parameter] for parameter in program.circuit.parameters], np.intp)
+        order = sorted(place, key=lambda wire: -place[wire]) if begun else None
+        return TapeProgram(program, angles, used, slots, order)
+
+
+def places(tape: QuantumScript, wires: qml.wires.Wires | None) -> dict[Any, int]:
+    """The qubit of each wire of a tape: the first wire is the highest bit.
+
+    In the order of the device's wires; without those in PennyLane's standard order, which is that of the numbers where
+    wires are 0, 1, 2, ..., and else that of their first use.
+    """
+    used = tape.wires
+    if wires is not None:
+        chosen = set(used)
+        order = [wire for wire in wires if wire in chosen]
+    else:
+        order = list(used)
+        if set(order) == set(range(len(order))):
+            order.sort()
+    return {wire: len(order) - 1 - k for k, wire in enumerate(order)}
+
+
+def row_columns(ops: Sequence[Operator], found: TapeProgram) -> list[int]:
+    """Which of the program's parameters differ between the rows of a batch."""
+    numbers = [datum for op, count in zip(ops, found.angles) if count for datum in op.data]
+    return [column for column, angle in enumerate(found.used) if np.ndim(numbers[angle])]
+
+
+def values(ops: Sequence[Operator], found: TapeProgram, rows: int | None = None) -> NDArray[np.float64]:
+    """The program's parameters for operations: float64 of shape (parameters,), or (rows, parameters) for a batch.
+
+    Raises DeviceError where one of them is no real number.
+    """
+    numbers = [datum for op, count in zip(ops, found.angles) if count for datum in op.data]
+    try:
+        if rows is None:
+            theta = np.array(numbers, np.float64).reshape(len(numbers))
+        else:
+            theta = np.empty((rows, len(numbers)))
+            for k, number in enumerate(numbers):
+                theta[:, k] = number
+    except (TypeError, ValueError) as error:
+        raise qml.exceptions.DeviceError(
+            f"the angles of operations on qdist.qubit are real numbers: {error}. Under jax.jit and other tracers the "
+            "device is called through a QNode, with diff_method 'adjoint', 'parameter-shift' or None"
+        ) from error
+    return theta if len(found.used) == len(numbers) else np.ascontiguousarray(theta[..., found.used])

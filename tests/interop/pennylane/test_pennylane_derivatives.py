@@ -1,0 +1,302 @@
+"""Derivatives on qdist.qubit: of every gate and measurement, against parameter-shift, differences and backprop."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+qml = pytest.importorskip("pennylane")
+
+from random_tapes import observable, operation  # noqa: E402
+
+from qdist.interop.pennylane import QdistQubit, derivatives  # noqa: E402
+from qdist.interop.pennylane.gates import RULES  # noqa: E402
+from qdist.program import adjoint  # noqa: E402
+from qdist.program.runner import Runner  # noqa: E402
+
+pnp = qml.numpy
+DEVICE = QdistQubit(wires=5)
+REFERENCE = qml.device("default.qubit", wires=5)
+
+
+def jacobian(device, circuit, *args, **kwargs):
+    """Of all numbers that a circuit returns, by all its arguments."""
+    node = qml.QNode(circuit, device, interface="autograd", **kwargs)
+
+    def numbers(*args):
+        found = node(*args)
+        found = found if isinstance(found, tuple | list) else (found,)
+        return qml.math.concatenate([qml.math.reshape(one, (-1,)) for one in found])
+
+    with warnings.catch_warnings():
+        if device.name == "default.qubit":  # Its backpropagation casts complex numbers.
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        return qml.jacobian(numbers)(*args)
+
+
+def check(circuit, *args, atol=1e-9, **kwargs):
+    found, expected = jacobian(DEVICE, circuit, *args, **kwargs), jacobian(REFERENCE, circuit, *args)
+    for one, other in zip(*[(x,) if isinstance(x, np.ndarray) else x for x in (found, expected)]):
+        assert np.abs(other).max() > 1e-3, "a derivative that could be wrong"
+        np.testing.assert_allclose(one, other, atol=atol)
+
+
+@pytest.mark.parametrize("form", ["plain", "adjoint", "controlled"])
+def test_every_gate_with_angles_by_each_of_them(form):
+    for kind in RULES:
+        count = 1 if kind in (qml.PauliRot, qml.MultiRZ, qml.GlobalPhase) else kind.num_params
+        if not isinstance(count, int) or count == 0:
+            continue
+        width = kind.num_wires if isinstance(kind.num_wires, int) else 3
+
+        def circuit(angles, kind=kind, count=count, width=width):
+            for wire in range(5):
+                qml.Rot(0.3 + wire, 0.7 - wire, 0.2, wires=wire)
+                qml.CNOT([wire, (wire + 1) % 5])
+            own = [angles[k] for k in range(count)]
+            if kind is qml.PauliRot:
+                op = qml.PauliRot(own[0], "XYZ", wires=[0, 2, 1])
+            elif kind is qml.GlobalPhase:
+                op = qml.ctrl(qml.GlobalPhase(own[0]), control=[1, 2], control_values=[0, 1])
+            else:
+                op = kind(*own, wires=[2, 0, 3, 1][:width])
+            if form == "adjoint":
+                qml.adjoint(op, lazy=True)
+            elif form == "controlled":
+                qml.ctrl(op, control=4, control_values=[0])
+            for wire in range(4):
+                qml.CRX(0.9, wires=[wire, wire + 1])
+            return [qml.expval(qml.Y(wire)) for wire in range(5)]
+
+        found = jacobian(DEVICE, circuit, pnp.array([0.37, -0.8, 1.3][:count]))
+        expected = jacobian(REFERENCE, circuit, pnp.array([0.37, -0.8, 1.3][:count]))
+        np.testing.assert_allclose(found, expected, atol=1e-9, err_msg=str(kind))
+        assert np.abs(expected).max() > 1e-3
+
+
+def layers(x):
+    for wire in range(4):
+        qml.RX(x[wire], wires=wire)
+    qml.CNOT([0, 1])
+    qml.Rot(x[0], x[1] * x[2], x[3], wires=1)
+    qml.DoubleExcitation(x[2], wires=[0, 1, 2, 3])
+    qml.CRot(x[1], x[0], x[3], wires=[2, 3])
+
+
+X = pnp.array([0.3, -0.7, 1.1, 0.5])
+MEASUREMENTS = {
+    "expval": lambda: qml.expval(qml.Z(0) @ qml.X(1)),
+    "sum": lambda: qml.expval(qml.Hamiltonian([0.5, -2.0], [qml.Z(0) @ qml.Y(2), qml.X(3)])),
+    "hermitian": lambda: qml.expval(qml.Hermitian(np.array([[1, 1 - 2j], [1 + 2j, 0]]), wires=2)),
+    "var": lambda: qml.var(qml.X(0) @ qml.Z(2) + 0.5 * qml.Y(1)),
+    "probs": lambda: qml.probs(wires=[2, 0]),
+    "probs_in_a_basis": lambda: qml.probs(op=qml.X(0) @ qml.Y(1)),
+    "purity": lambda: qml.purity(wires=[0, 1]),
+    "vn_entropy": lambda: qml.vn_entropy(wires=[1]),
+    "mutual_info": lambda: qml.mutual_info(wires0=[0], wires1=[2]),
+}
+
+
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_every_measurement(name):
+    def circuit(x):
+        layers(x)
+        return MEASUREMENTS[name]()
+
+    check(circuit, X)
+
+
+@pytest.mark.parametrize("name", ["state", "density_matrix"])
+def test_of_amplitudes(name):
+    def circuit(x):
+        layers(x)
+        return qml.state() if name == "state" else qml.density_matrix(wires=[0, 2])
+
+    nodes = [qml.QNode(circuit, device) for device in (DEVICE, REFERENCE)]
+    for part in (qml.math.real, qml.math.imag):
+        costs = [qml.jacobian(lambda x, node=node, part=part: part(node(x)))(X) for node in nodes]
+        assert np.abs(costs[1]).max() > 1e-3
+        np.testing.assert_allclose(*costs, atol=1e-9)
+
+
+def wide_layers(x):
+    """The same on more qubits than one row of a batch may have."""
+    layers(x)
+    for wire in range(4, 9):
+        qml.Hadamard(wire)
+
+
+WIDE = QdistQubit(wires=9)
+
+
+def test_of_several_measurements_at_once_is_one_sweep(monkeypatch):
+    def circuit(x):
+        wide_layers(x)
+        named = [MEASUREMENTS[name]() for name in ("expval", "sum", "var", "probs")]
+        return *named, qml.expval(qml.Z(3))
+
+    sweeps = []
+    inner = adjoint.sweep_back
+    monkeypatch.setattr(adjoint, "sweep_back", lambda *args, **kwargs: sweeps.append(1) or inner(*args, **kwargs))
+    found, expected = (
+        qml.grad(lambda x, d=d: sum(qml.math.sum(one * (k + 1)) for k, one in enumerate(qml.QNode(circuit, d)(x))))(X)
+        for d in (WIDE, qml.device("default.qubit"))
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert len(sweeps) == 1
+
+
+def test_a_gradient_goes_on_from_the_state_of_its_forward(monkeypatch):
+    def circuit(x):
+        wide_layers(x)
+        return qml.expval(qml.Z(0) @ qml.X(1))
+
+    node, expected = qml.QNode(circuit, WIDE), jacobian(qml.device("default.qubit"), circuit, X)
+    qml.grad(node)(3 * X)
+    runs, inner = [], Runner.run_with
+    monkeypatch.setattr(Runner, "run_with", lambda *args, **kwargs: runs.append(1) or inner(*args, **kwargs))
+    np.testing.assert_allclose(qml.grad(node)(X), expected[0], atol=1e-9)
+    assert len(runs) == 1
+    # Another run in between takes the state, and the gradient starts over.
+    config = qml.devices.ExecutionConfig(gradient_method="adjoint")
+    with qml.queuing.AnnotatedQueue() as queue:
+        wide_layers(X)
+    tape = adjoint_tape(qml.tape.QuantumScript.from_queue(queue).operations, [qml.expval(qml.Z(0) @ qml.X(1))])
+    WIDE.execute([tape], config)
+    WIDE.execute([tape.bind_new_parameters([0.1], [0])], config)
+    runs.clear()
+    found = WIDE.compute_vjp([tape], [1.0], config)[0]
+    assert len(runs) == 1
+    np.testing.assert_allclose(found, WIDE.compute_derivatives([tape])[0], atol=1e-12)
+
+
+def adjoint_tape(ops, measurements):
+    """A tape as the device gets it from a QNode, with all parameters of its operations trainable."""
+    tape = qml.tape.QuantumScript(ops, measurements)
+    config = DEVICE.setup_execution_config(qml.devices.ExecutionConfig(gradient_method="adjoint"), tape)
+    (native,), _ = DEVICE.preprocess_transforms(config)([tape])
+    native.trainable_params = range(sum(op.num_params for op in native.operations))
+    return native
+
+
+def test_random_circuits_against_finite_differences():
+    rng, wires = np.random.default_rng(11), list(range(5))
+    for _ in range(6):
+        ops = [qml.RY(rng.uniform(-3, 3), wires=w) for w in wires] + [operation(rng, wires) for _ in range(12)]
+        tape = adjoint_tape(ops, [qml.expval(observable(rng, wires)), qml.expval(qml.Z(1))])
+        tapes, combine = qml.gradients.finite_diff(tape, h=1e-4, approx_order=2, strategy="center")
+        expected = np.array(combine(DEVICE.execute(tapes)))
+        np.testing.assert_allclose(np.array(DEVICE.compute_derivatives([tape])[0]), expected, atol=1e-6)
+
+
+def test_random_circuits_against_parameter_shift():
+    rng, wires = np.random.default_rng(12), list(range(5))
+    rotations = [qml.RX, qml.RY, qml.RZ, qml.PhaseShift, qml.IsingXX, qml.IsingYY, qml.IsingZZ, qml.CRX, qml.CRY]
+    rotations += [qml.SingleExcitation, qml.DoubleExcitation, qml.ControlledPhaseShift, qml.MultiRZ, qml.Rot, qml.U3]
+    for _ in range(4):
+        ops = [qml.RY(rng.uniform(-3, 3), wires=w) for w in wires]
+        for kind in rng.permutation(np.array(rotations, object)):
+            own = rng.permutation(5)[: kind.num_wires if isinstance(kind.num_wires, int) else 3].tolist()
+            ops.append(kind(*rng.uniform(-3, 3, kind.num_params), wires=own))
+        tape = adjoint_tape(ops, [qml.expval(qml.X(0) @ qml.Y(3)), qml.var(qml.Z(2)), qml.probs(wires=[1, 4])])
+        tapes, combine = qml.gradients.param_shift(tape)
+        for found, expected in zip(DEVICE.compute_derivatives([tape])[0], combine(DEVICE.execute(tapes))):
+            np.testing.assert_allclose(np.array(found), np.array(expected), atol=1e-9)
+
+
+def test_batches_give_each_row_its_own_and_shared_parameters_the_sum():
+    rows = pnp.array(np.random.default_rng(2).normal(size=(4, 5)))
+    weights = pnp.array([0.4, -1.2])
+
+    def circuit(rows, weights):
+        qml.AngleEmbedding(rows, wires=range(4), rotation="Y")
+        qml.RX(weights[0], wires=0)
+        qml.IsingXY(weights[1], wires=[0, 1])
+        qml.CNOT([1, 2])
+        return qml.expval(qml.Z(0) @ qml.Z(2)), qml.probs(wires=[0, 1]), qml.var(qml.X(1))
+
+    check(circuit, rows[:, :4], weights)
+
+
+@pytest.mark.parametrize("rows", [None, 1, 3])
+def test_circuits_that_begin_with_amplitudes(rows):
+    rng = np.random.default_rng(6)
+    features = rng.normal(size=(4,) if rows is None else (rows, 4))
+
+    def circuit(x):
+        qml.AmplitudeEmbedding(features, wires=[3, 1], normalize=True)
+        layers(x)
+        return qml.expval(qml.Z(0) @ qml.X(1)), qml.probs(wires=[3, 0])
+
+    check(circuit, X)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_jacobian_jvp_and_vjp_agree(batched):
+    rng = np.random.default_rng(4)
+    first = rng.normal(size=3) if batched else 0.3
+    ops = [qml.RX(first, 0), qml.Rot(0.1, 0.7, -0.4, wires=1), qml.CNOT([0, 1]), qml.IsingXX(0.3, wires=[1, 2])]
+    tape = qml.tape.QuantumScript(ops, [qml.expval(qml.Z(1)), qml.probs(wires=[0, 2]), qml.state()])
+    tape.trainable_params = [0, 2, 4]
+    (jac,) = DEVICE.compute_derivatives([tape])
+    tangents = [0.5, -1.5, 2.0]
+    (jvp,) = DEVICE.compute_jvp([tape], [tangents])
+    for row, product in zip(jac, jvp):
+        np.testing.assert_allclose(product, sum(t * entry for t, entry in zip(tangents, row)), atol=1e-12)
+    cotangents = [rng.normal(size=np.shape(one)) for one in DEVICE.execute(tape)]
+    cotangents[2] = cotangents[2] + 1j * rng.normal(size=cotangents[2].shape)
+    (vjp,) = DEVICE.compute_vjp([tape], [cotangents])
+    for k in range(3):
+        product = sum(np.real(g * row[k]) for g, row in zip([np.asarray(g) for g in cotangents[:1]], jac[:1]))
+        for g, row in zip(cotangents[1:], jac[1:]):
+            product = product + np.real(g * row[k]).sum(axis=-1)
+        # The parameter of all rows gets their sum.
+        np.testing.assert_allclose(vjp[k], product if k == 0 else np.sum(product), atol=1e-9)
+
+
+def test_data_has_no_derivative_and_observables_are_warned_of():
+    tape = qml.tape.QuantumScript(
+        [qml.RX(0.3, 0), qml.QubitUnitary(np.eye(2), wires=1)],
+        [qml.expval(qml.Hermitian(np.diag([1.0, -1.0]), wires=0))],
+    )
+    tape.trainable_params = [0, 2]
+    (vjp,) = DEVICE.compute_vjp([tape], [1.0])
+    np.testing.assert_allclose(vjp[0], -np.sin(0.3))
+    assert np.shape(vjp[1]) == (2, 2)
+    assert not np.any(vjp[1])
+
+    def circuit(x, c):
+        qml.RX(x, 0)
+        return qml.expval(qml.Hamiltonian(c, [qml.Z(0)]))
+
+    with pytest.warns(UserWarning, match="non-trainable"):
+        qml.grad(qml.QNode(circuit, DEVICE, diff_method="adjoint"), argnums=0)(pnp.array(0.3), pnp.array([2.0]))
+
+
+def test_a_trained_matrix_is_decomposed():
+    def circuit(x):
+        cos, sin = qml.math.cos(x), qml.math.sin(x)
+        matrix = qml.math.stack([qml.math.stack([cos, -sin]), qml.math.stack([sin, cos])])
+        qml.QubitUnitary(matrix, wires=0)
+        qml.RX(0.3, wires=0)
+        return qml.expval(qml.Z(0))
+
+    node = qml.QNode(circuit, DEVICE)
+    with warnings.catch_warnings():  # PennyLane's decomposition casts complex numbers.
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        found = qml.grad(node)(pnp.array(0.4))
+    step = 1e-5
+    expected = (node(pnp.array(0.4 + step)) - node(pnp.array(0.4 - step))) / (2 * step)
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+def test_several_cotangents_of_one_tape():
+    tape = qml.tape.QuantumScript([qml.RX(0.3, 0), qml.RY(0.4, 0)], [qml.expval(qml.Z(0)), qml.expval(qml.X(0))])
+    (jac,) = DEVICE.compute_derivatives([tape])
+    (vjp,) = DEVICE.compute_vjp([tape], [(np.array([1.0, 0.0, 2.0]), np.array([0.0, 1.0, 1.0]))])
+    for k in range(2):
+        np.testing.assert_allclose(vjp[k], [jac[0][k], jac[1][k], 2 * jac[0][k] + jac[1][k]], atol=1e-12)
+
+
+def test_gradients_tell_numpy_that_they_are_many():
+    assert np.squeeze(derivatives.Gradients([np.zeros(3), np.zeros(())])).shape == (2,)

@@ -1,0 +1,131 @@
+"""qdist.qubit under autograd, torch and jax: values, gradients and batches in each framework's own way."""
+
+import numpy as np
+import pytest
+
+qml = pytest.importorskip("pennylane")
+
+from qdist.interop.pennylane import QdistQubit  # noqa: E402
+from qdist.program.program import Program  # noqa: E402
+from qdist.program.rows import RowProgram  # noqa: E402
+
+DEVICE = QdistQubit(wires=4)
+
+
+def circuit(inputs, weights):
+    qml.AngleEmbedding(inputs, wires=range(4))
+    qml.RY(weights[0], wires=0)
+    qml.CNOT([0, 1])
+    qml.Rot(weights[1], weights[0], weights[2], wires=1)
+    qml.CNOT([1, 2])
+    return [qml.expval(qml.Z(1)), qml.expval(qml.X(0) @ qml.Z(2)), qml.expval(qml.Y(3))]
+
+
+ROWS = np.random.default_rng(0).random((5, 4))
+WEIGHTS = np.array([0.3, 0.4, -0.8])
+
+
+def expected():
+    """The gradient of the sum of squares of all outputs, by the inputs and the weights."""
+    pnp = qml.numpy
+    node = qml.QNode(circuit, qml.device("default.qubit"), interface="autograd")
+
+    def loss(inputs, weights):
+        return sum(qml.math.sum(one**2) for one in node(inputs, weights))
+
+    return qml.grad(loss, argnums=(0, 1))(pnp.array(ROWS), pnp.array(WEIGHTS))
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    """The numbers of rows of all gradients that were computed."""
+    found, inner, of_rows = [], Program.vjp, RowProgram.vjp
+
+    def counted(self, outputs, params, *args, **kwargs):
+        found.append(len(np.atleast_2d(params)))
+        return inner(self, outputs, params, *args, **kwargs)
+
+    def counted_rows(self, rows, *args, **kwargs):
+        found.append(len(rows))
+        return of_rows(self, rows, *args, **kwargs)
+
+    monkeypatch.setattr(Program, "vjp", counted)
+    monkeypatch.setattr(RowProgram, "vjp", counted_rows)
+    return found
+
+
+def test_torch_gradcheck_of_batches():
+    torch = pytest.importorskip("torch")
+    node = qml.QNode(circuit, DEVICE, interface="torch")
+    inputs = torch.tensor(ROWS[:2], requires_grad=True)
+    weights = torch.tensor(WEIGHTS, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, w: torch.stack(node(x, w)), (inputs, weights))
+    assert torch.autograd.gradcheck(lambda w: torch.stack(node(inputs[0].detach(), w)), (weights,))
+
+
+def test_torch_gradcheck_of_the_state():
+    torch = pytest.importorskip("torch")
+
+    def amplitudes(weights):
+        qml.BasicEntanglerLayers(weights[None], wires=range(3))
+        return qml.state()
+
+    node = qml.QNode(amplitudes, DEVICE, interface="torch")
+    assert torch.autograd.gradcheck(node, (torch.tensor(WEIGHTS, requires_grad=True),))
+
+
+def test_a_torch_layer_runs_its_rows_as_one_batch(batches):
+    torch = pytest.importorskip("torch")
+    layer = qml.qnn.TorchLayer(qml.QNode(circuit, DEVICE, interface="torch"), {"weights": 3})
+    with torch.no_grad():
+        layer.weights.copy_(torch.tensor(WEIGHTS))
+    inputs = torch.tensor(ROWS, requires_grad=True)
+    output = layer(inputs)
+    assert output.shape == (5, 3)
+    (output**2).sum().backward()
+    by_inputs, by_weights = expected()
+    np.testing.assert_allclose(inputs.grad, by_inputs, atol=1e-6)
+    np.testing.assert_allclose(layer.weights.grad, by_weights, atol=1e-5)
+    assert batches == [5]
+
+
+def test_autograd_batches(batches):
+    pnp = qml.numpy
+    node = qml.QNode(circuit, DEVICE)
+    found = qml.grad(lambda x, w: sum(qml.math.sum(one**2) for one in node(x, w)), argnums=(0, 1))(
+        pnp.array(ROWS), pnp.array(WEIGHTS)
+    )
+    for one, other in zip(found, expected()):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+    assert batches == [5]
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("way", ["vmap", "broadcast"])
+def test_jax_batches(way, jit, batches):
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    node = qml.QNode(circuit, DEVICE, interface="jax")
+
+    def loss(inputs, weights):
+        run = jax.vmap(node, in_axes=(0, None)) if way == "vmap" else node
+        return sum((one**2).sum() for one in run(inputs, weights))
+
+    gradient = jax.grad(loss, argnums=(0, 1))
+    found = (jax.jit(gradient) if jit else gradient)(jax.numpy.array(ROWS), jax.numpy.array(WEIGHTS))
+    for one, other in zip(found, expected()):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+    assert batches == [5]
+
+
+def test_jax_jacobians_and_single_calls():
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    node = qml.QNode(circuit, DEVICE, interface="jax")
+    reference = qml.QNode(circuit, qml.device("default.qubit"), interface="jax")
+    weights = jax.numpy.array(WEIGHTS)
+    found, other = (jax.jacobian(lambda w, n=n: jax.numpy.stack(n(ROWS[0], w)))(weights) for n in (node, reference))
+    np.testing.assert_allclose(found, other, atol=1e-9)
+    np.testing.assert_allclose(jax.jit(node)(ROWS[0], weights), reference(ROWS[0], weights), atol=1e-9)
+    shifted = qml.QNode(circuit, DEVICE, interface="jax", diff_method="parameter-shift")
+    np.testing.assert_allclose(jax.jacfwd(lambda w: jax.numpy.stack(shifted(ROWS[0], w)))(weights), other, atol=1e-9)
