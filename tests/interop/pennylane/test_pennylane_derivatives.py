@@ -173,8 +173,8 @@ def test_a_gradient_goes_on_from_the_state_of_its_forward(monkeypatch):
 def adjoint_tape(ops, measurements):
     """A tape as the device gets it from a QNode, with all parameters of its operations trainable."""
     tape = qml.tape.QuantumScript(ops, measurements)
-    config = DEVICE.setup_execution_config(qml.devices.ExecutionConfig(gradient_method="adjoint"), tape)
-    (native,), _ = DEVICE.preprocess_transforms(config)([tape])
+    config = WIDE.setup_execution_config(qml.devices.ExecutionConfig(gradient_method="adjoint"), tape)
+    (native,), _ = WIDE.preprocess_transforms(config)([tape])
     native.trainable_params = range(sum(op.num_params for op in native.operations))
     return native
 
