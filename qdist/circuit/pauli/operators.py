@@ -143,12 +143,13 @@ class PauliSum(Operator["PauliSum"]):
     [('I', (1.25+0j)), ('Z0 Z1 X3', (-1+0j))]
     """
 
-    __slots__ = ("_coefficients", "_key", "_x", "_z")
+    __slots__ = ("_coefficients", "_key", "_num_qubits", "_x", "_z")
 
     _x: masks.Words
     _z: masks.Words
     _coefficients: NDArray[np.complex128]
     _key: bytes
+    _num_qubits: int
 
     def __init__(self, terms: Terms = ()) -> None:
         if isinstance(terms, PauliSum):
@@ -271,8 +272,12 @@ class PauliSum(Operator["PauliSum"]):
     @property
     def num_qubits(self) -> int:
         """One more than the highest qubit any string acts on; 0 for multiples of the identity."""
-        used = np.bitwise_or.reduce(self._x | self._z, axis=0, keepdims=True)
-        return masks.unpack(used)[0].bit_length()
+        try:
+            return self._num_qubits
+        except AttributeError:
+            used = np.bitwise_or.reduce(self._x | self._z, axis=0, keepdims=True)
+            self._num_qubits = masks.unpack(used)[0].bit_length()
+            return self._num_qubits
 
     def simplify(self, tolerance: float = 1e-12) -> PauliSum:
         """Merge equal strings, then drop coefficients not above `tolerance` times the largest one before merging.
