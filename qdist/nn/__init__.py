@@ -19,6 +19,7 @@ from .layers import (
 )
 from .losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, MSELoss, NLLLoss
 from .module import Module, ModuleList, Parameter, Sequential
+from .positions import positions
 from .quantum import QuantumLayer
 from .transformer import MultiHeadAttention, TransformerBlock
 
@@ -50,4 +51,5 @@ __all__ = [
     "Tanh",
     "TransformerBlock",
     "init",
+    "positions",
 ]

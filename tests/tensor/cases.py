@@ -151,6 +151,31 @@ case(
     "sequence",
 )
 case(
+    "ratio",
+    args(normal(5, 4), ints(4, 5)),
+    lambda a, y: functional.cross_entropy(a, y, ignore_index=2, weight=[1.0, 0.5, 2.0, 0.3], label_smoothing=0.2),
+    lambda t, a, y: t.nn.functional.cross_entropy(
+        a, y, ignore_index=2, weight=t.tensor([1.0, 0.5, 2.0, 0.3], dtype=a.dtype), label_smoothing=0.2
+    ),
+    "smoothed and weighted",
+)
+case(
+    "ratio",
+    args(normal(2, 5, 4), ints(4, 2, 5)),
+    lambda a, y: functional.cross_entropy(a, y, ignore_index=1),
+    lambda t, a, y: t.nn.functional.cross_entropy(a.reshape(-1, 4), y.reshape(-1), ignore_index=1),
+    "masked",
+)
+case(
+    "ratio",
+    args(normal(5, 4), ints(4, 5)),
+    lambda a, y: functional.nll_loss(a, y, ignore_index=0, weight=[1.0, 0.5, 2.0, 0.3]),
+    lambda t, a, y: t.nn.functional.nll_loss(
+        a, y, ignore_index=0, weight=t.tensor([1.0, 0.5, 2.0, 0.3], dtype=a.dtype)
+    ),
+    "of log-probabilities",
+)
+case(
     "binary_cross_entropy",
     args(between(0.1, 0.9, 5, 4), between(0.1, 0.9, 5, 4)),
     functional.binary_cross_entropy,

@@ -41,8 +41,10 @@ class Plan:
     begin with a "vocabulary" and end with a "column" form, and all that has parameters or drops out has to be named."""
 
     positions: Sequence[str] = ()
-    """Patterns of the names of parameters that have one row a position of the sequence, as many as a sequence has,
-    which "cp" and sequence_parallel divide."""
+    """Patterns of the names of parameters and buffers that have one row a position of the sequence ("wpe.weight"), at
+    least as many as sequences are long. "cp" and sequence_parallel divide sequences, and whoever reads a table in a
+    pass sees the rows of this rank's positions. Position code that reads no table takes `nn.positions(length)`. What
+    would take this rank's positions for the first ones is refused."""
 
     zero: int = 0
     """Over "dp" and "cp": 0 keeps everything on every rank, 1 divides the optimiser's state, 2 also the gradients, 3
@@ -64,9 +66,9 @@ class Plan:
     stages: str | Sequence[int] = "count"
     """How layers make stages: "count", "parameters", or how many layers each has."""
 
-    seed: int = 0
-    """Of what the layers of a pipeline draw while training (dropout); without "pp" they draw from the default
-    generator, which `seed_mesh` restarts."""
+    seed: int | None = None
+    """Of a generator for what the model draws while it trains (dropout), which goes on from batch to batch; the first
+    rank's default generator, which `manual_seed` restarts, when not given."""
 
     def check(self, mesh: Mesh) -> None:
         """Raises ValueError for options that do not go together with each other or with a mesh."""

@@ -21,7 +21,7 @@ from qdist.nn import Module, Parameter
 from qdist.optim import Optimizer
 from qdist.parallel.pipeline.pipeline import Pipeline
 from qdist.parallel.zero.sharded_model import Zero
-from qdist.tensor import Tensor, no_grad, random
+from qdist.tensor import Generator, Tensor, no_grad
 from qdist.tensorfile import CheckpointError, agreeing
 
 __all__ = ["load", "save", "whole_gradients", "whole_state"]
@@ -35,6 +35,9 @@ class OnMesh(Protocol):
     optimizer: Optimizer | None
     pipeline: Pipeline | None
     zero: Zero | None
+
+    @property
+    def generator(self) -> Generator: ...
 
 
 class _Held(NamedTuple):
@@ -94,7 +97,7 @@ def load(model: OnMesh, path: str | Path) -> Any:
         try:
             _check_fits(path, needed, state["model"])
             options = _read_optimizer(model, held, state["optimizer"])
-            drawn = _read_random_state(model, state["random"])
+            drawn = _read_random_state(state["random"])
         except (AttributeError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path} is damaged: its state makes no sense ({error})") from error
         values = [each.part(state["model"][each.names[0]].read().numpy()) for each in held]
@@ -112,10 +115,7 @@ def load(model: OnMesh, path: str | Path) -> Any:
             unit.finish_publish()
     if model.optimizer is not None:
         model.optimizer.load_state_dict(options)
-    if drawn is not None:
-        random.set_state(drawn["generator"])
-        if model.pipeline is not None:
-            model.pipeline.micro_batches_so_far = drawn["micro_batches"]
+    model.generator.load_state_dict(drawn)
     return extra
 
 
@@ -202,21 +202,19 @@ def _places(parameter: Parameter) -> tuple[tuple[int, ...], NDArray[np.int64] | 
 
 
 def _random_state(model: OnMesh) -> dict[str, Any]:
-    micro_batches = 0 if model.pipeline is None else model.pipeline.micro_batches_so_far
-    own = {"generator": random.get_state(), "micro_batches": micro_batches}
-    return {"mesh": model.mesh.shape, "ranks": {str(model.mesh.comm.rank): own}}
+    """All ranks draw from the first one's generator."""
+    own = {"generator": model.generator.state_dict()}
+    return {"ranks": {"0": own} if model.mesh.comm.rank == 0 else {}}
 
 
-def _read_random_state(model: OnMesh, state: dict[str, Any]) -> dict[str, Any] | None:
-    """On a mesh of the same shape every rank draws on from where it was; another mesh has no such place."""
-    if state["mesh"] != model.mesh.shape:
-        return None
-    own = state["ranks"][str(model.mesh.comm.rank)]
-    first, second = own["generator"]["key"]
-    numbers = [first, second, own["generator"]["draw"], own["micro_batches"]]
+def _read_random_state(state: dict[str, Any]) -> dict[str, Any]:
+    """What is drawn goes on from where it was, on any mesh."""
+    own = state["ranks"]["0"]["generator"]
+    first, second = own["key"]
+    numbers = [first, second, own["draw"]]
     if not all(type(n) is int and 0 <= n < 1 << 64 for n in numbers):
         raise TypeError(f"the state of a random generator is {numbers}")
-    return {"generator": {"key": [first, second], "draw": numbers[2]}, "micro_batches": numbers[3]}
+    return {"key": [first, second], "draw": numbers[2]}
 
 
 # The optimiser's state by names --------------------------------------------------------------------------------------

@@ -265,6 +265,7 @@ class Zero(Replica):
         bucket.release()
 
     def _finish(self) -> None:
+        self._settle_share()
         for unit in self.units:
             unit.release()
         self._pending = not (self._sending and self._eager)

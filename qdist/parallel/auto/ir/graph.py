@@ -13,7 +13,7 @@ from qdist.nn.module import Module
 from qdist.parallel.auto.eager.capture import capturing
 from qdist.parallel.auto.eager.dispatch import form_for
 from qdist.parallel.auto.rules.forms import Form, Split
-from qdist.tensor import Rule, Tensor
+from qdist.tensor import Rule, Tensor, random
 
 __all__ = ["Graph", "Operation", "Value", "trace"]
 
@@ -113,11 +113,14 @@ def trace(
     for name, x in zip(chosen, (*inputs, *labels), strict=True):
         recorder.add_input(name, x)
     before = {name: (buffer, buffer.version) for name, buffer in model.named_buffers()}
+    # What is drawn here is drawn again when the graph runs: a captured model has the masks of one that is not.
+    drawn = random.get_state()
     with capturing(recorder.take):
         made = model(*inputs)
         if not isinstance(made, Tensor):
             raise TypeError(f"a captured model gives one Tensor, not {type(made).__name__}")
         value = None if loss is None else loss(made, *labels)
+    random.set_state(drawn)
     after = dict(model.named_buffers())
     changed = [name for name, (b, version) in before.items() if after.get(name) is not b or b.version != version]
     if changed:

@@ -401,6 +401,7 @@ FORMS: dict[str, MakeForm] = {
     **dict.fromkeys(("add", "sub", "complex"), _elementwise("all")),
     "mul": _elementwise("each"),
     "div": _elementwise("first"),
+    "ratio": _elementwise("first"),
     **dict.fromkeys(("neg", "conj", "real", "imag", "move", "dropout"), _elementwise("all")),
     **dict.fromkeys(_POINTWISE, _elementwise()),
     "where": _where,

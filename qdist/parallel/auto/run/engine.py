@@ -27,6 +27,7 @@ from qdist.parallel.auto.planner.propagation import propagate
 from qdist.parallel.auto.run import passes
 from qdist.parallel.auto.run.graph_picture import draw, text
 from qdist.parallel.auto.run.graph_pipeline import GraphPipeline
+from qdist.parallel.auto.run.initial_weights import take_over_first
 from qdist.parallel.auto.run.runner import PlanRunner
 from qdist.parallel.auto.run.strategy import Strategy
 from qdist.parallel.loss_scale import LossScale
@@ -51,8 +52,9 @@ class Engine:
     """Trains a model that was written for one process, on a mesh.
 
     Args:
-        model: a Module that gives one Tensor. Annotations in it (shard_tensor, shard_op, `Operator.shard`) are kept to;
-            stages (``shard_op(fn, mesh[i])``) need ``strategy.pipeline.enable``.
+        model: a Module that gives one Tensor; the first rank's weights are taken over by all. Annotations in it
+            (shard_tensor, shard_op, `Operator.shard`) are kept to; stages (``shard_op(fn, mesh[i])``) need
+            ``strategy.pipeline.enable``.
         loss: called with the output and the labels; gives a number.
         optimizer: of the model's parameters.
         metrics: functions (output, labels) -> {name: number} of whole arrays, or one of them.
@@ -88,6 +90,7 @@ class Engine:
         self._latest: PlanRunner | None = None
         self._pipeline: GraphPipeline | None = None
         self._steps = 0
+        self._begun = False
 
     # Preparing -------------------------------------------------------------------------------------------------------
 
@@ -109,6 +112,7 @@ class Engine:
         if self._pipeline is None:
             comm = world() if self.comm is None else self.comm
             self.mesh = self.mesh or ProcessMesh(list(range(comm.size)), ["pp"], comm)
+            self._begin(self.mesh)
             self._pipeline = GraphPipeline(self.model, self.loss, self.strategy.pipeline, self.mesh, inputs)
         return self._pipeline
 
@@ -140,6 +144,7 @@ class Engine:
                 "(1 for whole batches); or leave the stages out to train data parallel"
             )
         mesh = self.mesh = self.mesh or _mesh_of(graph) or self._default_mesh()
+        self._begin(mesh)
         if self.strategy.auto:
             plan = search(graph, mesh, self.strategy.machine, self._used)
         else:
@@ -159,6 +164,11 @@ class Engine:
             segments=passes.segments_of(self.strategy.recompute, self.strategy.sharding) if training else None,
             around=passes.half_products(self.strategy.amp),
         )
+
+    def _begin(self, mesh: ProcessMesh) -> None:
+        if not self._begun:
+            take_over_first(self.model, mesh)
+            self._begun = True
 
     def _default_mesh(self) -> ProcessMesh:
         comm = world() if self.comm is None else self.comm

@@ -15,8 +15,8 @@ from qdist.parallel.auto.ir.graph import Graph, Operation, Value, trace
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.run.strategy import Pipeline
 from qdist.parallel.pipeline.pipeline import Pipeline as Stages
-from qdist.tensor import Tensor, apply
-from qdist.tensor.random import default_generator
+from qdist.parallel.pipeline.stages import as_tuple
+from qdist.tensor import Tensor, apply, random
 
 __all__ = ["GraphLayer", "GraphPipeline", "layers_of", "stage_sizes"]
 
@@ -35,15 +35,21 @@ class GraphLayer(Module):
         values: dict[Any, Any] = dict(zip(self._takes, tensors, strict=True))
         operation = self._operation
         attributes = operation.attributes
+        inputs = [values.get(x, x.tensor) if isinstance(x, Value) else x for x in operation.inputs]
         if attributes.get("ticket") is not None:
             # Captured in training mode; in evaluation nothing is dropped.
-            p = attributes["p"] if self.training else 0.0
-            attributes = {**attributes, "ticket": default_generator().ticket(), "p": p}
-        inputs = [values.get(x, x.tensor) if isinstance(x, Value) else x for x in operation.inputs]
+            drawn: dict[str, Any] = {"ticket": random.ticket(_masked(inputs))} if self.training else {"p": 0.0}
+            attributes = {**attributes, **drawn}
         made = apply(operation.rule, *inputs, **attributes)
         values.update(zip(operation.outputs, made if isinstance(made, tuple) else (made,)))
         given = tuple(values[v] for v in self._gives)
         return given[0] if len(given) == 1 else given
+
+
+def _masked(inputs: Sequence[Any]) -> tuple[int, ...]:
+    """The shape of what is dropped: of the only input, or of the weights of an attention's queries and keys."""
+    q = inputs[0].shape
+    return q if len(inputs) == 1 else (*q[:-1], inputs[1].shape[-2])
 
 
 def layers_of(graph: Graph) -> list[GraphLayer]:
@@ -96,6 +102,26 @@ def stage_sizes(graph: Graph, stages: int) -> list[int] | str:
     return sizes
 
 
+class _NotingLoss:
+    """A loss that notes the outputs it is given."""
+
+    def __init__(self, loss: Callable[..., Any], outputs: list[np.ndarray]) -> None:
+        self._loss, self._outputs = loss, outputs
+        self.reduction = getattr(loss, "reduction", "mean")
+        if hasattr(loss, "terms"):
+            self.terms = self._terms
+
+    def __call__(self, output: Tensor, labels: Any) -> Any:
+        return self._loss(self._noted(output), *as_tuple(labels))
+
+    def _terms(self, output: Tensor, labels: Any) -> Any:
+        return self._loss.terms(self._noted(output), *as_tuple(labels))  # type: ignore[attr-defined]
+
+    def _noted(self, output: Tensor) -> Tensor:
+        self._outputs.append(output.numpy())
+        return output
+
+
 class GraphPipeline:
     """Runs a model, captured on a micro-batch, as a pipeline over the axis "pp" of a mesh.
 
@@ -128,22 +154,17 @@ class GraphPipeline:
         self._rows = slice(place * rows, (place + 1) * rows)
         model.train()
         self.graph = trace(model, None, [x[:size] for x in inputs], ())
-        self._loss = loss
         self._outputs: list[np.ndarray] = []
         grid = Mesh(mesh.comm, **degrees)
         self.comm, self.replicas = grid["pp"], grid["dp"] if "dp" in degrees else None
         self.stages = Stages(
             layers_of(self.graph),
-            self._noting_loss,
+            _NotingLoss(loss, self._outputs),
             grid,
             micro_batches=count,
             schedule=options.schedule,
             partition=stage_sizes(self.graph, self.comm.size),
         )
-
-    def _noting_loss(self, output: Tensor, *labels: Tensor) -> Tensor:
-        self._outputs.append(output.numpy())
-        return self._loss(output, *labels)
 
     def run(
         self, inputs: Sequence[Tensor], labels: Sequence[Tensor], optimizer: Optimizer | None, metrics: Sequence[Any]
