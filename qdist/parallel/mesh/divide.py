@@ -142,7 +142,7 @@ def _chosen(model: Module, plan: Plan) -> dict[str, str]:
         names = [name for name in modules if fnmatchcase(name, pattern)]
         if not names:
             raise ValueError(f"the plan's pattern {pattern!r} fits no module of the model: {listed(modules)}")
-        for name in names:
+        for name in _outermost(names, modules, kind):
             if not isinstance(modules[name], kind):
                 given = type(modules[name]).__name__
                 raise ValueError(f"{name!r} is a {given}, and the form {form!r} is for a {kind.__name__}")
@@ -152,6 +152,12 @@ def _chosen(model: Module, plan: Plan) -> dict[str, str]:
                 )
             chosen[name] = form
     return chosen
+
+
+def _outermost(names: list[str], modules: dict[str, Module], kind: type[Module]) -> list[str]:
+    """Without what is inside of a module that gets the form itself: "blocks.*" is blocks, not what is in them."""
+    whole = [name for name in names if isinstance(modules[name], kind)]
+    return [name for name in names if not any(name.startswith(f"{other}.") for other in whole)]
 
 
 def _over_tensor(model: Module, plan: Plan, comm: Communicator, context: Communicator | None) -> Module:

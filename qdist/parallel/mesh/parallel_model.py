@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,12 @@ class ParallelModel:
         optimizer: Callable[[Iterable[Any]], Optimizer],
         loss: Loss,
     ) -> None:
+        if isinstance(optimizer, Optimizer) or not callable(optimizer):
+            kind = type(optimizer).__name__
+            raise TypeError(
+                f"optimizer is a function that makes one for the parameters it is given, which are divided first, and "
+                f"not an object of {kind}: `optimizer=lambda parameters: optim.{kind}(parameters, lr=...)`"
+            )
         plan.check(mesh)
         self.mesh, self.plan, self._loss = mesh, plan, loss
         self._reduction = getattr(loss, "reduction", "mean")
@@ -416,10 +423,13 @@ class ParallelModel:
 
 def _check_same_plan(plan: Plan, comm: Communicator) -> None:
     """Raises ValueError, on every rank, unless all ranks have the same plan: others would send what nobody expects."""
-    plans = comm.all_gather_object(repr(plan))
+    plans = comm.all_gather_object({f.name: repr(getattr(plan, f.name)) for f in fields(plan)})
     for rank, other in enumerate(plans):
-        if other != plans[0]:
-            raise ValueError(f"rank {rank} has another plan than rank 0: {other} in the place of {plans[0]}")
+        different = [
+            f"{name}={text} (rank 0: {plans[0][name]})" for name, text in other.items() if text != plans[0][name]
+        ]
+        if different:
+            raise ValueError(f"rank {rank} has another plan than rank 0: {', '.join(different)}")
 
 
 def _replicas(mesh: Mesh) -> Communicator:

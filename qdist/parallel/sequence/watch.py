@@ -135,5 +135,13 @@ def watching(inputs: tuple[Any, ...], ranks: int, axis: int = 1) -> Iterator[Non
     try:
         with tracing(watch.take):
             yield
+    except ValueError as error:
+        if "broadcast" not in str(error):
+            raise
+        # Shapes that fit in one process: NumPy's own error tells nothing of ranks.
+        raise ValueError(
+            f"cp={ranks} divides the sequence, so a rank has only some positions, and shapes do not fit: {error}. A "
+            "table as long as the whole sequence is named in Plan(positions=...)"
+        ) from error
     finally:
         _now.watch = before
