@@ -18,7 +18,14 @@ from qdist.parallel.pipeline import (
     schedule_picture,
 )
 from qdist.parallel.recompute import checkpoint, recompute, recompute_attention
-from qdist.parallel.replica import DataParallel, average_gradients, check_replicas, on_local_devices, share_rows
+from qdist.parallel.replica import (
+    DataParallel,
+    SyncBatchNorm,
+    average_gradients,
+    check_replicas,
+    on_local_devices,
+    share_rows,
+)
 from qdist.parallel.sequence import (
     RingAttention,
     SequenceDropout,
@@ -59,6 +66,7 @@ __all__ = [
     "ScheduleError",
     "SequenceDropout",
     "SequenceLayerNorm",
+    "SyncBatchNorm",
     "VocabParallelCrossEntropyLoss",
     "VocabParallelEmbedding",
     "Zero",

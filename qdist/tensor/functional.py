@@ -38,7 +38,10 @@ __all__ = [
     "check_targets",
     "complex",
     "concatenate",
+    "conv1d",
     "conv2d",
+    "conv_transpose1d",
+    "conv_transpose2d",
     "cross_entropy",
     "dropout",
     "einsum",
@@ -61,6 +64,8 @@ __all__ = [
     "randn",
     "reduce_loss",
     "relu",
+    "rms_norm",
+    "rotary",
     "sigmoid",
     "silu",
     "softmax",
@@ -248,6 +253,29 @@ def embedding(table: Any, indices: Any) -> Tensor:
     return apply("embedding", table, indices)
 
 
+def rms_norm(x: Any, shape: tuple[int, ...], weight: Any = None, eps: float = 1e-6) -> Tensor:
+    """Divide the last axes, which must have `shape`, by their root mean square, and multiply by weight."""
+    x = as_tensor(x)
+    if tuple(x.shape[x.ndim - len(shape) :]) != tuple(shape):
+        raise ValueError(f"rms_norm over {tuple(shape)} does not fit an input of shape {x.shape}")
+    return apply("rms_norm", x, *(() if weight is None else (weight,)), dims=len(shape), eps=eps)
+
+
+def rotary(x: Any, positions: Any, base: float = 10000.0) -> Tensor:
+    """Rotary positions: turn the pairs (i, i + d / 2) of x (..., positions, d) by position / base^(2 i / d).
+
+    positions: their numbers, as many as x has.
+    """
+    x = as_tensor(x)
+    width = x.shape[-1]
+    if width % 2 or len(positions) != x.shape[-2]:
+        raise ValueError(f"rotary: {len(positions)} positions do not fit shape {x.shape}, or its last axis is odd")
+    angles = np.outer(np.asarray(positions), base ** (-np.arange(0, width, 2) / width))
+    turns = np.concatenate([angles, angles], axis=1)
+    cos, sin = (Tensor(f(turns).astype(x.dtype), device=x.device) for f in (np.cos, np.sin))
+    return apply("rotary", x, cos, sin)
+
+
 def layer_norm(x: Any, shape: tuple[int, ...], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Normalise over the last axes, which must have `shape`; weight and bias come together or not at all."""
     x = as_tensor(x)
@@ -340,6 +368,65 @@ def conv2d(
         output_size(x.shape[2 + i], weight.shape[2 + i], stride[i], padding[i], dilation[i])
     extra = () if bias is None else (bias,)
     return apply("conv2d", x, weight, *extra, stride=stride, padding=padding, dilation=dilation, groups=groups)
+
+
+def conv_transpose2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The transpose of conv2d: x (n, c, h, w) with weight (c, filters / groups, kh, kw); bias is (filters,).
+
+    Returns:
+        (n, filters, (h - 1) stride - 2 padding + dilation (kh - 1) + 1 + output_padding, ...).
+    """
+    x, weight = as_tensor(x), as_tensor(weight)
+    stride, padding, dilation, extra = pair(stride), pair(padding), pair(dilation), pair(output_padding)
+    if x.ndim != 4 or weight.ndim != 4:
+        raise ValueError(f"conv_transpose2d takes 4-dimensional input and weight, got {x.shape} and {weight.shape}")
+    if groups < 1 or x.shape[1] != weight.shape[0] or weight.shape[0] % groups:
+        raise ValueError(
+            f"conv_transpose2d: {x.shape[1]} channels in {groups} group(s) do not fit a weight of shape {weight.shape}"
+        )
+    if any(not 0 <= e < s for e, s in zip(extra, stride)):
+        raise ValueError(f"conv_transpose2d: output_padding {extra} must be less than the stride {stride}")
+    more = () if bias is None else (bias,)
+    options = {"stride": stride, "padding": padding, "extra": extra, "dilation": dilation, "groups": groups}
+    return apply("conv_transpose2d", x, weight, *more, **options)
+
+
+def conv1d(
+    x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1
+) -> Tensor:
+    """Cross-correlate x (n, c, length) with weight (filters, c / groups, k); bias is (filters,)."""
+    x, weight = as_tensor(x), as_tensor(weight)
+    if x.ndim != 3 or weight.ndim != 3:
+        raise ValueError(f"conv1d takes 3-dimensional input and weight, got {x.shape} and {weight.shape}")
+    along = (1, stride), (0, padding), (1, dilation)
+    return conv2d(x.unsqueeze(2), weight.unsqueeze(2), bias, *along, groups).squeeze(2)
+
+
+def conv_transpose1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int = 1,
+    padding: int = 0,
+    output_padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The transpose of conv1d: x (n, c, length) with weight (c, filters / groups, k)."""
+    x, weight = as_tensor(x), as_tensor(weight)
+    if x.ndim != 3 or weight.ndim != 3:
+        raise ValueError(f"conv_transpose1d takes 3-dimensional input and weight, got {x.shape} and {weight.shape}")
+    along = (1, stride), (0, padding), (0, output_padding), (1, dilation)
+    return conv_transpose2d(x.unsqueeze(2), weight.unsqueeze(2), bias, *along, groups).squeeze(2)
 
 
 def max_pool2d(x: Any, kernel: Size, stride: Size | None = None, padding: Size = 0) -> Tensor:

@@ -165,10 +165,13 @@ RULES: dict[str, Rule] = {
         Rule("embedding", sh.embedding, sh.embedding_vjp, apart=(1,)),
         # Networks
         Rule("conv2d", cv.conv2d, cv.conv2d_vjp),
+        Rule("conv_transpose2d", cv.conv_transpose2d, cv.conv_transpose2d_vjp),
         Rule("max_pool2d", cv.max_pool2d, cv.max_pool2d_vjp),
         Rule("avg_pool2d", cv.avg_pool2d, cv.avg_pool2d_vjp),
         Rule("layer_norm", nm.layer_norm, nm.layer_norm_vjp),
+        Rule("rms_norm", nm.rms_norm, nm.rms_norm_vjp),
         Rule("batch_norm", nm.batch_norm, nm.batch_norm_vjp),
+        Rule("rotary", at.rotary, at.rotary_vjp),
         Rule("attention", at.attention, at.attention_vjp, all_apart_from=3),
     )
 }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, NamedTuple
 
 from qdist.comm import Communicator, Mesh
 from qdist.nn import (
     Dropout,
     Embedding,
+    GroupedQueryAttention,
     LayerNorm,
     Linear,
     Module,
@@ -19,7 +21,7 @@ from qdist.nn import (
     TransformerBlock,
 )
 from qdist.parallel.mesh.mesh_plan import Plan, listed
-from qdist.parallel.sequence.context import RingAttention
+from qdist.parallel.sequence.context import RingAttention, ring_attention
 from qdist.parallel.sequence.norm_and_dropout import SequenceDropout, SequenceLayerNorm
 from qdist.parallel.sequence.tables import show_own_rows
 from qdist.parallel.tensor.parallel_linear import ColumnParallelLinear, RowParallelLinear
@@ -210,9 +212,11 @@ def _over_context(model: Module, context: Communicator) -> int:
     for name, module in list(model.named_modules()):
         if isinstance(module, MultiHeadAttention) and _is_whole(module):
             _replace(model, name, RingAttention.from_attention(module, context))
+        elif isinstance(module, GroupedQueryAttention):
+            module.attend = partial(ring_attention, comm=context, causal=module.causal)  # type: ignore[method-assign]
         elif type(module) is Dropout:
             _replace(model, name, SequenceDropout(module.p, None, context))
-    return sum(isinstance(module, MultiHeadAttention) for module in model.modules())
+    return sum(isinstance(module, MultiHeadAttention | GroupedQueryAttention) for module in model.modules())
 
 
 def _is_whole(attention: MultiHeadAttention) -> bool:

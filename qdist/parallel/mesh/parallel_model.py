@@ -186,10 +186,11 @@ class ParallelModel:
             output = self._replica(*as_tuple(x))
         terms = loss_terms(self._loss, output, y, rows, self._reduction)
         total, count = self._joined(terms.numerator, terms.denominator, self._problem_of(output, y))
-        # Of a mean over all, 1 / count is this rank's share; the ranks' gradients are averaged.
+        # Of a mean over all, 1 / count is this rank's share; the ranks' gradients are averaged. The loss itself is
+        # scaled, since ranks may exchange gradients within the pass: ring attention, SyncBatchNorm.
         scale = weight * terms.factor * self._replicas.size / (1.0 if self._reduction == "sum" else count)
-        share.fix(scale if self._replicas.size > 1 else 1.0)
-        loss = terms.value if self._replicas.size > 1 or scale == 1.0 else terms.value * scale
+        share.fix(0.0 if terms.factor == 0.0 else 1.0)
+        loss = terms.value if scale == 1.0 else terms.value * scale
         if self.zero is not None:
             self.zero.backward(loss)
         else:

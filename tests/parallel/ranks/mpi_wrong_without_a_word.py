@@ -504,3 +504,60 @@ def test_what_cannot_be_joined_is_refused(comm) -> None:
     squares = model.loss(lambda out, y: (out * out).mean(), output, Tensor(y))
     (model.loss(loss, output, Tensor(y)) + squares).backward()
     assert_same(gradients_of(model), gradients_of(both))
+
+
+# Models of other layers -----------------------------------------------------------------------------------------------
+
+LLAMA = {"*.[qkv]": "column", "*.o": "row", "*.gate": "column", "*.up": "column", "*.down": "row"}
+LLAMAS: dict[int, list[tuple[dict[str, int], dict[str, Any]]]] = {
+    2: [({"tp": 2}, {"layers": LLAMA}), ({"cp": 2}, {}), ({"pp": 2}, {"micro_batches": 2}), ({"dp": 2}, {"zero": 3})],
+    4: [({"cp": 2, "tp": 2}, {"layers": LLAMA}), ({"dp": 2, "cp": 2}, {"recompute": ["1"]})],
+}
+
+
+def llama() -> nn.Sequential:
+    random.manual_seed(6)
+    blocks = [nn.LlamaBlock(WIDTH, 4, 2, 24, dtype=F64) for _ in range(2)]
+    last = [nn.RMSNorm(WIDTH, dtype=F64), nn.Linear(WIDTH, WORDS, False, dtype=F64)]
+    return nn.Sequential(nn.Embedding(WORDS, WIDTH, dtype=F64), *blocks, *last)
+
+
+@only(2, 4)
+@pytest.mark.parametrize("case", LLAMAS.get(SIZE, []), ids=str)
+def test_a_llama_like_model_trains_as_in_one_process(comm, case) -> None:
+    degrees, options = case
+    mesh, make = Mesh(comm, **degrees), adam if "zero" in options else sgd
+    want = models.train_plainly(llama(), [words(step) for step in range(2)], make)
+    trained = parallelize(llama(), mesh, Plan(**options), optimizer=make, loss=nn.CrossEntropyLoss())
+    assert_trains_as(want, trained, [share_of(mesh, *words(step)) for step in range(2)])
+
+
+@only(2)
+@pytest.mark.parametrize("way", ["parallelize", "loss"])
+def test_batch_norm_over_all_ranks_is_that_of_one_process(comm, way: str) -> None:
+    def net() -> nn.Sequential:
+        random.manual_seed(8)
+        first = [nn.Conv2d(1, 4, 3, dtype=F64), nn.BatchNorm2d(4, dtype=F64), nn.ReLU(), nn.Flatten()]
+        second = [nn.Linear(144, 6, dtype=F64), nn.BatchNorm1d(6, dtype=F64), nn.Linear(6, 5, dtype=F64)]
+        return nn.Sequential(*first, *second)
+
+    batches = [models.batch("cnn", step, 9) for step in range(2)]  # 4 rows and 5.
+    want = models.train_plainly(net(), batches, sgd)
+    model: Any = qd.parallel.SyncBatchNorm.convert(net(), comm)
+    if way == "parallelize":
+        trained = parallelize(model, Mesh(comm, dp=2), optimizer=sgd, loss=nn.CrossEntropyLoss())
+        losses = [trained.train_batch(*share_rows(batch, comm)) for batch in batches]
+        state = {name: tensor.numpy() for name, tensor in trained.state_dict().items()}
+    else:
+        model = DataParallel(model, comm)
+        update, losses = sgd(model.parameters()), []
+        for batch in batches:
+            x, y = (Tensor(part) for part in share_rows(batch, comm))
+            update.zero_grad()
+            value = model.loss(nn.CrossEntropyLoss(), model(x), y)
+            value.backward()
+            update.step()
+            losses.append(value.item())
+        state = models.state_of(model)
+    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+    assert_same(state, want.parameters)
