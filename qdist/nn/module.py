@@ -19,6 +19,8 @@ class Parameter(Tensor):
     """How the values lie in a larger parameter that is divided over ranks; see qdist/parallel/partition.py."""
     replicated: bool = True
     """Whether all values are on this rank at all times."""
+    name: str = ""
+    """In the whole model, once that is spread over a mesh (`parallel.parallelize`)."""
     label: str = "a parameter"
     """For errors: the class of the module and the name that it was first assigned to, such as Linear.weight."""
 

@@ -52,7 +52,8 @@ class Plan:
         micro_batches: parts of a batch in the pipeline of "pp".
         schedule: of the pipeline: "naive", "f-then-b", "1f1b" or "interleaved".
         virtual_stages: stages a rank of "pp", for "interleaved".
-        stages: how layers make stages: "count", "parameters", or how many layers each has.
+        stages: how layers make stages: "parameters" makes the largest one as small as it can be, "count" gives all
+            equally many layers, a list says how many each has.
         seed: of a generator for what the model draws while it trains (dropout), which goes on from batch to batch; the
             first rank's default generator, which `manual_seed` restarts, when not given.
 
@@ -67,7 +68,7 @@ class Plan:
     micro_batches: int = 1
     schedule: str = "1f1b"
     virtual_stages: int = 1
-    stages: str | Sequence[int] = "count"
+    stages: str | Sequence[int] = "parameters"
     seed: int | None = None
 
     def check(self, mesh: Mesh) -> None:

@@ -17,10 +17,12 @@ from qdist.nn import Module, Sequential
 from qdist.nn.agreement import is_due
 from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
+from qdist.parallel.activation_memory import saved_bytes
 from qdist.parallel.gradient_norm import clip_grad_norm_, grad_norm
 from qdist.parallel.loss_terms import Loss, check_mean_over, loss_terms
 from qdist.parallel.mesh import saving
 from qdist.parallel.mesh.divide import divide
+from qdist.parallel.mesh.memory import Memory, count_memory
 from qdist.parallel.mesh.mesh_plan import Plan, listed
 from qdist.parallel.mesh.step_agreement import Agreed, agree_on_batch
 from qdist.parallel.pipeline.pipeline import Pipeline
@@ -56,7 +58,8 @@ def parallelize(
             axis "pp" of more than one rank it is a Sequential. A QuantumLayer in it is made without comm.
         mesh: its axes are some of "dp", "tp", "pp", "cp" and "state", with any degrees.
         plan: what is done along each axis; `Plan()` when not given.
-        optimizer: makes the optimiser of the parameters that it is given: `lambda ps: optim.Adam(ps, lr=0.01)`.
+        optimizer: makes the optimiser of the parameters that it is given: `lambda ps: optim.Adam(ps, lr=0.01)`. Each
+            has its `name` in the whole model, for groups with options of their own; ranks make the same groups.
         loss: loss(output, targets): one number, a mean over rows, all of which count the same, or a sum, as its
             `reduction` says ("mean" if it has none); or a pair (numerator, denominator), for a mean over what is not
             masked. Losses of `nn` know what they are means over. A plain mean that masks is refused when it shows.
@@ -119,6 +122,8 @@ class ParallelModel:
         """What runs the stages, with an axis "pp"."""
         self.module: Module = model if self.pipeline is None else self.pipeline.module
         """This rank's part of the model. Names are those of the whole model."""
+        for name, parameter in self.module.named_parameters():
+            parameter.name = name if self.pipeline is None else self.pipeline.parameter_names[name]
         trained = [p for p in self.module.parameters() if p.requires_grad]
         self.optimizer = optimizer(trained) if trained else None
         """Of this rank's parameters; None where it has none."""
@@ -131,7 +136,7 @@ class ParallelModel:
             self.pipeline.generator = self._generator
             for stage in self.pipeline.stages.values():
                 stage.around = self._watching
-        self._backwards = self._steps = 0
+        self._backwards = self._steps = self._activations = 0
         self._replica: Replica | None = None
         if self.pipeline is None:
             self._replica = self.zero or DataParallel(self.module, self._replicas, reduction=self._reduction)
@@ -185,6 +190,8 @@ class ParallelModel:
         with random.placed(share), self._watching(x):
             output = self._replica(*as_tuple(x))
         terms = loss_terms(self._loss, output, y, rows, self._reduction)
+        if is_due(self._backwards + 1):
+            self._activations = saved_bytes(terms.value)
         total, count = self._joined(terms.numerator, terms.denominator, self._problem_of(output, y))
         # Of a mean over all, 1 / count is this rank's share; the ranks' gradients are averaged. The loss itself is
         # scaled, since ranks may exchange gradients within the pass: ring attention, SyncBatchNorm.
@@ -280,6 +287,12 @@ class ParallelModel:
                 return self._replica(*as_tuple(x))
         finally:
             self.module.train(training)
+
+    def memory(self) -> list[Memory]:
+        """The bytes that each rank of the mesh has for parameters, gradients, the optimiser's state, and activations of
+        its last batch. Collective."""
+        mine = count_memory(self.module, self.optimizer, self.zero, self._activations)
+        return [Memory(*entry) for entry in self.mesh.comm.all_gather_object(tuple(mine))]
 
     @property
     def generator(self) -> Generator:

@@ -66,6 +66,11 @@ class ShardedParameter(Parameter):
     def size(self) -> int:
         return int(np.prod(self.whole_shape))
 
+    @property
+    def nbytes(self) -> int:
+        """Of the whole parameter, of which a rank keeps its part."""
+        return self.size * self.whole_dtype.itemsize
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:

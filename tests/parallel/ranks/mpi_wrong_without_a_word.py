@@ -561,3 +561,38 @@ def test_batch_norm_over_all_ranks_is_that_of_one_process(comm, way: str) -> Non
         state = models.state_of(model)
     np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
     assert_same(state, want.parameters)
+
+
+@only(2)
+def test_memory_and_names_of_parameters_on_a_mesh(comm) -> None:
+    def trained(zero: int) -> Any:
+        return parallelize(in_layers(), Mesh(comm, dp=2), Plan(zero=zero), optimizer=adam, loss=nn.CrossEntropyLoss())
+
+    whole = 8 * sum(p.size for p in in_layers().parameters())
+    for zero in range(4):
+        model = trained(zero)
+        model.train_batch(*share_rows(words(0, 6), comm))
+        first, second = model.memory()
+        assert first.total == sum(first)
+        assert abs(first.parameters - second.parameters) <= 0.01 * whole
+        # A few numbers fill up parts of equal length.
+        for got, parts in (
+            (first.parameters, 2 if zero == 3 else 1),
+            (first.gradients, 2 if zero > 1 else 1),
+            (first.optimizer / 2, 2 if zero else 1),
+        ):
+            assert got == pytest.approx(whole / parts, rel=0.02), (zero, first)
+        assert first.activations > 0
+        sizes = {name: parameter.nbytes for name, parameter in model.module.named_parameters()}
+        assert sum(sizes.values()) == whole
+        assert [parameter.name for parameter in model.module.parameters()] == list(sizes)
+    seen: list[str] = []
+
+    def named(parameters: Any) -> Any:
+        given = list(parameters)
+        seen.extend(p.name for p in given)
+        return sgd(given)
+
+    parallelize(in_layers(), Mesh(comm, pp=2), Plan(), optimizer=named, loss=nn.CrossEntropyLoss())
+    everywhere = [name for part in comm.all_gather_object(seen) for name in part]
+    assert everywhere == [name for name, _ in in_layers().named_parameters()]
