@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 
 from qdist import checkpoint
 from qdist.checkpoint import Part
-from qdist.comm import Mesh
+from qdist.comm import Mesh, counting_communicator
 from qdist.nn import Module, Parameter
 from qdist.optim import Optimizer
 from qdist.parallel.pipeline.pipeline import Pipeline
 from qdist.parallel.zero.sharded_model import Zero
 from qdist.tensor import Generator, Tensor, no_grad
+from qdist.tensor.random import default_generator
 from qdist.tensorfile import CheckpointError, agreeing
 
-__all__ = ["load", "save", "whole_gradients", "whole_state"]
+__all__ = ["load", "load_plain", "save", "whole_gradients", "whole_state"]
 
 
 class OnMesh(Protocol):
@@ -117,6 +118,30 @@ def load(model: OnMesh, path: str | Path) -> Any:
         model.optimizer.load_state_dict(options)
     model.generator.load_state_dict(drawn)
     return extra
+
+
+class _Plain:
+    """A model and its optimiser in one process, as one on a mesh of one rank."""
+
+    pipeline: Pipeline | None = None
+    zero: Zero | None = None
+
+    def __init__(self, module: Module, optimizer: Optimizer | None) -> None:
+        self.mesh = Mesh(counting_communicator(1), dp=1)  # Nobody else is asked, on however many ranks this is called.
+        self.module, self.optimizer = module, optimizer
+
+    @property
+    def generator(self) -> Generator:
+        return default_generator()
+
+
+def load_plain(path: str | Path, model: Module, optimizer: Optimizer | None = None) -> Any:
+    """Takes what `ParallelModel.save` wrote on any mesh over into a plain model, and its optimiser if one is given, in
+    this process alone; what is drawn at random goes on too. Returns the extra state.
+
+    Raises ValueError for a file of another model or optimiser, CheckpointError for a damaged one.
+    """
+    return load(_Plain(model, optimizer), path)
 
 
 def whole_state(model: OnMesh) -> dict[str, Tensor]:

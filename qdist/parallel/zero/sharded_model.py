@@ -29,6 +29,9 @@ from qdist.tensor.arrays import Array, is_array
 
 __all__ = ["Zero"]
 
+_LEAST_BUCKET = 1 << 17
+"""Bytes: smaller messages cost more time than they free memory."""
+
 
 class Zero(Replica):
     """A model and its optimiser, sharded over ranks.
@@ -46,7 +49,8 @@ class Zero(Replica):
         unit_types: stage 3 gathers modules of these types (say nn.TransformerBlock) as a whole, not piece by piece.
         accumulate: how many backward passes make a step.
         max_norm: clip the gradients' joint norm before the update.
-        bucket_bytes: size of a message in stages 1 and 2; 4 MiB when not given.
+        bucket_bytes: size of a message in stages 1 and 2. When not given 4 MiB; in stage 2 an eighth of the model if
+            that is less, since whole gradients are held until their bucket is full.
 
     ``backward(loss)`` and ``step()`` take the place of ``loss.backward()``, ``optimizer.step()`` and ``zero_grad()``;
     gradients from before are forgotten.
@@ -85,7 +89,10 @@ class Zero(Replica):
         self._held: list[Unit] = []
         before = optimizer.state_dict() if optimizer.started else None
         self._groups: list[list[Any]] = [list(group["params"]) for group in optimizer.param_groups]
-        self.units = self._shard({id(p) for group in self._groups for p in group}, types, bucket_bytes or BUCKET_BYTES)
+        if bucket_bytes is None:
+            eighth = sum(p.nbytes for p in model.parameters()) // 8
+            bucket_bytes = min(BUCKET_BYTES, max(_LEAST_BUCKET, eighth)) if stage == 2 else BUCKET_BYTES
+        self.units = self._shard({id(p) for group in self._groups for p in group}, types, bucket_bytes)
         self._follow(self.units)
         self.zero_grad()
         pieces = {id(u.parameters[piece.index]): piece.tensor for u in self.units for piece in u.pieces}

@@ -262,3 +262,22 @@ def test_a_config_beside_an_optimiser_describes_it() -> None:
     with pytest.raises(ValueError, match=r"has lr=0\.5, the given optimiser lr=0\.001"):
         Zero.from_config({"optimizer": {"type": "adam", "params": {"lr": 0.5}}}, model, adam, comm)
     assert Zero.from_config({"optimizer": {"type": "adam", "params": {"betas": [0.8, 0.9]}}}, model, adam, comm)
+
+
+def test_stage_2_holds_fewer_gradients_than_stage_1_also_of_a_small_model() -> None:
+    def most_at_once(stage: int) -> int:
+        model = zero(stage, 4, net(64))
+        parameters, most = list(model.module.parameters()), 0
+
+        def count(_: Tensor) -> None:
+            nonlocal most
+            most = max(most, sum(p.grad.nbytes for p in parameters if p.grad is not None))
+
+        for p in parameters:
+            p.register_post_accumulate_hook(count)
+        model.backward(model(rows()).mean())
+        return most
+
+    whole = 64 * 4 * (WIDTH * WIDTH + WIDTH)
+    assert most_at_once(1) == whole
+    assert most_at_once(2) <= whole / 4
