@@ -8,7 +8,7 @@ module's forward and backward pass and freed after it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -87,6 +87,8 @@ class Zero(Replica):
         self._pending = False
         self._passes = 0
         self._held: list[Unit] = []
+        self._lent: list[Unit] = []
+        self._lending = False
         before = optimizer.state_dict() if optimizer.started else None
         self._groups: list[list[Any]] = [list(group["params"]) for group in optimizer.param_groups]
         if bucket_bytes is None:
@@ -145,8 +147,22 @@ class Zero(Replica):
     def freeing(self) -> Iterator[None]:
         """Within it nothing that is recorded keeps gathered parameters alive. For those who run the modules by
         themselves, stage by stage of a pipeline, and not through forward()."""
-        with nullcontext() if self.stage < 3 else packing(self._pack, self._unpack):
+        if self.stage < 3 or self._lending:
             yield
+            return
+        self._lending = True
+        for unit in self.units:
+            unit.lent = self._lent
+        try:
+            with packing(self._pack, self._unpack):
+                yield
+        finally:
+            self._lending = False
+            for unit in self.units:
+                unit.lent = None
+            for unit in self._lent:
+                unit.drop()
+            self._lent.clear()
 
     def backward(self, loss: Tensor) -> None:
         """Add the loss's derivative to the gradients, each of `accumulate` passes counting an equal share."""
@@ -281,7 +297,7 @@ class Zero(Replica):
 
     def _pack(self, array: Array) -> Any:
         """Keep the place of what lies in gathered parameters, so that they can be freed."""
-        for unit in self._held:
+        for unit in (*self._held, *self._lent):
             if array.base is not None and array.base is unit.full:
                 return unit.locate(array)
         return array
