@@ -11,10 +11,7 @@ __all__ = ["Identity", "ModuleDict"]
 
 
 class Identity(Module):
-    """Gives back what it is given; arguments of its making are taken and left alone."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__()
+    """Gives back what it is given."""
 
     def forward(self, x: Any) -> Any:
         return x
