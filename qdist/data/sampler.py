@@ -103,7 +103,8 @@ class DistributedSampler:
         dataset: anything with a length (or the length).
         rank: this rank, or a communicator with .rank and .size (``mesh["dp"]``); without it, this rank of all.
         size: number of ranks, beside a number as rank.
-        shuffle: a new order each epoch, equal on all ranks; call set_epoch at the start of every epoch.
+        shuffle: a new order each pass, equal on all ranks; the epoch counts passes by itself, and set_epoch resumes at
+            a given one.
         seed: of the shuffle, equal on all ranks.
         drop_last: leave out the tail that does not fill all ranks, instead of repeating the first items.
     """
@@ -132,6 +133,7 @@ class DistributedSampler:
     def indices(self) -> np.ndarray:
         """This rank's indices of one pass, int64: every size-th of the common order."""
         order = Generator(self.seed, self.epoch).permutation(self.length) if self.shuffle else np.arange(self.length)
+        self.epoch += 1
         return np.resize(order, len(self) * self.size)[self.rank :: self.size]
 
     def __iter__(self) -> Iterator[int]:

@@ -1,6 +1,9 @@
 """Modules: layers, containers, losses and initialisers on Tensor."""
 
 from . import init
+from .attention import GatedMLP, GroupedQueryAttention, KVCache, LlamaBlock
+from .containers import Identity, ModuleDict
+from .convolution import Conv1d, ConvTranspose1d, ConvTranspose2d
 from .deferred import DeferredParameter, deferred, materialize
 from .layers import (
     GELU,
@@ -15,38 +18,56 @@ from .layers import (
     MaxPool2d,
     ReLU,
     Sigmoid,
+    SiLU,
     Softmax,
     Tanh,
 )
 from .losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, MSELoss, NLLLoss
 from .module import Module, ModuleList, Parameter, Sequential
+from .normalization import BatchNorm1d, RMSNorm
+from .positions import positions
 from .quantum import QuantumLayer
+from .recurrent import GRU, LSTM
 from .transformer import MultiHeadAttention, TransformerBlock
 
 __all__ = [
     "GELU",
+    "GRU",
+    "LSTM",
     "AvgPool2d",
     "BCELoss",
     "BCEWithLogitsLoss",
+    "BatchNorm1d",
     "BatchNorm2d",
+    "Conv1d",
     "Conv2d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
     "CrossEntropyLoss",
     "DeferredParameter",
     "Dropout",
     "Embedding",
     "Flatten",
+    "GatedMLP",
+    "GroupedQueryAttention",
+    "Identity",
+    "KVCache",
     "LayerNorm",
     "Linear",
+    "LlamaBlock",
     "MSELoss",
     "MaxPool2d",
     "Module",
+    "ModuleDict",
     "ModuleList",
     "MultiHeadAttention",
     "NLLLoss",
     "Parameter",
     "QuantumLayer",
+    "RMSNorm",
     "ReLU",
     "Sequential",
+    "SiLU",
     "Sigmoid",
     "Softmax",
     "Tanh",
@@ -54,4 +75,5 @@ __all__ = [
     "deferred",
     "init",
     "materialize",
+    "positions",
 ]

@@ -229,6 +229,13 @@ class ReLU(Module):
         return functional.relu(x)
 
 
+class SiLU(Module):
+    """x sigmoid(x)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.silu(x)
+
+
 class GELU(Module):
     """x Phi(x); `approximate` takes the tanh form."""
 

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..tensor import Tensor, functional
+from ..tensor.losses import Terms, check_reduction
 from .module import Module
 
 
 class _Loss(Module):
+    """A value for every target, reduced to their "mean" or "sum", or as they are with "none"."""
+
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
-        functional.check_reduction(reduction)
+        check_reduction(reduction)
         self.reduction = reduction
+
+    def forward(self, output: Any, targets: Any) -> Tensor:
+        return self._reduced(output, targets, self.reduction)
+
+    def terms(self, output: Any, targets: Any) -> Terms:
+        """The mean's numerator and denominator: sums over parts of a batch give the mean over all of it."""
+        return self._reduced(output, targets, "terms")
+
+    def _reduced(self, output: Any, targets: Any, reduction: str) -> Any:
+        raise NotImplementedError
 
     def extra_repr(self) -> str:
         return f"reduction={self.reduction!r}"
@@ -21,33 +36,74 @@ class _Loss(Module):
 class MSELoss(_Loss):
     """|prediction - target|^2."""
 
-    def forward(self, prediction: Any, target: Any) -> Tensor:
-        return functional.mse_loss(prediction, target, self.reduction)
+    def _reduced(self, output: Any, targets: Any, reduction: str) -> Any:
+        return functional.mse_loss(output, targets, reduction)
 
 
 class BCELoss(_Loss):
     """Binary cross-entropy of probabilities."""
 
-    def forward(self, probabilities: Any, targets: Any) -> Tensor:
-        return functional.binary_cross_entropy(probabilities, targets, self.reduction)
+    def _reduced(self, output: Any, targets: Any, reduction: str) -> Any:
+        return functional.binary_cross_entropy(output, targets, reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
     """Binary cross-entropy of sigmoid(logits), stable for large logits."""
 
-    def forward(self, logits: Any, targets: Any) -> Tensor:
-        return functional.binary_cross_entropy_with_logits(logits, targets, self.reduction)
+    def _reduced(self, output: Any, targets: Any, reduction: str) -> Any:
+        return functional.binary_cross_entropy_with_logits(output, targets, reduction)
 
 
-class CrossEntropyLoss(_Loss):
-    """Cross-entropy of softmax(logits) (..., classes) with integer targets (...)."""
+class _ClassLoss(_Loss):
+    def __init__(self, reduction: str = "mean", *, weight: Any = None, ignore_index: int | None = None) -> None:
+        super().__init__(reduction)
+        self.ignore_index = ignore_index
+        self.weight = None if weight is None else np.asarray(weight)
 
-    def forward(self, logits: Any, targets: Any) -> Tensor:
-        return functional.cross_entropy(logits, targets, self.reduction)
+    def extra_repr(self) -> str:
+        ignored = "" if self.ignore_index is None else f", ignore_index={self.ignore_index}"
+        return super().extra_repr() + ignored + ("" if self.weight is None else ", weight=...")
 
 
-class NLLLoss(_Loss):
-    """Negative log-likelihood of log-probabilities (..., classes) with integer targets (...)."""
+class CrossEntropyLoss(_ClassLoss):
+    """Cross-entropy of softmax(logits) (..., classes) with integer targets (...).
 
-    def forward(self, logp: Any, targets: Any) -> Tensor:
-        return functional.nll_loss(logp, targets, self.reduction)
+    Args:
+        reduction: "mean", "sum" or "none".
+        weight: of each class; a mean divides by the sum of the targets' weights.
+        ignore_index: a target that counts nothing, such as padding.
+        label_smoothing: so much of a target is spread over all classes.
+    """
+
+    def __init__(
+        self,
+        reduction: str = "mean",
+        *,
+        weight: Any = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(reduction, weight=weight, ignore_index=ignore_index)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing={label_smoothing}: at least 0 and below 1")
+        self.label_smoothing = label_smoothing
+
+    def _reduced(self, output: Any, targets: Any, reduction: str) -> Any:
+        return functional.cross_entropy(
+            output,
+            targets,
+            reduction,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+        )
+
+
+class NLLLoss(_ClassLoss):
+    """Negative log-likelihood of log-probabilities (..., classes) with integer targets (...).
+
+    Args: reduction, weight and ignore_index as of CrossEntropyLoss.
+    """
+
+    def _reduced(self, output: Any, targets: Any, reduction: str) -> Any:
+        return functional.nll_loss(output, targets, reduction, weight=self.weight, ignore_index=self.ignore_index)

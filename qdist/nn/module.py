@@ -9,6 +9,7 @@ import numpy as np
 
 from ..tensor import Tensor, no_grad
 from .attributes import as_buffer, check_trainable, refuse_replacement, refuse_unlisted
+from .hooks import Hooks, enlist
 
 
 class Parameter(Tensor):
@@ -20,6 +21,8 @@ class Parameter(Tensor):
     """Whether all values are on this rank at all times."""
     deferred: bool = False
     """Whether it has no values yet; see qdist/nn/deferred.py."""
+    name: str = ""
+    """In the whole model, once that is spread over a mesh (`parallel.parallelize`)."""
     label: str = "a parameter"
     """For errors: the class of the module and the name that it was first assigned to, such as Linear.weight."""
 
@@ -45,6 +48,7 @@ class Module:
     """
 
     _looked_through = False  # for parameters that nothing lists
+    _hooks: Hooks | None = None
 
     def __init__(self) -> None:
         self.training = True
@@ -58,7 +62,35 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
+        return self.forward(*args, **kwargs) if self._hooks is None else self._hooks.call(self, args, kwargs)
+
+    def _hooked(self) -> Hooks:
+        if self._hooks is None:
+            self.__dict__["_hooks"] = Hooks()
+        assert self._hooks is not None
+        return self._hooks
+
+    def register_forward_pre_hook(self, hook: Callable[[Module, tuple[Any, ...]], Any]) -> Callable[[], None]:
+        """Call hook(module, inputs) before every forward(); inputs that it gives, if any, take the place of those.
+
+        Returns a function that takes the hook away.
+        """
+        return enlist(self._hooked().before, hook)
+
+    def register_forward_hook(self, hook: Callable[[Module, tuple[Any, ...], Any], Any]) -> Callable[[], None]:
+        """Call hook(module, inputs, output) after every forward(); an output that it gives takes the place of that.
+
+        Returns a function that takes the hook away.
+        """
+        return enlist(self._hooked().after, hook)
+
+    def register_full_backward_hook(self, hook: Callable[[Module, Any, Any], None]) -> Callable[[], None]:
+        """Call hook(module, input gradients, output gradients), tuples, when a backward pass has come through the
+        module. It sees gradients and changes none; None stands for those that do not exist.
+
+        Returns a function that takes the hook away.
+        """
+        return enlist(self._hooked().backward, hook)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, (Parameter, Module)) and "_modules" not in self.__dict__:

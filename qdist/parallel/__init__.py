@@ -4,7 +4,7 @@ from qdist.parallel import auto, collectives
 from qdist.parallel.activation_memory import activation_bytes, saved_bytes
 from qdist.parallel.gradient_norm import clip_grad_norm_, grad_norm
 from qdist.parallel.loss_scale import LossScale
-from qdist.parallel.mesh import ParallelModel, Plan, mesh_generator, parallelize, seed_mesh
+from qdist.parallel.mesh import ParallelModel, Plan, load_plain, mesh_generator, parallelize, seed_mesh
 from qdist.parallel.partition import Partition, load_whole_state_dict, whole_state_dict
 from qdist.parallel.pipeline import (
     Action,
@@ -20,7 +20,14 @@ from qdist.parallel.pipeline import (
     schedule_picture,
 )
 from qdist.parallel.recompute import checkpoint, recompute, recompute_attention
-from qdist.parallel.replica import DataParallel, average_gradients, check_replicas, on_local_devices, share_rows
+from qdist.parallel.replica import (
+    DataParallel,
+    SyncBatchNorm,
+    average_gradients,
+    check_replicas,
+    on_local_devices,
+    share_rows,
+)
 from qdist.parallel.sequence import (
     RingAttention,
     SequenceDropout,
@@ -35,6 +42,7 @@ from qdist.parallel.tensor import (
     ParallelMLP,
     ParallelTransformerBlock,
     RowParallelLinear,
+    VocabParallelCrossEntropyLoss,
     VocabParallelEmbedding,
     divide_block,
     vocab_parallel_cross_entropy,
@@ -62,6 +70,8 @@ __all__ = [
     "SequenceDropout",
     "SequenceLayerNorm",
     "SharedLayerDesc",
+    "SyncBatchNorm",
+    "VocabParallelCrossEntropyLoss",
     "VocabParallelEmbedding",
     "Zero",
     "activation_bytes",
@@ -74,6 +84,7 @@ __all__ = [
     "cut_into_stages",
     "divide_block",
     "grad_norm",
+    "load_plain",
     "load_whole_state_dict",
     "make_schedule",
     "mesh_generator",

@@ -74,7 +74,9 @@ def saved_bytes(output: Tensor) -> int:
     parameters: set[int] = set()
     found: dict[int, int] = {}
     for node in _graph(output):
-        parameters.update(id(_owner(edge.data)) for edge in node.inputs if isinstance(edge, Parameter))
+        # Of parameters that are sharded a graph keeps the places alone.
+        owned = (edge for edge in node.inputs if isinstance(edge, Parameter) and edge.replicated)
+        parameters.update(id(_owner(edge._data)) for edge in owned)
         for array in _arrays(node.saved):
             owner = _owner(array)
             found[id(owner)] = owner.nbytes

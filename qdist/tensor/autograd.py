@@ -35,6 +35,8 @@ class Mode(threading.local):
     walks = 0  # under way, one inside the other
     at_end: tuple[Callable[[], None], ...] = ()
     leaves: tuple[Any, ...] = ()  # of the outermost walk under way
+    counts: tuple[float, ...] = ()  # of the means that it has come through
+    accumulates = False  # whether it adds to the .grad of leaves
 
 
 mode = Mode()
@@ -188,6 +190,16 @@ def leaves() -> tuple[Any, ...]:
     return mode.leaves
 
 
+def counts() -> tuple[float, ...]:
+    """Over how many values the means are, each one number, that the backward pass under way has come through so far."""
+    return mode.counts
+
+
+def accumulates() -> bool:
+    """Whether the backward pass under way adds to the .grad of leaves, as backward() does and grad() does not."""
+    return mode.accumulates
+
+
 def fit(xp: ModuleType, g: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """A cotangent in its input's shape and dtype: broadcast axes summed, the real part of a real one."""
     if g.shape != shape:
@@ -305,7 +317,7 @@ def _walk(
     wanted = set(targets or ())
     nodes, uses = _survey([edge for edge, _ in roots], wanted if barrier else set())
     if mode.walks == 1:
-        mode.leaves = tuple(uses)
+        mode.leaves, mode.counts, mode.accumulates = tuple(uses), (), targets is None
     useful = None if targets is None else _leads_to(nodes, wanted)
     result: dict[Any, Array] = {}
     gathered: dict[Any, Any] = {}
@@ -345,6 +357,8 @@ def _walk(
         _check(node)
         xp, inputs = node.xp, node.inputs
         assert node.rule.vjp is not None
+        if node.rule.count is not None and node.shape == ():
+            mode.counts += (node.rule.count(node.unpacked()),)
         needs = [edge is not None for edge in inputs]
         with _NOWHERE if xp is np else _place(g):
             cotangents = node.rule.vjp(xp, g, node.unpacked(), needs, **node.attributes)

@@ -10,8 +10,70 @@ import numpy as np
 
 from . import arrays, random
 from .kernels.convolution import output_size
+from .losses import (
+    Terms,
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    check_reduction,
+    check_targets,
+    cross_entropy,
+    mse_loss,
+    nll_loss,
+    reduce_loss,
+)
 from .methods import normal_axis
 from .tensor import Tensor, apply
+
+__all__ = [
+    "Size",
+    "Terms",
+    "arctan2",
+    "as_tensor",
+    "attention",
+    "avg_pool2d",
+    "batch_norm",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "check_reduction",
+    "check_targets",
+    "complex",
+    "concatenate",
+    "conv1d",
+    "conv2d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "cross_entropy",
+    "dropout",
+    "einsum",
+    "embedding",
+    "erf",
+    "from_dlpack",
+    "gelu",
+    "layer_norm",
+    "linear",
+    "log_softmax",
+    "matmul",
+    "max_pool2d",
+    "maximum",
+    "minimum",
+    "mse_loss",
+    "nll_loss",
+    "ones",
+    "pair",
+    "rand",
+    "randn",
+    "reduce_loss",
+    "relu",
+    "rms_norm",
+    "rotary",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "stack",
+    "where",
+    "zeros",
+]
 
 Size = int | tuple[int, int]
 
@@ -167,7 +229,8 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, spans: Sequence[rando
         raise ValueError(f"dropout probability {p} is not in [0, 1)")
     if not training or p == 0:
         return as_tensor(x)
-    return apply("dropout", x, p=p, ticket=random.default_generator().ticket().within(*spans))
+    x = as_tensor(x)
+    return apply("dropout", x, p=p, ticket=random.ticket(x.shape, *spans))
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
@@ -183,11 +246,34 @@ def embedding(table: Any, indices: Any) -> Tensor:
     """
     table, indices = as_tensor(table), as_tensor(indices)
     if indices.size:
-        # A GPU would wrap such an index around in silence.
+        # Arrays would count a negative one from the end, and a GPU wrap a large one around, in silence.
         low, high = int(indices._data.min()), int(indices._data.max())
-        if low < -len(table) or high >= len(table):
+        if low < 0 or high >= len(table):
             raise IndexError(f"embedding: indices go from {low} to {high}, but the table has {len(table)} rows")
     return apply("embedding", table, indices)
+
+
+def rms_norm(x: Any, shape: tuple[int, ...], weight: Any = None, eps: float = 1e-6) -> Tensor:
+    """Divide the last axes, which must have `shape`, by their root mean square, and multiply by weight."""
+    x = as_tensor(x)
+    if tuple(x.shape[x.ndim - len(shape) :]) != tuple(shape):
+        raise ValueError(f"rms_norm over {tuple(shape)} does not fit an input of shape {x.shape}")
+    return apply("rms_norm", x, *(() if weight is None else (weight,)), dims=len(shape), eps=eps)
+
+
+def rotary(x: Any, positions: Any, base: float = 10000.0) -> Tensor:
+    """Rotary positions: turn the pairs (i, i + d / 2) of x (..., positions, d) by position / base^(2 i / d).
+
+    positions: their numbers, as many as x has.
+    """
+    x = as_tensor(x)
+    width = x.shape[-1]
+    if width % 2 or len(positions) != x.shape[-2]:
+        raise ValueError(f"rotary: {len(positions)} positions do not fit shape {x.shape}, or its last axis is odd")
+    angles = np.outer(np.asarray(positions), base ** (-np.arange(0, width, 2) / width))
+    turns = np.concatenate([angles, angles], axis=1)
+    cos, sin = (Tensor(f(turns).astype(x.dtype), device=x.device) for f in (np.cos, np.sin))
+    return apply("rotary", x, cos, sin)
 
 
 def layer_norm(x: Any, shape: tuple[int, ...], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
@@ -246,7 +332,7 @@ def attention(
         scale=1 / math.sqrt(q.shape[-1]) if scale is None else scale,
         causal=causal,
         p=dropout,
-        ticket=random.default_generator().ticket().within(*spans) if dropout > 0 else None,
+        ticket=random.ticket((*q.shape[:-1], k.shape[-2]), *spans) if dropout > 0 else None,
     )
 
 
@@ -284,6 +370,65 @@ def conv2d(
     return apply("conv2d", x, weight, *extra, stride=stride, padding=padding, dilation=dilation, groups=groups)
 
 
+def conv_transpose2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The transpose of conv2d: x (n, c, h, w) with weight (c, filters / groups, kh, kw); bias is (filters,).
+
+    Returns:
+        (n, filters, (h - 1) stride - 2 padding + dilation (kh - 1) + 1 + output_padding, ...).
+    """
+    x, weight = as_tensor(x), as_tensor(weight)
+    stride, padding, dilation, extra = pair(stride), pair(padding), pair(dilation), pair(output_padding)
+    if x.ndim != 4 or weight.ndim != 4:
+        raise ValueError(f"conv_transpose2d takes 4-dimensional input and weight, got {x.shape} and {weight.shape}")
+    if groups < 1 or x.shape[1] != weight.shape[0] or weight.shape[0] % groups:
+        raise ValueError(
+            f"conv_transpose2d: {x.shape[1]} channels in {groups} group(s) do not fit a weight of shape {weight.shape}"
+        )
+    if any(not 0 <= e < s for e, s in zip(extra, stride)):
+        raise ValueError(f"conv_transpose2d: output_padding {extra} must be less than the stride {stride}")
+    more = () if bias is None else (bias,)
+    options = {"stride": stride, "padding": padding, "extra": extra, "dilation": dilation, "groups": groups}
+    return apply("conv_transpose2d", x, weight, *more, **options)
+
+
+def conv1d(
+    x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1
+) -> Tensor:
+    """Cross-correlate x (n, c, length) with weight (filters, c / groups, k); bias is (filters,)."""
+    x, weight = as_tensor(x), as_tensor(weight)
+    if x.ndim != 3 or weight.ndim != 3:
+        raise ValueError(f"conv1d takes 3-dimensional input and weight, got {x.shape} and {weight.shape}")
+    along = (1, stride), (0, padding), (1, dilation)
+    return conv2d(x.unsqueeze(2), weight.unsqueeze(2), bias, *along, groups).squeeze(2)
+
+
+def conv_transpose1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int = 1,
+    padding: int = 0,
+    output_padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The transpose of conv1d: x (n, c, length) with weight (c, filters / groups, k)."""
+    x, weight = as_tensor(x), as_tensor(weight)
+    if x.ndim != 3 or weight.ndim != 3:
+        raise ValueError(f"conv_transpose1d takes 3-dimensional input and weight, got {x.shape} and {weight.shape}")
+    along = (1, stride), (0, padding), (0, output_padding), (1, dilation)
+    return conv_transpose2d(x.unsqueeze(2), weight.unsqueeze(2), bias, *along, groups).squeeze(2)
+
+
 def max_pool2d(x: Any, kernel: Size, stride: Size | None = None, padding: Size = 0) -> Tensor:
     """The largest element of each window of x (n, c, h, w); the stride is the kernel when not given."""
     return _pool("max_pool2d", x, kernel, stride, padding)
@@ -305,72 +450,3 @@ def _pool(op: str, x: Any, kernel: Size, stride: Size | None, padding: Size) -> 
     for i in (0, 1):
         output_size(x.shape[2 + i], size[i], step[i], edge[i])
     return apply(op, x, kernel=size, stride=step, padding=edge)
-
-
-def check_reduction(reduction: str) -> None:
-    """Raises ValueError unless a loss can be reduced so."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f'unknown reduction {reduction!r}: use "mean", "sum" or "none"')
-
-
-def reduce_loss(values: Tensor, reduction: str) -> Tensor:
-    """mean, sum, or none of it."""
-    check_reduction(reduction)
-    if reduction == "none":
-        return values
-    return values.mean() if reduction == "mean" else values.sum()
-
-
-def mse_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """|prediction - target|^2, elementwise; the shapes must be equal."""
-    prediction, target = as_tensor(prediction), as_tensor(target)
-    if prediction.shape != target.shape:
-        raise ValueError(f"mse_loss: prediction {prediction.shape} and target {target.shape} differ in shape")
-    return reduce_loss((prediction - target).abs2(), reduction)
-
-
-def cross_entropy(logits: Any, targets: Any, reduction: str = "mean") -> Tensor:
-    """-log softmax(logits)[target] for logits (..., classes) and integer targets (...).
-
-    Raises:
-        IndexError: for a target outside 0 ... classes - 1.
-    """
-    logits, targets = as_tensor(logits), as_tensor(targets)
-    check_targets("cross_entropy", logits, targets, logits.shape[-1])
-    flat = apply("cross_entropy", logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
-    return reduce_loss(flat if logits.ndim == 2 else flat.reshape(targets.shape), reduction)
-
-
-def nll_loss(logp: Any, targets: Any, reduction: str = "mean") -> Tensor:
-    """-logp[target] for log-probabilities (..., classes) and integer targets (...)."""
-    logp, targets = as_tensor(logp), as_tensor(targets)
-    check_targets("nll_loss", logp, targets, logp.shape[-1])
-    return reduce_loss(-logp.gather(targets.unsqueeze(-1), -1).squeeze(-1), reduction)
-
-
-def check_targets(name: str, scores: Tensor, targets: Tensor, classes: int) -> None:
-    """Raises ValueError or IndexError unless targets are integers (...) below `classes` for scores (..., any)."""
-    if targets.dtype.kind not in "iu" or targets.shape != scores.shape[:-1]:
-        raise ValueError(
-            f"{name} takes integer targets of shape {scores.shape[:-1]}, got {targets.dtype} of shape {targets.shape}"
-        )
-    if targets.size:
-        low, high = int(targets._data.min()), int(targets._data.max())
-        if low < 0 or high >= classes:
-            raise IndexError(f"{name}: targets go from {low} to {high}, but there are {classes} classes")
-
-
-def binary_cross_entropy_with_logits(logits: Any, targets: Any, reduction: str = "mean") -> Tensor:
-    """-(t log s + (1 - t) log(1 - s)), s = sigmoid(logits), stable for large logits."""
-    logits, targets = as_tensor(logits), as_tensor(targets)
-    if logits.shape != targets.shape:
-        raise ValueError(f"binary cross-entropy: logits {logits.shape} and targets {targets.shape} differ in shape")
-    return reduce_loss(apply("binary_cross_entropy_logits", logits, targets), reduction)
-
-
-def binary_cross_entropy(probabilities: Any, targets: Any, reduction: str = "mean") -> Tensor:
-    """-(t log p + (1 - t) log(1 - p)); logarithms are held above -100, so p = 0 and 1 stay finite."""
-    p, t = as_tensor(probabilities), as_tensor(targets)
-    if p.shape != t.shape:
-        raise ValueError(f"binary cross-entropy: probabilities {p.shape} and targets {t.shape} differ in shape")
-    return reduce_loss(apply("binary_cross_entropy", p, t), reduction)

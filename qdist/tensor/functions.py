@@ -113,7 +113,7 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if isinstance(x, Tensor) and x.requires_grad:
                 sources[x] = ref(x._data)
 
-    state = random.get_state()
+    state, place = random.get_state(), random.place()
     with no_grad(), tracing(note):
         result = fn(*args, **kwargs)
     results = [result] if isinstance(result, Tensor) else list(result)
@@ -127,13 +127,14 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     arguments = {x: ref(x._data) for x in given if x not in sources}
 
     def vjp(xp: Any, g: Any, saved: Any, needs: Any) -> Any:
-        after = random.get_state()
-        random.set_state(state)
-        try:
-            with enable_grad():
-                again = fn(*args, **kwargs)
-        finally:
-            random.set_state(after)
+        with random.placed(place):
+            after = random.get_state()
+            random.set_state(state)
+            try:
+                with enable_grad():
+                    again = fn(*args, **kwargs)
+            finally:
+                random.set_state(after)
         outputs = [again] if isinstance(again, Tensor) else list(again)
         roots = [(out._edge(), c) for out, c in zip(outputs, g, strict=True) if c is not None and out.requires_grad]
         found = walk(roots, False, edges, barrier=True)

@@ -171,10 +171,40 @@ def _larger(shape: tuple[int, ...], spans: tuple[Span, ...]) -> tuple[int, ...]:
 _default = Generator(0)
 
 
+class Place:
+    """Where the arrays of a forward pass lie in those of the whole batch, which ranks or micro-batches divide.
+
+    Masks that are drawn within `placed` are this part of what one process would draw for the whole batch.
+    """
+
+    def __init__(
+        self,
+        rows: tuple[int, int, int] | None = None,
+        positions: Array | None = None,
+        generator: Generator | None = None,
+    ) -> None:
+        self._rows, self.positions, self._generator = rows, positions, generator
+        self.asked_for_positions = False
+
+    @property
+    def rows(self) -> tuple[int, int, int] | None:
+        """(first, behind the last, all): the rows of the batch, the first axis; None if all are here."""
+        return self._rows
+
+    @property
+    def generator(self) -> Generator | None:
+        """What is drawn from; None for the default generator."""
+        return self._generator
+
+    positions: Array | None
+    """The numbers, in the whole sequence, of the positions that this rank has; None if it has all."""
+
+
 class _Using(local):
-    """What this thread draws from instead: see using()."""
+    """What this thread draws from instead: see using() and placed()."""
 
     generator: Generator | None = None
+    place: Place | None = None
 
 
 _using = _Using()
@@ -182,7 +212,26 @@ _using = _Using()
 
 def default_generator() -> Generator:
     """The generator that initialisers, dropout and the functions of this module draw from."""
+    if _using.place is not None and (own := _using.place.generator) is not None:
+        return own
     return _default if _using.generator is None else _using.generator
+
+
+def ticket(shape: tuple[int, ...], *spans: Span) -> Ticket:
+    """The right to one draw for an array of `shape` that lies at `spans` of a larger one.
+
+    Within `placed`, an array whose first axis is as long as the batch has rows here, or a multiple (rows and positions
+    flattened together), is that part of the whole batch's. Any other is taken to be the same everywhere.
+    """
+    drawn = default_generator().ticket().within(*spans)
+    rows = None if _using.place is None else _using.place.rows
+    if rows is None or not shape or any(span.axis == 0 for span in spans):
+        return drawn
+    first, behind, whole = rows
+    each, rest = divmod(shape[0], behind - first) if behind > first else (0, 0)
+    if rest or not each:
+        return drawn
+    return drawn.within(Span(0, whole * each, ((first * each, behind * each),)))
 
 
 def manual_seed(seed: int, rank: int = 0) -> Generator:
@@ -208,6 +257,21 @@ def using(generator: Generator) -> Iterator[Generator]:
         yield generator
     finally:
         _using.generator = previous
+
+
+@contextmanager
+def placed(place: Place | None) -> Iterator[None]:
+    """Arrays inside the block are the part of a batch that `place` says; None is all of it."""
+    previous, _using.place = _using.place, place
+    try:
+        yield
+    finally:
+        _using.place = previous
+
+
+def place() -> Place | None:
+    """What the innermost `placed` of this thread says."""
+    return _using.place
 
 
 def get_state() -> dict[str, Any]:

@@ -14,6 +14,7 @@ rules. Nothing else in the package knows a derivative, so whatever else has to b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,7 @@ class Rule:
         all_apart_from: every input from this position on is `apart` as well.
         view: the output may share memory with the first input.
         mixes: real inputs stay real beside complex ones, which halves the work.
+        count: for a mean that gives one number: how many values it is over, from what the vjp saved.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Rule:
     all_apart_from: int | None = None
     view: bool = False
     mixes: bool = False
+    count: Callable[[Any], float] | None = None
 
     def keeps_dtype(self, position: int) -> bool:
         """Whether the input at `position` stays out of dtype promotion."""
@@ -64,6 +67,8 @@ RULES: dict[str, Rule] = {
         Rule("sub", ar.sub, ar.sub_vjp, mixes=True),
         Rule("mul", ar.mul, ar.mul_vjp, mixes=True),
         Rule("div", ar.div, ar.div_vjp, floating=True, mixes=True),
+        # A sum over a count: the mean of what is not masked.
+        Rule("ratio", ar.div, ar.div_vjp, floating=True, count=lambda saved: float(saved[0])),
         Rule("pow", ar.power, ar.power_vjp),
         Rule("maximum", ar.maximum, ar.choice_vjp),
         Rule("minimum", ar.minimum, ar.choice_vjp),
@@ -132,7 +137,7 @@ RULES: dict[str, Rule] = {
         Rule("dropout", act.dropout, act.dropout_vjp),
         # Reductions
         Rule("sum", rd.sum_, rd.sum_vjp),
-        Rule("mean", rd.mean, rd.mean_vjp, floating=True),
+        Rule("mean", rd.mean, rd.mean_vjp, floating=True, count=math.prod),
         Rule("prod", rd.prod, rd.prod_vjp),
         Rule("max", rd.max_, rd.extreme_vjp),
         Rule("min", rd.min_, rd.extreme_vjp),
@@ -160,10 +165,13 @@ RULES: dict[str, Rule] = {
         Rule("embedding", sh.embedding, sh.embedding_vjp, apart=(1,)),
         # Networks
         Rule("conv2d", cv.conv2d, cv.conv2d_vjp),
+        Rule("conv_transpose2d", cv.conv_transpose2d, cv.conv_transpose2d_vjp),
         Rule("max_pool2d", cv.max_pool2d, cv.max_pool2d_vjp),
         Rule("avg_pool2d", cv.avg_pool2d, cv.avg_pool2d_vjp),
         Rule("layer_norm", nm.layer_norm, nm.layer_norm_vjp),
+        Rule("rms_norm", nm.rms_norm, nm.rms_norm_vjp),
         Rule("batch_norm", nm.batch_norm, nm.batch_norm_vjp),
+        Rule("rotary", at.rotary, at.rotary_vjp),
         Rule("attention", at.attention, at.attention_vjp, all_apart_from=3),
     )
 }

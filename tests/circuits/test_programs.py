@@ -10,6 +10,7 @@ import pytest
 
 import qdist as qd
 from qdist import checkpoint
+from qdist.tensor import Tensor, manual_seed, no_grad
 
 
 @pytest.fixture(params=programs.NAMES)
@@ -115,3 +116,18 @@ def test_the_loss_curve_is_a_picture(tmp_path) -> None:
 
 def test_four_ranks_give_what_one_gives(pass_on_ranks) -> None:
     pass_on_ranks(4, [Path(__file__).parent / "ranks" / "mpi_training.py"])
+
+
+def test_a_llama_like_model_writes_with_its_cache_what_it_writes_without() -> None:
+    program = programs.load("train_gpt")
+    args = programs.small(program, 1, "--llama", "--width", 16)
+    manual_seed(0)
+    model = program.build(args)
+    text = program.finish(model, "12+7=")
+    again = "12+7="
+    with no_grad():
+        while len(again) < program.LENGTH and not again.endswith("."):
+            letters = Tensor(np.array([[program.LETTERS.index(c) for c in again]]))
+            again += program.LETTERS[int(model(letters)[0, -1].argmax().item())]
+    assert text == again
+    assert len(text) > len("12+7=")

@@ -122,6 +122,14 @@ def test_set_epoch_changes_the_order_the_same_way_on_every_rank():
     assert seen(loader) == [[1, 3], [5, 7]]
 
 
+def test_every_pass_has_a_new_order_and_set_epoch_goes_back():
+    sampler = DistributedSampler(numbers(8), 0, 1, seed=5)
+    first, second = list(sampler), list(sampler)
+    assert first != second
+    sampler.set_epoch(0)
+    assert [list(sampler), list(sampler)] == [first, second]
+
+
 def test_bad_ranks_are_refused():
     with pytest.raises(ValueError, match="rank 2 is not among 2"):
         DistributedSampler(8, 2, 2)

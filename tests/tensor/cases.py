@@ -151,6 +151,31 @@ case(
     "sequence",
 )
 case(
+    "ratio",
+    args(normal(5, 4), ints(4, 5)),
+    lambda a, y: functional.cross_entropy(a, y, ignore_index=2, weight=[1.0, 0.5, 2.0, 0.3], label_smoothing=0.2),
+    lambda t, a, y: t.nn.functional.cross_entropy(
+        a, y, ignore_index=2, weight=t.tensor([1.0, 0.5, 2.0, 0.3], dtype=a.dtype), label_smoothing=0.2
+    ),
+    "smoothed and weighted",
+)
+case(
+    "ratio",
+    args(normal(2, 5, 4), ints(4, 2, 5)),
+    lambda a, y: functional.cross_entropy(a, y, ignore_index=1),
+    lambda t, a, y: t.nn.functional.cross_entropy(a.reshape(-1, 4), y.reshape(-1), ignore_index=1),
+    "masked",
+)
+case(
+    "ratio",
+    args(normal(5, 4), ints(4, 5)),
+    lambda a, y: functional.nll_loss(a, y, ignore_index=0, weight=[1.0, 0.5, 2.0, 0.3]),
+    lambda t, a, y: t.nn.functional.nll_loss(
+        a, y, ignore_index=0, weight=t.tensor([1.0, 0.5, 2.0, 0.3], dtype=a.dtype)
+    ),
+    "of log-probabilities",
+)
+case(
     "binary_cross_entropy",
     args(between(0.1, 0.9, 5, 4), between(0.1, 0.9, 5, 4)),
     functional.binary_cross_entropy,
@@ -413,3 +438,18 @@ for op in ["sign", "floor", "ceil", "round"]:
     case(op, args(normal(4, 5)), lambda a, op=op: getattr(a, op)(), lambda t, a, op=op: getattr(t, op)(a))
 for op in ["argmax", "argmin"]:
     case(op, args(distinct(4, 5)), lambda a, op=op: getattr(a, op)(1), lambda t, a, op=op: getattr(t, op)(a, 1))
+
+case(
+    "rms_norm",
+    args(normal(3, 2, 4), normal(4)),
+    lambda a, w: functional.rms_norm(a, (4,), w, 1e-5),
+    lambda t, a, w: t.nn.functional.rms_norm(a, (4,), w, 1e-5),
+)
+case("rms_norm", args(normal(5, 4)), lambda a: functional.rms_norm(a, (4,)), None, "without weight")
+case("rotary", args(normal(2, 3, 5, 4)), lambda a: functional.rotary(a, [0, 3, 1, 7, 2]))
+case(
+    "conv_transpose2d",
+    args(normal(2, 4, 3, 5), normal(4, 3, 3, 2), normal(6)),
+    lambda x, w, b: functional.conv_transpose2d(x, w, b, (2, 3), (1, 0), (1, 2), (1, 2), 2),
+    lambda t, x, w, b: t.nn.functional.conv_transpose2d(x, w, b, (2, 3), (1, 0), (1, 2), 2, (1, 2)),
+)

@@ -185,9 +185,19 @@ def test_targets_outside_the_classes_are_refused():
         functional.cross_entropy(Tensor(np.ones((2, 3), np.float32)), Tensor([0, 3]))
 
 
-def test_indices_outside_an_embedding_are_refused():
+@pytest.mark.parametrize("index", [3, -1])
+def test_indices_outside_an_embedding_are_refused(index):
     with pytest.raises(IndexError, match="3 rows"):
-        functional.embedding(Tensor(np.ones((3, 2), np.float32)), Tensor([0, 3]))
+        functional.embedding(Tensor(np.ones((3, 2), np.float32)), Tensor([0, index]))
+
+
+def test_targets_that_count_nothing_have_to_be_named():
+    logits = Tensor(np.ones((2, 3), np.float32))
+    with pytest.raises(IndexError, match=r"targets go from -100 to 1, but there are 3 classes; .*ignore_index=-100"):
+        functional.cross_entropy(logits, Tensor([1, -100]))
+    assert functional.cross_entropy(logits, Tensor([1, -100]), ignore_index=-100).item() == pytest.approx(np.log(3))
+    with pytest.raises(IndexError, match="'column-gather', or take vocab_parallel_cross_entropy"):
+        functional.cross_entropy(logits, Tensor([1, 5]))
 
 
 @pytest.mark.parametrize(

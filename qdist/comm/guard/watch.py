@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import sysconfig
 import threading
 import time
 import traceback
@@ -27,6 +28,7 @@ from qdist.comm.store.client import StoreClient, StoreGone, StoreRefused
 
 __all__ = ["Guard", "ranks_text"]
 
+_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _PACKAGE = str(Path(os.path.abspath(__file__)).parents[2]) + os.sep
 """Where qdist's own files are: a call is reported at the first line outside of them."""
 
@@ -302,10 +304,15 @@ class Guard:
             pass
 
 
+def _between(path: str) -> bool:
+    """Whether a file is of this package, or of Python's own library (functools, contextlib), by which it calls."""
+    return path.startswith(_PACKAGE) or (path.startswith(_LIBRARY) and "-packages" + os.sep not in path)
+
+
 def _where(call: Call) -> str:
     """Where in the user's program the call was made."""
     frame = sys._current_frames().get(call.thread)
-    while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
+    while frame is not None and _between(os.path.abspath(frame.f_code.co_filename)):
         frame = frame.f_back
     if frame is None:
         return ""

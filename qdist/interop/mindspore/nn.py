@@ -38,7 +38,7 @@ class Parameter(nn.Parameter):
 
     def __init__(self, default_input: Any, name: str | None = None, requires_grad: bool = True) -> None:
         super().__init__(np.array(default_input), requires_grad)
-        self.name = name
+        self.name = name or ""
         self.convert(context.device())
 
 

@@ -2,6 +2,7 @@
 
 from qdist.parallel.mesh.mesh_plan import Plan
 from qdist.parallel.mesh.parallel_model import ParallelModel, parallelize
+from qdist.parallel.mesh.saving import load_plain
 from qdist.parallel.mesh.seeds import mesh_generator, seed_mesh
 
-__all__ = ["ParallelModel", "Plan", "mesh_generator", "parallelize", "seed_mesh"]
+__all__ = ["ParallelModel", "Plan", "load_plain", "mesh_generator", "parallelize", "seed_mesh"]

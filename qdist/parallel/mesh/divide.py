@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, NamedTuple
 
 from qdist.comm import Communicator, Mesh
 from qdist.nn import (
     Dropout,
     Embedding,
+    GroupedQueryAttention,
     LayerNorm,
     Linear,
     Module,
@@ -18,15 +20,13 @@ from qdist.nn import (
     QuantumLayer,
     TransformerBlock,
 )
-from qdist.parallel.collectives import copy
 from qdist.parallel.mesh.mesh_plan import Plan, listed
-from qdist.parallel.sequence.context import RingAttention
+from qdist.parallel.sequence.context import RingAttention, ring_attention
 from qdist.parallel.sequence.norm_and_dropout import SequenceDropout, SequenceLayerNorm
-from qdist.parallel.sequence.positions import positions_of
+from qdist.parallel.sequence.tables import show_own_rows
 from qdist.parallel.tensor.parallel_linear import ColumnParallelLinear, RowParallelLinear
 from qdist.parallel.tensor.parallel_transformer import ParallelAttention, divide_block
 from qdist.parallel.tensor.vocabulary import VocabParallelEmbedding
-from qdist.tensor import Tensor
 
 __all__ = ["divide"]
 
@@ -144,7 +144,7 @@ def _chosen(model: Module, plan: Plan) -> dict[str, str]:
         names = [name for name in modules if fnmatchcase(name, pattern)]
         if not names:
             raise ValueError(f"the plan's pattern {pattern!r} fits no module of the model: {listed(modules)}")
-        for name in names:
+        for name in _outermost(names, modules, kind):
             if not isinstance(modules[name], kind):
                 given = type(modules[name]).__name__
                 raise ValueError(f"{name!r} is a {given}, and the form {form!r} is for a {kind.__name__}")
@@ -154,6 +154,12 @@ def _chosen(model: Module, plan: Plan) -> dict[str, str]:
                 )
             chosen[name] = form
     return chosen
+
+
+def _outermost(names: list[str], modules: dict[str, Module], kind: type[Module]) -> list[str]:
+    """Without what is inside of a module that gets the form itself: "blocks.*" is blocks, not what is in them."""
+    whole = [name for name in names if isinstance(modules[name], kind)]
+    return [name for name in names if not any(name.startswith(f"{other}.") for other in whole)]
 
 
 def _over_tensor(model: Module, plan: Plan, comm: Communicator, context: Communicator | None) -> Module:
@@ -206,9 +212,11 @@ def _over_context(model: Module, context: Communicator) -> int:
     for name, module in list(model.named_modules()):
         if isinstance(module, MultiHeadAttention) and _is_whole(module):
             _replace(model, name, RingAttention.from_attention(module, context))
+        elif isinstance(module, GroupedQueryAttention):
+            module.attend = partial(ring_attention, comm=context, causal=module.causal)  # type: ignore[method-assign]
         elif type(module) is Dropout:
             _replace(model, name, SequenceDropout(module.p, None, context))
-    return sum(isinstance(module, MultiHeadAttention) for module in model.modules())
+    return sum(isinstance(module, MultiHeadAttention | GroupedQueryAttention) for module in model.modules())
 
 
 def _is_whole(attention: MultiHeadAttention) -> bool:
@@ -216,18 +224,19 @@ def _is_whole(attention: MultiHeadAttention) -> bool:
 
 
 def _cut_positions(model: Module, groups: _Groups, patterns: Any) -> None:
-    """Has modules see only this rank's rows of parameters that have one a position. The parameters stay whole."""
-    parameters = [name for name, _ in model.named_parameters()]
+    """Has modules see only this rank's rows of parameters and buffers that have one a position. They stay whole."""
+    parameters = [name for name, _ in [*model._named("_parameters"), *model._named("_buffers")]]
     modules = dict(model.named_modules())
     for pattern in patterns:
         names = [name for name in parameters if fnmatchcase(name, pattern)]
         if not names:
             raise ValueError(
-                f"the plan's pattern {pattern!r} of positions fits no parameter of the model: {listed(parameters)}"
+                f"the plan's pattern {pattern!r} of positions fits no parameter or buffer of the model: "
+                f"{listed(parameters)}"
             )
         for name in names:
             above, _, own = name.rpartition(".")
-            _see_part(modules[above], own, groups)
+            show_own_rows(modules[above], own, groups.tensor if groups.sequence_parallel else None)
 
 
 def _check_slices(model: Module, positions: Any) -> None:
@@ -247,41 +256,3 @@ def _check_slices(model: Module, positions: Any) -> None:
                 f"with sequence_parallel a rank has a slice of the sequence between layers, and {name} is whole: name "
                 "its module in the plan's layers, or the parameter in its positions if it has one row a position"
             )
-
-
-def _see_part(module: Module, name: str, groups: _Groups) -> None:
-    whole, forward = getattr(module, name), module.forward
-    own = _own_positions(len(whole), groups)
-    held = len(whole) // (1 if groups.context is None else groups.context.size)
-
-    def on_part(*args: Any, **kwargs: Any) -> Any:
-        shape: tuple[int, ...] = args[0].shape if args else ()
-        if len(shape) < 2 or shape[1] != held:
-            raise ValueError(
-                f"{name} has {len(whole)} positions, {held} of them here, and its module is given shape {shape}: the "
-                "second axis must have as many, so take sequences as long as the table"
-            )
-        # Past Module's own __setattr__, so that the whole parameter stays the one that is listed and trained.
-        object.__setattr__(module, name, _part(whole, own, groups))
-        try:
-            return forward(*args, **kwargs)
-        finally:
-            object.__setattr__(module, name, whole)
-
-    module.forward = on_part  # type: ignore[method-assign]
-
-
-def _own_positions(length: int, groups: _Groups) -> Any:
-    """The positions that this rank has between the layers: over "cp" in the balanced way, then over "tp" in slices."""
-    context, size = (0, 1) if groups.context is None else (groups.context.rank, groups.context.size)
-    held = positions_of(context, size, length, balanced=size > 1)
-    if groups.sequence_parallel and groups.tensor is not None:
-        held = held[positions_of(groups.tensor.rank, groups.tensor.size, len(held), balanced=False)]
-    return held
-
-
-def _part(whole: Tensor, own: Any, groups: _Groups) -> Tensor:
-    # Ranks of "tp" have gradients of different rows, which are added up; those of "cp" are averaged with the batch's.
-    if groups.sequence_parallel and groups.tensor is not None:
-        whole = copy(whole, groups.tensor)
-    return whole[own]

@@ -23,50 +23,53 @@ AXES = {
 @dataclass(frozen=True)
 class Plan:
     """What `parallelize` does with each axis of a mesh that has more than one rank. The defaults do for "dp", "cp" and
-    "state"; "tp" needs `layers`, or a model that was made of divided layers."""
+    "state"; "tp" needs `layers`, or a model that was made of divided layers.
 
-    layers: Mapping[str, str] = field(default_factory=dict)
-    """{pattern of module names: form}, for "tp". Patterns are as in `fnmatch` ("*.expand", "blocks.[0-3]"). Forms:
+    Names are those of `model.named_modules()` and `model.named_parameters()`, such as "blocks.0.attention". Patterns
+    are as in `fnmatch`, where "*" also stands for dots: "*.expand", "blocks.[0-3]", "blocks.*" (the blocks, without the
+    modules inside them, which the form of a block divides).
 
-    "block": a TransformerBlock, its heads and hidden units.
-    "attention": a MultiHeadAttention, its heads.
-    "column": a Linear, its outputs; every rank goes on with its own. "column-gather" gives all ranks all of them.
-    "row": a Linear, its inputs, which a "column" before it left divided. "row-scatter" takes whole ones.
-    "vocabulary": an Embedding, its rows.
-    "norm", "dropout": a LayerNorm, a Dropout outside of blocks; they have to be named if `sequence_parallel`.
+    Args:
+        layers: {pattern of module names: form}, for "tp". Forms:
+            "block": a TransformerBlock, its heads and hidden units.
+            "attention": a MultiHeadAttention, its heads.
+            "column": a Linear, its outputs; every rank goes on with its own. "column-gather" gives all ranks all.
+            "row": a Linear, its inputs, which a "column" before it left divided. "row-scatter" takes whole ones.
+            "vocabulary": an Embedding, its rows.
+            "norm", "dropout": a LayerNorm, a Dropout outside of blocks; they are named if `sequence_parallel`.
+        sequence_parallel: between divided layers each rank of "tp" has a slice of the sequence instead of all of it.
+            The model must then begin with a "vocabulary" and end with a "column" form, and all that has parameters or
+            drops out has to be named.
+        positions: patterns of the names of parameters and buffers that have one row a position of the sequence
+            ("wpe.weight"), at least as many as sequences are long. "cp" and sequence_parallel divide sequences, and
+            whoever reads a table in a pass sees the rows of this rank's positions. Position code that reads no table
+            takes `nn.positions(length)`. What would take this rank's positions for the first ones is refused.
+        zero: over "dp" and "cp": 0 keeps everything on every rank, 1 divides the optimiser's state, 2 also the
+            gradients, 3 also the parameters. With "pp", stage 3 gathers the parameters for every micro-batch, and
+            gradients are divided when the last one has passed.
+        recompute: patterns of the names of modules that keep only their inputs for the backward pass and run once more
+            there.
+        micro_batches: parts of a batch in the pipeline of "pp".
+        schedule: of the pipeline: "naive", "f-then-b", "1f1b" or "interleaved".
+        virtual_stages: stages a rank of "pp", for "interleaved".
+        stages: how layers make stages: "parameters" makes the largest one as small as it can be, "count" gives all
+            equally many layers, a list says how many each has.
+        seed: of a generator for what the model draws while it trains (dropout), which goes on from batch to batch; the
+            first rank's default generator, which `manual_seed` restarts, when not given.
+
+    >>> Plan({"tokens": "vocabulary", "blocks.*": "block", "head": "column-gather"}, positions=["wpe.weight"], zero=1)
     """
 
+    layers: Mapping[str, str] = field(default_factory=dict)
     sequence_parallel: bool = False
-    """Between divided layers each rank of "tp" has a slice of the sequence instead of all of it. The model must then
-    begin with a "vocabulary" and end with a "column" form, and all that has parameters or drops out has to be named."""
-
     positions: Sequence[str] = ()
-    """Patterns of the names of parameters that have one row a position of the sequence, as many as a sequence has,
-    which "cp" and sequence_parallel divide."""
-
     zero: int = 0
-    """Over "dp" and "cp": 0 keeps everything on every rank, 1 divides the optimiser's state, 2 also the gradients, 3
-    also the parameters. With "pp", stage 3 gathers the parameters for every micro-batch, and gradients are divided when
-    the last one has passed."""
-
     recompute: Sequence[str] = ()
-    """Patterns of the names of modules that keep only their inputs for the backward pass and run once more there."""
-
     micro_batches: int = 1
-    """Parts of a batch in the pipeline of "pp"."""
-
     schedule: str = "1f1b"
-    """Of the pipeline: "naive", "f-then-b", "1f1b" or "interleaved"."""
-
     virtual_stages: int = 1
-    """Stages a rank of "pp", for "interleaved"."""
-
-    stages: str | Sequence[int] = "count"
-    """How layers make stages: "count", "parameters", or how many layers each has."""
-
-    seed: int = 0
-    """Of what the layers of a pipeline draw while training (dropout); without "pp" they draw from the default
-    generator, which `seed_mesh` restarts."""
+    stages: str | Sequence[int] = "parameters"
+    seed: int | None = None
 
     def check(self, mesh: Mesh) -> None:
         """Raises ValueError for options that do not go together with each other or with a mesh."""

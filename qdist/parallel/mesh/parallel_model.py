@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -12,21 +14,29 @@ import numpy as np
 
 from qdist.comm import Communicator, Mesh
 from qdist.nn import Module, Sequential
+from qdist.nn.agreement import is_due
 from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
+from qdist.parallel.activation_memory import saved_bytes
 from qdist.parallel.gradient_norm import clip_grad_norm_, grad_norm
+from qdist.parallel.loss_terms import Loss, check_mean_over, loss_terms
 from qdist.parallel.mesh import saving
 from qdist.parallel.mesh.divide import divide
+from qdist.parallel.mesh.memory import Memory, count_memory
 from qdist.parallel.mesh.mesh_plan import Plan, listed
+from qdist.parallel.mesh.step_agreement import Agreed, agree_on_batch
 from qdist.parallel.pipeline.pipeline import Pipeline
-from qdist.parallel.pipeline.stages import as_tuple, cut_into_stages
+from qdist.parallel.pipeline.stages import Draws, as_tuple, cut_into_stages
 from qdist.parallel.recompute import recompute
 from qdist.parallel.replica.buckets import broadcast
 from qdist.parallel.replica.data_parallel import DataParallel, average_gradients
-from qdist.parallel.replica.replica import check_same_model
+from qdist.parallel.replica.replica import Replica, check_same_model
+from qdist.parallel.replica.row_share import Share
 from qdist.parallel.sequence.context import shard_sequence, unshard_sequence
+from qdist.parallel.sequence.positions import positions_of
+from qdist.parallel.sequence.watch import watching
 from qdist.parallel.zero.sharded_model import Zero
-from qdist.tensor import Tensor, no_grad
+from qdist.tensor import Generator, Tensor, no_grad, random
 from qdist.tensor.arrays import Array, is_array
 
 __all__ = ["ParallelModel", "parallelize"]
@@ -38,7 +48,7 @@ def parallelize(
     plan: Plan | None = None,
     *,
     optimizer: Callable[[Iterable[Any]], Optimizer],
-    loss: Callable[[Any, Any], Tensor],
+    loss: Loss,
 ) -> ParallelModel:
     """Spread a model over a mesh, so that it trains as it would in one process.
 
@@ -48,9 +58,11 @@ def parallelize(
             axis "pp" of more than one rank it is a Sequential. A QuantumLayer in it is made without comm.
         mesh: its axes are some of "dp", "tp", "pp", "cp" and "state", with any degrees.
         plan: what is done along each axis; `Plan()` when not given.
-        optimizer: makes the optimiser of the parameters that it is given: `lambda ps: optim.Adam(ps, lr=0.01)`.
-        loss: loss(output, targets), one number, a mean or a sum over rows as its `reduction` says ("mean" if it has
-            none).
+        optimizer: makes the optimiser of the parameters that it is given: `lambda ps: optim.Adam(ps, lr=0.01)`. Each
+            has its `name` in the whole model, for groups with options of their own; ranks make the same groups.
+        loss: loss(output, targets): one number, a mean over rows, all of which count the same, or a sum, as its
+            `reduction` says ("mean" if it has none); or a pair (numerator, denominator), for a mean over what is not
+            masked. Losses of `nn` know what they are means over. A plain mean that masks is refused when it shows.
 
     Raises ValueError, on every rank, for a mesh, a plan and a model that do not fit.
 
@@ -64,8 +76,10 @@ def parallelize(
 class ParallelModel:
     """A model on a mesh with its optimiser: what `parallelize` gives. Every rank calls every method.
 
-    Batches are this rank's rows: ranks that differ along "dp" bring different ones, the others the same. Losses,
-    norms and states that it gives are those of the whole model and the whole batch, on every rank.
+    Batches are this rank's rows: ranks that differ along "dp" bring different ones, the others the same, which every
+    call compares (ValueError). Losses, norms and states that it gives are those of the whole model and the whole batch,
+    on every rank. What is drawn at random (dropout) is what one process would draw for the whole batch, from the first
+    rank's generator: seeds of ranks need not differ, nor be equal.
     """
 
     def __init__(
@@ -74,8 +88,14 @@ class ParallelModel:
         mesh: Mesh,
         plan: Plan,
         optimizer: Callable[[Iterable[Any]], Optimizer],
-        loss: Callable[[Any, Any], Tensor],
+        loss: Loss,
     ) -> None:
+        if isinstance(optimizer, Optimizer) or not callable(optimizer):
+            kind = type(optimizer).__name__
+            raise TypeError(
+                f"optimizer is a function that makes one for the parameters it is given, which are divided first, and "
+                f"not an object of {kind}: `optimizer=lambda parameters: optim.{kind}(parameters, lr=...)`"
+            )
         plan.check(mesh)
         self.mesh, self.plan, self._loss = mesh, plan, loss
         self._reduction = getattr(loss, "reduction", "mean")
@@ -102,6 +122,8 @@ class ParallelModel:
         """What runs the stages, with an axis "pp"."""
         self.module: Module = model if self.pipeline is None else self.pipeline.module
         """This rank's part of the model. Names are those of the whole model."""
+        for name, parameter in self.module.named_parameters():
+            parameter.name = name if self.pipeline is None else self.pipeline.parameter_names[name]
         trained = [p for p in self.module.parameters() if p.requires_grad]
         self.optimizer = optimizer(trained) if trained else None
         """Of this rank's parameters; None where it has none."""
@@ -109,12 +131,18 @@ class ParallelModel:
         """What divides the optimiser's state, with a plan's `zero`."""
         if plan.zero and self.optimizer is not None:
             self.zero = Zero(self.module, self.optimizer, plan.zero, self._replicas, reduction=self._reduction)
-        self._replica: Module | None = None
+        self._generator = None if plan.seed is None else Generator(plan.seed)
+        if self.pipeline is not None:
+            self.pipeline.generator = self._generator
+            for stage in self.pipeline.stages.values():
+                stage.around = self._watching
+        self._backwards = self._steps = self._activations = 0
+        self._replica: Replica | None = None
         if self.pipeline is None:
             self._replica = self.zero or DataParallel(self.module, self._replicas, reduction=self._reduction)
 
     def _pipeline(self, layers: list[Module]) -> Pipeline:
-        plan, dp = self.plan, self.mesh.coordinates.get("dp", 0)
+        plan = self.plan
         return Pipeline(
             layers,
             self._loss,
@@ -123,8 +151,6 @@ class ParallelModel:
             schedule=plan.schedule,
             virtual_stages=plan.virtual_stages,
             partition=plan.stages,
-            # Other rows, other masks.
-            seed=plan.seed + dp,
         )
 
     # Training --------------------------------------------------------------------------------------------------------
@@ -135,34 +161,52 @@ class ParallelModel:
         self.step(max_norm=max_norm)
         return loss
 
-    def backward(self, inputs: Any, targets: Any) -> float:
-        """Forward and backward passes of a batch; the gradients are added to those that are there.
+    def backward(self, inputs: Any, targets: Any, *, weight: float = 1.0) -> float:
+        """Forward and backward passes of a batch; the gradients are added to those that are there, as in one process.
 
         Args:
             inputs: an array or Tensor of this rank's rows, or a tuple of them for a model that takes several.
             targets: what the loss takes.
+            weight: what this pass counts for: 1 / k where k of them make a step.
 
         Along "cp" all ranks bring the whole sequence, the second axis; each takes its positions.
+
+        Raises ValueError, on every rank and before anything is computed, where ranks bring rows that do not go together
+        or have left out a call.
         """
+        agreed = self._agree("backward", inputs, targets)
         x, y = self._own(inputs), self._own(targets)
-        rows = len(_first(inputs))
-        value = self._backward(x, y) if self.pipeline is None else self._backward_in_stages(x, y, rows)
+        value = self._backward(x, y, agreed, weight) if self.pipeline is None else self._in_stages(x, y, agreed, weight)
         # Running averages are the first replica's: those of all rows nobody has.
         broadcast(self.module.buffers(), self._replicas)
-        return self._of_all_rows(value, rows)
+        self._backwards += 1
+        return value
 
-    def _backward(self, x: Any, y: Any) -> float:
+    def _backward(self, x: Any, y: Any, agreed: Agreed, weight: float) -> float:
         assert self._replica is not None
-        loss = self._loss(self._replica(*as_tuple(x)), y)
+        share = Share(agreed.rows, self._positions(x), self._drawing_from(agreed))
+        self._replica.take_share(share)
+        rows = agreed.rows[1] - agreed.rows[0]
+        with random.placed(share), self._watching(x):
+            output = self._replica(*as_tuple(x))
+        terms = loss_terms(self._loss, output, y, rows, self._reduction)
+        if is_due(self._backwards + 1):
+            self._activations = saved_bytes(terms.value)
+        total, count = self._joined(terms.numerator, terms.denominator, self._problem_of(output, y))
+        # Of a mean over all, 1 / count is this rank's share; the ranks' gradients are averaged. The loss itself is
+        # scaled, since ranks may exchange gradients within the pass: ring attention, SyncBatchNorm.
+        scale = weight * terms.factor * self._replicas.size / (1.0 if self._reduction == "sum" else count)
+        share.fix(0.0 if terms.factor == 0.0 else 1.0)
+        loss = terms.value if scale == 1.0 else terms.value * scale
         if self.zero is not None:
             self.zero.backward(loss)
         else:
             loss.backward()
-        return float(loss)
+        return total if self._reduction == "sum" else total / count
 
-    def _backward_in_stages(self, x: Any, y: Any, rows: int) -> float:
+    def _in_stages(self, x: Any, y: Any, agreed: Agreed, weight: float) -> float:
         assert self.pipeline is not None
-        share = self._share(rows)
+        self._check_staged_rows(agreed)
         parameters = list(self.module.parameters())
         before = [parameter.grad for parameter in parameters]
         self.module.zero_grad()
@@ -170,10 +214,12 @@ class ParallelModel:
             if self.zero is not None:
                 passes.enter_context(self.zero.no_sync())
                 passes.enter_context(self.zero.freeing())
-            loss = self.pipeline.train_batch(x, y)
+            sums = self.pipeline.accumulate(x, y, self._draws(x, agreed))
+        total, count = self._joined(sums.numerator, sums.denominator)
+        loss, scale = sums.loss_and_scale(total, count, self._replicas.size, self._reduction)
         for parameter in parameters:
             if parameter.grad is not None:
-                parameter.grad.data *= share
+                parameter.grad.data *= weight * scale
         if self.zero is None:
             average_gradients(self.module, self._replicas)
         for parameter, earlier in zip(parameters, before):
@@ -190,6 +236,7 @@ class ParallelModel:
         Returns the norm before that, if max_norm is given.
         """
         norm = None if max_norm is None else self.clip_grad_norm_(max_norm)
+        self._steps += 1
         if self.zero is not None:
             self.zero.step()
         elif self.optimizer is not None:
@@ -199,41 +246,58 @@ class ParallelModel:
 
     def eval_batch(self, inputs: Any, targets: Any) -> float:
         """The loss of a batch in evaluation mode."""
+        agreed = self._agree("eval_batch", inputs, targets)
         x, y = self._own(inputs), self._own(targets)
         if self.pipeline is not None:
-            self._staged_rows(len(_first(inputs)))
-            loss = self.pipeline.eval_batch(x, y)
+            self._check_staged_rows(agreed)
+            sums = self.pipeline.evaluate(x, y, self._draws(x, agreed))
+            total, count = self._joined(sums.numerator, sums.denominator)
         else:
             with no_grad():
-                loss = float(self._loss(self._evaluating(x), y))
-        return self._of_all_rows(loss, len(_first(inputs)))
+                output = self._evaluating(x, agreed)
+                terms = loss_terms(self._loss, output, y, agreed.rows[1] - agreed.rows[0], self._reduction)
+            total, count = self._joined(terms.numerator, terms.denominator, self._problem_of(output, y))
+        return total if self._reduction == "sum" else total / count
 
     def predict(self, inputs: Any) -> Any:
         """What the model gives for this rank's rows in evaluation mode: a Tensor, or a tuple of them.
 
         Along "cp" outputs have the whole sequence again, as their second axis.
         """
+        agreed = self._agree("predict", inputs, None)
         x = self._own(inputs)
         if self.pipeline is None:
-            outputs = self._evaluating(x)
+            outputs = self._evaluating(x, agreed)
         else:
-            self._staged_rows(len(_first(inputs)))
-            outputs = self.pipeline.predict(x)
+            self._check_staged_rows(agreed)
+            outputs = self.pipeline.predict(x, self._draws(x, agreed))
         if self.mesh.shape.get("cp", 1) == 1:
             return outputs
         with no_grad():
             whole = [unshard_sequence(part, self.mesh["cp"]) for part in as_tuple(outputs)]
         return tuple(whole) if isinstance(outputs, tuple) else whole[0]
 
-    def _evaluating(self, x: Any) -> Any:
+    def _evaluating(self, x: Any, agreed: Agreed) -> Any:
         assert self._replica is not None
         training = self.module.training
         self.module.eval()
+        place = Share(agreed.rows, self._positions(x))
         try:
-            with no_grad():
+            with no_grad(), random.placed(place), self._watching(x):
                 return self._replica(*as_tuple(x))
         finally:
             self.module.train(training)
+
+    def memory(self) -> list[Memory]:
+        """The bytes that each rank of the mesh has for parameters, gradients, the optimiser's state, and activations of
+        its last batch. Collective."""
+        mine = count_memory(self.module, self.optimizer, self.zero, self._activations)
+        return [Memory(*entry) for entry in self.mesh.comm.all_gather_object(tuple(mine))]
+
+    @property
+    def generator(self) -> Generator:
+        """What is drawn from while training: the plan's own generator, or the default one of this rank."""
+        return random.default_generator() if self._generator is None else self._generator
 
     # Gradients and states --------------------------------------------------------------------------------------------
 
@@ -266,7 +330,7 @@ class ParallelModel:
     def load(self, path: str | Path) -> Any:
         """Takes over what `save` wrote, on this mesh or another; returns the extra state.
 
-        On a mesh of the same shape what is drawn at random goes on too, so that dropout is as if nothing had happened.
+        What is drawn at random goes on too, so that dropout is as if nothing had happened.
 
         Raises ValueError for a file of another model, CheckpointError for a damaged one.
         """
@@ -286,34 +350,76 @@ class ParallelModel:
             raise ValueError(f"cp={degree} divides the second axis, the sequence, and a batch has shape {tensor.shape}")
         return shard_sequence(tensor, self.mesh["cp"])
 
-    def _share(self, rows: int) -> float:
-        """What this rank's gradient is multiplied by so that the plain mean over replicas is the whole batch's."""
-        total = sum(self._staged_rows(rows))
-        return float(self._replicas.size if self._reduction == "sum" else rows * self._replicas.size / total)
+    def _agree(self, call: str, inputs: Any, targets: Any) -> Agreed:
+        rows = len(_first(inputs))
+        state = self.generator.state_dict()
+        return agree_on_batch(self.mesh, call, self._backwards, self._steps, inputs, targets, rows, state)
 
-    def _staged_rows(self, rows: int) -> list[int]:
-        """The rows of every replica of a pipeline. Raises ValueError, on all ranks, where they do not go together."""
-        counts: list[int] = self._replicas.all_gather(np.array(rows)).tolist()
-        if min(counts) == 0:
+    def _drawing_from(self, agreed: Agreed) -> Generator | None:
+        """What a pass draws from: the plan's own generator or, where ranks differ, one like the first rank's."""
+        if self._generator is not None or agreed.state == random.get_state():
+            return self._generator
+        generator = Generator()
+        generator.load_state_dict(agreed.state)
+        return generator
+
+    def _positions(self, x: Any) -> Array | None:
+        """The numbers, in the whole sequence, of the positions that this rank of "cp" has; None if they are not cut."""
+        context, first = self.mesh.shape.get("cp", 1), as_tuple(x)[0]
+        if context == 1:
+            return np.arange(first.shape[1]) if self.plan.sequence_parallel and first.ndim > 1 else None
+        return positions_of(self.mesh["cp"].rank, context, first.shape[1] * context)
+
+    def _watching(self, x: Any) -> AbstractContextManager[None]:
+        """Now and then, along "cp": raises ValueError where the model takes this rank's positions for all of them."""
+        context = self.mesh.shape.get("cp", 1)
+        if context == 1 or not is_due(self._backwards + 1):
+            return nullcontext()
+        return watching(as_tuple(x), context)
+
+    def _draws(self, x: Any, agreed: Agreed) -> Draws:
+        state = agreed.state
+        return Draws(tuple(state["key"]), state["draw"], agreed.rows, self._positions(x))
+
+    def _check_staged_rows(self, agreed: Agreed) -> None:
+        """Raises ValueError, on all ranks, where the rows of a pipeline's replicas do not go together."""
+        if min(agreed.held) == 0:
             raise ValueError(
-                f"a pipeline needs at least one row on every rank of 'dp'; they have {counts}: give each some, or skip "
-                "this batch on all"
+                f"a pipeline needs at least one row on every rank of 'dp'; they have {agreed.held}: give each some, or "
+                "skip this batch on all"
             )
-        parts = {min(count, self.plan.micro_batches) for count in counts}
+        parts = {min(count, self.plan.micro_batches) for count in agreed.held}
         if self.plan.zero == 3 and len(parts) > 1:
             raise ValueError(
                 f"zero=3 gathers parameters for every micro-batch, and the ranks of 'dp' have rows for {sorted(parts)} "
                 f"micro-batches: give each at least {self.plan.micro_batches}"
             )
-        return counts
 
-    def _of_all_rows(self, loss: float, rows: int) -> float:
-        if self._reduction == "sum":
-            return float(self._replicas.all_reduce(np.array(loss)))
-        total, count = self._replicas.all_reduce(np.array([loss * rows if rows else 0.0, rows]))
-        if not count:
-            raise ValueError("a batch needs at least one row on some rank of 'dp'")
-        return float(total / count)
+    def _problem_of(self, output: Any, y: Any) -> Exception | None:
+        """Why the loss of a part of the batch cannot be joined with those of others, if so; now and then."""
+        if self._replicas.size == 1 or not is_due(self._backwards + 1):
+            return None
+        try:
+            check_mean_over(self._loss, output, y, (0, 1) if self.mesh.shape.get("cp", 1) > 1 else (0,))
+        except ValueError as error:
+            return error
+        return None
+
+    def _joined(self, total: float, count: float, problem: Exception | None = None) -> tuple[float, float]:
+        """The numerators and denominators of all replicas. Raises ValueError on all of them if one has a problem."""
+        if self._replicas.size > 1:
+            # A count that is not a number says that there is a problem.
+            mine = np.array([total, count if problem is None else math.nan])
+            total, count = self._replicas.all_reduce(mine).tolist()
+        if problem is not None:
+            raise problem
+        if math.isnan(count):
+            raise ValueError("another rank cannot join its loss with those of others; its own error says why")
+        if not count and self._reduction == "mean":
+            raise ValueError(
+                "a batch needs at least one row on some rank of 'dp', and at least one target that is not masked"
+            )
+        return total, count
 
     def _graded(self) -> tuple[list[Any], dict[str, Any]]:
         """What has this rank's gradients, and how they are counted: the arguments of `grad_norm`."""
@@ -331,10 +437,13 @@ class ParallelModel:
 
 def _check_same_plan(plan: Plan, comm: Communicator) -> None:
     """Raises ValueError, on every rank, unless all ranks have the same plan: others would send what nobody expects."""
-    plans = comm.all_gather_object(repr(plan))
+    plans = comm.all_gather_object({f.name: repr(getattr(plan, f.name)) for f in fields(plan)})
     for rank, other in enumerate(plans):
-        if other != plans[0]:
-            raise ValueError(f"rank {rank} has another plan than rank 0: {other} in the place of {plans[0]}")
+        different = [
+            f"{name}={text} (rank 0: {plans[0][name]})" for name, text in other.items() if text != plans[0][name]
+        ]
+        if different:
+            raise ValueError(f"rank {rank} has another plan than rank 0: {', '.join(different)}")
 
 
 def _replicas(mesh: Mesh) -> Communicator:

@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 
 from qdist import checkpoint
 from qdist.checkpoint import Part
-from qdist.comm import Mesh
+from qdist.comm import Mesh, counting_communicator
 from qdist.nn import Module, Parameter
 from qdist.optim import Optimizer
 from qdist.parallel.pipeline.pipeline import Pipeline
 from qdist.parallel.zero.sharded_model import Zero
-from qdist.tensor import Tensor, no_grad, random
+from qdist.tensor import Generator, Tensor, no_grad
+from qdist.tensor.random import default_generator
 from qdist.tensorfile import CheckpointError, agreeing
 
-__all__ = ["load", "save", "whole_gradients", "whole_state"]
+__all__ = ["load", "load_plain", "save", "whole_gradients", "whole_state"]
 
 
 class OnMesh(Protocol):
@@ -35,6 +36,9 @@ class OnMesh(Protocol):
     optimizer: Optimizer | None
     pipeline: Pipeline | None
     zero: Zero | None
+
+    @property
+    def generator(self) -> Generator: ...
 
 
 class _Held(NamedTuple):
@@ -94,7 +98,7 @@ def load(model: OnMesh, path: str | Path) -> Any:
         try:
             _check_fits(path, needed, state["model"])
             options = _read_optimizer(model, held, state["optimizer"])
-            drawn = _read_random_state(model, state["random"])
+            drawn = _read_random_state(state["random"])
         except (AttributeError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path} is damaged: its state makes no sense ({error})") from error
         values = [each.part(state["model"][each.names[0]].read().numpy()) for each in held]
@@ -112,11 +116,32 @@ def load(model: OnMesh, path: str | Path) -> Any:
             unit.finish_publish()
     if model.optimizer is not None:
         model.optimizer.load_state_dict(options)
-    if drawn is not None:
-        random.set_state(drawn["generator"])
-        if model.pipeline is not None:
-            model.pipeline.micro_batches_so_far = drawn["micro_batches"]
+    model.generator.load_state_dict(drawn)
     return extra
+
+
+class _Plain:
+    """A model and its optimiser in one process, as one on a mesh of one rank."""
+
+    pipeline: Pipeline | None = None
+    zero: Zero | None = None
+
+    def __init__(self, module: Module, optimizer: Optimizer | None) -> None:
+        self.mesh = Mesh(counting_communicator(1), dp=1)  # Nobody else is asked, on however many ranks this is called.
+        self.module, self.optimizer = module, optimizer
+
+    @property
+    def generator(self) -> Generator:
+        return default_generator()
+
+
+def load_plain(path: str | Path, model: Module, optimizer: Optimizer | None = None) -> Any:
+    """Takes what `ParallelModel.save` wrote on any mesh over into a plain model, and its optimiser if one is given, in
+    this process alone; what is drawn at random goes on too. Returns the extra state.
+
+    Raises ValueError for a file of another model or optimiser, CheckpointError for a damaged one.
+    """
+    return load(_Plain(model, optimizer), path)
 
 
 def whole_state(model: OnMesh) -> dict[str, Tensor]:
@@ -202,21 +227,19 @@ def _places(parameter: Parameter) -> tuple[tuple[int, ...], NDArray[np.int64] | 
 
 
 def _random_state(model: OnMesh) -> dict[str, Any]:
-    micro_batches = 0 if model.pipeline is None else model.pipeline.micro_batches_so_far
-    own = {"generator": random.get_state(), "micro_batches": micro_batches}
-    return {"mesh": model.mesh.shape, "ranks": {str(model.mesh.comm.rank): own}}
+    """All ranks draw from the first one's generator."""
+    own = {"generator": model.generator.state_dict()}
+    return {"ranks": {"0": own} if model.mesh.comm.rank == 0 else {}}
 
 
-def _read_random_state(model: OnMesh, state: dict[str, Any]) -> dict[str, Any] | None:
-    """On a mesh of the same shape every rank draws on from where it was; another mesh has no such place."""
-    if state["mesh"] != model.mesh.shape:
-        return None
-    own = state["ranks"][str(model.mesh.comm.rank)]
-    first, second = own["generator"]["key"]
-    numbers = [first, second, own["generator"]["draw"], own["micro_batches"]]
+def _read_random_state(state: dict[str, Any]) -> dict[str, Any]:
+    """What is drawn goes on from where it was, on any mesh."""
+    own = state["ranks"]["0"]["generator"]
+    first, second = own["key"]
+    numbers = [first, second, own["draw"]]
     if not all(type(n) is int and 0 <= n < 1 << 64 for n in numbers):
         raise TypeError(f"the state of a random generator is {numbers}")
-    return {"generator": {"key": [first, second], "draw": numbers[2]}, "micro_batches": numbers[3]}
+    return {"key": [first, second], "draw": numbers[2]}
 
 
 # The optimiser's state by names --------------------------------------------------------------------------------------

@@ -11,7 +11,12 @@ __all__ = ["mesh_generator", "seed_mesh"]
 
 
 def seed_mesh(mesh: Mesh, seed: int, different: Sequence[str] | None = None) -> Generator:
-    """Restart the default generator, which dropout and initial weights are drawn from, as `mesh_generator` makes it."""
+    """Restart the default generator as `mesh_generator` makes it: for what programs draw by themselves, such as noise
+    or augmentations of each rank's rows.
+
+    Dropout needs no seed of its own on any rank: models on a mesh, DataParallel, Zero, pipelines and Engines draw the
+    masks of one process from the first rank's generator.
+    """
     number = _place(mesh, different)
     return manual_seed(seed, number)
 
@@ -22,9 +27,9 @@ def mesh_generator(mesh: Mesh, seed: int, different: Sequence[str] | None = None
     Args:
         seed: the same on all ranks.
         different: the axes along which ranks draw different numbers; along the others they draw the same. When not
-            given "dp" alone, if the mesh has it: dropout then differs from one share of the batch to the next, and is
-            the same on ranks that work on the same rows, each of which takes its part of the mask. With () all ranks
-            draw the same, as for the initial weights of a model.
+            given "dp" alone, if the mesh has it: numbers then differ from one share of the batch to the next, and are
+            the same on ranks that work on the same rows. With () all ranks draw the same, as for the initial weights
+            of a model.
 
     The rank that is first on every axis of `different` draws what one process draws with this seed.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from qdist.comm import Work
+from qdist.parallel.loss_terms import Loss, LossTerms, loss_terms
 from qdist.parallel.pipeline.micro_batches import Batch
 from qdist.parallel.pipeline.schedules import FORWARD, Action, Schedule
 from qdist.parallel.pipeline.stage_messages import DOWN, UP, Channels, Spec
@@ -15,10 +17,38 @@ from qdist.tensor import Tensor, checkpoint, enable_grad, no_grad
 from qdist.tensor.arrays import Array, module_of
 from qdist.tensor.autograd import walk
 
-__all__ = ["Negotiated", "Run"]
+__all__ = ["Given", "Negotiated", "Run", "Sums"]
 
-Negotiated = dict[tuple[int, int], list[Spec]]
-"""What stage s gives for a micro-batch of so many rows: {(s, rows): specs}."""
+
+class Sums(NamedTuple):
+    """What the passes of a batch add up to."""
+
+    numerator: float
+    """Of the loss."""
+    denominator: float
+    """0 for a sum."""
+    unit: float
+    """The gradients of the numerator are this times those of the passes."""
+
+    def loss_and_scale(self, total: float, count: float, replicas: int, reduction: str) -> tuple[float, float]:
+        """The loss whose numerator and denominator, of all replicas, these are, and what makes the plain mean of their
+        gradients that of the loss."""
+        if reduction == "sum":
+            return total, self.unit * replicas
+        # All is masked: the mean over nothing is not a number, as in one process.
+        return (total / count, self.unit * replicas / count) if count else (math.nan, math.nan)
+
+
+class Given(NamedTuple):
+    """What a stage gives for a micro-batch."""
+
+    specs: list[Spec]
+    drawn: int
+    """How many random draws it and the stages before it make."""
+
+
+Negotiated = dict[tuple[int, int], Given]
+"""What stage s gives for a micro-batch of so many rows: {(s, rows): what}."""
 
 
 @dataclass
@@ -42,15 +72,32 @@ class Run:
     channels: Channels
     negotiated: Negotiated
     batch: Batch
-    loss: Callable[..., Tensor] | None
+    loss: Loss | None
     """None collects the outputs of the last stage instead."""
     training: bool
     recompute: bool
+    check: Callable[[Any, Any], None] | None = None
+    """Called with the outputs and targets of the first micro-batch: whether its loss can be joined with others."""
+    after_loss: Callable[[Any, LossTerms], None] | None = None
+    """Called with the outputs and the loss of every micro-batch, on the rank of the last stage."""
     after_backward: Callable[[], None] | None = None
     """What a rank does after each backward pass."""
 
+    reduction: str = "mean"
+    apart: bool = False
+    """Whether every micro-batch is a batch of its own: then the loss is the mean of theirs."""
+    loss_scale: float = 1.0
+    """A factor of all gradients, so that small ones do not vanish."""
+
     total: float = 0.0
-    """The loss of the batch, on the rank of the last stage."""
+    """The numerator of the batch's loss, on the rank of the last stage."""
+    count: float = 0.0
+    """Its denominator; 0 for a sum."""
+    unit: float = 1.0
+    """The gradients of the numerator are this times those that the passes add up to: their seeds are divided by it, so
+    that sums over many values stay in the range of means."""
+    drawn: int = 0
+    """How many random draws a pass through all stages makes, on the rank of the last stage."""
     outputs: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
     """Of the last stage for each micro-batch, where there is no loss."""
     peak_live: int = 0
@@ -80,30 +127,47 @@ class Run:
     def _forward(self, action: Action) -> None:
         _, stage, m = action
         inputs = self.batch.inputs_of(m) if stage == 0 else self._activations(action)
-        run, number = self.stages[stage].run, self.batch.first_number + m
-        outputs = checkpoint(run, number, *inputs) if self.recompute and self.training else run(number, *inputs)
+        run = self.stages[stage].run
+        before = self.negotiated[self._key(stage - 1, action)].drawn if stage else 0
+        draws = self.batch.draws_of(m, before)
+        outputs = checkpoint(run, draws, *inputs) if self.recompute and self.training else run(draws, *inputs)
+        drawn = before + self.stages[stage].drawn - draws.draw
         gradients = None
         if stage < self.schedule.stages - 1:
-            self._pass_down(action, outputs)
+            self._pass_down(action, outputs, drawn)
         elif self.loss is None:
             self.outputs[m] = outputs
         else:
-            loss = self._loss_of(m, outputs)
-            outputs = (loss,)
-            gradients = [module_of(loss.data).full(loss.shape, self.batch.weights[m], loss.dtype)]
+            loss, seed = self._loss_of(m, outputs)
+            outputs, self.drawn = (loss,), drawn
+            gradients = [module_of(loss.data).full(loss.shape, seed, loss.dtype)]
         if self.training:
             edges = [out if out.node is None else out.node for out in outputs if Spec.of(out).differentiable]
             self._live[stage, m] = _Live(inputs, edges, gradients if edges else [])
             self.peak_live = max(self.peak_live, len(self._live))
 
-    def _loss_of(self, m: int, outputs: tuple[Tensor, ...]) -> Tensor:
+    def _loss_of(self, m: int, outputs: tuple[Tensor, ...]) -> tuple[Tensor, float]:
+        """The loss of a micro-batch, and what its backward pass begins with."""
         assert self.loss is not None
-        loss = self.loss(outputs[0] if len(outputs) == 1 else outputs, self.batch.targets_of(m))
-        if not isinstance(loss, Tensor) or loss.size != 1:
-            given = f"shape {loss.shape}" if isinstance(loss, Tensor) else type(loss).__name__
-            raise ValueError(f"the loss of a pipeline gives one number for a micro-batch, not {given}")
-        self.total += self.batch.weights[m] * float(loss)
-        return loss
+        output, targets = outputs[0] if len(outputs) == 1 else outputs, self.batch.targets_of(m)
+        if self.check is not None:
+            self.check(output, targets)
+            self.check = None
+        terms = loss_terms(self.loss, output, targets, len(self.batch.bounds[m]), self.reduction)
+        if self.after_loss is not None:
+            self.after_loss(output, terms)
+        if self.apart:
+            share = terms.alone(self.reduction)
+            self.total += share * float(terms.value)
+            self.count += 1.0
+            return terms.value, self.loss_scale * share
+        if self.reduction == "mean":
+            # All rows of all replicas: about the denominator, and the same where ranks that share sequences exchange
+            # gradients within a pass.
+            self.unit = float(self.batch.draws.rows[2])
+        self.total += terms.numerator
+        self.count += terms.denominator
+        return terms.value, self.loss_scale * terms.factor / self.unit
 
     def _backward(self, action: Action) -> None:
         live = self._live.pop((action.stage, action.micro_batch))
@@ -119,18 +183,19 @@ class Run:
     def _key(self, stage: int, action: Action) -> tuple[int, int]:
         return stage, len(self.batch.bounds[action.micro_batch])
 
-    def _pass_down(self, action: Action, outputs: tuple[Tensor, ...]) -> None:
-        key, specs = self._key(action.stage, action), [Spec.of(out) for out in outputs]
+    def _pass_down(self, action: Action, outputs: tuple[Tensor, ...], drawn: int) -> None:
+        key, given = self._key(action.stage, action), Given([Spec.of(out) for out in outputs], drawn)
         upper = self.schedule.rank_of(action.stage)
         alone = self.schedule.ranks == 1
         if key not in self.negotiated:
-            self.negotiated[key] = specs
+            self.negotiated[key] = given
             if not alone:
-                self.channels.announce(upper, specs)
-        elif specs != self.negotiated[key]:
+                self.channels.announce(upper, given.specs, given.drawn)
+        elif given != self.negotiated[key]:
             raise ValueError(
-                f"stage {action.stage} gave {specs} for micro-batch {action.micro_batch}, but {self.negotiated[key]} "
-                f"for one of as many rows before: what a stage gives must follow from the shapes of its inputs"
+                f"stage {action.stage} gave {given} for micro-batch {action.micro_batch}, but {self.negotiated[key]} "
+                f"for one of as many rows before: what a stage gives, and how often it draws at random, must follow "
+                "from the shapes of its inputs"
             )
         arrays = [out._data for out in outputs]
         if alone:
@@ -140,7 +205,7 @@ class Run:
 
     def _activations(self, action: Action) -> tuple[Tensor, ...]:
         arrays = self._received(action)
-        specs = self.negotiated[self._key(action.stage - 1, action)]
+        specs = self.negotiated[self._key(action.stage - 1, action)].specs
         return tuple(Tensor(a, self.training and spec.differentiable) for a, spec in zip(arrays, specs, strict=True))
 
     def _pass_up(self, action: Action, inputs: tuple[Tensor, ...]) -> None:
@@ -163,8 +228,8 @@ class Run:
         if key not in self.negotiated:
             if not ask:
                 return
-            self.negotiated[key] = self.channels.learn(upper)
-        specs = [spec for spec in self.negotiated[key] if down or spec.differentiable]
+            self.negotiated[key] = Given(*self.channels.learn(upper))
+        specs = [spec for spec in self.negotiated[key].specs if down or spec.differentiable]
         self._expected[action] = self.channels.receive(DOWN if down else UP, upper, specs)
 
     def _received(self, action: Action) -> list[Array]:

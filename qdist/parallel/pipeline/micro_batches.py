@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from qdist.comm import Communicator
-from qdist.parallel.pipeline.stages import as_tuple
+from qdist.parallel.pipeline.stages import Draws, as_tuple
 from qdist.tensor import Tensor
 from qdist.tensor.arrays import Array
 
@@ -31,13 +31,17 @@ class Batch:
     """Of the loss; not looked at on ranks without the last stage."""
     bounds: Sequence[range]
     """The rows of each micro-batch."""
-    weights: Sequence[float]
-    """What the loss of each micro-batch counts for in the loss of the batch."""
-    first_number: int
-    """Of the first micro-batch, counted since training began."""
+    draws: Draws
+    """What is drawn at random for the batch."""
 
     def inputs_of(self, micro_batch: int) -> tuple[Tensor, ...]:
         return self._rows(self.inputs, micro_batch)
+
+    def draws_of(self, micro_batch: int, before: int) -> Draws:
+        """Of a micro-batch, after so many draws of earlier stages."""
+        (first, _, whole), part = self.draws.rows, self.bounds[micro_batch]
+        rows = first + part.start, first + part.stop, whole
+        return self.draws._replace(draw=self.draws.draw + before, rows=rows)
 
     def targets_of(self, micro_batch: int) -> Any:
         """A Tensor, or a tuple of them where several targets were given."""
@@ -99,21 +103,27 @@ def agree(
     targets: tuple[Array, ...],
     problem: Exception | None,
     fingerprint: int,
-) -> tuple[int, bytes]:
-    """How many rows the batch has, and a key under which all ranks remember what they learned of its shapes.
+    state: dict[str, Any],
+) -> tuple[int, bytes, dict[str, Any]]:
+    """How many rows the batch has, a key under which all ranks remember what they learned of its shapes, and the first
+    rank's state of its generator.
 
     Args:
         call: one of CALLS, what this rank was asked for.
         inputs, targets: what this rank was given.
         problem: why this rank cannot take its batch, if it cannot: it is raised here, when the others know.
         fingerprint: of all that decides on the shapes that this rank sends.
+        state: of this rank's random generator.
 
     Raises ValueError on every rank when they cannot go on together.
     """
     rows = [arrays[0].shape[0] if arrays else _NONE for arrays in (inputs, targets)]
     if problem is not None:
         rows = [_REFUSED, _REFUSED]
-    table = comm.all_gather(np.array([CALLS.index(call), *rows, fingerprint]))
+    # Keys have 64 bits without a sign.
+    keys = np.array(state["key"], np.uint64).view(np.int64)
+    gathered = comm.all_gather(np.array([CALLS.index(call), *rows, fingerprint, *keys, state["draw"]]))
+    table = gathered[:, :4]
     if problem is not None:
         raise problem
     for rank, (code, given, wanted, _) in enumerate(table.tolist()):
@@ -132,4 +142,5 @@ def agree(
         for what, number in zip(("inputs", "targets"), given):
             if number not in (count, _NONE):
                 raise ValueError(f"rank {rank} has {what} of {number} rows, rank 0 inputs of {count}")
-    return count, table[:, [0, 3]].tobytes()
+    first, second = np.ascontiguousarray(gathered[0, 4:6]).view(np.uint64).tolist()
+    return count, table[:, [0, 3]].tobytes(), {"key": [first, second], "draw": int(gathered[0, 6])}

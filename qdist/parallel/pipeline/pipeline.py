@@ -6,28 +6,31 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from qdist.comm import Communicator, Mesh, Message
-from qdist.nn import Module, Parameter, materialize
+from qdist.nn import Dropout, Module, Parameter, materialize
+from qdist.nn.agreement import is_due
 from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
 from qdist.parallel.gradient_norm import clip_grad_norm_
+from qdist.parallel.loss_terms import Loss, LossTerms, check_mean_over
 from qdist.parallel.partition import load_whole_state_dict, whole_state_dict
 from qdist.parallel.pipeline import weight_stashing
-from qdist.parallel.pipeline.executor import Negotiated, Run
+from qdist.parallel.pipeline.executor import Negotiated, Run, Sums
 from qdist.parallel.pipeline.layer_desc import LayerDesc, build_layers
 from qdist.parallel.pipeline.micro_batches import Batch, agree, arrays_of, cutter
 from qdist.parallel.pipeline.schedules import Schedule, make_schedule
 from qdist.parallel.pipeline.stage_messages import channels_of
-from qdist.parallel.pipeline.stages import Layer, PipelineStage, cut_into_stages
+from qdist.parallel.pipeline.stages import Draws, Layer, PipelineStage, cut_into_stages
 from qdist.parallel.pipeline.tied_weights import TiedWeights
 from qdist.parallel.replica.buckets import broadcast
 from qdist.parallel.replica.data_parallel import average_gradients
 from qdist.parallel.replica.shared_circuits import check_circuits
-from qdist.tensor import Generator, Tensor, concatenate
+from qdist.tensor import Generator, Tensor, concatenate, random
 from qdist.tensor.arrays import Array, device_of
 
 __all__ = ["Pipeline"]
@@ -41,7 +44,8 @@ class Pipeline:
             what the next takes. All ranks give the same list, with the same weights where a seed made them; each keeps
             its own part only. A LayerDesc, or a layer built inside nn.deferred(), gets its values only on ranks that
             keep it, so that all layers together may be larger than a rank's memory.
-        loss: loss(output, target) for a micro-batch, one number; "output" is a tuple if the last layer gives one.
+        loss: loss(output, target) for a micro-batch: one number, or a pair (numerator, denominator) for a mean over
+            what is not masked; "output" is a tuple if the last layer gives one.
         comm: the ranks of the pipeline. A Mesh has its stages over "pp"; over "dp", if there is such an axis, are
             pipelines like this one with other rows of the batch: the gradients and losses are those of all rows.
         micro_batches: how many parts a batch is cut into, as even as can be; a batch of fewer rows has fewer.
@@ -50,9 +54,11 @@ class Pipeline:
             micro-batch, with stashed weights, and is not what one process computes (see weight_stashing.py).
         virtual_stages: stages on each rank, for "interleaved".
         partition: how layers make stages: "count", "parameters", or a list with the number of layers in each stage.
-        reduction: "mean" if the loss is a mean over rows, "sum" if it is a sum; the loss's own `reduction`, or "mean".
+        reduction: "mean" if one number is a mean over rows, all of which count the same, "sum" if it is a sum; the
+            loss's own `reduction`, or "mean". Losses of `nn` know what they are means over.
         recompute: keep only the inputs of each stage and run it again in the backward pass, as GPipe does.
-        seed: of what layers draw while training. Masks depend on the layer and the micro-batch, not on the ranks.
+        seed: of a generator for what layers draw while training; the first rank's default generator when not given.
+            Masks are those that one process would draw for the whole batch, however it is cut.
 
     A micro-batch is a batch of its own to layers that look at all rows, such as batch norm, whose running averages are
     those of the first pipeline along "dp".
@@ -67,7 +73,7 @@ class Pipeline:
     def __init__(
         self,
         layers: Sequence[Layer | LayerDesc] | Any,
-        loss: Callable[..., Tensor],
+        loss: Loss,
         comm: Communicator | Mesh,
         *,
         micro_batches: int | None = None,
@@ -77,7 +83,7 @@ class Pipeline:
         partition: str | Sequence[int] = "count",
         reduction: str | None = None,
         recompute: bool = False,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> None:
         self.comm, self._replicas = _axes(comm)
         self._loss, self._reduction = loss, _reduction_of(loss, reduction)
@@ -111,7 +117,7 @@ class Pipeline:
         self.module = Module()
         """This rank's layers under their number in the list: names are those of the whole Sequential."""
         for number in own:
-            self._take_stage(number, listed, parts[number], seed)
+            self._take_stage(number, listed, parts[number])
         materialize(self.module)
         whole = _sequential(listed)
         self._all_names = frozenset(whole.state_dict())
@@ -127,8 +133,13 @@ class Pipeline:
             broadcast([*self.module.parameters(), *self.module.buffers()], self._replicas)
         self._channels = channels_of(self.comm, ring=first.virtual_stages > 1)
         self._negotiated: dict[bytes, Negotiated] = {}
-        self.micro_batches_so_far = 0
-        """Trained on: what layers draw (dropout) depends on it."""
+        self.generator = None if seed is None else Generator(seed)
+        """What layers draw from while training; None for the default generator."""
+        self._batches = 0
+        self.has_replicas = self._replicas is not None
+        """Whether other pipelines have other rows of the batch, so that the loss must be one that can be joined."""
+        self.after_loss: Callable[[Any, LossTerms], None] | None = None
+        """Called with the outputs and the loss of every micro-batch, on the rank of the last stage."""
         self.peak_live = 0
         """The most micro-batches that waited for their backward pass in this rank's stages, in the last batch."""
 
@@ -164,37 +175,67 @@ class Pipeline:
         stashing = self._name == weight_stashing.NAME
         if stashing:
             weight_stashing.check_stashing(self._replicas, len(self.tied), max_norm)
+        # Those that the batch's are added to; an optimiser's are forgotten, and need no memory beside the new ones.
+        before = [parameter.grad for parameter in self.parameters()] if optimizer is None else []
         run = self._prepare("train_batch", inputs, targets)
-        if optimizer is not None:
-            optimizer.zero_grad()
+        for parameter in self.parameters():
+            parameter.grad = None
         if stashing:
             run.after_backward = weight_stashing.updating(list(self.parameters()), optimizer)
-        with self.tied.summing():
-            run.run()
-        self.micro_batches_so_far += run.schedule.micro_batches
-        self.peak_live = run.peak_live
+        sums = self._train(run)
+        loss, scale = (sums.numerator / sums.denominator, 1.0) if stashing else self._of_all_replicas(sums)
+        for parameter in self.parameters():
+            if parameter.grad is not None and scale != 1.0:
+                parameter.grad.data *= scale
         if self._replicas is not None:
             average_gradients(self.module, self._replicas)
             # Running averages are the first replica's, as with DataParallel: those of all rows nobody has.
             broadcast(self.module.buffers(), self._replicas)
+        for parameter, earlier in zip(self.parameters(), before):
+            if earlier is not None:
+                parameter.grad = earlier if parameter.grad is None else Tensor(earlier.data + parameter.grad.data)
         if max_norm is not None:
             self.clip_grad_norm_(max_norm)
         if optimizer is not None and not stashing:
             optimizer.step()
-        return self._whole_loss(run) / (run.schedule.micro_batches if stashing else 1)
+        return loss
+
+    def accumulate(self, inputs: Any, targets: Any, draws: Draws, loss_scale: float = 1.0) -> Sums:
+        """Adds to the gradients those of a batch's numerator over `Sums.unit`, times loss_scale; for those who join
+        pipelines by themselves. draws: what is drawn at random, and where in the whole batch the rows are."""
+        run = self._prepare("train_batch", inputs, targets, draws)
+        run.loss_scale = loss_scale
+        return self._train(run)
+
+    def _train(self, run: Run) -> Sums:
+        with self.tied.summing():
+            run.run()
+        self.peak_live = run.peak_live
+        sums, drawn = self._sums(run)
+        generator = random.default_generator() if self.generator is None else self.generator
+        state = generator.state_dict()
+        if (tuple(state["key"]), state["draw"]) == (run.batch.draws.key, run.batch.draws.draw):
+            generator.load_state_dict(state | {"draw": state["draw"] + drawn})
+        return sums
 
     def eval_batch(self, inputs: Any = None, targets: Any = None) -> float:
         """The loss of a batch, on every rank, with the layers in evaluation mode. Arguments as for train_batch."""
         run = self._prepare("eval_batch", inputs, targets)
         run.run()
-        return self._whole_loss(run)
+        return self._of_all_replicas(self._sums(run)[0])[0]
 
-    def predict(self, inputs: Any = None) -> Any:
+    def evaluate(self, inputs: Any, targets: Any, draws: Draws) -> Sums:
+        """As `accumulate`, in evaluation mode and without gradients."""
+        run = self._prepare("eval_batch", inputs, targets, draws)
+        run.run()
+        return self._sums(run)[0]
+
+    def predict(self, inputs: Any = None, draws: Draws | None = None) -> Any:
         """What the last layer gives for the whole batch, on every rank and on the CPU: a Tensor or a tuple of them.
 
-        The layers are in evaluation mode. Argument as for train_batch.
+        The layers are in evaluation mode. inputs: as for train_batch; draws: as for accumulate.
         """
-        run = self._prepare("predict", inputs, None)
+        run = self._prepare("predict", inputs, None, draws)
         run.run()
         last = self.comm.size - 1
         parts = [run.outputs[m] for m in sorted(run.outputs)]
@@ -262,11 +303,9 @@ class Pipeline:
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
-    def _take_stage(self, number: int, layers: list[Layer], part: range, seed: int) -> None:
+    def _take_stage(self, number: int, layers: list[Layer], part: range) -> None:
         """Have these of all layers as a stage of this rank."""
-        replica = 0 if self._replicas is None else self._replicas.rank
-        generators = [Generator(seed, replica * len(layers) + place) for place in part]
-        self.stages[number] = PipelineStage([layers[place] for place in part], part.start, generators)
+        self.stages[number] = PipelineStage([layers[place] for place in part], part.start)
         for place in part:
             if isinstance(layers[place], Module):
                 setattr(self.module, str(place), layers[place])
@@ -279,7 +318,7 @@ class Pipeline:
             raise ValueError(f"the schedule is for {schedule.ranks} ranks, the pipeline has {self.comm.size}")
         schedule.check()
 
-    def _prepare(self, call: str, inputs: Any, targets: Any) -> Run:
+    def _prepare(self, call: str, inputs: Any, targets: Any, draws: Draws | None = None) -> Run:
         """Agree with the other ranks on a batch, and on all that is needed to take it through the stages."""
         training, problem = call == "train_batch", None
         arrays: tuple[Array, ...] = ()
@@ -288,7 +327,8 @@ class Pipeline:
             arrays, goals = arrays_of("inputs", inputs), arrays_of("targets", targets)
         except (TypeError, ValueError) as error:
             problem = error
-        rows, key = agree(self.comm, call, arrays, goals, problem, self._fingerprint(arrays))
+        own = (random.default_generator() if self.generator is None else self.generator).state_dict()
+        rows, key, state = agree(self.comm, call, arrays, goals, problem, self._fingerprint(arrays), own)
         bounds = self._cut(rows)
         if not rows and (self._replicas is None or call == "predict"):
             raise ValueError("a batch needs at least one row")
@@ -299,39 +339,60 @@ class Pipeline:
         # A pipeline beside others may have no row of a small batch: it waits for what they find.
         schedule = self.schedule(len(bounds)) if rows else self._idle
         self.module.train(training)
-        # A micro-batch that is a batch of its own counts fully.
+        self._batches += training
+        # With stashed weights a micro-batch is a batch of its own, and nothing is joined.
         apart = training and self._name == weight_stashing.NAME
-        weights = [1.0] * len(bounds) if apart else self._weights(rows, bounds)
+        parted = self._reduction == "mean" and not apart and (len(bounds) > 1 or self.has_replicas)
         return Run(
             schedule=schedule if training else schedule.forward_only(),
             rank=self.comm.rank,
             stages=self.stages,
             channels=self._channels,
             negotiated=self._negotiated.setdefault(key, {}),
-            batch=Batch(arrays, goals, bounds, weights, self.micro_batches_so_far),
+            batch=Batch(arrays, goals, bounds, draws or self._draws(rows, state)),
             loss=None if call == "predict" else self._loss,
             training=training,
             recompute=self._recompute,
+            reduction=self._reduction,
+            apart=apart,
+            after_loss=self.after_loss,
+            check=partial(check_mean_over, self._loss, axes=(0,)) if parted and is_due(self._batches) else None,
         )
 
     def _fingerprint(self, inputs: tuple[Array, ...]) -> int:
         """What shapes of messages depend on, besides what is fixed: after a change they are announced anew."""
         shapes = [(a.shape[1:], a.dtype.str, device_of(a)) for a in inputs]
-        return zlib.crc32(repr((shapes, [p.requires_grad for p in self.parameters()])).encode())
+        dropped = [m.p if isinstance(m, Dropout) else getattr(m, "dropout", 0.0) for m in self.module.modules()]
+        dropping = [p > 0 for p in dropped if isinstance(p, float)]
+        return zlib.crc32(repr((shapes, dropping, [p.requires_grad for p in self.parameters()])).encode())
 
-    def _weights(self, rows: int, bounds: Sequence[range]) -> list[float]:
-        """So that the mean over replicas of the weighted sum over micro-batches is the loss of all rows."""
-        replicas = 1 if self._replicas is None else self._replicas.size
-        if self._reduction == "sum":
-            return [float(replicas)] * len(bounds)
-        everywhere = rows if self._replicas is None else int(self._replicas.all_reduce(np.array(rows)))
-        if not everywhere:
-            raise ValueError("a batch needs at least one row")
-        return [len(part) * replicas / everywhere for part in bounds]
+    def _draws(self, rows: int, state: dict[str, Any]) -> Draws:
+        """What is drawn for a batch, from the first pipeline's generator, and where its rows are in that of all."""
+        place = 0, rows, rows
+        if self._replicas is not None:
+            mine = np.array([rows, *state["key"], state["draw"]], np.uint64)
+            everyone = self._replicas.all_gather(mine).tolist()
+            held = [entry[0] for entry in everyone]
+            if not sum(held):
+                raise ValueError("a batch needs at least one row")
+            first = sum(held[: self._replicas.rank])
+            place = first, first + rows, sum(held)
+            state = {"key": everyone[0][1:3], "draw": everyone[0][3]}
+        return Draws(tuple(state["key"]), state["draw"], place)
 
-    def _whole_loss(self, run: Run) -> float:
-        loss = self.comm.broadcast(np.array(run.total), self.comm.size - 1)
-        return float(loss if self._replicas is None else self._replicas.all_reduce(loss, "avg"))
+    def _sums(self, run: Run) -> tuple[Sums, int]:
+        """What the rank of the last stage has added up, on every rank, and how many random draws a pass makes."""
+        mine = np.array([run.total, run.count, run.unit, run.drawn])
+        total, count, unit, drawn = self.comm.broadcast(mine, self.comm.size - 1).tolist()
+        return Sums(total, count, unit), int(drawn)
+
+    def _of_all_replicas(self, sums: Sums) -> tuple[float, float]:
+        """The loss of all rows, and what makes the mean over replicas of the gradients those of all rows."""
+        total, count, replicas = sums.numerator, sums.denominator, 1
+        if self._replicas is not None:
+            total, count = self._replicas.all_reduce(np.array([total, count])).tolist()
+            replicas = self._replicas.size
+        return sums.loss_and_scale(total, count, replicas, self._reduction)
 
     def _check_equal(self, layers: list[Layer], parts: list[range], options: tuple[Any, ...]) -> None:
         """Raise ValueError on every rank unless all gave the same."""

@@ -84,17 +84,18 @@ class Channels:
         channel = self._pairs[direction, upper]
         return [channel.irecv(spec.room(), 1 - channel.rank) for spec in specs]
 
-    def announce(self, upper: int, specs: Sequence[Spec]) -> None:
-        """Tell the stage below what will come down."""
-        text = np.frombuffer(json.dumps(specs).encode(), np.uint8)
+    def announce(self, upper: int, specs: Sequence[Spec], drawn: int) -> None:
+        """Tell the stage below what will come down. drawn: how many random draws have been made for it."""
+        text = np.frombuffer(json.dumps([drawn, specs]).encode(), np.uint8)
         self.send(DOWN, upper, [np.array([text.size]), text])
 
-    def learn(self, upper: int) -> list[Spec]:
+    def learn(self, upper: int) -> tuple[list[Spec], int]:
         """What the stage above announced."""
         channel = self._pairs[DOWN, upper]
         length = channel.recv(np.empty(1, np.int64), 1 - channel.rank)
         text = channel.recv(np.empty(int(length[0]), np.uint8), 1 - channel.rank)
-        return [Spec(tuple(shape), *rest) for shape, *rest in json.loads(text.tobytes())]
+        drawn, specs = json.loads(text.tobytes())
+        return [Spec(tuple(shape), *rest) for shape, *rest in specs], drawn
 
     def finish(self) -> None:
         """Wait until everything has been sent."""

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from qdist.nn import Module
 from qdist.tensor import Generator, Tensor, random
+from qdist.tensor.arrays import Array
+from qdist.tensor.random import Place
 
-__all__ = ["PipelineStage", "as_tuple", "balanced", "cut_into_stages", "parameter_counts"]
+__all__ = ["Draws", "PipelineStage", "as_tuple", "balanced", "cut_into_stages", "parameter_counts"]
 
 Layer = Callable[..., Any]
 """A Module, or any function of Tensors."""
 
-_DRAWS = 1 << 16
-"""Random draws that a layer may make in one pass; dropout makes one."""
+
+class Draws(NamedTuple):
+    """What a pass of a micro-batch through a stage draws at random (dropout): what one process would."""
+
+    key: tuple[int, int]
+    draw: int
+    """The number of the last draw before it, layers of earlier stages included."""
+    rows: tuple[int, int, int]
+    """(first, behind the last, all): where in the whole batch the rows of the micro-batch are."""
+    positions: Array | None = None
+    """As of random.Place."""
+
+    def place(self) -> Place:
+        """A new one, which draws from the beginning."""
+        generator = Generator()
+        generator.load_state_dict({"key": list(self.key), "draw": self.draw})
+        return Place(self.rows, self.positions, generator)
 
 
 def cut_into_stages(layers: Sequence[Layer], stages: int, by: str | Sequence[int] = "count") -> list[range]:
@@ -80,24 +98,24 @@ class PipelineStage:
     Args:
         layers: the layers of this stage.
         first: the number of the first among all layers.
-        generators: one for each layer, for what it draws (dropout).
     """
 
-    def __init__(self, layers: Sequence[Layer], first: int, generators: Sequence[Generator]) -> None:
+    def __init__(self, layers: Sequence[Layer], first: int) -> None:
         self.layers = list(layers)
         self.first = first
-        self._generators = list(generators)
+        self.drawn = 0
+        """The number of the last random draw of the last run."""
+        self.around: Callable[[tuple[Any, ...]], AbstractContextManager[None]] = lambda values: nullcontext()
+        """What layers run in, given their inputs."""
 
-    def run(self, micro_batch: int, *values: Any) -> tuple[Tensor, ...]:
-        """The outputs for these inputs.
-
-        micro_batch: its number since training began. It decides what layers draw at random, so that neither the cut
-        into stages nor the order of the passes changes a dropout mask.
-        """
-        for layer, generator in zip(self.layers, self._generators):
-            generator.load_state_dict(generator.state_dict() | {"draw": micro_batch * _DRAWS})
-            with random.using(generator):
+    def run(self, draws: Draws, *values: Any) -> tuple[Tensor, ...]:
+        """The outputs for these inputs. Neither the cut into stages and micro-batches nor the order of the passes
+        changes what is drawn."""
+        place = draws.place()
+        with random.placed(place), self.around(values):
+            for layer in self.layers:
                 values = as_tuple(layer(*values))
+            self.drawn = random.get_state()["draw"]
         for value in values:
             if not isinstance(value, Tensor):
                 last = self.first + len(self.layers) - 1

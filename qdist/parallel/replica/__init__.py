@@ -3,5 +3,14 @@
 from qdist.parallel.replica.data_parallel import DataParallel, average_gradients, check_replicas
 from qdist.parallel.replica.local_devices import on_local_devices, share_rows
 from qdist.parallel.replica.replica import Replica
+from qdist.parallel.replica.sync_batch_norm import SyncBatchNorm
 
-__all__ = ["DataParallel", "Replica", "average_gradients", "check_replicas", "on_local_devices", "share_rows"]
+__all__ = [
+    "DataParallel",
+    "Replica",
+    "SyncBatchNorm",
+    "average_gradients",
+    "check_replicas",
+    "on_local_devices",
+    "share_rows",
+]

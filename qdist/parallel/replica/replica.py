@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from hashlib import sha256
 from itertools import zip_longest
 from typing import Any
@@ -13,9 +12,11 @@ import numpy as np
 
 from qdist.comm import Communicator, world
 from qdist.nn import Module
+from qdist.parallel.loss_terms import Loss, global_mean, loss_terms
 from qdist.parallel.replica.buckets import Bucket, agree_on_use, broadcast
+from qdist.parallel.replica.row_share import RowShare, Share
 from qdist.parallel.replica.shared_circuits import amplitude_groups, check_circuits
-from qdist.tensor import Tensor, after_backward
+from qdist.tensor import Tensor, after_backward, random
 from qdist.tensor.arrays import is_array, module_of
 from qdist.tensor.autograd import mode
 
@@ -29,12 +30,18 @@ class Replica(Module):
         module: the same on every rank; the first rank's parameters and buffers are taken over by all, also by ranks
             that share the amplitudes of a circuit in it.
         comm: the ranks that share the batch, ``mesh["dp"]`` on a mesh; all ranks when not given.
-        reduction: how the loss treats its rows. With "mean", gradients are weighted by each rank's number of rows (the
-            length of the first array that forward gets), so they are those of the whole batch however it is shared
-            out. With "sum" they are added up.
+        reduction: how the loss treats its rows. With "mean", gradients are weighted by how many values each rank's
+            loss is a mean over, so they are those of the whole batch however it is shared out and masked: the number
+            that `nn.CrossEntropyLoss(ignore_index=...)` and its like, or `values.mean()`, have divided by. A quotient
+            of your own (`(values * mask).sum() / mask.sum()`) is taken for a mean over rows, the length of the first
+            array that forward gets: use ``loss()`` for those. With "sum" gradients are added up.
 
     A forward pass that records gradients, and its backward pass, are for all ranks together; inside ``no_grad()``
-    nothing is sent, and any rank may evaluate alone.
+    nothing is sent, and any rank may evaluate alone. Backward passes add up, as in one process: who makes a step of k
+    of them divides each loss by k.
+
+    Dropout has the masks that one process would draw for the whole batch, whose rows are the first axis: from the first
+    rank's generator, each rank its rows. Seeds need not differ.
     """
 
     def __init__(self, module: Module, comm: Communicator | None, reduction: str) -> None:
@@ -49,7 +56,8 @@ class Replica(Module):
         self.comm = world() if comm is None else comm
         check_circuits([module], self.comm)
         self.reduction = reduction
-        self._share: _Share | None = None
+        self._share: Share | None = None
+        self._next: Share | None = None  # Of the next forward pass, where others know it already.
         self._buckets: list[Bucket] = []
         self._bucket_of: dict[int, Bucket] = {}
         self._launched = self._landed = 0
@@ -78,15 +86,38 @@ class Replica(Module):
         if not mode.grad or self.comm.size == 1:
             return self.module(*args, **kwargs)
         rows = next((len(a) for a in _leaves((args, kwargs)) if a.ndim), 1)
-        self._share = share = _Share(self.comm, rows if self.reduction == "mean" else None)
+        self._share = share = self._next or RowShare(self.comm, rows, self.reduction)
+        self._next = None
         if self._sending:
             broadcast(self.module.buffers(), self.comm)
-        output = self.module(*args, **kwargs)
+        with random.placed(share):
+            output = self.module(*args, **kwargs)
         for tensor in _leaves(output):
             if isinstance(tensor, Tensor) and not tensor.is_leaf:
                 # So that a rank takes part in the pass even where no parameter gets a gradient.
                 tensor.register_hook(lambda _: self._enter(share))
         return output
+
+    def loss(self, loss: Loss, output: Any, targets: Any) -> Tensor:
+        """The loss of the whole batch, on every rank, with the gradients of the whole batch.
+
+        Args:
+            loss: loss(output, targets): one of `nn`, or a function that gives one number, a mean over rows (or a sum,
+                by `reduction`), or a pair (numerator, denominator) whose sums over all ranks make the mean.
+            output: what this model's last forward pass gave.
+            targets: of this rank's rows.
+
+        Collective. Inside no_grad() it is the same number, for evaluation.
+        """
+        rows = next((len(a) for a in _leaves(targets) if a.ndim), 1)
+        terms = loss_terms(loss, output, targets, rows, self.reduction)
+        if self.comm.size > 1 and mode.grad and self._share is not None:
+            self._share.fix(1.0)
+        return global_mean(terms, self.comm)
+
+    def take_share(self, share: Share) -> None:
+        """Of the next forward pass, where others know it already and fix what it counts."""
+        self._next = share
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -137,7 +168,7 @@ class Replica(Module):
             remove()
         self._remove_hooks = []
 
-    def _enter(self, share: _Share | None = None) -> None:
+    def _enter(self, share: Share | None = None) -> None:
         """A backward pass has got here; share: of the forward pass whose output it came from."""
         self._share = share or self._share
         if after_backward(self._finish):
@@ -172,8 +203,14 @@ class Replica(Module):
 
     def _finish(self) -> None:
         """The backward pass is over."""
+        self._settle_share()
         if self._sending:
             self._combine()
+
+    def _settle_share(self) -> None:
+        """A rank without any gradient has not asked for its weight, which takes all ranks."""
+        if self._share is not None:
+            self._share.weight  # noqa: B018
 
     def _combine(self) -> None:
         """Send what is not sent yet and take what the others sent."""
@@ -197,24 +234,6 @@ def check_same_model(module: Module, comm: Communicator) -> None:
         if different is not None:
             has, lacks = (part or "nothing" for part in different)
             raise ValueError(f"rank {rank} has another model than rank 0: {lacks} in the place of {has}")
-
-
-class _Share:
-    """What makes the mean over ranks of one forward pass's gradients those of the whole batch: a factor for each rank.
-
-    rows: of this rank; None for a loss that is a sum over rows.
-    """
-
-    def __init__(self, comm: Communicator, rows: int | None) -> None:
-        self._size, self._rows = comm.size, rows
-        # Under way during the forward pass, so nobody waits for it.
-        self._total = None if rows is None else comm.all_reduce(np.array(rows, np.int64), async_op=True)
-
-    @cached_property
-    def weight(self) -> float:
-        if self._rows is None or self._total is None:
-            return float(self._size)
-        return self._rows * self._size / max(1, int(self._total.wait()))
 
 
 def _leaves(value: Any) -> Iterator[Any]:

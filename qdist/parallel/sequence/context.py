@@ -95,7 +95,7 @@ def ring_attention(
         scale=1 / math.sqrt(q.shape[-1]) if scale is None else scale,
         balanced=balanced,
         p=dropout,
-        ticket=random.default_generator().ticket().within(*spans) if dropout > 0 else None,
+        ticket=random.ticket(q.shape, *spans) if dropout > 0 else None,
     )
 
 
@@ -106,7 +106,9 @@ class RingAttention(MultiHeadAttention):
         features, heads, dropout, bias: as for MultiHeadAttention.
         comm: the ranks that the sequence is divided over, as shard_sequence does.
 
-    Every rank has all weights; each one's gradient is the share of its positions.
+    Every rank has all weights; each one's gradient is the share of its positions. Gradients travel between ranks within
+    a backward pass, so ranks begin it with losses of the same scale: sums over their positions, not means over those of
+    them that are not masked (`DataParallel.loss` and `parallelize` see to it).
     """
 
     def __init__(

@@ -2,7 +2,11 @@
 
 from qdist.parallel.tensor.parallel_linear import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from qdist.parallel.tensor.parallel_transformer import ParallelAttention, ParallelTransformerBlock, divide_block
-from qdist.parallel.tensor.vocabulary import VocabParallelEmbedding, vocab_parallel_cross_entropy
+from qdist.parallel.tensor.vocabulary import (
+    VocabParallelCrossEntropyLoss,
+    VocabParallelEmbedding,
+    vocab_parallel_cross_entropy,
+)
 
 __all__ = [
     "ColumnParallelLinear",
@@ -10,6 +14,7 @@ __all__ = [
     "ParallelMLP",
     "ParallelTransformerBlock",
     "RowParallelLinear",
+    "VocabParallelCrossEntropyLoss",
     "VocabParallelEmbedding",
     "divide_block",
     "vocab_parallel_cross_entropy",

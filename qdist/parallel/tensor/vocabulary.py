@@ -7,12 +7,13 @@ from typing import Any, Self
 import numpy as np
 
 from qdist.comm import Communicator
-from qdist.nn import Embedding, Module
+from qdist.nn import CrossEntropyLoss, Embedding, Module
 from qdist.parallel.collectives import reduce, reduce_scatter
 from qdist.parallel.partition import Partition, check_divides, divided
 from qdist.tensor import Rule, Tensor, apply, functional
 from qdist.tensor.arrays import Array
-from qdist.tensor.functional import as_tensor, check_reduction, check_targets, reduce_loss
+from qdist.tensor.functional import as_tensor
+from qdist.tensor.losses import check_reduction, check_targets, counted, reduce_loss
 
 __all__ = ["VocabParallelEmbedding", "vocab_parallel_cross_entropy"]
 
@@ -54,28 +55,35 @@ class VocabParallelEmbedding(Module):
 
     def forward(self, indices: Any) -> Tensor:
         """Indices (...) to (..., features). Raises IndexError for an index outside the whole table."""
-        tokens = as_tensor(indices).data
+        tokens = as_tensor(indices)
         if self.sequence_parallel:
             if tokens.ndim == 0:
                 raise ValueError("VocabParallelEmbedding takes (..., sequence), got a single index")
             check_divides("VocabParallelEmbedding: the sequence's length", tokens.shape[-1], self.comm.size)
-        if tokens.size and not -self.count <= int(tokens.min()) <= int(tokens.max()) < self.count:
-            raise IndexError(
-                f"embedding: indices go from {int(tokens.min())} to {int(tokens.max())}, but the table has "
-                f"{self.count} rows"
-            )
+        if tokens.size:
+            low, high = int(tokens.data.min()), int(tokens.data.max())
+            if not 0 <= low <= high < self.count:
+                raise IndexError(f"embedding: indices go from {low} to {high}, but the table has {self.count} rows")
         rows = len(self.weight)
-        # Negative indices count from the end, as in the whole table.
-        own = tokens.astype(np.int64) % self.count - self.comm.rank * rows
+        own = tokens.to(np.int64) - self.comm.rank * rows
         here = (own >= 0) & (own < rows)
-        found = functional.embedding(self.weight, own.clip(0, rows - 1)) * here[..., None].astype(self.weight.dtype)
+        found = functional.embedding(self.weight, functional.where(here, own, 0))
+        found = found * here.unsqueeze(-1).to(self.weight.dtype)
         return reduce_scatter(found, self.comm, -2) if self.sequence_parallel else reduce(found, self.comm)
 
     def extra_repr(self) -> str:
         return f"{self.count}, {self.features}, rank {self.comm.rank} of {self.comm.size}"
 
 
-def vocab_parallel_cross_entropy(logits: Any, targets: Any, comm: Communicator, reduction: str = "mean") -> Tensor:
+def vocab_parallel_cross_entropy(
+    logits: Any,
+    targets: Any,
+    comm: Communicator,
+    reduction: str = "mean",
+    *,
+    weight: Any = None,
+    ignore_index: int | None = None,
+) -> Any:
     """-log softmax(logits)[target] where each rank has (..., classes / ranks) of the logits, in the order of ranks.
 
     Args:
@@ -83,6 +91,7 @@ def vocab_parallel_cross_entropy(logits: Any, targets: Any, comm: Communicator, 
         targets: integers (...), numbers of classes of the whole vocabulary, equal on all ranks.
         comm: the ranks that share the vocabulary.
         reduction: mean, sum or none.
+        weight, ignore_index: as of functional.cross_entropy; weight is of all classes.
 
     Returns:
         The loss, equal on all ranks. Three numbers a target travel, whatever the size of the vocabulary.
@@ -92,10 +101,33 @@ def vocab_parallel_cross_entropy(logits: Any, targets: Any, comm: Communicator, 
         IndexError: for a target outside 0 ... classes - 1.
     """
     logits, targets = as_tensor(logits), as_tensor(targets)
-    check_reduction(reduction)
-    check_targets("vocab_parallel_cross_entropy", logits, targets, logits.shape[-1] * comm.size)
-    flat = apply(_LOSS, logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), comm=comm)
-    return reduce_loss(flat if logits.ndim == 2 else flat.reshape(targets.shape), reduction)
+    if reduction != "terms":
+        check_reduction(reduction)
+    classes = logits.shape[-1] * comm.size
+    check_targets("vocab_parallel_cross_entropy", logits, targets, classes, ignore_index, comm.size)
+    each, numbers = counted("vocab_parallel_cross_entropy", targets, classes, weight, ignore_index, logits)
+    flat = apply(_LOSS, logits.reshape(-1, logits.shape[-1]), numbers, comm=comm)
+    flat = flat if each is None else flat * each
+    return reduce_loss(flat if logits.ndim == 2 else flat.reshape(targets.shape), reduction, each)
+
+
+class VocabParallelCrossEntropyLoss(CrossEntropyLoss):
+    """nn.CrossEntropyLoss of logits whose classes are divided over ranks: `vocab_parallel_cross_entropy`.
+
+    Args:
+        comm: the ranks that share the classes, mesh["tp"].
+        reduction, weight, ignore_index: as of nn.CrossEntropyLoss.
+    """
+
+    def __init__(
+        self, comm: Communicator, reduction: str = "mean", *, weight: Any = None, ignore_index: int | None = None
+    ) -> None:
+        super().__init__(reduction, weight=weight, ignore_index=ignore_index)
+        self.comm = comm
+
+    def _reduced(self, output: Any, targets: Any, reduction: str) -> Any:
+        options: dict[str, Any] = {"weight": self.weight, "ignore_index": self.ignore_index}
+        return vocab_parallel_cross_entropy(output, targets, self.comm, reduction, **options)
 
 
 def _loss(xp: Any, logits: Array, targets: Array, *, comm: Communicator) -> Any:

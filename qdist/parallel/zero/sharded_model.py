@@ -8,7 +8,7 @@ module's forward and backward pass and freed after it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +29,9 @@ from qdist.tensor.arrays import Array, is_array
 
 __all__ = ["Zero"]
 
+_LEAST_BUCKET = 1 << 17
+"""Bytes: smaller messages cost more time than they free memory."""
+
 
 class Zero(Replica):
     """A model and its optimiser, sharded over ranks.
@@ -47,7 +50,8 @@ class Zero(Replica):
         unit_types: stage 3 gathers modules of these types (say nn.TransformerBlock) as a whole, not piece by piece.
         accumulate: how many backward passes make a step.
         max_norm: clip the gradients' joint norm before the update.
-        bucket_bytes: size of a message in stages 1 and 2; 4 MiB when not given.
+        bucket_bytes: size of a message in stages 1 and 2. When not given 4 MiB; in stage 2 an eighth of the model if
+            that is less, since whole gradients are held until their bucket is full.
 
     ``backward(loss)`` and ``step()`` take the place of ``loss.backward()``, ``optimizer.step()`` and ``zero_grad()``;
     gradients from before are forgotten.
@@ -84,9 +88,14 @@ class Zero(Replica):
         self._pending = False
         self._passes = 0
         self._held: list[Unit] = []
+        self._lent: list[Unit] = []
+        self._lending = False
         before = optimizer.state_dict() if optimizer.started else None
         self._groups: list[list[Any]] = [list(group["params"]) for group in optimizer.param_groups]
-        self.units = self._shard({id(p) for group in self._groups for p in group}, types, bucket_bytes or BUCKET_BYTES)
+        if bucket_bytes is None:
+            eighth = sum(p.nbytes for p in model.parameters()) // 8
+            bucket_bytes = min(BUCKET_BYTES, max(_LEAST_BUCKET, eighth)) if stage == 2 else BUCKET_BYTES
+        self.units = self._shard({id(p) for group in self._groups for p in group}, types, bucket_bytes)
         self._follow(self.units)
         self.zero_grad()
         pieces = {id(u.parameters[piece.index]): piece.tensor for u in self.units for piece in u.pieces}
@@ -142,8 +151,22 @@ class Zero(Replica):
     def freeing(self) -> Iterator[None]:
         """Within it nothing that is recorded keeps gathered parameters alive. For those who run the modules by
         themselves, stage by stage of a pipeline, and not through forward()."""
-        with nullcontext() if self.stage < 3 else packing(self._pack, self._unpack):
+        if self.stage < 3 or self._lending:
             yield
+            return
+        self._lending = True
+        for unit in self.units:
+            unit.lent = self._lent
+        try:
+            with packing(self._pack, self._unpack):
+                yield
+        finally:
+            self._lending = False
+            for unit in self.units:
+                unit.lent = None
+            for unit in self._lent:
+                unit.drop()
+            self._lent.clear()
 
     def backward(self, loss: Tensor) -> None:
         """Add the loss's derivative to the gradients, each of `accumulate` passes counting an equal share."""
@@ -269,6 +292,7 @@ class Zero(Replica):
         bucket.release()
 
     def _finish(self) -> None:
+        self._settle_share()
         for unit in self.units:
             unit.release()
         self._pending = not (self._sending and self._eager)
@@ -277,7 +301,7 @@ class Zero(Replica):
 
     def _pack(self, array: Array) -> Any:
         """Keep the place of what lies in gathered parameters, so that they can be freed."""
-        for unit in self._held:
+        for unit in (*self._held, *self._lent):
             if array.base is not None and array.base is unit.full:
                 return unit.locate(array)
         return array

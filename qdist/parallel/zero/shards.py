@@ -34,6 +34,10 @@ class ShardedParameter(Parameter):
     def _data(self) -> Array:  # type: ignore[override]
         if self.whole is None and mode.walks:
             self.unit.gather()
+        elif self.whole is None and self.unit.lent is not None:
+            # Read by a module that does not have it, as in `x + self.table.weight[:n]`: until the pass ends.
+            self.unit.lent.append(self.unit)
+            self.unit.hold()
         if self.whole is None:
             raise RuntimeError(
                 f"this parameter of shape {self.whole_shape} is sharded (ZeRO stage 3) and not gathered now; values "
@@ -65,6 +69,11 @@ class ShardedParameter(Parameter):
     @property
     def size(self) -> int:
         return int(np.prod(self.whole_shape))
+
+    @property
+    def nbytes(self) -> int:
+        """Of the whole parameter, of which a rank keeps its part."""
+        return self.size * self.whole_dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,8 @@ class Unit(Bucket):
         super().__init__(parameters, comm)
         self.keep = keep
         self.holders = 0
+        self.lent: list[Unit] | None = None
+        """Within a forward pass: where units are listed that are held until it ends."""
         self.gradient: Array | None = None
         self.scale = 1.0
         """Of the loss whose gradients come: taken out of them when they have been added up."""

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention and its derivative."""
+"""Scaled dot-product attention, rotary positions, and their derivatives."""
 
 from __future__ import annotations
 
@@ -55,3 +55,20 @@ def attention_vjp(xp: Any, g: Array, saved: Any, needs: Any, scale: float, causa
     gq = xp.matmul(scores, k) * scale if needs[0] else None
     gk = xp.matmul(scores.swapaxes(-1, -2), q) * scale if needs[1] else None
     return (gq, gk, gv, scores)[: len(needs)]
+
+
+def _turned(xp: Any, x: Array) -> Array:
+    """(-x2, x1) for the halves x1, x2 of the last axis."""
+    half = x.shape[-1] // 2
+    return xp.concatenate([-x[..., half:], x[..., :half]], axis=-1)
+
+
+def rotary(xp: Any, x: Array, cos: Array, sin: Array) -> Any:
+    """Rotate the pairs (i, i + d / 2) of the last axis of x (..., positions, d) by angles whose cosines and sines are
+    (positions, d), both halves alike."""
+    return x * cos + _turned(xp, x) * sin, (cos, sin)
+
+
+def rotary_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
+    cos, sin = saved
+    return g * cos - _turned(xp, g * sin), None, None

@@ -103,6 +103,58 @@ def conv2d_vjp(
     return gx, gw, (rows.sum(axis=-1).reshape(filters) if needs[2] else None)
 
 
+def conv_transpose2d(
+    xp: Any,
+    x: Array,
+    weight: Array,
+    *bias: Array,
+    stride: Pair,
+    padding: Pair,
+    extra: Pair,
+    dilation: Pair,
+    groups: int,
+) -> Any:
+    """x (n, c, h, w) with weight (c, filters / groups, kh, kw) gives (n, filters, oh, ow): what conv2d's derivative
+    does to a cotangent. extra: rows and columns more at the end."""
+    n, c, h, w = x.shape
+    _, each, kh, kw = weight.shape
+    rows = xp.ascontiguousarray(x.transpose(1, 0, 2, 3)).reshape(groups, c // groups, n * h * w)
+    parts = xp.matmul(weight.reshape(groups, c // groups, -1).swapaxes(1, 2), rows)
+    parts = parts.reshape(groups * each, kh, kw, n, h, w).transpose(3, 0, 1, 2, 4, 5)
+    size = [(m - 1) * s + d * (k - 1) + 1 + e for m, s, d, k, e in zip((h, w), stride, dilation, (kh, kw), extra)]
+    padded = xp.zeros((groups * each, n, *size), x.dtype).transpose(1, 0, 2, 3)
+    _add_windows(padded, parts, stride, dilation)
+    y = _crop(padded, padding)
+    if bias:
+        y = y + bias[0][:, None, None]
+    return y, (rows, weight, x.shape)
+
+
+def conv_transpose2d_vjp(
+    xp: Any,
+    g: Array,
+    saved: Any,
+    needs: Any,
+    stride: Pair,
+    padding: Pair,
+    extra: Pair,
+    dilation: Pair,
+    groups: int,
+) -> Any:
+    rows, weight, (n, c, h, w) = saved
+    windows = _windows(xp, _pad(xp, g, padding), weight.shape[2:], stride, dilation)[..., :h, :w]
+    columns = xp.ascontiguousarray(windows.transpose(1, 2, 3, 0, 4, 5)).reshape(groups, -1, n * h * w)
+    gx = gw = None
+    if needs[0]:
+        gx = xp.matmul(weight.reshape(groups, c // groups, -1).conj(), columns)
+        gx = gx.reshape(c, n, h, w).transpose(1, 0, 2, 3)
+    if needs[1]:
+        gw = xp.matmul(rows.conj(), columns.swapaxes(1, 2)).reshape(weight.shape)
+    if len(needs) == 2:
+        return gx, gw
+    return gx, gw, (g.sum(axis=(0, 2, 3)) if needs[2] else None)
+
+
 def max_pool2d(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> Any:
     windows = _windows(xp, _pad(xp, x, padding, -float("inf")), kernel, stride, (1, 1))
     best = windows[:, :, 0, 0].copy(order="K")

@@ -1,4 +1,4 @@
-"""Layer norm and batch norm, and their derivatives."""
+"""Layer norm, root-mean-square norm and batch norm, and their derivatives."""
 
 from __future__ import annotations
 
@@ -63,6 +63,38 @@ def layer_norm_vjp(xp: Any, g: Array, saved: Any, needs: Any, dims: int, eps: fl
     gw = xp.einsum("ij,ij->j", rows, hat).reshape(shapes[0]) if needs[1] else None
     gb = rows.sum(axis=0).reshape(shapes[1]) if needs[2] else None
     return gx, gw, gb
+
+
+def rms_norm(xp: Any, x: Array, *weight: Array, dims: int, eps: float) -> Any:
+    """Divide the last `dims` axes by their root mean square, then multiply by `weight`."""
+    width = math.prod(x.shape[-dims:])
+    source = _rows(x, width)
+    hat = xp.empty_like(source)
+    rrms = xp.empty((source.shape[0], 1), x.dtype)
+
+    def work(start: int, stop: int) -> None:
+        rows = source[start:stop]
+        rrms[start:stop, 0] = 1 / xp.sqrt(xp.einsum("ij,ij->i", rows, rows) / width + eps)
+        xp.multiply(rows, rrms[start:stop], out=hat[start:stop])
+
+    over_rows(xp, work, source.shape[0], width)
+    out = hat * weight[0].reshape(width) if weight else hat.copy()
+    return out.reshape(x.shape), (hat, rrms, weight[0] if weight else None)
+
+
+def rms_norm_vjp(xp: Any, g: Array, saved: Any, needs: Any, dims: int, eps: float) -> Any:
+    hat, rrms, weight = saved
+    width = hat.shape[1]
+    rows = _rows(g, width)
+    gx = None
+    if needs[0]:
+        out = rows * weight.reshape(width) if weight is not None else rows.copy()
+        out -= hat * (xp.einsum("ij,ij->i", out, hat)[:, None] / width)
+        out *= rrms
+        gx = out.reshape(g.shape)
+    if weight is None:
+        return (gx,)
+    return gx, (xp.einsum("ij,ij->j", rows, hat).reshape(weight.shape) if needs[1] else None)
 
 
 def _channels(a: Array, ndim: int) -> Array:

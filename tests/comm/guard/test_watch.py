@@ -1,5 +1,6 @@
 """What the guard says of a call: where in the user's program it was made."""
 
+import functools
 from pathlib import Path
 from threading import get_ident
 
@@ -26,3 +27,9 @@ def test_a_call_is_reported_at_the_first_line_outside_of_qdist() -> None:
         )
     inside = where_from(PACKAGE / "state" / "exchange.py")
     assert inside.startswith(f"Called at {__file__}:")
+
+
+def test_a_call_by_way_of_pythons_own_library_is_reported_at_the_program() -> None:
+    assert where_from(Path(functools.__file__)).startswith(f"Called at {__file__}:")
+    installed = Path(functools.__file__).parent / "site-packages" / "theirs" / "train.py"
+    assert where_from(installed).startswith(f"Called at {installed}:2")

@@ -17,7 +17,7 @@ import qdist as qd
 from qdist import nn
 from qdist.checkpoint import CheckpointError
 from qdist.comm import Communicator, Mesh
-from qdist.parallel import ParallelModel, Plan, parallelize, seed_mesh
+from qdist.parallel import ParallelModel, Plan, load_plain, parallelize, seed_mesh
 from qdist.tensor import random
 
 
@@ -160,6 +160,12 @@ def test_dropout_goes_on_after_a_checkpoint(comm, folder, axis: str) -> None:
     second = start(4)
     second.load(folder / "dropout")
     assert train(second, range(2, 4)) == whole[2:]
+    # And in one process, with the plain model and its optimiser.
+    plain = nn.Sequential(nn.Linear(12, 16, dtype=F64), nn.Dropout(0.5), nn.Linear(16, 5, dtype=F64))
+    update = adam(plain.parameters())
+    load_plain(folder / "dropout", plain, update)
+    alone = models.train_plainly(plain, [models.batch("mlp", step, 9) for step in (2, 3)], lambda _: update)
+    np.testing.assert_allclose(alone.losses, whole[2:], rtol=1e-10)
 
 
 DAMAGED: dict[str, tuple[Any, str]] = {

@@ -200,6 +200,94 @@ def test_mixed_precision_and_dropout_run_in_stages(groups) -> None:
     assert dropping.run((x, y))["loss"] != pytest.approx(plain.run((x, y))["loss"], abs=1e-6)
 
 
+DROPPED = [
+    (4, ((2, 2), ["pp", "dp"]), 2, {}),
+    (4, ((2, 2), ["dp", "pp"]), 4, {}),
+    (4, ((2, 2), ["pp", "mp"]), 2, {"recompute": {"segments": 2}}),
+    (8, ((2, 2, 2), ["pp", "dp", "mp"]), 2, {"sharding": {"stage": 3}}),
+]
+
+
+@pytest.mark.parametrize(("size", "mesh", "steps", "parts"), DROPPED)
+def test_dropout_in_stages_is_that_of_one_process(groups, size: int, mesh, steps: int, parts: dict) -> None:
+    comm = groups[size]
+    shape, names = mesh
+    # Along "dp" first there are no rows of the mesh to annotate: operations are divided by their parameters.
+    annotated = names[0] == "pp"
+    where = ProcessMesh(np.arange(size).reshape(shape), names, comm)
+    manual_seed(1)
+    plain = Net(None, tied=False)
+    manual_seed(1)
+    model = Net(where if annotated else None, tied=False)
+    strategy = strategy_of(pipeline={"accumulate_steps": steps}, **parts)
+    update = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    engine = Engine(model, nn.CrossEntropyLoss(), update, None, strategy, where)
+    manual_seed(7 + comm.rank)  # The first rank's is taken.
+    losses = []
+    for step, batch in enumerate(batches()):
+        losses.append(engine.run(batch)["loss"])
+        engine.run(batch, "eval")  # It draws nothing.
+        if step == 0 and comm.rank:
+            manual_seed(70 + comm.rank)
+    manual_seed(7)
+    optimizer = optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
+    want = []
+    for x, y in batches():
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(plain(Tensor(x)), y)
+        loss.backward()
+        optimizer.step()
+        want.append(float(loss))
+    np.testing.assert_allclose(losses, want, atol=1e-10)
+    got = engine.state_dict()
+    for name, value in plain.state_dict().items():
+        np.testing.assert_allclose(got[name], value.numpy(), atol=1e-10, err_msg=name)
+
+
+def pair(output: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    seen = (labels != 0).to(output.dtype)
+    return (functional.cross_entropy(output, labels, "none") * seen).sum(), seen.sum()
+
+
+def hits(output: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    return {"hits": float((output.argmax(1) == labels).mean())}
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(ignore_index=0), pair, functional.cross_entropy])
+@pytest.mark.parametrize("stages", [True, False])
+def test_means_over_what_is_not_masked(groups, stages: bool, loss) -> None:
+    comm = groups[4]
+    shape, names = ((2, 2), ["pp", "dp"]) if stages else ((4,), ["dp"])
+    mesh = ProcessMesh(np.arange(4).reshape(shape), names, comm)
+    x, y = batches()[0]
+    y[0], y[1:5] = 3, 0  # Micro-batches and replicas have very different numbers of what counts.
+    amp = {"dtype": np.float64}  # No other precision, but a scaled loss.
+    steps = {"pipeline": {"accumulate_steps": 2}} if stages else {}
+    manual_seed(1)
+    model = Net(mesh if stages else None, annotate=False, tied=False)
+    manual_seed(1)
+    plain = Net(None, tied=False)
+    for block in (*model.blocks, *plain.blocks):
+        block.drop.p = 0.0
+    engine = Engine(model, loss, optim.SGD(model.parameters(), lr=0.1), hits, strategy_of(amp=amp, **steps), mesh)
+    output = plain(Tensor(x))
+    value = loss(output, Tensor(y))
+    value = value[0] / value[1] if isinstance(value, tuple) else value
+    value.backward()
+    optim.SGD(plain.parameters(), lr=0.1).step()
+    expected = hits(output.numpy(), y)["hits"]
+    assert engine.run((x, y), "eval") == {"loss": pytest.approx(float(value)), "hits": pytest.approx(expected)}
+    np.testing.assert_allclose(engine.run(x, "predict")["outputs"], output.numpy(), atol=1e-12)
+    assert engine.run((x, y)) == {"loss": pytest.approx(float(value)), "hits": pytest.approx(expected)}
+    got = engine.state_dict()
+    for name, wanted in plain.state_dict().items():
+        np.testing.assert_allclose(got[name], wanted.numpy(), atol=1e-10, err_msg=name)
+    if stages:
+        parts = [loss(output[a : a + 4], Tensor(y[a : a + 4])) for a in (0, 4)]
+        parts = [float(part[0] / part[1]) if isinstance(part, tuple) else float(part) for part in parts]
+        np.testing.assert_allclose(engine.pipeline.losses(), parts)
+
+
 def test_files_go_from_any_mesh_to_any_other(groups) -> None:
     comm = groups[4]
     data = batches()

@@ -48,6 +48,7 @@ REFUSALS = {
     "cp without attention": r"cp=\d+ divides a sequence, and the model has no attention over one",
     "state without a circuit": r"state=\d+ divides the amplitudes of circuits, and the model has no QuantumLayer",
     "more stages than layers": r"\d+ layers do not make \d+ stages: every stage needs at least one layer",
+    "positions that are not this rank's": r"cp=\d+ divides the sequence, so a rank has only some positions, and",
     "sequence_parallel without tp": r"sequence_parallel needs an axis 'tp' of more than one rank in the mesh",
 }
 """All that is refused, and the error that says so."""

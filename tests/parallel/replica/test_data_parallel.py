@@ -29,14 +29,16 @@ def test_bytes_of_a_step_are_those_of_a_ring_all_reduce(size: int, bucket_bytes:
     psi = sum(p.size for p in parameters)
     comm.messages.clear()
     model(rows()).mean().backward()
-    # The gradients, once; the number of rows (8 bytes) and whether each parameter was used (a byte) travel with them.
-    payload = 4 * psi + 8 + len(parameters)
-    assert sum(m.wire_bytes for m in comm.messages) == pytest.approx(2 * (size - 1) / size * payload, rel=1e-12)
-    assert {m.op for m in comm.messages} == {"all_reduce"}
+    # The gradients, once; how many values the loss is a mean over (16 bytes) and whether each parameter was used (a
+    # byte) travel with them, and the rows and the random generator of every rank (32 bytes).
+    payload = 4 * psi + 16 + len(parameters)
+    wire = 2 * (size - 1) / size * payload + 32 * (size - 1)
+    assert sum(m.wire_bytes for m in comm.messages) == pytest.approx(wire, rel=1e-12)
+    assert {m.op for m in comm.messages if m.bytes > 32} == {"all_reduce"}
     comm.messages.clear()
     with model.no_sync():
         model(rows()).mean().backward()
-    assert [m.bytes for m in comm.messages] == [8]
+    assert [m.bytes for m in comm.messages] == [32, 16]
     comm.messages.clear()
     with no_grad():
         model(rows())
@@ -55,8 +57,8 @@ def test_buckets_are_sent_while_the_backward_pass_goes_on() -> None:
     model(rows()).mean().backward()
     # Each layer's gradients are sent before the next layer's are computed, the last layer's together.
     third, second, first = ["2.weight", "2.bias", 144], ["1.weight", "1.bias", 32, 256], ["0.weight", "0.bias", 32, 192]
-    # In the second pass, 16 bytes compare the parameters first.
-    assert events == [16, 8, *third, *second, *first, 6]
+    # In the second pass, 16 bytes compare the parameters first; 16 say how many values the loss is a mean over.
+    assert events == [16, 16, *third, *second, *first, 6]
 
 
 def test_names_and_states_are_those_of_the_plain_model() -> None:
@@ -128,7 +130,7 @@ def test_half_precision_is_added_up_in_single_and_complex_as_it_is() -> None:
     half = DataParallel(nn.Linear(6, 2).to(np.float16), comm)
     comm.messages.clear()
     half(Tensor(np.ones((3, 6), np.float16))).mean().backward()
-    assert [m.bytes for m in comm.messages] == [8, 4 * 14, 2]
+    assert [m.bytes for m in comm.messages] == [32, 16, 4 * 14, 2]
     assert half.module.weight.grad.dtype == np.float16
     phase = nn.Module()
     phase.z = nn.Parameter(np.array([1 + 2j, -0.5j]))
@@ -153,7 +155,7 @@ def test_grad_and_failed_passes_send_nothing_and_leave_nothing_behind() -> None:
     model.zero_grad()
     comm.messages.clear()
     model(rows()).mean().backward()
-    assert len(comm.messages) == 1 + 6 + 1
+    assert len(comm.messages) == 2 + 6 + 1
 
 
 def test_recomputed_layers_are_averaged_once() -> None:
@@ -181,7 +183,7 @@ def test_a_model_that_is_wrapped_again_is_averaged_once() -> None:
         model(rows()).mean().backward()
         return len(comm.messages)
 
-    assert [sent(model) for model in (first, second, first, first)] == [3, 3, 3 + 1, 3]  # 1 compares
+    assert [sent(model) for model in (first, second, first, first)] == [4, 4, 4 + 1, 4]  # 1 compares
 
 
 def test_each_backward_pass_weights_by_the_rows_of_its_forward_pass() -> None:
@@ -189,7 +191,7 @@ def test_each_backward_pass_weights_by_the_rows_of_its_forward_pass() -> None:
     manual_seed(0)
     model = DataParallel(net(), counting_communicator(2))
     early = model(rows(5)).mean()
-    model._share.__dict__["weight"] = 0.5
+    model._share.fix(0.5)
     late = model(rows(3)).mean()
     early.backward()
     first = [p.grad.numpy().copy() for p in model.parameters()]

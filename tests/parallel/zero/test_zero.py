@@ -39,8 +39,9 @@ def test_bytes_of_a_step_are_the_papers(stage: int, volume: int, size: int) -> N
     model.backward(model(rows()).mean())
     model.step()
     psi = 4 * (WIDTH * WIDTH + WIDTH)
-    small = sum(m.wire_bytes for m in messages if m.op == "all_reduce")
-    assert small == 2 * (size - 1) / size * (8 + 8)  # The number of rows, and eight parameters' flags.
+    small = sum(m.wire_bytes for m in messages if m.op == "all_reduce" or m.bytes == 32)
+    # What the loss is a mean over, and eight parameters' flags; the rows and the generator of each rank.
+    assert small == 2 * (size - 1) / size * (16 + 8) + 32 * (size - 1)
     assert sum(m.wire_bytes for m in messages) - small == volume * (size - 1) / size * 4 * psi
 
 
@@ -52,7 +53,8 @@ def test_micro_batches_are_sent_as_the_stage_demands(stage: int, gathers: int, r
     for _ in range(3):
         model.backward(model(rows()).mean())
         model.step()
-    counts = {op: sum(m.op == op for m in model.comm.messages) for op in ("all_gather", "reduce_scatter")}
+    large = [m for m in model.comm.messages if m.bytes > 32]  # Without rows and generators.
+    counts = {op: sum(m.op == op for m in large) for op in ("all_gather", "reduce_scatter")}
     assert counts == {"all_gather": gathers, "reduce_scatter": reduces}
 
 
@@ -260,3 +262,22 @@ def test_a_config_beside_an_optimiser_describes_it() -> None:
     with pytest.raises(ValueError, match=r"has lr=0\.5, the given optimiser lr=0\.001"):
         Zero.from_config({"optimizer": {"type": "adam", "params": {"lr": 0.5}}}, model, adam, comm)
     assert Zero.from_config({"optimizer": {"type": "adam", "params": {"betas": [0.8, 0.9]}}}, model, adam, comm)
+
+
+def test_stage_2_holds_fewer_gradients_than_stage_1_also_of_a_small_model() -> None:
+    def most_at_once(stage: int) -> int:
+        model = zero(stage, 4, net(64))
+        parameters, most = list(model.module.parameters()), 0
+
+        def count(_: Tensor) -> None:
+            nonlocal most
+            most = max(most, sum(p.grad.nbytes for p in parameters if p.grad is not None))
+
+        for p in parameters:
+            p.register_post_accumulate_hook(count)
+        model.backward(model(rows()).mean())
+        return most
+
+    whole = 64 * 4 * (WIDTH * WIDTH + WIDTH)
+    assert most_at_once(1) == whole
+    assert most_at_once(2) <= whole / 4

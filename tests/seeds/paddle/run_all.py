@@ -66,7 +66,9 @@ def programs(folder):
     """(name, program, whether ranks read rows of their own)."""
     nets = [dynamic_nets.DataParallelNet, dynamic_nets.ModelParallelNet, dynamic_nets.PipelineNet]
     yield "single_dynamic", single_dynamic.train_model, False
-    yield "single_static", partial(single_static.train_model, folder), False
+    own = folder / f"rank_{init().rank}"  # Its picture has the same name everywhere.
+    own.mkdir(exist_ok=True)
+    yield "single_static", partial(single_static.train_model, own), False
     yield "fleet_data_parallel", fleet_data_parallel.train_model, True
     for level in ("os", "os_g", "p_g_os"):
         yield f"fleet_group_sharded {level}", partial(fleet_group_sharded.train_model, level), True

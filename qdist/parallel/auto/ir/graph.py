@@ -14,7 +14,7 @@ from qdist.parallel.auto.eager.capture import capturing
 from qdist.parallel.auto.eager.dispatch import form_for
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.rules.forms import Form, Split
-from qdist.tensor import Rule, Tensor
+from qdist.tensor import Rule, Tensor, random
 
 __all__ = ["Graph", "Operation", "Recorder", "Value", "trace"]
 
@@ -103,7 +103,8 @@ def trace(
 
     Args:
         model: called with the inputs; gives one Tensor.
-        loss: called with the model's output and the labels; None for a graph without a loss.
+        loss: called with the model's output and the labels, gives a number or a pair (numerator, denominator); None for
+            a graph without a loss.
         inputs, labels: samples with the global shapes of a batch.
         names: of the inputs and then the labels; "input" and "label", with numbers where there are several, where there
             is none.
@@ -121,11 +122,16 @@ def trace(
     for name, x in zip(chosen, (*inputs, *labels), strict=True):
         recorder.add_input(name, x)
     before = {name: (buffer, buffer.version) for name, buffer in model.named_buffers()}
+    # What is drawn here is drawn again when the graph runs: a captured model has the masks of one that is not.
+    drawn = random.get_state()
     with capturing(recorder.take):
         made = model(*inputs)
         if not isinstance(made, Tensor):
             raise TypeError(f"a captured model gives one Tensor, not {type(made).__name__}")
-        value = None if loss is None else loss(made, *labels)
+        value: Any = None if loss is None else loss(made, *labels)
+        if isinstance(value, (tuple, list)) and len(value) == 2:
+            value = value[0] / value[1]
+    random.set_state(drawn)
     after = dict(model.named_buffers())
     changed = [name for name, (b, version) in before.items() if after.get(name) is not b or b.version != version]
     if changed:

@@ -347,6 +347,27 @@ def _conv2d(shapes: Shapes, stride: Any, padding: Any, dilation: Any, groups: in
     )
 
 
+def _conv_transpose2d(shapes: Shapes, stride: Any, padding: Any, extra: Any, dilation: Any, groups: int) -> Form:
+    x, weight, *bias = (shape or () for shape in shapes)
+    channels, filters = (None, None) if groups > 1 else ("c", "f")
+    inputs: tuple[tuple[Label, ...], ...] = (("n", channels, None, None), (channels, filters, None, None))
+    sizes = _sizes((inputs[0], x), (inputs[1], weight))
+    added = (2,) if bias else ()
+    inputs += ((filters,),) if bias else ()
+    elements = math.prod(x) // x[1] * weight[1] * groups * stride[0] * stride[1]
+    linear = tuple((i, *added) for i in (0, 1))
+    return Form(
+        inputs, (("n", filters, None, None),), sizes, added=added, linear=linear, product=True, elements=elements
+    )
+
+
+def _rotary(shapes: Shapes) -> Form:
+    shape = shapes[0] or ()
+    labels: tuple[Label, ...] = (*_names(len(shape) - 1), None)
+    turns = labels[-2:]
+    return Form((labels, turns, turns), (labels,), _sizes((labels, shape)), linear=((0,),), elements=math.prod(shape))
+
+
 def _pool(linear: bool) -> MakeForm:
     def make(shapes: Shapes, stride: Any, **attributes: Any) -> Form:
         labels = ("n", "c", None, None)
@@ -401,6 +422,7 @@ FORMS: dict[str, MakeForm] = {
     **dict.fromkeys(("add", "sub", "complex"), _elementwise("all")),
     "mul": _elementwise("each"),
     "div": _elementwise("first"),
+    "ratio": _elementwise("first"),
     **dict.fromkeys(("neg", "conj", "real", "imag", "move", "dropout"), _elementwise("all")),
     **dict.fromkeys(_POINTWISE, _elementwise()),
     "where": _where,
@@ -427,6 +449,9 @@ FORMS: dict[str, MakeForm] = {
     "embedding": _embedding,
     "cross_entropy": _cross_entropy,
     "layer_norm": _layer_norm,
+    "rms_norm": _layer_norm,
+    "rotary": _rotary,
+    "conv_transpose2d": _conv_transpose2d,
     "conv2d": _conv2d,
     "max_pool2d": _pool(linear=False),
     "avg_pool2d": _pool(linear=True),

@@ -25,20 +25,12 @@ from qdist.parallel.auto.planner.dynamic_programming import search
 from qdist.parallel.auto.planner.explain import explain
 from qdist.parallel.auto.planner.propagation import propagate
 from qdist.parallel.auto.planner.recursive import recursive
-from qdist.parallel.auto.run import engine_state, fitting, passes, program_text
+from qdist.parallel.auto.run import engine_state, fitting, lying, passes, program_text
 from qdist.parallel.auto.run.callbacks import Callback
 from qdist.parallel.auto.run.epoch_loader import EpochLoader
 from qdist.parallel.auto.run.graph_pipeline import GraphPipeline
+from qdist.parallel.auto.run.initial_weights import take_over_first
 from qdist.parallel.auto.run.input_spec import has_open_rows, samples, several, split_batch
-from qdist.parallel.auto.run.lying import (
-    data_axis,
-    full_value,
-    mesh_of,
-    own_part,
-    placed_rows,
-    row_axes,
-    rows_along_data,
-)
 from qdist.parallel.auto.run.program_text import ProgramText
 from qdist.parallel.auto.run.runner import PlanRunner
 from qdist.parallel.auto.run.stage_graphs import has_stages, mesh_of_stages
@@ -60,12 +52,13 @@ class Engine:
     """Trains a model that was written for one process, on a mesh.
 
     Args:
-        model: a Module that gives one Tensor. Annotations in it (shard_tensor, shard_op, `Operator.shard`) are kept to.
-            Stages (``shard_op(fn, mesh[i])``, or weights placed on mesh[i]) make it a pipeline, of whole batches unless
-            ``strategy.pipeline`` says how they are cut.
-        loss: called with the output and the labels; gives a number.
+        model: a Module that gives one Tensor; the first rank's weights are taken over by all. Annotations in it
+            (shard_tensor, shard_op, `Operator.shard`) are kept to. Stages (``shard_op(fn, mesh[i])``, or weights placed
+            on mesh[i]) make it a pipeline, of whole batches unless ``strategy.pipeline`` says how they are cut.
             Of a model built inside nn.deferred(), weights that are placed before are drawn by their ranks alone, the
             others by all.
+        loss: called with the output and the labels; gives a number, or a pair (numerator, denominator) for a mean over
+            what is not masked.
         optimizer: of the model's parameters.
         metrics: functions (output, labels) -> {name: number} of whole arrays, or one of them.
         strategy: see Strategy; data parallel when nothing is annotated.
@@ -106,6 +99,7 @@ class Engine:
         # Specs without a number of rows.
         self._waiting: tuple[Any, Any, str] | None = None
         self._steps = 0
+        self._begun = False
 
     # Preparing -------------------------------------------------------------------------------------------------------
 
@@ -144,6 +138,7 @@ class Engine:
                 comm = world() if self.comm is None else self.comm
                 found = mesh_of_stages(trace(self.model, None, inputs, ()))
                 self.mesh = found or ProcessMesh(list(range(comm.size)), ["pp"], comm)
+            self._begin(self.mesh)
             strategy = self.strategy
             if not strategy.pipeline.enable:
                 strategy = replace(strategy, pipeline=Pipeline(enable=True, accumulate_steps=1))
@@ -180,11 +175,12 @@ class Engine:
             if self.strategy.auto:
                 raise ValueError("auto searches for placements on one mesh, and operators are put on stages: drop one")
             raise _Staged
-        mesh = self.mesh = self.mesh or mesh_of(graph) or self._default_mesh()
+        mesh = self.mesh = self.mesh or lying.mesh_of(graph) or self._default_mesh()
+        self._begin(mesh)
         plan = self._planned(graph, mesh)
         self._used.update({value.name: plan.placements[value] for value in graph.parameters})
         if self.strategy.sharding.enable:
-            passes.shard_storage(plan, self.strategy.sharding, data_axis(mesh))
+            passes.shard_storage(plan, self.strategy.sharding, lying.data_axis(mesh))
         for value in (*graph.inputs, *graph.parameters):
             check_lengths(value.shape, mesh, plan.placements[value])
         for value in graph.parameters:
@@ -203,8 +199,13 @@ class Engine:
         if strategy.auto and strategy.search_mode != "sharding_propagation":
             planner = search if strategy.search_mode == "dynamic_programming" else recursive
             return planner(graph, mesh, strategy.machine, self._used)
-        rows = {value.name: rows_along_data(value, mesh) for value in graph.inputs}
+        rows = {value.name: lying.rows_along_data(value, mesh) for value in graph.inputs}
         return propagate(graph, mesh, {**rows, **self._used}, use_all=strategy.auto or strategy.fully_use_devices)
+
+    def _begin(self, mesh: ProcessMesh) -> None:
+        if not self._begun:
+            take_over_first(self.model, mesh)
+            self._begun = True
 
     def _default_mesh(self) -> ProcessMesh:
         comm = world() if self.comm is None else self.comm
@@ -235,14 +236,14 @@ class Engine:
     def _run_plan(self, mode: str, inputs: list[Tensor], labels: list[Tensor]) -> dict[str, Any]:
         if self.strategy.dataset_strategy == "data_parallel":
             program = self._program(mode, self._whole_samples(inputs), self._whole_samples(labels))
-            before = placed_rows(program.plan.mesh)
+            before = lying.placed_rows(program.plan.mesh)
         else:
             program = self._program(mode, inputs, labels)
             before = program.plan.whole
         self._compare((*inputs, *labels))
         self.model.train(mode == "train")
         given = zip(program.plan.graph.inputs, (*inputs, *labels), strict=True)
-        parts = {value.name: own_part(x, program.plan, value, before) for value, x in given}
+        parts = {value.name: lying.own_part(x, program.plan, value, before) for value, x in given}
         if mode == "train":
             output, loss = program.run(parts)
             assert loss is not None
@@ -258,10 +259,10 @@ class Engine:
         graph = program.plan.graph
         with no_grad():
             if mode == "predict":
-                return {"outputs": full_value(output, program.plan, graph.output).numpy()}
-            result = {"loss": full_value(loss, program.plan, graph.loss).item()}
+                return {"outputs": lying.full_value(output, program.plan, graph.output).numpy()}
+            result = {"loss": lying.full_value(loss, program.plan, graph.loss).item()}
             if self.metrics:
-                whole = full_value(output, program.plan, graph.output).numpy()
+                whole = lying.full_value(output, program.plan, graph.output).numpy()
                 own_rows = self.strategy.dataset_strategy == "data_parallel"
                 targets = self._together(labels) if own_rows else labels
                 for metric in self.metrics:
@@ -288,8 +289,8 @@ class Engine:
         """The mesh, before there is a graph to find it in."""
         if self.mesh is None:
             graph = None if self._latest is None else self._latest.plan.graph
-            self.mesh = (graph and mesh_of(graph)) or self._default_mesh()
-        if not row_axes(self.mesh):
+            self.mesh = (graph and lying.mesh_of(graph)) or self._default_mesh()
+        if not lying.row_axes(self.mesh):
             raise ValueError(f'dataset_strategy="data_parallel" cuts rows along a mesh axis "dp"; {self.mesh} has none')
         return self.mesh
 
@@ -299,14 +300,14 @@ class Engine:
             ranks = (world() if self.comm is None else self.comm).size
         else:
             mesh = self._rows_mesh()
-            ranks = math.prod(mesh.shape[axis] for axis in row_axes(mesh))
+            ranks = math.prod(mesh.shape[axis] for axis in lying.row_axes(mesh))
         return [Tensor(np.zeros((len(x) * ranks, *x.shape[1:]), x.dtype)) for x in tensors]
 
     def _together(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The rows of all ranks along "dp", in order."""
         mesh = self._rows_mesh()
         arrays = [x.numpy() for x in tensors]
-        for axis in reversed(row_axes(mesh)):
+        for axis in reversed(lying.row_axes(mesh)):
             arrays = [np.concatenate(list(mesh.group(axis).all_gather(x))) for x in arrays]
         return [Tensor(x) for x in arrays]
 
@@ -320,7 +321,7 @@ class Engine:
         extremes = np.array([mine, -mine], np.int32)
         own_rows = self.strategy.dataset_strategy == "data_parallel" and not self._staged
         for axis in range(len(self.mesh.shape)):
-            if not (own_rows and axis in row_axes(self.mesh)):
+            if not (own_rows and axis in lying.row_axes(self.mesh)):
                 extremes = self.mesh.group(axis).all_reduce(extremes, "max")
         if extremes[0] != -extremes[1]:
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,10 +22,12 @@ from qdist.parallel.auto.run import passes
 from qdist.parallel.auto.run.runner import PlanRunner
 from qdist.parallel.auto.run.stage_graphs import in_several, stage_graphs
 from qdist.parallel.auto.run.strategy import Strategy
+from qdist.parallel.loss_terms import LossTerms
 from qdist.parallel.pipeline.pipeline import Pipeline as Stages
+from qdist.parallel.pipeline.stages import Draws, as_tuple
 from qdist.parallel.replica.buckets import arrange
-from qdist.tensor import Tensor
-from qdist.tensor.arrays import module_of
+from qdist.tensor import Tensor, random
+from qdist.tensor.arrays import Array, module_of
 
 __all__ = ["GraphPipeline", "PlannedStage"]
 
@@ -55,6 +58,22 @@ class PlannedStage(Module):
         return results[0] if len(results) == 1 else results
 
 
+class _SpreadLoss:
+    """An Engine's loss, which takes labels one by one, as a pipeline calls it."""
+
+    def __init__(self, loss: Callable[..., Any]) -> None:
+        self._loss = loss
+        self.reduction = getattr(loss, "reduction", "mean")
+        if hasattr(loss, "terms"):
+            self.terms = self._terms
+
+    def __call__(self, output: Tensor, labels: Any) -> Any:
+        return self._loss(output, *as_tuple(labels))
+
+    def _terms(self, output: Tensor, labels: Any) -> Any:
+        return self._loss.terms(output, *as_tuple(labels))  # type: ignore[attr-defined]
+
+
 class GraphPipeline:
     """Runs a model, captured on a micro-batch, as a pipeline over the axis "pp" of a mesh.
 
@@ -65,7 +84,8 @@ class GraphPipeline:
         inputs, labels: samples of a whole batch; without labels the graph that is shown has no loss.
         names: as of `trace`.
 
-    A parameter that one stage uses is kept by the ranks of that stage alone.
+    A micro-batch is a run of rows of the batch, and each replica has a part of every one. A parameter that one stage
+    uses is kept by the ranks of that stage alone.
 
     Raises:
         ValueError: for a mesh without "pp", rows that replicas and micro-batches do not divide, or a weight that is
@@ -98,29 +118,30 @@ class GraphPipeline:
             raise ValueError(
                 f"{self.batch} rows are not {replicas} x {count} micro-batches of {size}: all have to be alike"
             )
-        place = 0 if self.replicas is None else self.replicas.rank
-        self._rows = slice(place * rows, (place + 1) * rows)
+        self._size = size
         model.train()
         part = replicas * size
         targets = [y[:part] for y in labels]
         self.graph = trace(model, loss if labels else None, [x[:part] for x in inputs], targets, names)
         """The whole graph, with the loss where labels are given."""
-        self._loss = loss
-        self._share = replicas if getattr(loss, "reduction", "mean") == "mean" else 1
+        self._drops = any(op.attributes.get("ticket") is not None for op in self.graph.operations)
+        self._groups = [mesh.group(i) for i in range(len(mesh.shape)) if mesh.shape[i] > 1]
         self._outputs: list[np.ndarray] = []
-        self._losses: list[float] = []
+        self._losses: list[tuple[float, float]] = []
         graphs = stage_graphs(_without_loss(self.graph, len(inputs)), self.line.size)
         self._graphs, self.micro_batches = graphs, count
         self.tied = in_several(graphs)
         self.stages = Stages(
             self._planned(graphs, strategy),
-            self._noting_loss,
+            _SpreadLoss(loss),
             self.line,
             micro_batches=count,
             schedule=options.schedule,
             partition=[1] * self.line.size,
-            reduction=getattr(loss, "reduction", None),
         )
+        self.stages.has_replicas = replicas > 1
+        self.stages.after_loss = self._note
+        self._reduction = getattr(loss, "reduction", "mean")
         self.stage: PlannedStage = self.stages.stages[self.line.rank].layers[0]  # type: ignore[assignment]
         """This rank's."""
 
@@ -166,13 +187,9 @@ class GraphPipeline:
             if value not in self.tied:
                 shard_tensor(value.tensor, plan.mesh, plan.placements[value])
 
-    def _noting_loss(self, output: Tensor, *labels: Tensor) -> Tensor:
+    def _note(self, output: Tensor, terms: LossTerms) -> None:
         self._outputs.append(output.numpy())
-        loss = self._loss(output, *labels)
-        self._losses.append(float(loss) / self._share)
-        return loss * (self._scale / self._share)
-
-    _scale = 1.0
+        self._losses.append((terms.numerator, terms.denominator))
 
     # Running ---------------------------------------------------------------------------------------------------------
 
@@ -188,37 +205,65 @@ class GraphPipeline:
         self._check_rows(inputs)
         self._outputs.clear()
         self._losses.clear()
-        x, y = (tuple(t._data[self._rows] for t in tensors) for tensors in (inputs, labels))
+        x, y = (tuple(self._own(t._data) for t in tensors) for tensors in (inputs, labels))
+        draws = self._draws()
         if optimizer is None:
-            total = self.stages.eval_batch(x, y)
+            sums = self.stages.evaluate(x, y, draws)
         else:
             optimizer.zero_grad()
-            self._scale = scale
-            total = self.stages.train_batch(x, y) / scale
-            self._scale = 1.0
-            self._sum_over_replicas()
+            sums = self.stages.accumulate(x, y, draws, scale)
+        total, count = sums.numerator, sums.denominator
         if self.replicas is not None:
-            total = float(self.replicas.all_reduce(np.array(total)))
-        result = {"loss": total}
+            total, count = self.replicas.all_reduce(np.array([total, count])).tolist()
+        # Replicas' gradients are added up, not averaged.
+        loss, factor = sums.loss_and_scale(total, count, 1, self._reduction)
+        if optimizer is not None:
+            self._sum_over_replicas(factor)
+        result = {"loss": loss}
         last = self.line.size - 1
         for metric in metrics:
             own = None
             if self.line.rank == last:
-                own = metric(np.concatenate(self._outputs), *(t.numpy()[self._rows] for t in labels))
+                own = metric(np.concatenate(self._outputs), *(self._own(t.numpy()) for t in labels))
             for name, value in self.line.broadcast_object(own, last).items():
                 # Replicas have equally many rows.
                 mean = value if self.replicas is None else self.replicas.all_reduce(np.array(value), "avg")
                 result[name] = float(mean)
         return result
 
-    def _sum_over_replicas(self) -> None:
-        """Add up, once for all micro-batches, the gradients that are this rank's terms of a sum."""
-        if self.replicas is None or self.replicas.size == 1:
-            return
+    def _own(self, rows: Array) -> Array:
+        """This replica's part of every micro-batch."""
+        place = 0 if self.replicas is None else self.replicas.rank
+        parts = rows.reshape(self.micro_batches, -1, self._size, *rows.shape[1:])
+        return parts[:, place].reshape(-1, *rows.shape[1:])
+
+    def _draws(self) -> Draws:
+        """What is drawn at random for a batch: from the generator of the mesh's first rank.
+
+        A stage draws for all replicas' rows of a micro-batch and takes its own, so that rows here are counted in tuples
+        of one of each.
+        """
+        state, rows = random.get_state(), self.micro_batches * self._size
+        drawn = np.array([*state["key"], state["draw"]], np.uint64)
+        for group in self._groups if self._drops else ():
+            drawn = group.broadcast(drawn)
+        first, second, draw = drawn.tolist()
+        return Draws((first, second), draw, (0, rows, rows))
+
+    def _sum_over_replicas(self, factor: float) -> None:
+        """Scale all gradients, and add up, once for all micro-batches, those that are this rank's terms of a sum."""
         plan = self.stage.runner.plan
         later = {value for value, _ in plan.summed_later}
-        tensors = [getattr(v.tensor, "local", v.tensor) for v in plan.graph.parameters if v in later]
-        for group in arrange([t.grad for t in tensors if t is not None and t.grad is not None]):
+        several = self.replicas is not None and self.replicas.size > 1
+        added = []
+        for value in plan.graph.parameters:
+            kept: Any = getattr(value.tensor, "local", value.tensor)
+            gradient = kept.grad
+            if gradient is not None:
+                gradient.data *= factor
+                added += [gradient] if several and value in later else []
+        for group in arrange(added):
+            assert self.replicas is not None
             flat = module_of(group[0].data).concatenate([g.data.reshape(-1) for g in group])
             total, start = self.replicas.all_reduce(flat, out=flat), 0
             for g in group:
@@ -227,15 +272,21 @@ class GraphPipeline:
 
     def losses(self) -> list[float]:
         """Of every micro-batch of the last pass, on every rank. Collective."""
-        last = self.line.size - 1
-        own = self.line.broadcast_object(self._losses, last)
-        return own if self.replicas is None else [float(x) for x in self.replicas.all_reduce(np.array(own))]
+        terms = np.array(self.line.broadcast_object(self._losses, self.line.size - 1))
+        if self.replicas is not None:
+            terms = self.replicas.all_reduce(terms)
+        if self._reduction == "sum":
+            return [float(total) for total, _ in terms]
+        return [float(total / count) if count else math.nan for total, count in terms]
 
     def predict(self, inputs: Sequence[Tensor]) -> np.ndarray:
         """The whole output, on every rank."""
         self._check_rows(inputs)
-        own = self.stages.predict(tuple(x._data[self._rows] for x in inputs)).numpy()
-        return own if self.replicas is None else np.concatenate(list(self.replicas.all_gather(own)))
+        own = self.stages.predict(tuple(self._own(x._data) for x in inputs)).numpy()
+        if self.replicas is None:
+            return own
+        everyone = [part.reshape(self.micro_batches, -1, *own.shape[1:]) for part in self.replicas.all_gather(own)]
+        return np.concatenate(everyone, axis=1).reshape(-1, *own.shape[1:])
 
     def _check_rows(self, inputs: Sequence[Tensor]) -> None:
         if len(inputs[0]) != self.batch:

@@ -11,8 +11,7 @@ from qdist.parallel.auto.ir.graph import Operation, Value
 from qdist.parallel.auto.ir.lower import Compute, Instruction, Move, given_by, lower, made, taken_by
 from qdist.parallel.auto.ir.sharding_plan import Need, ShardingPlan
 from qdist.parallel.auto.placement.reshard import reshard_local
-from qdist.tensor import Tensor, checkpoint
-from qdist.tensor.random import default_generator
+from qdist.tensor import Tensor, checkpoint, random
 
 __all__ = ["PlanRunner"]
 
@@ -44,7 +43,6 @@ class PlanRunner:
         self.trains = trains
         self.instructions = lower(plan)
         self._around = around
-        self._dropping = True
         self._segments = None if segments is None else segments(self.instructions)
 
     def run(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
@@ -67,17 +65,17 @@ class PlanRunner:
         dropping: whether dropout drops, as it did when the graph was captured.
         """
         values: Values = {}
-        self._dropping = dropping
         for value in self.plan.graph.inputs:
             values[made(self.plan, value)] = inputs[value.name]
         for value in _stored_values(self.plan):
             assert value.tensor is not None
             values[made(self.plan, value)] = getattr(value.tensor, "local", value.tensor)
         # Drawn before anything runs, in program order, so that a second run of a segment drops the same elements.
+        # Shapes are those of the graph: where that is captured for a micro-batch, of all its rows on all replicas.
         tickets = {
-            i.operation: default_generator().ticket()
+            i.operation: random.ticket(_masked(i.operation))
             for i in self.instructions
-            if isinstance(i, Compute) and i.operation.attributes.get("ticket") is not None
+            if dropping and isinstance(i, Compute) and _drops(i.operation)
         }
         if self._segments is None:
             self._run(self.instructions, values, tickets)
@@ -97,9 +95,9 @@ class PlanRunner:
             operation = instruction.operation
             locals_ = [values[x] if isinstance(x, Need) else x for x in instruction.inputs]
             attributes = operation.attributes
-            if operation in tickets:
-                attributes = {**attributes, "ticket": tickets[operation]}
-                attributes |= {} if self._dropping else {"p": 0.0}
+            if _drops(operation):
+                drawn: dict[str, Any] = {"ticket": tickets[operation]} if operation in tickets else {"p": 0.0}
+                attributes = {**attributes, **drawn}
             shapes = [x.shape if isinstance(x, Value) else None for x in operation.inputs]
             splits = self.plan.splits[operation]
             run = partial(_run_on, operation, attributes, mesh, shapes, splits)
@@ -120,6 +118,16 @@ class PlanRunner:
                 return tuple(inside[need] for need in outputs)
 
             values.update(zip(outputs, checkpoint(work)))
+
+
+def _drops(operation: Operation) -> bool:
+    return operation.attributes.get("ticket") is not None
+
+
+def _masked(operation: Operation) -> tuple[int, ...]:
+    """The shape of what is dropped: of the only input, or of the weights of an attention's queries and keys."""
+    shapes = [x.shape for x in operation.inputs if isinstance(x, Value)]
+    return shapes[0] if len(shapes) == 1 else (*shapes[0][:-1], shapes[1][-2])
 
 
 def _run_on(operation: Operation, attributes: Any, mesh: Any, shapes: Any, splits: Any, inputs: list[Any]) -> Any:

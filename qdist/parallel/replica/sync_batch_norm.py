@@ -1,0 +1,80 @@
+"""Batch norm over the rows of all ranks: what data parallelism of a model with batch norm needs to be one process's."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from qdist.comm import Communicator, world
+from qdist.nn import BatchNorm1d, BatchNorm2d, Module
+from qdist.parallel.collectives import copy, reduce
+from qdist.tensor import Tensor, no_grad
+
+__all__ = ["SyncBatchNorm"]
+
+
+class SyncBatchNorm(BatchNorm2d):
+    """Normalise each channel of (n, channels, ...) by the statistics of all ranks' rows; running ones in eval mode.
+
+    Args:
+        channels, eps, momentum: as of nn.BatchNorm2d.
+        comm: the ranks that share the batch, mesh["dp"]; all when not given.
+
+    Ranks exchange gradients within the backward pass, so their losses need the same scale: `parallelize` and
+    `DataParallel.loss` see to it; plain means do where ranks have equally many rows. Collective while training.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        comm: Communicator | None = None,
+        dtype: Any = np.float32,
+    ) -> None:
+        super().__init__(channels, eps, momentum, dtype)
+        self.comm = world() if comm is None else comm
+
+    @classmethod
+    def convert(cls, model: Module, comm: Communicator | None = None) -> Module:
+        """Replaces every BatchNorm1d and BatchNorm2d in a model by this one with its weights; returns the model, or
+        what replaces it."""
+        for name, module in list(model.named_modules()):
+            if type(module) in (BatchNorm1d, BatchNorm2d):
+                made = cls._of(module, comm)
+                if not name:
+                    return made
+                above, _, own = name.rpartition(".")
+                setattr(dict(model.named_modules())[above], own, made)
+        return model
+
+    @classmethod
+    def _of(cls, layer: Any, comm: Communicator | None) -> Self:
+        made = cls(layer.channels, layer.eps, layer.momentum, comm, layer.weight.dtype)
+        made.weight, made.bias = layer.weight, layer.bias
+        made.running_mean, made.running_var = layer.running_mean, layer.running_var
+        return made
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim < 2 or x.shape[1] != self.channels:
+            raise ValueError(f"SyncBatchNorm takes (n, {self.channels}, ...), got shape {x.shape}")
+        across: Any = (1, -1, *(1,) * (x.ndim - 2))
+        if not self.training:
+            scale = self.weight / (self.running_var + self.eps).sqrt()
+            return x * scale.reshape(*across) + (self.bias - self.running_mean * scale).reshape(*across)
+        axes = (0, *range(2, x.ndim))
+        count = float(self.comm.all_reduce(np.array(x.size // self.channels, np.float64)))
+        if count < 2:
+            raise ValueError("SyncBatchNorm needs more than one value per channel on all ranks in training mode")
+        # Summed over ranks in both passes: every rank's output depends on every rank's rows.
+        mean = copy(reduce(x.sum(axes), self.comm), self.comm) / count
+        centred = x - mean.reshape(*across)
+        variance = copy(reduce((centred * centred).sum(axes), self.comm), self.comm) / count
+        with no_grad():
+            keep, take = 1 - self.momentum, self.momentum
+            self.running_mean.assign(keep * self.running_mean + take * mean)
+            # The running variance estimates the population's, hence the n - 1.
+            self.running_var.assign(keep * self.running_var + take * variance * (count / (count - 1)))
+        scale = self.weight / (variance + self.eps).sqrt()
+        return centred * scale.reshape(*across) + self.bias.reshape(*across)
