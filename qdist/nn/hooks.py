@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..tensor import Tensor, after_backward
-
-if TYPE_CHECKING:
-    from .module import Module
 
 __all__ = ["Hooks", "enlist"]
 
@@ -32,7 +29,7 @@ class Hooks:
         self.after: list[tuple[Any]] = []
         self.backward: list[tuple[Any]] = []
 
-    def call(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """forward(), and the hooks around it."""
         for (hook,) in tuple(self.before):
             changed = hook(module, args)
@@ -46,7 +43,7 @@ class Hooks:
             self._follow(module, args, output)
         return output
 
-    def _follow(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+    def _follow(self, module: Any, args: tuple[Any, ...], output: Any) -> None:
         outputs = output if isinstance(output, tuple) else (output,)
         into: list[Any] = [None] * len(args)
         out: list[Any] = [None] * len(outputs)

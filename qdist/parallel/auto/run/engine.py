@@ -29,7 +29,6 @@ from qdist.parallel.auto.run import engine_state, fitting, lying, passes, progra
 from qdist.parallel.auto.run.callbacks import Callback
 from qdist.parallel.auto.run.epoch_loader import EpochLoader
 from qdist.parallel.auto.run.graph_pipeline import GraphPipeline
-from qdist.parallel.auto.run.initial_weights import take_over_first
 from qdist.parallel.auto.run.input_spec import has_open_rows, samples, several, split_batch
 from qdist.parallel.auto.run.program_text import ProgramText
 from qdist.parallel.auto.run.runner import PlanRunner
@@ -204,7 +203,7 @@ class Engine:
 
     def _begin(self, mesh: ProcessMesh) -> None:
         if not self._begun:
-            take_over_first(self.model, mesh)
+            engine_state.take_over_first(self.model, mesh)
             self._begun = True
 
     def _default_mesh(self) -> ProcessMesh:
