@@ -101,6 +101,7 @@ class Pipeline:
         for number, layer in enumerate(given):
             if not callable(layer) and not isinstance(layer, LayerDesc):
                 raise TypeError(f"layer {number} is a {type(layer).__name__}, not a Module or a function")
+        check_circuits(given, self.comm)  # Before other errors; those that are described follow when they are built.
         own = range(self.comm.rank, first.stages, self.comm.size)
         if partition == "parameters":
             listed = build_layers(given, None)
