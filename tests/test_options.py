@@ -26,6 +26,8 @@ SHARED_SIGNATURES = {
     "backends/cuda/rows/kernel.py": "RowKernel's methods; here states are computed again instead of kept",
     "backends/cuda/lowering/tables.py": "one method a kind of block, all called alike",
     "parallel/auto/run/callbacks.py on_epoch_end": "Callback's methods, all of which an Engine calls alike",
+    "interop/pennylane/device.py compute_derivatives": "Device's methods; states are differentiated in one way",
+    "interop/pennylane/device.py compute_jvp": "Device's methods",
     "interop/mindspore/train.py on_batch_end": "Callback's methods",
     "interop/mindspore/train.py on_epoch_end": "Callback's methods",
     "nn/agreement.py follow": "a hook of Tensor.register_hook, which passes the gradient",
