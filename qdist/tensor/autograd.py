@@ -383,8 +383,10 @@ _NOWHERE = nullcontext()
 
 
 def _place(g: Any) -> Any:
-    """The GPU that a cotangent is on, as a context: new arrays are made there."""
-    return next(part for part in g if part is not None).device if isinstance(g, list) else g.device
+    """The GPU that a cotangent is on, as a context: new arrays are made there. What was moved from a GPU to the CPU
+    has its cotangent there."""
+    part = next(part for part in g if part is not None) if isinstance(g, list) else g
+    return _NOWHERE if isinstance(part, np.ndarray) else part.device
 
 
 def run_hooks(hooks: list[Hook] | None, g: Array) -> Array:
