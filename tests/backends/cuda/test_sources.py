@@ -175,7 +175,7 @@ def test_a_source_has_each_file_once_and_messages_name_it(nvrtc: ctypes.CDLL) ->
     names = re.findall(r'^#line 1 "(.+)"', code, re.MULTILINE)
     folder = Path(compiler.__file__).parent / "sources"
     assert sorted(names) == sorted(
-        ["backward.cu", *(path.name for path in folder.glob("*.cuh") if path.stem != "states")]
+        ["backward.cu", *({path.name for path in folder.glob("*.cuh")} - {"states.cuh", "row.cuh", "row_team.cuh"})]
     )
     assert "#include" not in code
     _, options = stage_source(np.dtype("complex64"), back_shape_of(np.dtype("complex64")), False, False)

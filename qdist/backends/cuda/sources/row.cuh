@@ -1,0 +1,432 @@
+// One row of a batch in shared memory: its start, its operations, its outputs, and the way back.
+#pragma once
+
+#include "row_team.cuh"
+
+// One row, with what it has in shared memory.
+struct Row {
+    const RowLaunch& launch;
+    Team team;
+    Index number;
+    Real *ket, *bra, *work, *leaves, *qubits;
+    Turned* turns;
+    double* room;
+
+    __device__ __forceinline__ unsigned size() const { return 1u << launch.num_bits; }
+    // What leads from a real part to the imaginary part.
+    __device__ __forceinline__ unsigned plane() const { return swizzled(size()); }
+    __device__ __forceinline__ void note(int angle, double derivative) const { launch.by_angle[Index(angle) * launch.num_rows + number] = derivative; }
+
+    __device__ __forceinline__ void bind() const {
+        for (int a = team.thread; a < launch.num_angles; a += team.threads) {
+            if (!launch.of_row[a]) {
+                const Complex both = launch.turned[a];
+                turns[a] = {both.x, both.y};
+                continue;
+            }
+            turns[a] = turned(angle_of(launch, a, [&](int s) {
+                return sum_of(launch.shared_slots[s], launch.row_begins[s], launch.row_begins[s + 1], launch.row_entries, [&](int p) { return launch.row_values[number * launch.per_row + p]; });
+            }));
+        }
+        team.sync();
+    }
+
+    // The first rotations of each qubit: its amplitudes of |0> and |1>, four numbers.
+    __device__ __forceinline__ void turn_qubit(Real* q, int axis, Real c, Real s) const {
+        const Real a = q[0], b = q[1], d = q[2], e = q[3];
+        if (axis == 0)
+            q[0] = c * a + s * e, q[1] = c * b - s * d, q[2] = c * d + s * b, q[3] = c * e - s * a;
+        else if (axis == 1)
+            q[0] = c * a - s * d, q[1] = c * b - s * e, q[2] = c * d + s * a, q[3] = c * e + s * b;
+        else
+            q[0] = c * a + s * b, q[1] = c * b - s * a, q[2] = c * d - s * e, q[3] = c * e + s * d;
+    }
+
+    __device__ __forceinline__ void start() const {
+        for (int q = team.thread; q < launch.num_bits; q += team.threads) {
+            Real* const own = qubits + 4 * q;
+            own[0] = 1, own[1] = own[2] = own[3] = 0;
+            for (int f = launch.start_begins[q]; f < launch.start_begins[q + 1]; ++f) {
+                const Turned t = turns[launch.factors[2 * f + 1]];
+                turn_qubit(own, launch.factors[2 * f], t.cosine, t.sine);
+            }
+        }
+        team.sync();
+        for (unsigned s = team.thread; s < size(); s += team.threads) {
+            const Complex a = product(s, launch.num_bits);
+            ket[swizzled(s)] = a.x;
+            ket[swizzled(s) ^ plane()] = a.y;
+        }
+        team.sync();
+    }
+
+    // The amplitude of the first `count` qubits.
+    __device__ __forceinline__ Complex product(unsigned s, int count) const {
+        Complex a = {1, 0};
+        for (int q = 0; q < count; ++q) {
+            const Real* const own = qubits + 4 * q + 2 * (s >> q & 1);
+            a = {a.x * own[0] - a.y * own[1], a.x * own[1] + a.y * own[0]};
+        }
+        return a;
+    }
+
+    // Derivatives by the angles of the start, of a bra that is pulled back to it. bra is overwritten.
+    __device__ __forceinline__ void undo_start() const {
+        Real* const bras = qubits + 4 * launch.num_bits;
+        for (int q = launch.num_bits - 1; q >= 0; --q) {
+            const unsigned half = 1u << q;
+            const Real* const own = qubits + 4 * q;
+            Real sum[4] = {0, 0, 0, 0};
+            for (unsigned l = team.thread; l < half; l += team.threads) {
+                const unsigned zero = swizzled(l), one = swizzled(l | half);
+                const Real a = bra[zero], b = bra[zero ^ plane()], c = bra[one], d = bra[one ^ plane()];
+                const Complex p = product(l, q);
+                sum[0] += a * p.x + b * p.y;
+                sum[1] += b * p.x - a * p.y;
+                sum[2] += c * p.x + d * p.y;
+                sum[3] += d * p.x - c * p.y;
+                bra[zero] = a * own[0] + b * own[1] + c * own[2] + d * own[3];
+                bra[zero ^ plane()] = b * own[0] - a * own[1] + d * own[2] - c * own[3];
+            }
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                const double total = team_sum(team, sum[k], room);
+                if (team.thread == 0) bras[4 * q + k] = Real(total);
+            }
+            team.sync();
+        }
+        for (int q = team.thread; q < launch.num_bits; q += team.threads) {
+            Real *const k = qubits + 4 * q, *const b = bras + 4 * q;
+            for (int f = launch.start_begins[q + 1] - 1; f >= launch.start_begins[q]; --f) {
+                const int axis = launch.factors[2 * f], angle = launch.factors[2 * f + 1];
+                if (axis == 0)
+                    note(angle, b[0] * k[3] - b[1] * k[2] + b[2] * k[1] - b[3] * k[0]);
+                else if (axis == 1)
+                    note(angle, b[2] * k[0] - b[0] * k[2] + b[3] * k[1] - b[1] * k[3]);
+                else
+                    note(angle, b[0] * k[1] - b[1] * k[0] - b[2] * k[3] + b[3] * k[2]);
+                const Turned t = turns[angle];
+                turn_qubit(k, axis, t.cosine, -t.sine);
+                turn_qubit(b, axis, t.cosine, -t.sine);
+            }
+        }
+    }
+
+    // Calls f with the place of each of a thread's steps.
+    template <class Step>
+    __device__ __forceinline__ void walk(const RowOp& op, Step step) const {
+        const unsigned count = 1u << op.columns;
+        if (team.thread >= count) return;
+        unsigned place = launch.starts[op.starts + team.thread];
+        const unsigned rounds = count / team.threads;
+        // In Gray code order. One call, so that it is inlined.
+#pragma unroll 1
+        for (unsigned k = 1;; ++k) {
+            step(place);
+            if (k >= rounds) break;
+            place ^= launch.columns[op.high + __ffs(k) - 1];
+        }
+    }
+
+    // Which of the 2^K numbers that a group mixes belong to pair r of rotation j: the first, without bit j.
+    static __device__ __forceinline__ constexpr int first_of(int r, int j) { return (r >> j) << (j + 1) | (r & ((1 << j) - 1)); }
+
+    template <int K, bool BACK>
+    __device__ __forceinline__ void rotate(const RowOp& op, int parity) const {
+        constexpr int SIZE = 1 << K, PAIRS = SIZE / 2;
+        unsigned offset[SIZE];
+        Real cosine[K], sine[K][PAIRS], sign[K][PAIRS], sum[K];
+        offset[0] = 0;
+#pragma unroll
+        for (int j = 0; j < K; ++j) {
+#pragma unroll
+            for (int o = 0; o < 1 << j; ++o) offset[o | 1 << j] = offset[o] ^ op.direction[j];
+            const Turned t = turns[op.angle[j]];
+            cosine[j] = t.cosine;
+            sum[j] = 0;
+#pragma unroll
+            for (int r = 0; r < PAIRS; ++r) {
+                sign[j][r] = op.signs >> (4 * j + r) & 1 ? Real(-1) : Real(1);
+                sine[j][r] = (BACK ? -t.sine : t.sine) * sign[j][r];
+            }
+        }
+        const auto turn = [&](Real* x, int j) {
+#pragma unroll
+            for (int r = 0; r < PAIRS; ++r) {
+                const int first = first_of(r, j), second = first | 1 << j;
+                const Real u = x[first], v = x[second];
+                x[first] = cosine[j] * u - sine[j][r] * v;
+                x[second] = cosine[j] * v + sine[j][r] * u;
+            }
+        };
+        walk(op, [&](unsigned place) {
+            Real x[SIZE];
+#pragma unroll
+            for (int o = 0; o < SIZE; ++o) x[o] = ket[place ^ offset[o]];
+            if constexpr (BACK) {
+                Real y[SIZE];
+#pragma unroll
+                for (int o = 0; o < SIZE; ++o) y[o] = bra[place ^ offset[o]];
+#pragma unroll
+                for (int j = K - 1; j >= 0; --j) {
+#pragma unroll
+                    for (int r = 0; r < PAIRS; ++r) {
+                        const int first = first_of(r, j), second = first | 1 << j;
+                        sum[j] += sign[j][r] * (y[second] * x[first] - y[first] * x[second]);
+                    }
+                    turn(x, j);
+                    turn(y, j);
+                }
+#pragma unroll
+                for (int o = 0; o < SIZE; ++o) bra[place ^ offset[o]] = y[o];
+            } else {
+#pragma unroll
+                for (int j = 0; j < K; ++j) turn(x, j);
+            }
+#pragma unroll
+            for (int o = 0; o < SIZE; ++o) ket[place ^ offset[o]] = x[o];
+        });
+        if constexpr (BACK) {
+            const unsigned warp = team.thread / 32, lane = team.thread % 32;
+            double* const own = room + parity * 3 * 32;
+#pragma unroll
+            for (int j = 0; j < K; ++j) {
+                sum[j] = warp_sum(sum[j]);
+                if (lane == 0) own[32 * j + warp] = sum[j];
+            }
+            team.sync();
+            for (unsigned j = warp; j < K; j += team.warps()) {
+                const double total = warp_sum(lane < team.warps() ? own[32 * j + lane] : 0.0);
+                if (lane == 0) note(j == 0 ? op.angle[0] : j == 1 ? op.angle[1] : op.angle[2], total);
+            }
+        } else {
+            team.sync();
+        }
+    }
+
+    template <bool BACK>
+    __device__ __forceinline__ void rotate_group(const RowOp& op, int parity) const {
+        switch (op.count) {
+            case 1: return rotate<1, BACK>(op, parity);
+            case 2: return rotate<2, BACK>(op, parity);
+            default: return rotate<3, BACK>(op, parity);
+        }
+    }
+
+    template <bool BACK>
+    __device__ __forceinline__ void phases(const RowOp& op) const {
+        const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
+        for (unsigned s = team.thread; s < size(); s += team.threads) {
+            const unsigned re = swizzled(s), im = re ^ plane();
+            const Complex p = {table[s].x, BACK ? -table[s].y : table[s].y};
+            const Real a = ket[re], b = ket[im];
+            ket[re] = p.x * a - p.y * b;
+            ket[im] = p.x * b + p.y * a;
+            if constexpr (BACK) {
+                const Real c = bra[re], d = bra[im];
+                work[re] = c * b - d * a;
+                bra[re] = p.x * c - p.y * d;
+                bra[im] = p.x * d + p.y * c;
+            }
+        }
+        team.sync();
+        if constexpr (BACK) {
+            if (!op.wanted) return;
+            walsh(team, work, launch.num_bits);
+            for (int t = launch.diagonals[2 * op.first] + team.thread; t < launch.diagonals[2 * op.first + 1]; t += team.threads)
+                note(launch.terms.at(t, &RowTerm::angle), work[launch.terms.at(t, &RowTerm::place)]);
+            team.sync();
+        }
+    }
+
+    template <int BITS, bool BACK>
+    __device__ __forceinline__ void multiply(const RowOp& op, Real* state) const {
+        constexpr int SIZE = 1 << BITS;
+        unsigned target[BITS], offset[SIZE];
+#pragma unroll
+        for (int j = 0; j < BITS; ++j) target[j] = launch.targets[op.first + j];
+#pragma unroll
+        for (int o = 0; o < SIZE; ++o) {
+            offset[o] = 0;
+#pragma unroll
+            for (int j = 0; j < BITS; ++j) offset[o] ^= o >> j & 1 ? target[j] : 0;
+        }
+        const Table<Complex> matrix = launch.matrices + op.matrix;
+        walk(op, [&](unsigned place) {
+            Complex x[SIZE];
+#pragma unroll
+            for (int o = 0; o < SIZE; ++o) x[o] = {state[place ^ offset[o]], state[place ^ offset[o] ^ plane()]};
+#pragma unroll 1
+            for (int row = 0; row < SIZE; ++row) {
+                Complex sum = {0, 0};
+#pragma unroll
+                for (int o = 0; o < SIZE; ++o) {
+                    Complex m = matrix[BACK ? o * SIZE + row : row * SIZE + o];
+                    if (BACK) m.y = -m.y;
+                    sum.x += m.x * x[o].x - m.y * x[o].y;
+                    sum.y += m.x * x[o].y + m.y * x[o].x;
+                }
+                unsigned to = place;
+#pragma unroll
+                for (int j = 0; j < BITS; ++j) to ^= row >> j & 1 ? target[j] : 0;
+                state[to] = sum.x;
+                state[to ^ plane()] = sum.y;
+            }
+        });
+    }
+
+    template <bool BACK>
+    __device__ __forceinline__ void multiply_matrix(const RowOp& op) const {
+#pragma unroll 1
+        for (int s = 0; s < 1 + BACK; ++s) {
+            Real* const state = s == 0 ? ket : bra;
+            switch (op.count) {
+                case 1: multiply<1, BACK>(op, state); break;
+                case 2: multiply<2, BACK>(op, state); break;
+                case 3: multiply<3, BACK>(op, state); break;
+                default: multiply<4, BACK>(op, state);
+            }
+        }
+        team.sync();
+    }
+
+    __device__ __forceinline__ RowOp op_of(int k) const {
+        const Table<RowOp>& ops = launch.ops;
+        const Table<unsigned> direction = ops.at(k, &RowOp::direction);
+        const Table<int> angle = ops.at(k, &RowOp::angle);
+        return {ops.at(k, &RowOp::kind),     ops.at(k, &RowOp::count),  ops.at(k, &RowOp::first), ops.at(k, &RowOp::matrix),
+                ops.at(k, &RowOp::columns),  ops.at(k, &RowOp::starts), ops.at(k, &RowOp::high),  ops.at(k, &RowOp::wanted),
+                ops.at(k, &RowOp::signs),    {direction[0], direction[1], direction[2]},          {angle[0], angle[1], angle[2]}, 0};
+    }
+
+    template <bool BACK>
+    __device__ __forceinline__ void run(int first) const {
+        for (int k = 0; k < launch.num_ops - first; ++k) {
+            const RowOp op = op_of(BACK ? launch.num_ops - 1 - k : k);
+            if (op.kind == ROW_ROTATIONS)
+                rotate_group<BACK>(op, k & 1);
+            else if (op.kind == ROW_PHASES)
+                phases<BACK>(op);
+            else
+                multiply_matrix<BACK>(op);
+        }
+    }
+
+    // Strings that flip the same bits: for each amplitude a without the lowest of these bits, and b = a ^ flip.
+    template <class Pair>
+    __device__ __forceinline__ void flipped(const RowFlip& flip, Pair pair) const {
+        for (unsigned i = team.thread; i < size() / 2; i += team.threads) {
+            const unsigned a = i >> flip.pivot << (flip.pivot + 1) | (i & ((1u << flip.pivot) - 1));
+            pair(swizzled(i), swizzled(a), swizzled(a ^ flip.bits));
+        }
+        team.sync();
+    }
+
+    __device__ __forceinline__ void outputs() const {
+        for (int f = 0; f < launch.num_flips; ++f) {
+            const RowFlip flip = launch.flips.first[f];
+            if (flip.bits == 0) {
+                for (unsigned s = team.thread; s < size(); s += team.threads) {
+                    const Real x = ket[swizzled(s)], y = ket[swizzled(s) ^ plane()];
+                    work[swizzled(s)] = x * x + y * y;
+                }
+                team.sync();
+            } else {
+                flipped(flip, [&](unsigned to, unsigned a, unsigned b) {
+                    const Real ar = ket[a], ai = ket[a ^ plane()], br = ket[b], bi = ket[b ^ plane()];
+                    work[to] = flip.imaginary ? br * ai - bi * ar : br * ar + bi * ai;
+                });
+            }
+            walsh(team, work, launch.num_bits - (flip.bits != 0));
+            for (int m = flip.first + team.thread; m < flip.end; m += team.threads) leaves[m] = work[launch.masks[m]];
+            team.sync();
+        }
+        double* const values = launch.values + number * launch.num_outputs;
+        for (int k = team.thread; k < launch.num_sums; k += team.threads) {
+            double sum = 0;
+            for (int e = launch.sum_begins[k]; e < launch.sum_begins[k + 1]; ++e) sum += launch.sum_entries.at(e, &RowEntry::coefficient) * leaves[launch.sum_entries.at(e, &RowEntry::other)];
+            values[launch.sum_outputs[k]] = sum;
+        }
+        for (int m = 0; m < launch.num_marginals; ++m) {
+            const int *const marginal = launch.marginals + m * (launch.num_bits + 3), count = marginal[1], inside = launch.num_bits - count;
+            for (unsigned k = team.thread / 32; k < 1u << count; k += team.warps()) {
+                double sum = 0;
+                for (unsigned g = team.thread % 32; g < 1u << inside; g += 32) {
+                    const unsigned place = marginal_place(marginal, k << inside | g);
+                    const Real x = ket[place], y = ket[place ^ plane()];
+                    sum += x * x + y * y;
+                }
+                sum = warp_sum(sum);
+                if (team.thread % 32 == 0) values[marginal[0] + k] = sum;
+            }
+        }
+        team.sync();
+    }
+
+    __device__ __forceinline__ unsigned marginal_place(const int* marginal, unsigned step) const {
+        unsigned place = marginal[2];
+        for (int b = 0; b < launch.num_bits; ++b) place ^= step >> b & 1 ? marginal[3 + b] : 0;
+        return place;
+    }
+
+    // bra = sum of cotangents O ket, less a multiple of the ket, which changes no derivative.
+    __device__ __forceinline__ void pull_back() const {
+        const double *const cotangents = launch.cotangents + number * launch.num_outputs, *const values = launch.values + number * launch.num_outputs;
+        double shift = 0;
+        for (int k = team.thread; k < launch.num_outputs; k += team.threads) shift += cotangents[k] * values[k];
+        shift = team_sum(team, shift, room);
+        for (int f = 0; f < launch.num_flips; ++f) {
+            const RowFlip flip = launch.flips.first[f];
+            const int bits = launch.num_bits - (flip.bits != 0);
+            for (unsigned s = team.thread; s < 1u << bits; s += team.threads) work[s] = 0;
+            team.sync();
+            for (int m = flip.first + team.thread; m < flip.end; m += team.threads) {
+                double sum = m == launch.identity ? -shift : 0;
+                for (int e = launch.mask_begins[m]; e < launch.mask_begins[m + 1]; ++e) sum += launch.mask_entries.at(e, &RowEntry::coefficient) * cotangents[launch.mask_entries.at(e, &RowEntry::other)];
+                work[launch.masks[m]] = Real(flip.bits ? sum / 2 : sum);
+            }
+            team.sync();
+            walsh(team, work, bits);
+            if (flip.bits == 0) {
+                // The first of all: it sets the bra, the others add to it.
+                for (unsigned s = team.thread; s < size(); s += team.threads) {
+                    const unsigned re = swizzled(s), im = re ^ plane();
+                    bra[re] = work[re] * ket[re];
+                    bra[im] = work[re] * ket[im];
+                }
+                team.sync();
+            } else {
+                flipped(flip, [&](unsigned from, unsigned a, unsigned b) {
+                    const Real w = work[from], ar = ket[a], ai = ket[a ^ plane()], br = ket[b], bi = ket[b ^ plane()];
+                    bra[a] += w * (flip.imaginary ? -bi : br);
+                    bra[a ^ plane()] += w * (flip.imaginary ? br : bi);
+                    bra[b] += w * (flip.imaginary ? ai : ar);
+                    bra[b ^ plane()] += w * (flip.imaginary ? -ar : ai);
+                });
+            }
+        }
+        for (int m = 0; m < launch.num_marginals; ++m) {
+            const int *const marginal = launch.marginals + m * (launch.num_bits + 3), inside = launch.num_bits - marginal[1];
+            for (unsigned g = team.thread; g < size(); g += team.threads) {
+                const unsigned place = marginal_place(marginal, g);
+                const Real weight = Real(cotangents[marginal[0] + (g >> inside)]);
+                bra[place] += weight * ket[place];
+                bra[place ^ plane()] += weight * ket[place ^ plane()];
+            }
+            team.sync();
+        }
+    }
+
+    // The whole state, in logical order.
+    __device__ __forceinline__ void write_state() const {
+        Turned phase = {1, 0};
+        if (launch.phase >= 0) phase = turns[launch.phase];
+        Complex* const to = launch.states + (number << launch.num_bits);
+        for (unsigned s = team.thread; s < size(); s += team.threads) {
+            unsigned place = launch.logical[0];
+            for (int q = 0; q < launch.num_bits; ++q) place ^= s >> q & 1 ? launch.logical[1 + q] : 0;
+            const Real re = ket[place], im = ket[place ^ plane()];
+            to[s] = {re * phase.cosine + im * phase.sine, im * phase.cosine - re * phase.sine};
+        }
+    }
+};

@@ -1,0 +1,120 @@
+// What the kernels for batches of rows share: angles modulo 4 pi, the threads of a row and their sums, and Walsh-Hadamard
+// transforms in shared memory.
+#pragma once
+
+#include "records.cuh"
+
+extern __shared__ __align__(16) unsigned char memory[];
+
+// Numbers whose lowest five bits are alike are in different banks, unless the next five are alike too.
+__device__ __forceinline__ unsigned swizzled(unsigned i) { return i ^ (i >> 5 & 31); }
+
+// Not inlined: the argument reduction of large numbers takes local memory.
+__device__ __noinline__ double reduced_huge(double angle) { return 2 * atan2(sin(angle / 2), cos(angle / 2)); }
+
+// Modulo 4 pi, which is the sum of two doubles (native/src/gates/angles.hpp).
+__device__ __forceinline__ double reduced(double angle) {
+    constexpr double PERIOD = 0x1.921fb54442d18p+3, REST = 0x1.1a62633145c07p-51;
+    if (fabs(angle) <= PERIOD) return angle;
+    if (fabs(angle) < 0x1p50) {
+        const double turns = rint(angle / PERIOD);
+        return fma(-turns, REST, fma(-turns, PERIOD, angle));
+    }
+    return reduced_huge(angle);
+}
+
+// Adds coefficient * value, without the rounding error of the product.
+__device__ __forceinline__ double plus_product(double angle, double coefficient, double value) {
+    const double product = coefficient * value;
+    return reduced(angle + (reduced(product) + fma(coefficient, value, -product)));
+}
+
+// Cosine and sine of half an angle.
+struct __align__(2 * sizeof(Real)) Turned {
+    Real cosine, sine;
+};
+__device__ __forceinline__ Turned turned(double angle) {
+    double s, c;
+    sincospi(angle * 0x1.45f306dc9c883p-3, &s, &c);
+    return {Real(c), Real(s)};
+}
+
+// A slot: a sum of coefficient * parameter, modulo 4 pi.
+template <class Parameter>
+__device__ __forceinline__ double sum_of(double sum, int begin, int end, Table<RowEntry> entries, Parameter parameter) {
+    for (int e = begin; e < end; ++e) sum = plus_product(sum, entries.at(e, &RowEntry::coefficient), parameter(entries.at(e, &RowEntry::other)));
+    return sum;
+}
+
+// An angle: a sum of coefficient * slot.
+template <class Slot>
+__device__ __forceinline__ double angle_of(const RowLaunch& launch, int angle, Slot slot) {
+    double sum = launch.constants[angle];
+    for (int e = launch.begins[angle]; e < launch.begins[angle + 1]; ++e) sum += launch.entries.at(e, &RowEntry::coefficient) * slot(launch.entries.at(e, &RowEntry::other));
+    return sum;
+}
+
+// The threads of one row: a warp, or a whole block.
+struct Team {
+    unsigned thread, threads;
+
+    __device__ __forceinline__ void sync() const {
+        if (threads == 32)
+            __syncwarp();
+        else
+            __syncthreads();
+    }
+    __device__ __forceinline__ unsigned warps() const { return threads / 32; }
+};
+
+template <class T>
+__device__ __forceinline__ T warp_sum(T value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffff, value, step);
+    return value;
+}
+
+// The sum over a team's threads, for all of them. room: a double a warp.
+__device__ __forceinline__ double team_sum(const Team& team, double value, double* room) {
+    value = warp_sum(value);
+    if (team.threads == 32) return value;
+    team.sync();
+    if (team.thread % 32 == 0) room[team.thread / 32] = value;
+    team.sync();
+    value = 0;
+    for (unsigned w = 0; w < team.warps(); ++w) value += room[w];
+    return value;
+}
+
+// Walsh-Hadamard transform of 2^bits numbers: bits b ... b + W - 1, then all.
+template <int W, class T>
+__device__ __forceinline__ void walsh_pass(const Team& team, T* x, int b, int bits) {
+    unsigned offset[1 << W];
+#pragma unroll
+    for (int j = 0; j < 1 << W; ++j) offset[j] = swizzled(j << b);
+    for (unsigned i = team.thread; i < 1u << (bits - W); i += team.threads) {
+        const unsigned first = swizzled(i >> b << (b + W) | (i & ((1u << b) - 1)));
+        T v[1 << W];
+#pragma unroll
+        for (int j = 0; j < 1 << W; ++j) v[j] = x[first ^ offset[j]];
+#pragma unroll
+        for (int half = 1; half < 1 << W; half *= 2)
+#pragma unroll
+            for (int j = 0; j < 1 << W; ++j)
+                if (!(j & half)) {
+                    const T a = v[j], c = v[j | half];
+                    v[j] = a + c;
+                    v[j | half] = a - c;
+                }
+#pragma unroll
+        for (int j = 0; j < 1 << W; ++j) x[first ^ offset[j]] = v[j];
+    }
+    team.sync();
+}
+template <class T>
+__device__ __forceinline__ void walsh(const Team& team, T* x, int bits) {
+    int b = 0;
+    for (; b + 3 <= bits; b += 3) walsh_pass<3>(team, x, b, bits);
+    if (bits - b == 2) walsh_pass<2>(team, x, b, bits);
+    if (bits - b == 1) walsh_pass<1>(team, x, b, bits);
+}
