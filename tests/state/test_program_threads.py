@@ -71,7 +71,7 @@ def test_no_two_threads_have_one_workspace() -> None:
     def work(k: int) -> None:
         mine = free.take()
         if mine.bra is None:
-            mine.bra = qd.StateVector(2)
+            mine.bra = qd.StateVector(2, device="cpu")  # A GPU's memory has a pool of its own.
         assert id(mine) not in taken
         taken.add(id(mine))
         mine.bra.local[:] = k
