@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks/README.md"]
+DOCUMENTS = [
+    path
+    for pattern in ("*.md", "benchmarks/README.md", "circuits/*.md", "qdist/*/README.md")
+    for path in sorted(ROOT.glob(pattern))
+]
 
 
 def test_every_benchmark_and_result_is_in_the_benchmarks_readme() -> None:
