@@ -1,5 +1,6 @@
 """fleet's hybrid arrangements with clipping, divided optimiser state and scaled losses, beside one process."""
 
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -235,3 +236,16 @@ def test_clipping_by_an_engine(comm, kind: str, clip: str) -> None:
     for step in range(STEPS):
         engine.run(batch(step, 4))
     check(engine.state_dict().values(), clip, 4)
+
+
+def test_objects_and_reductions(comm) -> None:
+    dist = paddle.distributed
+    objects = [{"loss": 1.5}, "x"] if comm.rank == 1 else [None, None]
+    dist.broadcast_object_list(objects, src=1)
+    assert objects == [{"loss": 1.5}, "x"]
+    with pytest.raises(ValueError, match="2 objects come for a list of 1") if comm.rank else nullcontext():
+        dist.broadcast_object_list([None] * (1 if comm.rank else 2), src=0)
+    for op, want in ((dist.ReduceOp.PROD, 24.0), (dist.ReduceOp.MAX, 4.0), (dist.ReduceOp.AVG, 2.5)):
+        x = Tensor(np.array([comm.rank + 1.0]))
+        dist.all_reduce(x, op)
+        assert x.item() == want
