@@ -73,6 +73,14 @@ DESCRIBED = [
 ]
 
 
+DIVIDED = [
+    LayerDesc(ColumnParallelLinear, 6, 8, gather_output=False),
+    DESCRIBED[1],
+    LayerDesc(RowParallelLinear, 8, 6, input_is_parallel=True),
+    DESCRIBED[3],
+]
+
+
 def optimizer_of(model, clip: str = "none"):
     return paddle.optimizer.Adam(0.05, parameters=list(model.parameters()), grad_clip=CLIPS[clip]())
 
@@ -139,12 +147,14 @@ def test_models_by_hand(comm, degrees: dict, clip: str) -> None:
 
 
 @pytest.mark.parametrize("clip", CLIPS)
-@pytest.mark.parametrize("degrees", [{"pp": 4}, {"pp": 2, "dp": 2}, {"pp": 2, "sharding": 2}], ids=str)
+@pytest.mark.parametrize(
+    "degrees", [{"pp": 4}, {"pp": 2, "dp": 2}, {"pp": 2, "sharding": 2}, {"pp": 2, "mp": 2}], ids=str
+)
 @pytest.mark.parametrize("scaler", [None, paddle.amp.GradScaler, LossScale])
 def test_pipelines_by_hand(comm, degrees: dict, clip: str, scaler) -> None:
     replicas = init(**degrees)
     paddle.seed(5)
-    model = PipelineLayer(DESCRIBED, paddle.nn.CrossEntropyLoss())
+    model = PipelineLayer(DIVIDED if "mp" in degrees else DESCRIBED, paddle.nn.CrossEntropyLoss())
     pipeline, optimizer = model.pipeline, optimizer_of(model, clip)
     trained, optimizer = fleet.distributed_model(model), fleet.distributed_optimizer(optimizer)
     scale = None if scaler is None else fleet.distributed_scaler(scaler())
