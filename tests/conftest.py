@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 from qdist.comm import CommError, cuda_devices
 from qdist.comm.launch import mpirun_command
-from qdist.comm.transports.libmpi import find_mpirun
+from qdist.comm.transports.libmpi import Mpirun, find_mpirun
 
 ON_RANKS = "QDIST_TEST_ON_RANKS"
 """Set where a test started this process: such processes are many, and have no property tests."""
@@ -57,6 +57,19 @@ def run_ranks() -> RunRanks:
     return run
 
 
+@pytest.fixture(scope="session")
+def bundled_mpich() -> Mpirun:
+    """The launcher of the MPICH that comes with this Python environment; skips where there is none. Ranks that no
+    launcher started meet over that library alone."""
+    try:
+        mpirun = find_mpirun("bundled")
+    except CommError as error:
+        pytest.skip(str(error))
+    if mpirun.family != "mpich":
+        pytest.skip(f"{mpirun.path} is {mpirun.family}, not MPICH")
+    return mpirun
+
+
 @pytest.fixture
 def run_nccl_ranks(run_ranks: RunRanks, tmp_path: Path) -> RunRanks:
     """As run_ranks, for programs that talk over NCCL, on however few GPUs.
@@ -92,7 +105,8 @@ def pass_on_nccl_ranks(run_nccl_ranks: RunRanks) -> PassOnRanks:
 
 
 def _pass(run: RunRanks, ranks: int, tests: Sequence[str | Path], **environ: str) -> None:
-    options = ["-x", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
+    # Nothing is captured: what a guard says before it ends the job, pytest would not live to show.
+    options = ["-x", "-s", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
     done = run(ranks, ["-m", "pytest", *options, *tests], **environ)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert done.stdout.count(" passed") == ranks

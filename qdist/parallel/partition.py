@@ -7,6 +7,7 @@ from typing import Any
 
 from qdist.comm import Communicator
 from qdist.nn import Module, Parameter
+from qdist.nn.deferred import DeferredParameter
 from qdist.parallel.collectives import join_rows, slice_of
 from qdist.tensor import Tensor
 from qdist.tensor.arrays import Array
@@ -44,8 +45,17 @@ class Partition:
 
 
 def divided(parameter: Parameter, partition: Partition) -> Parameter:
-    """A new parameter: this rank's part of a whole one."""
-    part = Parameter(partition.part(parameter.data), parameter.requires_grad)
+    """A new parameter: this rank's part of a whole one; without values as long as that has none."""
+    if isinstance(parameter, DeferredParameter):
+        shape, axis = list(parameter.shape), partition.axis
+        check_divides(f"axis {axis} of shape {parameter.shape}", shape[axis], partition.comm.size, partition.blocks)
+        shape[axis] //= partition.comm.size
+        later = DeferredParameter(tuple(shape), parameter.dtype)
+        later.draw_later(lambda _: partition.part(parameter.values()), random=False)
+        later.requires_grad = parameter.requires_grad
+        part: Parameter = later
+    else:
+        part = Parameter(partition.part(parameter.data), parameter.requires_grad)
     part.partition = partition
     return part
 

@@ -1,5 +1,7 @@
 """Paddle's surface: what one process shows of it, and what it refuses; whole programs are in tests/seeds/paddle."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from qdist.interop.paddle.distributed import communication, fleet, sharding
 from qdist.interop.paddle.distributed.fleet import topology
 from qdist.interop.paddle.distributed.fleet.meta_parallel import LayerDesc, PipelineLayer
 from qdist.interop.paddle.io import BatchSampler, DataLoader, DistributedBatchSampler
+from qdist.nn import Parameter
 from qdist.tensor import Tensor
 
 
@@ -62,10 +65,59 @@ def test_momentum_steps_as_its_formula() -> None:
         p = p - 0.1 * v
     np.testing.assert_allclose(weight.numpy(), p, rtol=1e-12)
     assert optimizer.get_lr() == 0.1
-    with pytest.raises(ValueError, match="clip_grad_norm_"):
+    with pytest.raises(TypeError, match=r"paddle\.nn\.ClipGradByGlobalNorm"):
         paddle.optimizer.Momentum(0.1, parameters=[weight], grad_clip=1.0)
     with pytest.raises(ValueError, match="has its parameters already"):
         optimizer.take([weight])
+
+
+def test_gradients_are_clipped_as_their_formulas() -> None:
+    g = np.array([3.0, -4.0]), np.array([12.0])
+    clips = {
+        paddle.nn.ClipGradByGlobalNorm(6.5): (g[0] / 2, g[1] / 2),
+        paddle.nn.ClipGradByNorm(5.0): (g[0], g[1] * 5 / 12),
+        paddle.nn.ClipGradByValue(3.5): (np.array([3.0, -3.5]), np.array([3.5])),
+        paddle.nn.ClipGradByValue(10.0, 0.0): (np.array([3.0, 0.0]), np.array([10.0])),
+    }
+    for clip, want in clips.items():
+        weights = [Parameter(np.zeros(n)) for n in (2, 1)]
+        optimizer = paddle.optimizer.SGD(1.0, parameters=weights, grad_clip=clip)
+        for weight, slope in zip(weights, g):
+            weight.grad = Tensor(slope.copy())
+        optimizer.step()
+        for weight, slope in zip(weights, want):
+            np.testing.assert_allclose(weight.numpy(), -slope, rtol=1e-12)
+    with pytest.raises(ValueError, match="must be positive"):
+        paddle.nn.ClipGradByNorm(0.0)
+    with pytest.raises(ValueError, match="min is greater than max"):
+        paddle.nn.ClipGradByValue(1.0, 2.0)
+
+
+def test_a_scaler_leaves_out_steps_and_says_when_it_is_used_wrongly() -> None:
+    weight = paddle.to_tensor(np.array([1.0]), stop_gradient=False)
+    optimizer = paddle.optimizer.SGD(0.5, parameters=[weight])
+    scaler = paddle.amp.GradScaler(init_loss_scaling=8.0, incr_every_n_steps=1)
+    scaler.scale((weight * 3.0).sum()).backward()
+    assert weight.grad.item() == 24.0
+    scaler.unscale_(optimizer)
+    assert weight.grad.item() == 3.0
+    with pytest.raises(RuntimeError, match="called already"):
+        scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    assert (weight.item(), scaler.value) == (-0.5, 16.0)
+    weight.grad = Tensor(np.array([np.nan]))
+    scaler.minimize(optimizer, None)
+    assert (weight.item(), scaler.value) == (-0.5, 8.0)
+    with pytest.raises(RuntimeError, match="comes after step"):
+        scaler.update()
+    assert paddle.amp.GradScaler(enable=False).scale(Tensor(2.0)).item() == 2.0
+    with pytest.raises(ValueError, match="doubled, and halved"):
+        paddle.amp.GradScaler(incr_ratio=3.0)
+
+
+def test_fleets_arrangements_train_as_one_process(pass_on_ranks) -> None:
+    pass_on_ranks(4, [Path(__file__).parent / "ranks" / "mpi_paddle_fleet.py"])
 
 
 def test_batches_are_what_the_sampler_says() -> None:
@@ -95,8 +147,10 @@ def test_what_fleet_cannot_arrange_is_refused() -> None:
         fleet.distributed_model(paddle.nn.ReLU())
     with pytest.raises(ValueError, match="unknown tp_degree"):
         fleet.init(strategy=strategy(tp_degree=2))
-    with pytest.raises(ValueError, match="group_sharded_parallel"):
+    with pytest.raises(ValueError, match="sharding_degree=2 does not divide the 1 ranks"):
         fleet.init(strategy=strategy(sharding_degree=2))
+    with pytest.raises(ValueError, match="sharding_degree=0: at least 1"):
+        fleet.init(strategy=strategy(sharding_degree=0))
     with pytest.raises(ValueError, match="parameter_server"):
         fleet.init(is_collective=False)
     fleet.init()

@@ -144,7 +144,7 @@ def test_file_stores_are_their_owners_alone(tmp_path: Path) -> None:
         dist.FileStore(str(tmp_path / "other"), 4).init_method(0, 2)
 
 
-def test_processes_meet_in_stores(tmp_path: Path, free_port: int) -> None:
+def test_processes_meet_in_stores(bundled_mpich, tmp_path: Path, free_port: int) -> None:
     program = Path(__file__).parent / "meeting_in_stores.py"
     plain = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -8,7 +8,9 @@ convolutional net, a transformer with tied weights and a hybrid quantum net (tes
     replicas   DataParallel, also as DistributedDataParallel, average_gradients, Zero 1 to 3
     divided    tensor, sequence and context parallelism, with recomputed attention and blocks
     pipeline   all schedules, cuts into micro-batches and stages, with and without recomputation
-    engine     stages of an Engine on every pp x dp x mp, with sharding and recomputation, built deferred
+    engine     stages of an Engine on every pp x dp x mp, with sharding, recomputation and searches, built deferred
+    fleet      Paddle's fleet on every dp x sharding x pp x mp, with every way to clip and scaled losses
+    operators  MindSpore's quick start in every mode, with every search and every strategy of a product
     language   a GPT and a LLaMA-like model with dropout, padding that counts nothing and position code of their own, on
                every dp x tp x pp x cp with ZeRO 0 to 3; positions that the plan does not name, and attention by hand
     mlp-0 ...  `parallelize` of a model on every dp x tp x pp x cp x state with ZeRO 0 to 3, in all schedules; also its
@@ -49,12 +51,15 @@ from sweep_cases import (  # noqa: E402
     replica_cases,
 )
 from sweep_language import language_cases  # noqa: E402
+from sweep_seeds import fleet_cases, operator_cases  # noqa: E402
 
 MODULES = {
     "replicas": replica_cases,
     "divided": divided_cases,
     "pipeline": pipeline_cases,
     "engine": engine_cases,
+    "fleet": fleet_cases,
+    "operators": operator_cases,
     "language": language_cases,
 }
 GROUPS = [*MODULES, *(f"{name}-{what}" for name in MODELS for what in (*ZERO, "files"))]

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qdist.comm import world
+from qdist.comm import cuda_devices
+from qdist.comm.bootstrap.environment import launch_of_this_process
 from qdist.tensor import manual_seed
 
 HERE = Path(__file__).parent
@@ -48,9 +49,13 @@ def run(
 
 
 def device() -> dict[str, Any]:
-    """This rank's device under the names of both documents."""
+    """This rank's device under the names of both documents.
+
+    Its number comes from the launcher, which starts all ranks on this machine: world() would bring the ranks together
+    over MPI, and the programs do that themselves, over NCCL.
+    """
     if BACKEND != "nccl":
         return {"DEVICE": 0, "PLACE": "cpu"}
-    comm = world()
-    gpu = comm.local_rank % max(1, comm.devices)
+    launch = launch_of_this_process()
+    gpu = (0 if launch is None else launch.rank) % max(1, cuda_devices())
     return {"DEVICE": 1000 + gpu, "PLACE": f"cuda:{gpu}"}

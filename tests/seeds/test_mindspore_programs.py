@@ -1,7 +1,6 @@
 """MindSpore's quick start on eight ranks, beside one process, with the strategies and shapes that it prints."""
 
-import importlib
-import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,10 @@ import pytest
 
 from qdist.interop import mindspore as ms
 from qdist.interop.mindspore import ops
+
+sys.path.append(str(Path(__file__).parent / "mindspore"))
+
+import operators
 
 PROGRAM = Path(__file__).parent / "mindspore" / "quickstart.py"
 
@@ -34,42 +37,70 @@ def test_the_quick_start_in_every_mode_and_with_every_search(run_ranks, tmp_path
         assert all(words in run for words in ("matmul_grad(", "relu_grad(", "weight2 = momentum("))
 
 
-@pytest.mark.parametrize("name", [name for name in ops.__all__ if name != "Primitive"])
-def test_every_operator_takes_a_strategy(name: str) -> None:
+def test_every_operator_divided_by_strategies(run_ranks) -> None:
+    done = run_ranks(4, [PROGRAM.parent / "operators.py"])
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert "all equal" in done.stdout
+
+
+@pytest.mark.parametrize("name", operators.CASES)
+def test_strategies_that_do_not_fit_are_refused_by_name(name: str) -> None:
+    options, arguments, in_strategy, outs = operators.CASES[name]
+    made = getattr(ops, name)
+    ones = [tuple(1 for _ in counts) for counts in in_strategy]
     ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel")
     try:
-        operator, plain = getattr(ops, name)(), getattr(ops, name)()
-        x = np.random.default_rng(0).random((4, 4)) + 0.5
-        two = operator.rule in ("add", "sub", "mul", "div", "maximum", "minimum", "pow", "matmul")
-        inputs = (x, x + 1) if two else (x,)
-        divided = operator.shard(((1, 1),) * len(inputs), ((1, 1),))(*inputs)
-        np.testing.assert_allclose(divided.numpy(), plain(*inputs).numpy())
-        halves = ((2, 1), (1, 1) if name == "MatMul" else (2, 1))[: len(inputs)]
-        with pytest.raises(ValueError, match="needs 2 ranks or a multiple of it"):
-            getattr(ops, name)().shard(halves)(*inputs)
-        with pytest.raises(ValueError, match="cannot be made"):
-            getattr(ops, name)().shard(((1, 1),) * len(inputs), ((2, 1),))(*inputs)
+        outputs, values, _ = operators.run(made(*options).shard(ones), arguments)
+        for got, want in zip(values, operators.run(made(*options), arguments)[1], strict=True):
+            np.testing.assert_array_equal(got, want)
+        rule = made(*options).bind(*operators.tensors(arguments)[0]).rule
+        for strategies, message in (
+            ((in_strategy,), "needs 4 ranks or a multiple of it; there are 1"),
+            (([*ones, (1,)],), f"{len(ones) + 1} inputs named, the operator has {len(ones)}"),
+            (([(*ones[0], 1), *ones[1:]],), "input 0 has"),
+            ((ones, [tuple(2 * n for n in parts) for parts in outs[0]]), "cannot be made on"),
+            ((ones, [*outs[0], (1,)]), f"an out_strategy of {len(outputs) + 1} for {len(outputs)} output"),
+        ):
+            with pytest.raises(ValueError, match=rf"^{rule}\b.*{message}"):
+                operators.run(made(*options).shard(*strategies), arguments)
+        with pytest.raises(ValueError, match="a dimension is cut into 1 part or more"):
+            made(*options).shard([(0, *counts[1:]) for counts in ones])
     finally:
         ms.reset_auto_parallel_context()
 
 
-def test_every_name_in_the_table_is_there() -> None:
-    text = (Path(__file__).parents[2] / "papers" / "source_documents_mindspore.md").read_text()
-    rows = [line for line in text.splitlines() if line.startswith("| `")]
-    assert len(rows) > 20
-    for dotted in re.findall(r"`(qdist\.[\w.]+)`", text):
-        parts = dotted.split(".")
-        value: object = None
-        for end in range(len(parts), 0, -1):
-            try:
-                value = importlib.import_module(".".join(parts[:end]))
-            except ModuleNotFoundError:
-                continue
-            for part in parts[end:]:
-                value = getattr(value, part)
-            break
-        assert value is not None, dotted
-    assert "missing" not in text
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ops.Einsum("ij,jk"), "the output stands behind ->"),
+        (lambda: ops.Conv2D(1, 3, mode=0), "a cross-correlation"),
+        (lambda: ops.Conv2D(1, 3, pad=1), 'takes pad_mode="pad"'),
+        (lambda: ops.Conv2D(1, 2, pad_mode="same"), "an odd kernel"),
+        (lambda: ops.Conv2D(1, 3, pad_mode="full"), '"valid", "same" or "pad"'),
+        (lambda: ops.Conv2D(1, 3)(np.ones((1, 2, 4, 4)), np.ones((2, 2, 3, 3))), "was made for"),
+        (lambda: ops.MaxPool(2, pad_mode="same"), '"valid"'),
+        (lambda: ops.AvgPool(2)(np.ones((2, 2))), "takes \\(n, c, h, w\\)"),
+        (lambda: ops.BiasAdd()(np.ones((2, 2, 2)), np.ones(2)), "takes \\(rows, channels\\)"),
+        (lambda: ops.Gather()(np.ones((2, 2)), np.array([0]), 1), "axis 0"),
+        (lambda: ops.MatMul(transpose_a=True)(np.ones((2, 3, 3)), np.ones((3, 3))), "leading dimensions"),
+        (lambda: ops.Transpose()(np.ones((2, 3)), (0,)), "no order of 2 dimensions"),
+        (lambda: ops.Squeeze(0)(np.ones((2, 3))), "longer than 1"),
+        (lambda: ops.Split(0, 2)(np.ones(3)), "equal parts"),
+    ],
+)
+def test_operators_refuse_what_they_do_not_compute(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_what_transposes_and_pads() -> None:
+    rng = np.random.default_rng(0)
+    a, b, image, kernel = (rng.normal(size=s) for s in ((2, 3), (4, 3), (1, 1, 5, 5), (2, 1, 3, 3)))
+    np.testing.assert_allclose(ops.MatMul(False, True)(a, b).numpy(), a @ b.T)
+    np.testing.assert_allclose(ops.MatMul(True, True)(a.T, b).numpy(), a @ b.T)
+    assert ops.Conv2D(2, 3, pad_mode="same")(image, kernel).shape == (1, 2, 5, 5)
+    assert ops.Conv2D(2, 3, pad_mode="pad", pad=2)(image, kernel).shape == (1, 2, 7, 7)
+    assert ops.Squeeze()(np.ones((1, 2, 1))).shape == (2,)
 
 
 def test_settings_that_do_not_exist_are_refused() -> None:

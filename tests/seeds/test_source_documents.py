@@ -44,9 +44,11 @@ def test_every_name_is_there(row: list[str]) -> None:
     names = re.findall(r"`([^`]+)`", here)
     assert names
     for name in names:
-        assert name.startswith(("qdist.", *COMMANDS)), name
-        if name.startswith("qdist."):
-            found(name)
+        assert name.startswith(("qdist.", "circuits/", "python -m qdist.", *COMMANDS)), name
+        if name.startswith("circuits/"):
+            assert (TABLE.parents[1] / name).is_file()
+        elif name.startswith(("qdist.", "python -m ")):
+            found(name.removeprefix("python -m "))
     for name in re.findall(r"`(qdist\.[\w.]+)`", differs):
         found(name)
 
@@ -68,4 +70,12 @@ def test_every_option_is_there(
 def test_a_name_that_is_not_there_is_found_out() -> None:
     with pytest.raises((AttributeError, AssertionError)):
         found("qdist.comm.no_such_name")
-    assert len(ROWS) > 90
+    assert len(ROWS) > 200
+
+
+@pytest.mark.parametrize("document", ["VQNet", "torch.distributed", "Paddle", "MindSpore", "The notes"])
+def test_every_document_has_its_part(document: str) -> None:
+    part = TABLE.read_text().partition(f"\n## {document}\n")[2].partition("\n## ")[0]
+    assert part.count("\n| `") >= 17
+    for test in re.findall(r"`(tests/[\w./]+)`", part):
+        assert (TABLE.parents[1] / test).is_file(), test

@@ -32,7 +32,16 @@ def python(*arguments: str | Path, **environ: str) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, timeout=180, env=os.environ | plain | environ)
 
 
-def test_the_template_starts_its_own_processes(tmp_path: Path, free_port: int) -> None:
+def test_naming_a_device_brings_no_ranks_together() -> None:
+    """A program does that itself, over NCCL: after a world over MPI it could not."""
+    text = "import documents, qdist.comm; print(documents.device()['DEVICE'], qdist.comm.is_initialized())"
+    for rank in (0, 5):
+        launch = {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "8"}
+        done = python("-c", text, PYTHONPATH=str(HERE), QDIST_TEST_BACKEND="nccl", **launch)
+        assert done.stdout.split() == [str(1000 + rank % max(1, cuda_devices())), "False"], done.stderr
+
+
+def test_the_template_starts_its_own_processes(bundled_mpich, tmp_path: Path, free_port: int) -> None:
     done = python(HERE / "torch_distributed" / "template.py", tmp_path, FREE_PORT=str(free_port))
     assert done.returncode == 0, done.stderr
     assert "backend='gloo' is MPI here" in done.stderr
@@ -41,10 +50,16 @@ def test_the_template_starts_its_own_processes(tmp_path: Path, free_port: int) -
 
 def test_the_launcher_tells_scripts_their_number(tmp_path: Path) -> None:
     launch = ["-m", "qdist.interop.torch_distributed.launch", "--nproc-per-node=2"]
-    done = python(*launch, HERE / "torch_distributed" / "launched.py", tmp_path)
+    # The script takes the GPU of its number: fewer than two are hidden from the two ranks, and one rank has one.
+    few = {} if cuda_devices() >= 2 else {"CUDA_VISIBLE_DEVICES": ""}
+    done = python(*launch, HERE / "torch_distributed" / "launched.py", tmp_path, **few)
     assert done.returncode == 0, done.stderr
     found = [(tmp_path / f"rank.{r}").read_text() for r in (0, 1)]
     assert found == ["0 2 [[1.5, 1.5]]", "1 2 [[1.5, 1.5]]"]
+    one = [*launch[:2], "--nproc-per-node=1"]
+    done = python(*one, HERE / "torch_distributed" / "launched.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "rank.0").read_text() == "0 1 [[1.0, 1.0]]"
     (tmp_path / "show.py").write_text(
         "import os, sys; sys.stdout.write(f'{os.environ[\"LOCAL_RANK\"]}{sys.argv[1:]};')"
     )

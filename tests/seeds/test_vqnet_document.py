@@ -17,7 +17,7 @@ def test_the_programs(request, device: str, ranks: int) -> None:
     start(ranks, [ON_RANKS])
 
 
-def test_vqnetrun_as_the_document_writes_it(tmp_path: Path) -> None:
+def test_vqnetrun_as_the_document_writes_it(bundled_mpich, tmp_path: Path) -> None:
     """Four ranks on two hosts of one slot each, from a host file, with a file for each one's output."""
     (tmp_path / "hosts").write_text("localhost slots=1\n\n127.0.0.1 slots=1\n")
     options = ["-np", "4", "--hostfile", "hosts", "--output-filename", "output", "--start-timeout", "60"]

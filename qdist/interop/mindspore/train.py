@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ...comm import counting_communicator
 from ...nn import Module
 from ...optim import Optimizer
 from ...parallel.auto import Callback, Engine
+from ...tensor import Tensor, functional
 from . import context, ir
 
 __all__ = ["LossMonitor", "Model", "ModelCheckpoint"]
@@ -47,6 +48,17 @@ class ModelCheckpoint(Callback):
         self.directory.mkdir(parents=True, exist_ok=True)
         # Whole on every rank, so that each can write a file of its own.
         checkpoint.save(self.directory / f"{self.prefix}-{epoch + 1}.ckpt", engine.whole_state())
+
+
+class _Sunk:
+    """A dataset whose passes are read as a whole."""
+
+    def __init__(self, dataset: Iterable[Any]) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        device = context.device()
+        return iter([tuple(functional.as_tensor(part).to(device) for part in batch) for batch in self.dataset])
 
 
 class Model:
@@ -87,9 +99,12 @@ class Model:
         callbacks: Sequence[Callback] | Callback = (),
         dataset_sink_mode: bool = False,
     ) -> list[dict[str, Any]]:
-        """Train for some epochs; the means of each. dataset_sink_mode=True, data on the device, is refused."""
+        """Train for some epochs; the means of each.
+
+        dataset_sink_mode: all batches of an epoch are read, and put on the device, before its first step.
+        """
         if dataset_sink_mode:
-            raise ValueError("dataset_sink_mode=True: batches come from the program; pass False")
+            train_dataset = _Sunk(train_dataset)
         history = self.engine.fit(train_dataset, epoch, callbacks=callbacks)
         folder = context.graph_folder()
         if folder is not None:

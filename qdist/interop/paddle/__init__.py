@@ -12,16 +12,17 @@ themselves:
     python -m paddle.distributed.launch       python -m qdist.interop.paddle.distributed.launch
 
 In this surface a Linear has its weight as (in, out), which is what annotations in Paddle's programs assume. Every name
-of the primer, where it is and how it differs: papers/source_documents_paddle.md.
+of the primer, where it is and how it differs: papers/source_documents.md.
 """
 
-from . import base, distributed, io, metric, nn, optimizer, regularizer, static
+from . import amp, base, distributed, io, metric, nn, optimizer, regularizer, static
 from .defaults import get_default_dtype, seed, set_default_dtype, set_device
 from .static import disable_static, enable_static, in_dynamic_mode
 from .tensor import LazyGuard, matmul, mean, no_grad, to_tensor
 
 __all__ = [
     "LazyGuard",
+    "amp",
     "base",
     "disable_static",
     "distributed",

@@ -8,20 +8,23 @@ from typing import Any
 from ... import optim
 from ...tensor import Tensor
 from . import static
+from .nn.clip import GradClip
 from .regularizer import L2Decay
 
 __all__ = ["SGD", "Adam", "AdamW", "Momentum"]
 
 
 class _Names(optim.Optimizer):
-    """Making it without parameters (static graphs, a stage that has none), and Paddle's names of methods."""
+    """Making it without parameters (static graphs, a stage that has none), clipping, and Paddle's names of methods."""
 
     def _make(
         self, base: Callable[..., None], parameters: Iterable[Any] | None, grad_clip: Any, options: dict[str, Any]
     ) -> None:
-        if grad_clip is not None:
-            raise ValueError("grad_clip: clip with qdist.parallel.clip_grad_norm_ before step()")
+        if grad_clip is not None and not isinstance(grad_clip, GradClip):
+            raise TypeError(f"grad_clip={grad_clip!r}: a paddle.nn.ClipGradByGlobalNorm, ClipGradByNorm or ByValue")
         self._base, self._options = base, options
+        self.grad_clip: GradClip | None = grad_clip
+        self._over: dict[str, Any] = {}
         given = [] if parameters is None else list(parameters)
         if given:
             base(self, given, **options)
@@ -34,6 +37,21 @@ class _Names(optim.Optimizer):
         if self.param_groups:
             raise ValueError("this optimiser has its parameters already")
         self._base(self, list(parameters), **self._options)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All parameters that it updates."""
+        return [p for group in self.param_groups for p in group["params"]]
+
+    def counting(self, **over: Any) -> None:
+        """Where the other parameters of the model are, for clipping; as of `GradClip`."""
+        self._over = over
+
+    def step(self) -> None:
+        """Clip, and update every parameter that has a gradient."""
+        if self.grad_clip is not None:
+            self.grad_clip(self.parameters, **self._over)
+        super().step()
 
     def clear_grad(self) -> None:
         """Forget all gradients."""

@@ -218,7 +218,8 @@ class Run:
             self.channels.send(UP, self.schedule.rank_of(action.stage - 1), arrays)
 
     def _expect(self, action: Action, ask: bool) -> None:
-        """Start receiving what an action needs. ask: wait for the shapes to be announced if they are not known."""
+        """Start receiving what an action needs. ask: it is the next one, so wait for the shapes to be announced if they
+        are not known; without, nothing is received where that could not be under way while this rank computes."""
         needed = self.schedule.needs(action)
         if needed is None or self.schedule.ranks == 1 or action in self._expected:
             return
@@ -230,7 +231,9 @@ class Run:
                 return
             self.negotiated[key] = Given(*self.channels.learn(upper))
         specs = [spec for spec in self.negotiated[key].specs if down or spec.differentiable]
-        self._expected[action] = self.channels.receive(DOWN if down else UP, upper, specs)
+        direction = DOWN if down else UP
+        if ask or self.channels.may_receive_ahead(direction, upper, specs):
+            self._expected[action] = self.channels.receive(direction, upper, specs)
 
     def _received(self, action: Action) -> list[Array]:
         if self.schedule.ranks == 1:

@@ -153,6 +153,7 @@ class Pipeline:
         optimizer: Optimizer | None = None,
         *,
         max_norm: float | None = None,
+        loss_scale: float = 1.0,
     ) -> float:
         """Forward and backward passes of a batch. Every rank calls.
 
@@ -164,6 +165,7 @@ class Pipeline:
                 with schedule "pipedream" one after each micro-batch, which counts as a batch of its own.
                 Without one the gradients are added to .grad, as by backward().
             max_norm: scale the gradients, of all stages together, to at most this norm.
+            loss_scale: a factor of all gradients, which whoever updates the parameters takes out again.
 
         Returns:
             The loss of the whole batch, on every rank.
@@ -179,6 +181,7 @@ class Pipeline:
         # Those that the batch's are added to; an optimiser's are forgotten, and need no memory beside the new ones.
         before = [parameter.grad for parameter in self.parameters()] if optimizer is None else []
         run = self._prepare("train_batch", inputs, targets)
+        run.loss_scale = loss_scale
         for parameter in self.parameters():
             parameter.grad = None
         if stashing:

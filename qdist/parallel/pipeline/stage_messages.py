@@ -84,6 +84,15 @@ class Channels:
         channel = self._pairs[direction, upper]
         return [channel.irecv(spec.room(), 1 - channel.rank) for spec in specs]
 
+    def may_receive_ahead(self, direction: str, upper: int, specs: Sequence[Spec]) -> bool:
+        """Whether a receive may be under way while this rank computes.
+
+        NCCL's is a kernel that waits on the GPU. Computing loads kernels and allocates memory, either of which may
+        synchronise the device and so wait for that kernel; where the neighbour's computing waits for this rank's next
+        message in the same way, neither ends.
+        """
+        return self._pairs[direction, upper].backend != "nccl" or all(spec.device == "cpu" for spec in specs)
+
     def announce(self, upper: int, specs: Sequence[Spec], drawn: int) -> None:
         """Tell the stage below what will come down. drawn: how many random draws have been made for it."""
         text = np.frombuffer(json.dumps([drawn, specs]).encode(), np.uint8)

@@ -1,6 +1,7 @@
 """Pipelines: in one process, and on 2, 3, 4 and 8 ranks (tests/parallel/ranks/mpi_pipeline.py)."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import qdist as qd
 from qdist import nn
 from qdist.parallel import Pipeline, PipelineTraining, make_schedule
 from qdist.parallel.pipeline.micro_batches import cut_by_count, cut_by_size
+from qdist.parallel.pipeline.stage_messages import DOWN, Channels, Spec
 from qdist.tensor import Tensor, concatenate
 
 FILE = Path(__file__).parents[1] / "ranks" / "mpi_pipeline.py"
@@ -40,6 +42,16 @@ def test_micro_batches() -> None:
     assert sizes(cut_by_size(6, 3)) == [3, 3]
     assert sizes(cut_by_size(2, 3)) == [2]
     assert cut_by_count(0, 4) == cut_by_size(0, 3) == []
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "may"),
+    [("mpi", "cpu", True), ("mpi", "cuda", True), ("nccl", "cpu", True), ("nccl", "cuda", False)],
+)
+def test_only_nccls_receives_wait_on_the_gpu(backend: str, device: str, may: bool) -> None:
+    channels = Channels()
+    channels._pairs[DOWN, 0] = SimpleNamespace(backend=backend)
+    assert channels.may_receive_ahead(DOWN, 0, [Spec((2,), "<f8", device, True)]) is may
 
 
 LAYERS = [nn.Linear(2, 2), nn.Tanh()]

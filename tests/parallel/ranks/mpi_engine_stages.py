@@ -11,7 +11,7 @@ import pytest
 import qdist as qd
 from qdist import nn, optim
 from qdist.comm import Communicator
-from qdist.parallel.auto import Accuracy, Engine, InputSpec, ProcessMesh, Strategy, shard_op, shard_tensor
+from qdist.parallel.auto import Accuracy, Engine, InputSpec, Machine, ProcessMesh, Strategy, shard_op, shard_tensor
 from qdist.tensor import Tensor, functional, manual_seed
 
 F64 = np.float64
@@ -141,6 +141,30 @@ def test_stages_with_everything_train_as_one_process(groups, size: int, parts: s
         got = engine.state_dict()
         for name, value in state.items():
             np.testing.assert_allclose(got[name], value, atol=1e-10, err_msg=f"{names} {parts} {name}")
+
+
+@pytest.mark.parametrize("search", ["dynamic_programming", "recursive_programming", "sharding_propagation"])
+@pytest.mark.parametrize("staged", ["by annotation", "by weight"])
+def test_placements_are_searched_for_inside_of_every_stage(groups, search: str, staged: str) -> None:
+    comm = groups[8]
+    for shape, names in MESHES[8]:
+        mesh = ProcessMesh(np.arange(8).reshape(shape), names, comm)
+        strategy = strategy_of(pipeline={"accumulate_steps": 2})
+        strategy.auto, strategy.search_mode = True, search
+        # What a rank computes costs, and messages nothing: something is cut wherever that can be.
+        strategy.machine = Machine(flops=1e6, bandwidth=1e12, latency=0.0)
+        engine = engine_on(mesh if staged == "by annotation" else None, strategy, tied=False, annotate=False)
+        engine.mesh = mesh
+        losses = [engine.run(batch)["loss"] for batch in batches()]
+        expected, state = alone(False)
+        np.testing.assert_allclose(losses, expected, atol=1e-10)
+        got = engine.state_dict()
+        for name, value in state.items():
+            np.testing.assert_allclose(got[name], value, atol=1e-10, err_msg=f"{names} {search} {name}")
+        splits = engine.pipeline.stage.runner.plan.splits
+        free = [i for i, name in enumerate(n for n in names if n != "pp") if name != "dp"]
+        assert any(split[axis].label is not None for split in splits.values() for axis in free)
+        engine.evaluate([batches()[0]])
 
 
 def test_a_rank_keeps_its_stage_alone(groups) -> None:

@@ -13,6 +13,8 @@ from models import F64, FEATURES, HEADS, assert_same, gradients_of, parameters_o
 import qdist as qd
 from qdist import nn, optim
 from qdist.parallel import Action, Pipeline, PipelineTraining, Schedule, make_schedule
+from qdist.parallel.pipeline.executor import Run
+from qdist.parallel.pipeline.stage_messages import Channels
 from qdist.tensor import Tensor, functional, manual_seed
 
 ROWS, STEPS = 8, 2
@@ -369,6 +371,22 @@ def test_a_schedule_of_ones_own(comm, one_process) -> None:
     assert_same(parameters_of(pipeline.module), mine(one_process("mlp").parameters, pipeline))
     with pytest.raises(ValueError, match="3 rows does not make the schedule's 4 micro-batches"):
         pipeline.train_batch(*batch("mlp", 0, 3))
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved"])
+def test_no_receive_waits_on_a_gpu_while_a_rank_computes(comm, one_process, monkeypatch, schedule: str) -> None:
+    """As over NCCL, where computing might wait for it: what an action needs is received when its turn has come."""
+    asked: list[bool] = []
+    expect, receive = Run._expect, Channels.receive
+    monkeypatch.setattr(Run, "_expect", lambda self, action, ask: (asked.append(ask), expect(self, action, ask)))
+    early: list[bool] = []
+    monkeypatch.setattr(Channels, "receive", lambda *args: (early.append(not asked[-1]), receive(*args))[1])
+    monkeypatch.setattr(Channels, "may_receive_ahead", lambda *_: False)
+    name = "deep" if schedule == "interleaved" else "mlp"
+    pipeline = Pipeline(build(name), LOSS, comm, **EVEN, **stages_of(schedule))
+    np.testing.assert_allclose(train(pipeline, name), one_process(name).losses, rtol=1e-12)
+    assert early
+    assert not any(early)
 
 
 def test_what_the_ranks_do_not_agree_on_is_refused_on_every_rank(comm) -> None:

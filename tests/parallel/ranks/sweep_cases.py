@@ -222,6 +222,10 @@ def engine_cases(comm: Communicator) -> Iterator[Case]:
         "sharding 1": {"sharding": auto.Strategy().sharding.__class__(True, 1)},
         "sharding 3": {"sharding": auto.Strategy().sharding.__class__(True, 3)},
         "recompute": {"recompute": auto.Strategy().recompute.__class__(True)},
+        **{
+            search: {"auto": True, "search_mode": search}
+            for search in ("dynamic_programming", "recursive_programming", "sharding_propagation")
+        },
     }
     sizes = [n for n in range(1, comm.size + 1) if comm.size % n == 0]
     for pp, dp, (what, options) in product(sizes, sizes, parts.items()):

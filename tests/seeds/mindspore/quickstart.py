@@ -53,7 +53,7 @@ class Net(Cell):
 step_per_epoch, single_batch_size, in_dim, hidden_dim, out_dim, epochs = 4, 2, 32, 16, 16, 2
 
 
-def train(folder, own_rows=True, **net):
+def train(folder, own_rows=True, sunk=False, **net):
     fake_dataset = get_dataset(single_batch_size, in_dim, out_dim, step_per_epoch, own_rows)
     dataset = ds.GeneratorDataset(fake_dataset, ["input", "label"])
     manual_seed(3)
@@ -62,7 +62,7 @@ def train(folder, own_rows=True, **net):
     callback = [LossMonitor(write=lines.append), ModelCheckpoint(directory=folder / f"{get_rank()}")]
     opt = Momentum(network.trainable_params(), 0.2, 0.1)
     model = Model(network, loss_fn=MSELoss(), optimizer=opt)
-    model.train(epochs, dataset, callbacks=callback, dataset_sink_mode=False)
+    model.train(epochs, dataset, callbacks=callback, dataset_sink_mode=sunk)
     return lines, model
 
 
@@ -112,7 +112,7 @@ def main(folder):
             np.testing.assert_allclose(state["model"]["weight2"].numpy(), w2, atol=1e-10)
     ms.reset_auto_parallel_context()
     ms.set_context(save_graphs=0)
-    lines, _ = train(folder, own_rows=False)  # stand_alone: strategies are left aside.
+    lines, _ = train(folder, own_rows=False, sunk=True)  # stand_alone: strategies are left aside.
     np.testing.assert_allclose([float(line.rpartition(" ")[2]) for line in lines], expected, atol=1e-10)
     if get_rank() == 0:
         print("all equal")

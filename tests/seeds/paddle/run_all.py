@@ -63,26 +63,26 @@ def reference(rows):
 
 
 def programs(folder):
-    """(name, program, whether ranks read rows of their own)."""
+    """(name, program, how many parts of the ranks read rows of their own)."""
+    ranks = init().size
     nets = [dynamic_nets.DataParallelNet, dynamic_nets.ModelParallelNet, dynamic_nets.PipelineNet]
-    yield "single_dynamic", single_dynamic.train_model, False
+    yield "single_dynamic", single_dynamic.train_model, 1
     own = folder / f"rank_{init().rank}"  # Its picture has the same name everywhere.
     own.mkdir(exist_ok=True)
-    yield "single_static", partial(single_static.train_model, own), False
-    yield "fleet_data_parallel", fleet_data_parallel.train_model, True
+    yield "single_static", partial(single_static.train_model, own), 1
+    yield "fleet_data_parallel", fleet_data_parallel.train_model, ranks
     for level in ("os", "os_g", "p_g_os"):
-        yield f"fleet_group_sharded {level}", partial(fleet_group_sharded.train_model, level), True
-    yield "fleet_group_sharded lazily", partial(fleet_group_sharded.train_model, lazily=True), True
-    yield "fleet_model_parallel", fleet_model_parallel.train_model, False
-    if init().size <= 4:  # It has four layers.
-        yield "fleet_pipeline_parallel", fleet_pipeline_parallel.train_model, False
+        yield f"fleet_group_sharded {level}", partial(fleet_group_sharded.train_model, level), ranks
+    yield "fleet_group_sharded lazily", partial(fleet_group_sharded.train_model, lazily=True), ranks
+    yield "fleet_model_parallel", fleet_model_parallel.train_model, 1
+    yield "fleet_pipeline_parallel", fleet_pipeline_parallel.train_model, fleet_pipeline_parallel.degrees()[0]
     for net in nets:
-        yield f"dynamic_semi_automatic {net.__name__}", partial(dynamic_semi_automatic.train_model, net), False
+        yield f"dynamic_semi_automatic {net.__name__}", partial(dynamic_semi_automatic.train_model, net), 1
     for net in nets:
-        yield f"to_static {net.__name__}", partial(to_static_semi_automatic.train_model, net, folder), False
+        yield f"to_static {net.__name__}", partial(to_static_semi_automatic.train_model, net, folder), 1
     for net in [setting.SimpleNet, dynamic_nets.NamedModelParallelNet, *nets[2:]]:
-        yield f"engine {net.__name__}", partial(engine_semi_automatic.train_model, net), False
-    yield "engine sharding", partial(engine_semi_automatic.train_model, sharding=True), False
+        yield f"engine {net.__name__}", partial(engine_semi_automatic.train_model, net), 1
+    yield "engine sharding", partial(engine_semi_automatic.train_model, sharding=True), 1
 
 
 def others(comm):
@@ -95,11 +95,11 @@ def others(comm):
 def main(folder):
     comm = init(timeout=120)
     paddle.set_default_dtype("float64")
-    for name, program, own_rows in programs(folder):
+    for name, program, replicas in programs(folder):
         topology.reset()
         paddle.seed(2024)
         losses, values = program()
-        rows = setting.batch_size * (comm.size if own_rows else 1)
+        rows = setting.batch_size * replicas
         expected, weights = reference(rows)
         assert len(losses) == len(expected) > 0
         mean = comm.all_reduce(np.array(losses), "avg")

@@ -5,10 +5,12 @@ from ....parallel.auto import Partial, ProcessMesh, Replicate, Shard, reshard, s
 from . import auto_parallel, fleet, sharding
 from .auto_parallel import DistModel, Engine, Strategy, to_static
 from .communication import (
+    ReduceOp,
     all_gather,
     all_reduce,
     barrier,
     broadcast,
+    broadcast_object_list,
     get_rank,
     get_world_size,
     new_group,
@@ -23,6 +25,7 @@ __all__ = [
     "Engine",
     "Partial",
     "ProcessMesh",
+    "ReduceOp",
     "Replicate",
     "Shard",
     "Strategy",
@@ -31,6 +34,7 @@ __all__ = [
     "auto_parallel",
     "barrier",
     "broadcast",
+    "broadcast_object_list",
     "fleet",
     "get_rank",
     "get_world_size",

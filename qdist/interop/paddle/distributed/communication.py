@@ -9,10 +9,12 @@ from ....comm import Communicator, init
 from ....tensor import Tensor, no_grad
 
 __all__ = [
+    "ReduceOp",
     "all_gather",
     "all_reduce",
     "barrier",
     "broadcast",
+    "broadcast_object_list",
     "get_rank",
     "get_world_size",
     "new_group",
@@ -21,6 +23,16 @@ __all__ = [
     "reduce_scatter",
     "send",
 ]
+
+
+class ReduceOp:
+    """What all_reduce and its like do with the ranks' numbers."""
+
+    SUM = "sum"
+    AVG = "avg"
+    MAX = "max"
+    MIN = "min"
+    PROD = "prod"
 
 
 def get_rank(group: Communicator | None = None) -> int:
@@ -51,6 +63,17 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Communicator | 
 def broadcast(tensor: Tensor, src: int, group: Communicator | None = None) -> None:
     """The tensor of rank `src` on every rank."""
     _assign(tensor, _ranks(group).broadcast(tensor.data, src))
+
+
+def broadcast_object_list(object_list: list[Any], src: int, group: Communicator | None = None) -> None:
+    """The objects of rank `src`'s list, pickled, in every rank's list, which has as many.
+
+    Raises ValueError on ranks whose list has another length.
+    """
+    given = _ranks(group).broadcast_object(list(object_list), src)
+    if len(given) != len(object_list):
+        raise ValueError(f"broadcast_object_list: {len(given)} objects come for a list of {len(object_list)}")
+    object_list[:] = given
 
 
 def reduce(tensor: Tensor, dst: int, op: str = "sum", group: Communicator | None = None) -> None:

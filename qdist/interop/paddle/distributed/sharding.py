@@ -8,6 +8,7 @@ from ....comm import Communicator
 from ....nn import Module
 from ....optim import Optimizer
 from ....parallel import Zero
+from ..nn.clip import ClipGradByGlobalNorm
 
 __all__ = ["GroupSharded", "ShardedOptimizer", "group_sharded_parallel"]
 
@@ -60,10 +61,20 @@ def group_sharded_parallel(
 
     Returns the model, the optimiser and the scaler.
 
-    Raises ValueError for another level.
+    Raises ValueError for another level, and for a grad_clip that is not by the global norm.
     """
     if level not in _STAGES:
         raise ValueError(f"level={level!r}: {', '.join(_STAGES)}")
     precision = None if scaler is None else "float16"
-    made = GroupSharded(model, optimizer, _STAGES[level], group, precision=precision, loss_scale=scaler)
+    clip, max_norm = getattr(optimizer, "grad_clip", None), None
+    if clip is not None:
+        if type(clip) is not ClipGradByGlobalNorm:
+            raise ValueError(
+                f"grad_clip={type(clip).__name__}: ranks hold slices of gradients, which are clipped by their joint "
+                "norm; use paddle.nn.ClipGradByGlobalNorm"
+            )
+        max_norm, optimizer.grad_clip = clip.clip_norm, None  # type: ignore[attr-defined]
+    made = GroupSharded(
+        model, optimizer, _STAGES[level], group, precision=precision, loss_scale=scaler, max_norm=max_norm
+    )
     return made, ShardedOptimizer(made), scaler

@@ -1,6 +1,7 @@
 """Paddle's layers: this library's, with weights as (in, out) and Paddle's names of methods."""
 
 from . import functional
+from .clip import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
 from .layers import (
     GELU,
     CrossEntropyLoss,
@@ -17,6 +18,9 @@ from .layers import (
 
 __all__ = [
     "GELU",
+    "ClipGradByGlobalNorm",
+    "ClipGradByNorm",
+    "ClipGradByValue",
     "CrossEntropyLoss",
     "Dropout",
     "Embedding",

@@ -117,6 +117,9 @@ class Operator:
         form = form_for(self.name, [x.shape for x in tensors], attributes)
         comm = world() if self.comm is None else self.comm
         mesh, splits = _layout(self.name, form, self.in_strategy, comm)
+        if not all(_can_cut(counts, mesh.shape) for counts in self.out_strategy or ()):
+            # Axes of prime numbers of ranks can be put together in more ways.
+            mesh, splits = _layout(self.name, form, self.in_strategy, comm, fine=True)
         made = dispatch(self.rule, tensors, attributes, splits, mesh)
         parts = made if isinstance(made, tuple) else (made,)
         if self.out_strategy is None:
@@ -137,34 +140,61 @@ def _cut_as(name: str, x: DistTensor, counts: tuple[int, ...]) -> DistTensor:
     """x with every dimension in so many parts: by the axes that cut it already, or by others of that size."""
     if len(counts) != x.ndim:
         raise ValueError(f"{name}: out_strategy {counts} for an output of {x.ndim} dimension(s)")
-    target: list[Placement] = [Replicate()] * len(x.mesh.shape)
+
+    def as_it_lies(axis: int, dim: int) -> tuple[bool, bool]:
+        # Axes that cut the dimension already come first, then sums, which are scattered for less than they are added.
+        return not cuts(x.placements[axis], dim), x.placements[axis] != Partial()
+
+    for order in (as_it_lies, lambda axis, dim: -x.mesh.shape[axis]):
+        target = _placements(counts, x.mesh.shape, order)
+        if target is not None:
+            return reshard(x, x.mesh, target)
+    raise ValueError(f"{name}: out_strategy {counts} cannot be made on {x.mesh}: no axes cut so")
+
+
+def _placements(
+    counts: Sequence[int], degrees: Sequence[int], order: Callable[[int, int], Any]
+) -> list[Placement] | None:
+    """Placements that cut each dimension into so many parts, taking axes in an order; None where they do not go up."""
+    target: list[Placement] = [Replicate()] * len(degrees)
     for dim, count in enumerate(counts):
         left = count
-        # Axes that cut the dimension already come first, then sums, which are scattered for less than they are added.
-        order = sorted(range(len(target)), key=lambda i: (not cuts(x.placements[i], dim), x.placements[i] != Partial()))
-        for axis in order:
-            degree = x.mesh.shape[axis]
+        for axis in sorted(range(len(degrees)), key=lambda axis: order(axis, dim)):
+            degree = degrees[axis]
             if left > 1 and degree > 1 and target[axis] == Replicate() and left % degree == 0:
                 target[axis], left = Shard(dim), left // degree
         if left > 1:
-            raise ValueError(f"{name}: out_strategy {counts} cannot be made on {x.mesh}: dimension {dim} in {count}")
-    return reshard(x, x.mesh, target)
+            return None
+    return target
+
+
+def _can_cut(counts: Sequence[int], degrees: Sequence[int]) -> bool:
+    """Whether the axes of a mesh cut dimensions into so many parts."""
+    return _placements(counts, degrees, lambda axis, dim: -degrees[axis]) is not None
 
 
 def _layout(
-    name: str, form: Form, strategy: tuple[tuple[int, ...], ...], comm: Communicator
+    name: str, form: Form, strategy: tuple[tuple[int, ...], ...], comm: Communicator, fine: bool = False
 ) -> tuple[ProcessMesh, tuple[Split, ...]]:
-    """The mesh whose axes are the labels that are cut, in the order in which they appear, and the split of each."""
+    """The mesh whose axes are the labels that are cut, in the order in which they appear, and the split of each.
+
+    fine: axes have prime numbers of ranks, several a label.
+    """
     if len(strategy) != len(form.inputs):
         raise ValueError(f"{name}.shard({strategy}): {len(strategy)} inputs named, the operator has {len(form.inputs)}")
     cuts: dict[str, int] = {}
+    extras: dict[str, Split] = {}
     for i, (dims, counts) in enumerate(zip(form.inputs, strategy)):
         if len(dims) != len(counts):
             raise ValueError(f"{name}.shard({strategy}): input {i} has {len(dims)} dimension(s), not {len(counts)}")
         for dim, (label, count) in enumerate(zip(dims, counts)):
             if label is None:
                 if count != 1:
-                    raise ValueError(f"{name}.shard({strategy}): dimension {dim} of input {i} has to be whole")
+                    extra = _way_of_its_own(form, i, dim, count)
+                    if extra is None:
+                        raise ValueError(f"{name}.shard({strategy}): dimension {dim} of input {i} has to be whole")
+                    extras[extra.label or ""] = extra
+                    cuts[extra.label or ""] = count
                 continue
             if cuts.setdefault(label, count) != count:
                 raise ValueError(
@@ -177,12 +207,34 @@ def _layout(
     used = math.prod(axes.values())
     if comm.size % used:
         raise ValueError(f"{name}.shard({strategy}) needs {used} ranks or a multiple of it; there are {comm.size}")
-    splits = [form.cutting(label) for label in axes]
+    splits = [extras[label] if label in extras else form.cutting(label) for label in axes]
     degrees = list(axes.values())
     if used < comm.size or not axes:
         degrees.append(comm.size // used)
         splits.append(form.whole())
+    if fine:
+        # What is not cut by its label is cut by one axis at most.
+        parts = [[n] if split.label in extras else _primes(n) for split, n in zip(splits, degrees)]
+        splits = [split for split, factors in zip(splits, parts) for _ in factors]
+        degrees = [n for factors in parts for n in factors]
     return _mesh(tuple(degrees), comm), tuple(splits)
+
+
+def _way_of_its_own(form: Form, i: int, dim: int, count: int) -> Split | None:
+    """The way that cuts a dimension without a label into so many parts, if the operator has one: rows of a table."""
+    for split, length, exact in form.extra:
+        fits = length % count == 0 if exact else length >= count
+        if split.inputs[i] == Shard(dim) and fits:
+            return split
+    return None
+
+
+def _primes(n: int) -> list[int]:
+    """n's prime factors; [1] for 1."""
+    for p in range(2, math.isqrt(n) + 1):
+        if n % p == 0:
+            return [p, *_primes(n // p)]
+    return [n]
 
 
 _meshes: dict[tuple[int, tuple[int, ...]], ProcessMesh] = {}

@@ -17,19 +17,17 @@ from qdist.nn.deferred import materialize
 from qdist.nn.module import Module
 from qdist.optim import Optimizer
 from qdist.parallel.auto.eager.dist_tensor import DistTensor, check_lengths, shard_tensor
-from qdist.parallel.auto.ir.graph import Graph, trace
+from qdist.parallel.auto.ir.graph import trace
 from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.placement.placements import Placement, Shard
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
-from qdist.parallel.auto.planner.dynamic_programming import search
 from qdist.parallel.auto.planner.explain import explain
-from qdist.parallel.auto.planner.propagation import propagate
-from qdist.parallel.auto.planner.recursive import recursive
 from qdist.parallel.auto.run import engine_state, fitting, lying, passes, program_text
 from qdist.parallel.auto.run.callbacks import Callback
 from qdist.parallel.auto.run.epoch_loader import EpochLoader
 from qdist.parallel.auto.run.graph_pipeline import GraphPipeline
 from qdist.parallel.auto.run.input_spec import has_open_rows, samples, several, split_batch
+from qdist.parallel.auto.run.planning import plan_for
 from qdist.parallel.auto.run.program_text import ProgramText
 from qdist.parallel.auto.run.runner import PlanRunner
 from qdist.parallel.auto.run.stage_graphs import has_stages, mesh_of_stages
@@ -171,12 +169,11 @@ class Engine:
         loss, labels = (None, ()) if mode == "predict" else (self.loss, labels)
         graph = trace(self.model, loss, inputs, labels, self._names[: len(inputs) + len(labels)])
         if has_stages(graph):
-            if self.strategy.auto:
-                raise ValueError("auto searches for placements on one mesh, and operators are put on stages: drop one")
             raise _Staged
         mesh = self.mesh = self.mesh or lying.mesh_of(graph) or self._default_mesh()
         self._begin(mesh)
-        plan = self._planned(graph, mesh)
+        rows = {value.name: lying.rows_along_data(value, mesh) for value in graph.inputs}
+        plan = plan_for(graph, mesh, self.strategy, self._used, rows)
         self._used.update({value.name: plan.placements[value] for value in graph.parameters})
         if self.strategy.sharding.enable:
             passes.shard_storage(plan, self.strategy.sharding, lying.data_axis(mesh))
@@ -192,14 +189,6 @@ class Engine:
             around=passes.half_products(self.strategy.amp),
             trains=training,
         )
-
-    def _planned(self, graph: Graph, mesh: ProcessMesh) -> ShardingPlan:
-        strategy = self.strategy
-        if strategy.auto and strategy.search_mode != "sharding_propagation":
-            planner = search if strategy.search_mode == "dynamic_programming" else recursive
-            return planner(graph, mesh, strategy.machine, self._used)
-        rows = {value.name: lying.rows_along_data(value, mesh) for value in graph.inputs}
-        return propagate(graph, mesh, {**rows, **self._used}, use_all=strategy.auto or strategy.fully_use_devices)
 
     def _begin(self, mesh: ProcessMesh) -> None:
         if not self._begun:

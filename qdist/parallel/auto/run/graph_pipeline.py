@@ -17,8 +17,8 @@ from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.placement.placements import Partial, Placement, Replicate, Shard
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.placement.reshard import reshard_local
-from qdist.parallel.auto.planner.propagation import propagate
 from qdist.parallel.auto.run import passes
+from qdist.parallel.auto.run.planning import plan_for
 from qdist.parallel.auto.run.runner import PlanRunner
 from qdist.parallel.auto.run.stage_graphs import in_several, stage_graphs
 from qdist.parallel.auto.run.strategy import Strategy
@@ -79,7 +79,8 @@ class GraphPipeline:
 
     Args:
         model, loss: as for Engine.
-        strategy: micro-batches and schedule; sharding, mixed precision and recomputation inside of every stage.
+        strategy: micro-batches and schedule; sharding, mixed precision, recomputation and the search for placements
+            inside of every stage.
         mesh: with an axis "pp" for the stages; along "dp" the rows are cut, along others what is annotated.
         inputs, labels: samples of a whole batch; without labels the graph that is shown has no loss.
         names: as of `trace`.
@@ -160,7 +161,7 @@ class GraphPipeline:
                     raise ValueError(f"{value.name} is annotated on {value.tensor.mesh}, and other stages use it too")
                 given[value.name] = whole
             data = mesh.dim_names.index("dp") if "dp" in mesh.dim_names else None
-            plan = propagate(graph, mesh, given, use_all=strategy.fully_use_devices)
+            plan = plan_for(graph, mesh, strategy, given)
             if strategy.sharding.enable:
                 passes.shard_storage(plan, strategy.sharding, data, self.tied)
             if data is not None:

@@ -99,7 +99,8 @@ class Strategy(_Options):
     """How an Engine parallelises.
 
     Attributes:
-        auto: search over all placements instead of following the annotations.
+        auto: search over all placements instead of following the annotations; in a pipeline inside of every stage, on
+            the ranks that have it.
         search_mode: how: "dynamic_programming" tries all of them, "recursive_programming" divides axis by axis and the
             most work first, "sharding_propagation" spreads the annotations and leaves no axis idle.
         machine: what the search takes a rank to be able to do.
@@ -155,8 +156,6 @@ class Strategy(_Options):
             given = self.pipeline.micro_batch_size, self.pipeline.accumulate_steps
             if given == (None, None) or any(n is not None and n < 1 for n in given):
                 raise ValueError("pipeline: give micro_batch_size or accumulate_steps, at least 1")
-            if self.auto:
-                raise ValueError("auto searches for placements on one mesh: annotate the stages, or leave auto off")
 
     def _check_off(self, name: str, part: Any) -> None:
         if part.enable:

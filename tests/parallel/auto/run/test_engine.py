@@ -330,10 +330,6 @@ def test_what_cannot_be_done_is_refused_with_the_reason() -> None:
         (lambda s: vars(s.recompute).update(enable=True, segments=0), "at least 1"),
         (lambda s: vars(s.amp).update(enable=True, dtype=np.int32), "floating"),
         (lambda s: vars(s.pipeline).update(enable=True), "micro_batch_size or accumulate_steps"),
-        (
-            lambda s: (vars(s.pipeline).update(enable=True, accumulate_steps=2), vars(s).update(auto=True)),
-            "auto searches for placements on one mesh",
-        ),
         (lambda s: vars(s).update(auto=True, fully_use_devices=True), "decides by cost"),
     ],
 )
@@ -420,25 +416,6 @@ def test_options_that_would_change_nothing_are_refused_at_construction(set_optio
     set_option(strategy)
     with pytest.raises(error, match=text):
         Engine(nn.Linear(2, 2), functional.mse_loss, strategy=strategy, comm=init())
-
-
-def test_a_search_on_stages_is_refused() -> None:
-    mesh = grid(2, names=["pp"])
-
-    class Staged(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
-
-        def forward(self, x):
-            return shard_op(self.second, mesh[1])(shard_op(self.first, mesh[0])(x))
-
-    model, x = Staged(), np.ones((4, 2), np.float32)
-    step = to_static(
-        model, functional.mse_loss, sgd(model.parameters()), Strategy(auto=True), comm=counting_communicator(2)
-    )
-    with pytest.raises(ValueError, match="auto searches for placements on one mesh"):
-        step(x, x)
 
 
 # Passes over data, files and programs

@@ -10,6 +10,7 @@ from ... import nn
 from .. import auto_parallel as auto
 from . import meta_parallel, topology
 from .meta_parallel import DataParallel, PipelineLayer, PipelineParallel, TensorParallel
+from .sharding_optimizer import ShardingOptimizer
 from .topology import DistributedStrategy, HybridCommunicateGroup
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "auto",
     "distributed_model",
     "distributed_optimizer",
+    "distributed_scaler",
     "get_hybrid_communicate_group",
     "init",
     "meta_parallel",
@@ -74,11 +76,20 @@ def _as_layer(model: Module) -> Module:
     return model
 
 
-def distributed_optimizer(optimizer: Optimizer, strategy: DistributedStrategy | None = None) -> Optimizer:
-    """The optimiser itself: gradients are complete on every rank when it steps.
+def distributed_optimizer(optimizer: Optimizer, strategy: DistributedStrategy | None = None) -> Any:
+    """The optimiser itself: gradients are complete on every rank when it steps. With a sharding_degree above 1 a
+    ShardingOptimizer around it, which divides its state.
 
     strategy: only the one that fleet.init was given; another is a ValueError.
     """
-    if strategy is not None and strategy.pipeline_configs != topology.current().pipeline_configs:
+    groups = topology.current()
+    if strategy is not None and strategy.pipeline_configs != groups.pipeline_configs:
         raise ValueError("distributed_optimizer: the strategy is the one that fleet.init was given; leave it out")
-    return optimizer
+    if groups.sharding_degree == 1:
+        return optimizer
+    return ShardingOptimizer(optimizer, groups.get_sharding_parallel_group())
+
+
+def distributed_scaler(scaler: Any) -> Any:
+    """The scaler itself: it asks all ranks whether gradients are finite."""
+    return scaler

@@ -8,12 +8,12 @@ from typing import Any
 from ..... import parallel
 from .....comm import Communicator
 from .....nn import Module
-from .....optim import Optimizer
-from .....parallel import LayerDesc, Pipeline, SharedLayerDesc
+from .....parallel import LayerDesc, LossScale, Pipeline, SharedLayerDesc
 from .....parallel.collectives import copy, gather, reduce, scatter
 from .....parallel.partition import Partition, check_divides, divided
 from .....tensor import Tensor
 from ... import nn
+from ...amp import unscale
 from . import topology
 
 __all__ = [
@@ -161,12 +161,34 @@ class PipelineParallel(nn.Layer):
         super().__init__()
         self.model = model
 
-    def train_batch(self, data: Sequence[Any], optimizer: Optimizer, scaler: Any = None) -> Tensor:
-        """One step on a batch [x, y]; gives its loss, on every rank. scaler: must be None, float16 is not computed."""
-        if scaler is not None:
-            raise ValueError("train_batch(scaler=...): a pipeline computes in the precision of its layers")
+    def train_batch(
+        self, data: Sequence[Any], optimizer: Any, lr_scheduler: Any = None, scaler: LossScale | None = None
+    ) -> Tensor:
+        """One step on a batch [x, y]; gives its loss, on every rank.
+
+        Args:
+            data: inputs and labels.
+            optimizer: of this rank's parameters; a grad_clip counts the parameters of all stages.
+            lr_scheduler: its step() is called at the end.
+            scaler: a paddle.amp.GradScaler or qdist.parallel.LossScale: the loss is multiplied by it in the backward
+                passes, and the step is left out on all ranks if a gradient is not finite on one.
+        """
         inputs, labels = self._checked(data)
-        return Tensor(self.model.pipeline.train_batch(inputs, labels, optimizer))
+        pipeline = self.model.pipeline
+        if hasattr(optimizer, "counting"):
+            optimizer.counting(over=[pipeline.comm], elsewhere=pipeline.tied.counted_elsewhere())
+        if scaler is None:
+            loss = pipeline.train_batch(inputs, labels, optimizer)
+        else:
+            optimizer.zero_grad()
+            loss = pipeline.train_batch(inputs, labels, loss_scale=scaler.value)
+            finite = unscale(pipeline.parameters(), scaler.value, topology.current().mesh.comm)
+            if finite:
+                optimizer.step()
+            scaler.update(finite)
+        if lr_scheduler is not None:
+            lr_scheduler.step()
+        return Tensor(loss)
 
     def eval_batch(self, data: Sequence[Any]) -> Tensor:
         """The loss of a batch [x, y], on every rank, without training."""
