@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qdist.comm import Communicator, Mesh
-from qdist.nn import Module, Sequential
+from qdist.nn import Module
 from qdist.nn.agreement import is_due
 from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
@@ -24,9 +24,12 @@ from qdist.parallel.mesh import saving
 from qdist.parallel.mesh.divide import divide
 from qdist.parallel.mesh.memory import Memory, count_memory
 from qdist.parallel.mesh.mesh_plan import Plan, listed
+from qdist.parallel.mesh.stage_source import stage_source
 from qdist.parallel.mesh.step_agreement import Agreed, agree_on_batch
+from qdist.parallel.pipeline.graph.traced_model import TracedModel
+from qdist.parallel.pipeline.layer_list import LayerList
 from qdist.parallel.pipeline.pipeline import Pipeline
-from qdist.parallel.pipeline.stages import Draws, as_tuple, cut_into_stages
+from qdist.parallel.pipeline.stages import Draws, as_tuple
 from qdist.parallel.recompute import recompute
 from qdist.parallel.replica.buckets import broadcast
 from qdist.parallel.replica.data_parallel import DataParallel, average_gradients
@@ -49,13 +52,14 @@ def parallelize(
     *,
     optimizer: Callable[[Iterable[Any]], Optimizer],
     loss: Loss,
+    example: Any = None,
 ) -> ParallelModel:
     """Spread a model over a mesh, so that it trains as it would in one process.
 
     Args:
         model: the whole one on every rank; the first rank's weights are taken over by all. Layers that were made
-            divided over mesh["tp"] stay as they are. It is changed and must not be used on its own any more. With an
-            axis "pp" of more than one rank it is a Sequential. A QuantumLayer in it is made without comm.
+            divided over mesh["tp"] stay as they are. It is changed and must not be used on its own any more. A
+            QuantumLayer in it is made without comm.
         mesh: its axes are some of "dp", "tp", "pp", "cp" and "state", with any degrees.
         plan: what is done along each axis; `Plan()` when not given.
         optimizer: makes the optimiser of the parameters that it is given: `lambda ps: optim.Adam(ps, lr=0.01)`. Each
@@ -63,6 +67,10 @@ def parallelize(
         loss: loss(output, targets): one number, a mean over rows, all of which count the same, or a sum, as its
             `reduction` says ("mean" if it has none); or a pair (numerator, denominator), for a mean over what is not
             masked. Losses of `nn` know what they are means over. A plain mean that masks is refused when it shows.
+        example: inputs of a row or two, of any values. An axis "pp" of more than one rank needs it unless the model is
+            a Sequential: the forward pass is traced on it, and cut into stages between calls of modules. What the code
+            between modules does may depend on shapes and on `training`, and takes the same steps for every batch; code
+            that looks at values, or keeps tensors for later, belongs into a module of its own.
 
     Raises ValueError, on every rank, for a mesh, a plan and a model that do not fit.
 
@@ -70,7 +78,7 @@ def parallelize(
     >>> trained = parallelize(model, Mesh(comm, dp=2, tp=4), plan, optimizer=make_adam, loss=nn.CrossEntropyLoss())
     >>> value = trained.train_batch(x, y)
     """
-    return ParallelModel(model, mesh, plan or Plan(), optimizer, loss)
+    return ParallelModel(model, mesh, plan or Plan(), optimizer, loss, example)
 
 
 class ParallelModel:
@@ -89,6 +97,7 @@ class ParallelModel:
         plan: Plan,
         optimizer: Callable[[Iterable[Any]], Optimizer],
         loss: Loss,
+        example: Any = None,
     ) -> None:
         if isinstance(optimizer, Optimizer) or not callable(optimizer):
             kind = type(optimizer).__name__
@@ -102,15 +111,10 @@ class ParallelModel:
         if self._reduction not in ("mean", "sum"):
             raise ValueError(f"the loss has reduction {self._reduction!r}: it must be a 'mean' or a 'sum' over rows")
         staged = mesh.shape.get("pp", 1) > 1
-        if staged and not isinstance(model, Sequential):
-            raise ValueError(
-                f"pp={mesh.shape['pp']} needs a Sequential, whose layers make stages, not {type(model).__name__}"
-            )
-        if staged:
-            cut_into_stages(list(model.children()), mesh.shape["pp"] * plan.virtual_stages, plan.stages)
         names = _fitting(model, plan.recompute)
         _check_same_plan(plan, mesh.comm)
         check_same_model(model, mesh.comm)
+        source = stage_source(model, mesh, plan, names, example) if staged else None
         whole = [parameter for parameter in model.parameters() if parameter.partition is None]
         broadcast([*whole, *model.buffers()], mesh.comm)
         model = divide(model, mesh, plan)
@@ -118,7 +122,7 @@ class ParallelModel:
             if name in names:
                 recompute(module)
         self._replicas = _replicas(mesh)
-        self.pipeline = self._pipeline(list(model.children())) if staged else None
+        self.pipeline = None if source is None else self._pipeline(source.divided(model))
         """What runs the stages, with an axis "pp"."""
         self.module: Module = model if self.pipeline is None else self.pipeline.module
         """This rank's part of the model. Names are those of the whole model."""
@@ -141,16 +145,16 @@ class ParallelModel:
         if self.pipeline is None:
             self._replica = self.zero or DataParallel(self.module, self._replicas, reduction=self._reduction)
 
-    def _pipeline(self, layers: list[Module]) -> Pipeline:
+    def _pipeline(self, source: LayerList | TracedModel) -> Pipeline:
         plan = self.plan
         return Pipeline(
-            layers,
+            source,
             self._loss,
             self.mesh["pp"],
             micro_batches=plan.micro_batches,
             schedule=plan.schedule,
             virtual_stages=plan.virtual_stages,
-            partition=plan.stages,
+            partition=source.sizes,
         )
 
     # Training --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from qdist.comm import Work
 from qdist.parallel.loss_terms import Loss, LossTerms, loss_terms
+from qdist.parallel.pipeline.graph.graph_stage import GraphStage
 from qdist.parallel.pipeline.micro_batches import Batch
 from qdist.parallel.pipeline.schedules import FORWARD, Action, Schedule
 from qdist.parallel.pipeline.stage_messages import DOWN, UP, Channels, Spec
@@ -17,7 +18,9 @@ from qdist.tensor import Tensor, checkpoint, enable_grad, no_grad
 from qdist.tensor.arrays import Array, module_of
 from qdist.tensor.autograd import walk
 
-__all__ = ["Given", "Negotiated", "Run", "Sums"]
+Stage = PipelineStage | GraphStage
+
+__all__ = ["Given", "Negotiated", "Run", "Stage", "Sums"]
 
 
 class Sums(NamedTuple):
@@ -45,6 +48,8 @@ class Given(NamedTuple):
     specs: list[Spec]
     drawn: int
     """How many random draws it and the stages before it make."""
+    noted: list[Any]
+    """What it and the stages before it let later ones know."""
 
 
 Negotiated = dict[tuple[int, int], Given]
@@ -68,7 +73,7 @@ class Run:
 
     schedule: Schedule
     rank: int
-    stages: dict[int, PipelineStage]
+    stages: dict[int, Stage]
     channels: Channels
     negotiated: Negotiated
     batch: Batch
@@ -128,10 +133,13 @@ class Run:
         _, stage, m = action
         inputs = self.batch.inputs_of(m) if stage == 0 else self._activations(action)
         run = self.stages[stage].run
-        before = self.negotiated[self._key(stage - 1, action)].drawn if stage else 0
-        draws = self.batch.draws_of(m, before)
-        outputs = checkpoint(run, draws, *inputs) if self.recompute and self.training else run(draws, *inputs)
-        drawn = before + self.stages[stage].drawn - draws.draw
+        above = self.negotiated[self._key(stage - 1, action)] if stage else Given([], 0, [])
+        draws = self.batch.draws_of(m, above.drawn)
+        if self.recompute and self.training:
+            outputs = checkpoint(run, draws, above.noted, *inputs)
+        else:
+            outputs = run(draws, above.noted, *inputs)
+        drawn = above.drawn + self.stages[stage].drawn - draws.draw
         gradients = None
         if stage < self.schedule.stages - 1:
             self._pass_down(action, outputs, drawn)
@@ -184,18 +192,19 @@ class Run:
         return stage, len(self.batch.bounds[action.micro_batch])
 
     def _pass_down(self, action: Action, outputs: tuple[Tensor, ...], drawn: int) -> None:
-        key, given = self._key(action.stage, action), Given([Spec.of(out) for out in outputs], drawn)
+        key, noted = self._key(action.stage, action), self.stages[action.stage].noted
+        given = Given([Spec.of(out) for out in outputs], drawn, noted)
         upper = self.schedule.rank_of(action.stage)
         alone = self.schedule.ranks == 1
         if key not in self.negotiated:
             self.negotiated[key] = given
             if not alone:
-                self.channels.announce(upper, given.specs, given.drawn)
+                self.channels.announce(upper, *given)
         elif given != self.negotiated[key]:
             raise ValueError(
-                f"stage {action.stage} gave {given} for micro-batch {action.micro_batch}, but {self.negotiated[key]} "
-                f"for one of as many rows before: what a stage gives, and how often it draws at random, must follow "
-                "from the shapes of its inputs"
+                f"stage {action.stage} gave {given[:2]} for micro-batch {action.micro_batch}, but "
+                f"{self.negotiated[key][:2]} for one of as many rows before: what a stage gives, and how often it "
+                "draws at random, must follow from the shapes of its inputs"
             )
         arrays = [out._data for out in outputs]
         if alone:
