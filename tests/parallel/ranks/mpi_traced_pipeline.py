@@ -144,9 +144,7 @@ def test_pipedream_runs_a_traced_model(comm: Communicator) -> None:
         value.backward()
         update.step()
         np.testing.assert_allclose(pipeline.train_batch(x, y, own), value.item(), rtol=1e-10)
-    models.assert_same(
-        {name: t.numpy() for name, t in pipeline.whole_state_dict().items()}, models.state_of(plain)
-    )
+    models.assert_same({name: t.numpy() for name, t in pipeline.whole_state_dict().items()}, models.state_of(plain))
 
 
 def test_a_rank_keeps_the_parameters_of_its_stage_alone(comm: Communicator) -> None:
