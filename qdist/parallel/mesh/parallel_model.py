@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from qdist.comm import Communicator, Mesh
+from qdist.comm import CommError, Communicator, Mesh
 from qdist.nn import Module
 from qdist.nn.agreement import is_due
 from qdist.optim import Optimizer
@@ -26,6 +26,7 @@ from qdist.parallel.mesh.memory import Memory, count_memory
 from qdist.parallel.mesh.mesh_plan import Plan, listed
 from qdist.parallel.mesh.stage_source import stage_source
 from qdist.parallel.mesh.step_agreement import Agreed, agree_on_batch
+from qdist.parallel.pipeline.executor import Sums
 from qdist.parallel.pipeline.graph.traced_model import TracedModel
 from qdist.parallel.pipeline.layer_list import LayerList
 from qdist.parallel.pipeline.pipeline import Pipeline
@@ -218,8 +219,11 @@ class ParallelModel:
             if self.zero is not None:
                 passes.enter_context(self.zero.no_sync())
                 passes.enter_context(self.zero.freeing())
-            sums = self.pipeline.accumulate(x, y, self._draws(x, agreed))
-        total, count = self._joined(sums.numerator, sums.denominator)
+            sums, problem = self._passes(self.pipeline.accumulate, x, y, self._draws(x, agreed))
+        if problem is not None:
+            for parameter, earlier in zip(parameters, before):
+                parameter.grad = earlier
+        total, count = self._joined(sums.numerator, sums.denominator, problem)
         loss, scale = sums.loss_and_scale(total, count, self._replicas.size, self._reduction)
         for parameter in parameters:
             if parameter.grad is not None:
@@ -230,6 +234,17 @@ class ParallelModel:
             if earlier is not None:
                 parameter.grad = earlier if parameter.grad is None else Tensor(earlier.data + parameter.grad.data)
         return loss
+
+    @staticmethod
+    def _passes(run: Callable[..., Sums], *batch: Any) -> tuple[Sums, Exception | None]:
+        """What the passes of a pipeline add up to; or nothing, and why they were refused: the ranks with other rows and
+        positions have to be told before it is raised."""
+        try:
+            return run(*batch), None
+        except CommError:
+            raise
+        except Exception as error:
+            return Sums(0.0, 0.0, 1.0), error
 
     def step(self, *, max_norm: float | None = None) -> float | None:
         """Updates the parameters and forgets the gradients.
@@ -254,8 +269,9 @@ class ParallelModel:
         x, y = self._own(inputs), self._own(targets)
         if self.pipeline is not None:
             self._check_staged_rows(agreed)
-            sums = self.pipeline.evaluate(x, y, self._draws(x, agreed))
-            total, count = self._joined(sums.numerator, sums.denominator)
+            with nullcontext() if self.zero is None else self.zero.freeing():
+                sums, problem = self._passes(self.pipeline.evaluate, x, y, self._draws(x, agreed))
+            total, count = self._joined(sums.numerator, sums.denominator, problem)
         else:
             with no_grad():
                 output = self._evaluating(x, agreed)
@@ -274,7 +290,8 @@ class ParallelModel:
             outputs = self._evaluating(x, agreed)
         else:
             self._check_staged_rows(agreed)
-            outputs = self.pipeline.predict(x, self._draws(x, agreed))
+            with nullcontext() if self.zero is None else self.zero.freeing():
+                outputs = self.pipeline.predict(x, self._draws(x, agreed))
         if self.mesh.shape.get("cp", 1) == 1:
             return outputs
         with no_grad():

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from qdist.comm import Work
+from qdist.comm import CommError, Work
 from qdist.parallel.loss_terms import Loss, LossTerms, loss_terms
 from qdist.parallel.pipeline.graph.graph_stage import GraphStage
 from qdist.parallel.pipeline.micro_batches import Batch
@@ -19,8 +19,9 @@ from qdist.tensor.arrays import Array, module_of
 from qdist.tensor.autograd import walk
 
 Stage = PipelineStage | GraphStage
+_REFUSED = -1
 
-__all__ = ["Given", "Negotiated", "Run", "Stage", "Sums"]
+__all__ = ["Elsewhere", "Given", "Negotiated", "Run", "Stage", "Sums"]
 
 
 class Sums(NamedTuple):
@@ -42,12 +43,16 @@ class Sums(NamedTuple):
         return (total / count, self.unit * replicas / count) if count else (math.nan, math.nan)
 
 
+class Elsewhere(Exception):
+    """A stage of another rank has a problem."""
+
+
 class Given(NamedTuple):
     """What a stage gives for a micro-batch."""
 
     specs: list[Spec]
     drawn: int
-    """How many random draws it and the stages before it make."""
+    """How many random draws it and the stages before it make; negative if it cannot be run, and sends nothing."""
     noted: list[Any]
     """What it and the stages before it let later ones know."""
 
@@ -94,6 +99,10 @@ class Run:
     loss_scale: float = 1.0
     """A factor of all gradients, so that small ones do not vanish."""
 
+    problem: Exception | None = None
+    """What a stage of this rank raised."""
+    doubt: Exception | None = None
+    """Why the loss cannot be joined with those of others."""
     total: float = 0.0
     """The numerator of the batch's loss, on the rank of the last stage."""
     count: float = 0.0
@@ -113,19 +122,50 @@ class Run:
     """Messages of a rank to itself, by the action that made them."""
 
     def run(self) -> None:
-        """Every action in its turn; at the end everything has been received and sent."""
+        """Carries out the rank's actions. What a stage raises is kept in `problem`: the neighbours are served on, with
+        messages that mean nothing, so that nobody waits, and all can be told at the end."""
         actions = self.schedule.actions[self.rank]
         with enable_grad() if self.training else no_grad():
             for action, following in zip(actions, [*actions[1:], None]):
                 self._expect(action, ask=True)
+                if self.problem is not None:
+                    self._drain(action, received=False)
+                    continue
                 if following is not None:
                     # So that it may arrive while this rank computes.
                     self._expect(following, ask=False)
-                if action.kind == FORWARD:
-                    self._forward(action)
-                else:
-                    self._backward(action)
+                try:
+                    if action.kind == FORWARD:
+                        self._forward(action)
+                    else:
+                        self._backward(action)
+                except CommError:
+                    raise
+                except Exception as error:
+                    self.problem = error
+                    self._drain(action, received=True)
         self.channels.finish()
+        for key in [key for key, given in self.negotiated.items() if given.drawn == _REFUSED]:
+            del self.negotiated[key]
+        self._live.clear()
+
+    def _drain(self, action: Action, received: bool) -> None:
+        """Serve the neighbours of an action that cannot be run. received: whether what it needs has been taken."""
+        self._live.pop((action.stage, action.micro_batch), None)
+        if self.schedule.ranks == 1:
+            return
+        if not received and self.schedule.needs(action) is not None:
+            self._received(action)
+        if action.kind == FORWARD and action.stage < self.schedule.stages - 1:
+            key, upper = self._key(action.stage, action), self.schedule.rank_of(action.stage)
+            if key not in self.negotiated:
+                self.negotiated[key] = Given([], _REFUSED, [])
+                self.channels.announce(upper, *self.negotiated[key])
+            self.channels.send(DOWN, upper, [spec.room() for spec in self.negotiated[key].specs])
+        elif action.kind != FORWARD and action.stage > 0:
+            specs = self.negotiated[self._key(action.stage - 1, action)].specs
+            upper = self.schedule.rank_of(action.stage - 1)
+            self.channels.send(UP, upper, [spec.room() for spec in specs if spec.differentiable])
 
     # Passes ----------------------------------------------------------------------------------------------------------
 
@@ -159,7 +199,10 @@ class Run:
         assert self.loss is not None
         output, targets = outputs[0] if len(outputs) == 1 else outputs, self.batch.targets_of(m)
         if self.check is not None:
-            self.check(output, targets)
+            try:
+                self.check(output, targets)
+            except ValueError as error:
+                self.doubt = error  # The passes go on, so that ranks that gather parameters for them meet.
             self.check = None
         terms = loss_terms(self.loss, output, targets, len(self.batch.bounds[m]), self.reduction)
         if self.after_loss is not None:
@@ -238,6 +281,8 @@ class Run:
             if not ask:
                 return
             self.negotiated[key] = Given(*self.channels.learn(upper))
+            if self.negotiated[key].drawn == _REFUSED and self.problem is None:
+                self.problem = Elsewhere(f"stage {stage} cannot run its part of the batch")
         specs = [spec for spec in self.negotiated[key].specs if down or spec.differentiable]
         self._expected[action] = self.channels.receive(DOWN if down else UP, upper, specs)
 

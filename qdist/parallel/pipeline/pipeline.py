@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from qdist.comm import Communicator, Mesh, Message
+from qdist.comm import CommError, Communicator, Mesh, Message
 from qdist.nn import Dropout, Module, Parameter, Sequential, materialize
 from qdist.nn.agreement import is_due
 from qdist.optim import Optimizer
@@ -21,7 +21,7 @@ from qdist.parallel.loss_terms import Loss, LossTerms, check_mean_over
 from qdist.parallel.partition import load_whole_state_dict, whole_state_dict
 from qdist.parallel.pipeline import weight_stashing
 from qdist.parallel.pipeline.balance import Costs, stage_sizes
-from qdist.parallel.pipeline.executor import Negotiated, Run, Stage, Sums
+from qdist.parallel.pipeline.executor import Elsewhere, Negotiated, Run, Stage, Sums
 from qdist.parallel.pipeline.graph.traced_model import TracedModel
 from qdist.parallel.pipeline.layer_desc import LayerDesc
 from qdist.parallel.pipeline.layer_list import LayerList
@@ -181,8 +181,9 @@ class Pipeline:
             parameter.grad = None
         if stashing:
             run.after_backward = weight_stashing.updating(list(self.parameters()), optimizer)
-        sums = self._train(run)
-        loss, scale = (sums.numerator / sums.denominator, 1.0) if stashing else self._of_all_replicas(sums)
+        with self._joining_replicas() as join:
+            sums = self._train(run)
+        loss, scale = (sums.numerator / sums.denominator, 1.0) if stashing else join(sums)
         for parameter in self.parameters():
             if parameter.grad is not None and scale != 1.0:
                 parameter.grad.data *= scale
@@ -210,7 +211,7 @@ class Pipeline:
         with self.tied.summing():
             run.run()
         self.peak_live = run.peak_live
-        sums, drawn = self._sums(run)
+        sums, drawn = self._settled(run)
         generator = random.default_generator() if self.generator is None else self.generator
         state = generator.state_dict()
         if (tuple(state["key"]), state["draw"]) == (run.batch.draws.key, run.batch.draws.draw):
@@ -220,14 +221,16 @@ class Pipeline:
     def eval_batch(self, inputs: Any = None, targets: Any = None) -> float:
         """The loss of a batch, on every rank, with the layers in evaluation mode. Arguments as for train_batch."""
         run = self._prepare("eval_batch", inputs, targets)
-        run.run()
-        return self._of_all_replicas(self._sums(run)[0])[0]
+        with self._joining_replicas() as join:
+            run.run()
+            sums, _ = self._settled(run)
+        return join(sums)[0]
 
     def evaluate(self, inputs: Any, targets: Any, draws: Draws) -> Sums:
         """As `accumulate`, in evaluation mode and without gradients."""
         run = self._prepare("eval_batch", inputs, targets, draws)
         run.run()
-        return self._sums(run)[0]
+        return self._settled(run)[0]
 
     def predict(self, inputs: Any = None, draws: Draws | None = None) -> Any:
         """What the last layer gives for the whole batch, on every rank and on the CPU: a Tensor or a tuple of them.
@@ -236,6 +239,7 @@ class Pipeline:
         """
         run = self._prepare("predict", inputs, None, draws)
         run.run()
+        self._settled(run)
         last = self.comm.size - 1
         parts = [run.outputs[m] for m in sorted(run.outputs)]
         whole = [concatenate(rows).numpy() for rows in zip(*parts, strict=True)]
@@ -382,19 +386,44 @@ class Pipeline:
             state = {"key": everyone[0][1:3], "draw": everyone[0][3]}
         return Draws(tuple(state["key"]), state["draw"], place)
 
-    def _sums(self, run: Run) -> tuple[Sums, int]:
-        """What the rank of the last stage has added up, on every rank, and how many random draws a pass makes."""
-        mine = np.array([run.total, run.count, run.unit, run.drawn])
-        total, count, unit, drawn = self.comm.broadcast(mine, self.comm.size - 1).tolist()
-        return Sums(total, count, unit), int(drawn)
+    def _settled(self, run: Run) -> tuple[Sums, int]:
+        """What the rank of the last stage has added up, on every rank, and how many random draws a pass makes.
 
-    def _of_all_replicas(self, sums: Sums) -> tuple[float, float]:
-        """The loss of all rows, and what makes the mean over replicas of the gradients those of all rows."""
-        total, count, replicas = sums.numerator, sums.denominator, 1
-        if self._replicas is not None:
-            total, count = self._replicas.all_reduce(np.array([total, count])).tolist()
-            replicas = self._replicas.size
-        return sums.loss_and_scale(total, count, replicas, self._reduction)
+        Raises, on every rank, what a stage of one of them raised.
+        """
+        problem, last = run.problem or run.doubt, self.comm.rank == self.comm.size - 1
+        mine = [run.total, run.count, run.unit, run.drawn] if last and problem is None else [0.0] * 4
+        failed, *sums = self.comm.all_reduce(np.array([problem is not None, *mine], float)).tolist()
+        if failed:
+            texts = self.comm.all_gather_object(None if isinstance(problem, Elsewhere) else problem and str(problem))
+            if problem is not None and not isinstance(problem, Elsewhere):
+                raise problem
+            rank = next((rank for rank, text in enumerate(texts) if text is not None), 0)
+            raise ValueError(f"rank {rank} of the pipeline has a stage that refuses the batch: {texts[rank]}")
+        return Sums(*sums[:3]), int(sums[3])
+
+    @contextmanager
+    def _joining_replicas(self) -> Iterator[Callable[[Sums], tuple[float, float]]]:
+        """Gives what tells the loss of all rows, and what makes the mean over replicas of the gradients those of all
+        rows. What is raised within it is raised on all replicas."""
+        comm, replicas = self._replicas, 1 if self._replicas is None else self._replicas.size
+
+        def join(sums: Sums) -> tuple[float, float]:
+            total, count = sums.numerator, sums.denominator
+            if comm is not None:
+                failed, total, count = comm.all_reduce(np.array([0.0, total, count])).tolist()
+                if failed:
+                    raise ValueError("a pipeline with other rows of the batch refuses it; its own error says why")
+            return sums.loss_and_scale(total, count, replicas, self._reduction)
+
+        try:
+            yield join
+        except CommError:
+            raise
+        except Exception:
+            if comm is not None:
+                comm.all_reduce(np.array([1.0, 0.0, 0.0]))
+            raise
 
     def _check_equal(self, parameters: str, sizes: list[int], options: tuple[Any, ...]) -> None:
         """Raise ValueError on every rank unless all gave the same."""

@@ -19,9 +19,17 @@ class GPT(nn.Module):
     Args:
         placed: "table" reads rows of a table of positions, "call" looks up nn.positions().
         tied: "read" multiplies with the table's weight, "head" has a Linear that shares it.
+        drops: "function" drops at the end by a function, "module" by a module, which knows of divided sequences.
     """
 
-    def __init__(self, unit: int = UNIT, placed: str = "table", tied: str = "read", dropout: float = 0.2) -> None:
+    def __init__(
+        self,
+        unit: int = UNIT,
+        placed: str = "table",
+        tied: str = "read",
+        drops: str = "function",
+        dropout: float = 0.2,
+    ) -> None:
         super().__init__()
         width = 2 * unit
         self.placed = placed
@@ -33,6 +41,7 @@ class GPT(nn.Module):
             [nn.TransformerBlock(width, unit, width, dropout, True, dtype=F64) for _ in range(4)]
         )
         self.ln_f = nn.LayerNorm(width, dtype=F64)
+        self.last_drop = nn.Dropout(dropout / 2) if drops == "module" else None
         self.head = nn.Linear(width, 3 * unit, bias=False, dtype=F64) if tied == "head" else None
         if self.head is not None:
             self.head.weight = self.wte.weight
@@ -43,7 +52,11 @@ class GPT(nn.Module):
         x = first = self.drop(self.wte(tokens) + places)
         for block in self.blocks:
             x = block(x)
-        x = functional.dropout(self.ln_f(x + first * self.gain + self.shift), 0.1, self.training)
+        x = self.ln_f(x + first * self.gain + self.shift)
+        if self.last_drop is None:
+            x = functional.dropout(x, 0.1, self.training)
+        else:
+            x = self.last_drop(x)
         return x @ self.wte.weight.T if self.head is None else self.head(x)
 
 
