@@ -32,9 +32,10 @@ def stage_sizes(costs: Costs, stages: int, by: str | Sequence[int]) -> list[int]
     """How many consecutive layers each of `stages` stages gets.
 
     Args:
-        by: "balanced" makes the largest share of flops or parameters, whichever is larger, that any stage has as small
-            as it can be; "parameters", "flops" and "time" look at these alone; "count" gives all equally many layers,
-            the first ones one more; a list of numbers gives each stage so many.
+        by: "balanced" makes the stages' shares of flops and of parameters as even as they can be together (the least
+            sum of squares); "parameters", "flops" and "time" make the largest share of these alone as small as it can
+            be; "count" gives all equally many layers, the first ones one more; a list of numbers gives each stage so
+            many.
 
     Raises ValueError for numbers that do not fit, and for "time" without measurements.
     """
@@ -78,11 +79,15 @@ def _shares(weights: Sequence[float]) -> list[int]:
 
 
 def _evenest(kinds: list[list[int]], parts: int) -> list[int]:
-    """Sizes of contiguous parts, none empty, whose largest share of any kind is as small as possible; of those the ones
-    with the least sum of squares, so that the others are even too."""
+    """Sizes of contiguous parts, none empty, as even as they can be.
+
+    Of one kind of weights the heaviest part is as light as possible, and the others are even too: the sum of squares is
+    the least. Of several kinds the sum of squares decides: of one that a single layer has nearly all of, the largest
+    share hardly depends on the cut, and must not decide on the others.
+    """
     totals = [[0, *accumulate(weights)] for weights in kinds]
     layers = len(kinds[0])
-    # best[n]: for the first n layers in the parts so far, (largest share, sum of squares, sizes).
+    # best[n]: for the first n layers in the parts so far, (largest share of the only kind, sum of squares, sizes).
     best: dict[int, tuple[int, int, list[int]]] = {0: (0, 0, [])}
     for part in range(1, parts + 1):
         reached: dict[int, tuple[int, int, list[int]]] = {}
@@ -90,7 +95,8 @@ def _evenest(kinds: list[list[int]], parts: int) -> list[int]:
             for start, (largest, squares, sizes) in best.items():
                 if start < end:
                     shares = [total[end] - total[start] for total in totals]
-                    entry = max(largest, *shares), squares + sum(s * s for s in shares), [*sizes, end - start]
+                    heaviest = max(largest, shares[0]) if len(shares) == 1 else 0
+                    entry = heaviest, squares + sum(s * s for s in shares), [*sizes, end - start]
                     reached[end] = min(reached.get(end, entry), entry)
         best = reached
     return best[layers][2]

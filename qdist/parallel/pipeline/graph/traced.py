@@ -63,6 +63,10 @@ class Traced(Tensor):
     def __setitem__(self, key: Any, value: Any) -> None:
         refuse_values()
 
+    @property
+    def is_leaf(self) -> bool:
+        return False
+
     def detach(self) -> Tensor:
         """The same, outside the graph."""
         return self._pass.step("operation detach", self, lambda x: x.detach())
