@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import fields
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ from qdist.parallel.loss_terms import Loss, check_mean_over, loss_terms
 from qdist.parallel.mesh import saving
 from qdist.parallel.mesh.divide import divide
 from qdist.parallel.mesh.memory import Memory, count_memory
-from qdist.parallel.mesh.mesh_plan import Plan, listed
-from qdist.parallel.mesh.stage_source import stage_source
+from qdist.parallel.mesh.mesh_plan import Plan
+from qdist.parallel.mesh.stage_source import fitting, stage_source
 from qdist.parallel.mesh.step_agreement import Agreed, agree_on_batch
 from qdist.parallel.pipeline.executor import Sums
 from qdist.parallel.pipeline.graph.traced_model import TracedModel
@@ -112,7 +111,7 @@ class ParallelModel:
         if self._reduction not in ("mean", "sum"):
             raise ValueError(f"the loss has reduction {self._reduction!r}: it must be a 'mean' or a 'sum' over rows")
         staged = mesh.shape.get("pp", 1) > 1
-        names = _fitting(model, plan.recompute)
+        names = fitting(model, plan.recompute)
         _check_same_plan(plan, mesh.comm)
         check_same_model(model, mesh.comm)
         source = stage_source(model, mesh, plan, names, example) if staged else None
@@ -220,6 +219,7 @@ class ParallelModel:
                 passes.enter_context(self.zero.no_sync())
                 passes.enter_context(self.zero.freeing())
             sums, problem = self._passes(self.pipeline.accumulate, x, y, self._draws(x, agreed))
+        self._activations = self.pipeline.peak_saved
         if problem is not None:
             for parameter, earlier in zip(parameters, before):
                 parameter.grad = earlier
@@ -475,20 +475,6 @@ def _replicas(mesh: Mesh) -> Communicator:
     alone = mesh.comm.split([[rank] for rank in range(mesh.comm.size)])
     assert alone is not None, "every rank is in a group of one"
     return alone
-
-
-def _fitting(model: Module, patterns: Iterable[str]) -> set[str]:
-    """The names of the modules that one of the patterns fits. Raises ValueError for one that fits none."""
-    names = [name for name, _ in model.named_modules()]
-    found: set[str] = set()
-    for pattern in patterns:
-        fitting = {name for name in names if fnmatchcase(name, pattern)}
-        if not fitting:
-            raise ValueError(
-                f"the plan's pattern {pattern!r} of recomputed modules fits none of the model's: {listed(names)}"
-            )
-        found |= fitting
-    return found
 
 
 def _first(given: Any) -> Array:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 from typing import Any
 
 from qdist.comm import Mesh
 from qdist.nn import Module, Sequential
-from qdist.parallel.mesh.mesh_plan import Plan
+from qdist.parallel.mesh.mesh_plan import Plan, listed
 from qdist.parallel.pipeline.graph.traced_model import TracedModel
 from qdist.parallel.pipeline.layer_list import LayerList
 from qdist.parallel.pipeline.pipeline import decide_sizes
 from qdist.parallel.pipeline.stages import names_in
 
-__all__ = ["stage_source"]
+__all__ = ["fitting", "stage_source"]
 
 
 def stage_source(
@@ -45,3 +46,17 @@ def stage_source(
             )
     source.sizes = decide_sizes(source, stages, plan.stages, [mesh.comm])
     return source
+
+
+def fitting(model: Module, patterns: Iterable[str]) -> set[str]:
+    """The names of the modules that one of the patterns fits. Raises ValueError for one that fits none."""
+    names = [name for name, _ in model.named_modules()]
+    found: set[str] = set()
+    for pattern in patterns:
+        fitting = {name for name in names if fnmatchcase(name, pattern)}
+        if not fitting:
+            raise ValueError(
+                f"the plan's pattern {pattern!r} of recomputed modules fits none of the model's: {listed(names)}"
+            )
+        found |= fitting
+    return found

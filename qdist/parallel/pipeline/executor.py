@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from qdist.comm import CommError, Work
+from qdist.parallel.activation_memory import saved_bytes
 from qdist.parallel.loss_terms import Loss, LossTerms, loss_terms
 from qdist.parallel.pipeline.graph.graph_stage import GraphStage
 from qdist.parallel.pipeline.micro_batches import Batch
@@ -70,6 +71,8 @@ class _Live:
     """Of the outputs that get gradients."""
     gradients: list[Array] | None
     """Theirs, where this rank makes them itself: those of the loss."""
+    saved: int
+    """Bytes that the graph keeps, where they are counted."""
 
 
 @dataclass
@@ -116,6 +119,10 @@ class Run:
     """Of the last stage for each micro-batch, where there is no loss."""
     peak_live: int = 0
     """The most micro-batches, counted in each stage, that waited for their backward pass at one time."""
+    measures: bool = False
+    """Whether it counts the bytes that wait for backward passes."""
+    peak_saved: int = 0
+    """The most at one time."""
     _live: dict[tuple[int, int], _Live] = field(default_factory=dict)
     _expected: dict[Action, list[Work]] = field(default_factory=dict)
     _mail: dict[Action, list[Array]] = field(default_factory=dict)
@@ -191,8 +198,10 @@ class Run:
             gradients = [module_of(loss.data).full(loss.shape, seed, loss.dtype)]
         if self.training:
             edges = [out if out.node is None else out.node for out in outputs if Spec.of(out).differentiable]
-            self._live[stage, m] = _Live(inputs, edges, gradients if edges else [])
+            saved = saved_bytes(*outputs) if self.measures else 0
+            self._live[stage, m] = _Live(inputs, edges, gradients if edges else [], saved)
             self.peak_live = max(self.peak_live, len(self._live))
+            self.peak_saved = max(self.peak_saved, sum(live.saved for live in self._live.values()))
 
     def _loss_of(self, m: int, outputs: tuple[Tensor, ...]) -> tuple[Tensor, float]:
         """The loss of a micro-batch, and what its backward pass begins with."""

@@ -141,6 +141,8 @@ class Pipeline:
         """Called with the outputs and the loss of every micro-batch, on the rank of the last stage."""
         self.peak_live = 0
         """The most micro-batches that waited for their backward pass in this rank's stages, in the last batch."""
+        self.peak_saved = 0
+        """The most bytes that their graphs kept at one time, in the last batch in which they were counted."""
 
     # Training --------------------------------------------------------------------------------------------------------
 
@@ -211,6 +213,8 @@ class Pipeline:
         with self.tied.summing():
             run.run()
         self.peak_live = run.peak_live
+        if run.measures:
+            self.peak_saved = run.peak_saved
         sums, drawn = self._settled(run)
         generator = random.default_generator() if self.generator is None else self.generator
         state = generator.state_dict()
@@ -361,6 +365,7 @@ class Pipeline:
             recompute=self._recompute,
             reduction=self._reduction,
             apart=apart,
+            measures=training and is_due(self._batches),
             after_loss=self.after_loss,
             check=partial(check_mean_over, self._loss, axes=(0,)) if parted and is_due(self._batches) else None,
         )

@@ -28,7 +28,7 @@ from qdist.parallel.zero.units import around_modules, units_by_module, units_by_
 from qdist.tensor import Tensor, packing
 from qdist.tensor.arrays import Array, is_array
 
-__all__ = ["Zero"]
+__all__ = ["Zero", "bucket_bytes_of"]
 
 _LEAST_BUCKET = 1 << 17
 """Bytes: smaller messages cost more time than they free memory."""
@@ -95,8 +95,7 @@ class Zero(Replica):
         before = optimizer.state_dict() if optimizer.started else None
         self._groups: list[list[Any]] = [list(group["params"]) for group in optimizer.param_groups]
         if bucket_bytes is None:
-            eighth = sum(p.nbytes for p in model.parameters()) // 8
-            bucket_bytes = min(BUCKET_BYTES, max(_LEAST_BUCKET, eighth)) if stage == 2 else BUCKET_BYTES
+            bucket_bytes = bucket_bytes_of(model, stage)
         self.units = self._shard({id(p) for group in self._groups for p in group}, types, bucket_bytes)
         self._follow(self.units)
         self.zero_grad()
@@ -314,6 +313,12 @@ class Zero(Replica):
 
     def _unpack(self, kept: Any) -> Array:
         return kept.unit.view(kept) if isinstance(kept, View) else kept
+
+
+def bucket_bytes_of(model: Module, stage: int) -> int:
+    """The size of a message, where nobody gives one."""
+    eighth = sum(p.nbytes for p in model.parameters()) // 8
+    return min(BUCKET_BYTES, max(_LEAST_BUCKET, eighth)) if stage == 2 else BUCKET_BYTES
 
 
 def _check(
