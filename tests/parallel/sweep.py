@@ -11,6 +11,8 @@ convolutional net, a transformer with tied weights and a hybrid quantum net (tes
     engine     stages of an Engine on every pp x dp x mp, with sharding and recomputation, built deferred
     language   a GPT and a LLaMA-like model with dropout, padding that counts nothing and position code of their own, on
                every dp x tp x pp x cp with ZeRO 0 to 3; positions that the plan does not name, and attention by hand
+    traced     pipelines of models that are no Sequential: a GPT and a net with skips across stages, on every
+               dp x tp x pp x cp with ZeRO 0 to 3, in all schedules
     mlp-0 ...  `parallelize` of a model on every dp x tp x pp x cp x state with ZeRO 0 to 3, in all schedules; also its
                evaluation and its predictions
     mlp-files  from one process to every such mesh and back by way of checkpoints
@@ -49,6 +51,7 @@ from sweep_cases import (  # noqa: E402
     replica_cases,
 )
 from sweep_language import language_cases  # noqa: E402
+from sweep_traced import traced_cases  # noqa: E402
 
 MODULES = {
     "replicas": replica_cases,
@@ -56,6 +59,7 @@ MODULES = {
     "pipeline": pipeline_cases,
     "engine": engine_cases,
     "language": language_cases,
+    "traced": traced_cases,
 }
 GROUPS = [*MODULES, *(f"{name}-{what}" for name in MODELS for what in (*ZERO, "files"))]
 RESULTS = ROOT / "benchmarks" / "results" / "parallel_sweep.txt"
