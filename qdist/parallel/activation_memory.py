@@ -19,6 +19,7 @@ from qdist.nn import Parameter
 from qdist.parallel.partition import check_divides
 from qdist.tensor import Node, Tensor
 from qdist.tensor.arrays import is_array
+from qdist.tensor.autograd import Packed
 
 __all__ = ["activation_bytes", "saved_bytes"]
 
@@ -66,14 +67,14 @@ def activation_bytes(
     return outside + inside + weights
 
 
-def saved_bytes(output: Tensor) -> int:
-    """Bytes of all arrays that the graph behind `output` keeps for the backward pass, parameters left out.
+def saved_bytes(*outputs: Tensor) -> int:
+    """Bytes of all arrays that the graph behind `outputs` keeps for the backward pass, parameters left out.
 
     Arrays that share memory count once.
     """
     parameters: set[int] = set()
     found: dict[int, int] = {}
-    for node in _graph(output):
+    for node in _graph(outputs):
         # Of parameters that are sharded a graph keeps the places alone.
         owned = (edge for edge in node.inputs if isinstance(edge, Parameter) and edge.replicated)
         parameters.update(id(_owner(edge._data)) for edge in owned)
@@ -83,8 +84,8 @@ def saved_bytes(output: Tensor) -> int:
     return sum(size for key, size in found.items() if key not in parameters)
 
 
-def _graph(output: Tensor) -> Iterator[Node]:
-    waiting = [output.node]
+def _graph(outputs: tuple[Tensor, ...]) -> Iterator[Node]:
+    waiting: list[Any] = [output.node for output in outputs]
     seen: set[Node] = set()
     while waiting:
         node = waiting.pop()
@@ -100,6 +101,8 @@ def _arrays(saved: Any) -> Iterator[Any]:
     elif isinstance(saved, (tuple, list)):
         for item in saved:
             yield from _arrays(item)
+    elif isinstance(saved, Packed) and is_array(saved.content):
+        yield saved.content
 
 
 def _owner(array: Any) -> Any:

@@ -42,7 +42,7 @@ class Mode(threading.local):
 mode = Mode()
 
 
-class _Packed:
+class Packed:
     """What stands in the place of a saved array: see packing()."""
 
     __slots__ = ("content",)
@@ -75,7 +75,7 @@ class Node:
         self.saved = saved
         if mode.packing is not None:
             pack, self.unpack = mode.packing
-            self.saved = tuple(_Packed(pack(s)) if is_array(s) else s for s in saved)
+            self.saved = tuple(Packed(pack(s)) if is_array(s) else s for s in saved)
             guards = [(version, count, None) for version, count, _ in guards]
         # (version, its count when saved, the array or a weak reference to it) of each saved tensor. Without the array,
         # which pack() may have put elsewhere, the count alone is compared.
@@ -91,7 +91,7 @@ class Node:
         """What the vjp saved, as it was."""
         if self.unpack is None:
             return self.saved
-        return tuple(self.unpack(s.content) if s.__class__ is _Packed else s for s in self.saved)
+        return tuple(self.unpack(s.content) if s.__class__ is Packed else s for s in self.saved)
 
     def seal(self, version: Version) -> None:
         """Digest what is saved of this version, before others than Tensors can write there."""

@@ -13,6 +13,8 @@ convolutional net, a transformer with tied weights and a hybrid quantum net (tes
     operators  MindSpore's quick start in every mode, with every search and every strategy of a product
     language   a GPT and a LLaMA-like model with dropout, padding that counts nothing and position code of their own, on
                every dp x tp x pp x cp with ZeRO 0 to 3; positions that the plan does not name, and attention by hand
+    traced     pipelines of models that are no Sequential: a GPT and a net with skips across stages, on every
+               dp x tp x pp x cp with ZeRO 0 to 3, in all schedules
     mlp-0 ...  `parallelize` of a model on every dp x tp x pp x cp x state with ZeRO 0 to 3, in all schedules; also its
                evaluation and its predictions
     mlp-files  from one process to every such mesh and back by way of checkpoints
@@ -52,6 +54,7 @@ from sweep_cases import (  # noqa: E402
 )
 from sweep_language import language_cases  # noqa: E402
 from sweep_seeds import fleet_cases, operator_cases  # noqa: E402
+from sweep_traced import traced_cases  # noqa: E402
 
 MODULES = {
     "replicas": replica_cases,
@@ -61,6 +64,7 @@ MODULES = {
     "fleet": fleet_cases,
     "operators": operator_cases,
     "language": language_cases,
+    "traced": traced_cases,
 }
 GROUPS = [*MODULES, *(f"{name}-{what}" for name in MODELS for what in (*ZERO, "files"))]
 RESULTS = ROOT / "benchmarks" / "results" / "parallel_sweep.txt"

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from qdist.comm.errors import CommError
+from qdist.comm.guard.endings import FAILED, note_ending
 
 __all__ = ["Opening", "end_when_not_caught", "gather_text", "share_text"]
 
@@ -94,6 +95,7 @@ def end_when_not_caught(rank: int, size: int, end_job: Callable[[int], None], *,
     process = os.getpid()
 
     def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        note_ending(FAILED, rank)
         text = "".join(traceback.format_exception(kind, error, trace))
         print(f"qdist: rank {rank} of {size} failed in init() and ends all ranks:\n{text}", file=sys.stderr, flush=True)
         end()

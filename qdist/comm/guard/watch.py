@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from qdist.comm.errors import CommError
+from qdist.comm.guard.endings import FAILED, LEFT, note_ending
 from qdist.comm.guard.pipes import wait_for_readers
 from qdist.comm.messages.call import Call, DirectEntry, forget
 from qdist.comm.store.client import StoreClient, StoreGone, StoreRefused
@@ -85,6 +86,7 @@ class Guard:
         if self._stop.is_set():
             return
         self._stop.set()
+        note_ending(LEFT, self.rank)
         if self._previous_hook is not None:
             sys.excepthook = self._previous_hook
         if self._board is None:
@@ -269,6 +271,7 @@ class Guard:
         )
 
     def _fail(self, message: str) -> None:
+        note_ending(FAILED, self.rank)
         print(message, file=sys.stderr, flush=True)
         self._tell_unattended("ended with: " + message.replace("\n", " "))
         self.end_job()
@@ -276,6 +279,7 @@ class Guard:
     # An exception that nobody caught ---------------------------------------------------------------------------------
 
     def _end_all(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        note_ending(FAILED, self.rank)
         text = "".join(traceback.format_exception(kind, error, trace))
         sys.stdout.flush()
         print(

@@ -14,8 +14,8 @@ from qdist.comm.transports.libmpi import Mpirun
 __all__ = ["check_output", "environment_of_ranks", "mpirun_command", "with_python"]
 
 _HANDED_ON = (
-    "QDIST_LAUNCHER", "QDIST_OUTPUT", "QDIST_LOCAL_RANK_OPTION", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
+    "QDIST_LAUNCHER", "QDIST_ENDINGS", "QDIST_OUTPUT", "QDIST_LOCAL_RANK_OPTION", "MASTER_ADDR", "MASTER_PORT",
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`qdist run`: starts a program on many ranks, sees that all of them start, and says which one ended first."""
+"""`qdist run`: starts a program on many ranks, sees that all of them start, and says which one failed first."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from qdist.comm import standalone
 from qdist.comm.errors import CommError
+from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, read_endings
 from qdist.comm.launch.command import check_output, environment_of_ranks, mpirun_command, with_python
 from qdist.comm.launch.hosts import Host, check_hosts, check_reachable, host_of_rank, other_machines, widened
 from qdist.comm.launch.job import Job, Signalled
@@ -108,6 +111,8 @@ def _supervise(
     # Only ranks of other machines must reach the store from there. Its token comes to them in their environment.
     server = StoreServer("" if other_machines(hosts) else "127.0.0.1")
     environ = os.environ | environ | {"QDIST_LAUNCHER": server.address.to_json()}
+    endings = TemporaryDirectory(prefix="qdist-run-")
+    environ[FOLDER] = endings.name
     try:
         with Job(command, environ) as job:
             started = _await_start(job, server, ranks, hosts, start_timeout)
@@ -115,8 +120,9 @@ def _supervise(
                 for rank, where in sorted(started.items()):
                     print(f"qdist run: rank {rank} on {where['host']}, pid {where['pid']}", file=sys.stderr)
             here = {r: w["pid"] for r, w in started.items() if w["host"] == os.uname().nodename}
-            first = _first_to_end(here, job.pid)
+            order = _order_of_ends(here, job.pid)
             code = job.wait()
+        first = _first_to_fail(order, Path(endings.name))
         if code != 0 and (missing := _missing(_started(server), ranks, hosts)):
             print(
                 f"qdist run: mpirun ended with code {code} before all ranks had started; {missing}. "
@@ -128,7 +134,7 @@ def _supervise(
             # Only this host's processes can be watched: one elsewhere may have ended before.
             among = "" if len(here) == ranks else " on this host"
             print(
-                f"qdist run: rank {first} (pid {where['pid']} on {where['host']}) was the first to end{among}; "
+                f"qdist run: rank {first} (pid {where['pid']} on {where['host']}) was the first to fail{among}; "
                 f"the job's exit code is {code}",
                 file=sys.stderr,
             )
@@ -139,33 +145,58 @@ def _supervise(
         return 128 + signalled.number
     finally:
         server.close()
+        endings.cleanup()
 
 
-def _first_to_end(pids: dict[int, int], job: int) -> int | None:
-    """Waits until one of these processes of this machine ends; returns its rank, or None where that cannot be seen.
+def _order_of_ends(pids: dict[int, int], job: int) -> list[set[int]]:
+    """Waits until a job ends, watching these processes of this machine; returns the ranks in the order in which their
+    processes ended, together where it cannot be seen which came first. Nothing where that cannot be watched.
 
-    job: a process with which the waiting ends too.
+    job: the process with which the waiting ends.
     """
     poller = select.poll()
     rank_of: dict[int, int | None] = {}
-    gone: list[int | None] = []
+    gone: set[int] = set()
     try:
         for rank, pid in [*pids.items(), (None, job)]:
             try:
                 descriptor = os.pidfd_open(pid)
             except ProcessLookupError:
-                gone.append(rank)
+                if rank is None:
+                    return []
+                gone.add(rank)
                 continue
             rank_of[descriptor] = rank
             poller.register(descriptor, select.POLLIN)
-        # Of several that ended before anybody looked, none is known to be the first.
-        found = gone or [rank_of[descriptor] for descriptor, _ in poller.poll()]
-        return found[0] if len(found) == 1 else None
+        order = [gone] if gone else []
+        while True:
+            ended = [descriptor for descriptor, _ in poller.poll()]
+            order.append({rank for descriptor in ended if (rank := rank_of[descriptor]) is not None})
+            if any(rank_of[descriptor] is None for descriptor in ended):
+                return order
+            for descriptor in ended:
+                poller.unregister(descriptor)
     except OSError:
-        return None
+        return []
     finally:
         for descriptor in rank_of:
             os.close(descriptor)
+
+
+def _first_to_fail(order: list[set[int]], endings: Path) -> int | None:
+    """The rank that broke off a job; None where that cannot be seen.
+
+    A rank that has told of its failure is it, whichever process ended first: the launcher ends the others on its
+    behalf, maybe before itself. Else it is the first to end, of those that had not come to their end.
+    """
+    failed, left = read_endings(endings, FAILED), read_endings(endings, LEFT)
+    if failed:
+        return failed[0]
+    for ended in order:
+        broken = ended - set(left)
+        if broken:
+            return next(iter(broken)) if len(broken) == 1 else None
+    return None
 
 
 def _await_start(

@@ -52,8 +52,11 @@ class Plan:
         micro_batches: parts of a batch in the pipeline of "pp".
         schedule: of the pipeline: "naive", "f-then-b", "1f1b" or "interleaved".
         virtual_stages: stages a rank of "pp", for "interleaved".
-        stages: how layers make stages: "parameters" makes the largest one as small as it can be, "count" gives all
-            equally many layers, a list says how many each has.
+        stages: how layers make stages. "balanced" makes the stages' shares of all flops and of all parameters as even
+            as they can be; "parameters", "flops" and "time" (measured by the first rank) look at one of them; "count"
+            gives all stages equally many layers; a list of numbers says how many each has, and a list of module names
+            with which module each stage after the first begins (["blocks.2", "ln_f"]). A layer is a child of a
+            Sequential or, in any other model, a call of a module by the forward code of the model.
         seed: of a generator for what the model draws while it trains (dropout), which goes on from batch to batch; the
             first rank's default generator, which `manual_seed` restarts, when not given.
 
@@ -68,7 +71,7 @@ class Plan:
     micro_batches: int = 1
     schedule: str = "1f1b"
     virtual_stages: int = 1
-    stages: str | Sequence[int] = "parameters"
+    stages: str | Sequence[int] | Sequence[str] = "balanced"
     seed: int | None = None
 
     def check(self, mesh: Mesh) -> None:

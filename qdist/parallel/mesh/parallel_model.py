@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import fields
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qdist.comm import Communicator, Mesh
-from qdist.nn import Module, Sequential
+from qdist.comm import CommError, Communicator, Mesh
+from qdist.nn import Module
 from qdist.nn.agreement import is_due
 from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
@@ -23,10 +22,14 @@ from qdist.parallel.loss_terms import Loss, check_mean_over, loss_terms
 from qdist.parallel.mesh import saving
 from qdist.parallel.mesh.divide import divide
 from qdist.parallel.mesh.memory import Memory, count_memory
-from qdist.parallel.mesh.mesh_plan import Plan, listed
+from qdist.parallel.mesh.mesh_plan import Plan
+from qdist.parallel.mesh.stage_source import fitting, stage_source
 from qdist.parallel.mesh.step_agreement import Agreed, agree_on_batch
+from qdist.parallel.pipeline.executor import Sums
+from qdist.parallel.pipeline.graph.traced_model import TracedModel
+from qdist.parallel.pipeline.layer_list import LayerList
 from qdist.parallel.pipeline.pipeline import Pipeline
-from qdist.parallel.pipeline.stages import Draws, as_tuple, cut_into_stages
+from qdist.parallel.pipeline.stages import Draws, as_tuple
 from qdist.parallel.recompute import recompute
 from qdist.parallel.replica.buckets import broadcast
 from qdist.parallel.replica.data_parallel import DataParallel, average_gradients
@@ -49,13 +52,14 @@ def parallelize(
     *,
     optimizer: Callable[[Iterable[Any]], Optimizer],
     loss: Loss,
+    example: Any = None,
 ) -> ParallelModel:
     """Spread a model over a mesh, so that it trains as it would in one process.
 
     Args:
         model: the whole one on every rank; the first rank's weights are taken over by all. Layers that were made
-            divided over mesh["tp"] stay as they are. It is changed and must not be used on its own any more. With an
-            axis "pp" of more than one rank it is a Sequential. A QuantumLayer in it is made without comm.
+            divided over mesh["tp"] stay as they are. It is changed and must not be used on its own any more. A
+            QuantumLayer in it is made without comm.
         mesh: its axes are some of "dp", "tp", "pp", "cp" and "state", with any degrees.
         plan: what is done along each axis; `Plan()` when not given.
         optimizer: makes the optimiser of the parameters that it is given: `lambda ps: optim.Adam(ps, lr=0.01)`. Each
@@ -63,6 +67,10 @@ def parallelize(
         loss: loss(output, targets): one number, a mean over rows, all of which count the same, or a sum, as its
             `reduction` says ("mean" if it has none); or a pair (numerator, denominator), for a mean over what is not
             masked. Losses of `nn` know what they are means over. A plain mean that masks is refused when it shows.
+        example: inputs of a row or two, of any values. An axis "pp" of more than one rank needs it unless the model is
+            a Sequential: the forward pass is traced on it, and cut into stages between calls of modules. What the code
+            between modules does may depend on shapes and on `training`, and takes the same steps for every batch; code
+            that looks at values, or keeps tensors for later, belongs into a module of its own.
 
     Raises ValueError, on every rank, for a mesh, a plan and a model that do not fit.
 
@@ -70,7 +78,7 @@ def parallelize(
     >>> trained = parallelize(model, Mesh(comm, dp=2, tp=4), plan, optimizer=make_adam, loss=nn.CrossEntropyLoss())
     >>> value = trained.train_batch(x, y)
     """
-    return ParallelModel(model, mesh, plan or Plan(), optimizer, loss)
+    return ParallelModel(model, mesh, plan or Plan(), optimizer, loss, example)
 
 
 class ParallelModel:
@@ -89,6 +97,7 @@ class ParallelModel:
         plan: Plan,
         optimizer: Callable[[Iterable[Any]], Optimizer],
         loss: Loss,
+        example: Any = None,
     ) -> None:
         if isinstance(optimizer, Optimizer) or not callable(optimizer):
             kind = type(optimizer).__name__
@@ -102,15 +111,10 @@ class ParallelModel:
         if self._reduction not in ("mean", "sum"):
             raise ValueError(f"the loss has reduction {self._reduction!r}: it must be a 'mean' or a 'sum' over rows")
         staged = mesh.shape.get("pp", 1) > 1
-        if staged and not isinstance(model, Sequential):
-            raise ValueError(
-                f"pp={mesh.shape['pp']} needs a Sequential, whose layers make stages, not {type(model).__name__}"
-            )
-        if staged:
-            cut_into_stages(list(model.children()), mesh.shape["pp"] * plan.virtual_stages, plan.stages)
-        names = _fitting(model, plan.recompute)
+        names = fitting(model, plan.recompute)
         _check_same_plan(plan, mesh.comm)
         check_same_model(model, mesh.comm)
+        source = stage_source(model, mesh, plan, names, example) if staged else None
         whole = [parameter for parameter in model.parameters() if parameter.partition is None]
         broadcast([*whole, *model.buffers()], mesh.comm)
         model = divide(model, mesh, plan)
@@ -118,7 +122,7 @@ class ParallelModel:
             if name in names:
                 recompute(module)
         self._replicas = _replicas(mesh)
-        self.pipeline = self._pipeline(list(model.children())) if staged else None
+        self.pipeline = None if source is None else self._pipeline(source.divided(model))
         """What runs the stages, with an axis "pp"."""
         self.module: Module = model if self.pipeline is None else self.pipeline.module
         """This rank's part of the model. Names are those of the whole model."""
@@ -141,16 +145,16 @@ class ParallelModel:
         if self.pipeline is None:
             self._replica = self.zero or DataParallel(self.module, self._replicas, reduction=self._reduction)
 
-    def _pipeline(self, layers: list[Module]) -> Pipeline:
+    def _pipeline(self, source: LayerList | TracedModel) -> Pipeline:
         plan = self.plan
         return Pipeline(
-            layers,
+            source,
             self._loss,
             self.mesh["pp"],
             micro_batches=plan.micro_batches,
             schedule=plan.schedule,
             virtual_stages=plan.virtual_stages,
-            partition=plan.stages,
+            partition=source.sizes,
         )
 
     # Training --------------------------------------------------------------------------------------------------------
@@ -214,8 +218,12 @@ class ParallelModel:
             if self.zero is not None:
                 passes.enter_context(self.zero.no_sync())
                 passes.enter_context(self.zero.freeing())
-            sums = self.pipeline.accumulate(x, y, self._draws(x, agreed))
-        total, count = self._joined(sums.numerator, sums.denominator)
+            sums, problem = self._passes(self.pipeline.accumulate, x, y, self._draws(x, agreed))
+        self._activations = self.pipeline.peak_saved
+        if problem is not None:
+            for parameter, earlier in zip(parameters, before):
+                parameter.grad = earlier
+        total, count = self._joined(sums.numerator, sums.denominator, problem)
         loss, scale = sums.loss_and_scale(total, count, self._replicas.size, self._reduction)
         for parameter in parameters:
             if parameter.grad is not None:
@@ -226,6 +234,17 @@ class ParallelModel:
             if earlier is not None:
                 parameter.grad = earlier if parameter.grad is None else Tensor(earlier.data + parameter.grad.data)
         return loss
+
+    @staticmethod
+    def _passes(run: Callable[..., Sums], *batch: Any) -> tuple[Sums, Exception | None]:
+        """What the passes of a pipeline add up to; or nothing, and why they were refused: the ranks with other rows and
+        positions have to be told before it is raised."""
+        try:
+            return run(*batch), None
+        except CommError:
+            raise
+        except Exception as error:
+            return Sums(0.0, 0.0, 1.0), error
 
     def step(self, *, max_norm: float | None = None) -> float | None:
         """Updates the parameters and forgets the gradients.
@@ -250,8 +269,9 @@ class ParallelModel:
         x, y = self._own(inputs), self._own(targets)
         if self.pipeline is not None:
             self._check_staged_rows(agreed)
-            sums = self.pipeline.evaluate(x, y, self._draws(x, agreed))
-            total, count = self._joined(sums.numerator, sums.denominator)
+            with nullcontext() if self.zero is None else self.zero.freeing():
+                sums, problem = self._passes(self.pipeline.evaluate, x, y, self._draws(x, agreed))
+            total, count = self._joined(sums.numerator, sums.denominator, problem)
         else:
             with no_grad():
                 output = self._evaluating(x, agreed)
@@ -270,7 +290,8 @@ class ParallelModel:
             outputs = self._evaluating(x, agreed)
         else:
             self._check_staged_rows(agreed)
-            outputs = self.pipeline.predict(x, self._draws(x, agreed))
+            with nullcontext() if self.zero is None else self.zero.freeing():
+                outputs = self.pipeline.predict(x, self._draws(x, agreed))
         if self.mesh.shape.get("cp", 1) == 1:
             return outputs
         with no_grad():
@@ -454,20 +475,6 @@ def _replicas(mesh: Mesh) -> Communicator:
     alone = mesh.comm.split([[rank] for rank in range(mesh.comm.size)])
     assert alone is not None, "every rank is in a group of one"
     return alone
-
-
-def _fitting(model: Module, patterns: Iterable[str]) -> set[str]:
-    """The names of the modules that one of the patterns fits. Raises ValueError for one that fits none."""
-    names = [name for name, _ in model.named_modules()]
-    found: set[str] = set()
-    for pattern in patterns:
-        fitting = {name for name in names if fnmatchcase(name, pattern)}
-        if not fitting:
-            raise ValueError(
-                f"the plan's pattern {pattern!r} of recomputed modules fits none of the model's: {listed(names)}"
-            )
-        found |= fitting
-    return found
 
 
 def _first(given: Any) -> Array:

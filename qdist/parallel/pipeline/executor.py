@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from qdist.comm import Work
+from qdist.comm import CommError, Work
+from qdist.parallel.activation_memory import saved_bytes
 from qdist.parallel.loss_terms import Loss, LossTerms, loss_terms
+from qdist.parallel.pipeline.graph.graph_stage import GraphStage
 from qdist.parallel.pipeline.micro_batches import Batch
 from qdist.parallel.pipeline.schedules import FORWARD, Action, Schedule
 from qdist.parallel.pipeline.stage_messages import DOWN, UP, Channels, Spec
@@ -17,7 +19,10 @@ from qdist.tensor import Tensor, checkpoint, enable_grad, no_grad
 from qdist.tensor.arrays import Array, module_of
 from qdist.tensor.autograd import walk
 
-__all__ = ["Given", "Negotiated", "Run", "Sums"]
+Stage = PipelineStage | GraphStage
+_REFUSED = -1
+
+__all__ = ["Elsewhere", "Given", "Negotiated", "Run", "Stage", "Sums"]
 
 
 class Sums(NamedTuple):
@@ -39,12 +44,18 @@ class Sums(NamedTuple):
         return (total / count, self.unit * replicas / count) if count else (math.nan, math.nan)
 
 
+class Elsewhere(Exception):
+    """A stage of another rank has a problem."""
+
+
 class Given(NamedTuple):
     """What a stage gives for a micro-batch."""
 
     specs: list[Spec]
     drawn: int
-    """How many random draws it and the stages before it make."""
+    """How many random draws it and the stages before it make; negative if it cannot be run, and sends nothing."""
+    noted: list[Any]
+    """What it and the stages before it let later ones know."""
 
 
 Negotiated = dict[tuple[int, int], Given]
@@ -60,6 +71,8 @@ class _Live:
     """Of the outputs that get gradients."""
     gradients: list[Array] | None
     """Theirs, where this rank makes them itself: those of the loss."""
+    saved: int
+    """Bytes that the graph keeps, where they are counted."""
 
 
 @dataclass
@@ -68,7 +81,7 @@ class Run:
 
     schedule: Schedule
     rank: int
-    stages: dict[int, PipelineStage]
+    stages: dict[int, Stage]
     channels: Channels
     negotiated: Negotiated
     batch: Batch
@@ -89,6 +102,10 @@ class Run:
     loss_scale: float = 1.0
     """A factor of all gradients, so that small ones do not vanish."""
 
+    problem: Exception | None = None
+    """What a stage of this rank raised."""
+    doubt: Exception | None = None
+    """Why the loss cannot be joined with those of others."""
     total: float = 0.0
     """The numerator of the batch's loss, on the rank of the last stage."""
     count: float = 0.0
@@ -102,25 +119,60 @@ class Run:
     """Of the last stage for each micro-batch, where there is no loss."""
     peak_live: int = 0
     """The most micro-batches, counted in each stage, that waited for their backward pass at one time."""
+    measures: bool = False
+    """Whether it counts the bytes that wait for backward passes."""
+    peak_saved: int = 0
+    """The most at one time."""
     _live: dict[tuple[int, int], _Live] = field(default_factory=dict)
     _expected: dict[Action, list[Work]] = field(default_factory=dict)
     _mail: dict[Action, list[Array]] = field(default_factory=dict)
     """Messages of a rank to itself, by the action that made them."""
 
     def run(self) -> None:
-        """Every action in its turn; at the end everything has been received and sent."""
+        """Carries out the rank's actions. What a stage raises is kept in `problem`: the neighbours are served on, with
+        messages that mean nothing, so that nobody waits, and all can be told at the end."""
         actions = self.schedule.actions[self.rank]
         with enable_grad() if self.training else no_grad():
             for action, following in zip(actions, [*actions[1:], None]):
                 self._expect(action, ask=True)
+                if self.problem is not None:
+                    self._drain(action, received=False)
+                    continue
                 if following is not None:
                     # So that it may arrive while this rank computes.
                     self._expect(following, ask=False)
-                if action.kind == FORWARD:
-                    self._forward(action)
-                else:
-                    self._backward(action)
+                try:
+                    if action.kind == FORWARD:
+                        self._forward(action)
+                    else:
+                        self._backward(action)
+                except CommError:
+                    raise
+                except Exception as error:
+                    self.problem = error
+                    self._drain(action, received=True)
         self.channels.finish()
+        for key in [key for key, given in self.negotiated.items() if given.drawn == _REFUSED]:
+            del self.negotiated[key]
+        self._live.clear()
+
+    def _drain(self, action: Action, received: bool) -> None:
+        """Serve the neighbours of an action that cannot be run. received: whether what it needs has been taken."""
+        self._live.pop((action.stage, action.micro_batch), None)
+        if self.schedule.ranks == 1:
+            return
+        if not received and self.schedule.needs(action) is not None:
+            self._received(action)
+        if action.kind == FORWARD and action.stage < self.schedule.stages - 1:
+            key, upper = self._key(action.stage, action), self.schedule.rank_of(action.stage)
+            if key not in self.negotiated:
+                self.negotiated[key] = Given([], _REFUSED, [])
+                self.channels.announce(upper, *self.negotiated[key])
+            self.channels.send(DOWN, upper, [spec.room() for spec in self.negotiated[key].specs])
+        elif action.kind != FORWARD and action.stage > 0:
+            specs = self.negotiated[self._key(action.stage - 1, action)].specs
+            upper = self.schedule.rank_of(action.stage - 1)
+            self.channels.send(UP, upper, [spec.room() for spec in specs if spec.differentiable])
 
     # Passes ----------------------------------------------------------------------------------------------------------
 
@@ -128,10 +180,13 @@ class Run:
         _, stage, m = action
         inputs = self.batch.inputs_of(m) if stage == 0 else self._activations(action)
         run = self.stages[stage].run
-        before = self.negotiated[self._key(stage - 1, action)].drawn if stage else 0
-        draws = self.batch.draws_of(m, before)
-        outputs = checkpoint(run, draws, *inputs) if self.recompute and self.training else run(draws, *inputs)
-        drawn = before + self.stages[stage].drawn - draws.draw
+        above = self.negotiated[self._key(stage - 1, action)] if stage else Given([], 0, [])
+        draws = self.batch.draws_of(m, above.drawn)
+        if self.recompute and self.training:
+            outputs = checkpoint(run, draws, above.noted, *inputs)
+        else:
+            outputs = run(draws, above.noted, *inputs)
+        drawn = above.drawn + self.stages[stage].drawn - draws.draw
         gradients = None
         if stage < self.schedule.stages - 1:
             self._pass_down(action, outputs, drawn)
@@ -143,15 +198,20 @@ class Run:
             gradients = [module_of(loss.data).full(loss.shape, seed, loss.dtype)]
         if self.training:
             edges = [out if out.node is None else out.node for out in outputs if Spec.of(out).differentiable]
-            self._live[stage, m] = _Live(inputs, edges, gradients if edges else [])
+            saved = saved_bytes(*outputs) if self.measures else 0
+            self._live[stage, m] = _Live(inputs, edges, gradients if edges else [], saved)
             self.peak_live = max(self.peak_live, len(self._live))
+            self.peak_saved = max(self.peak_saved, sum(live.saved for live in self._live.values()))
 
     def _loss_of(self, m: int, outputs: tuple[Tensor, ...]) -> tuple[Tensor, float]:
         """The loss of a micro-batch, and what its backward pass begins with."""
         assert self.loss is not None
         output, targets = outputs[0] if len(outputs) == 1 else outputs, self.batch.targets_of(m)
         if self.check is not None:
-            self.check(output, targets)
+            try:
+                self.check(output, targets)
+            except ValueError as error:
+                self.doubt = error  # The passes go on, so that ranks that gather parameters for them meet.
             self.check = None
         terms = loss_terms(self.loss, output, targets, len(self.batch.bounds[m]), self.reduction)
         if self.after_loss is not None:
@@ -184,18 +244,19 @@ class Run:
         return stage, len(self.batch.bounds[action.micro_batch])
 
     def _pass_down(self, action: Action, outputs: tuple[Tensor, ...], drawn: int) -> None:
-        key, given = self._key(action.stage, action), Given([Spec.of(out) for out in outputs], drawn)
+        key, noted = self._key(action.stage, action), self.stages[action.stage].noted
+        given = Given([Spec.of(out) for out in outputs], drawn, noted)
         upper = self.schedule.rank_of(action.stage)
         alone = self.schedule.ranks == 1
         if key not in self.negotiated:
             self.negotiated[key] = given
             if not alone:
-                self.channels.announce(upper, given.specs, given.drawn)
+                self.channels.announce(upper, *given)
         elif given != self.negotiated[key]:
             raise ValueError(
-                f"stage {action.stage} gave {given} for micro-batch {action.micro_batch}, but {self.negotiated[key]} "
-                f"for one of as many rows before: what a stage gives, and how often it draws at random, must follow "
-                "from the shapes of its inputs"
+                f"stage {action.stage} gave {given[:2]} for micro-batch {action.micro_batch}, but "
+                f"{self.negotiated[key][:2]} for one of as many rows before: what a stage gives, and how often it "
+                "draws at random, must follow from the shapes of its inputs"
             )
         arrays = [out._data for out in outputs]
         if alone:
@@ -230,6 +291,8 @@ class Run:
             if not ask:
                 return
             self.negotiated[key] = Given(*self.channels.learn(upper))
+            if self.negotiated[key].drawn == _REFUSED and self.problem is None:
+                self.problem = Elsewhere(f"stage {stage} cannot run its part of the batch")
         specs = [spec for spec in self.negotiated[key].specs if down or spec.differentiable]
         direction = DOWN if down else UP
         if ask or self.channels.may_receive_ahead(direction, upper, specs):

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from qdist.comm import Communicator, Mesh, Message
-from qdist.nn import Dropout, Module, Parameter, materialize
+from qdist.comm import CommError, Communicator, Mesh, Message
+from qdist.nn import Dropout, Module, Parameter, Sequential, materialize
 from qdist.nn.agreement import is_due
 from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
@@ -20,12 +20,15 @@ from qdist.parallel.gradient_norm import clip_grad_norm_
 from qdist.parallel.loss_terms import Loss, LossTerms, check_mean_over
 from qdist.parallel.partition import load_whole_state_dict, whole_state_dict
 from qdist.parallel.pipeline import weight_stashing
-from qdist.parallel.pipeline.executor import Negotiated, Run, Sums
-from qdist.parallel.pipeline.layer_desc import LayerDesc, build_layers
+from qdist.parallel.pipeline.balance import Costs, stage_sizes
+from qdist.parallel.pipeline.executor import Elsewhere, Negotiated, Run, Stage, Sums
+from qdist.parallel.pipeline.graph.traced_model import TracedModel
+from qdist.parallel.pipeline.layer_desc import LayerDesc
+from qdist.parallel.pipeline.layer_list import LayerList
 from qdist.parallel.pipeline.micro_batches import Batch, agree, arrays_of, cutter
 from qdist.parallel.pipeline.schedules import Schedule, make_schedule
 from qdist.parallel.pipeline.stage_messages import channels_of
-from qdist.parallel.pipeline.stages import Draws, Layer, PipelineStage, cut_into_stages
+from qdist.parallel.pipeline.stages import Draws, Layer, names_in
 from qdist.parallel.pipeline.tied_weights import TiedWeights
 from qdist.parallel.replica.buckets import broadcast
 from qdist.parallel.replica.data_parallel import average_gradients
@@ -33,7 +36,7 @@ from qdist.parallel.replica.shared_circuits import check_circuits
 from qdist.tensor import Generator, Tensor, concatenate, random
 from qdist.tensor.arrays import Array, device_of
 
-__all__ = ["Pipeline"]
+__all__ = ["Pipeline", "decide_sizes"]
 
 
 class Pipeline:
@@ -43,7 +46,8 @@ class Pipeline:
         layers: Modules and functions, applied one after the other; a Sequential is one. A tuple that a layer gives is
             what the next takes. All ranks give the same list, with the same weights where a seed made them; each keeps
             its own part only. A LayerDesc, or a layer built inside nn.deferred(), gets its values only on ranks that
-            keep it, so that all layers together may be larger than a rank's memory.
+            keep it, so that all layers together may be larger than a rank's memory. Any other model is a Module with
+            an `example`: its forward pass is traced, and cut between calls of its modules.
         loss: loss(output, target) for a micro-batch: one number, or a pair (numerator, denominator) for a mean over
             what is not masked; "output" is a tuple if the last layer gives one.
         comm: the ranks of the pipeline. A Mesh has its stages over "pp"; over "dp", if there is such an axis, are
@@ -53,7 +57,11 @@ class Pipeline:
         schedule: "naive", "f-then-b", "1f1b", "interleaved", or a Schedule of your own; "pipedream" updates after every
             micro-batch, with stashed weights, and is not what one process computes (see weight_stashing.py).
         virtual_stages: stages on each rank, for "interleaved".
-        partition: how layers make stages: "count", "parameters", or a list with the number of layers in each stage.
+        partition: how layers make stages: "balanced" by flops and parameters, "parameters", "flops", "time" (measured
+            on the example by the first rank), "count", a list with the number of layers in each stage, or a list of the
+            names of the modules with which all stages but the first begin.
+        example: inputs of a row or two, of any values, for a model that is no list of layers, and to count flops and
+            measure time with. The code between its modules takes the same steps for all batches.
         reduction: "mean" if one number is a mean over rows, all of which count the same, "sum" if it is a sum; the
             loss's own `reduction`, or "mean". Losses of `nn` know what they are means over.
         recompute: keep only the inputs of each stage and run it again in the backward pass, as GPipe does.
@@ -80,7 +88,8 @@ class Pipeline:
         micro_batch_size: int | None = None,
         schedule: str | Schedule = "1f1b",
         virtual_stages: int = 1,
-        partition: str | Sequence[int] = "count",
+        partition: str | Sequence[int] | Sequence[str] = "balanced",
+        example: Any = None,
         reduction: str | None = None,
         recompute: bool = False,
         seed: int | None = None,
@@ -95,41 +104,30 @@ class Pipeline:
             micro_batches = schedule.micro_batches
         self._cut = cutter(micro_batches, micro_batch_size)
         first = self.schedule(1)
-        if isinstance(layers, Module) and not hasattr(layers, "__iter__"):
-            raise TypeError(f"a pipeline takes a list of layers or a Sequential; {type(layers).__name__} has no order")
-        given: list[Any] = list(layers)
-        for number, layer in enumerate(given):
-            if not callable(layer) and not isinstance(layer, LayerDesc):
-                raise TypeError(f"layer {number} is a {type(layer).__name__}, not a Module or a function")
-        check_circuits(given, self.comm)  # Before other errors; those that are described follow when they are built.
         own = range(self.comm.rank, first.stages, self.comm.size)
-        if partition == "parameters":
-            listed = build_layers(given, None)
-            parts = cut_into_stages(listed, first.stages, partition)
-        else:
-            parts = cut_into_stages(given, first.stages, partition)
-            listed = build_layers(given, {place for number in own for place in parts[number]})
-        check_circuits(listed, self.comm)
+        source = self._source(layers, example, first.stages, partition)
+        if isinstance(source, LayerList):
+            check_circuits(source.given, self.comm)  # Before other errors; those described follow when they are built.
+        sizes = decide_sizes(source, first.stages, partition, [self.comm, self._replicas])
+        cut = source.cut(sizes, own)
+        check_circuits(cut.whole.modules(), self.comm)
         self._idle = replace(first, micro_batches=0, actions=((),) * first.ranks)
-        self._check_equal(listed, parts, (self._name, micro_batches, micro_batch_size, seed))
+        self._check_equal(cut.describe(), sizes, (self._name, micro_batches, micro_batch_size, seed))
 
-        self.stages: dict[int, PipelineStage] = {}
+        self.stages: dict[int, Stage] = {number: cut.stage(number) for number in own}
         """This rank's stages by their number."""
-        self.module = Module()
-        """This rank's layers under their number in the list: names are those of the whole Sequential."""
-        for number in own:
-            self._take_stage(number, listed, parts[number])
+        self.module = cut.holder(own)
+        """What this rank has of the model: names are those of the whole one."""
         materialize(self.module)
-        whole = _sequential(listed)
-        self._all_names = frozenset(whole.state_dict())
-        self.state_names = _plain_state_names(whole, self.module)
-        """{name in module.state_dict(): name in that of the whole Sequential}."""
-        listing = {id(parameter): name for name, parameter in whole.named_parameters()}
+        self._all_names = frozenset(cut.whole.state_dict())
+        self.state_names = _plain_state_names(cut.whole, self.module)
+        """{name in module.state_dict(): name in that of the whole model}."""
+        listing = {id(parameter): name for name, parameter in cut.whole.named_parameters()}
         self.parameter_names = {name: listing[id(parameter)] for name, parameter in self.module.named_parameters()}
-        """{name in module.named_parameters(): name in that of the whole Sequential}: what layers share has one."""
-        where = [first.rank_of(number) for number, part in enumerate(parts) for _ in part]
-        self.tied = TiedWeights(listed, where, self.comm)
+        """{name in module.named_parameters(): name in that of the whole model}: what layers share has one."""
+        self.tied = TiedWeights(cut.holders, [first.rank_of(number) for number in range(first.stages)], self.comm)
         """The weights that this rank shares with others."""
+        cut.take(self.module)
         if self._replicas is not None:
             broadcast([*self.module.parameters(), *self.module.buffers()], self._replicas)
         self._channels = channels_of(self.comm, ring=first.virtual_stages > 1)
@@ -143,6 +141,8 @@ class Pipeline:
         """Called with the outputs and the loss of every micro-batch, on the rank of the last stage."""
         self.peak_live = 0
         """The most micro-batches that waited for their backward pass in this rank's stages, in the last batch."""
+        self.peak_saved = 0
+        """The most bytes that their graphs kept at one time, in the last batch in which they were counted."""
 
     # Training --------------------------------------------------------------------------------------------------------
 
@@ -186,8 +186,9 @@ class Pipeline:
             parameter.grad = None
         if stashing:
             run.after_backward = weight_stashing.updating(list(self.parameters()), optimizer)
-        sums = self._train(run)
-        loss, scale = (sums.numerator / sums.denominator, 1.0) if stashing else self._of_all_replicas(sums)
+        with self._joining_replicas() as join:
+            sums = self._train(run)
+        loss, scale = (sums.numerator / sums.denominator, 1.0) if stashing else join(sums)
         for parameter in self.parameters():
             if parameter.grad is not None and scale != 1.0:
                 parameter.grad.data *= scale
@@ -215,7 +216,9 @@ class Pipeline:
         with self.tied.summing():
             run.run()
         self.peak_live = run.peak_live
-        sums, drawn = self._sums(run)
+        if run.measures:
+            self.peak_saved = run.peak_saved
+        sums, drawn = self._settled(run)
         generator = random.default_generator() if self.generator is None else self.generator
         state = generator.state_dict()
         if (tuple(state["key"]), state["draw"]) == (run.batch.draws.key, run.batch.draws.draw):
@@ -225,14 +228,16 @@ class Pipeline:
     def eval_batch(self, inputs: Any = None, targets: Any = None) -> float:
         """The loss of a batch, on every rank, with the layers in evaluation mode. Arguments as for train_batch."""
         run = self._prepare("eval_batch", inputs, targets)
-        run.run()
-        return self._of_all_replicas(self._sums(run)[0])[0]
+        with self._joining_replicas() as join:
+            run.run()
+            sums, _ = self._settled(run)
+        return join(sums)[0]
 
     def evaluate(self, inputs: Any, targets: Any, draws: Draws) -> Sums:
         """As `accumulate`, in evaluation mode and without gradients."""
         run = self._prepare("eval_batch", inputs, targets, draws)
         run.run()
-        return self._sums(run)[0]
+        return self._settled(run)[0]
 
     def predict(self, inputs: Any = None, draws: Draws | None = None) -> Any:
         """What the last layer gives for the whole batch, on every rank and on the CPU: a Tensor or a tuple of them.
@@ -241,6 +246,7 @@ class Pipeline:
         """
         run = self._prepare("predict", inputs, None, draws)
         run.run()
+        self._settled(run)
         last = self.comm.size - 1
         parts = [run.outputs[m] for m in sorted(run.outputs)]
         whole = [concatenate(rows).numpy() for rows in zip(*parts, strict=True)]
@@ -307,12 +313,13 @@ class Pipeline:
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
-    def _take_stage(self, number: int, layers: list[Layer], part: range) -> None:
-        """Have these of all layers as a stage of this rank."""
-        self.stages[number] = PipelineStage([layers[place] for place in part], part.start)
-        for place in part:
-            if isinstance(layers[place], Module):
-                setattr(self.module, str(place), layers[place])
+    def _source(self, layers: Any, example: Any, stages: int, partition: Any) -> LayerList | TracedModel:
+        """What the stages are cut out of."""
+        if isinstance(layers, (LayerList, TracedModel)):
+            return layers
+        if example is None or not isinstance(layers, Module) or isinstance(layers, Sequential):
+            return LayerList(layers, example)
+        return TracedModel(layers, example, stages, names_in(partition))
 
     def _check_given(self, schedule: Schedule, count: int | None, size: int | None) -> None:
         """Raise ValueError unless a schedule of the user's own fits."""
@@ -343,6 +350,8 @@ class Pipeline:
         # A pipeline beside others may have no row of a small batch: it waits for what they find.
         schedule = self.schedule(len(bounds)) if rows else self._idle
         self.module.train(training)
+        for stage in self.stages.values():
+            stage.train(training)
         self._batches += training
         # With stashed weights a micro-batch is a batch of its own, and nothing is joined.
         apart = training and self._name == weight_stashing.NAME
@@ -359,6 +368,7 @@ class Pipeline:
             recompute=self._recompute,
             reduction=self._reduction,
             apart=apart,
+            measures=training and is_due(self._batches),
             after_loss=self.after_loss,
             check=partial(check_mean_over, self._loss, axes=(0,)) if parted and is_due(self._batches) else None,
         )
@@ -384,31 +394,48 @@ class Pipeline:
             state = {"key": everyone[0][1:3], "draw": everyone[0][3]}
         return Draws(tuple(state["key"]), state["draw"], place)
 
-    def _sums(self, run: Run) -> tuple[Sums, int]:
-        """What the rank of the last stage has added up, on every rank, and how many random draws a pass makes."""
-        mine = np.array([run.total, run.count, run.unit, run.drawn])
-        total, count, unit, drawn = self.comm.broadcast(mine, self.comm.size - 1).tolist()
-        return Sums(total, count, unit), int(drawn)
+    def _settled(self, run: Run) -> tuple[Sums, int]:
+        """What the rank of the last stage has added up, on every rank, and how many random draws a pass makes.
 
-    def _of_all_replicas(self, sums: Sums) -> tuple[float, float]:
-        """The loss of all rows, and what makes the mean over replicas of the gradients those of all rows."""
-        total, count, replicas = sums.numerator, sums.denominator, 1
-        if self._replicas is not None:
-            total, count = self._replicas.all_reduce(np.array([total, count])).tolist()
-            replicas = self._replicas.size
-        return sums.loss_and_scale(total, count, replicas, self._reduction)
+        Raises, on every rank, what a stage of one of them raised.
+        """
+        problem, last = run.problem or run.doubt, self.comm.rank == self.comm.size - 1
+        mine = [run.total, run.count, run.unit, run.drawn] if last and problem is None else [0.0] * 4
+        failed, *sums = self.comm.all_reduce(np.array([problem is not None, *mine], float)).tolist()
+        if failed:
+            texts = self.comm.all_gather_object(None if isinstance(problem, Elsewhere) else problem and str(problem))
+            if problem is not None and not isinstance(problem, Elsewhere):
+                raise problem
+            rank = next((rank for rank, text in enumerate(texts) if text is not None), 0)
+            raise ValueError(f"rank {rank} of the pipeline has a stage that refuses the batch: {texts[rank]}")
+        return Sums(*sums[:3]), int(sums[3])
 
-    def _check_equal(self, layers: list[Layer], parts: list[range], options: tuple[Any, ...]) -> None:
+    @contextmanager
+    def _joining_replicas(self) -> Iterator[Callable[[Sums], tuple[float, float]]]:
+        """Gives what tells the loss of all rows, and what makes the mean over replicas of the gradients those of all
+        rows. What is raised within it is raised on all replicas."""
+        comm, replicas = self._replicas, 1 if self._replicas is None else self._replicas.size
+
+        def join(sums: Sums) -> tuple[float, float]:
+            total, count = sums.numerator, sums.denominator
+            if comm is not None:
+                failed, total, count = comm.all_reduce(np.array([0.0, total, count])).tolist()
+                if failed:
+                    raise ValueError("a pipeline with other rows of the batch refuses it; its own error says why")
+            return sums.loss_and_scale(total, count, replicas, self._reduction)
+
+        try:
+            yield join
+        except CommError:
+            raise
+        except Exception:
+            if comm is not None:
+                comm.all_reduce(np.array([1.0, 0.0, 0.0]))
+            raise
+
+    def _check_equal(self, parameters: str, sizes: list[int], options: tuple[Any, ...]) -> None:
         """Raise ValueError on every rank unless all gave the same."""
-        kinds = [
-            [(name, p.shape, p.dtype.str) for name, p in layer.named_parameters()] if isinstance(layer, Module) else []
-            for layer in layers
-        ]
-        mine = {
-            "options": repr(options),
-            "stages": str([len(part) for part in parts]),
-            "parameters": f"{zlib.crc32(repr(kinds).encode()):08x}",
-        }
+        mine = {"options": repr(options), "stages": str(sizes), "parameters": parameters}
         for comm in (self.comm, self._replicas):
             if comm is None:
                 continue
@@ -422,6 +449,24 @@ class Pipeline:
                         )
 
 
+def decide_sizes(
+    source: LayerList | TracedModel, stages: int, partition: Any, comms: Sequence[Communicator | None]
+) -> list[int]:
+    """How many layers each stage has. comms: all ranks that must come to the same.
+
+    Raises ValueError for a partition that does not fit.
+    """
+    names = names_in(partition)
+    if names is not None:
+        return source.named_sizes(names, stages)
+    costs = source.costs()
+    if partition == "time":
+        # One rank's measurements, so that all make the same cut.
+        for comm in comms:
+            costs = costs if comm is None else Costs(*comm.broadcast_object(tuple(costs), 0))
+    return stage_sizes(costs, stages, partition)
+
+
 def _axes(comm: Communicator | Mesh) -> tuple[Communicator, Communicator | None]:
     """The ranks of the pipeline, and those with the same stages of other pipelines."""
     if isinstance(comm, Communicator):
@@ -429,15 +474,6 @@ def _axes(comm: Communicator | Mesh) -> tuple[Communicator, Communicator | None]
     if "pp" not in comm:
         raise ValueError(f"{comm!r} has no axis 'pp' for the stages of a pipeline: make it with pp=...")
     return comm["pp"], comm["dp"] if "dp" in comm and comm.shape["dp"] > 1 else None
-
-
-def _sequential(layers: Sequence[Layer]) -> Module:
-    """All layers under the names that a Sequential gives them."""
-    whole = Module()
-    for number, layer in enumerate(layers):
-        if isinstance(layer, Module):
-            setattr(whole, str(number), layer)
-    return whole
 
 
 def _plain_state_names(whole: Module, module: Module) -> dict[str, str]:

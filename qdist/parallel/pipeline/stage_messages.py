@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -84,6 +84,7 @@ class Channels:
         channel = self._pairs[direction, upper]
         return [channel.irecv(spec.room(), 1 - channel.rank) for spec in specs]
 
+<<<<<<< HEAD
     def may_receive_ahead(self, direction: str, upper: int, specs: Sequence[Spec]) -> bool:
         """Whether a receive may be under way while this rank computes.
 
@@ -96,15 +97,21 @@ class Channels:
     def announce(self, upper: int, specs: Sequence[Spec], drawn: int) -> None:
         """Tell the stage below what will come down. drawn: how many random draws have been made for it."""
         text = np.frombuffer(json.dumps([drawn, specs]).encode(), np.uint8)
+=======
+    def announce(self, upper: int, specs: Sequence[Spec], drawn: int, noted: list[Any]) -> None:
+        """Tell the stage below what will come down. drawn: how many random draws have been made for it; noted: what
+        the stages so far let it know besides, lists and plain values."""
+        text = np.frombuffer(json.dumps([specs, drawn, noted]).encode(), np.uint8)
+>>>>>>> stages
         self.send(DOWN, upper, [np.array([text.size]), text])
 
-    def learn(self, upper: int) -> tuple[list[Spec], int]:
+    def learn(self, upper: int) -> tuple[list[Spec], int, list[Any]]:
         """What the stage above announced."""
         channel = self._pairs[DOWN, upper]
         length = channel.recv(np.empty(1, np.int64), 1 - channel.rank)
         text = channel.recv(np.empty(int(length[0]), np.uint8), 1 - channel.rank)
-        drawn, specs = json.loads(text.tobytes())
-        return [Spec(tuple(shape), *rest) for shape, *rest in specs], drawn
+        specs, drawn, noted = json.loads(text.tobytes())
+        return [Spec(tuple(shape), *rest) for shape, *rest in specs], drawn, noted
 
     def finish(self) -> None:
         """Wait until everything has been sent."""

@@ -2,7 +2,7 @@
 
 Every rank updates 1/N of the parameters. Stage 1 keeps only that part of the optimiser's state on each rank, stage 2
 also only that part of the gradients, stage 3 also only that part of the parameters, which are gathered around each
-module's forward and backward pass and freed after it.
+module's forward and backward pass and freed after it; while one module computes, the next one's are on their way.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from qdist.parallel.loss_scale import LossScale
 from qdist.parallel.replica.buckets import BUCKET_BYTES, Bucket, broadcast
 from qdist.parallel.replica.replica import Replica
 from qdist.parallel.zero import deepspeed_config, sharded_state
+from qdist.parallel.zero.prefetch import Prefetch
 from qdist.parallel.zero.shards import GradientPart, Unit, View
 from qdist.parallel.zero.units import around_modules, units_by_module, units_by_size
 from qdist.tensor import Tensor, packing
 from qdist.tensor.arrays import Array, is_array
 
-__all__ = ["Zero"]
+__all__ = ["Zero", "bucket_bytes_of"]
 
 _LEAST_BUCKET = 1 << 17
 """Bytes: smaller messages cost more time than they free memory."""
@@ -90,11 +91,11 @@ class Zero(Replica):
         self._held: list[Unit] = []
         self._lent: list[Unit] = []
         self._lending = False
+        self._prefetch = Prefetch()
         before = optimizer.state_dict() if optimizer.started else None
         self._groups: list[list[Any]] = [list(group["params"]) for group in optimizer.param_groups]
         if bucket_bytes is None:
-            eighth = sum(p.nbytes for p in model.parameters()) // 8
-            bucket_bytes = min(BUCKET_BYTES, max(_LEAST_BUCKET, eighth)) if stage == 2 else BUCKET_BYTES
+            bucket_bytes = bucket_bytes_of(model, stage)
         self.units = self._shard({id(p) for group in self._groups for p in group}, types, bucket_bytes)
         self._follow(self.units)
         self.zero_grad()
@@ -126,6 +127,8 @@ class Zero(Replica):
         else:
             units, needed = units_by_module(self.module, {id(p) for p in trained}, types, self.comm, make)
             around_modules(needed, self._held)
+            for unit in units:
+                unit.prefetch = self._prefetch
         sharded = {id(p) for unit in units for p in unit.parameters}
         whole = [p for p in self.module.parameters() if p.deferred and id(p) not in sharded]
         materialize(whole)
@@ -189,6 +192,7 @@ class Zero(Replica):
         if finite:
             if self.max_norm is not None:
                 self.clip_grad_norm(self.max_norm)
+            self._prefetch.restart()
             self.optimizer.step()
             for unit in self.units:
                 unit.publish()
@@ -293,6 +297,7 @@ class Zero(Replica):
 
     def _finish(self) -> None:
         self._settle_share()
+        self._prefetch.restart()
         for unit in self.units:
             unit.release()
         self._pending = not (self._sending and self._eager)
@@ -308,6 +313,12 @@ class Zero(Replica):
 
     def _unpack(self, kept: Any) -> Array:
         return kept.unit.view(kept) if isinstance(kept, View) else kept
+
+
+def bucket_bytes_of(model: Module, stage: int) -> int:
+    """The size of a message, where nobody gives one."""
+    eighth = sum(p.nbytes for p in model.parameters()) // 8
+    return min(BUCKET_BYTES, max(_LEAST_BUCKET, eighth)) if stage == 2 else BUCKET_BYTES
 
 
 def _check(

@@ -11,6 +11,7 @@ import numpy as np
 from qdist.comm import Communicator
 from qdist.nn import Parameter, materialize
 from qdist.parallel.replica.buckets import Bucket
+from qdist.parallel.zero.prefetch import Prefetch
 from qdist.tensor import Tensor
 from qdist.tensor.arrays import FLOAT32, Array, device_of, module_of, to_device
 from qdist.tensor.autograd import mode
@@ -130,6 +131,10 @@ class Unit(Bucket):
         super().__init__(parameters, comm)
         self.keep = keep
         self.holders = 0
+        self.arriving: Any = None
+        """The gathering under way of parameters that nobody uses yet."""
+        self.prefetch: Prefetch | None = None
+        """In stage 3: what has the next unit come when this one has been gathered."""
         self.lent: list[Unit] | None = None
         """Within a forward pass: where units are listed that are held until it ends."""
         self.gradient: Array | None = None
@@ -188,10 +193,27 @@ class Unit(Bucket):
     def gather(self) -> Array:
         """Bring all parameters here, unless they are; gives their array."""
         if self.full is None:
-            self.full = self.comm.all_gather(self.own)
+            self.full = self.comm.all_gather(self.own) if self.arriving is None else self.arriving.wait()
+            self.arriving = None
             for p, values in zip(self.parameters, self.cut(self.full)):
                 p.whole = values
+            if self.prefetch is not None:
+                self.prefetch.gathered(self)
         return self.full
+
+    def start_gathering(self) -> bool:
+        """Have all parameters come, for a gather() that follows; False if they are here."""
+        if self.full is not None:
+            return False
+        room = self.xp.empty((self.comm.size, self.length), self.dtype)
+        self.arriving = self.comm.all_gather(self.own, out=room, async_op=True)
+        return True
+
+    def turn_away(self) -> None:
+        """Let go what start_gathering() had come."""
+        if self.arriving is not None:
+            self.arriving.wait()
+            self.arriving = None
 
     def release(self) -> None:
         """Forget the other ranks' parts, where they are not to stay and nobody holds them."""
@@ -230,6 +252,7 @@ class Unit(Bucket):
         if self.keep:
             self.work = self.comm.all_gather(self.own, out=self.full, async_op=True)
         else:
+            self.turn_away()
             self.release()
 
     def finish_publish(self) -> None:

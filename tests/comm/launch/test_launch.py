@@ -114,7 +114,7 @@ def test_run_passes_on_the_exit_code_and_names_the_killed(tmp_path: Path) -> Non
     for _ in range(8):
         done = qdist_command("run", "--mpi", "bundled", "-n", "3", script)
         assert done.returncode != 0
-        if "was the first to end" in done.stderr:
+        if "was the first to fail" in done.stderr:
             break
     assert "qdist run: rank 1 (pid" in done.stderr
     script.write_text("import sys; sys.exit(7)")

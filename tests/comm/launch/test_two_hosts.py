@@ -111,7 +111,7 @@ def test_a_killed_rank_on_the_other_host_ends_the_job(hosts: two_hosts.TwoHosts,
     assert code != 0
     assert "RUNNING AT qdhost1" in text, text
     # Of the ranks that are ended with it, none is blamed.
-    assert "was the first to end;" not in text, text
+    assert "was the first to fail;" not in text, text
     nothing_is_left(hosts)
 
 

@@ -71,7 +71,7 @@ LAYERS = [nn.Linear(2, 2), nn.Tanh()]
         ({"micro_batches": 2, "reduction": "none"}, "reduction 'none'"),
         ({"micro_batches": 2, "schedule": make_schedule("1f1b", 1, 2)}, "says how many micro-batches"),
         ({"virtual_stages": 2, "schedule": make_schedule("1f1b", 1, 2)}, "and virtual stages there are"),
-        ({"micro_batches": 2, "layers": nn.Tanh()}, "takes a list of layers or a Sequential; Tanh has no order"),
+        ({"micro_batches": 2, "layers": nn.Tanh()}, "takes a list of layers, a Sequential, or any model with example="),
         ({"schedule": make_schedule("1f1b", 2, 2)}, "the schedule is for 2 ranks, the pipeline has 1"),
         ({"micro_batches": 2, "layers": [3]}, "layer 0 is a int, not a Module or a function"),
         ({"micro_batches": 2, "loss": nn.MSELoss("none")}, "reduction 'none'"),

@@ -52,7 +52,7 @@ def test_no_cut_has_a_lighter_heaviest_stage(weights: list[int], data: st.DataOb
     [
         (3, "count", "2 layers do not make 3 stages"),
         (0, "count", "do not make 0 stages"),
-        (2, "size", "'size' is not known: use 'count', 'parameters' or a list"),
+        (2, "size", "'size' is not known: use 'balanced', 'parameters', 'flops', 'time', 'count', a list"),
         (2, [2, 0], r"partition \[2, 0\]: 2 positive numbers are needed that add up to 2 layers"),
         (2, [1, 2], "add up to 2 layers"),
         (2, [2], "2 positive numbers"),

@@ -93,8 +93,6 @@ def language_cases(comm: Communicator) -> Iterator[Case]:
         shape = dict(zip(AXES, degrees))
         refusals: tuple[str, ...] = ()
         if shape["cp"] > 1 and kind in ("unnamed", "by hand"):
-            if shape["pp"] > 1:
-                continue  # One stage refuses, which ends a job; here the others would wait for it.
             refusals = ("positions that are not this rank's",)
         yield Case(f"{kind}, {shape}, zero={zero}", partial(_on_mesh, comm, kind, shape, zero), refusals)
 

@@ -143,7 +143,7 @@ class GraphPipeline:
         self.stages.has_replicas = replicas > 1
         self.stages.after_loss = self._note
         self._reduction = getattr(loss, "reduction", "mean")
-        self.stage: PlannedStage = self.stages.stages[self.line.rank].layers[0]  # type: ignore[assignment]
+        self.stage: PlannedStage = self.stages.stages[self.line.rank].layers[0]  # type: ignore[assignment, union-attr]
         """This rank's."""
 
     def _planned(self, graphs: Sequence[Graph], strategy: Strategy) -> list[PlannedStage]:

@@ -9,7 +9,7 @@ from qdist.parallel.auto.eager.capture import ANNOTATE
 from qdist.parallel.auto.eager.dist_tensor import DistTensor
 from qdist.parallel.auto.ir.graph import Graph, Operation, Value
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
-from qdist.parallel.pipeline.stages import balanced
+from qdist.parallel.pipeline.balance import balanced
 
 __all__ = ["has_stages", "in_several", "mesh_of_stages", "stage_graphs", "stage_sizes"]
 

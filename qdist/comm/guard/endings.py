@@ -1,0 +1,39 @@
+"""How the ranks of one machine end: notes in a folder of the launcher's, which else sees only that processes are gone.
+
+Of a job that breaks off, processes do not end in the order of cause and effect: the rank that fails asks the launcher
+to end all, and the others may be gone before itself. So it leaves a note first; a rank that ends well leaves another.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+__all__ = ["FAILED", "FOLDER", "LEFT", "note_ending", "read_endings"]
+
+FOLDER = "QDIST_ENDINGS"
+"""The variable with the folder's name; ranks on other machines find no such folder, and leave no note."""
+FAILED, LEFT = "failed", "left"
+
+
+def note_ending(how: str, rank: int) -> None:
+    """Leaves a note, if a launcher wants one; the first of each kind counts."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return
+    try:
+        with open(Path(folder) / f"{how}-{rank}", "x") as file:
+            file.write(str(time.monotonic_ns()))
+    except OSError:
+        return
+
+
+def read_endings(folder: Path, how: str) -> list[int]:
+    """The ranks that left such a note, the first first."""
+    found: list[tuple[int, int]] = []
+    for path in folder.glob(f"{how}-*"):
+        text = path.read_text()
+        # A note that was being written when its process was killed is the last.
+        found.append((int(text) if text.isdigit() else 1 << 62, int(path.name.rpartition("-")[2])))
+    return [rank for _, rank in sorted(found)]

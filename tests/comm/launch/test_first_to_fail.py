@@ -1,0 +1,90 @@
+"""Which rank `qdist run` says broke off a job: the one that failed, not one that ended before it or because of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, note_ending
+from qdist.comm.launch.supervisor import _first_to_fail, _order_of_ends
+
+WAIT = "import sys; sys.stdin.read()"
+
+
+@pytest.fixture
+def processes():
+    started = [subprocess.Popen([sys.executable, "-c", WAIT], stdin=subprocess.PIPE) for _ in range(4)]
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def end(process: subprocess.Popen) -> None:
+    process.communicate(b"")
+
+
+def test_ranks_are_listed_in_the_order_in_which_they_end(processes, monkeypatch) -> None:
+    from qdist.comm.launch import supervisor
+
+    polled = supervisor.select.poll
+    turn = iter([2, 0, 3])  # The last is the job itself.
+
+    class Poller:
+        """Lets one process end before each look."""
+
+        def __init__(self) -> None:
+            self._inner = polled()
+            self.register, self.unregister = self._inner.register, self._inner.unregister
+
+        def poll(self) -> list[tuple[int, int]]:
+            end(processes[next(turn)])
+            return self._inner.poll()
+
+    monkeypatch.setattr(supervisor.select, "poll", Poller)
+    pids = {rank: processes[rank].pid for rank in range(3)}
+    assert _order_of_ends(pids, processes[3].pid) == [{2}, {0}, set()]
+
+
+@pytest.mark.parametrize(
+    ("order", "notes", "first"),
+    [
+        ([{0}, {1}, {2}], [(FAILED, 1)], 1),  # Rank 0 was ended on behalf of rank 1, and was gone before it.
+        ([{0}, {1}, {2}], [(FAILED, 2), (FAILED, 1)], 2),
+        ([{0}, {1, 2}], [(LEFT, 0), (FAILED, 2)], 2),
+        ([{2}, {1}, {0}], [(LEFT, 2)], 1),  # Killed, without a word; rank 2 had come to its end.
+        ([{0}, {1}], [], 0),
+        ([{0, 1}], [], None),
+        ([], [], None),
+    ],
+)
+def test_the_rank_that_tells_of_its_failure_is_named(tmp_path: Path, monkeypatch, order, notes, first) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    for how, rank in notes:
+        note_ending(how, rank)
+    assert _first_to_fail(order, tmp_path) == first
+
+
+def test_run_names_the_rank_that_raised(tmp_path: Path) -> None:
+    script = tmp_path / "fail.py"
+    script.write_text(
+        "import qdist as qd\ncomm = qd.comm.init(timeout=60)\ncomm.barrier()\n"
+        "if comm.rank == 1:\n    raise ValueError('the second')\ncomm.barrier()\n"
+    )
+    command = [sys.executable, "-m", "qdist", "run", "--mpi", "bundled", "-n", "3", str(script)]
+    for _ in range(3):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode != 0
+        assert "qdist run: rank 1 (pid" in done.stderr, done.stderr
+        assert "was the first to fail;" in done.stderr, done.stderr
+
+
+def test_without_a_launcher_no_note_is_left(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.delenv(FOLDER, raising=False)
+    note_ending(FAILED, 0)
+    monkeypatch.setenv(FOLDER, str(tmp_path / "on another machine"))
+    note_ending(FAILED, 0)
+    assert list(tmp_path.iterdir()) == []
