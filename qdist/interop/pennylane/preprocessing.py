@@ -64,6 +64,8 @@ def pipeline(wires: Any, mcm_method: str | None, adjoint: bool) -> CompilePipeli
 
 def _accepted(op: Operator, allow_mcms: bool, adjoint: bool) -> bool:
     """Whether an operation is left as it is."""
+    if operations.all_in_table((op,)):
+        return True
     if isinstance(op, MidMeasure):
         return allow_mcms
     if isinstance(op, Conditional):
@@ -106,7 +108,7 @@ def _can_be_rotated(obs: Operator) -> bool:
 @transform
 def _expand_where_rows_differ_in_more_than_angles(tape: QuantumScript) -> Any:
     """One tape for each row of a batch, where rows have matrices or states of their own, or measure mid-circuit."""
-    if tape.batch_size is None or not _needs_rows(tape):
+    if not _needs_rows(tape) or tape.batch_size is None:
         return (tape,), _first
     return broadcast_expand(tape)
 
@@ -114,14 +116,16 @@ def _expand_where_rows_differ_in_more_than_angles(tape: QuantumScript) -> Any:
 def _needs_rows(tape: QuantumScript) -> bool:
     if any(isinstance(mp, ClassicalShadowMP | ShadowExpvalMP) for mp in tape.measurements):
         return True
-    begun = operations.is_amplitudes(tape.operations[0])
+    if operations.all_in_table(tape.operations):
+        return False
+    begun = bool(tape.operations) and operations.is_amplitudes(tape.operations[0])
     return any(_has_branches_or_data(op) for op in tape.operations[1 if begun else 0 :])
 
 
 def _has_branches_or_data(op: Operator) -> bool:
     if isinstance(op, MidMeasure | Conditional | qml.Projector):
         return True
-    return op.batch_size is not None and operations.num_angles(op) == 0
+    return op.num_params > 0 and operations.num_angles(op) == 0 and op.batch_size is not None
 
 
 @transform
@@ -174,7 +178,7 @@ def supports_adjoint(tape: QuantumScript, wires: Any) -> bool:
     """Whether a tape can be differentiated by the adjoint method: all of it is unitary, and nothing is sampled."""
     if tape.shots:
         return False
-    if all(_is_plain(op) for op in tape.operations):
+    if operations.all_in_table(tape.operations) or all(_is_plain(op) for op in tape.operations):
         return True
     try:
         pipeline(wires, "deferred", adjoint=True)((tape,))
