@@ -18,6 +18,8 @@ from pennylane.tape import QuantumScript
 from pennylane.transforms.core import CompilePipeline
 
 import qdist
+from qdist.backends import StateError
+from qdist.backends.choice import checked_device
 from qdist.comm import Communicator
 
 from . import derivatives, execution, mid_circuit
@@ -74,6 +76,13 @@ class QdistQubit(Device):
         self.c_dtype = np.dtype(c_dtype)
         if self.c_dtype not in (np.complex64, np.complex128):
             raise qml.exceptions.DeviceError(f"c_dtype={c_dtype!r}: {NAME} has complex64 and complex128")
+        if not isinstance(ranks, Communicator):
+            raise qml.exceptions.DeviceError(f"comm={comm!r}: {NAME} takes a communicator of qdist.comm, or None")
+        try:
+            if device != "auto":
+                checked_device(device, ranks)
+        except StateError as error:
+            raise qml.exceptions.DeviceError(f"{NAME}: {error}") from error
         self._compiler = Compiler(self.c_dtype, device, ranks)
         self._rng = np.random.default_rng(_common_seed(seed, self._compiler.comm))
         self._asked: tuple[Any, bool] = (lambda: None, False)
@@ -137,7 +146,9 @@ class QdistQubit(Device):
 
     def preprocess_transforms(self, execution_config: ExecutionConfig | None = None) -> CompilePipeline:
         config = execution_config or ExecutionConfig()
-        return pipeline(self.wires, config.mcm_config.mcm_method, config.gradient_method == "adjoint")
+        # PennyLane's interface to TensorFlow stacks the derivatives by all parameters of a tape.
+        equal_shapes = config.interface in (Interface.TF, Interface.TF_AUTOGRAPH)
+        return pipeline(self.wires, config.mcm_config.mcm_method, config.gradient_method == "adjoint", equal_shapes)
 
     # Runs ------------------------------------------------------------------------------------------------------------
 

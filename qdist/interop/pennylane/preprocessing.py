@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pennylane as qml
 from pennylane.devices.preprocess import (
     decompose,
@@ -28,6 +29,7 @@ from pennylane.measurements import (
 )
 from pennylane.operation import Operator
 from pennylane.ops import Conditional, MidMeasure
+from pennylane.ops.functions import bind_new_parameters
 from pennylane.tape import QuantumScript
 from pennylane.transforms import broadcast_expand, defer_measurements
 from pennylane.transforms.core import CompilePipeline, transform
@@ -41,8 +43,11 @@ __all__ = ["NAME", "pipeline", "supports_adjoint"]
 NAME = "qdist.qubit"
 
 
-def pipeline(wires: Any, mcm_method: str | None, adjoint: bool) -> CompilePipeline:
-    """PennyLane's transforms for tapes on these wires (None: any)."""
+def pipeline(wires: Any, mcm_method: str | None, adjoint: bool, equal_shapes: bool = False) -> CompilePipeline:
+    """PennyLane's transforms for tapes on these wires (None: any).
+
+    equal_shapes: whether the trainable parameters of a tape must have one shape.
+    """
     program = CompilePipeline()
     deferred = mcm_method in (None, "deferred")
     if deferred:
@@ -59,6 +64,8 @@ def pipeline(wires: Any, mcm_method: str | None, adjoint: bool) -> CompilePipeli
         program.add_transform(no_sampling, name=f"adjoint + {NAME}")
         program.add_transform(validate_adjoint_trainable_params)
         program.add_transform(_divide_by_how_measurements_are_differentiated, wires=wires)
+        if equal_shapes:
+            program.add_transform(_give_every_row_its_own_parameters)
     return program
 
 
@@ -126,6 +133,20 @@ def _has_branches_or_data(op: Operator) -> bool:
     if isinstance(op, MidMeasure | Conditional | qml.Projector):
         return True
     return op.num_params > 0 and operations.num_angles(op) == 0 and op.batch_size is not None
+
+
+@transform
+def _give_every_row_its_own_parameters(tape: QuantumScript) -> Any:
+    """A batch with all angles repeated for its rows: the framework sums the derivatives of those that rows share."""
+    if tape.batch_size is None:
+        return (tape,), _first
+    ones = np.ones(tape.batch_size)
+    ops = []
+    for op in tape.operations:
+        if op.batch_size is None and operations.num_angles(op):
+            op = bind_new_parameters(op, [qml.math.multiply(datum, ones) for datum in op.data])
+        ops.append(op)
+    return (tape.copy(ops=ops),), _first
 
 
 @transform

@@ -170,6 +170,8 @@ class Nothing(qml.operation.Operation):
             lambda: QdistQubit().setup_execution_config(qml.devices.ExecutionConfig(device_options={"speed": 3})),
             "speed",
         ),
+        (lambda: QdistQubit(device="tpu"), "device='tpu': use 'cpu'"),
+        (lambda: QdistQubit(comm="all"), "comm='all': .*communicator"),
     ],
 )
 def test_errors_are_pennylanes_and_name_what_is_wrong(run, message):
