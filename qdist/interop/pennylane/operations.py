@@ -25,7 +25,7 @@ _BY_MATRIX = (qml.QubitUnitary, qml.BlockEncode, qml.SISWAP)
 """Operations that are matrices, or have one that is shorter than their decomposition."""
 
 _TABLE = frozenset(FIXED.keys() | RULES.keys())
-_SIMPLE = _TABLE - {qml.PauliRot, qml.MultiControlledX}
+_SIMPLE = _TABLE - {qml.PauliRot, qml.MultiControlledX, qml.FermionicDoubleExcitation}
 """Operations of which their type and their wires say all but the angles."""
 
 MOST_MATRIX_WIRES = 10
@@ -80,6 +80,8 @@ def signature(op: Operator) -> Hashable:
         return kind, op.wires.labels, op.hyperparameters["pauli_word"]
     if kind is qml.MultiControlledX:
         return kind, op.wires.labels, tuple(op.control_values)
+    if kind is qml.FermionicDoubleExcitation:
+        return kind, op.wires.labels, len(op.hyperparameters["wires1"])
     if isinstance(op, Adjoint):
         return Adjoint, signature(op.base)
     if isinstance(op, Controlled):
