@@ -16,8 +16,9 @@ from qdist.state.moves.relayout import relayout
 from qdist.state.outputs import Output
 
 from . import rows
+from .binding import bound
 from .execution import outputs_of
-from .tapes import Compiler, TapeProgram, places, row_columns, values
+from .tapes import Compiler, TapeProgram, places
 
 __all__ = ["Gradients", "jacobian", "jvp", "vjp"]
 
@@ -41,10 +42,8 @@ def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, pe
             it.
         per_row: whether parameters that all rows of a batch share get a derivative for each row, rather than their sum.
     """
-    place = places(tape, wires)
-    found = compiler.compiled(tape.operations, place)
-    theta, outputs = values(tape.operations, found, tape.batch_size), _differentiable(tape, place)
-    starts = found.starts(tape.operations)
+    found, place, theta, starts = bound(tape, compiler, wires)
+    outputs = _differentiable(tape, place)
     given = (cotangents,) if len(tape.measurements) == 1 else cotangents
     checked = [_cotangent(output, g) for output, g in zip(outputs, given)]
     shapes = [theta.shape[:-1] + _shape(output, found) for output in outputs]
@@ -61,7 +60,7 @@ def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, pe
             repeated = np.broadcast_to(starts, extra + starts.shape).reshape(-1, starts.shape[-1])
         gradient = found.vjp(outputs, many, flat, repeated).reshape(extra + theta.shape)
     else:
-        columns = row_columns(tape.operations, found) if theta.ndim == 2 and not per_row else None
+        columns = found.row_columns(tape.operations) if theta.ndim == 2 and not per_row else None
         gradient = _swept(found, outputs, theta, checked, starts, columns)
     return _by_parameter(tape, found, gradient, theta.ndim - 1, per_row)
 
@@ -72,11 +71,9 @@ def jacobian(tape: QuantumScript, compiler: Compiler, wires: Any) -> Any:
     An entry has the shape of the measurement's value. For a batch it has the batch in front, and is the derivative of a
     row's value by the row's parameter.
     """
-    place = places(tape, wires)
-    found = compiler.compiled(tape.operations, place)
-    theta, outputs = values(tape.operations, found, tape.batch_size), _differentiable(tape, place)
+    found, place, theta, starts = bound(tape, compiler, wires)
+    outputs = _differentiable(tape, place)
     rows = np.atleast_2d(theta)
-    starts = found.starts(tape.operations)
     gradients = [_jacobian(found, output, rows, starts) for output in outputs]
     columns = []
     for entry in gradients:
@@ -190,6 +187,8 @@ def _by_parameter(
     ``batched``: 1 where the last axis but one is that of the batch, over which parameters of all rows are summed.
     """
     by_angle = found.all_angles(gradient)
+    if by_angle.ndim == 1 and -1 not in found.slots and all(k < len(found.slots) for k in tape.trainable_params):
+        return Gradients(by_angle[[found.slots[k] for k in tape.trainable_params]])
     totals = by_angle.sum(axis=-2) if batched else by_angle
     result = []
     for index, datum in zip(tape.trainable_params, tape.get_parameters()):

@@ -18,12 +18,15 @@ from pennylane.tape import QuantumScript
 from pennylane.transforms.core import CompilePipeline
 
 import qdist
+from qdist.backends import StateError
+from qdist.backends.choice import checked_device
 from qdist.comm import Communicator
 
 from . import derivatives, execution, mid_circuit
+from .binding import as_numpy, bound
 from .preprocessing import NAME, pipeline, supports_adjoint
 from .sampling import merged, sample_state, sampled
-from .tapes import Compiler, places, values
+from .tapes import Compiler
 
 __all__ = ["QdistQubit"]
 
@@ -73,6 +76,13 @@ class QdistQubit(Device):
         self.c_dtype = np.dtype(c_dtype)
         if self.c_dtype not in (np.complex64, np.complex128):
             raise qml.exceptions.DeviceError(f"c_dtype={c_dtype!r}: {NAME} has complex64 and complex128")
+        if not isinstance(ranks, Communicator):
+            raise qml.exceptions.DeviceError(f"comm={comm!r}: {NAME} takes a communicator of qdist.comm, or None")
+        try:
+            if device != "auto":
+                checked_device(device, ranks)
+        except StateError as error:
+            raise qml.exceptions.DeviceError(f"{NAME}: {error}") from error
         self._compiler = Compiler(self.c_dtype, device, ranks)
         self._rng = np.random.default_rng(_common_seed(seed, self._compiler.comm))
         self._asked: tuple[Any, bool] = (lambda: None, False)
@@ -126,8 +136,9 @@ class QdistQubit(Device):
         if method == "adjoint":
             # One sweep gives the product with all cotangents; Jacobians would take one for each measured number.
             updated.update(use_device_gradient=True, use_device_jacobian_product=True, grad_on_execution=False)
+            # Nothing is gained by a tape with NumPy's numbers for each that has a framework's own: see as_numpy.
+            updated["convert_to_numpy"] = False
             if config.interface in (Interface.JAX, Interface.JAX_JIT):
-                updated["convert_to_numpy"] = False
                 rows = circuit is not None and circuit.batch_size is None
                 # Where jax.vmap makes the batch, its rows are derivatives of functions of their own.
                 updated["device_options"] = {**config.device_options, _PER_ROW: rows}
@@ -135,7 +146,9 @@ class QdistQubit(Device):
 
     def preprocess_transforms(self, execution_config: ExecutionConfig | None = None) -> CompilePipeline:
         config = execution_config or ExecutionConfig()
-        return pipeline(self.wires, config.mcm_config.mcm_method, config.gradient_method == "adjoint")
+        # PennyLane's interface to TensorFlow stacks the derivatives by all parameters of a tape.
+        equal_shapes = config.interface in (Interface.TF, Interface.TF_AUTOGRAPH)
+        return pipeline(self.wires, config.mcm_config.mcm_method, config.gradient_method == "adjoint", equal_shapes)
 
     # Runs ------------------------------------------------------------------------------------------------------------
 
@@ -145,6 +158,8 @@ class QdistQubit(Device):
             return tuple(self._execute(circuit, config) for circuit in circuits)
 
     def _execute(self, tape: QuantumScript, config: ExecutionConfig) -> Any:
+        if not config.convert_to_numpy:
+            tape = as_numpy(tape)
         if mid_circuit.has_branches(tape):
             return mid_circuit.run(tape, self._compiler, self.wires, self._rng, config.mcm_config.postselect_mode)
         if tape.shots:
@@ -152,9 +167,7 @@ class QdistQubit(Device):
         return execution.analytic(tape, self._compiler, self.wires, config.gradient_method == "adjoint")
 
     def _sampled(self, tape: QuantumScript) -> Any:
-        place = places(tape, self.wires)
-        found = self._compiler.compiled(tape.operations, place)
-        theta, starts = values(tape.operations, found, tape.batch_size), found.starts(tape.operations)
+        found, place, theta, starts = bound(tape, self._compiler, self.wires)
 
         def results(state: Any) -> Any:
             def draw(rotations: Any) -> Any:

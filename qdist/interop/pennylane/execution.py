@@ -15,18 +15,17 @@ from qdist.state.outputs import Expectation
 from qdist.state.statevector import StateVector
 
 from . import rows
+from .binding import bound
 from .measurements import output_of, read
-from .tapes import Compiler, TapeProgram, places, row_columns, values
+from .tapes import Compiler, TapeProgram
 
 __all__ = ["analytic", "in_rows", "outputs_of", "rows_of", "stacked"]
 
 
 def analytic(tape: QuantumScript, compiler: Compiler, wires: Any, keep: bool) -> Any:
     """The results of a tape without shots; ``keep``: whether its state is kept for a derivative that may follow."""
-    place = places(tape, wires)
-    found = compiler.compiled(tape.operations, place)
-    theta, outputs = values(tape.operations, found, tape.batch_size), outputs_of(tape, place)
-    starts = found.starts(tape.operations)
+    found, place, theta, starts = bound(tape, compiler, wires)
+    outputs = outputs_of(tape, place)
     if theta.ndim == 2:
         return _batch(tape, found, theta, starts, outputs, place, compiler, keep)
     sums = [output.observable for output in outputs if isinstance(output, Expectation)]
@@ -59,7 +58,7 @@ def _batch(
     keep: bool,
 ) -> Any:
     if rows.takes(found, outputs, starts):
-        read_rows = rows.values(found, outputs, theta, row_columns(tape.operations, found), keep)
+        read_rows = rows.values(found, outputs, theta, found.row_columns(tape.operations), keep)
         if read_rows is not None:
             return _unpacked(read_rows)
     return in_rows(

@@ -113,6 +113,35 @@ def _orbital_rotation(op: Operator, angles: Sequence[Any]) -> list[Part]:
     return [*swap, *turns, *swap]
 
 
+def _fermionic_single(op: Operator, angles: Sequence[Any]) -> list[Part]:
+    """exp(theta/2 (c_p^dagger c_r - h.c.)): two Pauli rotations with Z between the ends."""
+    wires, between = tuple(op.wires), "Z" * (len(op.wires) - 2)
+    parts: list[Part] = []
+    for sign, (first, last) in ((-1, "YX"), (1, "XY")):
+        parts += _pauli_rotation(first + between + last, wires, 0.5 * sign * angles[0])
+    return parts
+
+
+def _fermionic_double(op: Any, angles: Sequence[Any]) -> list[Part]:
+    """exp(theta/2 (c_p^dagger c_q^dagger c_r c_s - h.c.)): eight Pauli rotations that commute, with Z inside both pairs.
+
+    PennyLane's decomposition has twenty gates and more for each of them.
+    """
+    first, second = (op.hyperparameters[name] for name in ("wires1", "wires2"))
+    wires, parts = (*first, *second), []
+    for sign, letters in _DOUBLES:
+        s, r, q, p = letters
+        word = s + "Z" * (len(first) - 2) + r + q + "Z" * (len(second) - 2) + p
+        parts += _pauli_rotation(word, wires, 0.125 * sign * angles[0])
+    return parts
+
+
+_DOUBLES = (
+    *((-1, letters) for letters in ("XXYX", "YXYY", "XYYY", "XXXY")),
+    *((1, letters) for letters in ("YXXX", "XYXX", "YYYX", "YYXY")),
+)
+
+
 def _phase_where(values: int) -> Rule:
     """e^{i phi} where the wires have these values (the first wire is bit 0)."""
 
@@ -181,6 +210,8 @@ RULES: dict[type, Rule] = {
     qml.DoubleExcitationMinus: _double_excitation(-1),
     qml.FermionicSWAP: _fermionic_swap,
     qml.OrbitalRotation: _orbital_rotation,
+    qml.FermionicSingleExcitation: _fermionic_single,
+    qml.FermionicDoubleExcitation: _fermionic_double,
     qml.MultiRZ: lambda op, angles: _pauli_rotation("Z" * len(op.wires), op.wires, angles[0]),
     qml.PauliRot: lambda op, angles: _pauli_rotation(op.hyperparameters["pauli_word"], op.wires, angles[0]),
     qml.GlobalPhase: lambda op, angles: [(GATES["gphase"], (), (-angles[0],))],

@@ -39,7 +39,8 @@ class Leaf:
 
 def has_branches(tape: QuantumScript) -> bool:
     """Whether anything in the tape is no unitary operation: a measurement, a condition, or a projector."""
-    return any(isinstance(op, MidMeasure | Conditional | qml.Projector) for op in tape.operations)
+    kinds = set(map(type, tape.operations))
+    return any(issubclass(kind, MidMeasure | Conditional | qml.Projector) for kind in kinds)
 
 
 def run(tape: QuantumScript, compiler: Compiler, wires: Any, rng: Any, postselect_mode: str | None) -> Any:

@@ -19,13 +19,23 @@ from qdist.circuit.gates import diagonal_gate, initialize_gate, unitary_gate
 
 from .gates import FIXED, RULES, Part, controlled, inverse
 
-__all__ = ["is_amplitudes", "is_native", "num_angles", "parts", "signature"]
+__all__ = ["all_in_table", "is_amplitudes", "is_native", "num_angles", "parts", "signature", "signatures"]
 
 _BY_MATRIX = (qml.QubitUnitary, qml.BlockEncode, qml.SISWAP)
 """Operations that are matrices, or have one that is shorter than their decomposition."""
 
+_TABLE = frozenset(FIXED.keys() | RULES.keys())
+_SIMPLE = _TABLE - {qml.PauliRot, qml.MultiControlledX, qml.FermionicDoubleExcitation}
+"""Operations of which their type and their wires say all but the angles."""
+
 MOST_MATRIX_WIRES = 10
 """A matrix of so many wires has 16 MiB."""
+
+
+def all_in_table(ops: Sequence[Operator]) -> bool:
+    """Whether all operations have a row in the table of gates, so that their parameters are angles; in no time for
+    most tapes, which have few types of them."""
+    return _TABLE.issuperset(map(type, ops))
 
 
 def is_native(op: Operator) -> bool:
@@ -56,17 +66,22 @@ def num_angles(op: Operator) -> int:
     return num_angles(op.base) if isinstance(op, Adjoint | Controlled) else 0
 
 
+def signatures(ops: Sequence[Operator]) -> tuple[Hashable, ...]:
+    """Each operation's signature; most of them are seen here, without a call for each."""
+    return tuple([(kind, op.wires.labels) if (kind := type(op)) in _SIMPLE else signature(op) for op in ops])
+
+
 def signature(op: Operator) -> Hashable:
     """What operations have in common that differ in the values of their angles alone."""
     kind = type(op)
-    if kind in FIXED:
+    if kind in _SIMPLE:
         return kind, op.wires.labels
-    if kind in RULES:
-        if kind is qml.PauliRot:
-            return kind, op.wires.labels, op.hyperparameters["pauli_word"]
-        if kind is qml.MultiControlledX:
-            return kind, op.wires.labels, tuple(op.control_values)
-        return kind, op.wires.labels
+    if kind is qml.PauliRot:
+        return kind, op.wires.labels, op.hyperparameters["pauli_word"]
+    if kind is qml.MultiControlledX:
+        return kind, op.wires.labels, tuple(op.control_values)
+    if kind is qml.FermionicDoubleExcitation:
+        return kind, op.wires.labels, len(op.hyperparameters["wires1"])
     if isinstance(op, Adjoint):
         return Adjoint, signature(op.base)
     if isinstance(op, Controlled):

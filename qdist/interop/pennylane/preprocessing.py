@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pennylane as qml
 from pennylane.devices.preprocess import (
     decompose,
@@ -28,6 +29,7 @@ from pennylane.measurements import (
 )
 from pennylane.operation import Operator
 from pennylane.ops import Conditional, MidMeasure
+from pennylane.ops.functions import bind_new_parameters
 from pennylane.tape import QuantumScript
 from pennylane.transforms import broadcast_expand, defer_measurements
 from pennylane.transforms.core import CompilePipeline, transform
@@ -41,8 +43,11 @@ __all__ = ["NAME", "pipeline", "supports_adjoint"]
 NAME = "qdist.qubit"
 
 
-def pipeline(wires: Any, mcm_method: str | None, adjoint: bool) -> CompilePipeline:
-    """PennyLane's transforms for tapes on these wires (None: any)."""
+def pipeline(wires: Any, mcm_method: str | None, adjoint: bool, equal_shapes: bool = False) -> CompilePipeline:
+    """PennyLane's transforms for tapes on these wires (None: any).
+
+    equal_shapes: whether the trainable parameters of a tape must have one shape.
+    """
     program = CompilePipeline()
     deferred = mcm_method in (None, "deferred")
     if deferred:
@@ -59,11 +64,15 @@ def pipeline(wires: Any, mcm_method: str | None, adjoint: bool) -> CompilePipeli
         program.add_transform(no_sampling, name=f"adjoint + {NAME}")
         program.add_transform(validate_adjoint_trainable_params)
         program.add_transform(_divide_by_how_measurements_are_differentiated, wires=wires)
+        if equal_shapes:
+            program.add_transform(_give_every_row_its_own_parameters)
     return program
 
 
 def _accepted(op: Operator, allow_mcms: bool, adjoint: bool) -> bool:
     """Whether an operation is left as it is."""
+    if operations.all_in_table((op,)):
+        return True
     if isinstance(op, MidMeasure):
         return allow_mcms
     if isinstance(op, Conditional):
@@ -106,7 +115,7 @@ def _can_be_rotated(obs: Operator) -> bool:
 @transform
 def _expand_where_rows_differ_in_more_than_angles(tape: QuantumScript) -> Any:
     """One tape for each row of a batch, where rows have matrices or states of their own, or measure mid-circuit."""
-    if tape.batch_size is None or not _needs_rows(tape):
+    if not _needs_rows(tape) or tape.batch_size is None:
         return (tape,), _first
     return broadcast_expand(tape)
 
@@ -114,14 +123,30 @@ def _expand_where_rows_differ_in_more_than_angles(tape: QuantumScript) -> Any:
 def _needs_rows(tape: QuantumScript) -> bool:
     if any(isinstance(mp, ClassicalShadowMP | ShadowExpvalMP) for mp in tape.measurements):
         return True
-    begun = operations.is_amplitudes(tape.operations[0])
+    if operations.all_in_table(tape.operations):
+        return False
+    begun = bool(tape.operations) and operations.is_amplitudes(tape.operations[0])
     return any(_has_branches_or_data(op) for op in tape.operations[1 if begun else 0 :])
 
 
 def _has_branches_or_data(op: Operator) -> bool:
     if isinstance(op, MidMeasure | Conditional | qml.Projector):
         return True
-    return op.batch_size is not None and operations.num_angles(op) == 0
+    return op.num_params > 0 and operations.num_angles(op) == 0 and op.batch_size is not None
+
+
+@transform
+def _give_every_row_its_own_parameters(tape: QuantumScript) -> Any:
+    """A batch with all angles repeated for its rows: the framework sums the derivatives of those that rows share."""
+    if tape.batch_size is None:
+        return (tape,), _first
+    ones = np.ones(tape.batch_size)
+    ops = []
+    for op in tape.operations:
+        if op.batch_size is None and operations.num_angles(op):
+            op = bind_new_parameters(op, [qml.math.multiply(datum, ones) for datum in op.data])
+        ops.append(op)
+    return (tape.copy(ops=ops),), _first
 
 
 @transform
@@ -174,7 +199,7 @@ def supports_adjoint(tape: QuantumScript, wires: Any) -> bool:
     """Whether a tape can be differentiated by the adjoint method: all of it is unitary, and nothing is sampled."""
     if tape.shots:
         return False
-    if all(_is_plain(op) for op in tape.operations):
+    if operations.all_in_table(tape.operations) or all(_is_plain(op) for op in tape.operations):
         return True
     try:
         pipeline(wires, "deferred", adjoint=True)((tape,))

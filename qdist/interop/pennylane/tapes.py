@@ -24,7 +24,7 @@ from qdist.state.statevector import StateVector
 
 from . import operations
 
-__all__ = ["Compiler", "TapeProgram", "places", "row_columns", "values"]
+__all__ = ["Compiler", "TapeProgram", "places"]
 
 
 class TapeProgram:
@@ -78,6 +78,39 @@ class TapeProgram:
         program = self.program
         return StateVector.from_amplitudes(start, program.dtype, program.comm, device=program.device)
 
+    def values(self, ops: Sequence[Operator], rows: int | None = None) -> NDArray[np.float64]:
+        """The program's parameters for operations: float64 of shape (parameters,), or (rows, parameters) for a batch.
+
+        rows: of a batch of states that the operations begin with.
+
+        Raises DeviceError where one of them is no real number.
+        """
+        numbers = self._numbers(ops)
+        try:
+            if rows is None and not any(map(np.ndim, numbers)):
+                theta = np.array(numbers, np.float64).reshape(len(numbers))
+            else:
+                theta = np.empty(
+                    (next((len(number) for number in numbers if np.ndim(number)), rows or 0), len(numbers))
+                )
+                for k, number in enumerate(numbers):
+                    theta[:, k] = number
+        except (TypeError, ValueError) as error:
+            raise qml.exceptions.DeviceError(
+                f"the angles of operations on qdist.qubit are real numbers: {error}. Under jax.jit and other tracers "
+                "the device is called through a QNode, with diff_method 'adjoint', 'parameter-shift' or None"
+            ) from error
+        return theta if len(self.used) == len(numbers) else np.ascontiguousarray(theta[..., self.used])
+
+    def row_columns(self, ops: Sequence[Operator]) -> list[int]:
+        """Which of the program's parameters differ between the rows of a batch."""
+        numbers = self._numbers(ops)
+        return [column for column, angle in enumerate(self.used) if np.ndim(numbers[angle])]
+
+    def _numbers(self, ops: Sequence[Operator]) -> list[Any]:
+        """The angles of all operations."""
+        return [_plain(datum) for op, count in zip(ops, self.angles) if count for datum in op.data]
+
     def run(self, theta: NDArray[np.float64], start: NDArray[Any] | None = None) -> StateVector:
         """The state for these values, until the next run."""
         self.kept = None
@@ -118,6 +151,7 @@ class Compiler:
         self.dtype, self.device = dtype, device
         self.comm = comm if comm is not None and comm.size > 1 else None
         self._programs: Recent[TapeProgram] = Recent(most)
+        self._places: Recent[dict[Any, int]] = Recent(most)
         self._last: Callable[[], TapeProgram | None] = lambda: None
         # At the interpreter's end frameworks may still hold devices, and native programs must not outlive their module.
         weakref.finalize(self, self._programs.clear)
@@ -130,12 +164,24 @@ class Compiler:
 
     def compiled(self, ops: Sequence[Operator], place: Mapping[Any, int]) -> TapeProgram:
         """The program of these operations, whose wires are these qubits."""
-        begun = bool(ops) and operations.is_amplitudes(ops[0])
-        signatures = [operations.signature(op) for op in ops[1 if begun else 0 :]]
-        key: Hashable = (begun, tuple(place.items()), tuple(signatures))
+        return self._found(ops, place, _structure(ops))
+
+    def of_tape(self, tape: QuantumScript, wires: Any) -> tuple[TapeProgram, Mapping[Any, int]]:
+        """The program of a tape's operations, and the qubits of its wires (see ``places``)."""
+        structure = _structure(tape.operations)
+        # What a tape's wires are, and their order, follows from this; PennyLane would collect them anew for each tape.
+        key = (structure, wires, tuple([mp.wires.labels for mp in tape.measurements]))
+        place = self._places.get(key)
+        if place is None:
+            place = places(tape, wires)
+            self._places.put(key, place)
+        return self._found(tape.operations, place, structure), place
+
+    def _found(self, ops: Sequence[Operator], place: Mapping[Any, int], structure: Hashable) -> TapeProgram:
+        key: Hashable = (structure, tuple(place.items()))
         found = self._programs.get(key)
         if found is None:
-            found = self._compile(ops, place, begun)
+            found = self._compile(ops, place, bool(ops) and operations.is_amplitudes(ops[0]))
             self._programs.put(key, found)
         # Many programs are kept, but the states of one.
         last = self._last()
@@ -151,7 +197,7 @@ class Compiler:
         """The state after operations on a state (None: all wires 0), in the memory of ``out`` where it is given."""
         found = self.compiled(ops, place)
         initial = found.initial(found.starts(ops)) if state is None else state
-        return found.program.run(values(ops, found), initial=initial, out=out)
+        return found.program.run(found.values(ops), initial=initial, out=out)
 
     def _compile(self, ops: Sequence[Operator], place: Mapping[Any, int], begun: bool) -> TapeProgram:
         num_qubits = max(1, len(place))
@@ -194,28 +240,15 @@ def places(tape: QuantumScript, wires: qml.wires.Wires | None) -> dict[Any, int]
     return {wire: len(order) - 1 - k for k, wire in enumerate(order)}
 
 
-def row_columns(ops: Sequence[Operator], found: TapeProgram) -> list[int]:
-    """Which of the program's parameters differ between the rows of a batch."""
-    numbers = [datum for op, count in zip(ops, found.angles) if count for datum in op.data]
-    return [column for column, angle in enumerate(found.used) if np.ndim(numbers[angle])]
+def _structure(ops: Sequence[Operator]) -> Hashable:
+    """What operations have in common with others that the same program runs."""
+    if ops and operations.is_amplitudes(ops[0]):
+        return ops[0].wires.labels, operations.signatures(ops[1:])
+    return None, operations.signatures(ops)
 
 
-def values(ops: Sequence[Operator], found: TapeProgram, rows: int | None = None) -> NDArray[np.float64]:
-    """The program's parameters for operations: float64 of shape (parameters,), or (rows, parameters) for a batch.
-
-    Raises DeviceError where one of them is no real number.
-    """
-    numbers = [datum for op, count in zip(ops, found.angles) if count for datum in op.data]
-    try:
-        if rows is None:
-            theta = np.array(numbers, np.float64).reshape(len(numbers))
-        else:
-            theta = np.empty((rows, len(numbers)))
-            for k, number in enumerate(numbers):
-                theta[:, k] = number
-    except (TypeError, ValueError) as error:
-        raise qml.exceptions.DeviceError(
-            f"the angles of operations on qdist.qubit are real numbers: {error}. Under jax.jit and other tracers the "
-            "device is called through a QNode, with diff_method 'adjoint', 'parameter-shift' or None"
-        ) from error
-    return theta if len(found.used) == len(numbers) else np.ascontiguousarray(theta[..., found.used])
+def _plain(number: Any) -> Any:
+    """What an automatic differentiation has wrapped, as NumPy takes it: boxes of autograd, tensors of torch."""
+    while hasattr(number, "_value"):
+        number = number._value
+    return number.detach().cpu().numpy() if hasattr(number, "detach") else number

@@ -44,7 +44,8 @@ def check(circuit, *args, atol=1e-9, **kwargs):
 @pytest.mark.parametrize("form", ["plain", "adjoint", "controlled"])
 def test_every_gate_with_angles_by_each_of_them(form):
     for kind in RULES:
-        count = 1 if kind in (qml.PauliRot, qml.MultiRZ, qml.GlobalPhase) else kind.num_params
+        one = (qml.PauliRot, qml.MultiRZ, qml.GlobalPhase, qml.FermionicSingleExcitation, qml.FermionicDoubleExcitation)
+        count = 1 if kind in one else kind.num_params
         if not isinstance(count, int) or count == 0:
             continue
         width = kind.num_wires if isinstance(kind.num_wires, int) else 3
@@ -56,6 +57,8 @@ def test_every_gate_with_angles_by_each_of_them(form):
             own = [angles[k] for k in range(count)]
             if kind is qml.PauliRot:
                 op = qml.PauliRot(own[0], "XYZ", wires=[0, 2, 1])
+            elif kind is qml.FermionicDoubleExcitation:
+                op = kind(own[0], wires1=[2, 0], wires2=[3, 1])
             elif kind is qml.GlobalPhase:
                 op = qml.ctrl(qml.GlobalPhase(own[0]), control=[1, 2], control_values=[0, 1])
             else:

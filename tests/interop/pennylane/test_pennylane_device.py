@@ -1,6 +1,9 @@
 """The device qdist.qubit itself: how it is found, its options, what it compiles, what it tells, and its errors."""
 
+import cProfile
+import pstats
 import tomllib
+from collections import Counter
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -167,6 +170,8 @@ class Nothing(qml.operation.Operation):
             lambda: QdistQubit().setup_execution_config(qml.devices.ExecutionConfig(device_options={"speed": 3})),
             "speed",
         ),
+        (lambda: QdistQubit(device="tpu"), "device='tpu': use 'cpu'"),
+        (lambda: QdistQubit(comm="all"), "comm='all': .*communicator"),
     ],
 )
 def test_errors_are_pennylanes_and_name_what_is_wrong(run, message):
@@ -182,3 +187,35 @@ def test_wires_that_the_device_lacks():
 def test_num_angles_of_native_operations():
     assert operations.num_angles(qml.adjoint(qml.Rot(1, 2, 3, wires=0), lazy=True)) == 3
     assert operations.num_angles(qml.QubitUnitary(np.eye(2), wires=0)) == 0
+
+
+def test_a_repeated_tape_is_bound_without_asking_pennylane_anew_of_each_operation():
+    """What a tape's structure tells (wires, batch, slots of parameters) is found again by its signatures."""
+    angles = qml.numpy.array(np.linspace(-1, 1, 40).reshape(2, 10, 2))
+
+    def circuit(angles):
+        for layer in angles:
+            for wire, pair in enumerate(layer):
+                qml.RY(pair[0], wires=wire)
+                qml.RZ(pair[1], wires=wire)
+            for wire in range(9):
+                qml.CNOT([wire, wire + 1])
+        return qml.expval(qml.Z(0) @ qml.X(4))
+
+    gradient = qml.grad(qml.QNode(circuit, QdistQubit(wires=10)))
+    expected = qml.grad(qml.QNode(circuit, qml.device("default.qubit")))(2 * angles)
+    gradient(angles)
+    profile = cProfile.Profile()
+    np.testing.assert_allclose(profile.runcall(gradient, 2 * angles), expected, atol=1e-10)
+    calls: Counter[str] = Counter()
+    for (file, _, name), (_, times, *_) in pstats.Stats(profile).stats.items():
+        folder = Path(file).parent.name
+        if folder == "pennylane" and Path(file).parent.parent.name == "interop":
+            calls["ours"] += times
+        elif name in ("batch_size", "all_wires", "convert_to_numpy_parameters"):
+            calls[name] += times
+    count = 2 * (20 + 9)
+    assert calls["batch_size"] == 0
+    assert calls["convert_to_numpy_parameters"] == 1, "PennyLane's own, of the vector-Jacobian product"
+    # The preprocessing looks at each operation (is it accepted, is it differentiable), and binding takes each angle.
+    assert calls["ours"] < 12 * count

@@ -21,6 +21,8 @@ def example(kind: type, seed: int = 7) -> "qml.operation.Operator":
         return qml.PauliRot(angles[0], "XIZY", wires=[2, "a", 0, 1])
     if kind is qml.MultiControlledX:
         return qml.MultiControlledX(wires=[3, 0, 1, 2], control_values=[1, 0, 1])
+    if kind is qml.FermionicDoubleExcitation:
+        return kind(angles[0], wires1=[2, 0, 3], wires2=[1, "a"])
     if kind is qml.GlobalPhase:
         return qml.GlobalPhase(angles[0], wires=0)
     count = kind.num_wires if isinstance(kind.num_wires, int) else 3
@@ -70,6 +72,8 @@ def test_a_signature_has_all_but_the_angles(kind):
 
 
 def test_signatures_tell_words_control_values_and_matrices_apart():
+    divided = [qml.FermionicDoubleExcitation(0.1, [0, 1, 2, 3, 4][:k], [0, 1, 2, 3, 4][k:]) for k in (2, 3)]
+    assert operations.signature(divided[0]) != operations.signature(divided[1])
     words = [qml.PauliRot(0.3, word, wires=[0, 1]) for word in ("XY", "YX")]
     controls = [qml.MultiControlledX(wires=[0, 1, 2], control_values=values) for values in ([0, 1], [1, 0])]
     matrices = [qml.QubitUnitary(m, wires=0) for m in (np.eye(2), np.array([[0, 1], [1, 0]]))]

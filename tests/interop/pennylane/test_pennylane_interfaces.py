@@ -123,3 +123,25 @@ def test_jax_jacobians_and_single_calls():
     np.testing.assert_allclose(jax.jit(node)(ROWS[0], weights), reference(ROWS[0], weights), atol=1e-9)
     shifted = qml.QNode(circuit, DEVICE, interface="jax", diff_method="parameter-shift")
     np.testing.assert_allclose(jax.jacfwd(lambda w: jax.numpy.stack(shifted(ROWS[0], w)))(weights), other, atol=1e-9)
+
+
+def test_tensorflow_batches(batches):
+    """PennyLane's interface stacks derivatives, so parameters that rows share are repeated for each of them."""
+    tf = pytest.importorskip("tensorflow")
+    node = qml.QNode(circuit, DEVICE, interface="tf", diff_method="adjoint")
+    inputs, weights = tf.Variable(ROWS), tf.Variable(WEIGHTS)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.stack(node(inputs, weights)) ** 2)
+    for one, other in zip(tape.gradient(loss, [inputs, weights]), expected()):
+        np.testing.assert_allclose(one.numpy(), other, atol=1e-9)
+    assert batches == [5]
+
+
+def test_parameters_that_rows_share_are_repeated_where_shapes_must_be_equal():
+    tape = qml.tape.QuantumScript(
+        [qml.RX(np.arange(3.0), wires=0), qml.Rot(0.1, 0.2, 0.3, wires=1), qml.CNOT([0, 1])], [qml.expval(qml.Z(1))]
+    )
+    config = qml.devices.ExecutionConfig(gradient_method="adjoint", interface="tf")
+    (converted,), _ = DEVICE.preprocess_transforms(DEVICE.setup_execution_config(config))((tape,))
+    assert [np.shape(datum) for datum in converted.get_parameters()] == [(3,)] * 4
+    np.testing.assert_allclose(DEVICE.execute(converted), DEVICE.execute(tape), atol=1e-14)
