@@ -16,6 +16,7 @@ from .binding import AffineMap, ParameterValues, flat_values, resolve_values
 from .builder import CircuitBuilder
 from .errors import CircuitError
 from .frozen import FrozenInstructions, FrozenParameters
+from .functions import Function, Functions
 from .gate import check_ctrl_state
 from .instruction import Instruction
 from .measurements import split_final_measurements
@@ -96,9 +97,19 @@ class Circuit(CircuitBuilder):
                 clbits[b] = ready
         return max(qubits + clbits, default=0)
 
+    @property
+    def functions(self) -> Functions | None:
+        """Products and functions of parameters in its angles, in the order of first use; None where there are none."""
+        params = (param for instruction in self for param in instruction.params if isinstance(param, Expression))
+        found = dict.fromkeys(symbol for param in params for symbol in param.terms if isinstance(symbol, Function))
+        return Functions(self.parameters, tuple(found)) if found else None
+
     def affine(self) -> AffineMap:
-        """All angles, modulo 4 pi, as one affine map of the parameters, for executors that bind many times."""
-        column = {parameter: k for k, parameter in enumerate(self.parameters)}
+        """All angles, modulo 4 pi, as one affine map of the parameters, then of `functions`, for executors that bind
+        many times."""
+        functions = self.functions
+        symbols = (*self.parameters, *(functions.symbols if functions is not None else ()))
+        column = {symbol: k for k, symbol in enumerate(symbols)}
         constants: list[float] = []
         entries: list[tuple[int, int, float]] = []
         for instruction in self:
@@ -129,8 +140,9 @@ class Circuit(CircuitBuilder):
     def bind(self, params: ParameterValues, partial: bool = False) -> Circuit:
         """A copy with values in the place of parameters.
 
-        `params` is a mapping {Parameter: value, ParameterVector: values}, or one flat array in the order of
-        `parameters`. With `partial` a mapping may leave parameters out. Raises CircuitError that names
+        `params` is a mapping {Parameter: value, ParameterVector: values}, where names may stand for both
+        ({"theta": [0.1, 0.2]}), or one flat array in the order of `parameters`. With `partial` a mapping may leave
+        parameters out. Raises CircuitError that names
         parameters that are missing, or that the circuit does not have.
         """
         values = resolve_values(self.parameters, params, partial)
@@ -249,7 +261,7 @@ class Circuit(CircuitBuilder):
         for instruction in instructions:
             for param in instruction.params:
                 if isinstance(param, Expression):
-                    result._use(param.terms)
+                    result._use(param.parameters)
         return result
 
     # Text.

@@ -71,11 +71,11 @@ def expectations(
         return np.array([program.evolved(row).expectation(observable) for row in theta])
     if program.row_programs.takes(outputs):
         rows = program.row_programs.of()
-        found = rows.values(theta, _NONE, rows.reading(outputs))
+        found = rows.values(program.source.extended(theta), _NONE, rows.reading(outputs))
         assert found is not None, "the values are finite"
         return found[0][:, 0]
     if fit(program, outputs):
-        return values(program, outputs, theta)[:, 0]
+        return values(program, outputs, program.source.extended(theta))[:, 0]
     each = (x for some in parts(program, len(theta)) for x in states(program, theta[some]))
     return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in each])
 
@@ -86,11 +86,11 @@ def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:
         raise StateError("circuits that reset, initialise, branch or measure mid-circuit cannot run as a batch")
     check_states(program, len(theta))
     if not program.row_programs.unfit:
-        states = program.row_programs.of().states(theta, _NONE)
+        states = program.row_programs.of().states(program.source.extended(theta), _NONE)
         assert states is not None, "the values are finite"
         return states
     if not program.plan.far:
-        return on_host(program.run_rows(theta))
+        return on_host(program.run_rows(program.source.extended(theta)))
     found = np.empty((len(theta), 1 << program.num_qubits), program.dtype)
     for row, values in zip(found, theta):
         row[:] = program.evolved(values).amplitudes()

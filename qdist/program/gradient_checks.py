@@ -42,7 +42,7 @@ def parameter_shift(program: Runner, observable: Observable, params: Any) -> tup
     at equidistant shifts give its derivative (Wierichs et al., arXiv 2107.12390).
     """
     theta = _values(program, params)
-    angles = program.affine(theta)
+    angles = program.affine(program.source.extended(theta))
     by_angle = np.zeros(len(angles))
     trainable = set(program.affine.slots.tolist())
     slot = 0
@@ -52,7 +52,8 @@ def parameter_shift(program: Runner, observable: Observable, params: Any) -> tup
                 unit, count = _frequencies(instruction.gate, k)
                 by_angle[slot] = _shifted(program, observable, angles, slot, unit, count)
             slot += 1
-    return program.evolved(theta).expectation(observable), program.affine.transposed(by_angle)
+    gradient = program.source.pulled_back(theta, program.affine.transposed(by_angle))
+    return program.evolved(theta).expectation(observable), gradient
 
 
 METHODS: dict[str, Callable[..., tuple[float, NDArray[np.float64]]]] = {
