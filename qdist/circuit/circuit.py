@@ -12,14 +12,17 @@ import numpy as np
 
 from qdist.native import kernels
 
+from . import dense
+from .aliases import ALIASES, hint
 from .binding import AffineMap, ParameterValues, flat_values, resolve_values
 from .builder import CircuitBuilder
 from .errors import CircuitError
 from .frozen import FrozenInstructions, FrozenParameters
 from .functions import Function, Functions
-from .gate import check_ctrl_state
+from .gate import Gate, check_ctrl_state
 from .instruction import Instruction
 from .measurements import split_final_measurements
+from .own_gates import CircuitGate
 from .parameters import Angle, Expression, Parameter, ParameterVector, ParameterVectorElement
 from .wires import wire_map
 
@@ -36,6 +39,15 @@ class Circuit(CircuitBuilder):
     """
 
     __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked for what is not there: other libraries' names of gates, and typing errors.
+        if name in ALIASES:
+            return getattr(self, ALIASES[name])
+        if name.startswith("_"):
+            raise AttributeError(f"'Circuit' object has no attribute {name!r}", name=name, obj=self)
+        methods = [m for m in dir(type(self)) if not m.startswith("_")]
+        raise AttributeError(f"a Circuit has no {name!r}{hint(name, methods)}")
 
     # Reading.
 
@@ -130,6 +142,16 @@ class Circuit(CircuitBuilder):
             reduced[0],
             len(column),
         )
+
+    def to_matrix(self, params: ParameterValues | None = None, comm: Any = None) -> np.ndarray:
+        """The unitary matrix of the circuit at these values: complex128, qubit 0 as the lowest bit of both indices.
+
+        With `comm`, its ranks each compute some of the columns, and every rank gets all of them. Measurements at the
+        end are left out. Raises CircuitError where the circuit measures or resets mid-circuit, initialises, branches or
+        has unbound parameters; MemoryError where the matrix does not fit.
+        """
+        circuit = self if params is None else self.bind(params)
+        return dense.matrix(circuit.remove_final_measurements(), comm)
 
     def parameter_values(self, params: ParameterValues) -> np.ndarray:
         """`params`, as `bind` takes them, as one float64 array in the order of `parameters`."""
@@ -264,6 +286,27 @@ class Circuit(CircuitBuilder):
                     result._use(param.parameters)
         return result
 
+    def with_order(self, parameters: Sequence[Parameter]) -> Circuit:
+        """A copy whose `parameters` are these, in this order: all that it uses, and maybe others."""
+        named = {parameter.name: parameter for parameter in parameters}
+        return self._copy(list(self._instructions), named)
+
+    def to_gate(self, name: str | None = None) -> Gate:
+        """This circuit as a gate of its own, whose angles are the circuit's parameters in their order.
+
+            bell = Circuit(2).ry(theta, 0).cx(0, 1).to_gate("bell")
+            circuit.append(bell, [3, 4], [0.3])
+
+        Raises CircuitError where it measures, resets, initialises or branches.
+        """
+        for index, (gate, _, _, _, condition) in enumerate(self):
+            if condition or not (gate.is_unitary or gate.is_directive):
+                raise CircuitError(f"instruction {index}, {gate.name}, is not unitary, and a gate is")
+        chosen = name or self.name
+        if not isinstance(chosen, str) or not chosen:
+            raise CircuitError('a gate needs a name: to_gate("block")')
+        return CircuitGate(chosen, self.frozen())
+
     # Text.
 
     @classmethod
@@ -281,13 +324,19 @@ class Circuit(CircuitBuilder):
         return qasm.load(path)
 
     def to_qasm(self, version: int = 3) -> str:
-        """The circuit as an OpenQASM program, version 2 or 3."""
+        """The circuit as an OpenQASM program, version 2 or 3.
+
+        Gates of one's own are written as what they are made of; one given by a matrix of angles must be bound before.
+        """
         from . import qasm
 
         return qasm.dumps(self, version=version)
 
     def draw(self, width: int = 80) -> str:
-        """The circuit as text, in blocks that are at most `width` columns wide."""
+        """The circuit as text, in blocks that are at most `width` columns wide. print(circuit) shows the same.
+
+        There are no other pictures: `to_qasm` gives text that other libraries read and draw. Raises CircuitError.
+        """
         from .draw import draw
 
         return draw(self, width)

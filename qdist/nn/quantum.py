@@ -21,7 +21,7 @@ from qdist.state.moves.relayout import relayout
 from qdist.state.outputs import Output, as_output, values
 from qdist.state.statevector import StateVector
 
-from ..circuit import Circuit
+from ..circuit import Circuit, lowered
 from ..comm import Communicator, Mesh
 from ..plan import Layout
 from ..plan.plan import readable_size
@@ -91,6 +91,7 @@ class QuantumLayer(Module):
         seed: int | None = None,
     ) -> None:
         super().__init__()
+        circuit = lowered(circuit)
         self._division = Division(circuit, flat(circuit, inputs), flat(circuit, weights))
         self.comm = comm
         """As given."""

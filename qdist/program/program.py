@@ -29,7 +29,8 @@ __all__ = ["Program", "compile", "simulate"]
 
 
 class Program(Runner):
-    """A compiled circuit. ``plan`` tells how it will run; ``circuit`` is its own copy, which cannot be changed.
+    """A compiled circuit. ``plan`` tells how it will run; ``circuit`` is its own copy, which cannot be changed, with
+    gates of one's own taken apart.
 
     Made by ``qdist.compile``. Binding new parameters re-uses the plan and costs microseconds.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends import Backend, StateError, backend_on, chosen_device
-from qdist.circuit import AffineMap, Circuit, Parameter
+from qdist.circuit import AffineMap, Circuit, Parameter, lowered
 from qdist.circuit.functions import Functions
 from qdist.circuit.instruction import Instruction
 from qdist.circuit.measurements import is_random, split_final_measurements, without_idle_resets
@@ -68,8 +68,8 @@ class Source:
                 f"{circuit.num_qubits} qubits on {comm.size} ranks leave each fewer than {FEWEST_CLOSE}: use at most "
                 f"{1 << max(0, circuit.num_qubits - FEWEST_CLOSE)} ranks"
             )
-        own, kind = circuit.frozen(), checks.checked_dtype(dtype)
-        same.circuit(comm, circuit, kind.name, schedule, str(device).partition(":")[0])
+        own, kind = lowered(circuit).frozen(), checks.checked_dtype(dtype)
+        same.circuit(comm, own, kind.name, schedule, str(device).partition(":")[0])
         backend = backend_on(chosen_device(device, circuit.num_qubits, kind, comm))
         inside = far if comm is None else _inside_bits(comm)
         split = split_final_measurements(own.instructions)
