@@ -25,7 +25,7 @@ from qdist.state.moves.exchange import swap_bits
 from qdist.state.outputs import Expectation, Output, as_output, pull_back
 from qdist.state.statevector import StateVector
 
-__all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
+__all__ = ["check_differentiable", "checked_cotangent", "jacobian", "sweep_back", "value_and_grad", "vjp"]
 
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
 
@@ -78,7 +78,7 @@ def vjp(
         raise StateError(f"{len(outputs)} outputs take as many cotangents; got {len(cotangents)}")
     wanted = [as_output(output, program.num_qubits) for output in outputs]
     if not checks.is_batch(params):
-        checked = [_checked(program, o, g, ()) for o, g in zip(wanted, cotangents)]
+        checked = [checked_cotangent(program, o, g, ()) for o, g in zip(wanted, cotangents)]
         if initial is not None:
             return _vjp_from(program, wanted, params, checked, initial)
         if kets is None and _is_one_row(program, wanted):
@@ -87,10 +87,10 @@ def vjp(
                 return _pulled_back(program, theta, *batches.one_row_vjp(program, wanted, theta, checked))
         return _vjp(program, wanted, params, checked, None if kets is None else kets[0])
     if initial is not None:
-        raise StateError("a batch of parameter sets starts from |0...0>: call once for each initial state")
+        raise StateError("a batch of parameter sets here starts from |0...0>")
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     batches.check_outputs(program, wanted, len(theta))
-    checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(wanted, cotangents)]
+    checked = [checked_cotangent(program, o, g, (len(theta),)) for o, g in zip(wanted, cotangents)]
     if kets is None and program.row_programs.takes(wanted):
         return _pulled_back(program, theta, *batches.row_vjp(program, wanted, program.source.extended(theta), checked))
     if batches.fit(program, wanted):
@@ -240,7 +240,7 @@ def _locked_vjp(
     return values, gradient if theta is None else program.source.pulled_back(theta, gradient)
 
 
-def _checked(program: Runner, output: Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:
+def checked_cotangent(program: Runner, output: Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:
     """The cotangent as an array of its output's dtype and shape."""
     array = np.asarray(cotangent)
     shape = batch + output.shape(program.num_qubits)

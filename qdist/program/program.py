@@ -14,7 +14,7 @@ from qdist.circuit import Circuit
 from qdist.circuit.binding import ParameterValues
 from qdist.comm import Communicator
 from qdist.plan.levels import Level
-from qdist.program import adjoint, averages, batches
+from qdist.program import adjoint, averages, batches, initial_states
 from qdist.program.perthread import PerThread
 from qdist.program.runner import Runner
 from qdist.program.source import Source
@@ -94,13 +94,17 @@ class Program(Runner):
             self._bits.set(state.readout.draw(state, rng))
         return state
 
-    def run_batch(self, params: Any) -> NDArray[Any]:
+    def run_batch(self, params: Any = None, *, initial: Any = None) -> NDArray[Any]:
         """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
 
         On several ranks they run one after the other, and every rank gets all of them.
-        params: shape (batch, number of parameters). Raises StateError for circuits that reset, initialise, branch, or
+        params: shape (batch, number of parameters); with ``initial`` also one set for all rows. initial: the states to
+        start from, an array of shape (batch, 2**n) or a list of StateVectors, or one StateVector for all rows;
+        |0...0> by default. Raises StateError for circuits that reset, initialise, branch, or
         measure before their end, and MemoryError where the states of all rows do not fit.
         """
+        if initial is not None:
+            return initial_states.run_batch(self, params, initial)
         return batches.states(self, checks.checked_batch(params, self.circuit.num_parameters, self.comm))
 
     def expectation(
@@ -124,7 +128,13 @@ class Program(Runner):
         return values(program.evolved(), [output], gates)[0]
 
     def value_and_grad(
-        self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
+        self,
+        observable: Observable,
+        params: Any = None,
+        *,
+        method: str = "adjoint",
+        coefficients: bool = False,
+        initial: Any = None,
     ) -> tuple[Any, ...]:
         """The expectation value after the circuit, and its derivatives by all parameters.
 
@@ -135,6 +145,8 @@ class Program(Runner):
                 slow as they are simple, "parameter-shift" and "finite-difference".
             coefficients: whether to give a third result: the derivatives by the coefficients of a PauliSum, in its
                 order, which are the expectation values of its terms.
+            initial: the normalised state to start from, or for a batch one a row, as for ``run_batch``; |0...0> by
+                default. For method "adjoint".
 
         Returns:
             (value, gradient): a float and a float64 array in the order of ``circuit.parameters``; for a batch arrays
@@ -143,6 +155,8 @@ class Program(Runner):
         Raises:
             StateError: for circuits that measure, reset, branch, or initialise qubits mid-circuit.
         """
+        if initial is not None:
+            return initial_states.value_and_grad(self, observable, params, method, coefficients, initial)
         return adjoint.value_and_grad(self, observable, params, method, coefficients)
 
     def vjp(
@@ -151,7 +165,7 @@ class Program(Runner):
         params: Any,
         cotangents: Sequence[Any],
         *,
-        initial: StateVector | None = None,
+        initial: Any = None,
     ) -> tuple[list[Any], NDArray[np.float64]]:
         """The values of several outputs, and the vector-Jacobian product with their cotangents, by one adjoint sweep.
 
@@ -161,7 +175,8 @@ class Program(Runner):
             params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
             cotangents: the derivatives of a real loss L by each output, of its value's shape, for a batch with the
                 batch in front. For a complex value a + ib: dL/da + i dL/db.
-            initial: the normalised state to start from (left alone), for one parameter set; |0...0> by default.
+            initial: the normalised state to start from (left alone), or for a batch one a row, as for ``run_batch``;
+                |0...0> by default.
 
         Returns:
             (values, gradient): a list with each output's value, and dL by all parameters in the order of
@@ -171,6 +186,8 @@ class Program(Runner):
             StateError: for circuits that measure, reset, branch, or initialise qubits mid-circuit, and for cotangents
                 of another shape.
         """
+        if initial is not None and initial_states.is_batch(params, initial):
+            return initial_states.vjp(self, outputs, params, cotangents, initial)[:2]
         return adjoint.vjp(self, outputs, params, cotangents, initial=initial)
 
     def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
