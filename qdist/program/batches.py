@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 
 from qdist.backends import ObservableKernel, StateError, on_host
 from qdist.backends.memory import check_copies
-from qdist.program import averages
 from qdist.program.runner import Runner
 from qdist.state.checking import checks
 from qdist.state.measuring import expectation
 from qdist.state.measuring.expectation import Observable
-from qdist.state.measuring.measure import Seed, generator
 from qdist.state.outputs import Expectation, Output, observables_of
 from qdist.state.statevector import StateVector
 
@@ -57,16 +55,11 @@ _NONE = np.zeros(0)
 """Shared parameters, where all are of rows."""
 
 
-def expectations(
-    program: Runner, observable: Observable, params: Any, shots: int | None, seed: Seed
-) -> NDArray[np.float64]:
-    """``Program.expectation`` of a batch: one value a row."""
+def expectations(program: Runner, observable: Observable, params: Any) -> NDArray[np.float64]:
+    """``Program.expectation`` of a batch without shots: one value a row."""
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     outputs = [Expectation(expectation.as_pauli_sum(observable, program.num_qubits))]
     _check_without_rows(program, outputs, len(theta))
-    if shots is not None:
-        rng = generator(program.comm, seed)
-        return np.array([averages.mean(program, observable, row, shots, rng) for row in theta])
     if program.plan.far or any(part.instruction is not None for part in program.plan.parts):
         return np.array([program.evolved(row).expectation(observable) for row in theta])
     if program.row_programs.takes(outputs):

@@ -14,13 +14,17 @@ from qdist.circuit import Circuit
 from qdist.circuit.binding import ParameterValues
 from qdist.comm import Communicator
 from qdist.plan.levels import Level
-from qdist.program import adjoint, averages, batches, initial_states
+from qdist.program import adjoint, batches, initial_states
+from qdist.program import shots as shots_of
 from qdist.program.perthread import PerThread
 from qdist.program.runner import Runner
 from qdist.program.source import Source
 from qdist.state.checking import checks
-from qdist.state.measuring.expectation import Observable, as_pauli_sum
+from qdist.state.measuring.estimates import Estimate, Estimates
+from qdist.state.measuring.expectation import Observable, as_pauli_sum, checked_observables
 from qdist.state.measuring.measure import Seed, generator
+from qdist.state.measuring.rotated import ReadoutError
+from qdist.state.measuring.shadows import Shadow
 from qdist.state.measuring.shots import written
 from qdist.state.outputs import Expectation, Output, values
 from qdist.state.statevector import StateVector
@@ -108,24 +112,98 @@ class Program(Runner):
         return batches.states(self, checks.checked_batch(params, self.circuit.num_parameters, self.comm))
 
     def expectation(
-        self, observable: Observable, params: Any = None, *, shots: int | None = None, seed: Seed = None
+        self,
+        observable: Observable,
+        params: Any = None,
+        *,
+        shots: int | None = None,
+        seed: Seed = None,
+        readout_error: ReadoutError = None,
     ) -> Any:
         """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row.
 
-        What the circuit measures at its end changes nothing. Where it is random (see ``is_random``), every run has a
-        value of its own: with ``shots`` the mean over so many runs is given, with random numbers from ``seed``.
+        What the circuit measures at its end changes nothing.
+
+        Args:
+            observable: Hermitian, in any form that ``StateVector.expectation`` takes.
+            params: as for ``run``, or a batch of shape (batch, number of parameters).
+            shots: an estimate from so many measurements instead of the exact value, an ``Estimate``: a float with a
+                ``standard_error``. They are divided over groups of strings that can be measured together, by the sums
+                of their coefficients. Needed where the circuit is random (see ``is_random``): then the mean over so
+                many runs.
+            seed: of the random numbers; the same seed gives the same numbers on any number of ranks and any device.
+            readout_error: the probability that a measured bit is wrong; a pair (of reading 1 for 0, of reading 0 for
+                1), or a pair for each qubit.
 
         Raises:
-            StateError: for a random circuit without ``shots``, and for ``shots`` where all runs are the same.
+            StateError: for a random circuit without ``shots``, and for too few shots.
         """
-        averages.check(self, shots)
-        if checks.is_batch(params):
-            return batches.expectations(self, observable, params, shots, seed)
+        shots_of.check(self, shots)
         if shots is not None:
-            return averages.mean(self, observable, params, shots, seed)
+            found = shots_of.estimated(self, [observable], params, shots, seed, readout_error)
+            if found.ndim == 2:
+                return Estimates.of(found[:, 0], found.standard_error[:, 0], shots)
+            return Estimate(found[0], found.standard_error[0], shots)
+        if readout_error is not None:
+            raise StateError("readout_error= goes with shots=: an exact expectation value is not read out")
+        if checks.is_batch(params):
+            return batches.expectations(self, observable, params)
         output = Expectation(as_pauli_sum(observable, self.num_qubits))
         program, gates = self.bind_for([output], params)
         return values(program.evolved(), [output], gates)[0]
+
+    def expectations(
+        self,
+        observables: Sequence[Observable],
+        params: Any = None,
+        *,
+        shots: int | None = None,
+        seed: Seed = None,
+        readout_error: ReadoutError = None,
+    ) -> NDArray[np.float64]:
+        """The expectation values of several observables: float64 of shape (observables,), for a batch (batch,
+        observables). With ``shots`` all are estimated from the same ones: an array with a ``standard_error``.
+
+        Arguments and errors are those of ``expectation``.
+        """
+        listed = checked_observables(observables)
+        shots_of.check(self, shots)
+        if shots is not None:
+            return shots_of.estimated(self, listed, params, shots, seed, readout_error)
+        if readout_error is not None:
+            raise StateError("readout_error= goes with shots=: an exact expectation value is not read out")
+        if checks.is_batch(params):
+            columns = [batches.expectations(self, observable, params) for observable in listed]
+            return np.stack(columns, axis=1) if columns else np.zeros((len(params), 0))
+        return self.evolved(params).expectations(listed)
+
+    def sample(
+        self,
+        shots: int,
+        params: ParameterValues | None = None,
+        *,
+        seed: Seed = None,
+        qubits: int | Sequence[int] | None = None,
+        readout_error: ReadoutError = None,
+    ) -> NDArray[np.int64]:
+        """`shots` basis states of ``qubits`` (all without) after the circuit: int64 indices, qubits[0] as bit 0.
+
+        Where the circuit is random every shot is a run of its own. seed, readout_error: as for ``expectation``.
+        ``counts`` counts the circuit's classical bits.
+        """
+        return shots_of.sample(self, shots, params, seed, qubits, readout_error)
+
+    def shadow(
+        self,
+        shots: int,
+        params: ParameterValues | None = None,
+        *,
+        seed: Seed = None,
+        readout_error: ReadoutError = None,
+    ) -> Shadow:
+        """A classical shadow of the state after the circuit: each shot measures every qubit in a random one of the bases
+        X, Y and Z. ``shadow.expectation(observable)`` then estimates any observables from the same shots."""
+        return shots_of.shadow_of(self, shots, params, seed, readout_error)
 
     def value_and_grad(
         self,

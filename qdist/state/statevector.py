@@ -20,10 +20,13 @@ from qdist.state.alone import alone
 from qdist.state.checking import checks, same
 from qdist.state.filling import check_filled, checked_factors, fill, fill_with_product
 from qdist.state.measuring import expectation, measure
+from qdist.state.measuring.estimates import Estimate, Estimates, estimates
 from qdist.state.measuring.expectation import Observable
 from qdist.state.measuring.measure import Seed
 from qdist.state.measuring.products import inner, is_close
 from qdist.state.measuring.readout import Readout
+from qdist.state.measuring.rotated import ReadoutError
+from qdist.state.measuring.shadows import Shadow, shadow
 from qdist.state.measuring.shots import tally
 from qdist.state.moves.gather import gathered
 from qdist.state.moves.relayout import relayout
@@ -376,12 +379,21 @@ class StateVector(ReducedStates):
 
     # Observables -----------------------------------------------------------------------------------------------------
 
-    def expectation(self, observable: Observable) -> float:
+    def expectation(
+        self,
+        observable: Observable,
+        *,
+        shots: int | None = None,
+        seed: Seed = None,
+        readout_error: ReadoutError = None,
+    ) -> float:
         """<psi|O|psi> of a Hermitian observable.
 
         Args:
             observable: a PauliSum, PauliString, dict of strings and coefficients, text like "Z0 Z1" or "ZZI", a
                 Hermitian, a pair (matrix, qubits), or a matrix of all qubits.
+            shots, seed, readout_error: an estimate from so many measurements, with a ``standard_error``, instead of the
+                exact value: see ``Program.expectation``. The state is taken as normalised.
 
         Raises:
             StateError: if it is not Hermitian or acts on qubits that the state does not have.
@@ -389,14 +401,35 @@ class StateVector(ReducedStates):
         >>> StateVector(2).expectation({"Z0 Z1": 0.5, "X0": 2.0})
         0.5
         """
-        return float(self.expectations([observable])[0])
+        if shots is not None or readout_error is not None:
+            found = self.expectations([observable], shots=shots, seed=seed, readout_error=readout_error)
+            assert isinstance(found, Estimates), "there are shots"
+            return Estimate(found[0], found.standard_error[0], found.shots)
+        return float(expectation.expectations(self, [observable])[0])
 
-    def expectations(self, observables: Sequence[Observable]) -> NDArray[np.float64]:
+    def expectations(
+        self,
+        observables: Sequence[Observable],
+        *,
+        shots: int | None = None,
+        seed: Seed = None,
+        readout_error: ReadoutError = None,
+    ) -> NDArray[np.float64]:
         """The expectation values of several observables, which share the passes over the state: float64.
 
-        On several ranks that may leave the state in another layout.
+        With ``shots`` all are estimated from the same ones: an array with a ``standard_error``. On several ranks the
+        state may be left in another layout.
         """
-        return expectation.expectations(self, observables)
+        listed = expectation.checked_observables(observables)
+        if shots is not None:
+            return estimates(self, listed, shots, seed, readout_error)
+        if readout_error is not None:
+            raise StateError("readout_error= goes with shots=: an exact expectation value is not read out")
+        return expectation.expectations(self, listed)
+
+    def shadow(self, shots: int, seed: Seed = None, readout_error: ReadoutError = None) -> Shadow:
+        """A classical shadow: see ``Program.shadow``."""
+        return shadow(self, shots, seed, readout_error)
 
     def variance(self, observable: Observable) -> float:
         """<O^2> - <O>^2 of a Hermitian observable in the normalised state. Takes memory for a second state."""
