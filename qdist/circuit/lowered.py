@@ -223,7 +223,7 @@ def _angles(matrix: Matrix) -> list[float]:
             upper, lower = gray[place - 1], gray[place]
             a, b = left[upper, gray[column]], left[lower, gray[column]]
             length = math.hypot(abs(a), abs(b))
-            rotation: Matrix = np.eye(2, dtype=np.complex128)
+            rotation: Any = np.eye(2, dtype=np.complex128)
             # The last of a column leaves exactly 1 above; the others need not turn where nothing is left below.
             if length > 1e-15 and (abs(b) > 1e-15 or place == column + 1):
                 rotation = np.array([[a.conjugate(), b.conjugate()], [-b, a]]) / length

@@ -201,8 +201,8 @@ class Program(Runner):
         seed: Seed = None,
         readout_error: ReadoutError = None,
     ) -> Shadow:
-        """A classical shadow of the state after the circuit: each shot measures every qubit in a random one of the bases
-        X, Y and Z. ``shadow.expectation(observable)`` then estimates any observables from the same shots."""
+        """A classical shadow of the state after the circuit: each shot measures every qubit in a random one of the
+        bases X, Y and Z. ``shadow.expectation(observable)`` then estimates any observables from the same shots."""
         return shots_of.shadow_of(self, shots, params, seed, readout_error)
 
     def value_and_grad(

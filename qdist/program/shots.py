@@ -46,7 +46,7 @@ def estimated(
     flips = flip_probabilities(readout_error, program.num_qubits)
     if program.is_random and flips is not None:
         raise StateError(
-            "readout_error= is for circuits without mid-circuit measurements: here each run has an exact expectation value"
+            "readout_error= is for circuits without mid-circuit measurements: here each run has an exact value"
         )
     groups = None if program.is_random else Groups(observables, program.num_qubits)
     if not checks.is_batch(params):
@@ -54,7 +54,8 @@ def estimated(
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     rows = [_one(program, observables, row, number, rng, groups, flips) for row in theta]
     shape = (len(theta), len(observables))
-    return Estimates.of(*(np.array([row[k] for row in rows]).reshape(shape) for k in (0, 1)), number)
+    found, errors = (np.array([row[k] for row in rows]).reshape(shape) for k in (0, 1))
+    return Estimates.of(found, errors, number)
 
 
 def _one(

@@ -99,7 +99,8 @@ class ReducedStates(Shards):
             assert whole is not None, "every rank asked for it"
             tensor = whole.astype(np.complex128).reshape((2,) * self.num_qubits)
             axes = [self.num_qubits - 1 - q for q in (*chosen, *others)]
-            return np.linalg.svd(tensor.transpose(axes).reshape(1 << len(chosen), -1), compute_uv=False)
+            matrix = tensor.transpose(axes).reshape(1 << len(chosen), -1)
+            return np.asarray(np.linalg.svd(matrix, compute_uv=False), np.float64)
         smaller = chosen if len(chosen) <= len(others) else others
         return np.sqrt(np.clip(np.linalg.eigvalsh(_density(self, smaller))[::-1], 0, None))
 

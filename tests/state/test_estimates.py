@@ -84,7 +84,7 @@ def test_readout_errors_shrink_what_is_read() -> None:
     assert (flips == 1).mean() == pytest.approx(0.81, abs=0.02)
     assert (program.sample(10, seed=2) == 1).all()
     assert (program.sample(10, seed=2, qubits=[1, 0]) == 2).all()
-    with pytest.raises(StateError, match="readout_error=1.5: a probability"):
+    with pytest.raises(StateError, match=r"readout_error=1\.5: a probability"):
         program.sample(10, readout_error=1.5)
     with pytest.raises(StateError, match="goes with shots="):
         program.expectation("Z0", readout_error=0.1)

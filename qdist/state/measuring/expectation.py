@@ -57,8 +57,8 @@ def checked_observables(observables: Any) -> list[Any]:
     """Several observables as a list. Raises StateError where one alone is given."""
     if isinstance(observables, str | Mapping | PauliSum | PauliString | Hermitian | np.ndarray):
         raise StateError(
-            f"expectations() takes a list of observables, such as ['Z0', 'X1']; got {observables!r}. expectation() takes "
-            "one"
+            f"expectations() takes a list of observables, such as ['Z0', 'X1']; got {observables!r}. expectation() "
+            "takes one"
         )
     return list(observables)
 

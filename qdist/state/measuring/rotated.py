@@ -14,7 +14,7 @@ from qdist.state.measuring.measure import sample
 from qdist.state.moves.exchange import swap_bits
 from qdist.state.shards import Shards
 
-__all__ = ["ReadoutError", "flip_probabilities", "flipped", "sampled"]
+__all__ = ["ReadoutError", "flip_probabilities", "flipped", "parity_signs", "sampled"]
 
 ReadoutError = float | tuple[float, float] | Sequence[tuple[float, float]] | None
 """The probability that a bit is read wrong; (of reading 1 for 0, of reading 0 for 1); or such a pair for each qubit."""
@@ -22,7 +22,7 @@ ReadoutError = float | tuple[float, float] | Sequence[tuple[float, float]] | Non
 
 def sampled(
     sv: Shards, letters: str, shots: int, rng: np.random.Generator, flips: NDArray[np.float64] | None
-) -> NDArray:
+) -> NDArray[np.int64]:
     """Shots with qubit q measured in the basis of letters[q]: bit q of each is 1 where -1 was found."""
     if set(letters) & {"X", "Y"}:
         sv = _rotated(sv, letters)
@@ -65,8 +65,8 @@ def flip_probabilities(given: ReadoutError, num_qubits: int) -> NDArray[np.float
         array = np.tile(array, (num_qubits, 1))
     if array.shape != (num_qubits, 2) or not ((array >= 0) & (array <= 1)).all():
         raise StateError(
-            f"readout_error={given!r}: a probability, a pair (of reading 1 for 0, of reading 0 for 1), or such a pair for "
-            f"each of {num_qubits} qubits"
+            f"readout_error={given!r}: a probability, a pair (of reading 1 for 0, of reading 0 for 1), or such a pair "
+            f"for each of {num_qubits} qubits"
         )
     return array
 
