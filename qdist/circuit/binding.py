@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,13 +13,14 @@ from numpy.typing import ArrayLike
 from qdist.native import kernels
 
 from .errors import CircuitError
-from .parameters import Expression, Parameter, ParameterVector, as_number
+from .parameters import Expression, Parameter, ParameterVector, ParameterVectorElement, as_number
 
 # What `params` may be wherever values are given: a mapping, or a flat array in the order of the parameters.
 ParameterValues: TypeAlias = (
     Mapping[Parameter, Any]
     | Mapping[ParameterVector, Any]
     | Mapping[Parameter | ParameterVector, Any]
+    | Mapping[str, Any]
     | Sequence[float]
     | np.ndarray
 )
@@ -101,8 +103,14 @@ def resolve_values(
         return {parameter: _checked_value(parameter, value) for parameter, value in zip(parameters, values)}
     wanted = set(parameters)
     found: dict[Parameter, float | Expression] = {}
-    unknown: list[Parameter | ParameterVector] = []
+    unknown: list[Parameter | ParameterVector | str] = []
     for key, value in given.items():
+        if isinstance(key, str):
+            named = named_symbol(parameters, key)
+            if named is None:
+                unknown.append(key)
+                continue
+            key = named
         pairs = [(parameter, v) for parameter, v in _pairs(key, value) if parameter in wanted]
         if not pairs:
             unknown.append(key)
@@ -111,11 +119,39 @@ def resolve_values(
                 raise CircuitError(f"parameter {parameter.name} is given twice, by itself and in its vector")
             found[parameter] = _checked_value(parameter, v)
     if unknown:
-        raise CircuitError(f"the circuit has no parameter {_some_names(unknown)}; it has {_some_names(parameters)}")
+        close = [] if len(unknown) > 1 else get_close_matches(_some_names(unknown), _names(parameters), 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise CircuitError(
+            f"the circuit has no parameter {_some_names(unknown)}; it has {_some_names(parameters)}{hint}"
+            + _same_name(unknown, parameters)
+        )
     if not partial and len(found) < len(parameters):
         missing = [parameter for parameter in parameters if parameter not in found]
         raise CircuitError(f"no value is given for parameter {_some_names(missing)}")
     return found
+
+
+def named_symbol(parameters: Sequence[Parameter], name: str) -> Parameter | ParameterVector | None:
+    """The parameter, or the vector of one, with this name; None where there is none."""
+    for parameter in parameters:
+        if parameter.name == name:
+            return parameter
+        if isinstance(parameter, ParameterVectorElement) and parameter.vector.name == name:
+            return parameter.vector
+    return None
+
+
+def _names(parameters: Sequence[Parameter]) -> list[str]:
+    """All names that values can be given by."""
+    vectors = [p.vector.name for p in parameters if isinstance(p, ParameterVectorElement)]
+    return list(dict.fromkeys([*vectors, *(parameter.name for parameter in parameters)]))
+
+
+def _same_name(unknown: Sequence[Any], parameters: Sequence[Parameter]) -> str:
+    """What to say where a key is another object of the same name."""
+    names = {key.name for key in unknown if not isinstance(key, str) and hasattr(key, "name")}
+    same = sorted(names.intersection(_names(parameters)))
+    return f" (another object named {same[0]!r}: give its name instead, {{{same[0]!r}: ...}})" if same else ""
 
 
 def _pairs(key: Parameter | ParameterVector, value: Any) -> list[tuple[Parameter, Any]]:
@@ -145,7 +181,7 @@ def _checked_value(parameter: Parameter, value: Any) -> float | Expression:
 
 
 def _some_names(parameters: Sequence[Any]) -> str:
-    names = [str(getattr(parameter, "name", repr(parameter))) for parameter in parameters]
+    names = [p if isinstance(p, str) else str(getattr(p, "name", repr(p))) for p in parameters]
     if not names:
         return "none"
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -12,13 +12,17 @@ import numpy as np
 
 from qdist.native import kernels
 
+from . import dense
+from .aliases import ALIASES, hint
 from .binding import AffineMap, ParameterValues, flat_values, resolve_values
 from .builder import CircuitBuilder
 from .errors import CircuitError
 from .frozen import FrozenInstructions, FrozenParameters
-from .gate import check_ctrl_state
+from .functions import Function, Functions
+from .gate import Gate, check_ctrl_state
 from .instruction import Instruction
 from .measurements import split_final_measurements
+from .own_gates import CircuitGate
 from .parameters import Angle, Expression, Parameter, ParameterVector, ParameterVectorElement
 from .wires import wire_map
 
@@ -35,6 +39,15 @@ class Circuit(CircuitBuilder):
     """
 
     __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked for what is not there: other libraries' names of gates, and typing errors.
+        if name in ALIASES:
+            return getattr(self, ALIASES[name])
+        if name.startswith("_"):
+            raise AttributeError(f"'Circuit' object has no attribute {name!r}", name=name, obj=self)
+        methods = [m for m in dir(type(self)) if not m.startswith("_")]
+        raise AttributeError(f"a Circuit has no {name!r}{hint(name, methods)}")
 
     # Reading.
 
@@ -96,9 +109,19 @@ class Circuit(CircuitBuilder):
                 clbits[b] = ready
         return max(qubits + clbits, default=0)
 
+    @property
+    def functions(self) -> Functions | None:
+        """Products and functions of parameters in its angles, in the order of first use; None where there are none."""
+        params = (param for instruction in self for param in instruction.params if isinstance(param, Expression))
+        found = dict.fromkeys(symbol for param in params for symbol in param.terms if isinstance(symbol, Function))
+        return Functions(self.parameters, tuple(found)) if found else None
+
     def affine(self) -> AffineMap:
-        """All angles, modulo 4 pi, as one affine map of the parameters, for executors that bind many times."""
-        column = {parameter: k for k, parameter in enumerate(self.parameters)}
+        """All angles, modulo 4 pi, as one affine map of the parameters, then of `functions`, for executors that bind
+        many times."""
+        functions = self.functions
+        symbols = (*self.parameters, *(functions.symbols if functions is not None else ()))
+        column = {symbol: k for k, symbol in enumerate(symbols)}
         constants: list[float] = []
         entries: list[tuple[int, int, float]] = []
         for instruction in self:
@@ -120,6 +143,16 @@ class Circuit(CircuitBuilder):
             len(column),
         )
 
+    def to_matrix(self, params: ParameterValues | None = None, comm: Any = None) -> np.ndarray:
+        """The unitary matrix of the circuit at these values: complex128, qubit 0 as the lowest bit of both indices.
+
+        With `comm`, its ranks each compute some of the columns, and every rank gets all of them. Measurements at the
+        end are left out. Raises CircuitError where the circuit measures or resets mid-circuit, initialises, branches or
+        has unbound parameters; MemoryError where the matrix does not fit.
+        """
+        circuit = self if params is None else self.bind(params)
+        return dense.matrix(circuit.remove_final_measurements(), comm)
+
     def parameter_values(self, params: ParameterValues) -> np.ndarray:
         """`params`, as `bind` takes them, as one float64 array in the order of `parameters`."""
         return flat_values(self.parameters, params)
@@ -129,8 +162,9 @@ class Circuit(CircuitBuilder):
     def bind(self, params: ParameterValues, partial: bool = False) -> Circuit:
         """A copy with values in the place of parameters.
 
-        `params` is a mapping {Parameter: value, ParameterVector: values}, or one flat array in the order of
-        `parameters`. With `partial` a mapping may leave parameters out. Raises CircuitError that names
+        `params` is a mapping {Parameter: value, ParameterVector: values}, where names may stand for both
+        ({"theta": [0.1, 0.2]}), or one flat array in the order of `parameters`. With `partial` a mapping may leave
+        parameters out. Raises CircuitError that names
         parameters that are missing, or that the circuit does not have.
         """
         values = resolve_values(self.parameters, params, partial)
@@ -249,8 +283,29 @@ class Circuit(CircuitBuilder):
         for instruction in instructions:
             for param in instruction.params:
                 if isinstance(param, Expression):
-                    result._use(param.terms)
+                    result._use(param.parameters)
         return result
+
+    def with_order(self, parameters: Sequence[Parameter]) -> Circuit:
+        """A copy whose `parameters` are these, in this order: all that it uses, and maybe others."""
+        named = {parameter.name: parameter for parameter in parameters}
+        return self._copy(list(self._instructions), named)
+
+    def to_gate(self, name: str | None = None) -> Gate:
+        """This circuit as a gate of its own, whose angles are the circuit's parameters in their order.
+
+            bell = Circuit(2).ry(theta, 0).cx(0, 1).to_gate("bell")
+            circuit.append(bell, [3, 4], [0.3])
+
+        Raises CircuitError where it measures, resets, initialises or branches.
+        """
+        for index, (gate, _, _, _, condition) in enumerate(self):
+            if condition or not (gate.is_unitary or gate.is_directive):
+                raise CircuitError(f"instruction {index}, {gate.name}, is not unitary, and a gate is")
+        chosen = name or self.name
+        if not isinstance(chosen, str) or not chosen:
+            raise CircuitError('a gate needs a name: to_gate("block")')
+        return CircuitGate(chosen, self.frozen())
 
     # Text.
 
@@ -269,13 +324,19 @@ class Circuit(CircuitBuilder):
         return qasm.load(path)
 
     def to_qasm(self, version: int = 3) -> str:
-        """The circuit as an OpenQASM program, version 2 or 3."""
+        """The circuit as an OpenQASM program, version 2 or 3.
+
+        Gates of one's own are written as what they are made of; one given by a matrix of angles must be bound before.
+        """
         from . import qasm
 
         return qasm.dumps(self, version=version)
 
     def draw(self, width: int = 80) -> str:
-        """The circuit as text, in blocks that are at most `width` columns wide."""
+        """The circuit as text, in blocks that are at most `width` columns wide. print(circuit) shows the same.
+
+        There are no other pictures: `to_qasm` gives text that other libraries read and draw. Raises CircuitError.
+        """
         from .draw import draw
 
         return draw(self, width)

@@ -31,6 +31,11 @@ _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 def draw(circuit: CircuitBuilder, width: int = 80) -> str:
     """The circuit as text, in blocks of at most `width` columns (more where a single gate needs it)."""
+    if isinstance(width, str) or not isinstance(width, int | float):
+        raise CircuitError(
+            f"draw({width!r}): circuits are drawn as text, and the argument is its width in columns: draw(), "
+            "draw(120). For other pictures give circuit.to_qasm() to a library that has them"
+        )
     if width < 20:
         raise CircuitError(f"a drawing needs a width of at least 20 columns; got {width}")
     labels = [f"q{q}: " for q in range(circuit.num_qubits)]

@@ -106,6 +106,10 @@ class GateMethods:
         """exp(-i θ/2 (cos φ X + sin φ Y))."""
         return self._add(GATES["r"], (qubit,), (theta, phi))
 
+    def rot(self, phi: Angle, theta: Angle, omega: Angle, qubit: Qubits) -> Self:
+        """rz(φ), then ry(θ), then rz(ω): PennyLane's Rot, as three gates."""
+        return self.rz(phi, qubit).ry(theta, qubit).rz(omega, qubit)
+
     # Two qubits.
 
     def cx(self, control: Qubits, target: Qubits) -> Self:
@@ -259,6 +263,11 @@ class GateMethods:
         """The phase e^{iλ} where all controls have their values and the target is 1."""
         chosen = as_tuple(controls)
         return self._add(GATES["p"].controlled(len(chosen), ctrl_state), (*chosen, target), (lam,))
+
+    def mcz(self, controls: int | Sequence[int], target: Qubits, ctrl_state: int | str | None = None) -> Self:
+        """Z under any number of controls; bit i of `ctrl_state` is the value controls[i] must have."""
+        chosen = as_tuple(controls)
+        return self._add(GATES["z"].controlled(len(chosen), ctrl_state), (*chosen, target))
 
     def unitary(self, matrix: ArrayLike, qubits: int | Sequence[int]) -> Self:
         """Any unitary matrix; qubits[0] is the least significant bit of its index."""

@@ -1,8 +1,8 @@
 """Symbolic angles: Parameter, ParameterVector, and affine expressions of them.
 
-An angle is affine, `sum_k a_k theta_k + b`, and nothing else: an executor can then compute all the angles of
-a circuit in one product `A @ theta + b`, and the chain rule of a gradient is the transposed product. Products
-and functions of parameters belong to the classical side, in front of the circuit.
+An angle is affine, `sum_k a_k theta_k + b`: an executor can then compute all the angles of a circuit in one product
+`A @ theta + b`, and the chain rule of a gradient is the transposed product. Products and functions of parameters are
+symbols of their own in it (functions.py), whose values are computed in front of the circuit.
 """
 
 from __future__ import annotations
@@ -10,31 +10,35 @@ from __future__ import annotations
 import math
 import numbers
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, overload
 
 from .errors import CircuitError
+
+# Arithmetic that is not affine; functions.py fills it.
+NONLINEAR: dict[str, Callable[..., Any]] = {}
 
 
 class Expression:
     """An affine form: {Parameter: coefficient} plus a constant.
 
-    Made by arithmetic on Parameters: `2 * t[0] - t[1] / 3 + 0.3`. Immutable and hashable. A parameter whose
-    coefficients cancel stays in the expression with coefficient 0, so that the parameters of a circuit do not
-    depend on the values of its coefficients.
+    Made by arithmetic on Parameters: `2 * t[0] - t[1] / 3 + 0.3`, `t[0] * t[1]`, `numpy.sin(t[0]) ** 2`. Immutable and
+    hashable. A parameter whose coefficients cancel stays in the expression with coefficient 0, so that the parameters
+    of a circuit do not depend on the values of its coefficients.
     """
 
     __slots__ = ("_constant", "_terms")
 
-    # A NumPy scalar on the left then leaves the arithmetic to this class instead of building an object array.
-    __array_ufunc__ = None
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """What `numpy.sin(a)` gives, and arithmetic with a NumPy scalar on the left."""
+        return NONLINEAR["ufunc"](ufunc, method, inputs, options)
 
     _terms: dict[Parameter, float]
     _constant: float
 
     @property
     def terms(self) -> Mapping[Parameter, float]:
-        """The coefficient of each parameter, in the order in which the expression names them."""
+        """The coefficient of each symbol (a parameter, or a function of some), in the order of the expression."""
         return self._terms
 
     @property
@@ -44,8 +48,8 @@ class Expression:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters the expression names."""
-        return tuple(self.terms)
+        """The parameters the expression depends on."""
+        return tuple(dict.fromkeys(parameter for symbol in self.terms for parameter in symbol.parameters))
 
     def bind(self, values: Mapping[Parameter, float | Expression]) -> float | Expression:
         """Put values (numbers, or other expressions) in the place of parameters.
@@ -55,7 +59,7 @@ class Expression:
         terms: dict[Parameter, float] = {}
         constant = self.constant
         for parameter, coefficient in self.terms.items():
-            value = values.get(parameter, parameter)
+            value = parameter.value(values)
             if isinstance(value, Expression):
                 for inner, factor in value.terms.items():
                     terms[inner] = terms.get(inner, 0.0) + coefficient * factor
@@ -94,10 +98,7 @@ class Expression:
 
     def __mul__(self, other: Any) -> Expression:
         if isinstance(other, Expression):
-            raise CircuitError(
-                f"({self}) * ({other}) is a product of parameters, and an angle must be affine in them; "
-                "compute the product outside the circuit and bind it to a Parameter of its own"
-            )
+            return NONLINEAR["product"](self, other)
         number = as_number(other)
         return NotImplemented if number is None else self._scaled(number)
 
@@ -105,7 +106,7 @@ class Expression:
 
     def __truediv__(self, other: Any) -> Expression:
         if isinstance(other, Expression):
-            return other.__rtruediv__(self)
+            return NONLINEAR["quotient"](self, other)
         number = as_number(other)
         if number is None:
             return NotImplemented
@@ -116,17 +117,26 @@ class Expression:
         return _expression({p: a / number for p, a in self.terms.items()}, self.constant / number)
 
     def __rtruediv__(self, other: Any) -> Expression:
-        raise CircuitError(
-            f"({other}) / ({self}) divides by a parameter, and an angle must be affine in its parameters; "
-            "compute the quotient outside the circuit and bind it to a Parameter of its own"
-        )
+        number = as_number(other)
+        return NotImplemented if number is None else NONLINEAR["quotient"](number, self)
+
+    def __pow__(self, other: Any) -> Expression:
+        exponent = other if isinstance(other, Expression) else as_number(other)
+        return NotImplemented if exponent is None else NONLINEAR["power"](self, exponent)
+
+    def __rpow__(self, other: Any) -> Expression:
+        base = as_number(other)
+        return NotImplemented if base is None else NONLINEAR["power"](base, self)
 
     def _scaled(self, factor: float) -> Expression:
         return _expression({p: factor * a for p, a in self.terms.items()}, factor * self.constant)
 
     def __float__(self) -> float:
-        names = ", ".join(parameter.name for parameter in self.terms)
-        raise CircuitError(f"the angle {self} has unbound parameters ({names}); bind them to numbers first")
+        names = ", ".join(parameter.name for parameter in self.parameters)
+        raise CircuitError(
+            f"the angle {self} has unbound parameters ({names}); bind them to numbers first, and for functions of "
+            "parameters take NumPy's: numpy.sin(a)"
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Expression):
@@ -151,7 +161,8 @@ class Expression:
         for parameter, coefficient in self.terms.items():
             sign = "-" if math.copysign(1.0, coefficient) < 0 else "+"
             size = abs(coefficient)
-            product = parameter.name if size == 1.0 else f"{number(size)}*{parameter.name}"
+            name = parameter.format(number)
+            product = name if size == 1.0 else f"{number(size)}*{name}"
             text += f" {sign} {product}" if text else product if sign == "+" else f"-{product}"
         if self.constant != 0.0:
             text += f" {'-' if self.constant < 0 else '+'} {number(abs(self.constant))}"
@@ -171,6 +182,10 @@ class Parameter(Expression):
         if not isinstance(name, str) or not name:
             raise CircuitError(f"a Parameter needs a name, a non-empty str; got {name!r}")
         self._set(name, uuid.uuid4().int)
+
+    _name: str
+    _key: Any
+    _hash: int
 
     def _set(self, name: str, key: int | tuple[int, int]) -> None:
         self._name = name
@@ -192,6 +207,10 @@ class Parameter(Expression):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         return (self,)
+
+    def value(self, values: Mapping[Parameter, float | Expression]) -> float | Expression:
+        """The value that it is given, or itself where it is given none."""
+        return values.get(self, self)
 
     def __eq__(self, other: object) -> bool:
         if self is other:

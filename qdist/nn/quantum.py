@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import local
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -21,20 +21,18 @@ from qdist.state.moves.relayout import relayout
 from qdist.state.outputs import Output, as_output, values
 from qdist.state.statevector import StateVector
 
-from ..circuit import Circuit, CircuitError, ParameterVector
-from ..circuit import Parameter as Symbol
+from ..circuit import Circuit, lowered
 from ..comm import Communicator, Mesh
 from ..plan import Layout
 from ..plan.plan import readable_size
 from ..plan.tail import NO_TAIL, Tail
 from ..tensor import Generator, Rule, Tensor, apply, random
-from ..tensor.arrays import module_of, to_device
+from ..tensor.arrays import to_device
 from .agreement import Agreement
 from .module import Module, Parameter
+from .quantum_parameters import Division, Symbols, flat
 
 __all__ = ["QuantumLayer"]
-
-Symbols: TypeAlias = Symbol | ParameterVector | Iterable[Symbol | ParameterVector]
 
 
 class QuantumLayer(Module):
@@ -93,10 +91,8 @@ class QuantumLayer(Module):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        columns = _columns(circuit, inputs=_flat(inputs), weights=_flat(weights))
-        self._input_columns, self._weight_columns = columns["inputs"], columns["weights"]
-        self._order = np.argsort(self._weight_columns)
-        self._order_there: Any = None
+        circuit = lowered(circuit)
+        self._division = Division(circuit, flat(circuit, inputs), flat(circuit, weights))
         self.comm = comm
         """As given."""
         self._agreement: Agreement | None = None
@@ -114,8 +110,8 @@ class QuantumLayer(Module):
         real = np.float32 if self.program.dtype == np.complex64 else np.float64
         self._dtype = np.dtype(real)
         self.weights: Parameter | None = None
-        if len(self._weight_columns):
-            values = _start(len(self._weight_columns), initial, seed, self._dtype)
+        if self._division.num_weights:
+            values = _start(self._division.num_weights, initial, seed, self._dtype)
             values = values if everyone is None else everyone.broadcast(values)
             self.weights = Parameter(to_device(values, self.program.device))
             if rows is not None and rows.size > 1:
@@ -151,13 +147,13 @@ class QuantumLayer(Module):
         programs = self.program.row_programs
         if not programs.takes(self.observables):
             return None
-        rows = programs.of(self._input_columns.tolist())
+        rows = programs.of(self._division.row_columns)
         return rows, rows.reading(self.observables)
 
     @property
     def in_features(self) -> int:
         """How many features x has: the circuit's parameters in `inputs`."""
-        return len(self._input_columns)
+        return self._division.in_features
 
     def forward(self, x: Any = None) -> Tensor:
         """The outputs for every row of x, or without inputs one row: `layer()`."""
@@ -188,31 +184,14 @@ class QuantumLayer(Module):
         return everyone if self.weights is not None and self.weights.requires_grad else shared
 
     def extra_repr(self) -> str:
-        counts = f"{self.in_features} inputs, {len(self._weight_columns)} weights, {len(self.observables)} observables"
+        counts = f"{self.in_features} inputs, {self._division.num_weights} weights, {len(self.observables)} observables"
         return f"{self.program.num_qubits} qubits, {counts}"
 
     def _params(self, x: NDArray[Any], weights: NDArray[Any] | None) -> NDArray[np.float64]:
         """One row of the circuit's parameters for every row of x. Raises StateError where one is not finite."""
-        params = np.empty((len(x), len(self._input_columns) + len(self._weight_columns)))
-        params[:, self._input_columns] = on_host(x)
-        if weights is not None:
-            params[:, self._weight_columns] = on_host(weights)
+        params = self._division.parameters(np, on_host(x), None if weights is None else on_host(weights))
         params = same.values(self.program.comm, params, "input and weight")
         return checks.checked_batch(params, params.shape[1])
-
-    def _row_params(self, x: NDArray[Any], weights: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any]]:
-        """What a row program takes: the rows, and the weights in the order of the circuit's parameters."""
-        xp = module_of(x)
-        shared = xp.zeros(0) if weights is None else weights[self._order_on(xp)].astype(np.float64)
-        return x.astype(np.float64, order="C"), shared
-
-    def _order_on(self, xp: Any) -> Any:
-        """The order of the weights as an array beside x: copied to a GPU once."""
-        if xp is np:
-            return self._order
-        if self._order_there is None:
-            self._order_there = xp.asarray(self._order)
-        return self._order_there
 
 
 class _Kept:
@@ -266,7 +245,7 @@ def _forward_of_rows(xp: Any, x: Any, weights: Any, layer: QuantumLayer) -> Any:
     assert layer._rows is not None, "the caller has looked"
     rows, reading = layer._rows
     comm = layer.program.comm
-    params = layer._row_params(x, weights)
+    params = layer._division.of_rows(xp, x, weights)
     _Kept.drop(comm)
     found = rows.values(*params, reading, keep=True)
     if found is None:
@@ -274,11 +253,11 @@ def _forward_of_rows(xp: Any, x: Any, weights: Any, layer: QuantumLayer) -> Any:
         raise AssertionError("a value is not finite")
     values, kets = found
     out = reading.columns.flat(values).astype(x.dtype)
-    return xp.asarray(out), (params, values, _Kept(comm, kets, None))
+    return xp.asarray(out), (params, (x, weights), values, _Kept(comm, kets, None))
 
 
 def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLayer) -> tuple[Any, ...]:
-    if len(saved) == 3:
+    if len(saved) == 4:
         both = _vjp_of_rows(xp, layer, saved, needs, g)
     else:
         params, kept = saved
@@ -286,25 +265,21 @@ def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLa
         columns = np.split(on_host(g).astype(np.float64), bounds, axis=1)
         cotangents = [column.reshape(len(g), *shape) for column, shape in zip(columns, layer._shapes)]
         _, gradient = adjoint.vjp(layer.program, layer.observables, params, cotangents, kept.take())
-        # The rows are added up in double precision, whatever the weights have.
-        both = gradient[:, layer._input_columns], gradient[:, layer._weight_columns].sum(axis=0)
+        both = layer._division.gradients(gradient)
     return tuple(None if part is None else xp.asarray(part) for part in both[: len(needs)])
 
 
 def _vjp_of_rows(xp: Any, layer: QuantumLayer, saved: Any, needs: Sequence[bool], g: Any) -> tuple[Any, ...]:
     """The gradients by x and by the weights, None where they are not needed."""
-    (x, shared), values, kept = saved
+    (rows, shared), (x, weights), values, kept = saved
     assert layer._rows is not None, "the forward run was of rows"
-    rows, reading = layer._rows
-    by_weights = len(needs) > 1 and needs[1]
-    found = rows.vjp(x, shared, reading, g, needs[0], by_weights, values, kept.take())
+    program, reading = layer._rows
+    together = layer._division.has_functions
+    by_weights = together or (len(needs) > 1 and needs[1])
+    found = program.vjp(rows, shared, reading, g, together or needs[0], by_weights, values, kept.take())
     assert found is not None, "the forward run has checked the values"
-    _, by_x, by_shared = found
-    if by_shared is None:
-        return by_x, None
-    gradient = xp.empty_like(by_shared)
-    gradient[layer._order_on(xp)] = by_shared
-    return by_x, gradient
+    _, by_rows, by_shared = found
+    return layer._division.gradients_of_rows(xp, x, weights, by_rows, by_shared)
 
 
 _TINY = 12
@@ -364,41 +339,11 @@ def _flat_values(state: StateVector, outputs: Sequence[Output], gates: Tail = NO
     return np.concatenate([np.ravel(value) for value in values(state, outputs, gates)])
 
 
-def _flat(symbols: Symbols) -> list[Symbol]:
-    if isinstance(symbols, Symbol):
-        return [symbols]
-    flat: list[Symbol] = []
-    for item in symbols:
-        if not isinstance(item, Symbol | ParameterVector):
-            raise TypeError(f"inputs and weights are Parameters and ParameterVectors of the circuit, not {item!r}")
-        flat += [item] if isinstance(item, Symbol) else item
-    return flat
-
-
 def _shape(output: Output, num_qubits: int) -> tuple[int, ...]:
     """Of the value of an output, which must be real."""
     if np.dtype(output.dtype).kind == "c":
         raise ValueError(f"the outputs of a QuantumLayer are real numbers, and those of {output!r} are complex")
     return output.shape(num_qubits)
-
-
-def _columns(circuit: Circuit, **parts: list[Symbol]) -> dict[str, NDArray[np.intp]]:
-    """The places in `circuit.parameters` of each part's; together the parts are all of them, each once."""
-    place = {symbol: k for k, symbol in enumerate(circuit.parameters)}
-    owner: dict[Symbol, str] = {}
-    for part, symbols in parts.items():
-        for symbol in symbols:
-            if symbol not in place:
-                raise CircuitError(f"{part}: the circuit has no parameter {symbol.name}")
-            if symbol in owner:
-                where = f"twice in {part}" if owner[symbol] == part else f"in {owner[symbol]} and in {part}"
-                raise CircuitError(f"parameter {symbol.name} is {where}; it can be in one place only")
-            owner[symbol] = part
-    missing = [symbol.name for symbol in place if symbol not in owner]
-    if missing:
-        shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
-        raise CircuitError(f"the circuit's parameters {shown} are neither in inputs nor in weights")
-    return {part: np.array([place[s] for s in symbols], np.intp) for part, symbols in parts.items()}
 
 
 def _groups(

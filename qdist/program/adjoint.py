@@ -25,7 +25,7 @@ from qdist.state.moves.exchange import swap_bits
 from qdist.state.outputs import Expectation, Output, as_output, pull_back
 from qdist.state.statevector import StateVector
 
-__all__ = ["jacobian", "sweep_back", "value_and_grad", "vjp"]
+__all__ = ["check_differentiable", "checked_cotangent", "jacobian", "sweep_back", "value_and_grad", "vjp"]
 
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
 
@@ -78,29 +78,37 @@ def vjp(
         raise StateError(f"{len(outputs)} outputs take as many cotangents; got {len(cotangents)}")
     wanted = [as_output(output, program.num_qubits) for output in outputs]
     if not checks.is_batch(params):
-        checked = [_checked(program, o, g, ()) for o, g in zip(wanted, cotangents)]
+        checked = [checked_cotangent(program, o, g, ()) for o, g in zip(wanted, cotangents)]
         if initial is not None:
             return _vjp_from(program, wanted, params, checked, initial)
         if kets is None and _is_one_row(program, wanted):
             theta = program.noted(params).theta
             if theta is not None:
-                return batches.one_row_vjp(program, wanted, theta, checked)
+                return _pulled_back(program, theta, *batches.one_row_vjp(program, wanted, theta, checked))
         return _vjp(program, wanted, params, checked, None if kets is None else kets[0])
     if initial is not None:
-        raise StateError("a batch of parameter sets starts from |0...0>: call once for each initial state")
+        raise StateError("a batch of parameter sets here starts from |0...0>")
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     batches.check_outputs(program, wanted, len(theta))
-    checked = [_checked(program, o, g, (len(theta),)) for o, g in zip(wanted, cotangents)]
+    checked = [checked_cotangent(program, o, g, (len(theta),)) for o, g in zip(wanted, cotangents)]
     if kets is None and program.row_programs.takes(wanted):
-        return batches.row_vjp(program, wanted, theta, checked)
+        return _pulled_back(program, theta, *batches.row_vjp(program, wanted, program.source.extended(theta), checked))
     if batches.fit(program, wanted):
-        return batches.vjp(program, wanted, theta, checked, kets)
+        bound = program.source.extended(theta)
+        return _pulled_back(program, theta, *batches.vjp(program, wanted, bound, checked, kets))
     given = [None] * len(theta) if kets is None else kets
     rows = [_vjp(program, wanted, row, [g[b] for g in checked], given[b]) for b, row in enumerate(theta)]
     # A batch of no rows has shapes and dtypes too.
     values = [np.array([row[0][k] for row in rows], g.dtype if not rows else None) for k, g in enumerate(checked)]
     values = [value.reshape(g.shape) for value, g in zip(values, checked)]
     return values, np.array([row[1] for row in rows]).reshape(theta.shape)
+
+
+def _pulled_back(
+    program: Runner, theta: NDArray[np.float64], values: list[Any], gradient: NDArray[np.float64]
+) -> tuple[list[Any], NDArray[np.float64]]:
+    """Values, and the gradient by the parameters instead of by what executors bind."""
+    return values, program.source.pulled_back(theta, gradient)
 
 
 def jacobian(program: Runner, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
@@ -113,7 +121,7 @@ def jacobian(program: Runner, observables: Sequence[Observable], params: Any = N
         ):
             theta = program.noted(params).theta
             if theta is not None:
-                return jacobian(program, sums, theta[None])[0]
+                return jacobian(program, sums, theta[None, : program.circuit.num_parameters])[0]
         rows = [vjp(program, [one], params, [1.0])[1] for one in sums]
         return np.array(rows).reshape(len(observables), program.circuit.num_parameters)
     # One row for each set of parameters and each observable.
@@ -227,11 +235,12 @@ def _locked_vjp(
     bra = workspace.bra
     bra.layout = ket.layout
     values, shift = pull_back(ket, outputs, cotangents, bra, gates)
-    gradient = program.affine.transposed(sweep_back(program, ket, bra, shift=shift))
-    return values, ket.sum_over_ranks(gradient)
+    gradient = ket.sum_over_ranks(program.affine.transposed(sweep_back(program, ket, bra, shift=shift)))
+    theta = program.values(None).theta
+    return values, gradient if theta is None else program.source.pulled_back(theta, gradient)
 
 
-def _checked(program: Runner, output: Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:
+def checked_cotangent(program: Runner, output: Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:
     """The cotangent as an array of its output's dtype and shape."""
     array = np.asarray(cotangent)
     shape = batch + output.shape(program.num_qubits)

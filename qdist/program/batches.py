@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 
 from qdist.backends import ObservableKernel, StateError, on_host
 from qdist.backends.memory import check_copies
-from qdist.program import averages
 from qdist.program.runner import Runner
 from qdist.state.checking import checks
 from qdist.state.measuring import expectation
 from qdist.state.measuring.expectation import Observable
-from qdist.state.measuring.measure import Seed, generator
 from qdist.state.outputs import Expectation, Output, observables_of
 from qdist.state.statevector import StateVector
 
@@ -57,25 +55,20 @@ _NONE = np.zeros(0)
 """Shared parameters, where all are of rows."""
 
 
-def expectations(
-    program: Runner, observable: Observable, params: Any, shots: int | None, seed: Seed
-) -> NDArray[np.float64]:
-    """``Program.expectation`` of a batch: one value a row."""
+def expectations(program: Runner, observable: Observable, params: Any) -> NDArray[np.float64]:
+    """``Program.expectation`` of a batch without shots: one value a row."""
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
     outputs = [Expectation(expectation.as_pauli_sum(observable, program.num_qubits))]
     _check_without_rows(program, outputs, len(theta))
-    if shots is not None:
-        rng = generator(program.comm, seed)
-        return np.array([averages.mean(program, observable, row, shots, rng) for row in theta])
     if program.plan.far or any(part.instruction is not None for part in program.plan.parts):
         return np.array([program.evolved(row).expectation(observable) for row in theta])
     if program.row_programs.takes(outputs):
         rows = program.row_programs.of()
-        found = rows.values(theta, _NONE, rows.reading(outputs))
+        found = rows.values(program.source.extended(theta), _NONE, rows.reading(outputs))
         assert found is not None, "the values are finite"
         return found[0][:, 0]
     if fit(program, outputs):
-        return values(program, outputs, theta)[:, 0]
+        return values(program, outputs, program.source.extended(theta))[:, 0]
     each = (x for some in parts(program, len(theta)) for x in states(program, theta[some]))
     return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in each])
 
@@ -86,11 +79,11 @@ def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:
         raise StateError("circuits that reset, initialise, branch or measure mid-circuit cannot run as a batch")
     check_states(program, len(theta))
     if not program.row_programs.unfit:
-        states = program.row_programs.of().states(theta, _NONE)
+        states = program.row_programs.of().states(program.source.extended(theta), _NONE)
         assert states is not None, "the values are finite"
         return states
     if not program.plan.far:
-        return on_host(program.run_rows(theta))
+        return on_host(program.run_rows(program.source.extended(theta)))
     found = np.empty((len(theta), 1 << program.num_qubits), program.dtype)
     for row, values in zip(found, theta):
         row[:] = program.evolved(values).amplitudes()

@@ -17,8 +17,9 @@ from qdist.circuit.data_gates import PauliRotationGate
 from qdist.circuit.gate import Gate
 from qdist.program.runner import Runner
 from qdist.state.measuring.expectation import Observable
+from qdist.state.statevector import StateVector
 
-__all__ = ["METHODS", "finite_difference", "parameter_shift"]
+__all__ = ["METHODS", "finite_difference", "parameter_shift", "shifted_gradient"]
 
 _STEP = {np.dtype(np.complex64): 0.03, np.dtype(np.complex128): 1e-3}
 """Where rounding of a state and the next order of the difference weigh about the same."""
@@ -42,7 +43,15 @@ def parameter_shift(program: Runner, observable: Observable, params: Any) -> tup
     at equidistant shifts give its derivative (Wierichs et al., arXiv 2107.12390).
     """
     theta = _values(program, params)
-    angles = program.affine(theta)
+    gradient = shifted_gradient(program, theta, lambda state: state.expectation(observable))
+    return program.evolved(theta).expectation(observable), gradient
+
+
+def shifted_gradient(
+    program: Runner, theta: NDArray[np.float64], value: Callable[[StateVector], float]
+) -> NDArray[np.float64]:
+    """The derivatives by all parameters of what is read from the state, from runs with shifted angles."""
+    angles = program.affine(program.source.extended(theta))
     by_angle = np.zeros(len(angles))
     trainable = set(program.affine.slots.tolist())
     slot = 0
@@ -50,9 +59,9 @@ def parameter_shift(program: Runner, observable: Observable, params: Any) -> tup
         for k in range(len(instruction.params)):
             if slot in trainable:
                 unit, count = _frequencies(instruction.gate, k)
-                by_angle[slot] = _shifted(program, observable, angles, slot, unit, count)
+                by_angle[slot] = _shifted(program, value, angles, slot, unit, count)
             slot += 1
-    return program.evolved(theta).expectation(observable), program.affine.transposed(by_angle)
+    return program.source.pulled_back(theta, program.affine.transposed(by_angle))
 
 
 METHODS: dict[str, Callable[..., tuple[float, NDArray[np.float64]]]] = {
@@ -77,7 +86,12 @@ def _difference(program: Runner, observable: Observable, theta: NDArray[Any], k:
 
 
 def _shifted(
-    program: Runner, observable: Observable, angles: NDArray[Any], slot: int, unit: float, count: int
+    program: Runner,
+    value: Callable[[StateVector], float],
+    angles: NDArray[Any],
+    slot: int,
+    unit: float,
+    count: int,
 ) -> float:
     """The derivative by one angle, in which the value has frequencies unit, 2 unit, ..., count * unit."""
     total = 0.0
@@ -87,7 +101,7 @@ def _shifted(
         shifted[slot] += x / unit
         weight = (-1) ** (m - 1) / (4 * count * np.sin(x / 2) ** 2)
         program.bind_angles(shifted)
-        total += weight * program.evolved().expectation(observable)
+        total += weight * value(program.evolved())
     return unit * total
 
 

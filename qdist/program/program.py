@@ -14,13 +14,17 @@ from qdist.circuit import Circuit
 from qdist.circuit.binding import ParameterValues
 from qdist.comm import Communicator
 from qdist.plan.levels import Level
-from qdist.program import adjoint, averages, batches
+from qdist.program import adjoint, batches, initial_states
+from qdist.program import shots as shots_of
 from qdist.program.perthread import PerThread
 from qdist.program.runner import Runner
 from qdist.program.source import Source
 from qdist.state.checking import checks
-from qdist.state.measuring.expectation import Observable, as_pauli_sum
+from qdist.state.measuring.estimates import Estimate, Estimates
+from qdist.state.measuring.expectation import Observable, as_pauli_sum, checked_observables
 from qdist.state.measuring.measure import Seed, generator
+from qdist.state.measuring.rotated import ReadoutError
+from qdist.state.measuring.shadows import Shadow
 from qdist.state.measuring.shots import written
 from qdist.state.outputs import Expectation, Output, values
 from qdist.state.statevector import StateVector
@@ -29,7 +33,8 @@ __all__ = ["Program", "compile", "simulate"]
 
 
 class Program(Runner):
-    """A compiled circuit. ``plan`` tells how it will run; ``circuit`` is its own copy, which cannot be changed.
+    """A compiled circuit. ``plan`` tells how it will run; ``circuit`` is its own copy, which cannot be changed, with
+    gates of one's own taken apart.
 
     Made by ``qdist.compile``. Binding new parameters re-uses the plan and costs microseconds.
 
@@ -93,37 +98,121 @@ class Program(Runner):
             self._bits.set(state.readout.draw(state, rng))
         return state
 
-    def run_batch(self, params: Any) -> NDArray[Any]:
+    def run_batch(self, params: Any = None, *, initial: Any = None) -> NDArray[Any]:
         """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
 
         On several ranks they run one after the other, and every rank gets all of them.
-        params: shape (batch, number of parameters). Raises StateError for circuits that reset, initialise, branch, or
+        params: shape (batch, number of parameters); with ``initial`` also one set for all rows. initial: the states to
+        start from, an array of shape (batch, 2**n) or a list of StateVectors, or one StateVector for all rows;
+        |0...0> by default. Raises StateError for circuits that reset, initialise, branch, or
         measure before their end, and MemoryError where the states of all rows do not fit.
         """
+        if initial is not None:
+            return initial_states.run_batch(self, params, initial)
         return batches.states(self, checks.checked_batch(params, self.circuit.num_parameters, self.comm))
 
     def expectation(
-        self, observable: Observable, params: Any = None, *, shots: int | None = None, seed: Seed = None
+        self,
+        observable: Observable,
+        params: Any = None,
+        *,
+        shots: int | None = None,
+        seed: Seed = None,
+        readout_error: ReadoutError = None,
     ) -> Any:
         """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row.
 
-        What the circuit measures at its end changes nothing. Where it is random (see ``is_random``), every run has a
-        value of its own: with ``shots`` the mean over so many runs is given, with random numbers from ``seed``.
+        What the circuit measures at its end changes nothing.
+
+        Args:
+            observable: Hermitian, in any form that ``StateVector.expectation`` takes.
+            params: as for ``run``, or a batch of shape (batch, number of parameters).
+            shots: an estimate from so many measurements instead of the exact value, an ``Estimate``: a float with a
+                ``standard_error``. They are divided over groups of strings that can be measured together, by the sums
+                of their coefficients. Needed where the circuit is random (see ``is_random``): then the mean over so
+                many runs.
+            seed: of the random numbers; the same seed gives the same numbers on any number of ranks and any device.
+            readout_error: the probability that a measured bit is wrong; a pair (of reading 1 for 0, of reading 0 for
+                1), or a pair for each qubit.
 
         Raises:
-            StateError: for a random circuit without ``shots``, and for ``shots`` where all runs are the same.
+            StateError: for a random circuit without ``shots``, and for too few shots.
         """
-        averages.check(self, shots)
-        if checks.is_batch(params):
-            return batches.expectations(self, observable, params, shots, seed)
+        shots_of.check(self, shots)
         if shots is not None:
-            return averages.mean(self, observable, params, shots, seed)
+            found = shots_of.estimated(self, [observable], params, shots, seed, readout_error)
+            if found.ndim == 2:
+                return Estimates.of(found[:, 0], found.standard_error[:, 0], shots)
+            return Estimate(found[0], found.standard_error[0], shots)
+        if readout_error is not None:
+            raise StateError("readout_error= goes with shots=: an exact expectation value is not read out")
+        if checks.is_batch(params):
+            return batches.expectations(self, observable, params)
         output = Expectation(as_pauli_sum(observable, self.num_qubits))
         program, gates = self.bind_for([output], params)
         return values(program.evolved(), [output], gates)[0]
 
+    def expectations(
+        self,
+        observables: Sequence[Observable],
+        params: Any = None,
+        *,
+        shots: int | None = None,
+        seed: Seed = None,
+        readout_error: ReadoutError = None,
+    ) -> NDArray[np.float64]:
+        """The expectation values of several observables: float64 of shape (observables,), for a batch (batch,
+        observables). With ``shots`` all are estimated from the same ones: an array with a ``standard_error``.
+
+        Arguments and errors are those of ``expectation``.
+        """
+        listed = checked_observables(observables)
+        shots_of.check(self, shots)
+        if shots is not None:
+            return shots_of.estimated(self, listed, params, shots, seed, readout_error)
+        if readout_error is not None:
+            raise StateError("readout_error= goes with shots=: an exact expectation value is not read out")
+        if checks.is_batch(params):
+            columns = [batches.expectations(self, observable, params) for observable in listed]
+            return np.stack(columns, axis=1) if columns else np.zeros((len(params), 0))
+        return self.evolved(params).expectations(listed)
+
+    def sample(
+        self,
+        shots: int,
+        params: ParameterValues | None = None,
+        *,
+        seed: Seed = None,
+        qubits: int | Sequence[int] | None = None,
+        readout_error: ReadoutError = None,
+    ) -> NDArray[np.int64]:
+        """`shots` basis states of ``qubits`` (all without) after the circuit: int64 indices, qubits[0] as bit 0.
+
+        Where the circuit is random every shot is a run of its own. seed, readout_error: as for ``expectation``.
+        ``counts`` counts the circuit's classical bits.
+        """
+        return shots_of.sample(self, shots, params, seed, qubits, readout_error)
+
+    def shadow(
+        self,
+        shots: int,
+        params: ParameterValues | None = None,
+        *,
+        seed: Seed = None,
+        readout_error: ReadoutError = None,
+    ) -> Shadow:
+        """A classical shadow of the state after the circuit: each shot measures every qubit in a random one of the
+        bases X, Y and Z. ``shadow.expectation(observable)`` then estimates any observables from the same shots."""
+        return shots_of.shadow_of(self, shots, params, seed, readout_error)
+
     def value_and_grad(
-        self, observable: Observable, params: Any = None, *, method: str = "adjoint", coefficients: bool = False
+        self,
+        observable: Observable,
+        params: Any = None,
+        *,
+        method: str = "adjoint",
+        coefficients: bool = False,
+        initial: Any = None,
     ) -> tuple[Any, ...]:
         """The expectation value after the circuit, and its derivatives by all parameters.
 
@@ -134,6 +223,8 @@ class Program(Runner):
                 slow as they are simple, "parameter-shift" and "finite-difference".
             coefficients: whether to give a third result: the derivatives by the coefficients of a PauliSum, in its
                 order, which are the expectation values of its terms.
+            initial: the normalised state to start from, or for a batch one a row, as for ``run_batch``; |0...0> by
+                default. For method "adjoint".
 
         Returns:
             (value, gradient): a float and a float64 array in the order of ``circuit.parameters``; for a batch arrays
@@ -142,6 +233,8 @@ class Program(Runner):
         Raises:
             StateError: for circuits that measure, reset, branch, or initialise qubits mid-circuit.
         """
+        if initial is not None:
+            return initial_states.value_and_grad(self, observable, params, method, coefficients, initial)
         return adjoint.value_and_grad(self, observable, params, method, coefficients)
 
     def vjp(
@@ -150,7 +243,7 @@ class Program(Runner):
         params: Any,
         cotangents: Sequence[Any],
         *,
-        initial: StateVector | None = None,
+        initial: Any = None,
     ) -> tuple[list[Any], NDArray[np.float64]]:
         """The values of several outputs, and the vector-Jacobian product with their cotangents, by one adjoint sweep.
 
@@ -160,7 +253,8 @@ class Program(Runner):
             params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
             cotangents: the derivatives of a real loss L by each output, of its value's shape, for a batch with the
                 batch in front. For a complex value a + ib: dL/da + i dL/db.
-            initial: the normalised state to start from (left alone), for one parameter set; |0...0> by default.
+            initial: the normalised state to start from (left alone), or for a batch one a row, as for ``run_batch``;
+                |0...0> by default.
 
         Returns:
             (values, gradient): a list with each output's value, and dL by all parameters in the order of
@@ -170,6 +264,8 @@ class Program(Runner):
             StateError: for circuits that measure, reset, branch, or initialise qubits mid-circuit, and for cotangents
                 of another shape.
         """
+        if initial is not None and initial_states.is_batch(params, initial):
+            return initial_states.vjp(self, outputs, params, cotangents, initial)[:2]
         return adjoint.vjp(self, outputs, params, cotangents, initial=initial)
 
     def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:

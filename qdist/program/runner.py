@@ -135,7 +135,8 @@ class Runner:
             theta = params.copy()  # type: ignore[union-attr]
         else:
             theta = flat_values(parameters, [] if params is None else params)
-        values = Values(same.values(self.comm, theta))
+        theta = same.values(self.comm, theta)
+        values = Values(theta if self.source.functions is None else self.source.extended(theta))
         with self.lock:
             if not self._from_zero.hold(values):
                 flat_values(parameters, theta)  # Says which value is not finite.
@@ -147,7 +148,7 @@ class Runner:
         bound = self._bound.get() if params is None else None
         if bound is None:
             theta = flat_values(self.source.parameters, [] if params is None else params)
-            bound = Values(same.values(self.comm, theta))
+            bound = Values(self.source.extended(same.values(self.comm, theta)))
             self._bound.set(bound)
         return bound
 

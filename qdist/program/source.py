@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qdist.backends import Backend, StateError, backend_on, chosen_device
-from qdist.circuit import AffineMap, Circuit, Parameter
+from qdist.circuit import AffineMap, Circuit, Parameter, lowered
+from qdist.circuit.functions import Functions
 from qdist.circuit.instruction import Instruction
 from qdist.circuit.measurements import is_random, split_final_measurements, without_idle_resets
 from qdist.comm import Communicator
@@ -45,6 +47,8 @@ class Source:
     """{classical bit: qubit} of the measurements at the end."""
     affine: AffineMap
     parameters: Sequence[Parameter]
+    functions: Functions | None
+    """Products and functions of parameters: their values follow those of the parameters in what executors bind."""
 
     @staticmethod
     def of(
@@ -64,12 +68,14 @@ class Source:
                 f"{circuit.num_qubits} qubits on {comm.size} ranks leave each fewer than {FEWEST_CLOSE}: use at most "
                 f"{1 << max(0, circuit.num_qubits - FEWEST_CLOSE)} ranks"
             )
-        own, kind = circuit.frozen(), checks.checked_dtype(dtype)
-        same.circuit(comm, circuit, kind.name, schedule, str(device).partition(":")[0])
+        own, kind = lowered(circuit).frozen(), checks.checked_dtype(dtype)
+        same.circuit(comm, own, kind.name, schedule, str(device).partition(":")[0])
         backend = backend_on(chosen_device(device, circuit.num_qubits, kind, comm))
         inside = far if comm is None else _inside_bits(comm)
         split = split_final_measurements(own.instructions)
-        return Source(own, comm, kind, backend, levels, schedule, far, inside, *split, own.affine(), own.parameters)
+        return Source(
+            own, comm, kind, backend, levels, schedule, far, inside, *split, own.affine(), own.parameters, own.functions
+        )
 
     @property
     def resets(self) -> bool:
@@ -80,6 +86,14 @@ class Source:
     def draws(self) -> bool:
         """Whether a run needs random numbers."""
         return bool(self.readings) or self.resets or any(i.gate.kind == "measure" for i in self.body)
+
+    def extended(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What executors bind, for values of the parameters or for rows of them: those of ``functions`` follow."""
+        return theta if self.functions is None else self.functions.extended(theta)
+
+    def pulled_back(self, theta: NDArray[np.float64], gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Derivatives by the parameters, given those by what executors bind; for rows, or for one set of values."""
+        return gradient if self.functions is None else self.functions.pulled_back(theta, gradient)
 
     def compiled(self, start: Layout | None) -> Compiled:
         """Planned and lowered for |0...0>, or for a state with this layout."""

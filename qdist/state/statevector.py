@@ -14,25 +14,29 @@ from qdist.backends import on_host
 from qdist.backends.errors import StateError
 from qdist.comm import Communicator
 from qdist.plan.layout import Layout
+from qdist.plan.plan import readable_size
 from qdist.state import storage
 from qdist.state.alone import alone
 from qdist.state.checking import checks, same
 from qdist.state.filling import check_filled, checked_factors, fill, fill_with_product
 from qdist.state.measuring import expectation, measure
+from qdist.state.measuring.estimates import Estimate, Estimates, estimates
 from qdist.state.measuring.expectation import Observable
 from qdist.state.measuring.measure import Seed
-from qdist.state.measuring.products import inner
+from qdist.state.measuring.products import inner, is_close
 from qdist.state.measuring.readout import Readout
+from qdist.state.measuring.rotated import ReadoutError
+from qdist.state.measuring.shadows import Shadow, shadow
 from qdist.state.measuring.shots import tally
 from qdist.state.moves.gather import gathered
 from qdist.state.moves.relayout import relayout
-from qdist.state.shards import Shards
+from qdist.state.reduced import ReducedStates, reduced_fidelity
 from qdist.tensorfile import agreeing
 
 __all__ = ["StateVector"]
 
 
-class StateVector(Shards):
+class StateVector(ReducedStates):
     """A state of n qubits, which starts as |0...0>.
 
     Every number that a method returns is the same on all ranks; `local` is the exception. All ranks of the
@@ -186,6 +190,15 @@ class StateVector(Shards):
         result.readout = self.readout
         return result
 
+    def astype(self, dtype: Any) -> StateVector:
+        """The same state in complex64 or complex128, in memory of its own."""
+        kind = checks.checked_dtype(dtype)
+        same.arguments(self._comm, "dtype", kind.name)
+        result = StateVector(self.num_qubits, kind, self._comm, self._layout, self.device)
+        result._local[:] = self._local
+        result.readout = self.readout
+        return result
+
     def relayout(self, layout: Layout) -> StateVector:
         """Moves the amplitudes, in place, to where a layout has them; returns the state. It stays the same state.
 
@@ -203,18 +216,24 @@ class StateVector(Shards):
         return self.readout is not None and self.readout.is_random
 
     def __repr__(self) -> str:
-        ranks = f" on {self._comm.size} ranks" if self._comm.size > 1 else ""
+        ranks, size = self._comm.size, readable_size(self.dtype.itemsize << self.num_qubits)
+        where = f"on {ranks} ranks, " if ranks > 1 else ""
         layout = "" if self._layout.is_identity else f", {self._layout}"
         qubits = f"{self.num_qubits} qubit{'s' if self.num_qubits > 1 else ''}"
         outcome = ", of one outcome of mid-circuit measurements or resets" if self.is_random else ""
-        return f"<StateVector of {qubits}, {self.dtype}{ranks}{layout}{outcome}>"
+        return f"<StateVector of {qubits}, {self.dtype}, {where}{self.device}, {size}{layout}{outcome}>"
 
     def __eq__(self, other: object) -> bool:
-        """Refused: whether states are equal is a matter of rounding and of the phase, which the caller must decide."""
-        raise TypeError(
-            "states are not compared by ==: use a is b for the same object, a.fidelity(b) for the same state up to a "
-            "phase, or numpy.allclose(a.amplitudes(), b.amplitudes())"
-        )
+        """Whether all amplitudes are the same up to rounding, the global phase included; all ranks call.
+
+        Rounding is that of the less precise of the two dtypes. ``fidelity`` compares up to a phase. States stay what
+        they are in sets and as keys of dicts: hash(state) is that of the object.
+        """
+        if not isinstance(other, StateVector):
+            return NotImplemented
+        if self is other:
+            return True
+        return self.num_qubits == other.num_qubits and is_close(self, other)
 
     __hash__ = object.__hash__
 
@@ -244,8 +263,9 @@ class StateVector(Shards):
     # Amplitudes ------------------------------------------------------------------------------------------------------
 
     def amplitudes(self, indices: ArrayLike | None = None) -> NDArray[Any]:
-        """All amplitudes in logical order, or those of some logical indices, in the indices' shape: a new array.
+        """All amplitudes in logical order, or those of some basis states, in their shape: a new array.
 
+        indices: logical indices, or bit strings (highest qubit first). Only what is asked for goes between ranks.
         Raises MemoryError, on all ranks, where all amplitudes do not fit on one of them.
         """
         if indices is None:
@@ -291,9 +311,12 @@ class StateVector(Shards):
             raise StateError(f"the inner product with {self!r} needs another state; got {other!r}")
         return inner(self, other)
 
-    def fidelity(self, other: StateVector) -> float:
-        """|<self|other>|^2."""
-        return abs(self.inner(other)) ** 2
+    def fidelity(self, other: StateVector, qubits: int | Sequence[int] | None = None) -> float:
+        """|<self|other>|^2; with `qubits` the fidelity (Tr sqrt(sqrt(rho) sigma sqrt(rho)))^2 of their reduced states,
+        where the other state may have another number of qubits."""
+        if qubits is None:
+            return abs(self.inner(other)) ** 2
+        return reduced_fidelity(self.density_matrix(qubits), other.density_matrix(qubits))
 
     # Measurement -----------------------------------------------------------------------------------------------------
 
@@ -356,12 +379,21 @@ class StateVector(Shards):
 
     # Observables -----------------------------------------------------------------------------------------------------
 
-    def expectation(self, observable: Observable) -> float:
+    def expectation(
+        self,
+        observable: Observable,
+        *,
+        shots: int | None = None,
+        seed: Seed = None,
+        readout_error: ReadoutError = None,
+    ) -> float:
         """<psi|O|psi> of a Hermitian observable.
 
         Args:
             observable: a PauliSum, PauliString, dict of strings and coefficients, text like "Z0 Z1" or "ZZI", a
                 Hermitian, a pair (matrix, qubits), or a matrix of all qubits.
+            shots, seed, readout_error: an estimate from so many measurements, with a ``standard_error``, instead of the
+                exact value: see ``Program.expectation``. The state is taken as normalised.
 
         Raises:
             StateError: if it is not Hermitian or acts on qubits that the state does not have.
@@ -369,14 +401,35 @@ class StateVector(Shards):
         >>> StateVector(2).expectation({"Z0 Z1": 0.5, "X0": 2.0})
         0.5
         """
-        return float(self.expectations([observable])[0])
+        if shots is not None or readout_error is not None:
+            found = self.expectations([observable], shots=shots, seed=seed, readout_error=readout_error)
+            assert isinstance(found, Estimates), "there are shots"
+            return Estimate(found[0], found.standard_error[0], found.shots)
+        return float(expectation.expectations(self, [observable])[0])
 
-    def expectations(self, observables: Sequence[Observable]) -> NDArray[np.float64]:
+    def expectations(
+        self,
+        observables: Sequence[Observable],
+        *,
+        shots: int | None = None,
+        seed: Seed = None,
+        readout_error: ReadoutError = None,
+    ) -> NDArray[np.float64]:
         """The expectation values of several observables, which share the passes over the state: float64.
 
-        On several ranks that may leave the state in another layout.
+        With ``shots`` all are estimated from the same ones: an array with a ``standard_error``. On several ranks the
+        state may be left in another layout.
         """
-        return expectation.expectations(self, observables)
+        listed = expectation.checked_observables(observables)
+        if shots is not None:
+            return estimates(self, listed, shots, seed, readout_error)
+        if readout_error is not None:
+            raise StateError("readout_error= goes with shots=: an exact expectation value is not read out")
+        return expectation.expectations(self, listed)
+
+    def shadow(self, shots: int, seed: Seed = None, readout_error: ReadoutError = None) -> Shadow:
+        """A classical shadow: see ``Program.shadow``."""
+        return shadow(self, shots, seed, readout_error)
 
     def variance(self, observable: Observable) -> float:
         """<O^2> - <O>^2 of a Hermitian observable in the normalised state. Takes memory for a second state."""

@@ -104,10 +104,6 @@ def test_numpy_scalars_take_part_in_arithmetic() -> None:
 @pytest.mark.parametrize(
     ("compute", "message"),
     [
-        (lambda: a * b, r"\(a\) \* \(b\) is a product of parameters"),
-        (lambda: (a + 1) * (b - 1), "product of parameters"),
-        (lambda: 1 / a, "divides by a parameter"),
-        (lambda: a / b, "divides by a parameter"),
         (lambda: a / 0, "divided by zero"),
         (lambda: a + math.nan, "must be finite"),
         (lambda: math.inf * a, "must be finite"),
@@ -117,7 +113,7 @@ def test_numpy_scalars_take_part_in_arithmetic() -> None:
         (lambda: ParameterVector("", 1), "non-empty str"),
     ],
 )
-def test_what_is_not_affine_is_refused_with_the_reason(compute: object, message: str) -> None:
+def test_what_is_no_angle_is_refused_with_the_reason(compute: object, message: str) -> None:
     with pytest.raises(CircuitError, match=message):
         compute()  # type: ignore[operator]
 

@@ -401,8 +401,8 @@ def test_every_parameter_is_in_exactly_one_place(parts) -> None:
         nn.QuantumLayer(circuit, ["Z0"], inputs=[x, x[0]], weights=w)
     with pytest.raises(qd.CircuitError, match="inputs: the circuit has no parameter other"):
         nn.QuantumLayer(circuit, ["Z0"], inputs=[x, qd.Parameter("other")], weights=w)
-    with pytest.raises(TypeError, match="Parameters and ParameterVectors of the circuit, not 'x'"):
-        nn.QuantumLayer(circuit, ["Z0"], inputs=["x"], weights=w)
+    with pytest.raises(TypeError, match="Parameters and ParameterVectors of the circuit, or their names, not 'z'"):
+        nn.QuantumLayer(circuit, ["Z0"], inputs=["z"], weights=w)
 
 
 def test_a_circuit_may_begin_with_a_state_but_not_measure() -> None:

@@ -128,11 +128,13 @@ def test_the_layout_can_be_told_after_amplitudes_were_moved() -> None:
 
 
 def test_repr() -> None:
-    assert repr(StateVector(3)) == "<StateVector of 3 qubits, complex64>"
-    assert repr(StateVector(1)) == "<StateVector of 1 qubit, complex64>"
+    assert repr(StateVector(3)) == f"<StateVector of 3 qubits, complex64, {StateVector(3).device}, 64 B>"
+    assert repr(StateVector(1)) == f"<StateVector of 1 qubit, complex64, {StateVector(1).device}, 16 B>"
     state = StateVector(2, "complex128", layout=Layout([1, 0]))
-    assert repr(state) == "<StateVector of 2 qubits, complex128, Layout([1, 0])>"
-    assert repr(StateVector(5, comm=counting_communicator(4))) == "<StateVector of 5 qubits, complex64 on 4 ranks>"
+    assert repr(state) == f"<StateVector of 2 qubits, complex128, {state.device}, 64 B, Layout([1, 0])>"
+    assert repr(StateVector(5, comm=counting_communicator(4))).startswith(
+        "<StateVector of 5 qubits, complex64, on 4 ranks, "
+    )
 
 
 @pytest.mark.parametrize(("ranks", "lengths"), [(1, [32]), (2, [16, 16]), (3, [8, 8, 16]), (8, [4] * 8)])

@@ -1,6 +1,6 @@
 """Parametrised circuits for variational algorithms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..circuit import Circuit
@@ -8,6 +8,7 @@ from ..errors import CircuitError
 from ..gates import GATES, Gate
 from ..parameters import ParameterVector
 from ..pauli import PauliSum
+from ..pauli.operators import Terms
 from .evolution import add_rotation
 from .graphs import Entanglement, entangling_pairs, weighted_edges
 from .hamiltonians import maxcut
@@ -20,11 +21,12 @@ def hardware_efficient(
     entanglement: Entanglement = "linear",
     entangler: str = "cx",
     final_rotations: bool = False,
+    name: str = "theta",
 ) -> Circuit:
     """Layers of single-qubit rotations and entangling gates (Kandala et al., Nature 549, 242 (2017)).
 
     A layer is each of `rotations` on every qubit, then `entangler` on every pair. The parameters are one
-    vector "theta": layer by layer, rotation by rotation, qubit by qubit.
+    vector `name`: layer by layer, rotation by rotation, qubit by qubit.
 
     Args:
         num_qubits: the number n of qubits.
@@ -33,6 +35,7 @@ def hardware_efficient(
         entanglement: "linear" (a chain), "circular" (a ring), "full", or as `entangling_pairs` describes.
         entangler: the name of a two-qubit gate without parameters.
         final_rotations: end with one more round of rotations.
+        name: of the vector of parameters; two ansätze in one circuit need two names.
 
     >>> hardware_efficient(20, 8).num_parameters  # the ansatz of the benchmarks: 8 layers of RY, RZ, CX chain
     320
@@ -41,7 +44,7 @@ def hardware_efficient(
     turns = [_gate(name, num_qubits=1, num_params=1) for name in rotations]
     entangle = _gate(entangler, num_qubits=2, num_params=0)
     rounds = layers + final_rotations
-    theta = iter(ParameterVector("theta", rounds * len(turns) * num_qubits))
+    theta = iter(ParameterVector(name, rounds * len(turns) * num_qubits))
     circuit = Circuit(num_qubits)
     for layer in range(rounds):
         for turn in turns:
@@ -60,12 +63,14 @@ def _gate(name: str, num_qubits: int, num_params: int) -> Gate:
     return gate
 
 
-def real_amplitudes(num_qubits: int, reps: int = 3, entanglement: Entanglement = "reverse_linear") -> Circuit:
+def real_amplitudes(
+    num_qubits: int, reps: int = 3, entanglement: Entanglement = "reverse_linear", name: str = "theta"
+) -> Circuit:
     """Qiskit's RealAmplitudes: RY on every qubit and CX, `reps` times, then RY. All amplitudes stay real.
 
-    The n (reps + 1) parameters are the vector "theta", round by round.
+    The n (reps + 1) parameters are the vector `name`, round by round.
     """
-    return hardware_efficient(num_qubits, reps, ("ry",), entanglement, final_rotations=True)
+    return hardware_efficient(num_qubits, reps, ("ry",), entanglement, final_rotations=True, name=name)
 
 
 def efficient_su2(
@@ -73,16 +78,19 @@ def efficient_su2(
     reps: int = 3,
     entanglement: Entanglement = "reverse_linear",
     rotations: Sequence[str] = ("ry", "rz"),
+    name: str = "theta",
 ) -> Circuit:
     """Qiskit's EfficientSU2: RY and RZ on every qubit and CX, `reps` times, then RY and RZ.
 
-    The 2 n (reps + 1) parameters are the vector "theta": round by round, the RY angles of all qubits before
+    The 2 n (reps + 1) parameters are the vector `name`: round by round, the RY angles of all qubits before
     the RZ angles.
     """
-    return hardware_efficient(num_qubits, reps, rotations, entanglement, final_rotations=True)
+    return hardware_efficient(num_qubits, reps, rotations, entanglement, final_rotations=True, name=name)
 
 
-def strongly_entangling_layers(num_qubits: int, layers: int, ranges: Sequence[int] | None = None) -> Circuit:
+def strongly_entangling_layers(
+    num_qubits: int, layers: int, ranges: Sequence[int] | None = None, name: str = "theta"
+) -> Circuit:
     """PennyLane's StronglyEntanglingLayers (Schuld et al., PRA 101, 032308 (2020)).
 
     A layer is Rot(phi, theta, omega) = RZ(omega) RY(theta) RZ(phi) on every qubit, then CX from each qubit i
@@ -93,13 +101,13 @@ def strongly_entangling_layers(num_qubits: int, layers: int, ranges: Sequence[in
         layers: the number of layers.
         ranges: the range r of each layer; 1, 2, ..., n - 1 and over again when not given.
 
-    The parameters are the vector "theta", in the order of PennyLane's weights of shape (layers, n, 3).
+    The parameters are the vector `name`, in the order of PennyLane's weights of shape (layers, n, 3).
     """
     if ranges is None:
         ranges = [1 + layer % max(1, num_qubits - 1) for layer in range(layers)]
     if len(ranges) != layers or (num_qubits > 1 and any(r % num_qubits == 0 for r in ranges)):
         raise CircuitError(f"{layers} ranges that are no multiple of {num_qubits} are needed, got {list(ranges)}")
-    theta = iter(ParameterVector("theta", 3 * num_qubits * layers))
+    theta = iter(ParameterVector(name, 3 * num_qubits * layers))
     circuit = Circuit(num_qubits)
     for r in ranges:
         for qubit in range(num_qubits):
@@ -110,23 +118,31 @@ def strongly_entangling_layers(num_qubits: int, layers: int, ranges: Sequence[in
     return circuit
 
 
-def qaoa(cost: PauliSum, layers: int, num_qubits: int | None = None) -> Circuit:
+def qaoa(cost: Terms, layers: int, num_qubits: int | None = None, name: str = "") -> Circuit:
     """The quantum approximate optimisation algorithm (Farhi et al., arXiv 1411.4028).
 
     From |+...+>, each layer l is exp(-i gamma[l] cost), then exp(-i beta[l] X) on every qubit. The parameters
-    are the vectors "gamma" and "beta", first all of gamma. A constant in the cost, a global phase, is left
-    out.
+    are the vectors "gamma" and "beta" (with a `name` "name_gamma" and "name_beta"), first all of gamma. A constant in
+    the cost, a global phase, is left out.
 
     Args:
-        cost: a real sum of Z strings, whose low eigenvalues are wanted.
+        cost: a real sum of Z strings, whose low eigenvalues are wanted: a PauliSum or {"Z0 Z1": 0.5, ...}.
         layers: the number of layers.
         num_qubits: the number of qubits, if more than the cost acts on.
+        name: what the vectors' names begin with.
     """
+    if isinstance(cost, Mapping) and any(isinstance(key, tuple) for key in cost):
+        raise CircuitError("the cost is a sum of Z strings; for the edges of a graph use qaoa_maxcut(graph, layers)")
+    try:
+        cost = PauliSum(cost)
+    except TypeError as error:
+        raise CircuitError(f"the cost must be a sum of Z strings, such as {{'Z0 Z1': 0.5}}: {error}") from None
     if cost.x.any() or not cost.is_hermitian():
         raise CircuitError("the cost must be a sum of Z strings with real coefficients")
     terms = [(string, c.real) for string, c in cost.simplify() if string.weight]
     circuit = Circuit(cost.num_qubits if num_qubits is None else num_qubits)
-    gamma, beta = ParameterVector("gamma", layers), ParameterVector("beta", layers)
+    prefix = f"{name}_" if name else ""
+    gamma, beta = ParameterVector(f"{prefix}gamma", layers), ParameterVector(f"{prefix}beta", layers)
     circuit.h(range(circuit.num_qubits))
     for layer in range(layers):
         for string, coefficient in terms:
@@ -135,12 +151,13 @@ def qaoa(cost: PauliSum, layers: int, num_qubits: int | None = None) -> Circuit:
     return circuit
 
 
-def qaoa_maxcut(graph: Any, layers: int) -> Circuit:
+def qaoa_maxcut(graph: Any, layers: int, name: str = "") -> Circuit:
     """`qaoa` for `maxcut(graph)`: RZZ(gamma weight) on every edge, then RX(2 beta) on every qubit.
 
     Args:
-        graph: pairs, triples with a weight, or an object with `edges` such as a networkx Graph.
+        graph: pairs, triples with a weight, {(a, b): weight}, or an object with `edges` such as a networkx Graph.
         layers: the number of layers.
+        name: what the vectors' names begin with.
     """
     num_qubits, edges = weighted_edges(graph)
-    return qaoa(maxcut(edges), layers, num_qubits)
+    return qaoa(maxcut(edges), layers, num_qubits, name)

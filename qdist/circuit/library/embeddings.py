@@ -52,18 +52,18 @@ def amplitude_embedding(features: ArrayLike, normalize: bool = False, pad_with: 
     return Circuit(num_qubits).initialize(amplitudes)
 
 
-def zz_feature_map(num_qubits: int, reps: int = 2, entanglement: Entanglement = "full") -> Circuit:
+def zz_feature_map(num_qubits: int, reps: int = 2, entanglement: Entanglement = "full", name: str = "phi") -> Circuit:
     """The ZZ feature map (Havlíček et al., Nature 567, 209 (2019)), as Qiskit's up to a global phase.
 
     Each repetition is H on every qubit, then P(2 x_i) on every qubit, then for every pair the phase
     2 (pi - x_i) (pi - x_j) where the qubits differ. These angles are not affine in the data, so they are the
-    parameters: the vector "phi", first the qubits', then the pairs'. `zz_feature_angles` computes them.
+    parameters: the vector `name`, first the qubits', then the pairs'. `zz_feature_angles` computes them.
 
     >>> circuit = zz_feature_map(2)
     >>> bound = circuit.bind(zz_feature_angles([0.1, 0.2]))
     """
     pairs = entangling_pairs(num_qubits, entanglement)
-    phi = ParameterVector("phi", num_qubits + len(pairs))
+    phi = ParameterVector(name, num_qubits + len(pairs))
     circuit = Circuit(num_qubits)
     for _ in range(reps):
         circuit.h(range(num_qubits))

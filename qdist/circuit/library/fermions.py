@@ -91,7 +91,7 @@ def hartree_fock(num_electrons: int, num_modes: int) -> Circuit:
     return circuit
 
 
-def uccsd(num_electrons: int, num_modes: int, reps: int = 1) -> Circuit:
+def uccsd(num_electrons: int, num_modes: int, reps: int = 1, name: str = "theta") -> Circuit:
     """Unitary coupled cluster with singles and doubles, from the Hartree-Fock state.
 
     A repetition is one Trotter step. Each excitation is exp(theta (T - T^dagger)) with T = a+_a a_i or a+_a
@@ -104,14 +104,14 @@ def uccsd(num_electrons: int, num_modes: int, reps: int = 1) -> Circuit:
         num_modes: the number of spin orbitals, which is that of qubits.
         reps: how many rounds of all excitations, each with parameters of its own.
 
-    The parameters are the vector "theta", a value an excitation in the order of `excitations`, round by
+    The parameters are the vector `name`, a value an excitation in the order of `excitations`, round by
     round. At 0 the state is Hartree-Fock's.
 
     >>> uccsd(2, 4).num_parameters
     3
     """
     chosen = excitations(num_electrons, num_modes)
-    theta = ParameterVector("theta", reps * len(chosen))
+    theta = ParameterVector(name, reps * len(chosen))
     circuit = hartree_fock(num_electrons, num_modes)
     generators = [_generator(excitation) for excitation in chosen]
     for angle, generator in zip(theta, generators * reps):

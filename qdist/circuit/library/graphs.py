@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ..errors import CircuitError
@@ -18,13 +18,15 @@ def weighted_edges(graph: Any) -> tuple[int, list[tuple[int, int, float]]]:
     """The number of vertices of a graph and its edges (a, b, weight).
 
     Args:
-        graph: pairs (a, b), triples (a, b, weight), or an object with such `edges`, like a networkx Graph
-            (whose edge attribute "weight" is read). A missing weight is 1. Vertices are qubit numbers.
+        graph: pairs (a, b), triples (a, b, weight), {(a, b): weight}, or an object with such `edges`, like a networkx
+            Graph (whose edge attribute "weight" is read). A missing weight is 1. Vertices are qubit numbers.
 
     Raises:
         CircuitError: for an edge of another form, a vertex that is not a qubit number, a loop or a repeated
             edge.
     """
+    if isinstance(graph, Mapping):
+        graph = [(*edge, weight) if isinstance(edge, tuple) else edge for edge, weight in graph.items()]
     edges = getattr(graph, "edges", graph)
     if callable(edges):
         edges = edges(data="weight", default=1.0)

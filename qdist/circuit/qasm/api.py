@@ -7,6 +7,8 @@ from os import PathLike
 from pathlib import Path
 
 from ..circuit import Circuit
+from ..functions import Elementary
+from ..lowered import lowered
 from .errors import QasmError, Source
 from .reader import Reader
 from .writer import Writer
@@ -72,4 +74,10 @@ def dumps(circuit: Circuit, version: int = 3) -> str:
     writers: dict[int, type[Writer]] = {2: Writer2, 3: Writer3}
     if version not in writers:
         raise QasmError(f"OpenQASM is written in version 2 or 3; got version {version!r}")
-    return writers[version](circuit).write()
+    plain = lowered(circuit)
+    functions = plain.functions
+    for symbol in functions.symbols if functions is not None else ():
+        if not isinstance(symbol.call[0], Elementary):
+            names = ", ".join(p.name for p in symbol.parameters)
+            raise QasmError(f"a gate given by its matrix depends on {names}; bind them first, circuit.bind(...)")
+    return writers[version](plain).write()

@@ -1,7 +1,7 @@
 """Evaluation of OpenQASM expressions, and what the two versions of the language put into them.
 
-Values are int, float, bool and affine `Expression`s of input parameters; in conditions also bits, which only
-`conditions.py` understands. What is not affine in the input parameters is refused where it stands.
+Values are int, float, bool and `Expression`s of input parameters; in conditions also bits, which only
+`conditions.py` understands. What has no derivative by the input parameters is refused where it stands.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from ..errors import CircuitError
+from ..functions import FUNCTIONS, elementary
 from ..parameters import Expression, total
 from .errors import Source
 from .syntax import Binary, Call, Constant, Expr, Index, Name, Node, Unary
@@ -55,6 +57,8 @@ def _modulo(a: Any, b: Any) -> Any:
 
 
 def _power(a: Any, b: Any) -> Any:
+    if isinstance(a, Expression) or isinstance(b, Expression):
+        return a**b
     if isinstance(a, int) and isinstance(b, int) and b >= 0:
         if a.bit_length() * b > MAX_INT_BITS:
             raise OverflowError
@@ -117,6 +121,11 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "%": _modulo,
     "**": _power,
 }
+SYMBOLIC: dict[str, Callable[..., Any]] = {
+    **{name: partial(elementary, name) for name in FUNCTIONS},
+    "pow": operator.pow,
+}
+"""Functions that input parameters may stand in."""
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -240,8 +249,8 @@ def _binary(node: Binary, op: str, left: Any, right: Any, language: Language) ->
 
 def _arithmetic(node: Binary, op: str, left: Any, right: Any, language: Language) -> Any:
     symbolic = isinstance(left, Expression) or isinstance(right, Expression)
-    if symbolic and op not in ("+", "-", "*", "/"):
-        raise node.error(f"'{op}' of an input parameter is not affine; only +, -, * and / by numbers are")
+    if symbolic and op not in ("+", "-", "*", "/", "**"):
+        raise node.error(f"'{op}' of an input parameter is no angle; only +, -, *, / and ** are")
     if op == "/" and language.integer_division and _is_int(left) and _is_int(right) and right != 0:
         # Readers disagree on 1/2: the specification says 0, some tools say 0.5. Neither should be silent.
         if left % right:
@@ -254,9 +263,14 @@ def _arithmetic(node: Binary, op: str, left: Any, right: Any, language: Language
 
 
 def _call(node: Call, function: str, values: list[Any], language: Language) -> Any:
+    symbolic = any(isinstance(value, Expression) for value in values)
+    if symbolic and function in SYMBOLIC and all(is_number(value) for value in values):
+        return _guarded(node, lambda: SYMBOLIC[function](*values))
     for value in values:
         if isinstance(value, Expression):
-            raise node.error(f"'{function}' of an input parameter is not affine; compute it first and pass the result")
+            raise node.error(
+                f"'{function}' of an input parameter has no derivative; compute it first and pass the result"
+            )
         if not _is_plain(value) and not (isinstance(value, bool) and function in language.casts):
             raise node.error(f"'{function}' cannot be applied to {describe(value)}")
     if function in language.functions:

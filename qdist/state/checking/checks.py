@@ -69,10 +69,12 @@ def checked_index(index: Any, num_qubits: int) -> int:
 
 def checked_indices(indices: Any, num_qubits: int) -> NDArray[np.int64]:
     array = np.asarray(indices)
+    if array.dtype.kind == "U":
+        return np.array([checked_index(str(text), num_qubits) for text in array.flat], np.int64).reshape(array.shape)
     if array.size == 0:
         return np.zeros(array.shape, np.int64)
     if array.dtype.kind not in "iu":
-        raise StateError(f"indices must be integers; got an array of {array.dtype}")
+        raise StateError(f"indices must be integers or bit strings; got an array of {array.dtype}")
     if array.min() < 0 or array.max() >= 1 << num_qubits:
         worst = array.min() if array.min() < 0 else array.max()
         raise StateError(f"index {worst} is out of range: the state has amplitudes 0 to {(1 << num_qubits) - 1}")

@@ -173,7 +173,9 @@ def _circuit_digest(given: Circuit, options: Sequence[Any]) -> int:
         if gate.data is not None or base.data is not None:
             for data in (gate.data, base.data):
                 state.update(_plain(data))
-    names = [parameter.name for parameter in given.parameters]
+    functions = given.functions
+    symbols = (*given.parameters, *(functions.symbols if functions is not None else ()))
+    names = [symbol.format(repr) for symbol in symbols]
     state.update(repr((given.num_qubits, given.num_clbits, lines, names, options)).encode())
     affine = given.affine()
     for array in (affine.slots, affine.parameters, affine.coefficients, affine.constants):

@@ -53,6 +53,16 @@ _lowered: Recent[LoweredObservables] = Recent(MOST_PLANS)
 _sums: Recent[PauliSum] = Recent(MOST_PLANS)
 
 
+def checked_observables(observables: Any) -> list[Any]:
+    """Several observables as a list. Raises StateError where one alone is given."""
+    if isinstance(observables, str | Mapping | PauliSum | PauliString | Hermitian | np.ndarray):
+        raise StateError(
+            f"expectations() takes a list of observables, such as ['Z0', 'X1']; got {observables!r}. expectation() "
+            "takes one"
+        )
+    return list(observables)
+
+
 def as_pauli_sum(observable: Observable, num_qubits: int) -> PauliSum:
     """An observable as a sum of Pauli strings on the qubits of a state.
 

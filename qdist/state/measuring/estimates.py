@@ -1,0 +1,146 @@
+"""Expectation values from shots, as a device would measure them, with standard errors.
+
+The strings of all observables are put into groups that share a measurement basis on every qubit; a group gets shots in
+proportion to the sum of the sizes of its coefficients. Groups are independent, so their variances add up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends.errors import StateError
+from qdist.circuit import PauliString, PauliSum
+from qdist.state.checking import checks, same
+from qdist.state.measuring.expectation import Observable, as_hermitian_sum
+from qdist.state.measuring.measure import Seed, generator
+from qdist.state.measuring.rotated import ReadoutError, flip_probabilities, parity_signs, sampled
+from qdist.state.shards import Shards
+
+__all__ = ["Estimate", "Estimates", "Groups", "estimates"]
+
+_FEWEST = 2
+"""Shots of a group: one has no variance."""
+
+
+class Estimate(float):
+    """A mean over shots: a float that also has its ``standard_error`` and the number of ``shots``."""
+
+    standard_error: float
+    shots: int
+
+    def __new__(cls, value: float, standard_error: float, shots: int) -> Self:
+        result = super().__new__(cls, value)
+        result.standard_error, result.shots = float(standard_error), shots
+        return result
+
+    def __repr__(self) -> str:
+        return f"{float(self):.6g} ± {self.standard_error:.2g}"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Estimate, (float(self), self.standard_error, self.shots)
+
+
+class Estimates(np.ndarray):
+    """Several means over shots: an array that also has their ``standard_error``, of its shape, and ``shots``."""
+
+    standard_error: NDArray[np.float64]
+    shots: int
+
+    @classmethod
+    def of(cls, values: Any, standard_error: Any, shots: int) -> Estimates:
+        result = np.array(values, np.float64).view(cls)
+        result.standard_error, result.shots = np.array(standard_error, np.float64), shots
+        return result
+
+
+class _Group(NamedTuple):
+    letters: str
+    """The measurement basis of each qubit."""
+    masks: list[int]
+    """The qubits of each string."""
+    coefficients: NDArray[np.float64]
+    """(strings, observables)"""
+
+
+class Groups:
+    """Observables in groups of strings that are measured together. Raises StateError for what is not Hermitian."""
+
+    def __init__(self, observables: Sequence[Observable], num_qubits: int) -> None:
+        sums = [as_hermitian_sum(observable, num_qubits) for observable in observables]
+        self.constants = np.zeros(len(sums))
+        found: dict[PauliString, NDArray[np.float64]] = {}
+        for k, one in enumerate(sums):
+            for string, coefficient in one.simplify():
+                if not string.weight:
+                    self.constants[k] += coefficient.real
+                else:
+                    found.setdefault(string, np.zeros(len(sums)))[k] += coefficient.real
+        total = PauliSum([(string, float(np.abs(row).sum())) for string, row in found.items()])
+        self.groups: list[_Group] = []
+        for part in total.group_qubit_wise_commuting():
+            basis = part.measurement_basis()
+            letters = "".join(_letter(basis, q) for q in range(num_qubits))
+            strings = [string for string, _ in part]
+            rows = np.array([found[string] for string in strings])
+            self.groups.append(_Group(letters, [string.x | string.z for string in strings], rows))
+
+    def shares(self, shots: int) -> list[int]:
+        """How many of the shots each group gets: in proportion to its weight, and at least two."""
+        count = len(self.groups)
+        if shots < _FEWEST * count or shots < 1:
+            raise StateError(
+                f"shots={shots}: the strings of the observables need {count} measurement bases, and each at least "
+                f"{_FEWEST} shots: give at least {max(1, _FEWEST * count)}"
+            )
+        weights = np.array([float(np.abs(g.coefficients).sum()) for g in self.groups])
+        if not count:
+            return []
+        wanted = weights / weights.sum() * shots
+        found = np.maximum(np.floor(wanted).astype(int), _FEWEST)
+        while found.sum() != shots:
+            step = 1 if found.sum() < shots else -1
+            lack = np.where((found > _FEWEST) | (step > 0), step * (wanted - found), -np.inf)
+            found[int(np.argmax(lack))] += step
+        return [int(n) for n in found]
+
+    def measured(
+        self, sv: Shards, shots: int, rng: np.random.Generator, flips: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The values of all observables and their standard errors, in a state that is the same for all shots."""
+        values, variances = self.constants.copy(), np.zeros(len(self.constants))
+        for group, count in zip(self.groups, self.shares(shots)):
+            samples = sampled(sv, group.letters, count, rng, flips)
+            energies = parity_signs(samples, group.masks) @ group.coefficients
+            values += energies.mean(axis=0)
+            variances += energies.var(axis=0, ddof=1) / count
+        return values, np.sqrt(variances)
+
+
+def estimates(
+    sv: Shards, observables: Sequence[Observable], shots: int, seed: Seed, readout_error: ReadoutError = None
+) -> Estimates:
+    """The expectation values of several observables from the same shots."""
+    number = checks.checked_shots(shots)
+    groups = Groups(observables, sv.num_qubits)
+    same.arguments(sv.comm, "number of shots", number)
+    flips = flip_probabilities(readout_error, sv.num_qubits)
+    values, errors = groups.measured(sv, number, generator(sv.comm, seed), flips)
+    return Estimates.of(values, errors, number)
+
+
+def mean_of_runs(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means over runs, (runs, ...), and their standard errors; of one run nan."""
+    count = len(values)
+    error = values.std(axis=0, ddof=1) / math.sqrt(count) if count > 1 else np.full(values.shape[1:], math.nan)
+    return values.mean(axis=0), error
+
+
+def _letter(string: PauliString, qubit: int) -> str:
+    return "IXZY"[(string.x >> qubit & 1) | (string.z >> qubit & 1) << 1]

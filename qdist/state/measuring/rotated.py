@@ -1,0 +1,95 @@
+"""A copy of a state in another measurement basis, and shots from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends.errors import StateError
+from qdist.circuit import Circuit
+from qdist.plan.planner import make_plan
+from qdist.state.measuring.measure import sample
+from qdist.state.moves.exchange import swap_bits
+from qdist.state.shards import Shards
+
+__all__ = ["ReadoutError", "flip_probabilities", "flipped", "parity_signs", "sampled"]
+
+ReadoutError = float | tuple[float, float] | Sequence[tuple[float, float]] | None
+"""The probability that a bit is read wrong; (of reading 1 for 0, of reading 0 for 1); or such a pair for each qubit."""
+
+
+def sampled(
+    sv: Shards, letters: str, shots: int, rng: np.random.Generator, flips: NDArray[np.float64] | None
+) -> NDArray[np.int64]:
+    """Shots with qubit q measured in the basis of letters[q]: bit q of each is 1 where -1 was found."""
+    if set(letters) & {"X", "Y"}:
+        sv = _rotated(sv, letters)
+    return flipped(sample(sv, shots, rng), flips, rng)
+
+
+def _rotated(sv: Shards, letters: str) -> Shards:
+    circuit = Circuit(sv.num_qubits)
+    for qubit, letter in enumerate(letters):
+        if letter == "Y":
+            circuit.sdg(qubit)
+        if letter in "XY":
+            circuit.h(qubit)
+    far = sv.num_qubits - sv.shard_bits
+    plan = make_plan(circuit, sv.dtype, None, far, target=sv.backend.target(sv.dtype), start=sv.layout)
+    result = sv.copy()
+    affine = circuit.affine()
+    for segment in plan.segments:
+        executor = sv.backend.lower(plan, segment, affine)
+        executor.bind(np.zeros(0))
+        if segment.swaps:
+            swap_bits(result, segment.swaps)
+        result.layout = segment.layout
+        for offset, shard in result.shards():
+            executor.run(shard, offset, -1, None)
+    return result
+
+
+def flip_probabilities(given: ReadoutError, num_qubits: int) -> NDArray[np.float64] | None:
+    """(qubits, 2): the probabilities of reading 1 for 0 and 0 for 1. Raises StateError for what is none."""
+    if given is None:
+        return None
+    try:
+        array = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
+    if array.ndim == 0:
+        array = np.array([array, array])
+    if array.shape == (2,):
+        array = np.tile(array, (num_qubits, 1))
+    if array.shape != (num_qubits, 2) or not ((array >= 0) & (array <= 1)).all():
+        raise StateError(
+            f"readout_error={given!r}: a probability, a pair (of reading 1 for 0, of reading 0 for 1), or such a pair "
+            f"for each of {num_qubits} qubits"
+        )
+    return array
+
+
+def flipped(
+    samples: NDArray[np.int64], flips: NDArray[np.float64] | None, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Samples with bits that were read wrong; all ranks draw the same."""
+    if flips is None:
+        return samples
+    result = samples.copy()
+    for qubit, (up, down) in enumerate(flips):
+        bits = samples >> qubit & 1
+        result ^= (rng.random(len(samples)) < np.where(bits == 1, down, up)).astype(np.int64) << qubit
+    return result
+
+
+def parity_signs(samples: NDArray[np.int64], masks: Iterable[int]) -> NDArray[np.int8]:
+    """+1 or -1, (shots, strings): the product over the qubits of each mask."""
+    columns = []
+    for mask in masks:
+        bits = samples & mask
+        for shift in (32, 16, 8, 4, 2, 1):
+            bits = bits ^ bits >> shift
+        columns.append((1 - 2 * (bits & 1)).astype(np.int8))
+    return np.stack(columns, axis=1) if columns else np.zeros((len(samples), 0), np.int8)

@@ -1,0 +1,163 @@
+"""Gates of one's own, the matrix of a circuit, names from other libraries."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import qdist as qd
+from qdist.circuit import Circuit, CircuitError, Gate, Parameter, generator_gate, lowered, matrix_gate
+from qdist.state import reference
+
+a, b = Parameter("a"), Parameter("b")
+RNG = np.random.default_rng(5)
+
+
+def hermitian(size: int) -> np.ndarray:
+    matrix = RNG.normal(size=(size, size)) + 1j * RNG.normal(size=(size, size))
+    return matrix + matrix.conj().T
+
+
+def euler(t: float, s: float) -> np.ndarray:
+    return np.array([[np.exp(1j * s) * np.cos(t), -np.sin(t)], [np.sin(t), np.exp(-1j * s) * np.cos(t)]])
+
+
+def euler_derivative(k: int, t: float, s: float) -> np.ndarray:
+    if k == 0:
+        return np.array([[-np.exp(1j * s) * np.sin(t), -np.cos(t)], [np.cos(t), -np.exp(-1j * s) * np.sin(t)]])
+    return np.array([[1j * np.exp(1j * s) * np.cos(t), 0], [0, -1j * np.exp(-1j * s) * np.cos(t)]])
+
+
+SWAP = np.eye(4)[[0, 2, 1, 3]]
+
+
+def partial_swap(t: float) -> np.ndarray:
+    return np.cos(t) * np.eye(4) + 1j * np.sin(t) * SWAP
+
+
+def partial_swap_derivative(k: int, t: float) -> np.ndarray:
+    return -np.sin(t) * np.eye(4) + 1j * np.cos(t) * SWAP
+
+
+class Squeeze(Gate):
+    """A subclass as a user writes it."""
+
+    def __init__(self) -> None:
+        super().__init__("squeeze", 1, 1)
+
+    def matrix(self, *params: float) -> np.ndarray:
+        return GATES_BY_MATRIX["euler"].matrix(params[0], 0.0)
+
+    def derivative(self, k: int, *params: float) -> np.ndarray:
+        return GATES_BY_MATRIX["euler"].derivative(0, params[0], 0.0)
+
+
+GATES_BY_MATRIX = {
+    "euler": matrix_gate("euler", euler, euler_derivative, 2),
+    "partial_swap": matrix_gate("partial_swap", partial_swap, partial_swap_derivative),
+    "commuting": generator_gate("commuting", np.kron([[0, 1], [1, 0]], [[0, 1], [1, 0]]) + 0.5 * np.eye(4)),
+    "mixed": generator_gate("mixed", hermitian(4)),
+    "wide": generator_gate("wide", hermitian(8)),
+    "block": Circuit(2).ry(2 * a, 0).cx(0, 1).rz(a * b, 1).crx(b, 1, 0).to_gate("block"),
+    "squeeze": Squeeze(),
+}
+
+
+@pytest.mark.parametrize("name", list(GATES_BY_MATRIX))
+@pytest.mark.parametrize("angle", [0.7, 0.0])
+def test_runs_and_gradients_are_those_of_the_matrix(name: str, angle: float) -> None:
+    gate = GATES_BY_MATRIX[name]
+    x, y = Parameter("x"), Parameter("y")
+    params = [x, 0.3 * x + y][: gate.num_params]
+    circuit = Circuit(4).h(range(4)).rx(0.3, 0).cx(0, 2).ry(y, 1)
+    circuit.append(gate, list(range(gate.num_qubits))[::-1], params)
+    circuit.append(gate.controlled(1, 0), [3, *range(gate.num_qubits)], params)
+    inverse, negated = gate.inverse(tuple(params)) if name != "squeeze" else (gate, tuple(params))
+    circuit.append(inverse, range(1, 1 + gate.num_qubits), negated)
+    values = {"x": angle, "y": 0.4}
+    observable = qd.PauliSum({"Z0 X1": 1.0, "Y2": 0.5, "Z3 X2": -0.7})
+    program = qd.compile(circuit, dtype="complex128", device="cpu")
+    np.testing.assert_allclose(program.run(values).amplitudes(), reference.state(circuit, values), atol=1e-12)
+    value, gradient = program.value_and_grad(observable, values)
+    assert value == pytest.approx(reference.expectation(circuit, observable, values), abs=1e-12)
+    np.testing.assert_allclose(gradient, reference.gradient(circuit, observable, values), atol=1e-9)
+    shifted = program.value_and_grad(observable, values, method="parameter-shift")[1]
+    np.testing.assert_allclose(shifted, gradient, atol=1e-9)
+    rows = np.array([[program.circuit.parameters.index(p) for p in circuit.parameters], [0.2, 0.9]])
+    np.testing.assert_allclose(
+        program.value_and_grad(observable, rows)[1],
+        [program.value_and_grad(observable, row)[1] for row in rows],
+        atol=1e-10,
+    )
+
+
+@pytest.mark.parametrize("name", [n for n in GATES_BY_MATRIX if n != "squeeze"])
+def test_they_copy_pickle_draw_and_are_written(name: str) -> None:
+    gate = GATES_BY_MATRIX[name]
+    circuit = Circuit(3).append(gate, range(gate.num_qubits), [0.4, 0.6][: gate.num_params])
+    again = pickle.loads(pickle.dumps(copy.deepcopy(circuit)))
+    np.testing.assert_allclose(again.to_matrix(), circuit.to_matrix(), atol=1e-14)
+    assert name in circuit.draw()
+    np.testing.assert_allclose(Circuit.from_qasm(circuit.to_qasm()).to_matrix(), circuit.to_matrix(), atol=1e-11)
+    assert lowered(lowered(circuit)) == lowered(circuit)
+
+
+def test_a_gate_by_its_matrix_must_be_bound_before_it_is_written() -> None:
+    circuit = Circuit(1).append(GATES_BY_MATRIX["euler"], 0, [a, b])
+    with pytest.raises(CircuitError, match="a gate given by its matrix depends on a, b; bind them first"):
+        circuit.to_qasm()
+
+
+def test_what_is_no_gate_is_refused_with_the_reason() -> None:
+    with pytest.raises(CircuitError, match="not Hermitian: it differs from its adjoint by up to 1"):
+        generator_gate("g", [[0, 1], [0, 0]])
+    with pytest.raises(CircuitError, match=r"derivative\(0, 0.3\) of g is not that of its matrix"):
+        matrix_gate("g", partial_swap, lambda k, t: partial_swap(t))
+    with pytest.raises(CircuitError, match="not unitary"):
+        matrix_gate("g", lambda t: np.array([[t, 0], [0, 1]]), lambda k, t: np.eye(2))
+    with pytest.raises(CircuitError, match="measure, is not unitary"):
+        Circuit(1, 1).measure(0, 0).to_gate("g")
+    with pytest.raises(CircuitError, match=r"shape \(3, 3\)"):
+        generator_gate("g", np.eye(3))
+
+
+def test_the_matrix_of_a_circuit() -> None:
+    circuit = Circuit(3, 3).h(0).cx(0, 2).append(GATES_BY_MATRIX["mixed"], [2, 1], [a]).gphase(0.3)
+    circuit.mcz([0, 1], 2, "01").rot(0.1, 0.2, 0.3, 1).measure_all()
+    values = {"a": 0.3}
+    expected = reference.unitary(circuit.remove_final_measurements(), values)
+    np.testing.assert_allclose(circuit.to_matrix(values), expected, atol=1e-13)
+    with pytest.raises(CircuitError, match=r"unbound parameters \(a\): to_matrix\(params\)"):
+        circuit.to_matrix()
+    with pytest.raises(CircuitError, match="instruction 0 is reset"):
+        Circuit(1).reset(0).to_matrix()
+
+
+def test_other_libraries_names_work_or_are_answered() -> None:
+    circuit = Circuit(3).cnot(0, 1).toffoli(0, 1, 2).u3(0.1, 0.2, 0.3, 0).phase(0.5, 1).fredkin(0, 1, 2)
+    assert [i.gate.name for i in circuit] == ["cx", "ccx", "u", "p", "cswap"]
+    for name, answer in {"hadamrd": "did you mean", "IsingXX": "use rxx", "sqrtx": "use sx", "CX": "it has cx"}.items():
+        with pytest.raises(AttributeError, match=answer):
+            getattr(circuit, name)
+    assert not hasattr(circuit, "__array__")
+    with pytest.raises(CircuitError, match=r"draw\('mpl'\): circuits are drawn as text"):
+        circuit.draw("mpl")
+
+
+def test_ansatze_with_names_compose() -> None:
+    lib = qd.library
+    for make in (
+        lambda name: lib.hardware_efficient(4, 1, name=name),
+        lambda name: lib.real_amplitudes(4, 1, name=name),
+        lambda name: lib.efficient_su2(4, 1, name=name),
+        lambda name: lib.strongly_entangling_layers(4, 1, name=name),
+        lambda name: lib.qaoa_maxcut({(0, 1): 0.5, (2, 3): 1.0}, 1, name=name),
+        lambda name: lib.zz_feature_map(4, 1, name=name),
+        lambda name: lib.uccsd(2, 4, name=name),
+    ):
+        one = make("one")
+        assert one.compose(make("two")).num_parameters == 2 * one.num_parameters
+    assert lib.qaoa({"Z0 Z1": 0.5}, 1).num_parameters == 2
+    with pytest.raises(CircuitError, match="use qaoa_maxcut"):
+        lib.qaoa({(0, 1): 1.0}, 1)

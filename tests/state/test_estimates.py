@@ -1,0 +1,115 @@
+"""Expectation values from shots: error bars, groups, readout errors, shadows."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import qdist as qd
+from qdist.backends.errors import StateError
+from qdist.state.measuring.estimates import Estimate, Groups
+
+H = qd.PauliSum({"Z0 Z1": 0.8, "X0": -0.5, "X0 X2": 0.3, "Y1 Y2": 0.6, "Z2": 0.2, "": 1.5})
+a = qd.Parameter("a")
+
+
+def circuit() -> qd.Circuit:
+    return qd.Circuit(3).ry(a, 0).cx(0, 1).rx(0.7, 1).cx(1, 2).rz(0.4, 2).ry(1.1, 2)
+
+
+def test_error_bars_cover_the_exact_value_as_often_as_they_should() -> None:
+    program = qd.compile(circuit(), dtype="complex128")
+    state = program.run([0.9])
+    exact = state.expectation(H)
+    groups = Groups([H], 3)
+    scores = []
+    for seed in range(1000):
+        values, errors = groups.measured(state, 200, np.random.default_rng(seed))
+        scores.append((values[0] - exact) / errors[0])
+    found = np.array(scores)
+    # 68.3 and 95.4 in a hundred, within four standard deviations of such a share of 1,000.
+    assert abs((np.abs(found) < 1).mean() - 0.683) < 0.059
+    assert abs((np.abs(found) < 2).mean() - 0.954) < 0.027
+    assert abs(found.mean()) < 0.13
+
+
+def test_estimates_are_floats_with_an_error() -> None:
+    program = qd.compile(circuit(), dtype="complex128")
+    found = program.expectation(H, {"a": 0.9}, shots=4000, seed=3)
+    assert isinstance(found, Estimate)
+    assert abs(found - program.expectation(H, [0.9])) < 5 * found.standard_error
+    assert found.shots == 4000
+    assert found == program.run([0.9]).expectation(H, shots=4000, seed=3)
+    assert found == program.expectation(H, {"a": 0.9}, shots=4000, seed=3)
+    assert found != program.expectation(H, {"a": 0.9}, shots=4000, seed=4)
+    again = pickle.loads(pickle.dumps(found))
+    assert (again, again.standard_error) == (found, found.standard_error)
+    assert "±" in repr(found)
+    batch = program.expectation(H, [[0.9], [0.1]], shots=500, seed=1)
+    assert (batch.shape, batch.standard_error.shape) == ((2,), (2,))
+
+
+def test_groups_share_bases_and_shots_follow_weights() -> None:
+    groups = Groups([H], 3)
+    assert len(groups.groups) == 3  # Z0 Z1 and Z2; X0 and X0 X2; Y1 Y2.
+    shares = groups.shares(1000)
+    weights = [float(np.abs(g.coefficients).sum()) for g in groups.groups]
+    assert sum(shares) == 1000
+    np.testing.assert_allclose(shares, np.array(weights) / sum(weights) * 1000, atol=1)
+    with pytest.raises(StateError, match="need 3 measurement bases, and each at least 2 shots: give at least 6"):
+        groups.shares(5)
+    assert Groups([qd.PauliSum({"": 2.0})], 3).shares(5) == []
+
+
+def test_several_observables_come_from_the_same_shots() -> None:
+    program = qd.compile(circuit(), dtype="complex128")
+    wanted = ["Z0", "Z1", "Z0 Z1", H]
+    exact = program.expectations(wanted, [0.9])
+    np.testing.assert_allclose(exact, program.run([0.9]).expectations(wanted), atol=1e-12)
+    found = program.expectations(wanted, [0.9], shots=20000, seed=0)
+    np.testing.assert_array_less(np.abs(found - exact), 5 * found.standard_error)
+    batch = program.expectations(wanted, [[0.9], [0.2]])
+    np.testing.assert_allclose(batch[0], exact, atol=1e-12)
+    assert program.expectations(wanted, [[0.9], [0.2]], shots=100, seed=0).shape == (2, 4)
+    for one in ("Z0", H, {"Z0": 1.0}):
+        with pytest.raises(StateError, match="takes a list of observables"):
+            program.expectations(one, [0.9])
+
+
+def test_readout_errors_shrink_what_is_read() -> None:
+    program = qd.compile(qd.Circuit(2).x(0))
+    found = program.expectation("Z0 Z1", shots=20000, seed=1, readout_error=[(0.1, 0.2), (0.05, 0.3)])
+    assert found == pytest.approx(-(1 - 2 * 0.2) * (1 - 2 * 0.05), abs=5 * found.standard_error)
+    flips = program.sample(20000, seed=2, readout_error=0.1)
+    assert (flips == 1).mean() == pytest.approx(0.81, abs=0.02)
+    assert (program.sample(10, seed=2) == 1).all()
+    assert (program.sample(10, seed=2, qubits=[1, 0]) == 2).all()
+    with pytest.raises(StateError, match=r"readout_error=1\.5: a probability"):
+        program.sample(10, readout_error=1.5)
+    with pytest.raises(StateError, match="goes with shots="):
+        program.expectation("Z0", readout_error=0.1)
+
+
+def test_circuits_that_measure_halfway_give_means_over_runs() -> None:
+    program = qd.compile(qd.Circuit(1, 1).ry(1.0, 0).measure(0, 0).rx(0.3, 0))
+    found = program.expectation("Z0", shots=2000, seed=0)
+    assert found == pytest.approx(np.cos(1.0) * np.cos(0.3), abs=5 * found.standard_error)
+    assert found.standard_error == pytest.approx(np.sin(1.0) * np.cos(0.3) / 2000**0.5, rel=0.1)
+    samples = program.sample(500, seed=0)
+    assert samples.mean() == pytest.approx((1 - np.cos(1.0) * np.cos(0.3)) / 2, abs=0.1)
+
+
+def test_shadows_estimate_observables_that_are_chosen_later() -> None:
+    program = qd.compile(circuit(), dtype="complex128")
+    shadow = program.shadow(20000, [0.9], seed=5)
+    assert shadow.bases.shape == shadow.bits.shape == (20000, 3)
+    for observable in (H, "Z0", "Y1 Y2", "X0 X2"):
+        found = shadow.expectation(observable)
+        assert found == pytest.approx(program.expectation(observable, [0.9]), abs=5 * found.standard_error)
+        assert found.standard_error < 0.15
+        medians = shadow.expectation(observable, groups=11)
+        assert medians == pytest.approx(program.expectation(observable, [0.9]), abs=5 * medians.standard_error)
+    again = program.run([0.9]).shadow(20000, seed=5)
+    np.testing.assert_array_equal(again.bits, shadow.bits)
+    with pytest.raises(StateError, match="from 1 to half of the 20000 shots"):
+        shadow.expectation("Z0", groups=0)
