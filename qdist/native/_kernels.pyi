@@ -141,17 +141,14 @@ class _Program(Generic[_Stored]):
         wide: Sequence[tuple[int, int, int, int, float, _Products]],
     ) -> None: ...
     def permutation(self, source: Sequence[int], flips: Sequence[tuple[int, int, int]]) -> None: ...
-    def pauli_rotation(
+    def rotations(
         self,
         x: int,
-        z: int,
-        far_z: int,
-        num_y: int,
         mask: int,
         value: int,
         far_mask: int,
         far_value: int,
-        slots: _Products,
+        strings: Sequence[tuple[int, int, _Products]],
     ) -> None: ...
     def table(
         self,

@@ -60,7 +60,7 @@ def block_flops(block: Block) -> float:
     if block.kind in ("diagonal", "table"):
         return 6.0
     if block.kind == "rotation":
-        return 10.0
+        return 6.0
     size = 1 << block.mixes.bit_count()
     share = 0.5 ** len(block.operations[0].controls)
     # A row of the matrix: `size` products and sums, of reals on both parts or of complex numbers.

@@ -1,7 +1,9 @@
-"""The gates of a stage as few blocks: dense products, merged diagonals, merged index changes.
+"""The gates of a stage as few blocks: dense products, merged diagonals, merged index changes, merged rotations.
 
 Gates are placed as early as what they do not commute with allows, beside others of their kind: all diagonals between
-two mixings become one block, all CX one change of index, one-qubit gates on a qubit one matrix.
+two mixings become one block, all CX one change of index, one-qubit gates on a qubit one matrix. Pauli rotations that
+flip the same qubits become one block where the target has kernels for that: on each pair of amplitudes that the flips
+connect they are one 2 x 2 rotation, whose angle follows from parities of the index (native/src/tile/rotations.hpp).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from operator import itemgetter
 
 from qdist.circuit.pauli.text import qubits_of
 from qdist.plan.commute import acts, stops
-from qdist.plan.operations import Operation
+from qdist.plan.operations import Operation, as_rotation
 
 __all__ = ["Block", "fuse"]
 
@@ -62,13 +64,20 @@ _KINDS = {"flip": "linear", "swap": "linear"}
 _MERGED = ("diagonal", "linear")
 
 
-def fuse(operations: Iterable[Operation]) -> list[Block]:
-    """Blocks that together do what the operations do in order, in about as many steps as there are operations."""
-    blocks = _Blocks()
+def fuse(operations: Iterable[Operation], parities: int = 0) -> list[Block]:
+    """Blocks that together do what the operations do in order, in about as many steps as there are operations.
+
+    parities: by how many parities of the index the rotations of a block may be told apart; 0 for a block each
+    (``Target.parities``).
+    """
+    blocks = _Blocks(parities)
     for operation in operations:
         kind = _KINDS.get(operation.kind, operation.kind)
         after = blocks.last_in_the_way(operation)
         place = _merging(blocks, after, kind, operation)
+        if place is None and parities and (rotation := as_rotation(operation)) is not None:
+            operation, kind = rotation, rotation.kind
+            place = blocks.rotations_of(operation, after)
         if place is not None:
             blocks.add(place, operation)
         else:
@@ -105,6 +114,21 @@ def _new_block(blocks: _Blocks, kind: str, operation: Operation) -> Block:
 
 Place = tuple[int, int]
 _BEFORE_ALL: Place = (-1, -1)
+_Flips = tuple[int, bool, tuple[tuple[int, int], ...]]
+
+
+def _flips(operation: Operation) -> _Flips:
+    """What the rotations of a block have in common: flips, whether the number of Ys is odd, and controls. With the same
+    flips and both an even or both an odd number of Ys, two Pauli strings commute."""
+    return operation.mixes, operation.letters.count("Y") % 2 == 1, operation.controls
+
+
+def _reduced(parity: int, basis: list[int]) -> int:
+    """What is left of a parity after subtracting elements of a basis, which is in descending order; 0 if it is their
+    sum."""
+    for element in basis:
+        parity = min(parity, parity ^ element)
+    return parity
 
 
 class _Blocks:
@@ -114,7 +138,11 @@ class _Blocks:
     others with a new run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parities: int) -> None:
+        self._parities = parities
+        self._rotations: defaultdict[_Flips, list[Place]] = defaultdict(list)
+        # Of blocks of rotations: a basis, over GF(2), of the parities that are their signs.
+        self._signs: dict[Place, list[int]] = {}
         self._at: dict[Place, Block] = {}
         self._order: list[Place] = []
         self._of_kind: defaultdict[str, list[Place]] = defaultdict(list)
@@ -155,12 +183,28 @@ class _Blocks:
         k = bisect_left(places, start)
         return places[k] if k < len(places) else None
 
+    def rotations_of(self, operation: Operation, start: Place) -> Place | None:
+        """The last block of rotations with the same flips, if it has not ended before ``start`` and has room."""
+        places = self._rotations[_flips(operation)]
+        if not places or places[-1] < start:
+            return None
+        signs = self._signs[places[-1]]
+        return places[-1] if len(signs) < self._parities or not _reduced(operation.signs, signs) else None
+
     def add(self, place: Place, operation: Operation) -> None:
         """Makes the operation part of a block."""
         block = self._at[place]
         known = stops(block)
         block.add(operation)
         self._note(place, block, known)
+        if place in self._signs:
+            self._add_signs(place, operation)
+
+    def _add_signs(self, place: Place, operation: Operation) -> None:
+        signs = self._signs.setdefault(place, [])
+        if rest := _reduced(operation.signs, signs):
+            signs.append(rest)
+            signs.sort(reverse=True)
 
     def insert(self, block: Block, after: Place) -> None:
         """Appends it to a run of blocks of its kind that does not end before ``after``: runs stay contiguous, so that
@@ -175,6 +219,9 @@ class _Blocks:
         insort(self._order, place)
         insort(self._of_kind[block.kind], place)
         self._note(place, block, (0, 0, 0))
+        if self._parities and block.kind == "rotation":
+            insort(self._rotations[_flips(block.operations[0])], place)
+            self._add_signs(place, block.operations[0])
 
     def remove(self, place: Place) -> Block:
         """Takes a block out."""

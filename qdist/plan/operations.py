@@ -15,7 +15,7 @@ from qdist.circuit import Circuit, CircuitError
 from qdist.circuit.gate import FORMULAS, Gate
 from qdist.circuit.instruction import Instruction
 
-__all__ = ["FORMULAS", "Affine", "Operation", "moved", "operation", "operations"]
+__all__ = ["FORMULAS", "Affine", "Operation", "as_rotation", "moved", "operation", "operations"]
 
 # A coefficient list over angle slots, and a constant: constant + sum(coefficient * angle[slot]).
 Affine = tuple[float, tuple[tuple[int, float], ...]]
@@ -59,6 +59,11 @@ class Operation:
         return self.mixes | self.z_like
 
     @property
+    def signs(self) -> int:
+        """Rotation: mask of the qubits with Y or Z, whose parity is the sign of the flipped amplitude."""
+        return _mask(q for q, letter in zip(self.targets, self.letters) if letter in "YZ")
+
+    @property
     def reads(self) -> set[int]:
         """The angles that it depends on."""
         affine = [a for _, a in self.terms] + [a for _, a in self.wide]
@@ -76,6 +81,17 @@ def operation(instruction: Instruction, slot: int) -> Operation | None:
     if gate.base.is_identity:
         return None
     return _operation(gate, qubits, range(slot, slot + len(params)))
+
+
+def as_rotation(operation: Operation) -> Operation | None:
+    """A Pauli rotation as an operation of that kind, also where it was planned as a matrix on two qubits or more; None
+    for anything else."""
+    if operation.kind == "rotation":
+        return operation
+    gate = operation.gate
+    if operation.kind != "dense" or gate is None or not gate.pauli or operation.mixes.bit_count() < 2:
+        return None
+    return replace(operation, kind="rotation", gate=None, letters=gate.pauli)
 
 
 def moved(operation: Operation, places: Sequence[int]) -> Operation:

@@ -18,6 +18,7 @@ from qdist.plan.network.nodes import Network, lazy_in_nodes
 from qdist.plan.operations import Operation, moved, operation
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.precision import computes_in_double
+from qdist.plan.sandwiches import without_sandwiches
 from qdist.plan.stages.division import staged
 from qdist.plan.stages.target import Target, cpu_target
 
@@ -189,6 +190,7 @@ class _Planner:
         stage.operations[:0] = near
 
     def _network_stages(self, operations: list[Operation]) -> list[NetworkStage]:
+        operations = without_sandwiches(operations)
         if not operations:
             return []
         if self._close == self._n:

@@ -463,25 +463,29 @@ def program_methods(dtype: str) -> dict[str, Wrong]:
             source=[identity[:-1], [*identity[:-1], 1 << tile], [0, *identity[:-1]], []],
             flips=[[(1, 2, 1)], [(1 << 8, 0, 1 << tile)]],
         ),
-        "pauli_rotation": Wrong(
-            method("pauli_rotation"),
+        "rotations": Wrong(
+            method("rotations"),
             lambda: {
                 "it": program(dtype),
                 "x": 1,
-                "z": 1,
-                "far_z": 1 << 8,
-                "num_y": 1,
                 **condition,
-                "slots": [(0, 1.0)],
+                "strings": [(1, 1 << 8, [(0, 1.0)])],
             },
             it=[empty],
             x=[1 << tile, 2],
-            z=[1 << tile, 2],
-            far_z=[1 << 63],
             mask=[1 << tile],
             value=[1],
             **far,
-            slots=[[(-1, 1.0)]],
+            strings=[
+                [],
+                [(1 << tile, 0, [(0, 1.0)])],
+                [(2, 0, [(0, 1.0)])],
+                [(1, 1 << 63, [(0, 1.0)])],
+                [(1, 0, [(-1, 1.0)])],
+                # Neither do a Y and an X commute, nor has a table room for nine parities.
+                [(1, 0, [(0, 1.0)]), (0, 0, [(0, 1.0)])],
+                [(1, 1 << k, [(0, 1.0)]) for k in range(9)],
+            ],
         ),
         "table": Wrong(
             method("table"),

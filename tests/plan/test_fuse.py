@@ -18,7 +18,26 @@ def commutes(block: Block, operation: Operation) -> bool:
     return not shared & ~(operation.z_like & ~block.mixes | operation.x_like & ~block.not_x)
 
 
-def searched(given: list[Operation]) -> list[Block]:
+def rank(masks: list[int]) -> int:
+    """Of vectors over GF(2)."""
+    span = {0}
+    for mask in masks:
+        span |= {mask ^ other for other in span}
+    return len(span).bit_length() - 1
+
+
+def takes(block: Block, operation: Operation, parities: int) -> bool:
+    """Whether a block of rotations has the operation's flips and controls, commutes with it, and has room for it."""
+    first = block.operations[0]
+    return (
+        block.kind == "rotation"
+        and (first.mixes, first.controls) == (operation.mixes, operation.controls)
+        and not ((first.signs ^ operation.signs) & operation.mixes).bit_count() % 2
+        and rank([o.signs for o in [*block.operations, operation]]) <= parities
+    )
+
+
+def searched(given: list[Operation], parities: int = 0) -> list[Block]:
     """What `fuse` gives, by looking at one block after the other."""
     blocks: list[Block] = []
     for operation in given:
@@ -29,6 +48,9 @@ def searched(given: list[Operation]) -> list[Block]:
         if plain and after >= 0 and blocks[after].is_plain_dense and blocks[after].mixes.bit_count() <= 2:
             candidates = [blocks[after]] if not operation.mixes & ~blocks[after].mixes else []
         merging = next((block for block in candidates if block.kind == kind), None)
+        if kind == "rotation" and parities:
+            alike = [block for block in blocks[max(after, 0) :] if takes(block, operation, 62)]
+            merging = alike[-1] if alike and takes(alike[-1], operation, parities) else None
         if merging is not None:
             merging.add(operation)
             continue
@@ -51,6 +73,21 @@ def searched(given: list[Operation]) -> list[Block]:
 KINDS = ["dense", "diagonal", "flip", "swap", "rotation", "table", "permute"]
 
 
+def test_rotations_with_the_same_flips_are_one_block_where_the_target_takes_it() -> None:
+    circuit = qd.Circuit(6)
+    for letters in ("XXXY", "XXYX", "XYXX", "YXXX", "YYYX", "YYXY", "YXYY", "XYYY"):
+        circuit.pauli_rotation(0.1, letters, [0, 2, 3, 5]).pauli_rotation(0.2, "XX", [1, 4])
+    given = list(operations(circuit))
+    assert [len(block.operations) for block in fuse(given, 6)] == [8, 8]
+    assert {len(block.operations) for block in fuse(given)} == {1}
+
+
+def test_rotations_of_pairs_stay_matrices_where_a_matrix_has_room_for_them() -> None:
+    iswap_and_rotations = qd.Circuit(3).iswap(0, 1).rxx(0.1, 0, 1).rxx(0.2, 1, 2).ryy(0.3, 1, 2)
+    found = fuse(list(operations(iswap_and_rotations)), 6)
+    assert [(block.kind, len(block.operations)) for block in found] == [("dense", 2), ("rotation", 2)]
+
+
 def random_operation(rng: random.Random, n: int, kind: str) -> Operation:
     """As gates have them: the qubits it mixes, those among them on which it is like X, and those on which like Z."""
     bits = [1 << q for q in rng.sample(range(n), n)]
@@ -62,7 +99,9 @@ def random_operation(rng: random.Random, n: int, kind: str) -> Operation:
     if kind == "rotation":
         letters = [(bit, rng.choice("XYZ")) for bit in bits[: rng.randint(1, 4)]]
         x, y, z = (sum(bit for bit, letter in letters if letter == one) for one in "XYZ")
-        return Operation(kind, x | y, x, z | far, controls=control)
+        targets = tuple(bit.bit_length() - 1 for bit, _ in letters)
+        text = "".join(letter for _, letter in letters)
+        return Operation(kind, x | y, x, z | far, targets, control, letters=text)
     if kind == "flip":
         return Operation(kind, bits[0], bits[0], far, controls=control)
     if kind in ("swap", "permute"):
@@ -81,8 +120,9 @@ def test_blocks_are_those_that_a_search_finds() -> None:
         n, length = rng.randint(5, 8), rng.randint(1, 60)
         some = rng.sample(KINDS, rng.randint(1, len(KINDS)))
         given = [random_operation(rng, n, rng.choice(some)) for _ in range(length)]
-        found = fuse(given)
-        assert contents(found) == contents(searched(given))
+        parities = rng.randint(0, 3)
+        found = fuse(given, parities)
+        assert contents(found) == contents(searched(given, parities))
         kinds |= {block.kind for block in found}
         most = max(most, *(len(block.operations) for block in found))
     assert kinds == {"dense", "diagonal", "linear", "rotation", "table", "permute"}
@@ -101,7 +141,7 @@ def steps(given: list[Operation]) -> int:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        fuse(given)
+        fuse(given, 6)
     finally:
         sys.settrace(before)
     return lines

@@ -147,9 +147,11 @@ def _linear(native: _Native, bit: _Bits, block: Block) -> None:
 
 
 def _rotation(native: _Native, bit: _Bits, block: Block) -> None:
-    (operation,) = block.operations
-    slots = [(operation.slots[0], operation.sign)]
-    native.pauli_rotation(*pauli_masks(operation, bit), *condition_masks(operation.controls, bit), slots)
+    strings = []
+    for operation in block.operations:
+        x, z, far_z, _ = pauli_masks(operation, bit)
+        strings.append((z, far_z, [(operation.slots[0], operation.sign)]))
+    native.rotations(x, *condition_masks(block.operations[0].controls, bit), strings)
 
 
 def _permute(native: _Native, bit: _Bits, block: Block) -> None:

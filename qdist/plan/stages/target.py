@@ -15,6 +15,8 @@ from qdist.plan.stages.schedule import Stage
 __all__ = ["Target", "cpu_target"]
 
 _VECTOR_BYTES = 4 << kernels.lane_bits[0]
+_PARITIES = 6
+"""Tables of 64 angles: a few of them stay in the first-level cache beside a tile."""
 _ROW_BLOCK = 1 << 22
 """A second-level cache, or nearly so."""
 
@@ -33,6 +35,9 @@ class Target:
     """Least index bits of a tile."""
     widest: int = 62
     """Most index bits of a tile: a gate that mixes more runs on the whole shard."""
+    parities: int = 0
+    """By how many parities of the index the Pauli rotations of one block may be told apart, in tables of 2**parities
+    angles; 0 if the device runs each rotation by itself."""
     row_block: int = 0
     """Bytes of cache that a block of rows of a batch may take (plan/rows); 0 if the device has no kernels for them."""
 
@@ -75,4 +80,4 @@ def cpu_target(dtype: np.dtype) -> Target:
     """Tiles that fit a core's first-level cache beside the copy that permutations need: 32 KiB of amplitudes, in rows
     of at least 128 bytes, so that every cache line read is used."""
     tile, row = ((size // dtype.itemsize).bit_length() - 1 for size in (32 * 1024, 128))
-    return Target("cache", dtype, tile, row, row_block=_ROW_BLOCK)
+    return Target("cache", dtype, tile, row, parities=_PARITIES, row_block=_ROW_BLOCK)

@@ -39,7 +39,7 @@ def random_parametric(n: int, seed: int) -> qd.Circuit:
             case 2:
                 circuit.rzz(angle, a, b).rx(0.4, c)
             case 3:
-                circuit.pauli_rotation(angle, "XZZY", [a, b, c, d])
+                circuit.pauli_rotation(angle, "XZZY", [a, b, c, d]).pauli_rotation(-angle, "YZIX", [a, b, c, d])
             case 4:
                 circuit.crx(angle, a, b)
             case 5:

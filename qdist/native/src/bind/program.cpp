@@ -9,8 +9,8 @@
 #include "program/block_checks.hpp"
 #include "tile/dense.hpp"
 #include "tile/diagonal.hpp"
-#include "tile/pauli_rotation.hpp"
 #include "tile/permutation.hpp"
+#include "tile/rotations.hpp"
 
 namespace {
 
@@ -20,6 +20,7 @@ using Products = std::vector<std::pair<int, double>>;
 using TermData = std::tuple<int, int, double, Products>;
 using WideData = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, double, Products>;
 using FlipData = std::tuple<std::size_t, std::size_t, std::size_t>;
+using StringData = std::tuple<std::size_t, std::size_t, Products>;
 template <class Stored>
 using States = Rows<std::complex<Stored>>;
 
@@ -98,7 +99,8 @@ void bind_runs(nb::class_<Program<Real>>& program) {
              "Runs once for each row of angles, on the row of states, which is |0...0> before.")
         .def("run_back", &run_back<Real, Stored>, exact("ket"), exact("bra"), "offset"_a, "live"_a, "recover"_a, "shift"_a,
              exact("gradient"),
-             "Undoes the program on ket and bra - shift ket; adds 2 Re <bra|d ket> by each angle, which shift does not change.")
+             "Undoes the program on ket and bra - shift ket; adds 2 Re <bra|d ket> by each angle, without parts that cancel in "
+             "derivatives by parameters. shift changes none of them.")
         .def("run_back_batch", &run_back_batch<Real, Stored>, exact("kets"), exact("bras"), exact("angles"), "shifts"_a,
              exact("gradients"), "run_back for rows that were run from |0...0>, each with its own angles.");
 }
@@ -148,18 +150,22 @@ void add_permutation(Program<Real>& p, std::vector<std::uint32_t> source, const 
 }
 
 template <class Real>
-void add_rotation(Program<Real>& p, std::size_t x, std::size_t z, std::size_t far_z, int num_y, std::size_t mask,
-                  std::size_t value, std::size_t far_mask, std::size_t far_value, Products slots) {
+void add_rotations(Program<Real>& p, std::size_t x, std::size_t mask, std::size_t value, std::size_t far_mask,
+                   std::size_t far_value, const std::vector<StringData>& strings) {
     check_mask(x, p.tile_bits(), "the flips of a rotation");
-    check_mask(z, p.tile_bits(), "the signs of a rotation");
-    check_mask(far_z, far_bits, "the far signs of a rotation");
     check_conditions(p.tile_bits(), mask, value, far_mask, far_value);
-    if (mask & (x | z)) refuse("a bit is a control and a target");
-    p.need_angles(check_affine(slots));
-    PauliRotation<Real> rotation(p.tile_bits(), x, z, far_z, num_y, {mask, value}, {far_mask, far_value});
-    Affine angle{0, std::move(slots)};
-    const bool is_trainable = angle.reads(p.trainable());
-    p.add(RotationBlock<Real>{rotation, std::move(angle), is_trainable});
+    if (strings.empty()) refuse("a block of rotations has at least one string");
+    std::vector<typename Rotations<Real>::String> s;
+    std::vector<std::map<int, double>> slopes;
+    for (const auto& [z, far_z, slots] : strings) {
+        check_mask(z, p.tile_bits(), "the signs of a rotation");
+        check_mask(far_z, far_bits, "the far signs of a rotation");
+        if (mask & (x | z)) refuse("a bit is a control and a target");
+        p.need_angles(check_affine(slots));
+        s.push_back({{z, far_z}, {0, slots}});
+        slopes.push_back(p.slopes(s.back().angle));
+    }
+    p.add(Rotations<Real>(p.tile_bits(), x, std::move(s), {mask, value}, {far_mask, far_value}, slopes));
 }
 
 template <class Real>
@@ -192,8 +198,7 @@ nb::class_<Program<Real>> bind_program_of(nb::module_& m, const char* name) {
         .def("dense", &add_dense<Real>, "targets"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "factors"_a)
         .def("diagonal", &add_diagonal<Real>, "terms"_a, "wide"_a)
         .def("permutation", &add_permutation<Real>, "source"_a, "flips"_a)
-        .def("pauli_rotation", &add_rotation<Real>, "x"_a, "z"_a, "far_z"_a, "num_y"_a, "mask"_a, "value"_a, "far_mask"_a,
-             "far_value"_a, "slots"_a)
+        .def("rotations", &add_rotations<Real>, "x"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "strings"_a)
         .def("table", &add_table<Real>, "inside"_a, "outside"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "table"_a)
         .def("set_affine", &set_affine<Real>, "entries"_a, "constants"_a)
         .def(

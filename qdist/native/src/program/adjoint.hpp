@@ -100,7 +100,6 @@ public:
 
 private:
     using Dense_ = DenseBlock<Real>;
-    using Rotation_ = RotationBlock<Real>;
 
     // A dense block for the lowest bits of the tile.
     struct Narrow {
@@ -120,8 +119,8 @@ private:
             return {numbers, numbers};
         }
         if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_results()};
-        const std::size_t numbers = is_trainable(block);
-        return {numbers, numbers};
+        if (const auto* r = std::get_if<Rotations<Real>>(&block)) return {r->num_sums(), r->num_results()};
+        return {0, 0};
     }
 
     int tile_bits() const { return int(stage_.positions.size()); }
@@ -203,7 +202,7 @@ private:
         for (std::size_t k = left; k-- > wanted_.until;) {
             if (stage_.keeps_norm() && (noted_bits < 0 || passes_since >= KeptNorm<Real>::worth_it))
                 keep_norms(bits_[k], stage_.lacking[k]);
-            passes_since += passes(stage_.blocks[k]);
+            ++passes_since;
             Givens rotations[max_givens_of_both];
             double* givens_sums[max_givens_of_both];
             const auto block = std::make_reverse_iterator(stage_.blocks.begin() + k + 1);
@@ -252,12 +251,8 @@ private:
                 p->undo(*tile, pair.other, base);
                 std::swap(*tile, pair.other);
             }
-        } else {
-            const auto& [rotation, angle, is_trainable] = std::get<Rotation_>(block);
-            if (is_trainable) *sums += rotation.overlap(pair, base);
-            rotation.undo(pair.ket, base);
-            rotation.undo(pair.bra, base);
-        }
+        } else
+            std::get<Rotations<Real>>(block).undo(pair, base, sums);
     }
 
     void collect(const double* sums, double* results) const {
@@ -266,6 +261,8 @@ private:
             double* to = results + results_at_[k];
             if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage_.blocks[k]))
                 g->sums.collect(from, to);
+            else if (const auto* r = std::get_if<Rotations<Real>>(&stage_.blocks[k]))
+                r->collect(from, to);
             else
                 std::copy_n(from, sizes(stage_.blocks[k]).second, to);
         }
@@ -275,11 +272,12 @@ private:
         if (const auto* d = std::get_if<Dense_>(&block)) {
             if (!d->is_trainable) return;
             if (d->undo.givens() && d->factors.size() == 1) {
-                // An RY alone: dU U^-1 is half the antisymmetric matrix that the sum is of.
+                // An RY or RX alone: dU U^-1 is half the matrix that the sum is of.
                 gradient[d->factors[0].source.slots[0]] += *results;
             } else if (d->undo.givens()) {
-                // What else is in T changes nothing: dU U^-1 of real rotations is real and antisymmetric.
-                add_dense_gradient(1, d->factors, {0, *results, 0, 0}, angles_, gradient);
+                // What else is in T changes nothing: dU U^-1 is a multiple of -iY, which is real, or of -iX.
+                const Complex entry = d->undo.givens()->imaginary ? Complex(0, *results) : Complex(*results);
+                add_dense_gradient(1, d->factors, {0, entry, 0, 0}, angles_, gradient);
             } else {
                 Matrix t(std::size_t(1) << 2 * d->num_targets);
                 for (std::size_t k = 0; k < t.size(); ++k) t[k] = {results[2 * k], results[2 * k + 1]};
@@ -287,9 +285,8 @@ private:
             }
         } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block))
             g->sums.finish(results, gradient);
-        else if (const auto* r = std::get_if<Rotation_>(&block); r && r->is_trainable)
-            // Re <bra| -i/2 P |ket> = Im <bra|P|ket> / 2
-            for (const auto& [slot, coefficient] : r->angle.terms) gradient[slot] += coefficient * *results;
+        else if (const auto* r = std::get_if<Rotations<Real>>(&block))
+            r->finish(results, gradient);
     }
 
     const Stage<Real>& stage_;
@@ -303,7 +300,8 @@ private:
     std::size_t num_sums_ = 0, num_results_ = 0;
 };
 
-// Undoes a program on ket and bra, and adds 2 Re <bra|d ket> by each of the program's angles to gradient. `offset` and `live`
+// Undoes a program on ket and bra, and adds 2 Re <bra|d ket> by each of the program's angles to gradient, where parts that
+// cancel in the derivatives by its parameters may be left out (tile/rotations.hpp). `offset` and `live`
 // are those of the run that made the ket: what it passed over is passed over here. Without `recover` the sweep ends at the
 // first block that depends on a parameter, and what is left in ket and bra is of no use. shift: the multiple of the ket that
 // is first subtracted from the bra, which changes no derivative, because Re <ket|d ket> = 0.

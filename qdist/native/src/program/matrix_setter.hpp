@@ -14,7 +14,7 @@
 #include "gates/formulas.hpp"
 #include "tile/dense.hpp"
 #include "tile/diagonal.hpp"
-#include "tile/pauli_rotation.hpp"
+#include "tile/rotations.hpp"
 
 namespace qdist {
 
@@ -33,13 +33,12 @@ double rounding_scale(const Complex* m, std::size_t entries) {
 template <class Real>
 class MatrixSetter {
 public:
-    // everywhere: whether the block runs on all tiles. may_drop_cosine: whether it may run as a Givens rotation.
-    void set(Dense<Real>& dense, Matrix m, bool everywhere, bool may_drop_cosine) {
+    // everywhere: whether the block runs on all tiles. givens: as which Givens rotations it may run.
+    void set(Dense<Real>& dense, Matrix m, bool everywhere, GivensForms givens) {
         everywhere = everywhere && dense.is_unconditional();
         const double cosine = m[0].real();
-        if (everywhere && may_drop_cosine && std::abs(cosine) > smallest_cosine && std::abs(cosines_ * cosine) > smallest &&
-            dense.is_givens(m)) {
-            dense.set_givens(m);
+        if (everywhere && std::abs(cosine) > smallest_cosine && std::abs(cosines_ * cosine) > smallest &&
+            dense.set_givens(m, givens)) {
             before_last_ = cosines_;
             cosines_ *= rounds ? std::copysign(cosine_of(Real(dense.givens()->tangent)), cosine) : cosine;
             last_ = &dense;
@@ -53,14 +52,16 @@ public:
             dense.set(m);
     }
 
-    void set(PauliRotation<Real>& rotation, double angle) {
-        rotation.set(angle, rounds && rotation.is_unconditional() ? correction_ : 1);
-        note(rotation);
+    void set(Rotations<Real>& rotations, const double* angles) {
+        // Several strings leave some amplitudes alone, and a factor would change those too.
+        const bool everywhere = rotations.is_unconditional() && rotations.is_one_string();
+        rotations.set(angles, rounds && everywhere ? correction_ : 1);
+        note(rotations);
     }
 
     // A block that is set already will run next.
-    void note(const PauliRotation<Real>& rotation) {
-        if (rounds && rotation.is_unconditional()) correction_ /= rotation.scale();
+    void note(const Rotations<Real>& rotations) {
+        if (rounds && rotations.is_unconditional()) correction_ /= rotations.scale();
     }
     void note(const Diagonal<Real>& diagonal) {
         if (rounds) correction_ /= diagonal.mean_scale();

@@ -1,5 +1,7 @@
 // A compiled circuit: stages of blocks. A stage loads each tile once, applies all its blocks, stores it once.
 #pragma once
+#include <algorithm>
+#include <map>
 #include <variant>
 #include <vector>
 
@@ -14,8 +16,8 @@
 #include "tile/diagonal.hpp"
 #include "tile/diagonal_sums.hpp"
 #include "tile/givens.hpp"
-#include "tile/pauli_rotation.hpp"
 #include "tile/permutation.hpp"
+#include "tile/rotations.hpp"
 #include "tile/tile_norm.hpp"
 #include "tile/tiles.hpp"
 #include "tile/transition.hpp"
@@ -34,6 +36,7 @@ struct DenseBlock {
         for (const Factor& f : factors) {
             for (int slot : f.source.slots) is_trainable = is_trainable || trainable.contains(slot);
             is_real = is_real && f.source.is_real();
+            is_x_rotation = is_x_rotation && f.source.formula == Formula::rx;
         }
     }
 
@@ -43,7 +46,8 @@ struct DenseBlock {
     Bits far;
     std::vector<Factor> factors;
     bool is_trainable = false;
-    bool is_real = true;  // whatever the angles are
+    // Whatever the angles are.
+    bool is_real = true, is_x_rotation = true;
 };
 
 template <class Real>
@@ -56,25 +60,19 @@ struct DiagonalBlock {
 };
 
 template <class Real>
-struct RotationBlock {
-    PauliRotation<Real> rotation;
-    Affine angle;
-    bool is_trainable;
-};
-
-template <class Real>
-using Block = std::variant<DenseBlock<Real>, DiagonalBlock<Real>, TableDiagonal<Real>, Permutation<Real>, RotationBlock<Real>>;
+using Block = std::variant<DenseBlock<Real>, DiagonalBlock<Real>, TableDiagonal<Real>, Permutation<Real>, Rotations<Real>>;
 
 // Whether a block depends on an angle that depends on a parameter.
 template <class Real>
 bool is_trainable(const Block<Real>& block) {
     if (const auto* d = std::get_if<DenseBlock<Real>>(&block)) return d->is_trainable;
     if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return !g->sums.empty();
-    const auto* r = std::get_if<RotationBlock<Real>>(&block);
-    return r && r->is_trainable;
+    const auto* r = std::get_if<Rotations<Real>>(&block);
+    return r && r->is_trainable();
 }
 
-// The Givens rotations of different bits from `block` on, at most `most`, which can run in one pass; returns their number. which:
+// The Givens rotations of different bits, all real or all imaginary, from `block` on, at most `most`, which can run in one pass;
+// returns their number. which:
 // the matrices that are run, DenseBlock's dense or undo.
 template <class Real, class Iterator>
 int next_givens(Iterator block, Iterator end, Dense<Real> DenseBlock<Real>::* which, int most, Givens* rotations) {
@@ -82,16 +80,11 @@ int next_givens(Iterator block, Iterator end, Dense<Real> DenseBlock<Real>::* wh
     for (; block != end && count < most; ++block) {
         const auto* d = std::get_if<DenseBlock<Real>>(&*block);
         const Givens* givens = d ? (d->*which).givens() : nullptr;
-        if (!givens || std::any_of(rotations, rotations + count, [&](const Givens& g) { return g.bit == givens->bit; })) break;
+        const auto apart = [&](const Givens& g) { return g.bit == givens->bit || g.imaginary != givens->imaginary; };
+        if (!givens || std::any_of(rotations, rotations + count, apart)) break;
         rotations[count++] = *givens;
     }
     return count;
-}
-
-// What a block costs, in passes over a tile in cache.
-template <class Real>
-int passes(const Block<Real>& block) {
-    return std::holds_alternative<RotationBlock<Real>>(block) ? 4 : 1;
 }
 
 template <class Real>
@@ -99,12 +92,11 @@ struct Stage {
     std::vector<int> positions;  // of the shard's index; the tile's bits in order
     std::vector<Block<Real>> blocks = {};
     std::vector<double> lacking = {};  // the factor missing from ket and bra before each block is undone
-    int passes = 0;                    // of all blocks
 
     Index mask() const { return scattered(~Index(0), positions); }
 
     // Whether rounding errors of the norm are worth being measured.
-    bool keeps_norm() const { return KeptNorm<Real>::rounds && passes >= KeptNorm<Real>::worth_it; }
+    bool keeps_norm() const { return KeptNorm<Real>::rounds && int(blocks.size()) >= KeptNorm<Real>::worth_it; }
 
     // Where the first block is that depends on a parameter; the number of blocks where there is none.
     std::size_t first_trainable() const {
@@ -146,7 +138,6 @@ public:
     void add(Block<Real> block) {
         is_bound_ = false;
         is_trainable_ = is_trainable_ || qdist::is_trainable(block);
-        stages_.back().passes += passes(block);
         stages_.back().blocks.push_back(std::move(block));
     }
 
@@ -179,12 +170,12 @@ public:
         for (Stage<Real>& stage : stages_) {
             for (Block<Real>& block : stage.blocks) {
                 if (auto* d = std::get_if<DenseBlock<Real>>(&block))
-                    setter.set(d->dense, matrix(*d, angles_.data()), !d->far.mask, true);
+                    setter.set(d->dense, matrix(*d, angles_.data()), !d->far.mask, {true, true});
                 else if (auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
                     g->diagonal.set(angles_.data());
                     setter.note(g->diagonal);
-                } else if (auto* r = std::get_if<RotationBlock<Real>>(&block))
-                    setter.set(r->rotation, r->angle.at(angles_.data()));
+                } else if (auto* r = std::get_if<Rotations<Real>>(&block))
+                    setter.set(*r, angles_.data());
             }
             setter.finish_stage();
         }
@@ -200,15 +191,15 @@ public:
             for (std::size_t k = stage->blocks.size(); k-- > 0;) {
                 stage->lacking[k] = setter.lacking();
                 if (auto* d = std::get_if<DenseBlock<Real>>(&stage->blocks[k])) {
-                    // A rotation is summed as one of reals, so that is what its derivatives must be of.
-                    const bool may_drop_cosine = d->is_real || !d->is_trainable;
+                    // A rotation is summed as a real or an imaginary one, so that is what its derivatives must be of.
+                    const GivensForms givens{d->is_real || !d->is_trainable, d->is_x_rotation || !d->is_trainable};
                     setter.set(d->undo, adjoint(matrix(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask,
-                               may_drop_cosine);
+                               givens);
                     if (d->undo.givens()) last_givens = k;
                 } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage->blocks[k]))
                     setter.note(g->diagonal);
-                else if (const auto* r = std::get_if<RotationBlock<Real>>(&stage->blocks[k]))
-                    setter.note(r->rotation);
+                else if (const auto* r = std::get_if<Rotations<Real>>(&stage->blocks[k]))
+                    setter.note(*r);
             }
             if (setter.finish_stage()) std::fill_n(stage->lacking.begin(), last_givens, setter.lacking());
         }
@@ -225,8 +216,19 @@ public:
             trainable_.insert(e.slot);
         }
         entries_ = std::move(entries);
+        std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.slot < b.slot; });
         constants_ = std::move(constants);
         std::transform(constants_.begin(), constants_.end(), constants_.begin(), reduced);
+    }
+
+    // What an angle of a block changes by with each parameter.
+    std::map<int, double> slopes(const Affine& angle) const {
+        std::map<int, double> result;
+        for (const auto& [slot, coefficient] : angle.terms) {
+            auto e = std::lower_bound(entries_.begin(), entries_.end(), slot, [](const Entry& a, int s) { return a.slot < s; });
+            for (; e != entries_.end() && e->slot == slot; ++e) result[e->parameter] += coefficient * e->coefficient;
+        }
+        return result;
     }
 
     // Binds to parameter values; false, and nothing bound, if one is not finite.
@@ -334,7 +336,7 @@ private:
                 p->apply(tile, other, base);
                 std::swap(tile, other);
             } else
-                std::get<RotationBlock<Real>>(blocks[k]).rotation.apply(tile, base);
+                std::get<Rotations<Real>>(blocks[k]).apply(tile, base);
         }
         if (stage.keeps_norm()) norm.restore(tile, size, 1);
         grid.store(first, tile, grid.size);

@@ -29,17 +29,21 @@ public:
     // Whether it works on all of the tile.
     bool is_unconditional() const { return !control_mask_; }
 
-    // Whether m can run as a Givens rotation: real, of one bit above the lanes, without controls.
-    bool is_givens(const Matrix& m) const {
+    // Makes it a Givens rotation whose cosine is left out, if m is one of one bit above the lanes, without controls: a real one
+    // or an imaginary one, where these are allowed.
+    bool set_givens(const Matrix& m, GivensForms allowed) {
         constexpr double rounding = 1e-14;
-        return plain_ && targets_.size() == 1 && !control_mask_ && std::abs(m[0] - m[3]) < rounding &&
-               std::abs(m[1] + m[2]) < rounding && std::abs(m[0].imag()) < rounding && std::abs(m[1].imag()) < rounding;
-    }
-
-    // Makes it such a rotation, whose cosine is left out.
-    void set_givens(const Matrix& m) {
-        is_givens_ = true;
-        givens_ = {targets_[0], m[2].real() / m[0].real()};
+        if (!plain_ || targets_.size() != 1 || control_mask_ || std::abs(m[0] - m[3]) >= rounding ||
+            std::abs(m[0].imag()) >= rounding)
+            return false;
+        const double cosine = m[0].real();
+        if (allowed.real && std::abs(m[1].imag()) < rounding && std::abs(m[1] + m[2]) < rounding)
+            givens_ = {targets_[0], m[2].real() / cosine};
+        else if (allowed.imaginary && std::abs(m[1].real()) < rounding && std::abs(m[1] - m[2]) < rounding)
+            givens_ = {targets_[0], m[1].imag() / cosine, true};
+        else
+            return false;
+        return is_givens_ = true;
     }
     const Givens* givens() const { return is_givens_ ? &givens_ : nullptr; }
 

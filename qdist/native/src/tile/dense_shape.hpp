@@ -55,9 +55,11 @@ struct DenseShape {
     template <class F>
     void specialised(F f) const {
         const auto with = [&]<int rows, int perms>(std::integer_sequence<int, rows, perms>) {
-            with_constant<perms == 1 ? 1 : lanes>(perms == 1 ? 0 : int(permutations_[1]), [&](auto x1) {
-                with_constant<perms == 4 ? lanes : 1>(perms == 4 ? int(permutations_[2]) : 0,
-                                                      [&](auto x2) { f.template operator()<rows, perms, x1, x2>(); });
+            // Each of the two flips one bit: far fewer cases to compile than permutations of lanes.
+            with_constant<perms == 1 ? 1 : lane_bits>(perms == 1 ? 0 : lane_bits_[0], [&](auto b1) {
+                with_constant<perms == 4 ? lane_bits : 1>(perms == 4 ? lane_bits_[1] : 0, [&](auto b2) {
+                    f.template operator()<rows, perms, perms == 1 ? 0 : 1 << b1, perms == 4 ? 1 << b2 : 0>();
+                });
             });
         };
         const std::size_t rows = offset_.size(), perms = permutations_.size();

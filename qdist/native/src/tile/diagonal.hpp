@@ -2,9 +2,10 @@
 //
 // Gates on one or two bits make the phase a quadratic polynomial of the bits,
 //     phase = c + sum_a alpha_a b_a + sum_ab beta_ab b_a b_b,
-// whose coefficients are affine in the program's angles. Bits outside the tile are constant on it, so there the polynomial
-// is again one of the tile's bits. The tile is rows of 2^low elements: the phase is A[row] * T[class of row][column], where
-// a class is a setting of the row bits that have a product with a column bit. Wider diagonals are terms of their own.
+// whose coefficients are affine in the program's angles. The tile is rows of 2^low elements: what its own bits bring is
+// A[row] * T[class of row][column], where a class is a setting of the row bits that have a product with a column bit. Bits
+// outside the tile are constant on it, so that their products with its own bring one factor for each of these
+// (tile/far_phases.hpp). Wider diagonals are terms of their own.
 #pragma once
 #include <algorithm>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include "base/simd.hpp"
 #include "gates/angles.hpp"
 #include "gates/formulas.hpp"
+#include "tile/far_phases.hpp"
 #include "tile/transition.hpp"
 
 namespace qdist {
@@ -60,7 +62,6 @@ public:
         rows_only_ = wide_.empty();
         for (const Term& term : terms_) {
             const bool far = term.first >= t || term.second >= t;
-            far_ = far_ || far;
             rows_only_ = rows_only_ && (term.first < 0 || term.first >= columns_);
             if (!far && term.first >= 0 && term.first < columns_ && term.second >= columns_)
                 cross_ |= std::size_t(1) << term.second;
@@ -72,24 +73,26 @@ public:
     void set(const double* angles) {
         for (Term& term : terms_) term.value = term.angle.at(angles);
         for (Wide& wide : wide_) wide.value = wide.angle.at(angles);
-        if (far_) return;
-        fixed_ = tables(0);
-        // A factor for every element pays only where it depends on all of its bits.
-        if (many_tiles_ && !rows_only_) fixed_ = expanded(fixed_);
+        far_ = FarPhases<Real>(t_, columns_);
+        for (const Term& term : terms_)
+            if (term.second >= t_) far_.add(term.first, term.second - t_, term.value);
+        own_ = tables();
+        // A factor for every element pays only where it depends on all of its bits, and rows have no factors of their own.
+        if (many_tiles_ && !rows_only_ && far_.empty()) own_ = expanded(own_);
     }
 
     // What it, or undoing it, multiplies the norm by where all probabilities are the same: the rounded phases' root mean
     // square. Of phases that bits outside the tile change it is taken to be one.
     double mean_scale() const {
-        if (far_ || !wide_.empty()) return 1;
+        if (!far_.empty() || !wide_.empty()) return 1;
         double rows = 0, columns = 0;
-        for (const Complex& z : fixed_.row) {
+        for (const Complex& z : own_.row) {
             const double re = Real(z.real()), im = Real(z.imag());
             rows += re * re + im * im;
         }
-        for (std::size_t i = 0; i < fixed_.re.size(); ++i)
-            columns += double(fixed_.re[i]) * fixed_.re[i] + double(fixed_.im[i]) * fixed_.im[i];
-        return std::sqrt(rows / double(fixed_.row.size()) * columns / double(fixed_.re.size()));
+        for (std::size_t i = 0; i < own_.re.size(); ++i)
+            columns += double(own_.re[i]) * own_.re[i] + double(own_.im[i]) * own_.im[i];
+        return std::sqrt(rows / double(own_.row.size()) * columns / double(own_.re.size()));
     }
 
     // base: the shard's index of the tile's first element.
@@ -140,9 +143,10 @@ public:
     template <class RowAt>
     void undo_rows(const TilePair<Real>& tiles, std::size_t base, Real* w, RowAt row_at) const {
         const std::size_t width = std::size_t(1) << columns_;
-        const std::vector<Complex> own = far_ ? tables(base).row : std::vector<Complex>(), &row = far_ ? own : fixed_.row;
-        for (std::size_t r = 0; r < row.size(); ++r) {
-            const V c = splat(Real(row[r].real())), s = splat(Real(row[r].imag()));
+        const typename FarPhases<Real>::Factors far = far_.at(base);
+        for (std::size_t r = 0; r < own_.row.size(); ++r) {
+            const Complex a = far_.empty() ? own_.row[r] : FarPhases<Real>::product(own_.row[r], far.rows[r]);
+            const V c = splat(Real(a.real())), s = splat(Real(a.imag()));
             Real *const ket_re = tiles.ket.re + r * width, *const ket_im = tiles.ket.im + r * width;
             Real *const bra_re = tiles.bra.re + r * width, *const bra_im = tiles.bra.im + r * width;
             const auto get = row_at(r * width);
@@ -204,25 +208,17 @@ private:
         return all;
     }
 
-    Tables tables(std::size_t base) const {
+    // Of the terms of the tile's own bits.
+    Tables tables() const {
         const int columns = columns_, rows = t_ - columns_;
         std::vector<double> single(t_), row_pair(rows * rows), column_pair(columns * columns), cross(columns * rows);
         double constant = 0;
         for (const Term& term : terms_) {
-            // Bits outside the tile are constant on it: the term is a product of the others, or zero.
-            int inside[2] = {}, count = 0;
-            bool is_zero = false;
-            for (int bit : {term.first, term.second}) {
-                if (bit >= t_)
-                    is_zero = is_zero || !(base >> (bit - t_) & 1);
-                else if (bit >= 0 && (count == 0 || bit != inside[0]))
-                    inside[count++] = bit;
-            }
-            if (is_zero) continue;
-            const auto [a, b] = inside;
-            if (count == 0)
+            const int a = term.first, b = term.second;
+            if (b >= t_) continue;
+            if (a < 0)
                 constant += term.value;
-            else if (count == 1)
+            else if (a == b)
                 single[a] += term.value;
             else if (b < columns)
                 column_pair[a * columns + b] += term.value;
@@ -271,7 +267,7 @@ private:
                    std::vector<char>(rows)};
         std::iota(out.class_of.begin(), out.class_of.end(), 0);
         const auto put = [&](std::size_t i, V c, V s) { store<Real>(&out.re[i], c), store<Real>(&out.im[i], s); };
-        each_factor(from, put, [&](std::size_t i) { out.identity[i >> columns_] = true; });
+        each_own_factor(from, put, [&](std::size_t i) { out.identity[i >> columns_] = true; });
         return out;
     }
 
@@ -279,14 +275,39 @@ private:
     // are known to be one.
     template <class F, class One>
     void each_factor(std::size_t base, F&& f, One&& one) const {
-        if (far_)
-            each_factor(tables(base), f, one);
-        else
-            each_factor(fixed_, f, one);
+        if (far_.empty()) return each_own_factor(own_, f, one);
+        const std::size_t width = std::size_t(1) << columns_;
+        const typename FarPhases<Real>::Factors far = far_.at(base);
+        for (std::size_t r = 0; r < own_.row.size(); ++r) {
+            const std::size_t k = own_.class_of[r], first = r * width;
+            const Complex a = FarPhases<Real>::product(own_.row[r], far.rows[r]);
+            const Real *u = &own_.re[k * width], *v = &own_.im[k * width];
+            const V ar = splat(Real(a.real())), ai = splat(Real(a.imag()));
+            // The products of the row's factor with what the columns have.
+            const auto with = [&](auto has_far, auto has_own) QDIST_INLINE {
+                for (std::size_t i = 0; i < width; i += lanes) {
+                    V c = ar, s = ai;
+                    const auto times = [&](V re, V im) QDIST_INLINE {
+                        const V product = c * re - s * im;
+                        s = c * im + s * re;
+                        c = product;
+                    };
+                    if constexpr (has_far) times(load(far.column_re + i), load(far.column_im + i));
+                    if constexpr (has_own) times(load(u + i), load(v + i));
+                    f(first + i, c, s);
+                }
+            };
+            constexpr std::true_type yes;
+            constexpr std::false_type no;
+            if (own_.identity[k])
+                far.has_columns ? with(yes, no) : with(no, no);
+            else
+                far.has_columns ? with(yes, yes) : with(no, yes);
+        }
     }
 
     template <class F, class One>
-    void each_factor(const Tables& tables, F&& f, One&& one) const {
+    void each_own_factor(const Tables& tables, F&& f, One&& one) const {
         const std::size_t width = std::size_t(1) << columns_;
         for (std::size_t r = 0; r < tables.row.size(); ++r) {
             const std::size_t k = tables.class_of[r], first = r * width;
@@ -322,10 +343,11 @@ private:
     int t_, columns_;
     std::vector<Term> terms_;
     std::vector<Wide> wide_;
-    bool many_tiles_, far_ = false, rows_only_;
+    bool many_tiles_, rows_only_;
     std::size_t cross_ = 0;
     std::vector<int> class_bits_;
-    Tables fixed_;
+    Tables own_;
+    FarPhases<Real> far_;
 };
 
 // A diagonal given entry by entry, on bits inside and outside the tile, under controls.
