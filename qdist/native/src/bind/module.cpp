@@ -14,7 +14,8 @@ void bind_exchange(nb::module_& m);
 void bind_matrices(nb::module_& m);
 void bind_measure(nb::module_& m);
 void bind_pauli(nb::module_& m);
-void bind_program(nb::module_& m);
+void bind_program_double(nb::module_& m);
+void bind_program_single(nb::module_& m);
 void bind_search(nb::module_& m);
 
 namespace {
@@ -60,7 +61,8 @@ NB_MODULE(QDIST_MODULE, m) {
     bind_matrices(m);
     bind_measure(m);
     bind_pauli(m);
-    bind_program(m);
+    bind_program_single(m);
+    bind_program_double(m);
     bind_search(m);
     m.def("max_threads", &max_threads, "Threads that the next kernel will use.");
     m.def("set_threads", &set_threads, "threads"_a, "Sets the threads of the kernels that follow.");

@@ -1,4 +1,5 @@
-// Bindings of compiled programs.
+// Bindings of compiled programs. Each precision is compiled in a source of its own, for compilers that run in parallel.
+#pragma once
 #include "program/program.hpp"
 #include "base/checks.hpp"
 #include "base/simd.hpp"
@@ -12,7 +13,7 @@
 #include "tile/permutation.hpp"
 #include "tile/rotations.hpp"
 
-namespace {
+namespace bindings {
 
 using namespace qdist;
 
@@ -207,14 +208,7 @@ nb::class_<Program<Real>> bind_program_of(nb::module_& m, const char* name) {
     return program;
 }
 
-}  // namespace
+}  // namespace bindings
 
-void bind_program(nb::module_& m) {
-    auto single = bind_program_of<float>(m, "Program64");
-    bind_runs<float, float>(single);
-    // Runs on complex64 too: tiles are computed in double, and rounded once a stage.
-    auto in_double = bind_program_of<double>(m, "Program128");
-    bind_runs<double, double>(in_double);
-    bind_runs<double, float>(in_double);
-    m.attr("lane_bits") = nb::make_tuple(Simd<float>::lane_bits, Simd<double>::lane_bits);
-}
+// Runs on states in complex64, computed in double and rounded once a stage.
+void bind_rounded_runs(nb::class_<qdist::Program<double>>& program);
