@@ -252,10 +252,12 @@ def test_clipping_by_an_engine(comm, kind: str, clip: str) -> None:
 def test_an_engine_takes_the_first_ranks_rows_where_ranks_read_different_ones(comm, kind: str) -> None:
     """As in the document's programs, whose datasets draw their items without a seed."""
     paddle.seed(5)
-    strategy, model = Strategy(), Net(False)
+    strategy = Strategy()
     if kind == "pipeline":
         strategy.pipeline.enable, strategy.pipeline.accumulate_steps = True, 2
         model = Staged(ProcessMesh(np.arange(4).reshape(2, 2), ["pp", "mp"]))
+    else:
+        model = Net(False)
     mesh = ProcessMesh(np.arange(4).reshape(2, 2), ["dp", "mp"]) if kind == "mp" else None
     engine = Engine(model, paddle.nn.CrossEntropyLoss(), optimizer_of(model), strategy=strategy, mesh=mesh)
     for step in ALL:
