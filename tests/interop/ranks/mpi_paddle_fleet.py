@@ -248,6 +248,26 @@ def test_clipping_by_an_engine(comm, kind: str, clip: str) -> None:
     check(engine.state_dict().values(), clip, 4)
 
 
+@pytest.mark.parametrize("kind", ["data", "mp", "pipeline"])
+def test_an_engine_takes_the_first_ranks_rows_where_ranks_read_different_ones(comm, kind: str) -> None:
+    """As in the document's programs, whose datasets draw their items without a seed."""
+    paddle.seed(5)
+    strategy = Strategy()
+    if kind == "pipeline":
+        strategy.pipeline.enable, strategy.pipeline.accumulate_steps = True, 2
+        model = Staged(ProcessMesh(np.arange(4).reshape(2, 2), ["pp", "mp"]))
+    else:
+        model = Net(False)
+    mesh = ProcessMesh(np.arange(4).reshape(2, 2), ["dp", "mp"]) if kind == "mp" else None
+    engine = Engine(model, paddle.nn.CrossEntropyLoss(), optimizer_of(model), strategy=strategy, mesh=mesh)
+    for step in ALL:
+        x, y = batch(step, 4)
+        told = pytest.warns(UserWarning, match="those of the first rank are used") if step == 0 else nullcontext()
+        with told:
+            engine.run((x + comm.rank, y))
+    check(engine.state_dict().values(), "none", 4)
+
+
 def test_objects_and_reductions(comm) -> None:
     dist = paddle.distributed
     objects = [{"loss": 1.5}, "x"] if comm.rank == 1 else [None, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,9 @@ from ....nn import Module
 from ....optim import Optimizer
 from ....parallel import auto
 from ....parallel.auto import InputSpec, ProcessMesh, Strategy, reshard, shard_op, shard_tensor
+from ....parallel.auto.run.engine import DifferentRows
 from ....parallel.auto.run.program_text import ProgramText
+from ....tensor import Tensor
 
 __all__ = [
     "DistModel",
@@ -49,8 +52,12 @@ class Engine(auto.Engine):
         model, loss, optimizer, metrics, strategy: as of qdist.parallel.auto.Engine.
         mesh: of the annotations, or all ranks, when not given.
 
-    `run` gives, for a pipeline, the loss of every micro-batch, on all ranks.
+    `run` gives, for a pipeline, the loss of every micro-batch, on all ranks. Where ranks read different rows for one
+    batch, as from a dataset that draws its items, the mesh's first rank's are everybody's, and a warning says so.
     """
+
+    _takes_first = False
+    """Whether ranks were found to read different rows."""
 
     def __init__(
         self,
@@ -69,6 +76,24 @@ class Engine(auto.Engine):
         if "loss" in outs and self.pipeline is not None and self.strategy.pipeline.enable:
             outs["loss"] = np.array(self.pipeline.losses())
         return outs
+
+    def _same_rows(self, inputs: list[Tensor], labels: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        if not self._takes_first:
+            try:
+                return super()._same_rows(inputs, labels)
+            except DifferentRows:
+                # On every rank.
+                self._takes_first = True
+                warnings.warn(
+                    "ranks read different rows for one batch (does the dataset draw its items without a seed?): from "
+                    "now on those of the first rank are used",
+                    stacklevel=2,
+                )
+        assert self.mesh is not None
+        for axis in reversed(range(len(self.mesh.shape))):
+            group = self.mesh.group(axis)
+            inputs, labels = ([Tensor(group.broadcast(x.data)) for x in part] for part in (inputs, labels))
+        return inputs, labels
 
     @property
     def main_program(self) -> Program:

@@ -32,7 +32,7 @@ class ReduceOp:
     AVG = "avg"
     MAX = "max"
     MIN = "min"
-    PROD = "prod"
+    PROD = "product"
 
 
 def get_rank(group: Communicator | None = None) -> int:
@@ -51,7 +51,7 @@ def new_group(ranks: Sequence[int]) -> Communicator | None:
 
 
 def all_reduce(tensor: Tensor, op: str = "sum", group: Communicator | None = None) -> None:
-    """The sum, mean ("avg"), "max", "min" or "prod" of all ranks' tensors, on every rank."""
+    """The sum, mean ("avg"), "max", "min" or "product" of all ranks' tensors, on every rank."""
     _assign(tensor, _ranks(group).all_reduce(tensor.data, op))
 
 

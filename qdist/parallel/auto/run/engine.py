@@ -36,13 +36,17 @@ from qdist.parallel.loss_scale import LossScale
 from qdist.tensor import Tensor, no_grad
 from qdist.tensor.versions import digest
 
-__all__ = ["Engine"]
+__all__ = ["DifferentRows", "Engine"]
 
 _MODES = ("train", "eval", "predict")
 
 
 class _Staged(Exception):
     """The model that was captured has stages."""
+
+
+class DifferentRows(ValueError):
+    """Ranks that take parts of one batch were given different ones; raised on all of them."""
 
 
 class Engine:
@@ -228,7 +232,7 @@ class Engine:
         else:
             program = self._program(mode, inputs, labels)
             before = program.plan.whole
-        self._compare((*inputs, *labels))
+        inputs, labels = self._same_rows(inputs, labels)
         self.model.train(mode == "train")
         given = zip(program.plan.graph.inputs, (*inputs, *labels), strict=True)
         parts = {value.name: lying.own_part(x, program.plan, value, before) for value, x in given}
@@ -261,7 +265,7 @@ class Engine:
         if self.strategy.dataset_strategy == "data_parallel":
             inputs, labels = self._together(inputs), self._together(labels)
         stages = self._stages(inputs, labels)
-        self._compare((*inputs, *labels))
+        inputs, labels = self._same_rows(inputs, labels)
         if mode == "predict":
             return {"outputs": stages.predict(inputs)}
         optimizer = self._optimizer() if mode == "train" else None
@@ -299,8 +303,13 @@ class Engine:
             arrays = [np.concatenate(list(mesh.group(axis).all_gather(x))) for x in arrays]
         return [Tensor(x) for x in arrays]
 
+    def _same_rows(self, inputs: list[Tensor], labels: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """The batch, which ranks that take parts of the same rows have the same."""
+        self._compare((*inputs, *labels))
+        return inputs, labels
+
     def _compare(self, tensors: Sequence[Tensor]) -> None:
-        """Raises ValueError, on every rank, where ranks that should have the same rows have not."""
+        """Raises DifferentRows, on every rank, where ranks that should have the same rows have not."""
         self._steps += 1
         if not is_due(self._steps):
             return
@@ -312,7 +321,7 @@ class Engine:
             if not (own_rows and axis in lying.row_axes(self.mesh)):
                 extremes = self.mesh.group(axis).all_reduce(extremes, "max")
         if extremes[0] != -extremes[1]:
-            raise ValueError(
+            raise DifferentRows(
                 "ranks pass different rows to the Engine, which takes a part of each rank's: pass the same whole batch "
                 "on every rank (no sampler, the same seed), or rows of each rank's own with "
                 'strategy.dataset_strategy = "data_parallel"'
