@@ -84,7 +84,6 @@ class Channels:
         channel = self._pairs[direction, upper]
         return [channel.irecv(spec.room(), 1 - channel.rank) for spec in specs]
 
-<<<<<<< HEAD
     def may_receive_ahead(self, direction: str, upper: int, specs: Sequence[Spec]) -> bool:
         """Whether a receive may be under way while this rank computes.
 
@@ -94,15 +93,10 @@ class Channels:
         """
         return self._pairs[direction, upper].backend != "nccl" or all(spec.device == "cpu" for spec in specs)
 
-    def announce(self, upper: int, specs: Sequence[Spec], drawn: int) -> None:
-        """Tell the stage below what will come down. drawn: how many random draws have been made for it."""
-        text = np.frombuffer(json.dumps([drawn, specs]).encode(), np.uint8)
-=======
     def announce(self, upper: int, specs: Sequence[Spec], drawn: int, noted: list[Any]) -> None:
         """Tell the stage below what will come down. drawn: how many random draws have been made for it; noted: what
         the stages so far let it know besides, lists and plain values."""
         text = np.frombuffer(json.dumps([specs, drawn, noted]).encode(), np.uint8)
->>>>>>> stages
         self.send(DOWN, upper, [np.array([text.size]), text])
 
     def learn(self, upper: int) -> tuple[list[Spec], int, list[Any]]:
