@@ -83,23 +83,26 @@ def _evenest(kinds: list[list[int]], parts: int) -> list[int]:
 
     Of one kind of weights the heaviest part is as light as possible, and the others are even too: the sum of squares is
     the least. Of several kinds the sum of squares decides: of one that a single layer has nearly all of, the largest
-    share hardly depends on the cut, and must not decide on the others.
+    share hardly depends on the cut, and must not decide on the others. Among equals the numbers of layers are even.
     """
     totals = [[0, *accumulate(weights)] for weights in kinds]
     layers = len(kinds[0])
-    # best[n]: for the first n layers in the parts so far, (largest share of the only kind, sum of squares, sizes).
-    best: dict[int, tuple[int, int, list[int]]] = {0: (0, 0, [])}
+    # best[n]: for the first n layers in the parts so far, (largest share of the only kind, sum of squares of shares, of
+    # numbers of layers, sizes).
+    best: dict[int, tuple[int, int, int, list[int]]] = {0: (0, 0, 0, [])}
     for part in range(1, parts + 1):
-        reached: dict[int, tuple[int, int, list[int]]] = {}
+        reached: dict[int, tuple[int, int, int, list[int]]] = {}
         for end in range(part, layers - (parts - part) + 1):
-            for start, (largest, squares, sizes) in best.items():
+            for start, (largest, squares, counts, sizes) in best.items():
                 if start < end:
                     shares = [total[end] - total[start] for total in totals]
                     heaviest = max(largest, shares[0]) if len(shares) == 1 else 0
-                    entry = heaviest, squares + sum(s * s for s in shares), [*sizes, end - start]
+                    size = end - start
+                    together = squares + sum(s * s for s in shares)
+                    entry = heaviest, together, counts + size * size, [*sizes, size]
                     reached[end] = min(reached.get(end, entry), entry)
         best = reached
-    return best[layers][2]
+    return best[layers][3]
 
 
 def costs_of_layers(layers: Sequence[Any], example: Any = None) -> Costs:

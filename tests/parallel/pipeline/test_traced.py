@@ -11,7 +11,7 @@ import pytest
 
 from qdist import nn
 from qdist.comm import counting_communicator
-from qdist.parallel import Pipeline
+from qdist.parallel import LayerDesc, Pipeline, SharedLayerDesc
 from qdist.parallel.pipeline.balance import Costs, costs_of_layers, stage_sizes
 from qdist.parallel.pipeline.flops import counting_flops
 from qdist.parallel.pipeline.graph.traced_model import TracedModel
@@ -254,3 +254,11 @@ def test_layers_of_a_traced_model_cost_what_their_modules_cost() -> None:
     model = GPT()
     assert sum(costs.parameters) == sum(p.nbytes for p in model.parameters())
     assert len(TracedModel(UNet(), np.ones((1, 16)), 2).costs().flops) == 10
+
+
+def test_descriptions_that_share_a_weight_are_shared_out() -> None:
+    layers = [SharedLayerDesc("w", nn.Linear, 4, 4), LayerDesc(nn.Tanh), SharedLayerDesc("w", nn.Linear, 4, 4)]
+    pipeline = Pipeline(
+        layers, nn.MSELoss(), counting_communicator(1), micro_batches=1, schedule="interleaved", virtual_stages=2
+    )
+    assert len(list(pipeline.module.named_parameters())) == 3  # One weight, two biases.

@@ -192,10 +192,10 @@ def test_bytes_and_messages_of_a_step(comm, schedule) -> None:
     passed = [m for m in messages if m.op == "isend"]
     assert len(passed) == 4 * sends
     assert sum(m.bytes for m in passed) == ROWS * row * sends
-    # Besides, 56 bytes a rank to agree on the batch and its random draws, and 32 for the loss.
+    # Besides, 56 bytes a rank to agree on the batch and its random draws, and 40 for the loss and for problems.
     others = sorted((m.op, m.bytes) for m in messages if m.op not in ("isend", "irecv"))
-    assert others == [("all_gather", 56), ("broadcast", 32)]
-    wire = ROWS * row * sends + (comm.size - 1) * 56 + (comm.size - 1) * 32 / comm.size
+    assert others == [("all_gather", 56), ("all_reduce", 40)]
+    wire = ROWS * row * sends + (comm.size - 1) * 56 + 2 * (comm.size - 1) * 40 / comm.size
     assert sum(m.wire_bytes for m in messages) == wire
 
 

@@ -138,8 +138,9 @@ def _check_stateless(owners: dict[str, Module], before: dict[str, dict[str, int]
 
 @contextmanager
 def with_some_values(parameters: list[Parameter]) -> Iterator[None]:
-    """Within it, parameters that were built without values have some, which take no memory."""
-    later = [p for p in parameters if isinstance(p, DeferredParameter)]
+    """Within it, parameters that were built without values have some, which take no memory. Shared ones may be there
+    more than once."""
+    later = list({id(p): p for p in parameters if isinstance(p, DeferredParameter)}.values())
     kept = [dict(p.__dict__) for p in later]
     for p in later:
         some = np.full((), 1 / max(1.0, math.sqrt(p.shape[-1] if p.shape else 1)), p.dtype)
