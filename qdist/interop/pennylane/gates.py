@@ -117,7 +117,7 @@ def _fermionic_single(op: Operator, angles: Sequence[Any]) -> list[Part]:
     """exp(theta/2 (c_p^dagger c_r - h.c.)): two Pauli rotations with Z between the ends."""
     wires, between = tuple(op.wires), "Z" * (len(op.wires) - 2)
     parts: list[Part] = []
-    for sign, (first, last) in ((-1, "YX"), (1, "XY")):
+    for sign, first, last in ((-1, "Y", "X"), (1, "X", "Y")):
         parts += _pauli_rotation(first + between + last, wires, 0.5 * sign * angles[0])
     return parts
 

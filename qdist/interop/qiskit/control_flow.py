@@ -29,21 +29,22 @@ def read(
     """Appends the blocks of an operation whose bits are these of the result."""
     if isinstance(operation, IfElseOp):
         tests = _tests(operation.condition, classical)
-        _block(reader, operation.blocks[0], qubits, clbits, condition, tests)
+        _block(reader, operation.blocks[0], qubits, clbits, condition, tests, last=len(operation.blocks) == 1)
         if len(operation.blocks) > 1:
             _block(reader, operation.blocks[1], qubits, clbits, condition, [_opposite(tests)])
     elif isinstance(operation, SwitchCaseOp):
         bits = _bits(operation.target, classical)
-        others: list[Condition] = []
+        # Each value is a block of its own, and the default has what no case before it names.
+        cases: list[tuple[list[Condition], Any]] = []
+        named: list[Condition] = []
         for values, block in operation.cases_specifier():
-            default = CASE_DEFAULT in values
-            if len(values) > 1 and not default:
-                for value in values:
-                    _block(reader, block, qubits, clbits, condition, [*others, Condition(bits, int(value))])
-            else:
-                tests = others if default else [Condition(bits, int(values[0]))]
-                _block(reader, block, qubits, clbits, condition, tests)
-            others += [Condition(bits, int(value), False) for value in values if value is not CASE_DEFAULT]
+            if CASE_DEFAULT in values:
+                cases.append((named, block))
+                break
+            cases += [([Condition(bits, int(value))], block) for value in values]
+            named = named + [Condition(bits, int(value), False) for value in values]
+        for k, (tests, block) in enumerate(cases):
+            _block(reader, block, qubits, clbits, condition, tests, last=k == len(cases) - 1)
     elif isinstance(operation, ForLoopOp):
         indices, parameter, body = operation.params
         for index in indices:
@@ -54,7 +55,7 @@ def read(
         _block(reader, operation.blocks[0], qubits, clbits, condition, [])
     else:
         raise CircuitError(
-            f"{operation.name}: circuits of qdist have if/else, switch and for loops; unroll it, or run the circuit in parts"
+            f"{operation.name}: circuits of qdist have if/else, switch and for loops; unroll it, or run it in parts"
         )
 
 
@@ -65,15 +66,18 @@ def _block(
     clbits: Sequence[int],
     condition: tuple[Condition, ...],
     tests: Sequence[Condition],
+    last: bool = True,
 ) -> None:
+    """One block under more tests; ``last``: no other block tests the same bits after it."""
     first = len(reader.result)
     reader.read(block, qubits, clbits, (*condition, *tests))
     tested = {bit for test in tests for bit in test.clbits}
-    written = [bit for instruction in reader.result[first:] for bit in instruction.clbits if bit in tested]
-    if written and any(tested & set(i.clbits) for i in list(reader.result[first:])[:-1]):
+    # Each instruction tests when it runs, so that only the very last one may change what is tested.
+    earlier = list(reader.result[first:])[: -1 if last else None]
+    for bit in (bit for instruction in earlier for bit in instruction.clbits if bit in tested):
         raise CircuitError(
-            f"classical bit {written[0]} is tested by a block that measures into it, and each instruction tests it anew: "
-            "measure into another bit"
+            f"classical bit {bit} is tested by a block that measures into it, and in qdist each instruction "
+            "of a block tests it anew: measure into another bit"
         )
 
 

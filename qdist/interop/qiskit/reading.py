@@ -135,7 +135,11 @@ class Reader:
             found = rotations(operation, self.angles)
             if found is not None:
                 return [
-                    (pauli_rotation_gate(letters[::-1]) if letters else GATES["gphase"], tuple(qubits[q] for q in on), (angle,))
+                    (
+                        pauli_rotation_gate(letters[::-1]) if letters else GATES["gphase"],
+                        tuple(qubits[q] for q in on),
+                        (angle,),
+                    )
                     for letters, on, angle in found
                 ]
         return self._defined(operation, qubits)

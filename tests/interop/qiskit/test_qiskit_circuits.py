@@ -5,9 +5,9 @@ import pytest
 
 pytest.importorskip("qiskit")
 
-from qiskit.circuit import ClassicalRegister, Parameter, ParameterVector, QuantumCircuit, QuantumRegister  # noqa: E402
-from qiskit.circuit.classical import expr  # noqa: E402
-from qiskit.circuit.library import (  # noqa: E402
+from qiskit.circuit import ClassicalRegister, Parameter, ParameterVector, QuantumCircuit, QuantumRegister
+from qiskit.circuit.classical import expr
+from qiskit.circuit.library import (
     DiagonalGate,
     MCPhaseGate,
     PauliEvolutionGate,
@@ -18,14 +18,14 @@ from qiskit.circuit.library import (  # noqa: E402
     UnitaryGate,
     get_standard_gate_name_mapping,
 )
-from qiskit.circuit.random import random_circuit  # noqa: E402
-from qiskit.quantum_info import Operator, SparsePauliOp, Statevector, random_unitary  # noqa: E402
-from qiskit.synthesis import LieTrotter, SuzukiTrotter  # noqa: E402
+from qiskit.circuit.random import random_circuit
+from qiskit.quantum_info import Operator, SparsePauliOp, Statevector, random_unitary
+from qiskit.synthesis import LieTrotter, SuzukiTrotter
 
-import qdist as qd  # noqa: E402
-from qdist.circuit import CircuitError  # noqa: E402
-from qdist.interop.qiskit import from_qiskit, to_qiskit  # noqa: E402
-from qdist.state import reference  # noqa: E402
+import qdist as qd
+from qdist.circuit import CircuitError
+from qdist.interop.qiskit import from_qiskit, to_qiskit
+from qdist.state import reference
 
 GATES = {
     name: gate for name, gate in get_standard_gate_name_mapping().items() if name not in ("measure", "reset", "delay")
@@ -159,9 +159,9 @@ def test_control_flow_becomes_conditions():
                 circuit.x(4)
             with case(case.DEFAULT):
                 circuit.x(5)
-        with circuit.for_loop(range(3)):
-            with circuit.if_test(expr.logic_and(measured[0], expr.logic_not(measured[1]))):
-                circuit.x(2)
+        test = expr.logic_and(measured[0], expr.logic_not(measured[1]))
+        with circuit.for_loop(range(3)), circuit.if_test(test):
+            circuit.x(2)
         circuit.measure([2, 3, 4, 5], result)
         bits = [(value == 2) ^ (value == 1), value != 2, value < 2, value >= 2]
         expected = "".join(str(int(bit)) for bit in reversed(bits)) + "0" + format(value, "02b")
@@ -175,7 +175,9 @@ def test_loops_bind_their_parameter():
     body = QuantumCircuit(1)
     body.rx(angle * 0.1, 0)
     circuit.for_loop(range(1, 4), angle, body, [0], [])
-    np.testing.assert_allclose(reference.unitary(from_qiskit(circuit)), Operator.from_label("I").data @ _rx(0.6), atol=1e-12)
+    np.testing.assert_allclose(
+        reference.unitary(from_qiskit(circuit)), Operator.from_label("I").data @ _rx(0.6), atol=1e-12
+    )
 
 
 def _rx(angle):
@@ -185,7 +187,9 @@ def _rx(angle):
 
 
 def test_registers_and_layouts():
-    circuit = QuantumCircuit(QuantumRegister(2, "a"), QuantumRegister(1, "b"), ClassicalRegister(2, "out"), name="named")
+    circuit = QuantumCircuit(
+        QuantumRegister(2, "a"), QuantumRegister(1, "b"), ClassicalRegister(2, "out"), name="named"
+    )
     circuit.h(0)
     circuit.cx(0, 2)
     circuit.measure([0, 2], [1, 0])
@@ -211,3 +215,23 @@ def test_many_gates_take_no_call_of_qiskits_definitions(monkeypatch):
         circuit.cx(k % 10, (k + 1) % 10)
     monkeypatch.setattr("qdist.interop.qiskit.reading.Reader._defined", lambda *args: pytest.fail("taken apart"))
     assert len(from_qiskit(circuit)) == 4000
+
+
+def test_blocks_that_change_what_they_test_are_refused():
+    """Conditions are tested by each instruction, so an else would see what the if has measured."""
+    circuit = QuantumCircuit(2, 1)
+    circuit.measure(0, 0)
+    with circuit.if_test((circuit.clbits[0], 1)) as other:
+        circuit.measure(1, 0)
+    alone = from_qiskit(circuit)
+    assert len(alone) == 2
+    with other:
+        circuit.x(0)
+    with pytest.raises(CircuitError, match="classical bit 0 is tested by a block that measures into it"):
+        from_qiskit(circuit)
+    longer = QuantumCircuit(2, 1)
+    with longer.if_test((longer.clbits[0], 0)):
+        longer.measure(1, 0)
+        longer.x(0)
+    with pytest.raises(CircuitError, match="tests it anew"):
+        from_qiskit(longer)
