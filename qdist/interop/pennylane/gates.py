@@ -117,21 +117,21 @@ def _fermionic_single(op: Operator, angles: Sequence[Any]) -> list[Part]:
     """exp(theta/2 (c_p^dagger c_r - h.c.)): two Pauli rotations with Z between the ends."""
     wires, between = tuple(op.wires), "Z" * (len(op.wires) - 2)
     parts: list[Part] = []
-    for sign, (first, last) in ((-1, "YX"), (1, "XY")):
+    for sign, first, last in ((-1, "Y", "X"), (1, "X", "Y")):
         parts += _pauli_rotation(first + between + last, wires, 0.5 * sign * angles[0])
     return parts
 
 
 def _fermionic_double(op: Any, angles: Sequence[Any]) -> list[Part]:
-    """exp(theta/2 (c_p^dagger c_q^dagger c_r c_s - h.c.)): eight Pauli rotations that commute, with Z inside both pairs.
+    """exp(theta/2 (c_p^dagger c_q^dagger c_r c_s - h.c.)): eight Pauli rotations that commute, with Z inside the pairs.
 
     PennyLane's decomposition has twenty gates and more for each of them.
     """
     first, second = (op.hyperparameters[name] for name in ("wires1", "wires2"))
-    wires, parts = (*first, *second), []
-    for sign, letters in _DOUBLES:
-        s, r, q, p = letters
-        word = s + "Z" * (len(first) - 2) + r + q + "Z" * (len(second) - 2) + p
+    wires = (*first, *second)
+    parts: list[Part] = []
+    for sign, ends in _DOUBLES:
+        word = ends[0] + "Z" * (len(first) - 2) + ends[1:3] + "Z" * (len(second) - 2) + ends[3]
         parts += _pauli_rotation(word, wires, 0.125 * sign * angles[0])
     return parts
 

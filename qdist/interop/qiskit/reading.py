@@ -1,0 +1,233 @@
+"""Circuits of Qiskit as circuits of ours, instruction by instruction, without a detour over text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from qiskit.circuit import (
+    AnnotatedOperation,
+    ControlFlowOp,
+    ControlledGate,
+    ControlModifier,
+    InverseModifier,
+    QuantumCircuit,
+)
+from qiskit.circuit.library import Initialize, PauliEvolutionGate, PermutationGate, UnitaryGate
+
+from qdist.circuit import Circuit, CircuitError
+from qdist.circuit.gate import Gate
+from qdist.circuit.gates import (
+    GATES,
+    MEASURE,
+    RESET,
+    barrier_gate,
+    diagonal_gate,
+    initialize_gate,
+    pauli_rotation_gate,
+    permutation_gate,
+    unitary_gate,
+)
+from qdist.circuit.instruction import Condition
+from qdist.circuit.parameters import Angle
+
+from . import control_flow
+from .angles import Angles
+from .evolution import rotations
+
+__all__ = ["Reader", "from_qiskit"]
+
+_NAMES = {**{name: name for name in GATES}, "rcccx": "rc3x", "c3sx": "c3sqrtx", "global_phase": "gphase"}
+"""Qiskit's names of gates that our table has."""
+_NOTHING = ("delay", "snapshot")
+_MOST_MATRIX_QUBITS = 10
+
+
+def from_qiskit(circuit: QuantumCircuit, parameters: Mapping[Any, Angle] | None = None) -> Circuit:
+    """The same circuit, with the same numbers of qubits and classical bits, global phase included.
+
+    Gates of our table, also controlled, stay what they are; Pauli evolutions of first order become Pauli rotations;
+    what has a definition is taken apart, and what has only a matrix becomes one. If/else, switch and for loops are
+    resolved into conditions on each instruction. Qubits of a transpiled circuit are the physical ones.
+
+    Args:
+        parameters: what stands for Qiskit's parameters; by default parameters of the same names.
+
+    Raises:
+        CircuitError: for expressions that are not affine, while loops, break and continue, tests other than those of
+            bits and registers for values, and what has neither definition nor matrix, by name.
+    """
+    result = Circuit(circuit.num_qubits, circuit.num_clbits, circuit.name)
+    reader = Reader(result, Angles(parameters))
+    reader.read(circuit, range(circuit.num_qubits), range(circuit.num_clbits), ())
+    return result
+
+
+class Reader:
+    """Appends circuits of Qiskit to one of ours."""
+
+    def __init__(self, result: Circuit, angles: Angles) -> None:
+        self.result, self.angles = result, angles
+
+    def read(
+        self,
+        circuit: QuantumCircuit,
+        qubits: Sequence[int],
+        clbits: Sequence[int],
+        condition: tuple[Condition, ...],
+    ) -> None:
+        """A circuit whose bits are these of the result, under a condition."""
+        place = {bit: qubits[k] for k, bit in enumerate(circuit.qubits)}
+        classical = {bit: clbits[k] for k, bit in enumerate(circuit.clbits)}
+        phase = self.angles(circuit.global_phase)
+        if not isinstance(phase, float) or phase:
+            self.append(GATES["gphase"], (), (phase,), condition)
+        for item in circuit.data:
+            wires = tuple([place[bit] for bit in item.qubits])
+            operation = item.operation
+            if isinstance(operation, ControlFlowOp):
+                control_flow.read(self, operation, wires, [classical[bit] for bit in item.clbits], classical, condition)
+            elif operation.name == "measure":
+                self.result.append(MEASURE, wires, (), (classical[item.clbits[0]],), condition or None)
+            else:
+                self.operation(operation, wires, condition)
+
+    def append(
+        self, gate: Gate, qubits: Sequence[int], params: Sequence[Any] = (), condition: tuple[Condition, ...] = ()
+    ) -> None:
+        self.result.append(gate, tuple(qubits), params, (), condition or None)
+
+    def operation(self, operation: Any, qubits: tuple[int, ...], condition: tuple[Condition, ...]) -> None:
+        """Anything without classical bits."""
+        name = operation.name
+        if name == "barrier":
+            self.append(barrier_gate(len(qubits)), qubits, (), condition)
+        elif name == "reset":
+            self.append(RESET, qubits, (), condition)
+        elif isinstance(operation, Initialize):
+            self.append(initialize_gate(_amplitudes(operation), len(qubits)), qubits, (), condition)
+        elif name not in _NOTHING:
+            for gate, wires, params in self.parts(operation, qubits):
+                self.append(gate, wires, params, condition)
+
+    def parts(self, operation: Any, qubits: tuple[int, ...]) -> list[tuple[Gate, tuple[int, ...], tuple[Any, ...]]]:
+        """A unitary operation as gates of ours, with their qubits and angles."""
+        table = _in_table(operation)
+        if table is not None:
+            wires = () if table.num_qubits == 0 else qubits
+            return [(table, wires, tuple([self.angles(param) for param in operation.params]))]
+        if isinstance(operation, AnnotatedOperation):
+            return self._annotated(operation, qubits)
+        if isinstance(operation, ControlledGate):
+            count = operation.num_ctrl_qubits
+            inner = self.parts(operation.base_gate, qubits[count:])
+            return [_controlled(part, qubits[:count], operation.ctrl_state) for part in inner]
+        if isinstance(operation, UnitaryGate):
+            return [(unitary_gate(np.asarray(operation.params[0])), qubits, ())]
+        if isinstance(operation, PermutationGate):
+            return [(permutation_gate(_permutation(operation)), qubits, ())]
+        if operation.name == "diagonal":
+            return [(diagonal_gate(np.asarray(operation.params, complex)), qubits, ())]
+        if isinstance(operation, PauliEvolutionGate):
+            found = rotations(operation, self.angles)
+            if found is not None:
+                return [
+                    (
+                        pauli_rotation_gate(letters[::-1]) if letters else GATES["gphase"],
+                        tuple(qubits[q] for q in on),
+                        (angle,),
+                    )
+                    for letters, on, angle in found
+                ]
+        return self._defined(operation, qubits)
+
+    def _annotated(self, operation: Any, qubits: tuple[int, ...]) -> list[Any]:
+        count = operation.num_qubits - operation.base_op.num_qubits
+        controls, found = list(qubits[:count]), self.parts(operation.base_op, qubits[count:])
+        for modifier in operation.modifiers:
+            if isinstance(modifier, InverseModifier):
+                found = [_inverse(part) for part in reversed(found)]
+            elif isinstance(modifier, ControlModifier):
+                # The last modifier's controls come first.
+                own = controls[-modifier.num_ctrl_qubits :]
+                del controls[-modifier.num_ctrl_qubits :]
+                found = [_controlled(part, tuple(own), modifier.ctrl_state) for part in found]
+            elif float(modifier.power).is_integer():
+                times = int(modifier.power)
+                base = found if times >= 0 else [_inverse(part) for part in reversed(found)]
+                found = base * abs(times)
+            else:
+                return [(unitary_gate(_matrix(operation)), qubits, ())]
+        return found
+
+    def _defined(self, operation: Any, qubits: tuple[int, ...]) -> list[Any]:
+        definition = getattr(operation, "definition", None)
+        if definition is None:
+            return [(unitary_gate(_matrix(operation)), qubits, ())]
+        inner = Circuit(definition.num_qubits)
+        Reader(inner, self.angles).read(definition, range(definition.num_qubits), (), ())
+        for instruction in inner:
+            if instruction.gate.kind not in ("gate", "barrier"):
+                raise CircuitError(f"{operation.name} has a {instruction.gate.name} inside, which no gate may have")
+        return [(i.gate, tuple([qubits[q] for q in i.qubits]), i.params) for i in inner if i.gate.kind == "gate"]
+
+
+def _in_table(operation: Any) -> Gate | None:
+    """The gate of our table that has Qiskit's name, if the operation is Qiskit's own with all controls at one."""
+    name = _NAMES.get(operation.name)
+    # A user's own gate may have any name.
+    if name is None or not getattr(operation, "base_class", object).__module__.startswith("qiskit.circuit.library"):
+        return None
+    # Qiskit's cu is a controlled u with a fourth angle, the phase.
+    gate = GATES["cu"].base if name == "u" and len(operation.params) == 4 else GATES[name]
+    return gate if gate.num_params == len(operation.params) else None
+
+
+def _controlled(part: Any, controls: tuple[int, ...], state: int | None) -> Any:
+    gate, wires, params = part
+    return gate.controlled(len(controls), state), controls + tuple(wires), params
+
+
+def _inverse(part: Any) -> Any:
+    gate, wires, params = part
+    undone, turned = gate.inverse(params)
+    return undone, wires, tuple(turned)
+
+
+def _permutation(operation: Any) -> list[int]:
+    """Qiskit's pattern says where each qubit's state comes from; ours what index becomes of each basis state."""
+    pattern = [int(k) for k in operation.params[0]]
+    return [sum((index >> source & 1) << k for k, source in enumerate(pattern)) for index in range(1 << len(pattern))]
+
+
+def _amplitudes(operation: Any) -> Any:
+    """The state that an Initialize gives: amplitudes, or the number of a basis state."""
+    params = list(operation.params)
+    if isinstance(params[0], str):
+        return reduce(np.kron, [_LETTERS[letter] for letter in params])
+    return int(np.real(params[0])) if len(params) == 1 else np.asarray(params, complex)
+
+
+_LETTERS = {
+    "0": np.array([1, 0]),
+    "1": np.array([0, 1]),
+    "+": np.array([1, 1]) / math.sqrt(2),
+    "-": np.array([1, -1]) / math.sqrt(2),
+    "r": np.array([1, 1j]) / math.sqrt(2),
+    "l": np.array([1, -1j]) / math.sqrt(2),
+}
+
+
+def _matrix(operation: Any) -> np.ndarray:
+    if operation.num_qubits > _MOST_MATRIX_QUBITS or not hasattr(operation, "to_matrix"):
+        raise CircuitError(
+            f"{operation.name} on {operation.num_qubits} qubits has no definition, and no matrix of up to "
+            f"{_MOST_MATRIX_QUBITS} qubits: decompose it or give it one"
+        )
+    try:
+        return np.asarray(operation.to_matrix())
+    except Exception as error:
+        raise CircuitError(f"{operation.name} has no definition and no matrix: {error}") from error

@@ -1,0 +1,169 @@
+"""Circuits of ours as circuits of Qiskit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from qiskit.circuit import Parameter as QiskitParameter
+from qiskit.circuit import ParameterVector as QiskitVector
+from qiskit.circuit import QuantumCircuit
+from qiskit.circuit.classical import expr
+from qiskit.circuit.library import (
+    DiagonalGate,
+    Initialize,
+    PauliEvolutionGate,
+    UnitaryGate,
+    get_standard_gate_name_mapping,
+)
+from qiskit.circuit.library import RC3XGate as _Rc3x
+from qiskit.circuit.library import iSwapGate as _Iswap
+from qiskit.quantum_info import Pauli
+
+from qdist.circuit import Circuit, CircuitError
+from qdist.circuit.gate import Gate
+from qdist.circuit.instruction import Condition
+from qdist.circuit.parameters import Expression, ParameterVectorElement
+
+__all__ = ["to_qiskit"]
+
+_STANDARD = {name: type(gate) for name, gate in get_standard_gate_name_mapping().items()}
+_STANDARD |= {"rc3x": _Rc3x, "gphase": _STANDARD["global_phase"]}
+
+
+def to_qiskit(circuit: Circuit, like: QuantumCircuit | None = None) -> QuantumCircuit:
+    """The same circuit in Qiskit, its global phase included.
+
+    Parameters keep their names, and elements of a vector stay together. Gates that Qiskit lacks become Pauli
+    evolutions, diagonals or matrices; an instruction under a condition becomes an if block.
+
+    Args:
+        like: a circuit with as many bits, whose registers and name are taken; by default there is one register of
+            each kind, "q" and "c".
+
+    Raises:
+        CircuitError: for a gate that Qiskit lacks and whose angles have no values, by name, and where ``like`` has
+            other numbers of bits.
+    """
+    if like is None:
+        result = QuantumCircuit(circuit.num_qubits, circuit.num_clbits, name=circuit.name)
+    else:
+        if (like.num_qubits, like.num_clbits) != (circuit.num_qubits, circuit.num_clbits):
+            raise CircuitError(
+                f"like has {like.num_qubits} qubits and {like.num_clbits} classical bits, the circuit "
+                f"{circuit.num_qubits} and {circuit.num_clbits}"
+            )
+        result = QuantumCircuit(like.qubits, like.clbits, *like.qregs, *like.cregs, name=like.name)
+    parameters = _parameters(circuit)
+    for gate, qubits, params, clbits, condition in circuit:
+        angles = [_angle(param, parameters) for param in params]
+        if condition:
+            with result.if_test(_test(condition, result)):
+                _append(result, gate, qubits, angles, clbits)
+        else:
+            _append(result, gate, qubits, angles, clbits)
+    return result
+
+
+def _append(
+    result: QuantumCircuit, gate: Gate, qubits: Sequence[int], angles: Sequence[Any], clbits: Sequence[int]
+) -> None:
+    if gate.kind == "measure":
+        result.measure(qubits[0], clbits[0])
+    elif gate.kind == "reset":
+        result.reset(qubits[0])
+    elif gate.kind == "barrier":
+        result.barrier(*qubits)
+    elif gate.kind == "initialize":
+        result.append(Initialize(_state(gate)), qubits)
+    elif gate.name == "gphase":
+        result.append(_STANDARD["gphase"](*angles), [])
+    else:
+        result.append(_operation(gate, angles), qubits)
+
+
+def _operation(gate: Gate, angles: Sequence[Any]) -> Any:
+    kind = _STANDARD.get(gate.name)
+    if kind is not None and gate.data is None:
+        return kind(*angles)
+    if gate.num_controls:
+        state = gate.ctrl_state
+        if gate.base.name == "gphase":
+            # A controlled phase is the phase gate of one of its controls under the others; that one has to be 1.
+            return _controlled_phase(gate.num_controls, state, angles[0])
+        return _operation(gate.base, angles).control(gate.num_controls, ctrl_state=state)
+    if gate.name == "iswapdg":
+        return _Iswap().inverse()
+    if gate.pauli is not None:
+        return PauliEvolutionGate(Pauli(gate.pauli[::-1]), time=0.5 * angles[0])
+    if any(isinstance(angle, QiskitParameter) or hasattr(angle, "parameters") for angle in angles):
+        raise CircuitError(f"Qiskit has no {gate.name} with parameters: bind the circuit first")
+    if gate.is_diagonal:
+        return DiagonalGate(list(gate.diagonal(*angles)))
+    return UnitaryGate(gate.matrix(*angles), label=gate.name)
+
+
+def _controlled_phase(count: int, state: int, angle: Any) -> Any:
+    inner = QuantumCircuit(count)
+    flipped = [k for k in range(count) if not state >> k & 1]
+    for k in flipped:
+        inner.x(k)
+    if count == 1:
+        inner.p(angle, 0)
+    else:
+        inner.mcp(angle, list(range(count - 1)), count - 1)
+    for k in flipped:
+        inner.x(k)
+    return inner.to_gate(label="gphase")
+
+
+def _state(gate: Gate) -> Any:
+    """The 2^n amplitudes of an initialisation."""
+    size, state = 1 << gate.num_qubits, gate.data
+    if isinstance(state, int | np.integer):
+        return np.eye(1, size, int(state)).ravel()
+    array = np.asarray(state, complex)
+    if array.ndim == 2:
+        return reduce(np.kron, array[::-1])
+    return array
+
+
+def _parameters(circuit: Circuit) -> dict[Any, Any]:
+    vectors: dict[str, Any] = {}
+    found: dict[Any, Any] = {}
+    for parameter in circuit.parameters:
+        if isinstance(parameter, ParameterVectorElement):
+            name = parameter.vector.name
+            if name not in vectors:
+                vectors[name] = QiskitVector(name, len(parameter.vector))
+            found[parameter] = vectors[name][parameter.index]
+        else:
+            found[parameter] = QiskitParameter(parameter.name)
+    return found
+
+
+def _angle(angle: Any, parameters: dict[Any, Any]) -> Any:
+    if not isinstance(angle, Expression):
+        return angle
+    terms = [parameters[one] if factor == 1 else factor * parameters[one] for one, factor in angle.terms.items()]
+    total = sum(terms[1:], terms[0])
+    return total + angle.constant if angle.constant else total
+
+
+def _test(condition: Sequence[Condition], result: QuantumCircuit) -> Any:
+    """One test of a bit as Qiskit's pair, anything else as an expression."""
+    if len(condition) == 1 and len(condition[0].clbits) == 1:
+        test = condition[0]
+        return result.clbits[test.clbits[0]], bool(test.value) == test.equal
+    return reduce(expr.logic_and, [_expression(test, result) for test in condition])
+
+
+def _expression(test: Condition, result: QuantumCircuit) -> Any:
+    bits = [
+        expr.lift(result.clbits[bit]) if test.value >> k & 1 else expr.logic_not(expr.lift(result.clbits[bit]))
+        for k, bit in enumerate(test.clbits)
+    ]
+    found = reduce(expr.logic_and, bits)
+    return found if test.equal else expr.logic_not(found)

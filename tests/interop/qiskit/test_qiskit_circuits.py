@@ -1,0 +1,237 @@
+"""from_qiskit and to_qiskit against Qiskit's own matrices: gates, parameters, control flow, registers, round trips."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("qiskit")
+
+from qiskit.circuit import ClassicalRegister, Parameter, ParameterVector, QuantumCircuit, QuantumRegister
+from qiskit.circuit.classical import expr
+from qiskit.circuit.library import (
+    DiagonalGate,
+    MCPhaseGate,
+    PauliEvolutionGate,
+    PauliGate,
+    PermutationGate,
+    QFTGate,
+    StatePreparation,
+    UnitaryGate,
+    get_standard_gate_name_mapping,
+)
+from qiskit.circuit.random import random_circuit
+from qiskit.quantum_info import Operator, SparsePauliOp, Statevector, random_unitary
+from qiskit.synthesis import LieTrotter, SuzukiTrotter
+
+import qdist as qd
+from qdist.circuit import CircuitError
+from qdist.interop.qiskit import from_qiskit, to_qiskit
+from qdist.state import reference
+
+GATES = {
+    name: gate for name, gate in get_standard_gate_name_mapping().items() if name not in ("measure", "reset", "delay")
+}
+
+
+def check(circuit):
+    """Both ways give Qiskit's matrix with its phase."""
+    ours = from_qiskit(circuit)
+    expected = Operator(circuit).data
+    np.testing.assert_allclose(reference.unitary(ours), expected, atol=1e-10)
+    np.testing.assert_allclose(Operator(to_qiskit(ours)).data, expected, atol=1e-10)
+    return ours
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_every_standard_gate_and_its_controlled_and_inverse_forms(name):
+    kind = GATES[name]
+    rng = np.random.default_rng(3)
+    gate = type(kind)(*rng.uniform(-3, 3, len(kind.params)))
+    # On qubits out of order, after gates that make a wrong order or phase visible.
+    circuit = QuantumCircuit(gate.num_qubits + 2)
+    order = [int(q) for q in rng.permutation(gate.num_qubits + 2)]
+    circuit.append(gate, order[: gate.num_qubits])
+    ours = check(circuit)
+    if name != "xx_minus_yy":
+        assert len(ours) == 1, "it is in our table"
+    circuit.append(gate.inverse(), order[: gate.num_qubits][::-1])
+    if gate.num_qubits <= 3 and name != "global_phase":
+        circuit.append(gate.control(1, ctrl_state=0), order[: gate.num_qubits + 1])
+        circuit.append(gate.control(2, annotated=True), order[: gate.num_qubits + 2])
+    check(circuit)
+
+
+def test_gates_of_the_library_with_data():
+    rng = np.random.default_rng(1)
+    circuit = QuantumCircuit(4, global_phase=0.7)
+    circuit.append(UnitaryGate(random_unitary(8, seed=1)), [2, 0, 3])
+    circuit.append(UnitaryGate(random_unitary(2, seed=2)).control(2, ctrl_state=1), [3, 1, 0])
+    circuit.append(PermutationGate([2, 3, 1, 0]), [0, 2, 1, 3])
+    circuit.append(DiagonalGate(list(np.exp(1j * rng.uniform(0, 6, 4)))), [3, 1])
+    circuit.append(PauliGate("XZY"), [1, 3, 0])
+    circuit.append(MCPhaseGate(0.4, 3), [2, 0, 1, 3])
+    circuit.append(StatePreparation([0.6, 0.8j]), [2])
+    circuit.append(QFTGate(3), [0, 3, 2])
+    circuit.append(QFTGate(2).power(3, annotated=True), [1, 2])
+    circuit.mcx([0, 1, 2], 3, ctrl_state=5)
+    circuit.append(circuit.copy_empty_like().to_gate(), range(4))
+    check(circuit)
+
+
+@pytest.mark.parametrize("synthesis", [LieTrotter(reps=3), SuzukiTrotter(order=2), LieTrotter()])
+def test_pauli_evolutions(synthesis):
+    operator = SparsePauliOp(["XIZ", "YYI", "III", "ZZZ"], [0.3, -0.7, 0.2, 1.1])
+    gate = PauliEvolutionGate(operator, time=0.37, synthesis=synthesis)
+    circuit = QuantumCircuit(3)
+    circuit.append(gate, [2, 0, 1])
+    decomposed = QuantumCircuit(3)
+    decomposed.append(gate.definition.to_gate(), [2, 0, 1])
+    ours = from_qiskit(circuit)
+    np.testing.assert_allclose(reference.unitary(ours), Operator(decomposed).data, atol=1e-10)
+    if type(synthesis) is LieTrotter:
+        assert len(ours) == 4 * synthesis.reps, "each term is one rotation"
+
+
+def test_parameters_keep_names_and_vectors_and_affine_expressions():
+    theta, phi = ParameterVector("θ", 3), Parameter("phi")
+    circuit = QuantumCircuit(2, global_phase=phi / 2)
+    circuit.ry(theta[2], 0)
+    circuit.crz(2 * theta[0] - 0.5 * phi + 0.25, 0, 1)
+    circuit.append(PauliEvolutionGate(SparsePauliOp(["XY"], [0.5]), time=theta[1]), [0, 1])
+    ours = from_qiskit(circuit)
+    assert [one.name for one in ours.parameters] == ["phi", "θ[0]", "θ[1]", "θ[2]"]
+    values = {"phi": 0.3, "θ[0]": -0.4, "θ[1]": 1.2, "θ[2]": 0.9}
+    bound = circuit.assign_parameters({one: values[one.name] for one in circuit.parameters})
+    found = reference.unitary(ours.bind([values[one.name] for one in ours.parameters]))
+    np.testing.assert_allclose(found, Operator(bound).data, atol=1e-12)
+    back = to_qiskit(ours)
+    assert {one.name for one in back.parameters} == set(values)
+    again = back.assign_parameters({one: values[one.name] for one in back.parameters})
+    np.testing.assert_allclose(Operator(again).data, found, atol=1e-12)
+
+
+def test_what_is_not_affine_or_has_no_counterpart_is_refused_by_name():
+    x = Parameter("x")
+    circuit = QuantumCircuit(1, 1)
+    circuit.rx(x.sin(), 0)
+    with pytest.raises(CircuitError, match=r"sin\(x\) is not affine in x.*assign_parameters"):
+        from_qiskit(circuit)
+    loop = QuantumCircuit(1, 1)
+    with loop.while_loop((loop.clbits[0], 0)):
+        loop.h(0)
+    with pytest.raises(CircuitError, match="while_loop"):
+        from_qiskit(loop)
+    shifted = QuantumCircuit(QuantumRegister(1), ClassicalRegister(3, "c"))
+    with shifted.if_test(expr.less(shifted.cregs[0], 3)):
+        shifted.x(0)
+    with pytest.raises(CircuitError, match="the condition"):
+        from_qiskit(shifted)
+
+
+def test_initialisations():
+    for state in ("1+0", [0.5, 0.5j, -0.5, 0.5], 2):
+        circuit = QuantumCircuit(3)
+        circuit.initialize(state, [2, 0, 1] if isinstance(state, str) else [2, 0])
+        found = qd.simulate(from_qiskit(circuit), dtype="complex128").amplitudes()
+        np.testing.assert_allclose(found, Statevector(circuit).data, atol=1e-12)
+        again = qd.simulate(from_qiskit(to_qiskit(from_qiskit(circuit))), dtype="complex128").amplitudes()
+        np.testing.assert_allclose(again, found, atol=1e-12)
+
+
+def outcomes(circuit):
+    return qd.compile(from_qiskit(circuit)).counts(200, seed=1)
+
+
+def test_control_flow_becomes_conditions():
+    """Every value of a two-bit register takes the path that Qiskit's control flow says."""
+    for value in range(4):
+        measured, flag, result = ClassicalRegister(2, "m"), ClassicalRegister(1, "f"), ClassicalRegister(4, "r")
+        circuit = QuantumCircuit(QuantumRegister(6, "q"), measured, flag, result)
+        for bit in range(2):
+            if value >> bit & 1:
+                circuit.x(bit)
+        circuit.measure([0, 1], measured)
+        with circuit.if_test((measured, 2)) as other:
+            circuit.x(2)
+        with other:
+            circuit.x(3)
+        with circuit.switch(measured) as case:
+            with case(0, 1):
+                circuit.x(4)
+            with case(case.DEFAULT):
+                circuit.x(5)
+        test = expr.logic_and(measured[0], expr.logic_not(measured[1]))
+        with circuit.for_loop(range(3)), circuit.if_test(test):
+            circuit.x(2)
+        circuit.measure([2, 3, 4, 5], result)
+        bits = [(value == 2) ^ (value == 1), value != 2, value < 2, value >= 2]
+        expected = "".join(str(int(bit)) for bit in reversed(bits)) + "0" + format(value, "02b")
+        assert outcomes(circuit) == {expected: 200}
+        assert outcomes(to_qiskit(from_qiskit(circuit), like=circuit)) == {expected: 200}
+
+
+def test_loops_bind_their_parameter():
+    angle = Parameter("a")
+    circuit = QuantumCircuit(1)
+    body = QuantumCircuit(1)
+    body.rx(angle * 0.1, 0)
+    circuit.for_loop(range(1, 4), angle, body, [0], [])
+    np.testing.assert_allclose(
+        reference.unitary(from_qiskit(circuit)), Operator.from_label("I").data @ _rx(0.6), atol=1e-12
+    )
+
+
+def _rx(angle):
+    circuit = QuantumCircuit(1)
+    circuit.rx(angle, 0)
+    return Operator(circuit).data
+
+
+def test_registers_and_layouts():
+    circuit = QuantumCircuit(
+        QuantumRegister(2, "a"), QuantumRegister(1, "b"), ClassicalRegister(2, "out"), name="named"
+    )
+    circuit.h(0)
+    circuit.cx(0, 2)
+    circuit.measure([0, 2], [1, 0])
+    ours = from_qiskit(circuit)
+    assert ours.name == "named"
+    back = to_qiskit(ours, like=circuit)
+    assert back == circuit
+    assert [(one.name, one.size) for one in back.qregs + back.cregs] == [("a", 2), ("b", 1), ("out", 2)]
+    with pytest.raises(CircuitError, match="like has 1 qubits"):
+        to_qiskit(ours, like=QuantumCircuit(1))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_circuits(seed):
+    circuit = random_circuit(5, 6, max_operands=4, seed=seed)
+    check(circuit)
+
+
+def test_many_gates_take_no_call_of_qiskits_definitions(monkeypatch):
+    circuit = QuantumCircuit(10)
+    for k in range(2000):
+        circuit.rx(0.1 * k, k % 10)
+        circuit.cx(k % 10, (k + 1) % 10)
+    monkeypatch.setattr("qdist.interop.qiskit.reading.Reader._defined", lambda *args: pytest.fail("taken apart"))
+    assert len(from_qiskit(circuit)) == 4000
+
+
+def test_blocks_that_change_what_they_test_are_refused():
+    """Conditions are tested by each instruction, so an else would see what the if has measured."""
+    circuit = QuantumCircuit(2, 1)
+    circuit.measure(0, 0)
+    with circuit.if_test((circuit.clbits[0], 1)) as other:
+        circuit.measure(1, 0)
+    alone = from_qiskit(circuit)
+    assert len(alone) == 2
+    with other:
+        circuit.x(0)
+    with pytest.raises(CircuitError, match="classical bit 0 is tested by a block that measures into it"):
+        from_qiskit(circuit)
+    longer = QuantumCircuit(2, 1)
+    with longer.if_test((longer.clbits[0], 0)):
+        longer.measure(1, 0)
+        longer.x(0)
+    with pytest.raises(CircuitError, match="tests it anew"):
+        from_qiskit(longer)
