@@ -61,6 +61,18 @@ class Program(Runner):
         self._bits = PerThread((0,) * circuit.num_clbits)
         self._draws = source.draws
 
+    def __deepcopy__(self, memo: Any) -> Program:
+        return _compiled(self.circuit, self.comm, self.device, self.dtype, self.source.levels, self.source.schedule)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As its circuit and options: it is compiled again where it is loaded, and bound to nothing."""
+        if self.comm is not None and self.comm.size > 1:
+            raise TypeError(
+                f"a program over {self.comm.size} ranks cannot be pickled: pickle program.circuit, and compile it there"
+            )
+        device = self.device.partition(":")[0]
+        return _compiled, (self.circuit, None, device, self.dtype.name, self.source.levels, self.source.schedule)
+
     @property
     def bits(self) -> tuple[int, ...]:
         """The classical bits of this thread's last ``run``; those of any thread's where it had none."""
@@ -296,6 +308,10 @@ class Program(Runner):
             else:
                 found.update(state.counts(1, rng, range(self.num_qubits)))
         return dict(sorted(found.items()))
+
+
+def _compiled(circuit: Circuit, comm: Any, device: str, dtype: Any, levels: Any, schedule: str) -> Program:
+    return Program(circuit, comm=comm, device=device, dtype=dtype, levels=levels, schedule=schedule)
 
 
 def compile(

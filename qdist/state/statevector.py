@@ -190,6 +190,14 @@ class StateVector(ReducedStates):
         result.readout = self.readout
         return result
 
+    def __deepcopy__(self, memo: Any) -> StateVector:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._comm.size > 1:
+            raise TypeError(f"a state on {self._comm.size} ranks cannot be pickled: state.save(path) writes it")
+        return StateVector.from_amplitudes, (self.amplitudes(), self.dtype.name)
+
     def astype(self, dtype: Any) -> StateVector:
         """The same state in complex64 or complex128, in memory of its own."""
         kind = checks.checked_dtype(dtype)

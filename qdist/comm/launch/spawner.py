@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -54,8 +55,11 @@ def _spawn(fn: Callable[..., Any], nprocs: int, args: tuple[Any, ...], timeout: 
         job = Path(folder) / "job"
         # The call by itself: a rank can read it only when it looks for modules where this process does.
         call = cloudpickle.dumps((fn, args))
-        job.write_bytes(cloudpickle.dumps({"path": sys.path, "call": call}))
-        command = [*mpirun_command(launcher, nprocs), sys.executable, "-m", "qdist.comm.launch.spawned", folder]
+        job.write_bytes(call)
+        (Path(folder) / "path").write_text(json.dumps(sys.path))
+        # By its path and with -P: with -m a folder named qdist in the current one would come before the installed one.
+        program = Path(__file__).with_name("spawned.py")
+        command = [*mpirun_command(launcher, nprocs), sys.executable, "-P", str(program), folder]
         with Job(command, os.environ | environment_of_ranks(nprocs, (), None), folder) as ranks:
             try:
                 code = ranks.wait(timeout)
