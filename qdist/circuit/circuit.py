@@ -34,8 +34,9 @@ class Circuit(CircuitBuilder):
         theta = ParameterVector("theta", 2)
         c.h(0); c.cx(0, 1); c.rzz(2 * theta[0] + theta[1], 1, 2)
 
-    Qubit 0 is the least significant bit of a basis state's index. Iterating yields Instructions; `c[i]` is
-    one of them and `c[i:j]` a Circuit. Raises CircuitError at the call that is wrong.
+    num_qubits, num_clbits: how many qubits and classical bits. name: for people. Qubit 0 is the least significant bit
+    of a basis state's index. Iterating yields Instructions; `c[i]` is one of them and `c[i:j]` a Circuit. Raises
+    CircuitError at the call that is wrong.
     """
 
     __slots__ = ()

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qdist.backends import on_host
+from qdist.hints import hinted
 from qdist.program import adjoint, batches
 from qdist.program.program import Program, compile
 from qdist.program.rows import Reading, RowProgram
@@ -88,6 +89,7 @@ class QuantumLayer(Module):
     (3, 2)
     """
 
+    @hinted
     def __init__(
         self,
         circuit: Circuit,
@@ -319,10 +321,9 @@ def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLa
             params, kept = saved
             cotangents = layer._columns.cotangents(weights)
             if layer._amplitudes:
-                both = embedding.gradients(layer.program, layer.observables, params, cotangents, kept)
-                return tuple(xp.asarray(part) for part in (both[0], layer._division.gradients(both[1])[1]))[
-                    : len(needs)
-                ]
+                by_x, gradient = embedding.gradients(layer.program, layer.observables, params, cotangents, kept)
+                _, by_weights = layer._division.gradients(gradient)
+                return tuple(xp.asarray(part) for part in (by_x, by_weights)[: len(needs)])
             _, gradient = adjoint.vjp(layer.program, layer.observables, params, cotangents, kept.take())
         both = layer._division.gradients(gradient)
     return tuple(None if part is None else xp.asarray(part) for part in both[: len(needs)])

@@ -172,8 +172,6 @@ def test_probabilities_and_variances_are_outputs_too(parts) -> None:
 
     np.testing.assert_allclose(data.grad.numpy(), differences(loss, data.data), atol=1e-8)
     np.testing.assert_allclose(layer.weights.grad.numpy(), differences(loss, layer.weights.data), atol=1e-8)
-    with pytest.raises(ValueError, match=r"real numbers, and those of State.* are complex"):
-        nn.QuantumLayer(circuit, qd.State(), inputs=x, weights=w)
 
 
 @pytest.fixture

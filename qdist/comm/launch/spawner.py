@@ -16,10 +16,12 @@ from qdist.comm.errors import CommError
 from qdist.comm.launch.command import environment_of_ranks, mpirun_command
 from qdist.comm.launch.job import Job, Signalled
 from qdist.comm.transports.libmpi import find_mpirun
+from qdist.hints import hinted
 
 __all__ = ["spawn"]
 
 
+@hinted
 def spawn(
     fn: Callable[..., Any],
     nprocs: int,
@@ -32,7 +34,8 @@ def spawn(
     Works from scripts and notebooks; inside ``fn``, ``qdist.comm.init()`` gives the communicator. The first exception
     of any rank ends all ranks and is raised here, with that rank's traceback as a note.
 
-    timeout: seconds for everything; None means no limit. Raises CommError when a rank dies or the time is up.
+    fn, args: the function and its arguments, which are pickled. nprocs: how many ranks. timeout: seconds for
+    everything; None means no limit. Raises CommError when a rank dies or the time is up.
     However it ends, also by an exception here, Ctrl-C, SIGTERM or SIGHUP, no rank is left.
     """
     try:
