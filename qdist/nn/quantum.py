@@ -131,7 +131,7 @@ class QuantumLayer(Module):
         self._amplitudes = bool(amplitudes)
         self._shots = None if shots is None else Shots(self.program, self.observables, shots, seed)
         self._rows: tuple[RowProgram, Reading] | None = self._row_program()
-        self._warn_if_tiny()
+        self._warn_if_tiny(above=4)
         real = np.float32 if self.program.dtype == np.complex64 else np.float64
         self._dtype = np.dtype(real)
         self.weights: Parameter | None = None
@@ -156,15 +156,15 @@ class QuantumLayer(Module):
         self._warn_if_tiny()
         return self
 
-    def _warn_if_tiny(self) -> None:
-        """A state that one rank runs in microseconds waits for messages when it is split."""
+    def _warn_if_tiny(self, above: int = 3) -> None:
+        """A state that one rank runs in microseconds waits for messages when it is split. above: the caller's frame."""
         plan, comm = self.program.plan, self.program.comm
         if plan.far and comm is not None and comm.rank == 0 and plan.num_qubits <= _TINY:
             warnings.warn(
                 f"the layer's state of {plan.num_qubits} qubits ({readable_size(plan.state_bytes)}) is split over "
                 f"{comm.size} ranks, which is many times slower than on one: leave comm out, or use a mesh that has "
                 "these ranks on its axis 'dp', where each takes rows of the batch",
-                stacklevel=3,
+                stacklevel=above,
             )
 
     def _row_program(self) -> tuple[RowProgram, Reading] | None:

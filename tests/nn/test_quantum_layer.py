@@ -1,6 +1,7 @@
 """QuantumLayer: its numbers against the dense reference, its gradients against finite differences."""
 
 import gc
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ def _layers_on_the_device(device: str) -> Iterator[None]:
     """Layers, and what goes into them, are on the device of --device, whatever it is."""
     global _device
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(nn.QuantumLayer.__init__.__kwdefaults__, "device", device)
+        patch.setitem(inspect.unwrap(nn.QuantumLayer.__init__).__kwdefaults__, "device", device)
         _device = device
         yield
     _device = "cpu"
