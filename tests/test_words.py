@@ -50,6 +50,7 @@ def test_help_names_every_argument(name: str, documented: object, called: object
         (lambda: qd.nn.QuantumLayer(qd.Circuit(1), "Z0", weight=[]), "did you mean 'weights'"),
         (lambda: qd.library.hardware_efficient(2, 1, rotation=["rx"]), "did you mean 'rotations'"),
         (lambda: qd.StateVector.basis(2, 1, foo=1), "it takes .*num_qubits"),
+        (lambda: qd.Circuit(1).draw(output="mpl"), "it takes width"),
         (lambda: qd.spawn(print, 2, tmeout=1), "did you mean 'timeout'"),
     ],
 )
@@ -81,3 +82,13 @@ def test_messages_name_the_way_out(call: object, message: str) -> None:
 def test_the_names_of_the_readme_are_there_after_the_import() -> None:
     for name in ("checkpoint", "parallel", "comm", "data", "library", "nn", "optim"):
         assert inspect.ismodule(getattr(qd, name))
+
+
+def test_what_a_transport_says_names_the_way_to_find_the_rank() -> None:
+    from qdist.comm.errors import CommError, explained
+
+    raw = RuntimeError("Message truncated")
+    assert "irecv failed: Message truncated. If the ranks disagree" in str(explained("irecv", raw))
+    assert "QDIST_DEBUG=comm" in str(explained("irecv", raw))
+    known = CommError("known")
+    assert explained("irecv", known) is known

@@ -10,6 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from qdist.hints import hinted
 from qdist.native import kernels
 
 from . import dense
@@ -333,6 +334,7 @@ class Circuit(CircuitBuilder):
 
         return qasm.dumps(self, version=version)
 
+    @hinted
     def draw(self, width: int = 80) -> str:
         """The circuit as text, in blocks that are at most `width` columns wide. print(circuit) shows the same.
 
