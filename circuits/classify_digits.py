@@ -19,10 +19,9 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-import training
 
 import qdist as qd
-from qdist import data, nn, optim, tensor
+from qdist import data, nn, optim, tensor, training
 from qdist.parallel import DataParallel
 from qdist.tensor import functional
 

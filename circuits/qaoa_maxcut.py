@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-import training
 
 import qdist as qd
+from qdist import training
 
 SHOTS = 1000
 

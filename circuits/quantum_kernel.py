@@ -14,10 +14,9 @@ import argparse
 from typing import Any
 
 import numpy as np
-import training
 
 import qdist as qd
-from qdist import data
+from qdist import data, training
 
 RIDGE = 0.1
 

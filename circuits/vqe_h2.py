@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-import training
 
 import qdist as qd
+from qdist import training
 
 CHEMICAL_ACCURACY = 1.6e-3
 """1 kcal/mol, in Hartree."""

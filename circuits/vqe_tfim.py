@@ -14,9 +14,9 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-import training
 
 import qdist as qd
+from qdist import training
 
 
 def parser() -> argparse.ArgumentParser:

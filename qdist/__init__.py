@@ -13,7 +13,9 @@ from qdist.circuit import (
     ParameterVector,
     PauliString,
     PauliSum,
+    generator_gate,
     library,
+    matrix_gate,
 )
 from qdist.comm.launch import spawn
 from qdist.program.program import Program, compile, simulate
@@ -23,7 +25,7 @@ from qdist.tensor import Tensor
 from qdist.threads import set_num_threads
 
 if TYPE_CHECKING:
-    from qdist import parallel
+    from qdist import checkpoint, parallel
 
 __all__ = [
     "Circuit",
@@ -42,10 +44,13 @@ __all__ = [
     "Tensor",
     "Variance",
     "__version__",
+    "checkpoint",
     "comm",
     "compile",
     "data",
+    "generator_gate",
     "library",
+    "matrix_gate",
     "nn",
     "optim",
     "parallel",
@@ -57,8 +62,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # A third of the time that all imports take, and not needed to run circuits.
-    if name == "parallel":
+    if name in ("checkpoint", "parallel"):
         import importlib
 
-        return importlib.import_module("qdist.parallel")
+        return importlib.import_module(f"qdist.{name}")
     raise AttributeError(f"module 'qdist' has no attribute {name!r}")

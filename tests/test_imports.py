@@ -25,15 +25,15 @@ MOST_FILES = 16
 
 MAY_IMPORT = {
     "backends": {"circuit", "comm", "native", "plan"},
-    "circuit": {"native"},
-    "comm": {"native"},
+    "circuit": {"hints", "native"},
+    "comm": {"hints", "native"},
     "data": {"comm", "tensor"},
     "native": set(),
     "optim": {"tensor"},
     "parallel": {"checkpoint", "comm", "data", "nn", "optim", "tensor", "tensorfile"},
     "plan": {"circuit", "native"},
-    "program": {"backends", "circuit", "comm", "plan", "progress", "state"},
-    "state": {"backends", "circuit", "comm", "native", "plan", "progress", "statetree", "tensorfile"},
+    "program": {"hints", "backends", "circuit", "comm", "plan", "progress", "state"},
+    "state": {"hints", "backends", "circuit", "comm", "native", "plan", "progress", "statetree", "tensorfile"},
     "tensor": set(),
 }
 """What of qdist a package may import besides itself."""

@@ -50,7 +50,8 @@ def check_memory(num_qubits: int, dtype: np.dtype[Any], ranks: int, free: int, s
     while states * dtype.itemsize << num_qubits > free * enough and enough < 1 << num_qubits:
         enough *= 2
     where = f"on each of {ranks} ranks" if ranks > 1 else "on 1 rank"
-    ways = [f"{enough} ranks would do"]
+    more = -(-enough // ranks)
+    ways = [f"{enough} ranks would do, on {more} times as many machines or GPUs (ranks of one share its memory)"]
     if dtype == np.complex128 and needed // 2 <= free:
         ways.append('so would dtype="complex64"')
     what = "" if states == 1 else f" for {states} states"

@@ -165,7 +165,11 @@ class CircuitBuilder(GateMethods):
     def _check_clbits(self, gate: Gate, clbits: Sequence[Any]) -> tuple[int, ...]:
         if len(clbits) != gate.num_clbits:
             raise CircuitError(f"{gate.name} takes {gate.num_clbits} classical bits; got {len(clbits)}: {list(clbits)}")
-        return check_wires(clbits, self.num_clbits, "classical bit", gate.name)
+        return check_wires(clbits, self.num_clbits, "classical bit", gate.name, self._with_clbits(clbits))
+
+    def _with_clbits(self, clbits: Sequence[Any]) -> str:
+        needed = max((c + 1 for c in clbits if isinstance(c, int)), default=0)
+        return f"; make it with more of them: Circuit({self.num_qubits}, {needed})"
 
     def _check_params(self, gate: Gate, params: tuple[Any, ...]) -> tuple[Angle, ...]:
         if len(params) != gate.num_params:
@@ -191,7 +195,8 @@ class CircuitBuilder(GateMethods):
         tests = (condition,) if isinstance(condition, Condition) else tuple(condition)
         checked = []
         for test in tests:
-            clbits = check_wires(test.clbits, self.num_clbits, "classical bit", "a condition")
+            way_out = self._with_clbits(test.clbits)
+            clbits = check_wires(test.clbits, self.num_clbits, "classical bit", "a condition", way_out)
             if not isinstance(test.value, int | np.integer) or not 0 <= test.value < 1 << len(clbits):
                 raise CircuitError(
                     f"{len(clbits)} classical bits can be compared with 0 to {(1 << len(clbits)) - 1}; "

@@ -10,6 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from qdist.hints import hinted
 from qdist.native import kernels
 
 from . import dense
@@ -34,8 +35,9 @@ class Circuit(CircuitBuilder):
         theta = ParameterVector("theta", 2)
         c.h(0); c.cx(0, 1); c.rzz(2 * theta[0] + theta[1], 1, 2)
 
-    Qubit 0 is the least significant bit of a basis state's index. Iterating yields Instructions; `c[i]` is
-    one of them and `c[i:j]` a Circuit. Raises CircuitError at the call that is wrong.
+    num_qubits, num_clbits: how many qubits and classical bits. name: for people. Qubit 0 is the least significant bit
+    of a basis state's index. Iterating yields Instructions; `c[i]` is one of them and `c[i:j]` a Circuit. Raises
+    CircuitError at the call that is wrong.
     """
 
     __slots__ = ()
@@ -332,6 +334,7 @@ class Circuit(CircuitBuilder):
 
         return qasm.dumps(self, version=version)
 
+    @hinted
     def draw(self, width: int = 80) -> str:
         """The circuit as text, in blocks that are at most `width` columns wide. print(circuit) shows the same.
 

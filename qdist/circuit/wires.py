@@ -26,8 +26,8 @@ def as_tuple(wires: Any) -> tuple[Any, ...]:
     return tuple(wires) if isinstance(wires, Iterable) else (wires,)
 
 
-def check_wires(wires: Sequence[Any], limit: int, what: str, user: str) -> tuple[int, ...]:
-    """`wires` as ints. Raises CircuitError where one is no int, out of range, or repeated."""
+def check_wires(wires: Sequence[Any], limit: int, what: str, user: str, way_out: str = "") -> tuple[int, ...]:
+    """`wires` as ints. Raises CircuitError where one is no int, out of range (then with the way out), or repeated."""
     checked = []
     for wire in wires:
         try:
@@ -36,7 +36,7 @@ def check_wires(wires: Sequence[Any], limit: int, what: str, user: str) -> tuple
             raise CircuitError(f"a {what} of {user} must be an int; got {wire!r}") from None
         if not 0 <= number < limit:
             valid = f"{what}s 0 to {limit - 1}" if limit else f"no {what}s"
-            raise CircuitError(f"{what} {number} of {user} is out of range: the circuit has {valid}")
+            raise CircuitError(f"{what} {number} of {user} is out of range: the circuit has {valid}{way_out}")
         checked.append(number)
     if len(set(checked)) != len(checked):
         raise CircuitError(f"the {what}s of {user} must be different; got {checked}")

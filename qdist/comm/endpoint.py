@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from qdist.comm.errors import CommError
+from qdist.comm.errors import CommError, explained
 from qdist.comm.forks import refuse_in_forks
 from qdist.comm.guard.call_agreement import OPS, REDUCTIONS, CallAgreement
 from qdist.comm.guard.mismatch import check_same
@@ -230,12 +230,7 @@ class Endpoint:
                 raise self._explain(call, error) from error
 
     def _explain(self, call: Call, error: RuntimeError) -> CommError:
-        if isinstance(error, CommError):
-            return error
-        return CommError(
-            f"rank {self.rank}: {call.describe()} failed: {error}. If the ranks disagree on what they send, "
-            "init(debug=True) or QDIST_DEBUG=comm names the one that differs."
-        )
+        return explained(f"rank {self.rank}: {call.describe()}", error)
 
     def _lower(self, x: Array, target: Array | None, op: ReduceOp) -> tuple[Any, Any, ReduceOp, int | None]:
         """Reductions that transports do not know, in terms of those they do; in place as x=None."""

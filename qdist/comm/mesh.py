@@ -77,5 +77,8 @@ def _resolve(degrees: dict[str, int], size: int) -> dict[str, int]:
         shape[free[0]] = size // product
     if math.prod(shape.values()) != size:
         asked = " x ".join(f"{axis}={degree}" for axis, degree in degrees.items())
-        raise ValueError(f"{asked} does not make {size} ranks")
+        raise ValueError(
+            f"{asked} does not make {size} rank{'s' if size > 1 else ''}: start as many as the degrees multiply to, "
+            f"`mpirun -n {product} python ...` or `qdist run -n {product} ...`, or change the degrees"
+        )
     return shape

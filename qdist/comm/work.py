@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from qdist.comm.errors import explained
 from qdist.comm.guard.watch import Guard
 from qdist.comm.messages.call import Call
 from qdist.comm.transports.forked import ForkedTransport
@@ -38,11 +39,14 @@ class Work:
         in_flight.add(self)
 
     def wait(self) -> Any:
-        """Blocks until done and returns the result. Raises what the communication raised."""
+        """Blocks until done and returns the result. Raises CommError where the communication failed."""
         if not self._done:
             assert self._request is not None
-            with self._guard.watching(self._call):
-                self._request.wait()
+            try:
+                with self._guard.watching(self._call):
+                    self._request.wait()
+            except RuntimeError as error:
+                raise explained(self._call.describe(), error) from error
             self._complete()
         return self._result
 

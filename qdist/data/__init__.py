@@ -1,7 +1,7 @@
 """Data: datasets, samplers, loaders, readers and transforms of images."""
 
 from . import transforms
-from .dataset import ArrayDataset, DataPartitioner, Dataset, Subset, random_split, split_data
+from .dataset import ArrayDataset, DataPartitioner, Dataset, Subset, TensorDataset, random_split, split_data
 from .loader import DataLoader, collate
 from .readers import cifar10, digits, mnist, read_idx
 from .sampler import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
@@ -16,6 +16,7 @@ __all__ = [
     "RandomSampler",
     "SequentialSampler",
     "Subset",
+    "TensorDataset",
     "cifar10",
     "collate",
     "digits",

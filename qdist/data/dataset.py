@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..comm.bootstrap import world
-from ..tensor import Generator
+from ..tensor import Generator, Tensor
 
 
 class Dataset:
@@ -51,6 +51,17 @@ class ArrayDataset(Dataset):
     def fetch(self, indices: np.ndarray) -> tuple[np.ndarray, ...]:
         """All chosen entries, one indexing operation an array."""
         return tuple(a[indices] for a in self.arrays)
+
+
+class TensorDataset(ArrayDataset):
+    """ArrayDataset under the name that PyTorch has for it; the arrays may be Tensors, whose gradients are not followed.
+
+    Raises:
+        ValueError: when the lengths differ.
+    """
+
+    def __init__(self, *tensors: Any) -> None:
+        super().__init__(*(tensor.numpy() if isinstance(tensor, Tensor) else tensor for tensor in tensors))
 
 
 class Subset(Dataset):

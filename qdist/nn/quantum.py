@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import local
 from typing import Any, Self
 from weakref import WeakValueDictionary
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qdist.backends import on_host
+from qdist.hints import hinted
 from qdist.program import adjoint, batches
 from qdist.program.program import Program, compile
 from qdist.program.rows import Reading, RowProgram
@@ -22,15 +23,18 @@ from qdist.state.outputs import Output, as_output, values
 from qdist.state.statevector import StateVector
 
 from ..circuit import Circuit, lowered
+from ..circuit.binding import resolve_values
 from ..comm import Communicator, Mesh
 from ..plan import Layout
 from ..plan.plan import readable_size
-from ..plan.tail import NO_TAIL, Tail
 from ..tensor import Generator, Rule, Tensor, apply, random
 from ..tensor.arrays import to_device
+from . import quantum_embedding as embedding
 from .agreement import Agreement
 from .module import Module, Parameter
+from .quantum_outputs import Columns
 from .quantum_parameters import Division, Symbols, flat
+from .quantum_shots import Shots
 
 __all__ = ["QuantumLayer"]
 
@@ -43,17 +47,25 @@ class QuantumLayer(Module):
             its state; measurements at its end change nothing.
         observables: what is read from the state, one or a list: observables, whose expectation values are outputs
             (`Expectation(observable)` says the same), `Variance(observable)`, and `Probabilities(qubits)`, which makes
-            an output of every probability.
-        inputs: the circuit's parameters that x holds: Parameters and ParameterVectors, in the order of x's features.
-        weights: those that are trained, as one Parameter `weights`, in this order.
+            an output of every probability; `Overlap(state)` and `State()`, of which every number makes two outputs: the
+            real parts of all, then the imaginary parts.
+        inputs: the circuit's parameters that x holds: Parameters and ParameterVectors, or their names, in the order of
+            x's features. Elements of a vector that the circuit does not use are features that change nothing.
+        weights: those that are trained, as one Parameter `weights`, in this order; unused elements likewise.
+        frozen: values of weights that are not trained, {Parameter, ParameterVector or name: value}. They are put into
+            the circuit, and are no part of `weights`.
+        amplitudes: x holds amplitudes of the initial state instead of angles: (batch, features), up to 2**n real
+            numbers a row (missing ones are 0), which are normalised. There are no `inputs` then.
+        shots: every expectation value is estimated from so many measurements, and gradients follow the parameter-shift
+            rule with as many for each shifted run, as on a device; `seed` is also that of the outcomes.
         comm: None runs the circuit on this rank alone; a communicator, such as mesh["state"], splits its amplitudes
             over its ranks. A Mesh splits them over its axis "state", and averages the gradient of the weights over its
             axis "dp", whose ranks each have rows of the batch: for a model that is this layer alone. A model with other
             parameters takes mesh["state"] here and goes into DataParallel(model, mesh["dp"]).
         dtype: complex64 or complex128, of the amplitudes. The weights are float32 or float64 accordingly, and so are x
             and the outputs.
-        device: where the circuit runs and the weights are: "cpu", "cuda" or "cuda:N". x must be there too, and the
-            outputs are. On a GPU batches of up to 12 qubits (11 in complex128) run in one launch, and nothing goes
+        device: where the circuit runs and the weights are: "cpu", "cuda", "cuda:N" or "auto". x must be there too, and
+            the outputs are. On a GPU batches of up to 12 qubits (11 in complex128) run in one launch, and nothing goes
             through the host; a row with a value that is not finite has outputs that are NaN. Larger circuits copy x and
             the weights to the host, where matrices are made of them.
         initial: the weights to start from; uniform in [0, 2 pi) when not given.
@@ -77,6 +89,7 @@ class QuantumLayer(Module):
     (3, 2)
     """
 
+    @hinted
     def __init__(
         self,
         circuit: Circuit,
@@ -89,10 +102,18 @@ class QuantumLayer(Module):
         device: str = "cpu",
         initial: ArrayLike | None = None,
         seed: int | None = None,
+        frozen: Mapping[Any, Any] | None = None,
+        amplitudes: bool = False,
+        shots: int | None = None,
     ) -> None:
         super().__init__()
+        chosen = flat(circuit, inputs), flat(circuit, weights)
+        if frozen:
+            fixed = resolve_values(circuit.parameters, frozen, partial=True)
+            circuit = circuit.bind(frozen, partial=True)
+            chosen = chosen[0], [symbol for symbol in chosen[1] if symbol not in fixed]
         circuit = lowered(circuit)
-        self._division = Division(circuit, flat(circuit, inputs), flat(circuit, weights))
+        self._division = Division(circuit, *chosen)
         self.comm = comm
         """As given."""
         self._agreement: Agreement | None = None
@@ -104,9 +125,13 @@ class QuantumLayer(Module):
             raise ValueError("a QuantumLayer needs at least one observable")
         n = circuit.num_qubits
         self.observables: list[Output] = [as_output(o, n).frozen(n) for o in given]
-        self._shapes = [_shape(output, circuit.num_qubits) for output in self.observables]
+        self._columns = Columns(self.observables, n)
+        if amplitudes and (self._division.in_features or shots is not None):
+            raise ValueError("amplitudes=True: x holds the initial state, so there are no inputs, and no shots")
+        self._amplitudes = bool(amplitudes)
+        self._shots = None if shots is None else Shots(self.program, self.observables, shots, seed)
         self._rows: tuple[RowProgram, Reading] | None = self._row_program()
-        self._warn_if_tiny()
+        self._warn_if_tiny(above=4)
         real = np.float32 if self.program.dtype == np.complex64 else np.float64
         self._dtype = np.dtype(real)
         self.weights: Parameter | None = None
@@ -131,29 +156,29 @@ class QuantumLayer(Module):
         self._warn_if_tiny()
         return self
 
-    def _warn_if_tiny(self) -> None:
-        """A state that one rank runs in microseconds waits for messages when it is split."""
+    def _warn_if_tiny(self, above: int = 3) -> None:
+        """A state that one rank runs in microseconds waits for messages when it is split. above: the caller's frame."""
         plan, comm = self.program.plan, self.program.comm
         if plan.far and comm is not None and comm.rank == 0 and plan.num_qubits <= _TINY:
             warnings.warn(
                 f"the layer's state of {plan.num_qubits} qubits ({readable_size(plan.state_bytes)}) is split over "
                 f"{comm.size} ranks, which is many times slower than on one: leave comm out, or use a mesh that has "
                 "these ranks on its axis 'dp', where each takes rows of the batch",
-                stacklevel=3,
+                stacklevel=above,
             )
 
     def _row_program(self) -> tuple[RowProgram, Reading] | None:
         """The circuit for rows of x, with the weights shared, where batches run so; and what is read from them."""
         programs = self.program.row_programs
-        if not programs.takes(self.observables):
+        if self._amplitudes or self._shots is not None or not programs.takes(self.observables):
             return None
         rows = programs.of(self._division.row_columns)
         return rows, rows.reading(self.observables)
 
     @property
     def in_features(self) -> int:
-        """How many features x has: the circuit's parameters in `inputs`."""
-        return self._division.in_features
+        """How many features x has: the circuit's parameters in `inputs`, or the amplitudes of its state."""
+        return 1 << self.program.num_qubits if self._amplitudes else self._division.in_features
 
     def forward(self, x: Any = None) -> Tensor:
         """The outputs for every row of x, or without inputs one row: `layer()`."""
@@ -164,7 +189,14 @@ class QuantumLayer(Module):
         x = x if isinstance(x, Tensor) else Tensor(x, device=self.program.device)
         if x.dtype.kind == "c":
             raise TypeError(f"QuantumLayer takes real numbers, which are angles; got {x.dtype}")
-        if x.ndim != 2 or x.shape[1] != self.in_features:
+        if self.weights is not None and x.dtype.kind == "f" and x.dtype != self.weights.dtype:
+            name = self.weights.dtype.name
+            raise TypeError(
+                f"x is {x.dtype} and the layer's weights are {name}: convert the data, x.astype({name!r}) (of a Tensor "
+                f"x.to({name!r})), or the layer, layer.to({x.dtype.name!r})"
+            )
+        wide = self._amplitudes and x.ndim == 2 and 1 <= x.shape[1] < self.in_features
+        if x.ndim != 2 or (x.shape[1] != self.in_features and not wide):
             raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got shape {x.shape}")
         if x.device != self.program.device:
             where = self.program.device
@@ -178,6 +210,14 @@ class QuantumLayer(Module):
             output.register_hook(self._agreement.follow)
         return output
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Kernels are made again where the layer is copied to or loaded.
+        return {name: value for name, value in self.__dict__.items() if name not in ("_rows", "_agreement")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__dict__.update(_agreement=None, _rows=self._row_program())
+
     def _together(self) -> Communicator | None:
         """The ranks that run every backward pass together: those of "dp" only do where they average weights."""
         everyone, shared, _ = _groups(self.comm)
@@ -189,7 +229,8 @@ class QuantumLayer(Module):
 
     def _params(self, x: NDArray[Any], weights: NDArray[Any] | None) -> NDArray[np.float64]:
         """One row of the circuit's parameters for every row of x. Raises StateError where one is not finite."""
-        params = self._division.parameters(np, on_host(x), None if weights is None else on_host(weights))
+        features = np.zeros((len(x), 0)) if self._amplitudes else on_host(x)
+        params = self._division.parameters(np, features, None if weights is None else on_host(weights))
         params = same.values(self.program.comm, params, "input and weight")
         return checks.checked_batch(params, params.shape[1])
 
@@ -237,8 +278,20 @@ def _forward(xp: Any, x: Any, weights: Any = None, *, layer: QuantumLayer) -> An
         return _forward_of_rows(xp, x, weights, layer)
     params = layer._params(x, weights)
     _Kept.drop(layer.program.comm)
+    if layer._amplitudes:
+        return _forward_of_amplitudes(xp, x, params, layer)
+    if layer._shots is not None:
+        return xp.asarray(layer._shots.values(layer.program, params).astype(x.dtype)), (params,)
     values, *kept = _values(layer, params)
     return xp.asarray(values.astype(x.dtype)), (params, _Kept(layer.program.comm, *kept))
+
+
+def _forward_of_amplitudes(xp: Any, x: Any, params: NDArray[np.float64], layer: QuantumLayer) -> Any:
+    start = embedding.Start(on_host(x), layer.program)
+    found = np.empty((len(params), layer._columns.width))
+    for row, state in zip(found, start.evolved(layer.program, params)):
+        row[:] = layer._columns.of(values(state, layer.observables))
+    return xp.asarray(found.astype(x.dtype)), (params, start)
 
 
 def _forward_of_rows(xp: Any, x: Any, weights: Any, layer: QuantumLayer) -> Any:
@@ -260,11 +313,18 @@ def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLa
     if len(saved) == 4:
         both = _vjp_of_rows(xp, layer, saved, needs, g)
     else:
-        params, kept = saved
-        bounds = np.cumsum([math.prod(shape) for shape in layer._shapes])[:-1]
-        columns = np.split(on_host(g).astype(np.float64), bounds, axis=1)
-        cotangents = [column.reshape(len(g), *shape) for column, shape in zip(columns, layer._shapes)]
-        _, gradient = adjoint.vjp(layer.program, layer.observables, params, cotangents, kept.take())
+        weights = on_host(g).astype(np.float64)
+        if len(saved) == 1:
+            assert layer._shots is not None, "the forward run had shots"
+            gradient = layer._shots.gradient(layer.program, saved[0], weights)
+        else:
+            params, kept = saved
+            cotangents = layer._columns.cotangents(weights)
+            if layer._amplitudes:
+                by_x, gradient = embedding.gradients(layer.program, layer.observables, params, cotangents, kept)
+                _, by_weights = layer._division.gradients(gradient)
+                return tuple(xp.asarray(part) for part in (by_x, by_weights)[: len(needs)])
+            _, gradient = adjoint.vjp(layer.program, layer.observables, params, cotangents, kept.take())
         both = layer._division.gradients(gradient)
     return tuple(None if part is None else xp.asarray(part) for part in both[: len(needs)])
 
@@ -308,12 +368,12 @@ def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> tuple[NDArray[n
         bound, gates = program.bind_for(outputs, params[0])
         ket = bound.evolved()
         layout = ket.layout
-        return _flat_values(ket, outputs, gates)[None], [ket], layout
+        return layer._columns.of(values(ket, outputs, gates))[None], [ket], layout
     kets = program.run_batch(params) if fit and batches.one_part(program, len(params)) else None
     states = _states(program, params) if kets is None else _loaded(kets, program.device)
-    found = np.empty((len(params), sum(math.prod(shape) for shape in layer._shapes)))
+    found = np.empty((len(params), layer._columns.width))
     for row, state in zip(found, states):
-        row[:] = _flat_values(state, outputs)
+        row[:] = layer._columns.of(values(state, outputs))
     return found, kets, None
 
 
@@ -332,18 +392,6 @@ def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVect
 
 def _loaded(kets: NDArray[Any], device: str) -> Iterator[StateVector]:
     return (StateVector.from_amplitudes(amplitudes, device=device) for amplitudes in kets)
-
-
-def _flat_values(state: StateVector, outputs: Sequence[Output], gates: Tail = NO_TAIL) -> NDArray[np.float64]:
-    """The values of all outputs, one behind the other. gates: see ``outputs.values``."""
-    return np.concatenate([np.ravel(value) for value in values(state, outputs, gates)])
-
-
-def _shape(output: Output, num_qubits: int) -> tuple[int, ...]:
-    """Of the value of an output, which must be real."""
-    if np.dtype(output.dtype).kind == "c":
-        raise ValueError(f"the outputs of a QuantumLayer are real numbers, and those of {output!r} are complex")
-    return output.shape(num_qubits)
 
 
 def _groups(

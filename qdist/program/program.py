@@ -13,6 +13,7 @@ from qdist.backends.errors import StateError
 from qdist.circuit import Circuit
 from qdist.circuit.binding import ParameterValues
 from qdist.comm import Communicator
+from qdist.hints import hinted
 from qdist.plan.levels import Level
 from qdist.program import adjoint, batches, initial_states
 from qdist.program import shots as shots_of
@@ -33,10 +34,11 @@ __all__ = ["Program", "compile", "simulate"]
 
 
 class Program(Runner):
-    """A compiled circuit. ``plan`` tells how it will run; ``circuit`` is its own copy, which cannot be changed, with
-    gates of one's own taken apart.
+    """A compiled circuit, made by ``qdist.compile``, whose arguments (circuit, comm, device, dtype, schedule) it takes;
+    levels, of the memory, are for tests. ``plan`` tells how it will run; ``circuit`` is its own copy, which cannot be
+    changed, with gates of one's own taken apart.
 
-    Made by ``qdist.compile``. Binding new parameters re-uses the plan and costs microseconds.
+    Binding new parameters re-uses the plan and costs microseconds.
 
     Measurements at the end of the circuit leave states and expectation values as they are without them: ``run`` draws
     ``bits`` from the state, and ``counts`` draws shots. Mid-circuit measurements and resets collapse the state, which
@@ -60,6 +62,18 @@ class Program(Runner):
         super().__init__(source, source.compiled(None))
         self._bits = PerThread((0,) * circuit.num_clbits)
         self._draws = source.draws
+
+    def __deepcopy__(self, memo: Any) -> Program:
+        return _compiled(self.circuit, self.comm, self.device, self.dtype, self.source.levels, self.source.schedule)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As its circuit and options: it is compiled again where it is loaded, and bound to nothing."""
+        if self.comm is not None and self.comm.size > 1:
+            raise TypeError(
+                f"a program over {self.comm.size} ranks cannot be pickled: pickle program.circuit, and compile it there"
+            )
+        device = self.device.partition(":")[0]
+        return _compiled, (self.circuit, None, device, self.dtype.name, self.source.levels, self.source.schedule)
 
     @property
     def bits(self) -> tuple[int, ...]:
@@ -98,6 +112,7 @@ class Program(Runner):
             self._bits.set(state.readout.draw(state, rng))
         return state
 
+    @hinted
     def run_batch(self, params: Any = None, *, initial: Any = None) -> NDArray[Any]:
         """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
 
@@ -111,6 +126,7 @@ class Program(Runner):
             return initial_states.run_batch(self, params, initial)
         return batches.states(self, checks.checked_batch(params, self.circuit.num_parameters, self.comm))
 
+    @hinted
     def expectation(
         self,
         observable: Observable,
@@ -152,6 +168,7 @@ class Program(Runner):
         program, gates = self.bind_for([output], params)
         return values(program.evolved(), [output], gates)[0]
 
+    @hinted
     def expectations(
         self,
         observables: Sequence[Observable],
@@ -164,7 +181,7 @@ class Program(Runner):
         """The expectation values of several observables: float64 of shape (observables,), for a batch (batch,
         observables). With ``shots`` all are estimated from the same ones: an array with a ``standard_error``.
 
-        Arguments and errors are those of ``expectation``.
+        params, seed, readout_error and errors are those of ``expectation``.
         """
         listed = checked_observables(observables)
         shots_of.check(self, shots)
@@ -177,6 +194,7 @@ class Program(Runner):
             return np.stack(columns, axis=1) if columns else np.zeros((len(params), 0))
         return self.evolved(params).expectations(listed)
 
+    @hinted
     def sample(
         self,
         shots: int,
@@ -188,11 +206,13 @@ class Program(Runner):
     ) -> NDArray[np.int64]:
         """`shots` basis states of ``qubits`` (all without) after the circuit: int64 indices, qubits[0] as bit 0.
 
-        Where the circuit is random every shot is a run of its own. seed, readout_error: as for ``expectation``.
+        Where the circuit is random every shot is a run of its own. params: as for ``run``; seed, readout_error: as for
+        ``expectation``.
         ``counts`` counts the circuit's classical bits.
         """
         return shots_of.sample(self, shots, params, seed, qubits, readout_error)
 
+    @hinted
     def shadow(
         self,
         shots: int,
@@ -202,7 +222,10 @@ class Program(Runner):
         readout_error: ReadoutError = None,
     ) -> Shadow:
         """A classical shadow of the state after the circuit: each shot measures every qubit in a random one of the
-        bases X, Y and Z. ``shadow.expectation(observable)`` then estimates any observables from the same shots."""
+        bases X, Y and Z. ``shadow.expectation(observable)`` then estimates any observables from the same shots.
+
+        params: as for ``run``. seed, readout_error: as for ``expectation``.
+        """
         return shots_of.shadow_of(self, shots, params, seed, readout_error)
 
     def value_and_grad(
@@ -271,16 +294,18 @@ class Program(Runner):
     def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
         """The derivatives of several expectation values by all parameters, one adjoint sweep each.
 
-        Returns float64 of shape (number of observables, number of parameters); for a batch with the batch in front.
-        Raises StateError as ``value_and_grad`` does.
+        params: as for ``run``, or a batch. Returns float64 of shape (number of observables, number of parameters); for
+        a batch with the batch in front. Raises StateError as ``value_and_grad`` does.
         """
         return adjoint.jacobian(self, observables, params)
 
+    @hinted
     def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
         the circuit measures nothing.
 
-        Measurements that nothing follows are sampled from one run; otherwise every shot is a run of its own.
+        Measurements that nothing follows are sampled from one run; otherwise each of the shots is a run of its own.
+        params: as for ``run``. seed: of the random numbers.
         """
         if shots < 0:
             raise StateError(f"shots={shots}: not a number of shots")
@@ -298,6 +323,11 @@ class Program(Runner):
         return dict(sorted(found.items()))
 
 
+def _compiled(circuit: Circuit, comm: Any, device: str, dtype: Any, levels: Any, schedule: str) -> Program:
+    return Program(circuit, comm=comm, device=device, dtype=dtype, levels=levels, schedule=schedule)
+
+
+@hinted
 def compile(
     circuit: Circuit,
     *,
@@ -308,11 +338,17 @@ def compile(
 ) -> Program:
     """Plans a circuit once, to run it many times with different parameters.
 
-    dtype: complex64 or complex128. device: "cpu"; "cuda" for a GPU (on several ranks, the one whose number is the
-    rank's on its node, modulo their number) or "cuda:N" for GPU number N; or "auto": the GPU where every rank has one,
-    its share of the state has at least 2**20 amplitudes, and they fit there; else the CPU. schedule: when amplitudes
-    travel between ranks: "lazy", as rarely as can be; or, to compare with, "in-order" and "paper" (see
-    plan.planner.make_plan). Raises StateError for what cannot be, ValueError for an unknown schedule.
+    Args:
+        circuit: copied; what is added to it later does not change the program.
+        comm: the ranks that share the state, such as ``qdist.comm.init()``; without one this process holds all of it.
+        device: "cpu"; "cuda" for a GPU (on several ranks, the one whose number is the rank's on its node, modulo their
+            number) or "cuda:N" for GPU number N; or "auto": the GPU where every rank has one, its share of the state
+            has at least 2**20 amplitudes, and they fit there; else the CPU.
+        dtype: complex64 or complex128, of the amplitudes.
+        schedule: when amplitudes travel between ranks: "lazy", as rarely as can be; or, to compare with, "in-order" and
+            "paper" (see plan.planner.make_plan).
+
+    Raises StateError for what cannot be, ValueError for an unknown schedule.
 
     >>> program = compile(Circuit(2).h(0).cx(0, 1))
     >>> program.run().probabilities([1])
@@ -321,6 +357,7 @@ def compile(
     return Program(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)
 
 
+@hinted
 def simulate(
     circuit: Circuit,
     params: ParameterValues | None = None,
@@ -332,6 +369,23 @@ def simulate(
     seed: Seed = None,
     progress: bool = False,
 ) -> StateVector:
-    """The state after a circuit: compile and run in one."""
+    """The state after a circuit: compile and run in one.
+
+    Args:
+        circuit: what to run, from |0...0>.
+        params: values of its parameters: {Parameter, ParameterVector or name: value}, or a flat array in the order of
+            ``circuit.parameters``.
+        comm: the ranks that share the state, such as ``qdist.comm.init()``; without one this process holds all of it.
+        device: "cpu", "cuda", "cuda:N" or "auto", as for ``compile``.
+        dtype: complex64 or complex128.
+        schedule: when amplitudes travel between ranks, as for ``compile``.
+        seed: of what the circuit measures and resets: an int, a NumPy Generator, or None for other outcomes every time.
+        progress: a bar on stderr, if it takes longer than a second.
+
+    Raises CircuitError and StateError for what cannot be, MemoryError where the state does not fit.
+
+    >>> simulate(Circuit(1).x(0)).probabilities()
+    array([0., 1.])
+    """
     program = compile(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)
     return program.run(params, seed=seed, progress=progress)

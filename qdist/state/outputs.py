@@ -136,6 +136,9 @@ class Overlap(Output):
     dtype = np.complex128
     more_states = 1
 
+    def frozen(self, num_qubits: int) -> Overlap:
+        return Overlap(self.state.copy())
+
     def value(self, ket: StateVector) -> complex:
         return self._state(ket).inner(ket)
 

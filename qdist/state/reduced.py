@@ -76,7 +76,10 @@ class ReducedStates(Shards):
         return _entropy(_spectrum(self, chosen), alpha) / math.log(base)
 
     def mutual_information(self, first: Qubits, second: Qubits, base: float = 2) -> float:
-        """S(first) + S(second) - S(both), of von Neumann's entropies, which measures all correlations between them."""
+        """S(first) + S(second) - S(both), of von Neumann's entropies, which measures all correlations between them.
+
+        base: of the logarithm; 2 gives bits.
+        """
         one, other = self._given(first), self._given(second)
         shared = sorted(set(one) & set(other))
         if shared:

@@ -77,13 +77,21 @@ class Shards:
 
     @staticmethod
     def check_room(
-        num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, device: str, states: int = 1
+        num_qubits: int,
+        dtype: Any = "complex64",
+        comm: Communicator | None = None,
+        device: str = "auto",
+        states: int = 1,
     ) -> None:
-        """Raises MemoryError where so many states like this do not fit into what is free now; takes nothing."""
-        comm = alone() if comm is None else comm
-        if states * dtype.itemsize << num_qubits <= SMALL:
+        """Raises MemoryError where so many states like this do not fit into what is free now; takes nothing.
+
+        num_qubits, dtype, comm, device: as for a StateVector. states: how many of them.
+        """
+        comm, kind = alone() if comm is None else comm, np.dtype(dtype)
+        if states * kind.itemsize << num_qubits <= SMALL:
             return
-        check_memory(num_qubits, dtype, comm.size, backend_on(device).free_memory(comm), states)
+        where = chosen_device(device, num_qubits, kind, comm) if device == "auto" else device
+        check_memory(num_qubits, kind, comm.size, backend_on(where).free_memory(comm), states)
 
     def like(self) -> Self:
         """Another of the same shape, all amplitudes zero."""

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from qdist.backends import on_host
 from qdist.backends.errors import StateError
 from qdist.comm import Communicator
+from qdist.hints import hinted
 from qdist.plan.layout import Layout
 from qdist.plan.plan import readable_size
 from qdist.state import storage
@@ -91,6 +92,7 @@ class StateVector(ReducedStates):
     # Other constructors ----------------------------------------------------------------------------------------------
 
     @classmethod
+    @hinted
     def from_amplitudes(
         cls,
         amplitudes: ArrayLike,
@@ -102,8 +104,8 @@ class StateVector(ReducedStates):
         """The state with these 2**n amplitudes, in logical order, which are copied.
 
         Without `dtype` single precision stays complex64 and everything else becomes complex128. Every rank of
-        `comm` passes all amplitudes. Raises StateError for other lengths, and for amplitudes that are not finite
-        or all zero.
+        `comm` passes all amplitudes; layout, device: as for a StateVector. Raises StateError for other lengths, and for
+        amplitudes that are not finite or all zero.
         """
         array = np.asarray(amplitudes)
         if array.dtype.kind not in "biufc" or array.ndim != 1:
@@ -120,6 +122,7 @@ class StateVector(ReducedStates):
         return result
 
     @classmethod
+    @hinted
     def basis(
         cls,
         num_qubits: int,
@@ -129,7 +132,10 @@ class StateVector(ReducedStates):
         layout: Layout | None = None,
         device: str = "auto",
     ) -> StateVector:
-        """The basis state with this index, or this bit string (highest qubit first)."""
+        """The basis state with this index, or this bit string (highest qubit first).
+
+        num_qubits, dtype, comm, layout, device: as for a StateVector.
+        """
         count, kind = checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype)
         logical = checks.checked_index(index, count)
         same.arguments(comm, "basis state", logical, count, kind.name)
@@ -141,6 +147,7 @@ class StateVector(ReducedStates):
         return result
 
     @classmethod
+    @hinted
     def product(
         cls,
         factors: ArrayLike,
@@ -149,7 +156,10 @@ class StateVector(ReducedStates):
         layout: Layout | None = None,
         device: str = "auto",
     ) -> StateVector:
-        """The product of one-qubit states: factors[q] holds the amplitudes of 0 and 1 of qubit q."""
+        """The product of one-qubit states: factors[q] holds the amplitudes of 0 and 1 of qubit q.
+
+        dtype, comm, layout, device: as for a StateVector.
+        """
         array = checked_factors(factors)
         kind = checks.checked_dtype(dtype)
         same.amplitudes(comm, "factors", array)
@@ -160,10 +170,10 @@ class StateVector(ReducedStates):
 
     @classmethod
     def load(cls, path: str | Path, comm: Communicator | None = None, device: str = "auto") -> StateVector:
-        """The state that ``save`` wrote, with its dtype and layout, on any number of ranks.
+        """The state that ``save`` wrote to ``path``, with its dtype and layout, on any number of ranks.
 
-        All ranks read their parts at once, so all must see the file. Raises CheckpointError when it is cut off,
-        changed, or holds no state; OSError when it cannot be read.
+        comm, device: as for a StateVector. All ranks read their parts at once, so all must see the file. Raises
+        CheckpointError when it is cut off, changed, or holds no state; OSError when it cannot be read.
         """
         comm = alone() if comm is None else comm
         description = storage.read_description(Path(path), comm)
@@ -189,6 +199,14 @@ class StateVector(ReducedStates):
         result = super().copy()
         result.readout = self.readout
         return result
+
+    def __deepcopy__(self, memo: Any) -> StateVector:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._comm.size > 1:
+            raise TypeError(f"a state on {self._comm.size} ranks cannot be pickled: state.save(path) writes it")
+        return StateVector.from_amplitudes, (self.amplitudes(), self.dtype.name)
 
     def astype(self, dtype: Any) -> StateVector:
         """The same state in complex64 or complex128, in memory of its own."""
@@ -351,7 +369,8 @@ class StateVector(ReducedStates):
         """How often each outcome comes in so many shots: {bit string: how often}.
 
         After a circuit that measures at its end, those are of its classical bits, the highest first; otherwise, and
-        with `qubits`, of qubits as in `sample`, the last first. Raises StateError without `qubits` if it `is_random`.
+        with `qubits`, of qubits as in `sample`, the last first. seed: as for `sample`. Raises StateError without
+        `qubits` if it `is_random`.
         """
         if qubits is None and self.readout is not None:
             return self.readout.counts(self, shots, seed)
@@ -369,11 +388,14 @@ class StateVector(ReducedStates):
         return measure.collapse(self, chosen, value)
 
     def measure(self, qubits: int | Sequence[int] | None = None, seed: Seed = None) -> int:
-        """Draw an outcome of `qubits` (all without), collapse to it in place, and return it; qubits[0] is bit 0."""
+        """Draw an outcome of `qubits` (all without), collapse to it in place, and return it; qubits[0] is bit 0.
+
+        seed: as for ``sample``.
+        """
         return measure.measure(self, checks.checked_qubits(qubits, self.num_qubits), seed)
 
     def reset_qubit(self, qubit: int, seed: Seed = None) -> None:
-        """Measure a qubit, and flip it where it is found in 1: it is |0> afterwards."""
+        """Measure a qubit, and flip it where it is found in 1: it is |0> afterwards. seed: as for ``sample``."""
         (chosen,) = checks.checked_qubits((qubit,), self.num_qubits)
         measure.reset(self, chosen, seed)
 
@@ -417,8 +439,8 @@ class StateVector(ReducedStates):
     ) -> NDArray[np.float64]:
         """The expectation values of several observables, which share the passes over the state: float64.
 
-        With ``shots`` all are estimated from the same ones: an array with a ``standard_error``. On several ranks the
-        state may be left in another layout.
+        With ``shots`` (and ``seed`` and ``readout_error``, as for ``Program.expectation``) all are estimated from the
+        same ones: an array with a ``standard_error``. On several ranks the state may be left in another layout.
         """
         listed = expectation.checked_observables(observables)
         if shots is not None:
@@ -428,7 +450,7 @@ class StateVector(ReducedStates):
         return expectation.expectations(self, listed)
 
     def shadow(self, shots: int, seed: Seed = None, readout_error: ReadoutError = None) -> Shadow:
-        """A classical shadow: see ``Program.shadow``."""
+        """A classical shadow of so many ``shots``, with ``seed`` and ``readout_error``: see ``Program.shadow``."""
         return shadow(self, shots, seed, readout_error)
 
     def variance(self, observable: Observable) -> float:
@@ -440,7 +462,7 @@ class StateVector(ReducedStates):
         return self.apply_pauli_sum(centred).norm() ** 2 / weight
 
     def apply_pauli_sum(self, observable: Observable, out: StateVector | None = None) -> StateVector:
-        """O |psi>, not normalised, as a new state or in `out`; coefficients may be complex."""
+        """O |psi> of an observable, not normalised, as a new state or in `out`; coefficients may be complex."""
         result = self.like() if out is None else out
         result.readout = None
         expectation.apply_pauli_sum(self, observable, result)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from inspect import unwrap
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,10 @@ sys.path.append(str(Path(__file__).parents[1] / "circuit"))
 def _default_device(device: str) -> Iterator[None]:
     """Where a test names no device, it means that of --device: the same tests serve every device."""
     with pytest.MonkeyPatch.context() as patch:
-        for make in (StateVector.__init__, *(getattr(StateVector, n).__func__ for n in _MAKERS)):
+        for make in map(unwrap, (StateVector.__init__, *(getattr(StateVector, n).__func__ for n in _MAKERS))):
             assert make.__code__.co_varnames[make.__code__.co_argcount - 1] == "device"
             patch.setattr(make, "__defaults__", (*make.__defaults__[:-1], device))
-        for call in (program.Program.__init__, program.compile, program.simulate):
+        for call in map(unwrap, (program.Program.__init__, program.compile, program.simulate)):
             patch.setitem(call.__kwdefaults__, "device", device)
         yield
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from qdist.hints import hinted
+
 from ..circuit import Circuit
 from ..errors import CircuitError
 from ..gates import GATES, Gate
@@ -14,6 +16,7 @@ from .graphs import Entanglement, entangling_pairs, weighted_edges
 from .hamiltonians import maxcut
 
 
+@hinted
 def hardware_efficient(
     num_qubits: int,
     layers: int,
@@ -63,6 +66,7 @@ def _gate(name: str, num_qubits: int, num_params: int) -> Gate:
     return gate
 
 
+@hinted
 def real_amplitudes(
     num_qubits: int, reps: int = 3, entanglement: Entanglement = "reverse_linear", name: str = "theta"
 ) -> Circuit:
@@ -73,6 +77,7 @@ def real_amplitudes(
     return hardware_efficient(num_qubits, reps, ("ry",), entanglement, final_rotations=True, name=name)
 
 
+@hinted
 def efficient_su2(
     num_qubits: int,
     reps: int = 3,
@@ -88,6 +93,7 @@ def efficient_su2(
     return hardware_efficient(num_qubits, reps, rotations, entanglement, final_rotations=True, name=name)
 
 
+@hinted
 def strongly_entangling_layers(
     num_qubits: int, layers: int, ranges: Sequence[int] | None = None, name: str = "theta"
 ) -> Circuit:
@@ -118,6 +124,7 @@ def strongly_entangling_layers(
     return circuit
 
 
+@hinted
 def qaoa(cost: Terms, layers: int, num_qubits: int | None = None, name: str = "") -> Circuit:
     """The quantum approximate optimisation algorithm (Farhi et al., arXiv 1411.4028).
 
@@ -151,6 +158,7 @@ def qaoa(cost: Terms, layers: int, num_qubits: int | None = None, name: str = ""
     return circuit
 
 
+@hinted
 def qaoa_maxcut(graph: Any, layers: int, name: str = "") -> Circuit:
     """`qaoa` for `maxcut(graph)`: RZZ(gamma weight) on every edge, then RX(2 beta) on every qubit.
 

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from qdist.hints import hinted
+
 from ..circuit import Circuit
 from ..errors import CircuitError
 from ..parameters import Angle, ParameterVector
 from .graphs import Entanglement, entangling_pairs
 
 
+@hinted
 def angle_embedding(features: Sequence[Angle], rotation: str = "rx") -> Circuit:
     """One rotation a qubit: feature i is the angle of qubit i.
 
@@ -27,6 +30,7 @@ def angle_embedding(features: Sequence[Angle], rotation: str = "rx") -> Circuit:
     return circuit
 
 
+@hinted
 def amplitude_embedding(features: ArrayLike, normalize: bool = False, pad_with: complex | None = None) -> Circuit:
     """The features as the amplitudes of a state of ceil(log2(length)) qubits.
 
@@ -52,6 +56,7 @@ def amplitude_embedding(features: ArrayLike, normalize: bool = False, pad_with: 
     return Circuit(num_qubits).initialize(amplitudes)
 
 
+@hinted
 def zz_feature_map(num_qubits: int, reps: int = 2, entanglement: Entanglement = "full", name: str = "phi") -> Circuit:
     """The ZZ feature map (Havlíček et al., Nature 567, 209 (2019)), as Qiskit's up to a global phase.
 
@@ -74,6 +79,7 @@ def zz_feature_map(num_qubits: int, reps: int = 2, entanglement: Entanglement = 
     return circuit
 
 
+@hinted
 def zz_feature_angles(features: ArrayLike, entanglement: Entanglement = "full") -> NDArray[np.float64]:
     """The parameters of `zz_feature_map` for data: shape (..., n) in, (..., n + number of pairs) out."""
     x = np.asarray(features, dtype=np.float64)

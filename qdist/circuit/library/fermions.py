@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.hints import hinted
+
 from ..circuit import Circuit
 from ..errors import CircuitError
 from ..parameters import ParameterVector
@@ -19,6 +21,7 @@ from .evolution import add_rotation
 
 
 @functools.lru_cache(maxsize=1024)
+@hinted
 def annihilation(mode: int) -> PauliSum:
     """The operator a_p that empties a mode."""
     below, bit = (1 << mode) - 1, 1 << mode
@@ -26,11 +29,13 @@ def annihilation(mode: int) -> PauliSum:
     return PauliSum([(x, 0.5), (y, 0.5j)])
 
 
+@hinted
 def creation(mode: int) -> PauliSum:
     """The operator that fills a mode: the adjoint of `annihilation`."""
     return annihilation(mode).adjoint()
 
 
+@hinted
 def electronic_hamiltonian(constant: float, one_body: NDArray[np.float64], two_body: NDArray[np.float64]) -> PauliSum:
     """constant + sum_pq h_pq E_pq + 1/2 sum_pqrs (pq|rs) (E_pq E_rs - delta_qr E_ps), on 2 n qubits.
 
@@ -67,6 +72,7 @@ class Excitation(NamedTuple):
     virtual: tuple[int, ...]
 
 
+@hinted
 def excitations(num_electrons: int, num_modes: int) -> list[Excitation]:
     """The single, then the double excitations of the Hartree-Fock state that conserve the spin."""
     if not 0 <= num_electrons <= num_modes or num_electrons % 2 or num_modes % 2:
@@ -84,6 +90,7 @@ def excitations(num_electrons: int, num_modes: int) -> list[Excitation]:
     ]
 
 
+@hinted
 def hartree_fock(num_electrons: int, num_modes: int) -> Circuit:
     """The Hartree-Fock state: the lowest modes occupied, by X gates."""
     circuit = Circuit(num_modes)
@@ -91,6 +98,7 @@ def hartree_fock(num_electrons: int, num_modes: int) -> Circuit:
     return circuit
 
 
+@hinted
 def uccsd(num_electrons: int, num_modes: int, reps: int = 1, name: str = "theta") -> Circuit:
     """Unitary coupled cluster with singles and doubles, from the Hartree-Fock state.
 

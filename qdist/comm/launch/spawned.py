@@ -1,5 +1,6 @@
-"""One rank of spawn(): ``python -m qdist.comm.launch.spawned FOLDER`` runs the job that is there."""
+"""One rank of spawn(): ``python -P spawned.py FOLDER`` runs the job that is there."""
 
+import json
 import os
 import sys
 import time
@@ -7,15 +8,17 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":
+    # Modules are looked for where the process that called spawn() does, qdist first of all.
+    sys.path[:] = json.loads((Path(sys.argv[1]) / "path").read_text())
+
 import cloudpickle
 
 from qdist.comm.bootstrap.initialize import init
 
 
 def main(folder: Path) -> None:
-    job = cloudpickle.loads((folder / "job").read_bytes())
-    sys.path[:] = job["path"]
-    fn, arguments = cloudpickle.loads(job["call"])
+    fn, arguments = cloudpickle.loads((folder / "job").read_bytes())
     comm = init()
     try:
         result = cloudpickle.dumps(fn(*arguments))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,10 +16,12 @@ from qdist.comm.errors import CommError
 from qdist.comm.launch.command import environment_of_ranks, mpirun_command
 from qdist.comm.launch.job import Job, Signalled
 from qdist.comm.transports.libmpi import find_mpirun
+from qdist.hints import hinted
 
 __all__ = ["spawn"]
 
 
+@hinted
 def spawn(
     fn: Callable[..., Any],
     nprocs: int,
@@ -31,7 +34,8 @@ def spawn(
     Works from scripts and notebooks; inside ``fn``, ``qdist.comm.init()`` gives the communicator. The first exception
     of any rank ends all ranks and is raised here, with that rank's traceback as a note.
 
-    timeout: seconds for everything; None means no limit. Raises CommError when a rank dies or the time is up.
+    fn, args: the function and its arguments, which are pickled. nprocs: how many ranks. timeout: seconds for
+    everything; None means no limit. Raises CommError when a rank dies or the time is up.
     However it ends, also by an exception here, Ctrl-C, SIGTERM or SIGHUP, no rank is left.
     """
     try:
@@ -54,8 +58,11 @@ def _spawn(fn: Callable[..., Any], nprocs: int, args: tuple[Any, ...], timeout: 
         job = Path(folder) / "job"
         # The call by itself: a rank can read it only when it looks for modules where this process does.
         call = cloudpickle.dumps((fn, args))
-        job.write_bytes(cloudpickle.dumps({"path": sys.path, "call": call}))
-        command = [*mpirun_command(launcher, nprocs), sys.executable, "-m", "qdist.comm.launch.spawned", folder]
+        job.write_bytes(call)
+        (Path(folder) / "path").write_text(json.dumps(sys.path))
+        # By its path and with -P: with -m a folder named qdist in the current one would come before the installed one.
+        program = Path(__file__).with_name("spawned.py")
+        command = [*mpirun_command(launcher, nprocs), sys.executable, "-P", str(program), folder]
         with Job(command, os.environ | environment_of_ranks(nprocs, (), None), folder) as ranks:
             try:
                 code = ranks.wait(timeout)

@@ -213,6 +213,15 @@ def test_spawn_returns_what_each_rank_returned(tmp_path: Path, monkeypatch: pyte
     assert qdist.spawn(lambda offset: (double(21), *job(offset)), 1, (0,)) == [(42, 0, 1)]
 
 
+def test_spawn_beside_a_folder_of_the_packages_name_takes_the_package_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "qdist").mkdir()
+    (tmp_path / "qdist" / "__init__.py").write_text("raise ImportError('a checkout without kernels')")
+    monkeypatch.chdir(tmp_path)
+    assert qdist.spawn(lambda: __import__("qdist").__file__, 2) == [qdist.__file__] * 2
+
+
 def test_spawn_raises_the_first_ranks_exception_here() -> None:
     def job() -> None:
         comm = qdist.comm.init()

@@ -1,0 +1,54 @@
+"""A classifier that uploads its data again in every layer: is a point inside of a circle?
+
+python circuits/reuploading.py --layers 4
+
+One qubit sees the angles w * x + b of both features in each layer (Perez-Salinas et al., Quantum 4, 226 (2020)). The
+products of weights and data are written into the circuit, and gradients follow the chain rule.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+import qdist as qd
+
+
+def circuit(layers: int) -> qd.Circuit:
+    """Rotations by w * x + b, layer after layer."""
+    x, w = qd.ParameterVector("x", 2), qd.ParameterVector("w", 4 * layers)
+    made = qd.Circuit(1)
+    for k in range(layers):
+        scale, shift = w[4 * k : 4 * k + 2], w[4 * k + 2 : 4 * k + 4]
+        made.ry(scale[0] * x[0] + shift[0], 0).rz(scale[1] * x[1] + shift[1], 0)
+    return made.ry(w[0], 0)
+
+
+def points(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points of a square, and +1 for those in a circle of half its area, else -1."""
+    x = np.random.default_rng(seed).uniform(-1, 1, (count, 2)).astype(np.float32)
+    return x, np.where((x**2).sum(axis=1) < 2 / np.pi, 1, -1).astype(np.float32)
+
+
+def main(argv: list[str] | None = None) -> float:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=30)
+    args = parser.parse_args(argv)
+    layer = qd.nn.QuantumLayer(circuit(args.layers), "Z0", inputs="x", weights="w", seed=2)
+    optimizer = qd.optim.Adam(layer.parameters(), lr=0.05)
+    data = qd.data.DataLoader(qd.data.TensorDataset(*points(400, 0)), batch_size=50, shuffle=True)
+    for _ in range(args.epochs):
+        for x, label in data:
+            optimizer.zero_grad()
+            ((layer(x)[:, 0] - label) ** 2).mean().backward()
+            optimizer.step()
+    x, label = points(1000, 1)
+    accuracy = float((np.sign(layer(x).numpy()[:, 0]) == label).mean())
+    print(f"{args.layers} layers: {accuracy:.1%} of new points are right")
+    return accuracy
+
+
+if __name__ == "__main__":
+    main()

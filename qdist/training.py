@@ -1,0 +1,102 @@
+"""What the training programs share: their options, the loop with its bar and its checkpoints, and the loss curve."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from qdist import checkpoint
+from qdist.comm import Communicator
+from qdist.progress import Progress
+from qdist.tensor import Tensor
+
+SAVE_EVERY = 10
+"""Steps between two checkpoints; the last step always makes one."""
+
+
+def parser(description: str | None, steps: int, lr: float | None = None) -> argparse.ArgumentParser:
+    """The options that all programs have, with these defaults (--lr where there is one); each adds its own."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--steps", type=int, default=steps, help=f"training steps (default: {steps})")
+    if lr is not None:
+        made.add_argument("--lr", type=float, default=lr, help=f"learning rate (default: {lr})")
+    made.add_argument("--seed", type=int, default=0, help="of everything that is random (default: 0)")
+    made.add_argument("--progress", action="store_true", help="show a progress bar also where stderr is no terminal")
+    made.add_argument("--plot", type=Path, help="save the loss curve to this PNG")
+    made.add_argument("--save", type=Path, help=f"write a checkpoint every {SAVE_EVERY} steps and at the end")
+    made.add_argument("--resume", type=Path, help="go on from a checkpoint")
+    return made
+
+
+def train(
+    what: str,
+    step: Callable[[int], float],
+    parts: dict[str, Any],
+    args: argparse.Namespace,
+    comm: Communicator,
+) -> list[float]:
+    """Takes steps until there are args.steps of them, those of a resumed checkpoint included.
+
+    Args:
+        what: the name beside the bar.
+        step: takes the number of the step and gives the loss before it.
+        parts: what a checkpoint holds beside the losses, by name: anything with state_dict and load_state_dict.
+        args: of `parser`.
+        comm: all ranks take all steps; rank 0 shows the bar, and reads and writes the checkpoints.
+
+    Returns the losses of all steps.
+    """
+    losses: list[float] = []
+    leads = comm.rank == 0
+    if args.resume:
+        state = comm.broadcast_object(checkpoint.load(args.resume) if leads else None)
+        losses = state["losses"]
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+    with Progress(what, args.steps, shown=leads and (args.progress or sys.stderr.isatty())) as bar:
+        bar.advance(len(losses))
+        for number in range(len(losses), args.steps):
+            losses.append(step(number))
+            bar.advance()
+            if args.save and leads and ((number + 1) % SAVE_EVERY == 0 or number + 1 == args.steps):
+                state = {name: part.state_dict() for name, part in parts.items()}
+                checkpoint.save(args.save, {**state, "losses": losses})
+    return losses
+
+
+def descend(loss: Tensor, optimizer: Any, comm: Communicator | None = None) -> float:
+    """One step of an optimiser down a loss, which it returns.
+
+    comm: ranks that each have rows of the batch, as many each: the loss that is returned is the whole batch's. Their
+    gradients are averaged by DataParallel.
+    """
+    optimizer.zero_grad()
+    loss.backward()
+    value = loss.item()
+    if comm is not None and comm.size > 1:
+        value = sum(comm.all_gather_object(value)) / comm.size
+    optimizer.step()
+    return value
+
+
+def plot(losses: list[float], path: Path, ylabel: str, goal: float | None = None) -> None:
+    """Saves a loss curve as a PNG, with a line at the goal; without matplotlib says so and leaves it out."""
+    try:
+        import matplotlib
+    except ImportError:
+        print(f"{path} is not written: it needs matplotlib (pip install 'qdist[plot]')", file=sys.stderr)
+        return
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.figure()
+    plt.plot(range(1, len(losses) + 1), losses)
+    if goal is not None:
+        plt.axhline(goal, color="gray", linestyle="--")
+    plt.xlabel("step")
+    plt.ylabel(ylabel)
+    plt.savefig(path, dpi=150)
+    plt.close()

@@ -1,0 +1,58 @@
+"""The short programs, and that every program runs when its file alone is copied somewhere."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import programs
+import pytest
+
+LEFT_OUT = {"training", "train_gpt"}  # The first is a former name; the second shares data with its tests.
+
+
+def test_lithium_hydride_is_lowered_below_hartree_fock() -> None:
+    energies = programs.load("vqe_molecule").main(["--steps", "8"])
+    # Hartree-Fock and full configuration interaction of these integrals.
+    assert energies[0] == pytest.approx(-7.8620, abs=1e-3)
+    assert -7.8824 - 1e-3 < energies[-1] < energies[0] - 5e-3
+
+
+def test_weighted_cuts_are_found() -> None:
+    best, exact = programs.load("qaoa_weighted").main(["--steps", "60"])
+    assert best == pytest.approx(exact)
+
+
+def test_data_is_uploaded_again() -> None:
+    assert programs.load("reuploading").main(["--epochs", "12"]) > 0.8
+
+
+def test_a_mesh_gives_the_losses_of_one_rank(run_ranks) -> None:
+    alone = programs.load("mesh_training").main(2)
+    result = run_ranks(4, [programs.FOLDER / "mesh_training.py"])
+    assert result.returncode == 0, result.stderr
+    shared = [float(word) for word in result.stdout.partition("losses ")[2].split(",")[:2]]
+    assert shared == pytest.approx(alone, abs=1e-5)
+
+
+def test_shots_and_feedforward(capsys) -> None:
+    found = programs.load("shots_and_feedforward").main()
+    value = found["teleported"].expectation("Z2", shots=50, seed=1)
+    assert value == pytest.approx(0.696707, abs=1e-4)
+    assert "±" in capsys.readouterr().out
+
+
+def test_twenty_small_wishes() -> None:
+    assert len(programs.load("small_wishes").main()) == 20
+
+
+def test_programs_run_when_copied_alone(tmp_path: Path) -> None:
+    names = sorted(path.stem for path in programs.FOLDER.glob("*.py") if path.stem not in LEFT_OUT)
+    names = [name for name in names if not name.startswith("pennylane")]
+    for name in names:
+        (tmp_path / name).mkdir()
+        shutil.copy(programs.FOLDER / f"{name}.py", tmp_path / name)
+    code = "import runpy, sys\nfor path in sys.argv[1:]:\n    runpy.run_path(path, run_name='copied')"
+    files = [str(tmp_path / name / f"{name}.py") for name in names]
+    result = subprocess.run([sys.executable, "-P", "-c", code, *files], capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
