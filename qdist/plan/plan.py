@@ -63,6 +63,8 @@ class Plan:
     schedule: str = "lazy"
     in_double: bool = False
     """Whether tiles are computed in complex128, whatever the amplitudes are stored in (plan/precision.py)."""
+    rows_in_double: bool = False
+    """The same for batches as row programs, whose rotations run one after the other."""
     folded: Mapping[int, Sequence[tuple[Gate, int]]] = field(default_factory=dict)
     """First one-qubit gates on qubits that are far in the first layout: absorbed into the initial product state instead
     of being among the parts. For each qubit its gates, with the number of their first angle."""

@@ -107,6 +107,7 @@ def make_plan(
         folded=planner.folded,
     )
     plan.in_double = computes_in_double(plan, circuit.num_parameters > 0)
+    plan.rows_in_double = computes_in_double(plan, circuit.num_parameters > 0, one_by_one=True)
     widened = target.widened()
     if plan.in_double and widened != target:
         _stage_again(plan, widened, levels)

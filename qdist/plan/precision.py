@@ -32,23 +32,26 @@ _COMPLEX = 4
 """What a matrix with complex entries weighs; others, phases and Pauli rotations weigh 1."""
 
 
-def computes_in_double(plan: Plan, has_parameters: bool) -> bool:
-    """Whether a plan is computed in complex128, whatever its state is stored in."""
+def computes_in_double(plan: Plan, has_parameters: bool, one_by_one: bool = False) -> bool:
+    """Whether a plan is computed in complex128, whatever its state is stored in. one_by_one: where Pauli rotations of a
+    block run one after the other, as those of row programs do."""
     if plan.dtype == np.complex128:
         return True
     most = max(MOST_OF_GRADIENTS, MOST_OF_GRADIENTS_A_QUBIT * plan.num_qubits) if has_parameters else MOST_OF_VALUES
-    return roundings(plan) > most
+    return roundings(plan, one_by_one) > most
 
 
-def roundings(plan: Plan) -> int:
+def roundings(plan: Plan, one_by_one: bool = False) -> int:
     """How often amplitudes are rounded in single precision: a sum over all blocks, weighted by what each leaves."""
     stages = (stage for part in plan.parts for segment in part.segments for stage in segment.stages)
-    return sum(_weight(block) for _, blocks in stages for block in blocks)
+    return sum(_weight(block, one_by_one) for _, blocks in stages for block in blocks)
 
 
-def _weight(block: Block) -> int:
+def _weight(block: Block, one_by_one: bool) -> int:
     if block.kind in ("linear", "permute"):
         return 0  # Amplitudes only move.
+    if block.kind == "rotation" and one_by_one:
+        return len(block.operations)
     if block.kind != "dense":
         return 1
     first, *others = block.operations

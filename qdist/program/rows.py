@@ -115,6 +115,6 @@ class RowPrograms:
         if found is None:
             circuit = source.circuit.with_instructions(without_idle_resets(source.body))
             records = lowered(self._plan.num_qubits, operations(circuit), source.affine, chosen)
-            found = RowProgram(source.backend.rows(records, self._plan.in_double), records, source.dtype)
+            found = RowProgram(source.backend.rows(records, self._plan.rows_in_double), records, source.dtype)
             self._made[chosen] = found
         return found

@@ -65,6 +65,28 @@ def test_derivatives_of_rotations_by_nothing_and_by_half_a_turn(dtype: str) -> N
 
 
 @both
+@pytest.mark.parametrize("seed", range(6))
+def test_changes_of_index_anywhere(seed: int, dtype: str) -> None:
+    """Products of X, CX and SWAP whose bits are inside of a vector, above, and outside of a tile."""
+    rng = np.random.default_rng(seed)
+    theta = iter(qd.ParameterVector("t", 6 * N))
+    circuit = qd.Circuit(N)
+    for layer in range(3):
+        for q in range(N):
+            circuit.ry(next(theta), q).rz(next(theta), q)
+        for _ in range(4 + 6 * layer):
+            a, b = (int(q) for q in rng.permutation(N)[:2])
+            match rng.integers(5):
+                case 0:
+                    circuit.swap(a, b)
+                case 1:
+                    circuit.x(a)
+                case _:
+                    circuit.cx(a, b)
+    check(circuit, dtype)
+
+
+@both
 def test_phases_over_all_pairs(dtype: str) -> None:
     """Pairs have bits inside of a tile, outside, or one of each; every edge and every qubit has an angle of its own."""
     edges = list(combinations(range(N), 2))

@@ -159,6 +159,6 @@ def test_patterns_whose_angles_cancel_are_left_alone() -> None:
     initial = np.random.default_rng(0).normal(size=(1 << N, 2)) @ [1, 1j]
     initial = (initial / np.linalg.norm(initial)).astype(np.complex64)
     program = qd.Program(circuit, dtype="complex64", device="cpu")
-    after = program.run([0.7], initial=program.run([0.0], initial=initial)).amplitudes()
+    after = program.run([0.7], initial=qd.StateVector.from_amplitudes(initial, device="cpu")).amplitudes()
     pattern = sum((np.arange(1 << N) >> q & 1) << k for k, q in enumerate((0, 1, 6, 7)))
     np.testing.assert_array_equal(np.unique(pattern[after != initial]), [0b0011, 0b1100])

@@ -118,7 +118,7 @@ private:
             const std::size_t numbers = d->undo.givens() ? 1 : d->is_trainable ? std::size_t(2) << 2 * d->num_targets : 0;
             return {numbers, numbers};
         }
-        if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_results()};
+        if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_sums()};
         if (const auto* r = std::get_if<Rotations<Real>>(&block)) return {r->num_sums(), r->num_results()};
         return {0, 0};
     }
@@ -259,9 +259,7 @@ private:
         for (std::size_t k = 0; k < stage_.blocks.size(); ++k) {
             const double* from = sums + sums_at_[k];
             double* to = results + results_at_[k];
-            if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage_.blocks[k]))
-                g->sums.collect(from, to);
-            else if (const auto* r = std::get_if<Rotations<Real>>(&stage_.blocks[k]))
+            if (const auto* r = std::get_if<Rotations<Real>>(&stage_.blocks[k]))
                 r->collect(from, to);
             else
                 std::copy_n(from, sizes(stage_.blocks[k]).second, to);

@@ -2,8 +2,9 @@
 //
 // A phase on an element i of the ket changes Re <bra|ket> by w_i = Re(i conj(bra_i) ket_i), so the derivative by a term of
 // the block's polynomial is the sum of w over the elements where the term's bits are 1. All single bits of a tile are
-// summed by halving: the upper half's sum, then the halves added. Bits outside the tile are conditions on the tile. Sums
-// over pairs of a tile's bits come from the w of all tiles, added up.
+// summed by halving: the upper half's sum, then the halves added. Bits outside the tile are conditions on the tile. For pairs
+// of a tile's bits its rows are added up, and for each row bit with a partner among the columns those rows that have it
+// (tile/pair_sums.hpp).
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/simd.hpp"
 #include "gates/angles.hpp"
 #include "tile/diagonal.hpp"
+#include "tile/pair_sums.hpp"
 
 namespace qdist {
 
@@ -23,6 +25,7 @@ public:
         // The bits of a row that w has only one vector of are not there.
         const int folded = diagonal.rows_only() ? diagonal.columns() - Simd<Real>::lane_bits : 0;
         t_ = t - folded;
+        pairs_ = PairSums<Real>(t_);
         using Term = typename Diagonal<Real>::Term;
         const std::vector<Term>& terms = diagonal.terms();
         for (std::size_t k = 0; k < terms.size(); ++k) {
@@ -32,8 +35,10 @@ public:
             if (a >= t) sum.far.mask |= std::size_t(1) << (a - t);
             if (b >= t) sum.far.mask |= std::size_t(1) << (b - t);
             sum.far.value = sum.far.mask;
-            if (b < t && b != a) sum.second = b - folded;
-            pairs_ = pairs_ || sum.second >= 0;
+            if (b < t && b != a) {
+                sum.second = b - folded;
+                pairs_.add(int(sums_.size()), sum.first, sum.second);
+            }
             sums_.push_back(std::move(sum));
         }
         for (const auto& wide : diagonal.wide())
@@ -42,9 +47,7 @@ public:
 
     bool empty() const { return sums_.empty() && wide_.empty(); }
 
-    // Numbers that a chunk of tiles is summed in, and those that are left of them.
-    std::size_t num_sums() const { return num_results() + (pairs_ ? std::size_t(1) << t_ : 0); }
-    std::size_t num_results() const { return sums_.size() + wide_.size(); }
+    std::size_t num_sums() const { return sums_.size() + wide_.size(); }
 
     // Adds a tile's part, given its w, which is used up.
     void add(Real* w, std::size_t base, double* sums) const {
@@ -57,8 +60,7 @@ public:
             sums[sums_.size() + k] += sum;
         }
         if (sums_.empty()) return;
-        if (pairs_)
-            for (std::size_t i = 0; i < size; ++i) sums[num_results() + i] += w[i];
+        pairs_.add_tile(w, sums);
         double bit[max_tile_bits], all;
         halve(w, bit, all);
         for (std::size_t k = 0; k < sums_.size(); ++k) {
@@ -67,32 +69,9 @@ public:
         }
     }
 
-    // What is left of a chunk's sums.
-    void collect(const double* sums, double* results) const {
-        for (std::size_t k = 0; k < num_results(); ++k) results[k] += sums[k];
-        if (!pairs_) return;
-        const double* w = sums + num_results();
-        std::vector<double> both(t_ * t_), half(std::size_t(1) << (t_ - 1));
-        for (int b = 0; b < t_; ++b) {
-            // The elements with bit b, without it; then the sums over their bits by halving.
-            for (std::size_t i = 0; i < half.size(); ++i) half[i] = w[insert_zero(i, b) | std::size_t(1) << b];
-            for (int a = t_ - 2; a >= 0; --a) {
-                double sum = 0;
-                for (std::size_t i = 0; i < std::size_t(1) << a; ++i) {
-                    const double upper = half[i + (std::size_t(1) << a)];
-                    sum += upper;
-                    half[i] += upper;
-                }
-                both[b * t_ + a + (a >= b)] = sum;
-            }
-        }
-        for (std::size_t k = 0; k < sums_.size(); ++k)
-            if (sums_[k].second >= 0) results[k] += both[sums_[k].first * t_ + sums_[k].second];
-    }
-
     // Adds 2 Re <bra|d ket> to the derivatives by the program's angles.
     void finish(const double* results, double* gradient) const {
-        for (std::size_t k = 0; k < num_results(); ++k) {
+        for (std::size_t k = 0; k < num_sums(); ++k) {
             const Affine& angle = k < sums_.size() ? sums_[k].angle : wide_[k - sums_.size()].angle;
             for (const auto& [slot, coefficient] : angle.terms) gradient[slot] += 2 * coefficient * results[k];
         }
@@ -151,7 +130,7 @@ private:
     int t_;
     std::vector<Sum> sums_;
     std::vector<typename Diagonal<Real>::Wide> wide_;
-    bool pairs_ = false;
+    PairSums<Real> pairs_;
 };
 
 }  // namespace qdist

@@ -8,6 +8,7 @@
 #include "base/bits.hpp"
 #include "base/simd.hpp"
 #include "tile/tiles.hpp"
+#include "tile/vector_gather.hpp"
 
 namespace qdist {
 
@@ -32,10 +33,17 @@ public:
             // One source a vector is enough, and leaves room for the tile in the cache.
             for (std::size_t i = 0; i < size_; i += lanes) source_[i / lanes] = source_[i];
             source_.resize(size_ / lanes);
+        } else if (forward_ = VectorGather<Real>(source_); forward_.fits()) {
+            std::vector<std::uint32_t> inverse(size_);
+            for (std::size_t i = 0; i < size_; ++i) inverse[source_[i]] = std::uint32_t(i);
+            backward_ = VectorGather<Real>(inverse);
+            for (std::size_t bit = 1; bit < size_; bit *= 2) undone_bits_.push_back(inverse[bit] ^ inverse[0]);
+            source_ = {};
         }
     }
 
     void apply(Tile<Real> from, Tile<Real> to, std::size_t base) const {
+        if (forward_.fits()) return forward_.run(from, to, flip_at(base));
         each(base, [=](std::size_t i, std::size_t source, auto copy) {
             copy(to.re + i, from.re + source), copy(to.im + i, from.im + source);
         });
@@ -43,6 +51,11 @@ public:
 
     // The inverse of apply().
     void undo(Tile<Real> from, Tile<Real> to, std::size_t base) const {
+        if (backward_.fits()) {
+            std::size_t flip = 0;
+            each_bit(flip_at(base), [&](int bit) { flip ^= undone_bits_[bit]; });
+            return backward_.run(from, to, flip);
+        }
         each(base, [=](std::size_t i, std::size_t source, auto copy) {
             copy(to.re + source, from.re + i), copy(to.im + source, from.im + i);
         });
@@ -73,6 +86,8 @@ private:
     std::vector<Flip> flips_;
     bool whole_vectors_;
     std::size_t size_;
+    VectorGather<Real> forward_, backward_;    // where they fit
+    std::vector<std::uint32_t> undone_bits_;  // what a flip of each bit is to the source of the inverse
 };
 
 }  // namespace qdist

@@ -1,0 +1,159 @@
+"""Ten families of circuits as users bring them, and what each costs on one thread.
+
+    python benchmarks/families.py --qubits 20                         # all, complex64
+    python benchmarks/families.py --only uccsd heisenberg --gradient  # with gradients, in forward runs
+    python benchmarks/families.py --dtype complex128 --plan           # with stages and blocks
+
+Timed is the CPU time of the process on one thread, which a busy machine changes far less than the clock; the smallest
+of several repeats counts. A gradient is that of the Heisenberg energy by all parameters of the circuit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from common import machine_line, table
+
+import qdist as qd
+from qdist.circuit.library import fermions
+
+_DOUBLE = {"XXXY": 1, "XXYX": 1, "XYXX": -1, "YXXX": -1, "YYYX": -1, "YYXY": -1, "YXYY": 1, "XYYY": 1}
+"""The strings of a double excitation, and their signs."""
+
+
+def qaoa(n: int) -> qd.Circuit:
+    """MaxCut of a random 3-regular graph, 4 layers."""
+    rng = np.random.default_rng(0)
+    while True:
+        pairs = rng.permutation(np.repeat(np.arange(n), 3)).reshape(-1, 2)
+        edges = {(int(min(p)), int(max(p))) for p in pairs}
+        if len(edges) == len(pairs) and all(a != b for a, b in edges):
+            return qd.library.qaoa_maxcut(sorted(edges), 4)
+
+
+def heisenberg(n: int) -> qd.Circuit:
+    """10 Trotter steps: RXX, RYY and RZZ on a brickwork of pairs, RZ on all."""
+    theta = qd.ParameterVector("t", 40)
+    circuit = qd.Circuit(n).x(range(0, n, 2))
+    for x, y, z, field in (theta[4 * k : 4 * k + 4] for k in range(10)):
+        for q in [*range(0, n - 1, 2), *range(1, n - 1, 2)]:
+            circuit.rxx(x, q, q + 1).ryy(y, q, q + 1).rzz(z, q, q + 1)
+        circuit.rz(field, range(n))
+    return circuit
+
+
+def grid(n: int) -> qd.Circuit:
+    """16 layers of random square roots of X, Y and W on all qubits, then fSim along one direction of a grid."""
+    rng = np.random.default_rng(0)
+    roots = [
+        np.array(m) / np.sqrt(2) for m in ([[1, -1j], [-1j, 1]], [[1, -1], [1, 1]], [[1, -(1j**0.5)], [1j**-0.5, 1]])
+    ]
+    width = next(w for w in range(int(n**0.5), 0, -1) if n % w == 0)
+    circuit = qd.Circuit(n)
+    for layer in range(16):
+        for q in range(n):
+            circuit.unitary(roots[rng.integers(3)], [q])
+        step, odd = (1, width)[layer // 2 % 2], layer % 2
+        for q in range(n - step):
+            along = q % width if step == 1 else q // width
+            if along % 2 == odd and (step > 1 or along + 1 < width):
+                circuit.fsim(np.pi / 2, np.pi / 6, q, q + step)
+    return circuit
+
+
+def zz_map(n: int) -> qd.Circuit:
+    """The ZZ feature map, all pairs, 2 repetitions, as CX, phase, CX."""
+    x = np.random.default_rng(0).uniform(0, 1, n)
+    circuit = qd.Circuit(n)
+    for _ in range(2):
+        for q in range(n):
+            circuit.h(q).p(2 * x[q], q)
+        for b in range(n):
+            for a in range(b):
+                circuit.cx(a, b).p(2 * (np.pi - x[a]) * (np.pi - x[b]), b).cx(a, b)
+    return circuit
+
+
+def doubles(n: int) -> qd.Circuit:
+    """120 random double excitations, 960 Pauli rotations with Z letters between the flips."""
+    rng = np.random.default_rng(0)
+    circuit = qd.Circuit(n).x(range(n // 2))
+    for angle in qd.ParameterVector("t", 120):
+        a, b = sorted(rng.choice(n // 2, 2, replace=False).tolist())
+        c, d = sorted((n // 2 + rng.choice(n - n // 2, 2, replace=False)).tolist())
+        between = [*range(a + 1, b), *range(c + 1, d)]
+        for letters, sign in _DOUBLE.items():
+            circuit.pauli_rotation(angle * (sign / 4), letters + "Z" * len(between), [*between, a, b, c, d])
+    return circuit
+
+
+FAMILIES: dict[str, Callable[[int], qd.Circuit]] = {
+    "ansatz": lambda n: qd.library.hardware_efficient(n, 8),
+    "qft": lambda n: qd.Circuit(n).x(0).compose(qd.library.qft(n, swaps=False)),
+    "volume": lambda n: qd.library.quantum_volume(n, 10, seed=5),
+    "qaoa": qaoa,
+    "heisenberg": heisenberg,
+    "layers": lambda n: qd.library.strongly_entangling_layers(n, 6),
+    "grid": grid,
+    "zz_map": zz_map,
+    "grover": lambda n: qd.library.grover(["01" * (n // 2) + "1" * (n % 2)], 12),
+    "doubles": doubles,
+    "uccsd": lambda n: fermions.uccsd(n // 2 // 2 * 2, n // 2 * 2),
+}
+
+
+def seconds(run: Callable[[], object], repeats: int) -> float:
+    """CPU time of a run on one thread: the least of several, after one that warms up."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return min(times[1:])
+
+
+def row(name: str, n: int, options: argparse.Namespace) -> list[object]:
+    circuit = FAMILIES[name](n)
+    theta = np.random.default_rng(7).uniform(-1, 1, circuit.num_parameters)
+    start = time.process_time()
+    program = qd.compile(circuit, dtype=options.dtype)
+    planning = time.process_time() - start
+    forward = seconds(lambda: program.run(theta), options.repeats)
+    cells: list[object] = [name, n, len(circuit), f"{1e3 * planning:.0f}", f"{1e3 * forward:.1f}"]
+    if options.gradient:
+        ratio = ""
+        if circuit.num_parameters:
+            energy = qd.library.heisenberg_xxz(n)
+            ratio = f"{seconds(lambda: program.value_and_grad(energy, theta), options.repeats) / forward:.1f}"
+        cells.append(ratio)
+    if options.plan:
+        kinds = Counter(block.kind for block in program.plan.blocks)
+        precision = "double" if program.plan.in_double else "single"
+        cells.append(f"{precision}, {program.plan.sweeps} sweeps: {', '.join(f'{c} {k}' for k, c in kinds.items())}")
+    return cells
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--qubits", type=int, nargs="+", default=[20])
+    parser.add_argument("--only", nargs="+", choices=FAMILIES, default=[name for name in FAMILIES if name != "uccsd"])
+    parser.add_argument("--dtype", choices=["complex64", "complex128"], default="complex64")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--gradient", action="store_true", help="also gradients, in forward runs")
+    parser.add_argument("--plan", action="store_true", help="also sweeps and blocks")
+    options = parser.parse_args(arguments)
+    print(machine_line())
+    header = ["circuit", "qubits", "gates", "planning ms", "forward ms"]
+    header += ["gradient/forward"] * options.gradient + ["plan"] * options.plan
+    print(table(header, [row(name, n, options) for name in options.only for n in options.qubits]))
+
+
+if __name__ == "__main__":
+    main()
