@@ -1,6 +1,6 @@
-"""Energy of a Heisenberg chain (XX, YY and ZZ on neighbours) in a given state, the product H|psi>, and both at once.
+"""Energies in a given state, products H|psi>, and both at once: Heisenberg chains, and Hamiltonians like molecules'.
 
-    python benchmarks/energy_bench.py [--qubits 20 24] [--repeats 5] [--threads 2] [--save]
+    python benchmarks/energy_bench.py [--qubits 20 24] [--molecules LiH H2O N2] [--repeats 5] [--threads 2] [--save]
 
 A pass reads the whole state once. Beside the seconds stands the share of them that the passes would take at the speed
 of a plain copy, measured in the same run with the same threads; the rest is arithmetic. The time does not depend on
@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from common import machine_line, save, table
+from molecules import MOLECULES, hamiltonian
 
 from qdist.circuit import PauliSum
 from qdist.native import kernels
@@ -58,6 +59,7 @@ def times(sv: StateVector, observable: PauliSum, repeats: int) -> tuple[float, f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--qubits", type=int, nargs="+", default=[20, 24])
+    parser.add_argument("--molecules", nargs="*", choices=MOLECULES, default=list(MOLECULES))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=kernels.max_threads())
     parser.add_argument("--save", action="store_true", help="write results/energy.json")
@@ -65,10 +67,23 @@ def main() -> None:
     kernels.set_threads(arguments.threads)
     bandwidth = copy_bandwidth(arguments.threads, arguments.repeats)
     print(f"{machine_line()}; {arguments.threads} threads, copy {bandwidth / 1e9:.1f} GB/s")
-    header = ["qubits", "dtype", "terms", "energy s", "passes", "MB/pass", "% bandwidth", "H|psi> s", "both s"]
+    header = [
+        "system",
+        "qubits",
+        "dtype",
+        "terms",
+        "energy s",
+        "passes",
+        "MB/pass",
+        "% bandwidth",
+        "H|psi> s",
+        "both s",
+    ]
     rows = []
-    for num_qubits in arguments.qubits:
-        observable = heisenberg(num_qubits)
+    systems = [("chain", heisenberg(num_qubits)) for num_qubits in arguments.qubits]
+    systems += [(name, hamiltonian(name)) for name in arguments.molecules]
+    for system, observable in systems:
+        num_qubits = observable.num_qubits
         factors = np.random.default_rng(num_qubits).normal(size=(num_qubits, 2))
         for dtype in ("complex64", "complex128"):
             sv = StateVector.product(factors, dtype, device="cpu").normalize()
@@ -76,7 +91,7 @@ def main() -> None:
             passes = lowered(sv, (observable,), real=True).kernels[0].passes
             share = 100 * passes * sv.local.nbytes / bandwidth / energy
             size = sv.local.nbytes / 1e6
-            rows.append([num_qubits, dtype, len(observable), energy, passes, size, share, product, both])
+            rows.append([system, num_qubits, dtype, len(observable), energy, passes, size, share, product, both])
     print(table(header, rows))
     if arguments.save:
         print(save("energy", {"copy_gb_s": bandwidth / 1e9, "rows": [dict(zip(header, row)) for row in rows]}))

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from qdist.circuit import PauliSum
+from qdist.circuit.library.molecules import Molecule
 from qdist.plan import Layout
 
 DTYPES = ["complex64", "complex128"]
@@ -32,6 +33,19 @@ def random_sum(n: int, terms: int, seed: int = 0, flips: int | None = None) -> P
     masks = rng.integers(0, 1 << n, terms if flips is None else flips, dtype=np.uint64)
     x = masks if flips is None else rng.choice(masks, terms)
     return PauliSum.from_masks(x, rng.integers(0, 1 << n, terms, dtype=np.uint64), rng.normal(size=terms))
+
+
+def molecule_like(representations: tuple[int, ...], seed: int = 0) -> PauliSum:
+    """The Hamiltonian of a molecule with random integrals, zero where the orbitals' representations (bits, xor is the
+    product) do not multiply to the identity."""
+    rng = np.random.default_rng(seed)
+    labels = np.array(representations)
+    one_body, two_body = rng.normal(size=(len(labels),) * 2), rng.normal(size=(len(labels),) * 4)
+    one_body = one_body + one_body.T
+    for axes in ((1, 0, 2, 3), (0, 1, 3, 2), (2, 3, 0, 1)):
+        two_body = two_body + two_body.transpose(axes)
+    pairs = labels[:, None] ^ labels
+    return Molecule(2, 0.3, one_body * (pairs == 0), two_body * (pairs[:, :, None, None] == pairs)).hamiltonian()
 
 
 def applied(observable: PauliSum, ket: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from states import DTYPES, TOLERANCE, applied, random_ket, random_layout, random_sum
+from states import DTYPES, TOLERANCE, applied, molecule_like, random_ket, random_layout, random_sum
 
 from qdist.backends.errors import StateError
 from qdist.circuit import CircuitError, Hermitian, PauliString, PauliSum
@@ -283,6 +283,17 @@ def test_many_terms_a_flip_and_many_flips(n: int, terms: int, flips: int, dtype:
     diagonal = PauliSum.from_masks(np.zeros(terms, np.uint64), observable.z, observable.coefficients)
     for sv in svs:
         check_observable(sv, ket, diagonal)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("representations", "terms"), [((0, 0, 0, 1, 2, 0), 631), ((0, 0, 1, 0, 2, 0, 1), 1086)])
+def test_molecules(representations: tuple[int, ...], terms: int, dtype: str, threads: int) -> None:
+    """LiH and H2O with other integrals: as many terms as those; an excitation's strings cancel on most amplitudes."""
+    observable = molecule_like(representations)
+    assert len(observable) == terms
+    ket, svs = states(observable.num_qubits, dtype)
+    for sv in svs:
+        check_observable(sv, ket, observable)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

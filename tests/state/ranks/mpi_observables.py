@@ -17,7 +17,7 @@ from qdist.state import StateVector
 from qdist.state.measuring.expectation import apply_and_expect
 
 sys.path.append(str(Path(__file__).parents[1]))
-from states import TOLERANCE, applied, random_ket, random_layout, random_sum
+from states import TOLERANCE, applied, molecule_like, random_ket, random_layout, random_sum
 
 COMM = qd.comm.init(os.environ.get("QDIST_TEST_BACKEND", "auto"), timeout=120)
 
@@ -53,11 +53,23 @@ def test_the_value_of_one_observable_in_large_shards(dtype: str) -> None:
     observable = heisenberg(n) + random_sum(n, 12, flips=4)
     ket = random_ket(n, 1)
     state = StateVector.from_amplitudes(ket, dtype, COMM)
-    assert value_as_product(Strings.of([observable], True), state.shard_bits)
+    assert value_as_product(Strings.of([observable], True), state.shard_bits, state.dtype)
     tolerance = TOLERANCE[dtype] * (1 + np.abs(observable.coefficients).sum())
     mean = np.vdot(ket, applied(observable, ket)).real
     assert state.expectation(observable) == pytest.approx(mean, abs=tolerance)
     assert state.expectations([observable, "Z0"])[0] == pytest.approx(mean, abs=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_a_molecule_with_flips_on_the_bits_of_ranks(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H2O with other integrals: excitations between any orbitals, signs of those between them on every rank."""
+    monkeypatch.setattr("qdist.backends.cpu.observable._LEAST_BITS", 8)
+    observable, ket = molecule_like((0, 0, 1, 0, 2, 0, 1)), random_ket(14, 2)
+    state = StateVector.from_amplitudes(ket, dtype, COMM, random_layout(14, 3))
+    product = applied(observable, ket)
+    tolerance = TOLERANCE[dtype] * (1 + np.abs(observable.coefficients).sum())
+    assert state.expectation(observable) == pytest.approx(np.vdot(ket, product).real, abs=tolerance)
+    np.testing.assert_allclose(state.apply_pauli_sum(observable).amplitudes(), product, atol=tolerance)
 
 
 def test_values_and_products_in_the_same_passes() -> None:

@@ -177,20 +177,24 @@ void apply_pauli_sum(const PauliPlan& plan, const Real* shard, Index first, cons
 
 // Adds the value that the strings of one pass have in a shard, from the tables for that, to *result.
 template <class Real>
-void add_value_of_pass(const typename ProductTables<Real>::Pass& tables, const Real* shard, Index first, double* result) {
+void add_value_of_pass(const PauliPass& pass, const typename ProductTables<Real>::Pass& tables, const Real* shard, Index first,
+                       double* result) {
     const TileGrid& grid = tables.grid;
+    // Products of a tile with its partner and of the partner with the tile are conjugates.
+    const double pairs = pass.far ? 2 : 1;
     const auto make = [&] { return tables.factors.numbers(); };
     ordered_sum(grid.count(), 1, result, make, [&](std::vector<Real>& factors, std::size_t t, std::size_t last, double* found) {
-        Real* const room = tile_room<Real>(2 * grid.size);
+        Real* const room = tile_room<Real>(4 * grid.size);
         for (; t < last; ++t) {
-            const Index base = grid.base(t);
-            const Real* in = grid.interleaved(shard + 2 * base, room);
-            tables.factors.set_tile(first + base, factors);
+            const Index base = grid.base(t), source = base ^ pass.far;
+            const Real* in = grid.interleaved(shard + 2 * source, room);
+            const Real* own = pass.far ? grid.interleaved(shard + 2 * base, room + 2 * grid.size) : in;
+            tables.factors.set_tile(first + source, factors);
             RealProduct<Real> product;
             const auto add = [&](std::size_t row, const Amplitudes<Real>& value)
-                                 QDIST_INLINE { product.add(row, Amplitudes<Real>::load(in + 2 * lanes * row), value); };
+                                 QDIST_INLINE { product.add(row, Amplitudes<Real>::load(own + 2 * lanes * row), value); };
             sum_blocks<Real, block_rows<Real>>(tables.sums, factors.data(), in, add);
-            *found += product.total();
+            *found += pairs * product.total();
         }
     });
 }
@@ -202,8 +206,8 @@ void add_values(const PauliPlan& plan, const Real* shard, Index first, double* r
     std::shared_ptr<const ProductTables<Real>> tables;
     if (plan.as_product) tables = ProductTables<Real>::of(plan, &unit, Purpose::value);
     for (std::size_t k = 0; k < plan.passes.size(); ++k) {
-        if (tables && !plan.passes[k].far && tables->passes[k].sums.rows >= block_rows<Real>)
-            add_value_of_pass(tables->passes[k], shard, first, results);
+        if (tables && tables->passes[k].sums.rows >= block_rows<Real>)
+            add_value_of_pass(plan.passes[k], tables->passes[k], shard, first, results);
         else
             add_expectations(plan, plan.passes[k], shard, first, results);
     }

@@ -54,6 +54,16 @@ struct PauliJob {
         for (std::size_t j = 0; j < basis.size(); ++j) slot |= std::uint32_t(parity(basis[j] & index)) << j;
         return slot;
     }
+
+    // The slots of a tile's rows, by the tile's own bits alone: each is the sum of what the bits of the row's number give.
+    std::vector<std::uint16_t> row_slots(Index row_bits) const {
+        std::vector<std::uint16_t> slots{0};
+        each_bit(row_bits, [&](int p) {
+            const std::uint32_t of_bit = slot_of(Index(1) << p);
+            for (std::size_t r = 0, size = slots.size(); r < size; ++r) slots.push_back(std::uint16_t(slots[r] ^ of_bit));
+        });
+        return slots;
+    }
 };
 
 struct PauliPass {
@@ -269,17 +279,19 @@ private:
 
     static void sort_rows(PauliJob& job, Index tile) {
         job.flip = gathered(job.x, positions_of(tile));
-        const Index row_flip = job.flip >> lane_bits, row_bits = tile & ~low_bits(lane_bits);
+        const Index row_flip = job.flip >> lane_bits;
         job.pairs = row_flip != 0 && (job.x & ~tile) == 0;
-        std::vector<std::vector<std::uint16_t>> by_slot(job.slots());
-        for (Index r = 0; r >> std::popcount(row_bits) == 0; ++r)
-            if (!job.pairs || (r & std::bit_floor(row_flip)) == 0)
-                by_slot[job.slot_of(deposit(r, row_bits))].push_back(std::uint16_t(r));
-        job.starts.push_back(0);
-        for (const auto& slot : by_slot) {
-            job.rows.insert(job.rows.end(), slot.begin(), slot.end());
-            job.starts.push_back(std::uint16_t(job.rows.size()));
-        }
+        const std::vector<std::uint16_t> slots = job.row_slots(tile & ~low_bits(lane_bits));
+        const auto is_taken = [&](std::size_t r) { return !job.pairs || (r & std::bit_floor(row_flip)) == 0; };
+        // Counting sort.
+        job.starts.assign(job.slots() + 1, 0);
+        for (std::size_t r = 0; r < slots.size(); ++r)
+            if (is_taken(r)) ++job.starts[slots[r] + 1];
+        std::partial_sum(job.starts.begin(), job.starts.end(), job.starts.begin());
+        job.rows.resize(job.starts.back());
+        std::vector<std::uint16_t> next = job.starts;
+        for (std::size_t r = 0; r < slots.size(); ++r)
+            if (is_taken(r)) job.rows[next[slots[r]]++] = std::uint16_t(r);
     }
 };
 

@@ -33,11 +33,16 @@ template <class Real>
 struct ProductTables {
     struct Pass {
         Pass(const PauliPlan& plan, const PauliPass& pass, const double* weights, Purpose purpose)
-            : grid(positions_of(pass.tile), low_bits(plan.bits) & ~pass.tile),
-              factors(pass, weights, plan.observables, purpose == Purpose::value ? block_rows<Real> : 0),
+            : grid(positions_of(pass.tile), low_bits(plan.bits) & ~pass.tile & ~once(pass, purpose)),
+              factors(pass, weights, plan.observables, purpose == Purpose::value && !pass.far ? block_rows<Real> : 0),
               sums(factors, factors.rows() < block_rows<Real> ? 1 : block_rows<Real>),
               offsets(all_scattered(positions_of(pass.tile >> lane_bits << lane_bits))) {
             offsets.resize(offsets.size() + rows_ahead);
+        }
+
+        // Of a pair of tiles a value takes one: the bit that is 0 in it.
+        static Index once(const PauliPass& pass, Purpose purpose) {
+            return purpose == Purpose::value && pass.far ? std::bit_floor(pass.far) : 0;
         }
 
         TileGrid grid;

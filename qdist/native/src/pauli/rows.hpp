@@ -4,6 +4,8 @@
 // not on the tile.
 #pragma once
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "base/bits.hpp"
@@ -48,11 +50,7 @@ public:
             const bool by_lane = job.imaginary || std::ranges::any_of(job.terms, [](const PauliTerm& t) { return t.z % lanes; });
             Lookup found{{job.flip % lanes, job.imaginary, by_lane}, job.flip >> lane_bits, numbers_.size(), {}, {}};
             found.once = once_from && found.row_flip >= once_from;
-            // Slots are sums of what the bits of a row's number give.
-            found.slots.resize(rows_);
-            for (std::size_t r = 1; r < rows_; ++r)
-                found.slots[r] = r & (r - 1) ? found.slots[r & (r - 1)] ^ found.slots[r & -r]
-                                             : std::uint16_t(job.slot_of(deposit(r, row_bits)));
+            found.slots = job.row_slots(row_bits);
             numbers_.resize(numbers_.size() + job.slots() * found.kind.stride());
             if (job.by_tile || std::ranges::any_of(job.basis, [&](Index mask) { return mask & ~pass.tile; }))
                 add_changing(job, std::move(found));
@@ -82,10 +80,51 @@ public:
 
 private:
     void add_changing(const PauliJob& job, Lookup&& found) {
-        if (!job.by_tile) fill(job, found, 0, numbers_.data() + found.start);
-        found.is_zero.assign(job.slots(), false);
+        if (job.by_tile) {
+            found.is_zero = zeros_by_tile(job, found);
+        } else {
+            fill(job, found, 0, numbers_.data() + found.start);
+            set_zeros(found, job.slots());
+            found.is_zero = zeros_of_all(job, found.is_zero);
+        }
         found.changing = &job;
         lookups_.push_back(std::move(found));
+    }
+
+    // Slots whose factors are zero in all tiles, where a tile permutes the slots: bits outside of it add to their numbers.
+    std::vector<bool> zeros_of_all(const PauliJob& job, const std::vector<bool>& is_zero) const {
+        Index outside = 0;
+        for (Index mask : job.basis) outside |= mask & ~pass_.tile;
+        std::vector<std::uint32_t> added{0};
+        each_bit(outside, [&](int p) {
+            const std::uint32_t more = job.slot_of(Index(1) << p);
+            if (std::ranges::find(added, more) != added.end()) return;
+            for (std::size_t k = 0, size = added.size(); k < size; ++k) added.push_back(added[k] ^ more);
+        });
+        std::vector<bool> result(is_zero.size());
+        for (std::uint32_t slot = 0; slot < result.size(); ++slot)
+            result[slot] = std::ranges::all_of(added, [&](std::uint32_t more) { return bool(is_zero[slot ^ more]); });
+        return result;
+    }
+
+    // The same where strings have signs by the tile: each set of strings with one such sign must add up to zero.
+    std::vector<bool> zeros_by_tile(const PauliJob& job, Lookup& lookup) {
+        constexpr std::size_t max_sets = 32;
+        PauliJob set = job;
+        std::vector<PauliTerm> rest = job.terms;
+        std::vector<bool> result(job.slots(), true);
+        for (std::size_t sets = 0; !rest.empty(); ++sets) {
+            if (sets == max_sets || std::ranges::find(result, true) == result.end()) return std::vector<bool>(job.slots());
+            const Index outside = rest.front().z & ~pass_.tile;
+            const auto others = std::stable_partition(rest.begin(), rest.end(),
+                                                      [&](const PauliTerm& t) { return (t.z & ~pass_.tile) == outside; });
+            set.terms.assign(rest.begin(), others);
+            rest.erase(rest.begin(), others);
+            fill(set, lookup, 0, numbers_.data() + lookup.start);
+            set_zeros(lookup, job.slots());
+            for (std::size_t slot = 0; slot < result.size(); ++slot) result[slot] = result[slot] && lookup.is_zero[slot];
+        }
+        return result;
     }
 
     void add_fixed(const PauliJob& job, Lookup&& found) {
@@ -127,19 +166,30 @@ private:
         }
     }
 
-    // `outside` as in add_terms. Lanes are those that the factors' amplitudes are flipped to.
+    // `outside` as in add_terms. Lanes are those that the factors' amplitudes are flipped to. Sums that cancel but for rounding
+    // errors are zeros: most of an excitation's are, since it acts on few of the patterns that its bits can have.
     void fill(const PauliJob& job, const Lookup& lookup, Index outside, Real* factors) const {
         const PauliKind& kind = lookup.kind;
-        std::vector<double> sums(job.slots() * lanes);
+        thread_local std::vector<double> sums;
+        thread_local std::vector<char> used;
+        sums.assign(job.slots() * lanes, 0);
+        used.assign(job.slots(), 0);
+        double size = 0;
         for (const PauliTerm& term : job.terms) {
             const double weighted = (lookup.once ? 2 : 1) * weights_[term.observable] * term.coefficient;
             const double c = job.by_tile && parity(term.z & outside) ? -weighted : weighted;
             double* sum = sums.data() + term.slot * lanes;
             for (Index l = 0; l < lanes; ++l) sum[l] += parity(term.z & (l ^ kind.lane_flip)) ? -c : c;
+            used[term.slot] = 1;
+            size += std::abs(c);
         }
-        transform_slots(sums.data(), job.slots());
+        transform_slots(sums.data(), job.slots(), used.data());
+        const double rounding = 4 * std::numeric_limits<double>::epsilon() * size;
         for (std::size_t slot = 0; slot < job.slots(); ++slot)
-            std::copy_n(sums.data() + slot * lanes, kind.stride(), factors + slot * kind.stride());
+            for (std::size_t l = 0; l < kind.stride(); ++l) {
+                const double sum = sums[slot * lanes + l];
+                factors[slot * kind.stride() + l] = std::abs(sum) <= rounding ? Real(0) : Real(sum);
+            }
     }
 
     const PauliPass& pass_;
