@@ -147,7 +147,7 @@ class QuantumLayer(Module):
         programs = self.program.row_programs
         if not programs.takes(self.observables):
             return None
-        rows = programs.of(self._division.row_columns)
+        rows = programs.of(self._division.row_columns, self._division.shared_columns)
         return rows, rows.reading(self.observables)
 
     @property
@@ -252,7 +252,7 @@ def _forward_of_rows(xp: Any, x: Any, weights: Any, layer: QuantumLayer) -> Any:
         layer._params(x, weights)  # Says which value is not finite.
         raise AssertionError("a value is not finite")
     values, kets = found
-    out = reading.columns.flat(values).astype(x.dtype)
+    out = reading.columns.flat(values).astype(x.dtype, copy=False)
     return xp.asarray(out), (params, (x, weights), values, _Kept(comm, kets, None))
 
 

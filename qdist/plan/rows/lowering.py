@@ -71,16 +71,24 @@ _Item = _Rotation | _Diagonal | _Constant
 
 
 def lowered(
-    num_qubits: int, operations: Iterable[Operation], affine: AffineMap, row_parameters: Sequence[int]
+    num_qubits: int,
+    operations: Iterable[Operation],
+    affine: AffineMap,
+    row_parameters: Sequence[int],
+    shared_parameters: Sequence[int] | None = None,
 ) -> RowRecords:
     """The records of a unitary circuit.
 
     operations: in order; none may be ``unsupported``. affine: how the circuit's angles follow from its parameters.
-    row_parameters: those that every row has for itself; they become parameters 0, 1, ..., and the others follow in
-    their order.
+    row_parameters: those that every row has for itself; they become parameters 0, 1, ..., and the others follow:
+    shared_parameters, by default in the circuit's order.
     """
     own = list(row_parameters)
-    shared = [p for p in range(affine.num_parameters) if p not in set(own)]
+    of_row = set(own)
+    shared = [p for p in range(affine.num_parameters) if p not in of_row]
+    if shared_parameters is not None:
+        assert sorted(shared_parameters) == shared, "every parameter is of rows or shared"
+        shared = list(shared_parameters)
     numbers = np.zeros(affine.num_parameters, np.int64)
     numbers[own + shared] = np.arange(affine.num_parameters)
     parameters = numbers[affine.parameters]

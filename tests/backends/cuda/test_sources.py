@@ -109,6 +109,7 @@ KERNELS = {
     "pauli_tiles": "apply_tiles tile_values",
     "moves": "take_part put_part swap_parts",
     "rows": "prepare_rows rows_forward rows_backward row_gradients shared_gradients",
+    "far_rows": "prepare_far_rows far_rows_forward far_rows_backward",
 }
 
 
@@ -120,7 +121,7 @@ def test_the_other_kernels(nvrtc: Nvrtc, module: str, dtype: str, generation: st
     assert sorted(re.findall(r"\.entry (\w+)\(", text)) == sorted(KERNELS[module].split())
     if module == "moves":
         assert ".local" not in text
-    if module == "rows":
+    if module in ("rows", "far_rows"):
         # What a row has in registers stays there; only the reduction of huge angles takes local memory.
         parts = re.split(r"\.(?=entry |func )", text)
         assert not any(".local" in part for part in parts if part.startswith("entry"))
@@ -155,7 +156,13 @@ def test_a_source_has_each_file_once_and_messages_name_it(nvrtc: Nvrtc) -> None:
     names = re.findall(r'^#line 1 "(.+)"', code, re.MULTILINE)
     folder = Path(texts.__file__).parents[1] / "sources"
     assert sorted(names) == sorted(
-        ["backward.cu", *({path.name for path in folder.glob("*.cuh")} - {"states.cuh", "row.cuh", "row_team.cuh"})]
+        [
+            "backward.cu",
+            *(
+                {path.name for path in folder.glob("*.cuh")}
+                - {"states.cuh", "row.cuh", "row_shared.cuh", "row_team.cuh"}
+            ),
+        ]
     )
     assert "#include" not in code
     _, options = stage_source(np.dtype("complex64"), back_shape_of(np.dtype("complex64")), False, False)

@@ -14,7 +14,7 @@ from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of
 
 __all__ = ["MODULES", "all_texts", "expanded", "source", "stage_source"]
 
-MODULES = ("measure", "pauli", "pauli_tiles", "moves", "rows")
+MODULES = ("measure", "pauli", "pauli_tiles", "moves", "rows", "far_rows")
 """Sources that are compiled beside the tile kernel's."""
 
 _FOLDER = Path(__file__).parents[1] / "sources"
