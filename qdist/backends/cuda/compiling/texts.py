@@ -43,8 +43,8 @@ def source(module: str, dtype: np.dtype) -> Text:
 def all_texts() -> Iterator[Text]:
     """Everything that programs can ask for: each module in both precisions, and all variants of the tile kernel."""
     single, double = np.dtype(np.complex64), np.dtype(np.complex128)
-    for module, dtype in product(MODULES, (single, double)):
-        yield source(module, dtype)
+    for module in MODULES:
+        yield from (source(module, dtype) for dtype in (single, double))
     for (stored, computed), of in product(
         ((single, single), (double, double), (single, double)), (shape_of, back_shape_of)
     ):

@@ -242,7 +242,7 @@ class _Given(NamedTuple):
 
     addresses: list[int]
     arrays: list[Any]
-    count: int
+    num_rows: int
     singles: int
     result: np.dtype[Any]
     on_device: bool
@@ -252,7 +252,7 @@ class _Given(NamedTuple):
         launch = outputs.launch.copy()
         for field, address in zip(("row_values", "shared_values", "cotangents"), self.addresses):
             launch[field] = address
-        launch["num_rows"] = self.count
+        launch["num_rows"] = self.num_rows
         launch["singles"] = self.singles | (_GRADIENTS_SINGLE if self.result == np.float32 else 0)
         return launch
 
