@@ -49,6 +49,10 @@ class Backend(ABC):
     def moved(self, array: NDArray[Any]) -> Any:
         """A NumPy array on the device: itself, or a copy."""
 
+    def set_first(self, shard: Any, value: complex) -> None:
+        """shard[0] = value."""
+        shard[0] = value
+
     @abstractmethod
     def free_memory(self, comm: Communicator | None = None) -> int:
         """Bytes that every rank can still allocate on its device, beside the buffers of exchanges. All ranks call."""
