@@ -53,7 +53,7 @@ class QuantumLayer(Module):
         dtype: complex64 or complex128, of the amplitudes. The weights are float32 or float64 accordingly, and so are x
             and the outputs.
         device: where the circuit runs and the weights are: "cpu", "cuda" or "cuda:N". x must be there too, and the
-            outputs are. On a GPU batches of up to 12 qubits (11 in complex128) run in one launch, and nothing goes
+            outputs are. On a GPU batches of up to 16 qubits run in one launch, and nothing goes
             through the host; a row with a value that is not finite has outputs that are NaN. Larger circuits copy x and
             the weights to the host, where matrices are made of them.
         initial: the weights to start from; uniform in [0, 2 pi) when not given.
