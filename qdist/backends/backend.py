@@ -49,6 +49,10 @@ class Backend(ABC):
     def moved(self, array: NDArray[Any]) -> Any:
         """A NumPy array on the device: itself, or a copy."""
 
+    def set_first(self, shard: Any, value: complex) -> None:
+        """shard[0] = value."""
+        shard[0] = value
+
     @abstractmethod
     def free_memory(self, comm: Communicator | None = None) -> int:
         """Bytes that every rank can still allocate on its device, beside the buffers of exchanges. All ranks call."""
@@ -199,8 +203,8 @@ class ObservableKernel(Protocol):
 
 class RowKernel(Protocol):
     """A row program (plan/rows/records.py) on a device. rows: (batch, per_row) parameters of rows; shared: those of all
-    rows; both float64 and contiguous. Calls that find a value that is not finite do nothing, and return None or
-    False."""
+    rows; both float64 and contiguous, or on a GPU its own arrays, in float32 too, which results then have. Calls that
+    find a value that is not finite do nothing, and return None or False."""
 
     def outputs(self, records: RowOutputRecords) -> Any:
         """Outputs as the device takes them."""

@@ -65,7 +65,7 @@ class QuantumLayer(Module):
         dtype: complex64 or complex128, of the amplitudes. The weights are float32 or float64 accordingly, and so are x
             and the outputs.
         device: where the circuit runs and the weights are: "cpu", "cuda", "cuda:N" or "auto". x must be there too, and
-            the outputs are. On a GPU batches of up to 12 qubits (11 in complex128) run in one launch, and nothing goes
+            the outputs are. On a GPU batches of up to 16 qubits run in few launches, and nothing goes
             through the host; a row with a value that is not finite has outputs that are NaN. Larger circuits copy x and
             the weights to the host, where matrices are made of them.
         initial: the weights to start from; uniform in [0, 2 pi) when not given.
@@ -172,7 +172,7 @@ class QuantumLayer(Module):
         programs = self.program.row_programs
         if self._amplitudes or self._shots is not None or not programs.takes(self.observables):
             return None
-        rows = programs.of(self._division.row_columns)
+        rows = programs.of(self._division.row_columns, self._division.shared_columns)
         return rows, rows.reading(self.observables)
 
     @property
@@ -305,7 +305,7 @@ def _forward_of_rows(xp: Any, x: Any, weights: Any, layer: QuantumLayer) -> Any:
         layer._params(x, weights)  # Says which value is not finite.
         raise AssertionError("a value is not finite")
     values, kets = found
-    out = reading.columns.flat(values).astype(x.dtype)
+    out = reading.columns.flat(values).astype(x.dtype, copy=False)
     return xp.asarray(out), (params, (x, weights), values, _Kept(comm, kets, None))
 
 

@@ -37,8 +37,10 @@ class Division:
             own |= {self._count + k for k, f in enumerate(functions) if not set(f.parameters).isdisjoint(given)}
         self.row_columns = [*self._input_columns.tolist(), *sorted(own - set(self._input_columns.tolist()))]
         """The columns that differ from row to row; the first are the features, in their order."""
-        self._shared_columns = [k for k in range(self._count + len(functions)) if k not in own]
-        self._order = np.argsort(self._weight_columns)
+        self.shared_columns = self._weight_columns.tolist()
+        """Those that all rows share: the weights in their order, or, beside functions, in the order of columns."""
+        if self._functions is not None:
+            self.shared_columns = [k for k in range(self._count + len(functions)) if k not in own]
         self._there: dict[str, Any] = {}
 
     def parameters(self, xp: Any, x: Any, weights: Any) -> Any:
@@ -59,39 +61,40 @@ class Division:
         return by_x, by_weights
 
     def of_rows(self, xp: Any, x: Any, weights: Any) -> tuple[Any, Any]:
-        """What a row program with ``row_columns`` takes: the rows, and what they share."""
+        """What a row program with ``row_columns`` and ``shared_columns`` takes: the rows, and what they share. Kernels
+        on a GPU read either precision."""
         if self._functions is None:
             used = x if len(self._features) == self.in_features else x[:, self._on(xp, "_features")]
-            shared = xp.zeros(0)
-            if weights is not None:
-                shared = weights[self._on(xp, "_places")][self._on(xp, "_order")].astype(np.float64)
-            return used.astype(np.float64, order="C"), shared
+            shared = xp.zeros(0) if weights is None else weights
+            if len(self._places) < self.num_weights:
+                shared = shared[self._on(xp, "_places")]
+            return (used.astype(np.float64, order="C"), shared.astype(np.float64)) if xp is np else (used, shared)
         theta = self.parameters(xp, x, weights)
         bound = self._functions.extended(theta, xp)
         alone = bound[:1] if len(x) else self._functions.extended(self._weights_alone(xp, weights), xp, check=False)
         rows = xp.ascontiguousarray(bound[:, self._on(xp, "row_columns")])
-        return rows, alone[0, self._on(xp, "_shared_columns")].copy()
+        return rows, alone[0, self._on(xp, "shared_columns")].copy()
 
     def gradients_of_rows(self, xp: Any, x: Any, weights: Any, by_rows: Any, by_shared: Any) -> tuple[Any, Any]:
         """By x and by the weights, given those by what ``of_rows`` gave; None stays None."""
         if self._functions is None:
-            by_weights = None
-            if by_shared is not None:
+            by_weights = by_shared
+            if by_shared is not None and len(self._places) < self.num_weights:
                 by_weights = xp.zeros(self.num_weights)
-                by_weights[self._on(xp, "_places")[self._on(xp, "_order")]] = by_shared
+                by_weights[self._on(xp, "_places")] = by_shared
             if by_rows is not None and len(self._features) < self.in_features:
                 wide = xp.zeros((len(by_rows), self.in_features))
                 wide[:, self._on(xp, "_features")] = by_rows
                 by_rows = wide
             return by_rows, by_weights
-        width = len(self.row_columns) + len(self._shared_columns)
+        width = len(self.row_columns) + len(self.shared_columns)
         gradient = xp.zeros((len(x), width))
         gradient[:, self._on(xp, "row_columns")] = by_rows
         each = self._functions.pulled_back(self.parameters(xp, x, weights), gradient, xp)
         by_x = xp.zeros((len(x), self.in_features))
         by_x[:, self._on(xp, "_features")] = each[:, self._on(xp, "_input_columns")]
         together = xp.zeros((1, width))
-        together[:, self._on(xp, "_shared_columns")] = by_shared
+        together[:, self._on(xp, "shared_columns")] = by_shared
         once = self._functions.pulled_back(self._weights_alone(xp, weights), together, xp)[0]
         total = each.sum(axis=0) + once
         by_weights = xp.zeros(self.num_weights)

@@ -54,6 +54,9 @@ def fit(program: Runner, outputs: Sequence[Output]) -> bool:
 _NONE = np.zeros(0)
 """Shared parameters, where all are of rows."""
 
+_ONE_ROW = np.zeros((1, 0))
+"""Parameters of rows, where all are shared by the one there is."""
+
 
 def expectations(program: Runner, observable: Observable, params: Any) -> NDArray[np.float64]:
     """``Program.expectation`` of a batch without shots: one value a row."""
@@ -141,9 +144,16 @@ def row_vjp(
 def one_row_vjp(
     program: Runner, outputs: Sequence[Output], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
 ) -> tuple[list[Any], NDArray[np.float64]]:
-    """``Program.vjp`` of one parameter set as a row program."""
-    values, gradient = row_vjp(program, outputs, theta[None], [g[None] for g in cotangents])
-    return [float(v[0]) if v.ndim == 1 else v[0] for v in values], gradient[0]
+    """``Program.vjp`` of one parameter set as a row program: of one row without parameters of its own, since phases of
+    shared ones are one table where those of rows are a rotation each."""
+    rows = program.row_programs.of(())
+    reading = rows.reading(outputs)
+    flat = np.concatenate([np.reshape(g, (1, -1)) for g in cotangents], axis=1)
+    found = rows.vjp(_ONE_ROW, theta, reading, flat, by_rows=False)
+    assert found is not None, "the values are finite"
+    values, _, gradient = found
+    assert gradient is not None, "asked for"
+    return [float(v[0]) if v.ndim == 1 else v[0] for v in reading.columns.values(values)], gradient
 
 
 def one_part(program: Runner, count: int) -> bool:

@@ -106,7 +106,7 @@ class Compiled:
                     swap_bits(state, segment.swaps)
                 state.layout = segment.layout
                 if runs:
-                    _sweep(state, executor, support, bar)
+                    self._sweep(state, executor, support, bar)
                     support = -1
             if runs and not executors and part.instruction is not None:
                 _perform(part, state, bits, rng)
@@ -114,12 +114,11 @@ class Compiled:
         if norm > 0:
             state.scale_to(norm)
 
-
-def _sweep(state: StateVector, executor: Executor, support: int, bar: Progress | None) -> None:
-    for offset, shard in state.shards():
-        # Most shards of the initial state may be all zero.
-        if support != 0 or shard[0] != 0:
-            executor.run(shard, offset, support, bar.advance if bar is not None else None)
+    def _sweep(self, state: StateVector, executor: Executor, support: int, bar: Progress | None) -> None:
+        for offset, shard in state.shards():
+            # Most shards of the initial state may be all zero; to look there would wait for a GPU.
+            if support != 0 or self.start.value(offset >> state.shard_bits) != 0:
+                executor.run(shard, offset, support, bar.advance if bar is not None else None)
 
 
 def _holds(part: Part, bits: Sequence[int]) -> bool:

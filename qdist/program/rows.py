@@ -58,6 +58,9 @@ class RowProgram:
         """The kernel's values, (batch, columns), and the states if they are kept: few enough, and asked for. None where
         a parameter is not finite."""
         keep = keep and self._kernel.kept_bytes(len(rows)) <= _KEPT_BYTES
+        if reading.columns.has_variances:
+            # Differences of large numbers.
+            rows = rows.astype(np.float64, copy=False)
         return self._kernel.forward(rows, shared, reading.native, keep)
 
     def vjp(
@@ -95,7 +98,7 @@ class RowPrograms:
 
     def __init__(self, source: Source, plan: Plan) -> None:
         self._source, self._plan = source, plan
-        self._made: dict[tuple[int, ...], RowProgram] = {}
+        self._made: dict[tuple[tuple[int, ...], tuple[int, ...] | None], RowProgram] = {}
 
     @cached_property
     def unfit(self) -> str:
@@ -106,15 +109,18 @@ class RowPrograms:
         """Whether such outputs of a batch are computed by a row program."""
         return not self.unfit and not row_outputs.unfit(outputs, self._plan.num_qubits)
 
-    def of(self, row_parameters: Sequence[int] | None = None) -> RowProgram:
-        """The one in which these parameters are of rows (by default all), in this order, and the others shared, in
-        the order of the circuit's."""
+    def of(
+        self, row_parameters: Sequence[int] | None = None, shared_parameters: Sequence[int] | None = None
+    ) -> RowProgram:
+        """The one in which these parameters are of rows (by default all), in this order, and the others shared: in this
+        order, by default that of the circuit's."""
         source = self._source
-        chosen = tuple(range(source.affine.num_parameters)) if row_parameters is None else tuple(row_parameters)
+        own = tuple(range(source.affine.num_parameters)) if row_parameters is None else tuple(row_parameters)
+        chosen = own, None if shared_parameters is None else tuple(shared_parameters)
         found = self._made.get(chosen)
         if found is None:
             circuit = source.circuit.with_instructions(without_idle_resets(source.body))
-            records = lowered(self._plan.num_qubits, operations(circuit), source.affine, chosen)
+            records = lowered(self._plan.num_qubits, operations(circuit), source.affine, *chosen)
             found = RowProgram(source.backend.rows(records, self._plan.rows_in_double), records, source.dtype)
             self._made[chosen] = found
         return found

@@ -242,7 +242,7 @@ class Runner:
             out.layout = self.plan.layout
             out.local.fill(0)
         for offset, shard in out.shards():
-            shard[0] = self._from_zero.start.value(offset >> out.shard_bits)
+            self.backend.set_first(shard, self._from_zero.start.value(offset >> out.shard_bits))
         return out
 
     def _compiled_from(self, layout: Layout) -> Compiled:

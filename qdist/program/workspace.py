@@ -12,6 +12,10 @@ MOST_BYTES = 1 << 28
 """States of up to so many bytes are kept for the next gradient: page faults of new memory cost as much as a sweep."""
 
 
+MOST_POOLED = 1 << 26
+"""The same where memory comes from a pool: small states, for which it takes longer to set them up than to run."""
+
+
 class Workspace:
     """A ket and a bra whose amplitudes are of no use any more; None where one has not been needed yet."""
 
@@ -40,5 +44,5 @@ class Workspaces:
     def put_back(self, workspace: Workspace) -> None:
         """It is free from now on, if it is worth keeping."""
         bra = workspace.bra
-        if bra is not None and not bra.backend.pools_memory and bra.local.nbytes <= MOST_BYTES:
+        if bra is not None and bra.local.nbytes <= (MOST_POOLED if bra.backend.pools_memory else MOST_BYTES):
             self._free.append(workspace)

@@ -81,7 +81,7 @@ class StateVector(ReducedStates):
         same.arguments(comm, "size, dtype or layout", count, kind.name, None if layout is None else layout.positions)
         self._allocate(count, kind, comm, layout, device)
         if self._first == 0:
-            self._local[0] = 1
+            self.backend.set_first(self._local, 1.0)
 
     def _allocate(
         self, num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, layout: Layout | None, device: str

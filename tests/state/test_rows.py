@@ -1,6 +1,7 @@
 """Row programs: batches of small circuits give what single runs give, whatever the gates, outputs and sizes."""
 
 import os
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,7 +13,10 @@ from strategies import TABLE_GATES, circuits, random_unitary
 
 import qdist as qd
 from qdist.native import kernels
+from qdist.plan.rows import lowered
+from qdist.plan.rows.records import DIAGONAL, GROUP
 from qdist.program import adjoint
+from qdist.program import rows as program_rows
 from qdist.state import StateError, reference
 from qdist.state.outputs import Output, as_output
 
@@ -150,8 +154,8 @@ def test_shared_parameters_get_the_sum_over_rows() -> None:
     circuit.rz(w[3], 2).rx(w[0], 2).rzz(w[2], 0, 1).rz(x[2], 1).ry(2 * w[3] + 0.1, 0).cp(w[1], 0, 2).h(2)
     program = of_rows(circuit)
     place = {p: k for k, p in enumerate(circuit.parameters)}
-    own, shared = [place[p] for p in x][::-1], sorted(place[p] for p in w)
-    rows = program.row_programs.of(own)
+    own, shared = [place[p] for p in x][::-1], [place[p] for p in (w[2], w[0], w[3], w[1])]
+    rows = program.row_programs.of(own, shared)
     theta = np.tile(np.random.default_rng(3).normal(size=7), (21, 1))
     theta[:, own] = np.random.default_rng(4).normal(size=(21, 3))
     outputs = outputs_of(3, 1)
@@ -241,6 +245,27 @@ def test_one_parameter_set_goes_as_one_row(dtype: str) -> None:
     np.testing.assert_allclose(program.run().amplitudes(), program.run(theta).amplitudes())
     with pytest.raises(qd.CircuitError, match="finite"):
         program.value_and_grad("Z0", np.full(circuit.num_parameters, np.nan))
+
+
+def test_phases_of_one_parameter_set_are_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a batch, phases that rows have for themselves are a rotation each; one set shares all of them with itself."""
+    circuit, t = qd.Circuit(6).h(range(6)), qd.ParameterVector("t", 4)
+    for layer in range(2):
+        for q in range(5):
+            circuit.rzz(t[2 * layer], q, q + 1)
+        circuit.rx(t[2 * layer + 1], range(6))
+    program = of_rows(circuit)
+    theta = np.random.default_rng(2).normal(size=4)
+    made = []
+    monkeypatch.setattr(program_rows, "lowered", lambda *args: made.append(lowered(*args)) or made[-1])
+    value, gradient = program.value_and_grad("Z0 Z1", theta)
+    values, gradients = program.value_and_grad("Z0 Z1", theta[None])
+    assert value == pytest.approx(values[0], abs=1e-12)
+    np.testing.assert_allclose(gradient, gradients[0], atol=1e-12)
+    single, batch = (Counter(records.operations[:, 0].tolist()) for records in made)
+    assert single == {DIAGONAL: 2, GROUP: 4}
+    assert DIAGONAL not in batch
+    assert batch[GROUP] > 6
 
 
 def test_many_threads_at_once_and_a_forked_child_find_the_pool_at_work() -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from qdist.backends.backend import Backend
 from qdist.backends.cuda import kernels
 from qdist.backends.cuda.executor import CudaExecutor
+from qdist.backends.cuda.measuring import set_first
 from qdist.backends.cuda.pauli import PauliPlan
 from qdist.backends.cuda.rows import CudaRows
 from qdist.backends.cuda.target import CudaTarget, cuda_target
@@ -52,6 +53,12 @@ class CudaBackend(Backend):
 
         with cupy.cuda.Device(self.number):
             return cupy.empty(shape, dtype)
+
+    def set_first(self, shard: Any, value: complex) -> None:
+        import cupy
+
+        with cupy.cuda.Device(self.number):
+            set_first(shard, value)
 
     def moved(self, array: NDArray[Any]) -> Any:
         import cupy

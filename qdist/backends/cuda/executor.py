@@ -12,6 +12,7 @@ from qdist.backends.backend import Executor
 from qdist.backends.cuda.checks import check_first, check_size
 from qdist.backends.cuda.launcher import Launcher
 from qdist.backends.cuda.lowering.tables import Tables
+from qdist.backends.cuda.measuring import set_first
 from qdist.backends.cuda.sweep import CudaSweep
 from qdist.backends.cuda.target import CudaTarget
 from qdist.backends.cuda.wide import WideGate
@@ -93,7 +94,7 @@ class CudaExecutor(Executor):
 
     def run_from_zero(self, shard: Any) -> None:
         shard.fill(0)
-        shard[0] = 1
+        set_first(shard, 1.0)
         self.run(shard, 0, 0)
 
     def run(

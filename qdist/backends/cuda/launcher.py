@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,19 @@ from qdist.backends.cuda.lowering.resident import blocks_at_once, resident
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.moves import runs_of
 
-__all__ = ["Launcher"]
+__all__ = ["Launcher", "as_bytes"]
+
+
+class Bound(NamedTuple):
+    """Numbers on the device, a row for each state of a batch: where reals and turns begin in ``buffer``, and how long
+    their rows are. fours: each stage's 4x4 matrices (fours.py): whether all rows have the same, and their bytes."""
+
+    buffer: Any
+    reals: int
+    reals_stride: int
+    turns: int
+    turns_stride: int
+    fours: list[tuple[bool, NDArray[Any]]]
 
 
 class Launcher:
@@ -31,19 +43,25 @@ class Launcher:
             self._arrays = {name: _on_device(cupy, x) for name, x in tables.arrays().items()}
         self._runs: dict[tuple[int, int], tuple[Any, int, int, int]] = {}
         # Records are filled once, and what changes from launch to launch is set in place: a launch copies them.
-        self._records: dict[tuple[int, int], NDArray[Any]] = {}
+        self._records: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = {}
         self._places: dict[tuple[int, bool, bool], tuple[NDArray[Any], int, int]] = {}
-        self.bound: Any = None
-        """(reals, turns) on the device, a row for each state of a batch, and each stage's 4x4 matrices (fours.py)."""
+        self._kernels: dict[int, Any] = {}
+        self.bound: Bound | None = None
 
     def bind(self, angles: np.ndarray) -> None:
-        """Computes all matrices and phases, for each row of the circuit's angles (float64)."""
+        """Computes all matrices and phases, for each row of the circuit's angles (float64). They go to the device in
+        one copy."""
         reals, turns = self.tables.binding.values(angles)
-        if turns.size == 0:
-            turns = np.zeros((len(angles), 1), turns.dtype)  # An address is needed, though nothing is read.
-        fours = [record(stage.fours, reals) for stage in self.tables.stages]
+        begin = -(-reals.nbytes // 16) * 16
+        # One byte more: an address is needed where there are no turns, though nothing is read.
+        together = np.zeros(begin + turns.nbytes + 1, np.uint8)
+        together[: reals.nbytes] = reals.reshape(-1).view(np.uint8)
+        together[begin:-1] = turns.reshape(-1).view(np.uint8)
+        fours = [(same, as_bytes(own)) for same, own in (record(s.fours, reals) for s in self.tables.stages)]
         with self._cupy.cuda.Device(self.device):
-            self.bound = self._cupy.asarray(reals), self._cupy.asarray(turns), fours
+            buffer = self._cupy.asarray(together)
+        at = buffer.data.ptr
+        self.bound = Bound(buffer, at, reals.shape[1], at + begin, turns.shape[1], fours)
 
     def num_tiles(self, number: int, live: int) -> int:
         """How many tiles of stage ``number`` hold amplitudes that may be nonzero. live: the nonzero-support
@@ -60,13 +78,14 @@ class Launcher:
 
     def run(self, number: int, states: Any, offset: int, live: int, rows: int) -> None:
         """Runs stage ``number`` on ``rows`` states: as many blocks as run at once, each going through many tiles."""
-        with_launch, fours = self.bound[2][number]
+        assert self.bound is not None, "bind comes first"
+        with_launch, fours = self.bound.fours[number]
         key = number, states.data.ptr % 16 == 0, with_launch
         if key not in self._places:
             stage, shape = self.tables.stages[number], self.tables.shape
             layout = resident(stage, shape)
             most = blocks_at_once(layout.end, shape, self._card)
-            self._places[key] = layout.arguments(stage, shape, *key[1:]), layout.end, most
+            self._places[key] = as_bytes(layout.arguments(stage, shape, *key[1:])), layout.end, most
         places, shared_bytes, most = self._places[key]
         grid = min(self.num_tiles(number, live), most), rows
         self.launch(number, states, offset, live, grid, (places, fours), shared_bytes)
@@ -81,22 +100,30 @@ class Launcher:
         more: tuple[NDArray[Any], ...],
         shared_bytes: int,
     ) -> None:
-        """Launches stage ``number``; more: the records that its kernel takes after the Launch that both take."""
-        stage = self.tables.stages[number]
-        kernel = stage_kernel(self.dtype, self.tables.shape, self.device, stage.rare, stage.long)
+        """Launches stage ``number``; more: the records that its kernel takes after the Launch that both take, as
+        bytes."""
+        # A dictionary of its own: to hash a shape takes as long as a launch.
+        kernel = self._kernels.get(number)
+        if kernel is None:
+            stage = self.tables.stages[number]
+            kernel = stage_kernel(self.dtype, self.tables.shape, self.device, stage.rare, stage.long)
+            self._kernels[number] = kernel
         taken = (self._record(number, states, offset, live), *more)
-        kernel(grid, (self.threads(number),), tuple(map(_bytes, taken)), shared_mem=shared_bytes)
+        kernel(grid, (self.threads(number),), taken, shared_mem=shared_bytes)
 
     def _record(self, number: int, states: Any, offset: int, live: int) -> NDArray[Any]:
-        """A Launch. What it points to is kept by this object, and by the caller for the states."""
-        if (number, live) not in self._records:
-            self._records[number, live] = self._filled(number, live)
-        record = self._records[number, live]
-        reals, turns, _ = self.bound
+        """A Launch, as bytes. What it points to is kept by this object, and by the caller for the states."""
+        found = self._records.get((number, live))
+        if found is None:
+            filled = self._filled(number, live)
+            found = self._records[number, live] = filled, as_bytes(filled)
+        record, in_bytes = found
+        bound = self.bound
+        assert bound is not None, "bind comes first"
         record["ket"], record["offset"] = states.data.ptr, offset
-        record["reals"], record["reals_stride"] = reals.data.ptr, reals.shape[1]
-        record["turns"], record["turns_stride"] = turns.data.ptr, turns.shape[1]
-        return record
+        record["reals"], record["reals_stride"] = bound.reals, bound.reals_stride
+        record["turns"], record["turns_stride"] = bound.turns, bound.turns_stride
+        return in_bytes
 
     def _filled(self, number: int, live: int) -> NDArray[Any]:
         """What of a Launch is the same every time."""
@@ -147,9 +174,9 @@ class Launcher:
         return self._runs[key]
 
 
-def _bytes(record: NDArray[Any]) -> NDArray[Any]:
-    """The same record without its fields: for each launch CuPy would have NumPy list them, which takes longer than the
-    launch itself."""
+def as_bytes(record: NDArray[Any]) -> NDArray[Any]:
+    """The same record, in the same memory, without its fields: for each launch CuPy would have NumPy list them, which
+    takes longer than the launch itself."""
     return record.view(np.dtype((np.void, record.itemsize)))
 
 

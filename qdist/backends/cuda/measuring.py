@@ -11,7 +11,19 @@ from numpy.typing import NDArray
 from qdist.backends.cuda.checks import check_permutation, check_size
 from qdist.backends.cuda.compiler import kernel
 
-__all__ = ["BLOCKS", "beside", "blocks", "count", "empty", "inner", "ints", "launch", "permuted_inner", "run"]
+__all__ = [
+    "BLOCKS",
+    "beside",
+    "blocks",
+    "count",
+    "empty",
+    "inner",
+    "ints",
+    "launch",
+    "permuted_inner",
+    "run",
+    "set_first",
+]
 
 _THREADS = 256
 BLOCKS = 2048
@@ -50,6 +62,14 @@ def beside(shard: Any, array: NDArray[Any]) -> Any:
 
     with shard.device:
         return cupy.asarray(array if array.size else np.zeros(1, array.dtype))
+
+
+def set_first(shard: Any, value: complex) -> None:
+    """shard[0] = value, by a kernel of ours: CuPy would compile one for it."""
+    real = np.float32 if shard.dtype == np.complex64 else np.float64
+    with shard.device:
+        set_number = kernel("moves", "set_first", shard.dtype, shard.device.id)
+        set_number((1,), (1,), (shard, real(value.real), real(value.imag)))
 
 
 def count(things: Any) -> np.int32:

@@ -68,7 +68,7 @@ class PauliPlan:
             passes, wide, _ = self._passes(np.ones(1))
             if len(passes) < len(groups):
                 # All passes are queued before the first value is waited for.
-                out[0] += sum(float(value) for value in [pass_value(one, shard, first) for one in passes])
+                out[0] += sum(parts.get().sum() for parts in [pass_value(one, shard, first) for one in passes])
                 groups = [(flips, own) for flips, own in groups if own[0] in wide]
         found = [self._group_sums(shard, first, flips, own) for flips, own in groups]
         for (flips, own), sums in zip(groups, found):
@@ -118,7 +118,7 @@ class PauliPlan:
         # One observable alone has its value in the product, which the last pass completes. It is divided by its weight
         # again: one that is close to zero, or huge, would take its digits along.
         alone = values is not None and self.observables == 1 and 1e-6 < abs(weights[0]) < 1e6 and not add
-        found: Any = 0.0
+        found: Any = None
         for k, one in enumerate(passes):
             found = apply_pass(one, shard, first, add, out, alone and k + 1 == len(passes) and not len(wide))
             add = True
@@ -130,7 +130,7 @@ class PauliPlan:
         if values is None:
             return
         if alone:
-            values[0] += (inner(shard, out).real if len(wide) or not passes else float(found)) / weights[0]
+            values[0] += (inner(shard, out).real if found is None else float(found.get().sum())) / weights[0]
         else:
             self.add_expectations(shard, first, values)
 

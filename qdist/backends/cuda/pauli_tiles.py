@@ -4,7 +4,7 @@ pauli_tiles.cu reads, and its launches."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,16 @@ class TilePass:
     diagonal: int
     """So many groups, the first ones, flip nothing and have real factors."""
     strings: NDArray[Any]
+    on_devices: dict[int, list[Any]] = field(default_factory=dict, compare=False)
+    """Copies of the tables on the GPUs where they were needed, by number."""
+
+    def tables(self, shard: Any) -> list[Any]:
+        """runs, places, groups and strings beside a shard."""
+        found = self.on_devices.get(shard.device.id)
+        if found is None:
+            bytes_ = (x.view(np.uint8) for x in (self.groups, self.strings))
+            found = self.on_devices[shard.device.id] = [beside(shard, x) for x in (self.runs, self.places, *bytes_)]
+        return found
 
 
 def tile_passes(
@@ -125,29 +135,29 @@ def _pairs(by_signs: dict[int, list[String]]) -> list[tuple[int, list[String], l
 
 
 def apply_pass(one: TilePass, shard: Any, first: int, add: bool, out: Any, wanted: bool) -> Any:
-    """out = what the strings make of the shard; with ``add`` it is added to what is there. Returns Re <shard|out>, on
-    the GPU, where it is wanted, else 0."""
+    """out = what the strings make of the shard; with ``add`` it is added to what is there. Returns the tiles' parts of
+    Re <shard|out>, on the GPU, where it is wanted, else None."""
     values = empty(shard, one.tiles) if wanted else None
     more = np.int32(one.diagonal), np.int32(add), out
     return _launch("apply_tiles", one, shard, first, (*more, np.uint64(0) if values is None else values), values)
 
 
 def pass_value(one: TilePass, shard: Any, first: int) -> Any:
-    """Re <shard|what the strings make of it>, on the GPU."""
+    """The tiles' parts of Re <shard|what the strings make of it>, on the GPU."""
     values = empty(shard, one.tiles)
     return _launch("tile_values", one, shard, first, (values,), values)
 
 
 def _launch(name: str, one: TilePass, shard: Any, first: int, more: Sequence[Any], values: Any) -> Any:
-    runs, places = beside(shard, one.runs), beside(shard, one.places)
-    groups, strings = ((beside(shard, x.view(np.uint8)), count(x)) for x in (one.groups, one.strings))
+    runs, places, groups, strings = one.tables(shard)
+    numbers = groups, count(one.groups), strings, count(one.strings)
     with shard.device:
         function = kernel("pauli_tiles", name, shard.dtype, shard.device.id)
         function.max_dynamic_shared_size_bytes = shard.dtype.itemsize << _TILE_BITS
         function(
             (one.tiles,),
             (1 << _THREAD_BITS,),
-            (shard, np.uint64(first), runs, np.int32(len(one.runs) // 3), places, *groups, *strings, *more),
+            (shard, np.uint64(first), runs, np.int32(len(one.runs) // 3), places, *numbers, *more),
             shared_mem=shard.dtype.itemsize << _TILE_BITS,
         )
-        return 0.0 if values is None else values.sum()
+        return values

@@ -9,7 +9,7 @@ import numpy as np
 
 from qdist.backends.cuda.compiler import sum_kernel
 from qdist.backends.cuda.kept_norm import STAGES, KeptNorm
-from qdist.backends.cuda.launcher import Launcher
+from qdist.backends.cuda.launcher import Launcher, as_bytes
 from qdist.backends.cuda.lowering.back_resident import resident
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.inverse import undone
@@ -41,10 +41,16 @@ class CudaSweep:
                 WideGate(undone(stage.operations[0]), num_bits, dtype, cupy) if stage.is_wide else next(numbers)
                 for stage, _ in reversed(plan.stages)
             ]
-        self._resident = [resident(*both, shape) for both in zip(self._tables.stages, self._tables.extents)]
+        placed = (resident(*both, shape) for both in zip(self._tables.stages, self._tables.extents))
+        self._resident = [(as_bytes(places), shared_bytes) for places, shared_bytes in placed]
         self._launcher = Launcher(self._tables, dtype, device)
         card = cupy.cuda.runtime.getDeviceProperties(device)
         self._blocks = card["multiProcessorCount"] * shape.blocks
+        self._sum_kernels: dict[int, Any] = {}
+        # Filled once, and what changes from launch to launch is set in place: a launch copies it.
+        fixed = {name: self._launcher.array(name).data.ptr for name in ("parities", "weighs")}
+        self._record = SWEEP.filled({"bra": 0, "partial": 0, "num_sums": 0, "keep": 0, **fixed})
+        self._record_bytes = as_bytes(self._record)
 
     @property
     def most_rows(self) -> int:
@@ -73,9 +79,16 @@ class CudaSweep:
             return
         self._launcher.bind(angles)
         with cupy.cuda.Device(self._device):
-            sums = cupy.zeros((rows, max(tables.num_sums, 1)))
+            # The sums of all stages, and behind them each stage's parts of them, set to zero at once.
+            supports = self._support(support)[:end]
+            steps = list(zip(self._steps, supports))
+            sizes = [0 if isinstance(s, WideGate) else self._partial_size(s, before, rows)[1] for s, before in steps]
+            together = sum(sizes) <= _PARTIAL_BYTES // 8
+            num_sums = rows * max(tables.num_sums, 1)
+            room = cupy.zeros(num_sums + (sum(sizes) if together else 0))
+            sums, at = room[:num_sums].reshape(rows, -1), num_sums
             norms: list[KeptNorm] = []
-            for k, (step, support_before) in enumerate(list(zip(self._steps, self._support(support)))[:end]):
+            for k, (step, support_before) in enumerate(steps):
                 # Where stages skip tiles, the shards hold values there that mean nothing, and have no norm to keep.
                 if rows == 1 and end >= STAGES and k % STAGES == 0 and support_before == (1 << self._num_bits) - 1:
                     for norm in norms:
@@ -85,38 +98,51 @@ class CudaSweep:
                     for row in (*kets.reshape(rows, -1), *bras.reshape(rows, -1)):
                         step.run(row, offset)
                 else:
-                    self._undo(step, kets, bras, offset, support_before, rows, sums, recover or k + 1 < end)
+                    partial = room[at : at + sizes[k]] if together else cupy.zeros(sizes[k])
+                    at += sizes[k] if together else 0
+                    self._undo(step, kets, bras, offset, support_before, rows, sums, partial, recover or k + 1 < end)
             found = sums.get()
         for row, own, gradient in zip(found, angles, gradients):
             tables.gradients.add(row, own, gradient)
 
     def _undo(
-        self, number: int, kets: Any, bras: Any, offset: int, support: int, rows: int, sums: Any, keep: bool
+        self,
+        number: int,
+        kets: Any,
+        bras: Any,
+        offset: int,
+        support: int,
+        rows: int,
+        sums: Any,
+        partial: Any,
+        keep: bool,
     ) -> None:
-        cupy, launcher = self._cupy, self._launcher
+        """partial: zeros of ``_partial_size``."""
+        launcher, warps = self._launcher, self._warps(number)
         first, count = self._tables.extents[number].sums
-        tiles, warps = launcher.num_tiles(number, support), self._warps(number)
-        # Each block goes through its share of the tiles, each warp has sums of its own.
-        room = _PARTIAL_BYTES // (8 * warps * rows * max(count, 1))
-        blocks = max(1, min(tiles, self._blocks, room))
-        partial = cupy.zeros(max(rows * blocks * warps * count, 1))
+        blocks, _ = self._partial_size(number, support, rows)
         places, shared_bytes = self._resident[number]
-        sweep = SWEEP.filled(
-            {
-                "bra": bras.data.ptr,
-                "partial": partial.data.ptr,
-                "parities": launcher.array("parities").data.ptr,
-                "weighs": launcher.array("weighs").data.ptr,
-                "num_sums": count,
-                "keep": keep,
-            }
-        )
-        launcher.launch(number, kets, offset, support, (blocks, rows), (sweep, places), shared_bytes)
+        sweep = self._record
+        sweep["bra"], sweep["partial"] = bras.data.ptr, partial.data.ptr
+        sweep["num_sums"], sweep["keep"] = count, keep
+        more = self._record_bytes, places
+        launcher.launch(number, kets, offset, support, (blocks, rows), more, shared_bytes)
         if count:
-            stage = self._tables.stages[number]
-            kernel = sum_kernel(self._dtype, self._tables.shape, self._device, stage.rare, stage.long)
+            kernel = self._sum_kernels.get(number)
+            if kernel is None:
+                stage = self._tables.stages[number]
+                kernel = sum_kernel(self._dtype, self._tables.shape, self._device, stage.rare, stage.long)
+                self._sum_kernels[number] = kernel
             stride = np.uint64(sums.shape[1])
             kernel((count, rows), (256,), (partial, np.int32(blocks * warps), np.int32(count), sums[0, first:], stride))
+
+    def _partial_size(self, number: int, support: int, rows: int) -> tuple[int, int]:
+        """Blocks of a stage's launch, for each row, and the numbers that they add up: each block goes through its share
+        of the tiles, each warp has sums of its own."""
+        warps, count = self._warps(number), self._tables.extents[number].sums[1]
+        room = _PARTIAL_BYTES // (8 * warps * rows * max(count, 1))
+        blocks = max(1, min(self._launcher.num_tiles(number, support), self._blocks, room))
+        return blocks, max(rows * blocks * warps * count, 1)
 
     def _warps(self, number: int) -> int:
         return self._launcher.threads(number) // 32

@@ -13,8 +13,7 @@ from qdist.backends.cuda.lowering.inverse import undoing
 from qdist.backends.cuda.lowering.phases import phases
 from qdist.backends.cuda.lowering.resident import layout, resident
 from qdist.backends.cuda.lowering.tables import Tables
-from qdist.backends.cuda.lowering.tile import ROOM, Shape, back_shape_of, shape_of
-from qdist.backends.cuda.rows.tables import state_bytes
+from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage
@@ -31,6 +30,9 @@ _PHASES_A_SWEEP = 3.0
 _ONE_ROW = 12
 """A launch of one block, where the kernels of single circuits are bound by their many launches."""
 
+_MOST_ROW_QUBITS = 16
+"""Of rows of a batch: in shared memory up to 12 or 13 qubits, beyond in L2, for one block of threads each."""
+
 
 @dataclass(frozen=True, slots=True)
 class CudaTarget(Target):
@@ -40,8 +42,7 @@ class CudaTarget(Target):
     shape: Shape = field(kw_only=True)
 
     def rows_unfit(self, num_qubits: int) -> str:
-        needed = state_bytes(num_qubits, self.shape.itemsize // 2, back=True)
-        return "" if needed <= ROOM else f"ket and bra of {num_qubits} qubits do not fit shared memory"
+        return "" if num_qubits <= _MOST_ROW_QUBITS else f"ket and bra of {num_qubits} qubits do not fit caches"
 
     def has_room(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> bool:
         operations = [o for block in blocks for o in block.operations]

@@ -71,16 +71,24 @@ _Item = _Rotation | _Diagonal | _Constant
 
 
 def lowered(
-    num_qubits: int, operations: Iterable[Operation], affine: AffineMap, row_parameters: Sequence[int]
+    num_qubits: int,
+    operations: Iterable[Operation],
+    affine: AffineMap,
+    row_parameters: Sequence[int],
+    shared_parameters: Sequence[int] | None = None,
 ) -> RowRecords:
     """The records of a unitary circuit.
 
     operations: in order; none may be ``unsupported``. affine: how the circuit's angles follow from its parameters.
-    row_parameters: those that every row has for itself; they become parameters 0, 1, ..., and the others follow in
-    their order.
+    row_parameters: those that every row has for itself; they become parameters 0, 1, ..., and the others follow:
+    shared_parameters, by default in the circuit's order.
     """
     own = list(row_parameters)
-    shared = [p for p in range(affine.num_parameters) if p not in set(own)]
+    of_row = set(own)
+    shared = [p for p in range(affine.num_parameters) if p not in of_row]
+    if shared_parameters is not None:
+        assert sorted(shared_parameters) == shared, "every parameter is of rows or shared"
+        shared = list(shared_parameters)
     numbers = np.zeros(affine.num_parameters, np.int64)
     numbers[own + shared] = np.arange(affine.num_parameters)
     parameters = numbers[affine.parameters]
@@ -169,6 +177,9 @@ class _Lowering:
             item = self._items[k - 1]
             if isinstance(item, _Diagonal):
                 earliest = item
+            elif isinstance(item, _Rotation):
+                if (item.x & z).bit_count() & 1:
+                    break
             elif not _passes(item, 0, z, ()):
                 break
             k -= 1
@@ -357,15 +368,23 @@ def _same(a: _Rotation, b: _Rotation) -> bool:
 
 def _passes(item: _Item, x: int, z: int, conditions: tuple[Condition, ...]) -> bool:
     """Whether a rotation about X^x Z^z, under conditions, commutes with an item."""
+    # Plain loops: this is most of the time of lowering.
     if isinstance(item, _Diagonal):
-        return not x or not any(parity(mask & x) for mask in item.terms)
+        for mask in item.terms if x else ():  # noqa: SIM110
+            if (mask & x).bit_count() & 1:
+                return False
+        return True
     if isinstance(item, _Rotation):
-        if parity(item.x & z) ^ parity(item.z & x):
-            return False
         own = item.x
-        return not any(parity(mask & x) for mask, _ in item.conditions) and not any(
-            parity(mask & own) for mask, _ in conditions
-        )
+        if ((own & z).bit_count() ^ (item.z & x).bit_count()) & 1:
+            return False
+        for mask, _ in item.conditions:
+            if (mask & x).bit_count() & 1:
+                return False
+        for mask, _ in conditions:  # noqa: SIM110
+            if (mask & own).bit_count() & 1:
+                return False
+        return True
     if any(parity(f & x) for f in item.functionals) or any(parity(mask & x) for mask, _ in item.conditions):
         return False
     return not any(parity(t & z) or any(parity(t & mask) for mask, _ in conditions) for t in item.targets)

@@ -27,20 +27,30 @@ def walk(
     """
     base = _solution(conditions)
     masks = [mask for mask, _ in conditions]
-    spanned = list(directions)
-    columns = []
-    for column in _orthogonal(bits, [*masks, *functionals]):
-        if independent([*spanned, column]):
-            spanned.append(column)
-            columns.append(column)
-    if len(spanned) < bits - len(masks):
+    spanned: dict[int, int] = {}
+    for direction in directions:
+        _grow(spanned, direction)
+    columns = [column for column in _orthogonal(bits, [*masks, *functionals]) if _grow(spanned, column)]
+    if len(directions) + len(columns) < bits - len(masks):
         return None
     return Walk(base, tuple(columns))
 
 
 def independent(vectors: Sequence[int]) -> bool:
     """Whether no XOR of some of them is 0."""
-    return len(_reduced(vectors)) == len(vectors)
+    spanned: dict[int, int] = {}
+    return all(_grow(spanned, vector) for vector in vectors)
+
+
+def _grow(spanned: dict[int, int], vector: int) -> bool:
+    """Whether a vector is none of the span's, which it then joins. spanned: {length in bits: vector}."""
+    while vector:
+        other = spanned.get(vector.bit_length())
+        if other is None:
+            spanned[vector.bit_length()] = vector
+            return True
+        vector ^= other
+    return False
 
 
 def _reduced(rows: Sequence[int]) -> dict[int, int]:

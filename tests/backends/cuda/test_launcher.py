@@ -76,8 +76,16 @@ def test_a_stage_is_launched_with_three_records(launches: list[tuple[Any, ...]],
             assert launch[name] == own.array(name).data.ptr + first * record.dtype.itemsize
         assert launch["places"] == own.array("places").of[stage.places :].ctypes.data
         assert launch["begins"] == own.array("begins").of[stage.first_coefficient :].ctypes.data
-        assert launch["reals"] == own.bound[0].data.ptr
-        assert launch["turns_stride"] == own.bound[1].shape[1]
+        bound = own.bound
+        assert bound is not None
+        assert (launch["reals"], launch["turns"]) == (bound.reals, bound.turns)
+        assert launch["reals"] % 16 == launch["turns"] % 16 == 0
+        reals, turns = tables.binding.values(circuit.affine()(np.zeros(circuit.num_parameters))[None])
+        assert (launch["reals_stride"], launch["turns_stride"]) == (reals.shape[1], turns.shape[1])
+        kept = bound.buffer.of
+        np.testing.assert_array_equal(kept[: reals.nbytes].view(reals.dtype), reals[0])
+        begin = bound.turns - bound.reals
+        np.testing.assert_array_equal(kept[begin : begin + turns.nbytes].view(turns.dtype), turns[0])
         assert (launch["load_flip"], launch["load_flip_end"]) == stage.load_flips
         assert (launch["store_flip"], launch["store_flip_end"]) == stage.store_flips
         assert (places["num_ops"], places["with_launch"]) == (stage.num_ops, 1)
@@ -93,14 +101,16 @@ def test_a_stage_of_the_adjoint_sweep_is_launched_with_three_records(launches: l
     own.bind(circuit.affine()(np.zeros(circuit.num_parameters))[None])
     kets, bras = (FakeArray(np.zeros((1, 1 << n), kind)) for _ in range(2))
     sums = FakeSums()
-    back._undo(0, kets, bras, 0, (1 << n) - 1, 1, sums, False)
+    partial = FakeArray(np.zeros(back._partial_size(0, (1 << n) - 1, 1)[1]))
+    back._undo(0, kets, bras, 0, (1 << n) - 1, 1, sums, partial, False)
     ((launch, swept, places),) = launches
     launch, swept, places = (x.view(r.dtype) for x, r in zip((launch, swept, places), (LAUNCH, SWEEP, BACKWARD_PLACES)))
     assert (launch["ket"], swept["bra"], swept["keep"]) == (kets.data.ptr, bras.data.ptr, 0)
+    assert swept["partial"] == partial.data.ptr
     assert swept["parities"] == own.array("parities").data.ptr
     assert swept["weighs"] == own.array("weighs").data.ptr
     assert swept["num_sums"] == back._tables.extents[0].sums[1] > 0
-    assert places == back._resident[0][0]
+    assert places == back._resident[0][0].view(BACKWARD_PLACES.dtype)
 
 
 class FakeSums:

@@ -13,13 +13,13 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_devices() == 0, reason="n
 
 
 @pytest.mark.parametrize("in_double", [True, False])
-@pytest.mark.parametrize("n", range(1, 13))
+@pytest.mark.parametrize("n", range(1, 17))
 def test_values_derivatives_and_states(n: int, in_double: bool) -> None:
     import cupy
 
     from qdist.backends.cuda.rows import CudaRows
 
-    for seed in range(4):
+    for seed in range(4 if n <= 12 else 2):
         rng = np.random.default_rng(100 * n + seed)
         of_rows = sorted(rng.permutation(PARAMETERS)[: rng.integers(PARAMETERS + 1)].tolist())
         records = row_records(random_circuit(n, 100 * n + seed), of_rows)
@@ -74,6 +74,41 @@ def test_many_angles_and_masks_that_shared_memory_has_no_room_for() -> None:
     assert found is not None
     for a, b in zip(wanted, found):
         np.testing.assert_allclose(b, a, atol=1e-9)
+
+
+def test_a_step_of_a_layer_is_four_launches_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values in float32 are read and written as they are, weights in the layer's order."""
+    import cupy
+
+    from qdist import nn
+    from qdist.backends.cuda.rows import kernel as rows
+    from qdist.tensor import Tensor
+
+    names: list[str] = []
+    found = rows.kernel
+    monkeypatch.setattr(rows, "kernel", lambda *key: names.append(key[1]) or found(*key))
+    rows._with_room.cache_clear()
+    x, w = qd.ParameterVector("x", 4), qd.ParameterVector("w", 8)
+    circuit = qd.Circuit(4)
+    for q in range(4):
+        circuit.rx(x[q], q).ry(w[7 - q], q)
+    circuit.cx(0, 1).cx(2, 3)
+    for q in range(4):
+        circuit.rz(w[q], q).ry(2 * w[q], q)
+    data = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
+    results = []
+    for device in ("cpu", "cuda"):
+        layer = nn.QuantumLayer(circuit, ["Z0", "X1 Y2", "Z3"], inputs=x, weights=w, seed=3, device=device)
+        assert layer.weights is not None
+        names.clear()
+        out = layer(Tensor(data, device=layer.program.device))
+        (out * out).sum().backward()
+        results.append((out.numpy(), layer.weights.grad.numpy()))
+    assert names == ["prepare_rows", "rows_forward", "rows_backward", "shared_gradients"]
+    assert isinstance(out.data, cupy.ndarray)
+    assert out.dtype == layer.weights.grad.dtype == np.float32
+    for a, b in zip(*results):
+        np.testing.assert_allclose(b, a, atol=1e-5)
 
 
 def test_parameters_that_are_not_finite_are_told() -> None:

@@ -1,44 +1,26 @@
 """The CUDA sources compile for two generations of GPUs with NVRTC alone: no device, no CUDA toolkit."""
 
-import ctypes
-import importlib.util
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from qdist.backends.cuda import compiler
-from qdist.backends.cuda.compiler import MODULES, expanded, source, stage_source
+from qdist.backends.cuda.compiling import texts
+from qdist.backends.cuda.compiling.nvrtc import CompileError, Nvrtc
+from qdist.backends.cuda.compiling.texts import MODULES, expanded, source, stage_source
 from qdist.backends.cuda.lowering import records, tables
 from qdist.backends.cuda.lowering.record import Field, Record
 from qdist.backends.cuda.lowering.tile import back_shape_of, shape_of
 
 
 @pytest.fixture(scope="module")
-def nvrtc() -> ctypes.CDLL:
+def nvrtc() -> Nvrtc:
     """NVIDIA's run-time compiler, from its wheel."""
-    spec = importlib.util.find_spec("nvidia.cuda_nvrtc") if importlib.util.find_spec("nvidia") else None
-    if spec is None or not spec.submodule_search_locations:
+    try:
+        return Nvrtc()
+    except ImportError:
         pytest.skip("needs the nvidia-cuda-nvrtc-cu12 package")
-    (library,) = Path(next(iter(spec.submodule_search_locations))).glob("lib/libnvrtc.so.*")
-    return ctypes.CDLL(str(library))
-
-
-def ptx(nvrtc: ctypes.CDLL, code: str, options: tuple[str, ...]) -> str:
-    """The source compiled; fails with the compiler's messages."""
-    program = ctypes.c_void_p()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), code.encode(), b"source.cu", 0, None, None) == 0
-    given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
-    failed = nvrtc.nvrtcCompileProgram(program, len(options), given)
-    what = "ProgramLog" if failed else "PTX"
-    size = ctypes.c_size_t()
-    assert getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) == 0
-    text = ctypes.create_string_buffer(size.value)
-    assert getattr(nvrtc, f"nvrtcGet{what}")(program, text) == 0
-    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    assert not failed, text.value.decode()
-    return text.value.decode()
 
 
 @pytest.mark.parametrize("rare", [False, True])
@@ -46,11 +28,11 @@ def ptx(nvrtc: ctypes.CDLL, code: str, options: tuple[str, ...]) -> str:
     ("dtype", "generation", "long"),
     [("complex64", "90", False), ("complex64", "80", True), ("complex128", "80", False)],
 )
-def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: bool, long: bool) -> None:
+def test_the_tile_kernel(nvrtc: Nvrtc, dtype: str, generation: str, rare: bool, long: bool) -> None:
     kind = np.dtype(dtype)
     shape = shape_of(kind)
     code, options = stage_source(kind, shape, rare, long)
-    text = ptx(nvrtc, code, (*options, f"-arch=compute_{generation}"))
+    text = nvrtc.ptx(code, (*options, f"-arch=compute_{generation}"))
     assert ".entry run_stage(" in text
     # A thread's amplitudes stay in registers: an array that is indexed by a variable would be local memory.
     assert ".local" not in text
@@ -80,13 +62,11 @@ def test_the_tile_kernel(nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: 
     ("dtype", "generation", "long"),
     [("complex64", "80", False), ("complex64", "90", True), ("complex128", "90", False)],
 )
-def test_the_kernel_of_the_adjoint_sweep(
-    nvrtc: ctypes.CDLL, dtype: str, generation: str, rare: bool, long: bool
-) -> None:
+def test_the_kernel_of_the_adjoint_sweep(nvrtc: Nvrtc, dtype: str, generation: str, rare: bool, long: bool) -> None:
     kind = np.dtype(dtype)
     shape = back_shape_of(kind)
     code, options = stage_source(kind, shape, rare, long)
-    text = ptx(nvrtc, code, (*options, f"-arch=compute_{generation}"))
+    text = nvrtc.ptx(code, (*options, f"-arch=compute_{generation}"))
     assert ".entry run_stage(" in text
     assert ".entry add_partial(" in text
     assert ".local" not in text
@@ -108,10 +88,10 @@ def test_the_kernel_of_the_adjoint_sweep(
 
 
 @pytest.mark.parametrize("of", [shape_of, back_shape_of])
-def test_amplitudes_stored_in_single_precision_are_computed_in_double(nvrtc: ctypes.CDLL, of) -> None:
+def test_amplitudes_stored_in_single_precision_are_computed_in_double(nvrtc: Nvrtc, of) -> None:
     shape = of(np.dtype("complex128"))
     code, options = stage_source(np.dtype("complex64"), shape, True, False)
-    text = ptx(nvrtc, code, (*options, "-arch=compute_90"))
+    text = nvrtc.ptx(code, (*options, "-arch=compute_90"))
     assert ".local" not in text
     # What is read from and written to memory has 8 bytes an amplitude, what is in shared memory 16.
     places = shape.states << shape.registers
@@ -127,20 +107,21 @@ KERNELS = {
     "measure": "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves add_weighted",
     "pauli": "apply_paulis apply_rows term_values pauli_values_2 pauli_values_4 pauli_values_16",
     "pauli_tiles": "apply_tiles tile_values",
-    "moves": "take_part put_part swap_parts",
+    "moves": "take_part put_part swap_parts set_first",
     "rows": "prepare_rows rows_forward rows_backward row_gradients shared_gradients",
+    "far_rows": "prepare_far_rows far_rows_forward far_rows_backward",
 }
 
 
 @pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
 @pytest.mark.parametrize("module", MODULES)
-def test_the_other_kernels(nvrtc: ctypes.CDLL, module: str, dtype: str, generation: str) -> None:
+def test_the_other_kernels(nvrtc: Nvrtc, module: str, dtype: str, generation: str) -> None:
     code, options = source(module, np.dtype(dtype))
-    text = ptx(nvrtc, code, (*options, f"-arch=compute_{generation}"))
+    text = nvrtc.ptx(code, (*options, f"-arch=compute_{generation}"))
     assert sorted(re.findall(r"\.entry (\w+)\(", text)) == sorted(KERNELS[module].split())
     if module == "moves":
         assert ".local" not in text
-    if module == "rows":
+    if module in ("rows", "far_rows"):
         # What a row has in registers stays there; only the reduction of huge angles takes local memory.
         parts = re.split(r"\.(?=entry |func )", text)
         assert not any(".local" in part for part in parts if part.startswith("entry"))
@@ -157,46 +138,52 @@ def test_the_smaller_kernel_lacks_what_the_tables_know_as_rare() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-def test_the_compiler_lays_records_out_as_numpy_does(nvrtc: ctypes.CDLL, dtype: str) -> None:
+def test_the_compiler_lays_records_out_as_numpy_does(nvrtc: Nvrtc, dtype: str) -> None:
     _, options = source("moves", np.dtype(dtype))
     code, checked = expanded("records.cuh"), (*options, "-DCHECK_OFFSETS")
     fields = sum(len(r.fields) for r in vars(records).values() if isinstance(r, Record))
     assert code.count("OFFSET(") == fields + 1  # Its definition, and each field.
-    ptx(nvrtc, code, checked)
+    nvrtc.ptx(code, checked)
     # It would tell: a field that NumPy has elsewhere.
-    with pytest.raises(AssertionError, match="static assertion failed"):
-        ptx(nvrtc, code.replace("OFFSET(Phase, end_op) == 4", "OFFSET(Phase, end_op) == 8"), checked)
-    with pytest.raises(AssertionError, match="size of Launch"):
-        ptx(nvrtc, code.replace("Table<int> lists;", "int lists[3];"), checked)
+    with pytest.raises(CompileError, match="static assertion failed"):
+        nvrtc.ptx(code.replace("OFFSET(Phase, end_op) == 4", "OFFSET(Phase, end_op) == 8"), checked)
+    with pytest.raises(CompileError, match="size of Launch"):
+        nvrtc.ptx(code.replace("Table<int> lists;", "int lists[3];"), checked)
 
 
-def test_a_source_has_each_file_once_and_messages_name_it(nvrtc: ctypes.CDLL) -> None:
+def test_a_source_has_each_file_once_and_messages_name_it(nvrtc: Nvrtc) -> None:
     code = expanded("backward.cu")
     names = re.findall(r'^#line 1 "(.+)"', code, re.MULTILINE)
-    folder = Path(compiler.__file__).parent / "sources"
+    folder = Path(texts.__file__).parents[1] / "sources"
     assert sorted(names) == sorted(
-        ["backward.cu", *({path.name for path in folder.glob("*.cuh")} - {"states.cuh", "row.cuh", "row_team.cuh"})]
+        [
+            "backward.cu",
+            *(
+                {path.name for path in folder.glob("*.cuh")}
+                - {"states.cuh", "row.cuh", "row_shared.cuh", "row_team.cuh"}
+            ),
+        ]
     )
     assert "#include" not in code
     _, options = stage_source(np.dtype("complex64"), back_shape_of(np.dtype("complex64")), False, False)
     number = (folder / "kernel.cuh").read_text().splitlines().index("    Turn turn = 0;") + 1
-    with pytest.raises(AssertionError, match=rf"kernel.cuh\({number}\)"):
-        ptx(nvrtc, code.replace("    Turn turn = 0;", "    Turn turn = nothing;"), options)
+    with pytest.raises(CompileError, match=rf"kernel.cuh\({number}\)"):
+        nvrtc.ptx(code.replace("    Turn turn = 0;", "    Turn turn = nothing;"), options)
 
 
-def test_each_source_includes_what_it_uses(nvrtc: ctypes.CDLL) -> None:
+def test_each_source_includes_what_it_uses(nvrtc: Nvrtc) -> None:
     """As an editor reads it: alone, without the options that the program is compiled with."""
-    for path in sorted((Path(compiler.__file__).parent / "sources").iterdir()):
+    for path in sorted((Path(texts.__file__).parents[1] / "sources").iterdir()):
         text = path.read_text()
         assert ("#pragma once" in text) == (path.suffix == ".cuh"), path.name
         # Forward kernels have one state.
         options = ("-DREGISTER_BITS=4", "-DSTATES=1", "-DRARE=1", "-DKEEP_NORM=1") if path.stem == "forward" else ()
-        ptx(nvrtc, expanded(path.name), ("-std=c++17", "-arch=compute_80", *options))
+        nvrtc.ptx(expanded(path.name), ("-std=c++17", "-arch=compute_80", *options))
 
 
 def test_records_that_changed_are_not_compiled_with_the_old_header(monkeypatch: pytest.MonkeyPatch) -> None:
     assert records.HEADER.read_text() == records.header()
-    monkeypatch.setattr(compiler, "header", lambda: records.header() + "struct More {};")
+    monkeypatch.setattr(texts, "header", lambda: records.header() + "struct More {};")
     with pytest.raises(RuntimeError, match="out of date: run python -m"):
         expanded("moves.cu")
 

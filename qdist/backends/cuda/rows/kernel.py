@@ -1,6 +1,7 @@
 """A row program on a GPU: its tables there, and the launches of a forward or backward run.
 
-Parameters and results may be on the GPU: then nothing is copied, and nothing waits for it.
+Parameters and results may be on the GPU: then nothing is copied, and nothing waits for it. Values that are given there
+in float32 are read as they are, and the results have that dtype.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from qdist.backends.cuda.compiler import kernel
 from qdist.backends.cuda.lowering.records import ROW_LAUNCH
 from qdist.backends.cuda.rows.outputs import output_tables
-from qdist.backends.cuda.rows.tables import row_tables, state_bytes
+from qdist.backends.cuda.rows.tables import far_bytes, row_tables, state_bytes, state_numbers
 from qdist.plan.observables.row_outputs import RowOutputRecords
 from qdist.plan.rows.records import RowRecords
 
@@ -23,7 +24,11 @@ __all__ = ["CudaRows"]
 _WARP, _MOST_THREADS, _NUMBERS_A_THREAD = 32, 512, 16
 _MOST_TEAMS = 4
 """Rows of a warp each that share a block."""
+_FAR_BLOCKS = 2
+"""Of a multiprocessor, at most, where states are in global memory."""
 _THREADS = 256
+_GRADIENTS_SINGLE = 8
+"""Of RowLaunch's singles; the bits before say the same of what is given."""
 
 
 class _Reading(NamedTuple):
@@ -33,6 +38,13 @@ class _Reading(NamedTuple):
     num_outputs: int
     num_masks: int
     launch: NDArray[Any]
+
+
+class _Kept(NamedTuple):
+    """What a backward run takes over from its forward run: what all rows share, and the outputs in double."""
+
+    common: Any
+    values: Any
 
 
 class CudaRows:
@@ -46,13 +58,23 @@ class CudaRows:
         self._dtype = np.dtype(np.complex128 if in_double else np.complex64)
         self._n, self._per_row, self._num_shared = records.num_qubits, records.per_row, records.num_shared
         self._num_angles, self._num_slots = len(records.constants), len(records.slot_constants)
+        card = cupy.cuda.runtime.getDeviceProperties(device)
+        self._room = card["sharedMemPerBlockOptin"]
+        self._far = state_bytes(self._n, self._real.itemsize, back=True) > self._room
+        # As many blocks as find their states in the L2 cache, but one for each multiprocessor.
+        cached = card["l2CacheSize"] // (self._real.itemsize * state_numbers(self._n, back=True))
+        processors = card["multiProcessorCount"]
+        self._far_blocks = max(processors, min(cached, _FAR_BLOCKS * processors))
         self._threads = min(_MOST_THREADS, max(_WARP, (2 << self._n) // _NUMBERS_A_THREAD))
-        self._tables = row_tables(records, self._threads)
+        self._tables = row_tables(records, self._threads, self._far)
         arrays = self._tables.arrays | {"matrices": records.matrices.astype(self._dtype)}
-        self._room = cupy.cuda.runtime.getDeviceProperties(device)["sharedMemPerBlockOptin"]
         with cupy.cuda.Device(device):
             self._arrays = {name: _on_device(cupy, array) for name, array in arrays.items()}
         self._phase = records.phase
+        # Slots, cosines and sines of angles, phases, and in fixed point: each begins at a multiple of 16 bytes.
+        item, phases = self._dtype.itemsize, self._tables.num_diagonals << self._n
+        sizes = [8 * self._num_slots, item * self._num_angles, item * phases, item // 2 * phases * self._far]
+        self._common_starts = np.cumsum([0] + [-(-size // 16) * 16 for size in sizes]).tolist()
         self._nothing = self.outputs(RowOutputRecords(self._n, 0, *_no_strings(self._n)))
 
     def outputs(self, records: RowOutputRecords) -> _Reading:
@@ -83,10 +105,14 @@ class CudaRows:
             given = self._given(rows, shared)
             if given is None:
                 return None
-            values = self._cupy.empty((len(rows), outputs.num_outputs))
-            launch = self._launch(given, len(rows), outputs, values)
-            self._run("rows_forward", launch, len(rows), outputs)
-            return (values if _is_on_device(rows) else values.get()), None
+            launch, shape = given.launch(outputs), (len(rows), outputs.num_outputs)
+            values = found = self._cupy.empty(shape)
+            launch["values"] = values.data.ptr
+            if given.result == np.float32:
+                found = self._cupy.empty(shape, np.float32)
+                launch["single_values"] = found.data.ptr
+            common = self._run("forward", launch, len(rows), outputs, None)
+            return (found if given.on_device else found.get()), _Kept(common, values) if keep else None
 
     def backward(
         self,
@@ -96,7 +122,7 @@ class CudaRows:
         cotangents: Any,
         by_rows: bool,
         by_shared: bool,
-        kets: Any = None,
+        kets: _Kept | None = None,
         values: Any = None,
     ) -> tuple[Any, Any, Any] | None:
         cupy, count = self._cupy, len(rows)
@@ -104,25 +130,31 @@ class CudaRows:
             given = self._given(rows, shared, cotangents)
             if given is None:
                 return None
-            width = outputs.num_outputs
-            sizes = [count * width, self._num_shared * by_shared, count * self._per_row * by_rows]
-            found = cupy.empty(sum(sizes))
+            launch, width = given.launch(outputs), outputs.num_outputs
+            known = kets is not None and values is not None
+            # All that is computed, in one piece: it may go to the host in one copy.
+            sizes = [0 if known else count * width, self._num_shared * by_shared, count * self._per_row * by_rows]
             ends = np.cumsum(sizes).tolist()
+            found = cupy.empty(ends[2], given.result)
+            in_double = kets.values if kets is not None and known else found
+            if given.result == np.float32 and not known:
+                in_double = cupy.empty(count * width)
+                launch["single_values"] = found.data.ptr
             by_angle = cupy.empty((max(1, self._num_angles), max(1, count)))
-            launch = self._launch(given, count, outputs, found)
-            launch["cotangents"], launch["by_angle"] = given[2].data.ptr, by_angle.data.ptr
+            launch["values"], launch["known"] = in_double.data.ptr, known
+            launch["by_angle"] = by_angle.data.ptr
             launch["first_op"] = self._tables.first_op[by_rows, by_shared]
             launch["undo_start"] = self._tables.undo_start[by_rows, by_shared]
-            self._run("rows_backward", launch, count, outputs)
+            self._run("backward", launch, count, outputs, None if kets is None else kets.common)
+            at, item = found.data.ptr, given.result.itemsize
             if sizes[1]:
-                self._start("shared_gradients", self._num_shared, launch, found[ends[0] :])
+                self._start("shared_gradients", self._num_shared, launch, at + item * ends[0])
             if sizes[2]:
-                self._start("row_gradients", -(-sizes[2] // _THREADS), launch, found[ends[1] :])
-            on_host = not _is_on_device(rows)
-            all_found = found.get() if on_host else found
+                self._start("row_gradients", -(-sizes[2] // _THREADS), launch, at + item * ends[1])
+            all_found = found if given.on_device else found.get()
             return (
-                all_found[: ends[0]].reshape(count, width),
-                all_found[ends[1] : ends[2]].reshape(count, self._per_row) if by_rows else None,
+                values if known else all_found[: ends[0]].reshape(count, width),
+                all_found[ends[1] :].reshape(count, self._per_row) if by_rows else None,
                 all_found[ends[0] : ends[1]] if by_shared else None,
             )
 
@@ -132,75 +164,112 @@ class CudaRows:
             if given is None:
                 return False
             found = self._cupy.empty(out.shape, self._dtype)
-            launch = self._launch(given, len(rows), self._nothing, None)
+            launch = given.launch(self._nothing)
             launch["states"] = found.data.ptr
-            self._run("rows_forward", launch, len(rows), self._nothing)
-            out[...] = found.astype(out.dtype, copy=False) if _is_on_device(out) else found.get()
+            self._run("forward", launch, len(rows), self._nothing, None)
+            out[...] = found.astype(out.dtype, copy=False) if isinstance(out, self._cupy.ndarray) else found.get()
             return True
 
     # Launches --------------------------------------------------------------------------------------------------------
 
-    def _given(self, *arrays: Any) -> list[Any] | None:
-        """Float64 arrays on the device; those of the host go there in one copy. None if one of the host's has a value
-        that is not finite."""
-        cupy = self._cupy
-        if any(_is_on_device(array) for array in arrays):
-            return [cupy.ascontiguousarray(cupy.asarray(array), np.float64) for array in arrays]
-        flat = np.concatenate([np.asarray(array, np.float64).ravel() for array in arrays] + [np.zeros(1)])
+    def _given(self, *arrays: Any) -> _Given | None:
+        """Rows, shared parameters and cotangents on the device; those of the host go there in one copy. None if one of
+        the host's has a value that is not finite."""
+        cupy, count = self._cupy, len(arrays[0])
+        if any(isinstance(array, cupy.ndarray) for array in arrays):
+            there = [_readable(cupy, array) for array in arrays]
+            singles = sum(1 << k for k, array in enumerate(there) if array.dtype == np.float32)
+            # Parameters in double have derivatives in double.
+            single = all(array.dtype == np.float32 for array in there[:2] if array.size or array is there[0])
+            result = np.dtype(np.float32 if single else np.float64)
+            return _Given([a.data.ptr for a in there], there, count, singles, result, True)
+        flat = np.concatenate([np.asarray(array, np.float64).ravel() for array in arrays] + [_ONE_MORE])
         if not np.isfinite(flat).all():
             return None
-        there = cupy.asarray(flat)
-        ends = np.cumsum([array.size for array in arrays]).tolist()
-        return [there[end - array.size :] for array, end in zip(arrays, ends)]
+        whole = cupy.asarray(flat)
+        addresses, at = [], whole.data.ptr
+        for array in arrays:
+            addresses.append(at)
+            at += 8 * array.size
+        return _Given(addresses, [whole], count, 0, np.dtype(np.float64), False)
 
-    def _launch(self, given: list[Any], count: int, outputs: _Reading, values: Any) -> NDArray[Any]:
-        """The record that all kernels of a call take."""
-        launch = outputs.launch.copy()
-        launch["row_values"], launch["shared_values"] = given[0].data.ptr, given[1].data.ptr
-        launch["values"], launch["num_rows"] = 0 if values is None else values.data.ptr, count
-        return launch
-
-    def _run(self, name: str, launch: NDArray[Any], count: int, outputs: _Reading) -> None:
-        """What all rows share, then the rows."""
-        if count == 0:
-            return
-        empty, angles, item = self._cupy.empty, self._num_angles, self._dtype.itemsize
-        # Slots, cosines and sines of angles, and phases: each begins at a multiple of 16 bytes.
-        starts = np.cumsum([0, -(-self._num_slots // 2) * 16, -(-angles * item // 16) * 16]).tolist()
-        common = empty(starts[2] + (self._tables.num_diagonals * item << self._n) + 1, np.uint8)
-        for field, start in zip(("shared_slots", "turned", "phases"), starts):
+    def _run(self, name: str, launch: NDArray[Any], count: int, outputs: _Reading, common: Any) -> Any:
+        """What all rows share, unless an earlier run has computed it, then the rows. Returns what they share."""
+        cupy, real = self._cupy, self._real.itemsize
+        known = common is not None
+        if not known:
+            common = cupy.empty(self._common_starts[-1] + 1, np.uint8)
+        for field, start in zip(("shared_slots", "turned", "phases", "far_turns"), self._common_starts):
             launch[field] = common.data.ptr + start
-        needed = state_bytes(self._n, self._real.itemsize, name == "rows_backward")
-        numbers = 2 * angles + outputs.num_masks
-        scratch = None
-        if needed + self._real.itemsize * numbers <= self._room:
-            needed += self._real.itemsize * numbers
+        if count == 0:
+            return common
+        back, prefix = name == "backward", "far_" if self._far else ""
+        needed = far_bytes(self._n, real) if self._far else state_bytes(self._n, real, back)
+        blocks = min(count, self._far_blocks) if self._far else count
+        numbers = 2 * self._num_angles + outputs.num_masks
+        used = []  # Until the launches are queued: freed memory is then used again in their order.
+        if needed + real * numbers <= self._room:
+            needed += real * numbers
         else:
-            scratch = empty(count * numbers, self._real)
-            launch["scratch"] = scratch.data.ptr
+            used.append(cupy.empty(blocks * numbers, self._real))
+            launch["scratch"] = used[-1].data.ptr
+        if self._far:
+            used.append(cupy.empty(blocks * state_numbers(self._n, back), self._real))
+            launch["far_states"] = used[-1].data.ptr
         launch["row_bytes"] = row_bytes = -(-needed // 16) * 16
         teams = 1 if self._threads > _WARP else max(1, min(_MOST_TEAMS, count, self._room // row_bytes))
         taken = (launch.view(np.dtype((np.void, launch.itemsize))),)
-        prepare = kernel("rows", "prepare_rows", self._dtype, self._device)
-        prepare((1 + self._tables.num_diagonals,), (_THREADS,), taken, shared_mem=self._real.itemsize << self._n)
-        run = _with_room(name, self._dtype, self._device, teams * row_bytes)
-        run((-(-count // teams),), (self._threads, teams), taken, shared_mem=teams * row_bytes)
+        if not known:
+            prepare = kernel(f"{prefix}rows", f"prepare_{prefix}rows", self._dtype, self._device)
+            shared_mem = 0 if self._far else real << self._n
+            prepare((1 + self._tables.num_diagonals,), (_THREADS,), taken, shared_mem=shared_mem)
+        run = _with_room(f"{prefix}rows", f"{prefix}rows_{name}", self._dtype, self._device, teams * row_bytes)
+        run((-(-blocks // teams),), (self._threads, teams), taken, shared_mem=teams * row_bytes)
+        return common
 
-    def _start(self, name: str, blocks: int, launch: NDArray[Any], to: Any) -> None:
-        taken = (launch.view(np.dtype((np.void, launch.itemsize))), to)
+    def _start(self, name: str, blocks: int, launch: NDArray[Any], to: int) -> None:
+        taken = (launch.view(np.dtype((np.void, launch.itemsize))), np.uint64(to))
         kernel("rows", name, self._dtype, self._device)((blocks,), (_THREADS,), taken)
 
 
+_ONE_MORE = np.zeros(1)
+"""Behind what is copied, so that there is an address where there is no value."""
+
+
+class _Given(NamedTuple):
+    """What a call is given, on the device. addresses: of rows, shared parameters and cotangents, if there are; singles:
+    as RowLaunch has it; result: the dtype of results."""
+
+    addresses: list[int]
+    arrays: list[Any]
+    num_rows: int
+    singles: int
+    result: np.dtype[Any]
+    on_device: bool
+
+    def launch(self, outputs: _Reading) -> NDArray[Any]:
+        """The record that all kernels of a call take."""
+        launch = outputs.launch.copy()
+        for field, address in zip(("row_values", "shared_values", "cotangents"), self.addresses):
+            launch[field] = address
+        launch["num_rows"] = self.num_rows
+        launch["singles"] = self.singles | (_GRADIENTS_SINGLE if self.result == np.float32 else 0)
+        return launch
+
+
 @lru_cache(maxsize=256)
-def _with_room(name: str, dtype: np.dtype[Any], device: int, shared_bytes: int) -> Any:
+def _with_room(module: str, name: str, dtype: np.dtype[Any], device: int, shared_bytes: int) -> Any:
     """A kernel that may have so much shared memory."""
-    found = kernel("rows", name, dtype, device)
+    found = kernel(module, name, dtype, device)
     found.max_dynamic_shared_size_bytes = max(shared_bytes, found.max_dynamic_shared_size_bytes)
     return found
 
 
-def _is_on_device(array: Any) -> bool:
-    return not isinstance(array, np.ndarray)
+def _readable(cupy: Any, array: Any) -> Any:
+    """On the device and contiguous, in a precision that kernels read."""
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    return cupy.ascontiguousarray(cupy.asarray(array))
 
 
 def _no_strings(num_qubits: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

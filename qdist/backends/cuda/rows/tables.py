@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from qdist.backends.cuda.lowering.records import ROW_ENTRY, ROW_OP, ROW_ROOM, ROW_TERM
 from qdist.plan.rows.records import DIAGONAL, GROUP, RowRecords
 
-__all__ = ["RowTables", "row_tables", "sparse", "state_bytes", "swizzled"]
+__all__ = ["RowTables", "far_bytes", "row_tables", "sparse", "state_bytes", "state_numbers", "swizzled"]
 
 _BANK_BITS = 5
 """Shared memory has 32 banks."""
@@ -29,7 +29,17 @@ class RowTables(NamedTuple):
 
 def state_bytes(num_qubits: int, real_bytes: int, back: bool) -> int:
     """Shared memory of a row: its room for sums, ket, bra and work, and the qubits of its start."""
-    return 8 * ROW_ROOM + real_bytes * ((5 if back else 3) * (1 << num_qubits) + 8 * num_qubits)
+    return far_bytes(num_qubits, real_bytes) + real_bytes * state_numbers(num_qubits, back)
+
+
+def far_bytes(num_qubits: int, real_bytes: int) -> int:
+    """Shared memory of a row whose states are elsewhere."""
+    return 8 * ROW_ROOM + real_bytes * 8 * num_qubits
+
+
+def state_numbers(num_qubits: int, back: bool) -> int:
+    """Of ket, bra and work."""
+    return (5 if back else 3) << num_qubits
 
 
 def swizzled(index: Any) -> Any:
@@ -47,8 +57,8 @@ def sparse(
     return np.searchsorted(keys[order], np.arange(count + 1)).astype(np.int32), entries
 
 
-def row_tables(records: RowRecords, threads: int) -> RowTables:
-    """For rows that have so many threads each."""
+def row_tables(records: RowRecords, threads: int, far: bool = False) -> RowTables:
+    """For rows that have so many threads each. far: whether their states are in global memory."""
     per_row, num_angles = records.per_row, len(records.constants)
     num_slots = len(records.slot_constants)
     (angle, of_angle), (slot, parameter) = records.entries.T, records.slot_entries.T
@@ -80,7 +90,7 @@ def row_tables(records: RowRecords, threads: int) -> RowTables:
     begins = np.searchsorted(records.start[order, 0], np.arange(records.num_qubits + 1))
     arrays["start_begins"] = begins.astype(np.int32)
     arrays["factors"] = records.start[order, 1:].astype(np.int32).ravel()
-    ops = _Ops(records, threads)
+    ops = _Ops(records, threads, _close_together if far else _without_conflicts)
     arrays |= ops.arrays()
     arrays["matrices"] = records.matrices
     arrays["logical"] = swizzled(records.logical).astype(np.uint32)
@@ -94,8 +104,8 @@ def row_tables(records: RowRecords, threads: int) -> RowTables:
 class _Ops:
     """Operations, with the places of their walks."""
 
-    def __init__(self, records: RowRecords, threads: int) -> None:
-        self._records, self._threads = records, threads
+    def __init__(self, records: RowRecords, threads: int, basis: Callable[[Sequence[int]], list[int]]) -> None:
+        self._records, self._threads, self._basis = records, threads, basis
         self._starts: list[NDArray[np.int64]] = []
         self._columns: list[int] = []
         self._known: dict[tuple[int, ...], tuple[int, int, int]] = {}
@@ -150,7 +160,7 @@ class _Ops:
         terms["place"], terms["angle"] = swizzled(records.terms[:, 0]), records.terms[:, 1]
         return {
             "ops": self._ops,
-            "starts": np.concatenate([np.zeros(0, np.int64), *self._starts]).astype(np.uint16),
+            "starts": np.concatenate([np.zeros(0, np.int64), *self._starts]).astype(np.uint32),
             "columns": np.array(self._columns, np.uint32),
             "terms": terms,
             "diagonals": np.array(self._diagonals, np.int32),
@@ -166,7 +176,7 @@ class _Ops:
         """Where the first places of all threads are listed, and the columns of their further steps."""
         key = (base, *columns)
         if key not in self._known:
-            basis = _without_conflicts([swizzled(c) for c in columns])
+            basis = self._basis([swizzled(c) for c in columns])
             inside = min(len(basis), self._threads.bit_length() - 1)
             places = np.full(1, swizzled(base), np.int64)
             for column in basis[:inside]:
@@ -192,6 +202,17 @@ def _without_conflicts(columns: Sequence[int]) -> list[int]:
             first.append(pivot)
             rest = [c ^ pivot if c >> bank & 1 else c for c in rest]
     return first + rest
+
+
+def _close_together(columns: Sequence[int]) -> list[int]:
+    """Another basis of the same space: the first columns, which a warp's lanes are numbered by, change the lowest bits
+    alone if they can, so that a warp reaches few lines of memory."""
+    by_highest: dict[int, int] = {}
+    for column in columns:
+        while column.bit_length() in by_highest:
+            column ^= by_highest[column.bit_length()]
+        by_highest[column.bit_length()] = column
+    return [by_highest[bits] for bits in sorted(by_highest)]
 
 
 def _signs(base: int, rotations: list[list[int]]) -> int:

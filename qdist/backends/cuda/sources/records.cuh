@@ -273,16 +273,19 @@ static_assert(sizeof(RowFlip) == 20, "size of RowFlip");
 
 // A batch of rows. Sparse matrices are lists of entries and where each row's begin.
 struct RowLaunch {
-    const double* row_values;  // per_row parameters of each row
-    const double* shared_values;  // parameters that all rows share
+    const void* row_values;  // per_row parameters of each row
+    const void* shared_values;  // parameters that all rows share
     double* values;  // num_outputs of each row; none if null
-    const double* cotangents;  // as many
+    float* single_values;  // the same rounded; none if null
+    const void* cotangents;  // as many
     double* by_angle;  // derivatives by each angle, of each row
     Complex* states;  // in logical order; none if null
     double* shared_slots;  // what constants and shared parameters give
     Complex* turned;  // cosine and sine of half of each angle that all rows share
     Complex* phases;  // of each diagonal and amplitude
     Real* scratch;  // a row's turns and sums of masks, where shared memory has no room; else null
+    Real* far_states;  // ket, bra and work of each block, where shared memory has no room for them
+    Turn* far_turns;  // phases of each diagonal, likewise
     Table<double> constants;  // one an angle
     Table<int> begins;  // of each angle
     Table<RowEntry> entries;  // slots
@@ -299,7 +302,7 @@ struct RowLaunch {
     Table<int> start_begins;  // of each qubit
     Table<int> factors;  // axis and angle of its first rotations
     Table<RowOp> ops;
-    Table<unsigned short> starts;
+    Table<unsigned> starts;
     Table<unsigned> columns;
     Table<RowTerm> terms;
     Table<int> diagonals;  // first term and end of each
@@ -328,11 +331,12 @@ struct RowLaunch {
     int identity;  // the mask that is empty, of the strings that flip nothing
     int phase;  // the angle of the global phase; none if negative
     int num_slots;
-    int unused;
+    int singles;  // what is float, not double: 1 row_values, 2 shared_values, 4 cotangents, 8 gradients
+    int known;  // whether values holds the outputs already
     int row_bytes;  // shared memory of a row
     int num_masks;
 };
-static_assert(sizeof(RowLaunch) == 400, "size of RowLaunch");
+static_assert(sizeof(RowLaunch) == 432, "size of RowLaunch");
 
 #ifdef CHECK_OFFSETS
 #define OFFSET(T, FIELD) __INTADDR__(&((T*)0)->FIELD)
@@ -488,59 +492,63 @@ static_assert(OFFSET(RowFlip, end) == 16, "end");
 static_assert(OFFSET(RowLaunch, row_values) == 0, "row_values");
 static_assert(OFFSET(RowLaunch, shared_values) == 8, "shared_values");
 static_assert(OFFSET(RowLaunch, values) == 16, "values");
-static_assert(OFFSET(RowLaunch, cotangents) == 24, "cotangents");
-static_assert(OFFSET(RowLaunch, by_angle) == 32, "by_angle");
-static_assert(OFFSET(RowLaunch, states) == 40, "states");
-static_assert(OFFSET(RowLaunch, shared_slots) == 48, "shared_slots");
-static_assert(OFFSET(RowLaunch, turned) == 56, "turned");
-static_assert(OFFSET(RowLaunch, phases) == 64, "phases");
-static_assert(OFFSET(RowLaunch, scratch) == 72, "scratch");
-static_assert(OFFSET(RowLaunch, constants) == 80, "constants");
-static_assert(OFFSET(RowLaunch, begins) == 88, "begins");
-static_assert(OFFSET(RowLaunch, entries) == 96, "entries");
-static_assert(OFFSET(RowLaunch, of_row) == 104, "of_row");
-static_assert(OFFSET(RowLaunch, slot_constants) == 112, "slot_constants");
-static_assert(OFFSET(RowLaunch, shared_begins) == 120, "shared_begins");
-static_assert(OFFSET(RowLaunch, shared_entries) == 128, "shared_entries");
-static_assert(OFFSET(RowLaunch, row_begins) == 136, "row_begins");
-static_assert(OFFSET(RowLaunch, row_entries) == 144, "row_entries");
-static_assert(OFFSET(RowLaunch, shared_uses) == 152, "shared_uses");
-static_assert(OFFSET(RowLaunch, shared_users) == 160, "shared_users");
-static_assert(OFFSET(RowLaunch, row_uses) == 168, "row_uses");
-static_assert(OFFSET(RowLaunch, row_users) == 176, "row_users");
-static_assert(OFFSET(RowLaunch, start_begins) == 184, "start_begins");
-static_assert(OFFSET(RowLaunch, factors) == 192, "factors");
-static_assert(OFFSET(RowLaunch, ops) == 200, "ops");
-static_assert(OFFSET(RowLaunch, starts) == 208, "starts");
-static_assert(OFFSET(RowLaunch, columns) == 216, "columns");
-static_assert(OFFSET(RowLaunch, terms) == 224, "terms");
-static_assert(OFFSET(RowLaunch, diagonals) == 232, "diagonals");
-static_assert(OFFSET(RowLaunch, targets) == 240, "targets");
-static_assert(OFFSET(RowLaunch, matrices) == 248, "matrices");
-static_assert(OFFSET(RowLaunch, logical) == 256, "logical");
-static_assert(OFFSET(RowLaunch, flips) == 264, "flips");
-static_assert(OFFSET(RowLaunch, masks) == 272, "masks");
-static_assert(OFFSET(RowLaunch, sum_begins) == 280, "sum_begins");
-static_assert(OFFSET(RowLaunch, sum_entries) == 288, "sum_entries");
-static_assert(OFFSET(RowLaunch, sum_outputs) == 296, "sum_outputs");
-static_assert(OFFSET(RowLaunch, mask_begins) == 304, "mask_begins");
-static_assert(OFFSET(RowLaunch, mask_entries) == 312, "mask_entries");
-static_assert(OFFSET(RowLaunch, marginals) == 320, "marginals");
-static_assert(OFFSET(RowLaunch, num_rows) == 328, "num_rows");
-static_assert(OFFSET(RowLaunch, num_bits) == 336, "num_bits");
-static_assert(OFFSET(RowLaunch, per_row) == 340, "per_row");
-static_assert(OFFSET(RowLaunch, num_angles) == 344, "num_angles");
-static_assert(OFFSET(RowLaunch, num_ops) == 348, "num_ops");
-static_assert(OFFSET(RowLaunch, first_op) == 352, "first_op");
-static_assert(OFFSET(RowLaunch, undo_start) == 356, "undo_start");
-static_assert(OFFSET(RowLaunch, num_flips) == 360, "num_flips");
-static_assert(OFFSET(RowLaunch, num_sums) == 364, "num_sums");
-static_assert(OFFSET(RowLaunch, num_outputs) == 368, "num_outputs");
-static_assert(OFFSET(RowLaunch, num_marginals) == 372, "num_marginals");
-static_assert(OFFSET(RowLaunch, identity) == 376, "identity");
-static_assert(OFFSET(RowLaunch, phase) == 380, "phase");
-static_assert(OFFSET(RowLaunch, num_slots) == 384, "num_slots");
-static_assert(OFFSET(RowLaunch, unused) == 388, "unused");
-static_assert(OFFSET(RowLaunch, row_bytes) == 392, "row_bytes");
-static_assert(OFFSET(RowLaunch, num_masks) == 396, "num_masks");
+static_assert(OFFSET(RowLaunch, single_values) == 24, "single_values");
+static_assert(OFFSET(RowLaunch, cotangents) == 32, "cotangents");
+static_assert(OFFSET(RowLaunch, by_angle) == 40, "by_angle");
+static_assert(OFFSET(RowLaunch, states) == 48, "states");
+static_assert(OFFSET(RowLaunch, shared_slots) == 56, "shared_slots");
+static_assert(OFFSET(RowLaunch, turned) == 64, "turned");
+static_assert(OFFSET(RowLaunch, phases) == 72, "phases");
+static_assert(OFFSET(RowLaunch, scratch) == 80, "scratch");
+static_assert(OFFSET(RowLaunch, far_states) == 88, "far_states");
+static_assert(OFFSET(RowLaunch, far_turns) == 96, "far_turns");
+static_assert(OFFSET(RowLaunch, constants) == 104, "constants");
+static_assert(OFFSET(RowLaunch, begins) == 112, "begins");
+static_assert(OFFSET(RowLaunch, entries) == 120, "entries");
+static_assert(OFFSET(RowLaunch, of_row) == 128, "of_row");
+static_assert(OFFSET(RowLaunch, slot_constants) == 136, "slot_constants");
+static_assert(OFFSET(RowLaunch, shared_begins) == 144, "shared_begins");
+static_assert(OFFSET(RowLaunch, shared_entries) == 152, "shared_entries");
+static_assert(OFFSET(RowLaunch, row_begins) == 160, "row_begins");
+static_assert(OFFSET(RowLaunch, row_entries) == 168, "row_entries");
+static_assert(OFFSET(RowLaunch, shared_uses) == 176, "shared_uses");
+static_assert(OFFSET(RowLaunch, shared_users) == 184, "shared_users");
+static_assert(OFFSET(RowLaunch, row_uses) == 192, "row_uses");
+static_assert(OFFSET(RowLaunch, row_users) == 200, "row_users");
+static_assert(OFFSET(RowLaunch, start_begins) == 208, "start_begins");
+static_assert(OFFSET(RowLaunch, factors) == 216, "factors");
+static_assert(OFFSET(RowLaunch, ops) == 224, "ops");
+static_assert(OFFSET(RowLaunch, starts) == 232, "starts");
+static_assert(OFFSET(RowLaunch, columns) == 240, "columns");
+static_assert(OFFSET(RowLaunch, terms) == 248, "terms");
+static_assert(OFFSET(RowLaunch, diagonals) == 256, "diagonals");
+static_assert(OFFSET(RowLaunch, targets) == 264, "targets");
+static_assert(OFFSET(RowLaunch, matrices) == 272, "matrices");
+static_assert(OFFSET(RowLaunch, logical) == 280, "logical");
+static_assert(OFFSET(RowLaunch, flips) == 288, "flips");
+static_assert(OFFSET(RowLaunch, masks) == 296, "masks");
+static_assert(OFFSET(RowLaunch, sum_begins) == 304, "sum_begins");
+static_assert(OFFSET(RowLaunch, sum_entries) == 312, "sum_entries");
+static_assert(OFFSET(RowLaunch, sum_outputs) == 320, "sum_outputs");
+static_assert(OFFSET(RowLaunch, mask_begins) == 328, "mask_begins");
+static_assert(OFFSET(RowLaunch, mask_entries) == 336, "mask_entries");
+static_assert(OFFSET(RowLaunch, marginals) == 344, "marginals");
+static_assert(OFFSET(RowLaunch, num_rows) == 352, "num_rows");
+static_assert(OFFSET(RowLaunch, num_bits) == 360, "num_bits");
+static_assert(OFFSET(RowLaunch, per_row) == 364, "per_row");
+static_assert(OFFSET(RowLaunch, num_angles) == 368, "num_angles");
+static_assert(OFFSET(RowLaunch, num_ops) == 372, "num_ops");
+static_assert(OFFSET(RowLaunch, first_op) == 376, "first_op");
+static_assert(OFFSET(RowLaunch, undo_start) == 380, "undo_start");
+static_assert(OFFSET(RowLaunch, num_flips) == 384, "num_flips");
+static_assert(OFFSET(RowLaunch, num_sums) == 388, "num_sums");
+static_assert(OFFSET(RowLaunch, num_outputs) == 392, "num_outputs");
+static_assert(OFFSET(RowLaunch, num_marginals) == 396, "num_marginals");
+static_assert(OFFSET(RowLaunch, identity) == 400, "identity");
+static_assert(OFFSET(RowLaunch, phase) == 404, "phase");
+static_assert(OFFSET(RowLaunch, num_slots) == 408, "num_slots");
+static_assert(OFFSET(RowLaunch, singles) == 412, "singles");
+static_assert(OFFSET(RowLaunch, known) == 416, "known");
+static_assert(OFFSET(RowLaunch, row_bytes) == 420, "row_bytes");
+static_assert(OFFSET(RowLaunch, num_masks) == 424, "num_masks");
 #endif

@@ -1,9 +1,9 @@
-// One row of a batch in shared memory: its start, its operations, its outputs, and the way back.
+// One row of a batch, in shared memory or, of more qubits, in global memory: its start, its operations, its outputs, and the way back.
 #pragma once
 
 #include "row_team.cuh"
 
-// One row, with what it has in shared memory.
+// One row, with what it works on.
 struct Row {
     const RowLaunch& launch;
     Team team;
@@ -25,7 +25,7 @@ struct Row {
                 continue;
             }
             turns[a] = turned(angle_of(launch, a, [&](int s) {
-                return sum_of(launch.shared_slots[s], launch.row_begins[s], launch.row_begins[s + 1], launch.row_entries, [&](int p) { return launch.row_values[number * launch.per_row + p]; });
+                return sum_of(launch.shared_slots[s], launch.row_begins[s], launch.row_begins[s + 1], launch.row_entries, [&](int p) { return given(launch.row_values, launch.singles & ROWS_SINGLE, number * launch.per_row + p); });
             }));
         }
         team.sync();
@@ -322,6 +322,12 @@ struct Row {
         team.sync();
     }
 
+    __device__ __forceinline__ double cotangent(int output) const { return given(launch.cotangents, launch.singles & COTANGENTS_SINGLE, number * launch.num_outputs + output); }
+    __device__ __forceinline__ void put_value(int output, double value) const {
+        launch.values[number * launch.num_outputs + output] = value;
+        if (launch.single_values) launch.single_values[number * launch.num_outputs + output] = float(value);
+    }
+
     __device__ __forceinline__ void outputs() const {
         for (int f = 0; f < launch.num_flips; ++f) {
             const RowFlip flip = launch.flips.first[f];
@@ -341,11 +347,10 @@ struct Row {
             for (int m = flip.first + team.thread; m < flip.end; m += team.threads) leaves[m] = work[launch.masks[m]];
             team.sync();
         }
-        double* const values = launch.values + number * launch.num_outputs;
         for (int k = team.thread; k < launch.num_sums; k += team.threads) {
             double sum = 0;
             for (int e = launch.sum_begins[k]; e < launch.sum_begins[k + 1]; ++e) sum += launch.sum_entries.at(e, &RowEntry::coefficient) * leaves[launch.sum_entries.at(e, &RowEntry::other)];
-            values[launch.sum_outputs[k]] = sum;
+            put_value(launch.sum_outputs[k], sum);
         }
         for (int m = 0; m < launch.num_marginals; ++m) {
             const int *const marginal = launch.marginals + m * (launch.num_bits + 3), count = marginal[1], inside = launch.num_bits - count;
@@ -357,7 +362,7 @@ struct Row {
                     sum += x * x + y * y;
                 }
                 sum = warp_sum(sum);
-                if (team.thread % 32 == 0) values[marginal[0] + k] = sum;
+                if (team.thread % 32 == 0) put_value(marginal[0] + k, sum);
             }
         }
         team.sync();
@@ -371,9 +376,9 @@ struct Row {
 
     // bra = sum of cotangents O ket, less a multiple of the ket, which changes no derivative.
     __device__ __forceinline__ void pull_back() const {
-        const double *const cotangents = launch.cotangents + number * launch.num_outputs, *const values = launch.values + number * launch.num_outputs;
+        const double* const values = launch.values + number * launch.num_outputs;
         double shift = 0;
-        for (int k = team.thread; k < launch.num_outputs; k += team.threads) shift += cotangents[k] * values[k];
+        for (int k = team.thread; k < launch.num_outputs; k += team.threads) shift += cotangent(k) * values[k];
         shift = team_sum(team, shift, room);
         for (int f = 0; f < launch.num_flips; ++f) {
             const RowFlip flip = launch.flips.first[f];
@@ -382,7 +387,7 @@ struct Row {
             team.sync();
             for (int m = flip.first + team.thread; m < flip.end; m += team.threads) {
                 double sum = m == launch.identity ? -shift : 0;
-                for (int e = launch.mask_begins[m]; e < launch.mask_begins[m + 1]; ++e) sum += launch.mask_entries.at(e, &RowEntry::coefficient) * cotangents[launch.mask_entries.at(e, &RowEntry::other)];
+                for (int e = launch.mask_begins[m]; e < launch.mask_begins[m + 1]; ++e) sum += launch.mask_entries.at(e, &RowEntry::coefficient) * cotangent(launch.mask_entries.at(e, &RowEntry::other));
                 work[launch.masks[m]] = Real(flip.bits ? sum / 2 : sum);
             }
             team.sync();
@@ -409,7 +414,7 @@ struct Row {
             const int *const marginal = launch.marginals + m * (launch.num_bits + 3), inside = launch.num_bits - marginal[1];
             for (unsigned g = team.thread; g < size(); g += team.threads) {
                 const unsigned place = marginal_place(marginal, g);
-                const Real weight = Real(cotangents[marginal[0] + (g >> inside)]);
+                const Real weight = Real(cotangent(marginal[0] + (g >> inside)));
                 bra[place] += weight * ket[place];
                 bra[place ^ plane()] += weight * ket[place ^ plane()];
             }
@@ -428,5 +433,23 @@ struct Row {
             const Real re = ket[place], im = ket[place ^ plane()];
             to[s] = {re * phase.cosine + im * phase.sine, im * phase.cosine - re * phase.sine};
         }
+    }
+
+    // From the start to what is asked for.
+    template <bool BACK>
+    __device__ __forceinline__ void run_all() const {
+        bind();
+        start();
+        run<false>(0);
+        if (launch.values && !launch.known) outputs();
+        if constexpr (BACK) {
+            pull_back();
+            run<true>(launch.first_op);
+            if (launch.undo_start) {
+                team.sync();
+                undo_start();
+            }
+        }
+        if (launch.states) write_state();
     }
 };

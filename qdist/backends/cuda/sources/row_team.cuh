@@ -39,6 +39,12 @@ __device__ __forceinline__ Turned turned(double angle) {
     return {Real(c), Real(s)};
 }
 
+// Numbers that come in either precision, which a bit of RowLaunch::singles says.
+enum { ROWS_SINGLE = 1, SHARED_SINGLE = 2, COTANGENTS_SINGLE = 4, GRADIENTS_SINGLE = 8 };
+__device__ __forceinline__ double given(const void* numbers, bool single, Index i) {
+    return single ? double(static_cast<const float*>(numbers)[i]) : static_cast<const double*>(numbers)[i];
+}
+
 // A slot: a sum of coefficient * parameter, modulo 4 pi.
 template <class Parameter>
 __device__ __forceinline__ double sum_of(double sum, int begin, int end, Table<RowEntry> entries, Parameter parameter) {

@@ -1,0 +1,151 @@
+"""How often a value and gradient of one circuit calls the device: a stand-in for CuPy counts copies, launches and what
+CuPy itself would compute, for which it would first compile a kernel."""
+
+import sys
+from collections import Counter
+from types import ModuleType, SimpleNamespace
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+import qdist as qd
+from qdist.backends.cuda import compiler
+
+CARD = {
+    "multiProcessorCount": 132,
+    "sharedMemPerMultiprocessor": 228 << 10,
+    "reservedSharedMemPerBlock": 1024,
+    "sharedMemPerBlockOptin": 227 << 10,
+    "l2CacheSize": 50 << 20,
+}
+
+
+class Device:
+    id, compute_capability = 0, "90"
+
+    def __init__(self, number: int = 0) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None: ...
+
+
+calls: Counter[str] = Counter()
+
+
+class Array(np.ndarray):
+    """CuPy's array, as far as it is used; what CuPy would compute is counted as computed."""
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+    @property
+    def device(self) -> Device:  # type: ignore[override]
+        return Device()
+
+    def get(self) -> np.ndarray:
+        calls["download"] += 1
+        return np.array(self)
+
+    def fill(self, value: Any) -> None:
+        calls["set to zero" if value == 0 else "computed"] += 1
+        np.ndarray.fill(self, value)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        calls["computed"] += 1
+        np.ndarray.__setitem__(self, key, value)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        calls["computed"] += 1
+        return getattr(ufunc, method)(*(np.asarray(x) for x in inputs), **kwargs)
+
+
+def asarray(array: Any, dtype: Any = None) -> Array:
+    calls["upload"] += not isinstance(array, Array)
+    return np.array(array, dtype).view(Array)
+
+
+def zeros(shape: Any, dtype: Any = float) -> Array:
+    calls["set to zero"] += 1
+    return np.zeros(shape, dtype).view(Array)
+
+
+class Module:
+    def get_function(self, name: str) -> Any:
+        class Kernel:
+            max_dynamic_shared_size_bytes = 0
+
+            def __call__(self, grid: Any, block: Any, arguments: Any, shared_mem: int = 0) -> None:
+                calls[name] += 1
+
+        return Kernel()
+
+
+CACHED = (compiler.stage_kernel, compiler.sum_kernel, compiler._stage_module, compiler.kernel, compiler._module)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = SimpleNamespace(
+        getDeviceCount=lambda: 1, getDeviceProperties=lambda number: CARD, memGetInfo=lambda: (1 << 36, 1 << 37)
+    )
+    cuda = SimpleNamespace(Device=Device, runtime=runtime)
+    cupy = ModuleType("cupy")
+    pool = SimpleNamespace(free_bytes=lambda: 0)
+    members = {"cuda": cuda, "ndarray": Array, "asarray": asarray, "ascontiguousarray": asarray, "zeros": zeros}
+    members |= {"empty": lambda *a: np.empty(*a).view(Array), "get_default_memory_pool": lambda: pool}
+    for name, member in members.items():
+        setattr(cupy, name, member)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(compiler, "_loaded", lambda text, number: Module())
+    for cached in (
+        compiler.stage_kernel,
+        compiler.sum_kernel,
+        compiler._stage_module,
+        compiler.kernel,
+        compiler._module,
+    ):
+        cached.cache_clear()
+    yield
+    for cached in (
+        compiler.stage_kernel,
+        compiler.sum_kernel,
+        compiler._stage_module,
+        compiler.kernel,
+        compiler._module,
+    ):
+        cached.cache_clear()
+
+
+def test_a_gradient_is_two_uploads_two_downloads_and_its_launches(device: None) -> None:
+    n = 14
+    circuit, t = qd.Circuit(n).h(range(n)), iter(qd.ParameterVector("t", 8))
+    for _ in range(4):
+        coupling, field = next(t), next(t)
+        for q in range(n - 1):
+            circuit.rzz(coupling, q, q + 1)
+        circuit.rx(field, range(n))
+    energy = qd.PauliSum({f"Z{q} Z{q + 1}": 1.0 for q in range(n - 1)} | {f"X{q}": 0.5 for q in range(n)})
+    program = qd.compile(circuit, device="cuda:0")
+    theta = np.random.default_rng(1).normal(size=8)
+    program.value_and_grad(energy, theta)
+    calls.clear()
+    program.value_and_grad(energy, theta + 1)
+    stages = calls["run_stage"]
+    assert stages >= 4
+    # Bound values go there twice, forward and back; the value and the sums of all derivatives come back.
+    others = {name: count for name, count in calls.items() if name not in ("run_stage", "add_partial", "apply_tiles")}
+    assert others == {"upload": 2, "download": 2, "set to zero": 2, "set_first": 1}
+
+
+def test_a_first_gradient_computes_nothing_with_kernels_of_cupy(device: None) -> None:
+    """Each of them would be compiled first, which takes longer than all else."""
+    circuit, t = qd.Circuit(13).h(range(13)), qd.Parameter("t")
+    circuit.rx(t, range(13)).rzz(t, 0, 12)
+    calls.clear()
+    qd.compile(circuit, device="cuda:0").value_and_grad("Z0 Z12", np.array([0.3]))
+    assert calls["run_stage"] > 0
+    assert calls["computed"] == 0

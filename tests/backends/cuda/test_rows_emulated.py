@@ -1,0 +1,91 @@
+"""Row programs on a GPU's kernels, compiled for the host's processor, against those of the CPU."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from emulated import compiled_rows, cupy  # noqa: F401
+from row_circuits import PARAMETERS, random_circuit, random_sum, row_records
+
+import qdist as qd
+from qdist.backends.cpu.rows import CpuRows
+from qdist.backends.cuda.rows import CudaRows
+from qdist.plan.observables.row_outputs import lowered_outputs
+
+
+def check(n: int, seed: int, in_double: bool, xp: Any = None, dtype: str = "float64") -> CudaRows:
+    """Values, derivatives and states of a random circuit. xp: whose arrays are given."""
+    rng = np.random.default_rng(100 * n + seed)
+    of_rows = sorted(rng.permutation(PARAMETERS)[: rng.integers(PARAMETERS + 1)].tolist())
+    records = row_records(random_circuit(n, 100 * n + seed), of_rows)
+    sums = [random_sum(n, seed, 3), qd.PauliSum({f"Z{n - 1}": 1.0})]
+    chosen = lowered_outputs(records.frame, [sums[0], tuple(rng.permutation(n)[:2].tolist()), sums[1]])
+    batch = int(rng.integers(1, 4))
+    rows, shared, cotangents = (
+        rng.normal(size=size).astype(dtype).astype(float)
+        for size in ((batch, len(of_rows)), PARAMETERS - len(of_rows), (batch, chosen.num_outputs))
+    )
+    cpu, gpu = CpuRows(records, True), CudaRows(records, in_double, 0)
+    readings = cpu.outputs(chosen), gpu.outputs(chosen)
+    bound = 1e-11 if in_double and dtype == "float64" else 3e-5
+    given = [x if xp is None else xp.asarray(x.astype(dtype)) for x in (rows, shared, cotangents)]
+    wanted, found = cpu.forward(rows, shared, readings[0], False), gpu.forward(*given[:2], readings[1], True)
+    assert wanted is not None
+    assert found is not None
+    np.testing.assert_allclose(found[0], wanted[0], atol=bound)
+    for which in ((True, True), (True, False), (False, True)):
+        expected = cpu.backward(rows, shared, readings[0], cotangents, *which)
+        assert expected is not None
+        for kets in (None, found[1]):
+            results = gpu.backward(*given[:2], readings[1], given[2], *which, kets, found[0])
+            assert results is not None
+            for a, b in zip(expected, results):
+                assert (a is None) == (b is None)
+                if a is not None:
+                    assert b.shape == a.shape
+                    np.testing.assert_allclose(b, a, atol=bound, rtol=1e-7 if bound < 1e-6 else 1e-5)
+    states = np.empty((batch, 1 << n), complex)
+    assert cpu.states(rows, shared, states)
+    own = np.empty((batch, 1 << n), np.complex128 if in_double else np.complex64)
+    assert gpu.states(rows, shared, own)
+    np.testing.assert_allclose(own, states, atol=bound if in_double else 3e-5)
+    return gpu
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 7, 9])
+@pytest.mark.parametrize("in_double", [True, False])
+def test_values_derivatives_and_states(cupy: Any, n: int, in_double: bool) -> None:  # noqa: F811
+    for seed in range(3):
+        check(n, seed, in_double)
+
+
+@pytest.mark.parametrize(("n", "room"), [(1, 1 << 10), (3, 1 << 10), (7, 1 << 10), (9, 8 << 10)])
+def test_states_in_global_memory(cupy: Any, n: int, room: int) -> None:  # noqa: F811
+    """Rows that shared memory has no room for, in turn on fewer blocks; the smaller ones not even for their angles."""
+    cupy.card["sharedMemPerBlockOptin"] = room
+    cupy.card["multiProcessorCount"], cupy.card["l2CacheSize"] = 2, 0
+    for seed in range(2):
+        check(n, seed, True)
+        check(n, seed, False)
+    assert {"prepare_far_rows", "far_rows_forward", "far_rows_backward"} <= set(cupy.launches)
+    assert "rows_forward" not in cupy.launches
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("in_double", [True, False])
+def test_arrays_on_the_device_are_read_as_they_are(cupy: Any, dtype: str, in_double: bool) -> None:  # noqa: F811
+    gpu = check(4, 1, in_double, cupy, dtype)
+    rows, shared = cupy.zeros((2, gpu._per_row), dtype), cupy.zeros(gpu._num_shared, dtype)
+    cupy.launches.clear()
+    found = gpu.forward(rows, shared, gpu._nothing, True)
+    assert found is not None
+    assert found[0].dtype == dtype
+    assert cupy.launches == ["prepare_rows", "rows_forward"]
+    cupy.launches.clear()
+    results = gpu.backward(rows, shared, gpu._nothing, cupy.zeros((2, 0), dtype), True, True, found[1], found[0])
+    assert results is not None
+    assert results[0] is found[0]
+    assert results[1].dtype == results[2].dtype == dtype
+    # What all rows share is known from the forward run.
+    wanted = ["shared_gradients"] * bool(gpu._num_shared) + ["row_gradients"] * bool(gpu._per_row)
+    assert cupy.launches == ["rows_backward", *wanted]
