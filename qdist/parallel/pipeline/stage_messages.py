@@ -17,7 +17,7 @@ import numpy as np
 
 from qdist.comm import Communicator, Message, Work
 from qdist.tensor import Tensor
-from qdist.tensor.arrays import Array, to_device
+from qdist.tensor.arrays import Array, as_dtype, is_inexact, to_device
 
 __all__ = ["Channels", "Spec", "channels_of"]
 
@@ -36,12 +36,12 @@ class Spec(NamedTuple):
 
     @staticmethod
     def of(tensor: Tensor) -> Spec:
-        differentiable = tensor.requires_grad and tensor.dtype.kind in "fc"
-        return Spec(tensor.shape, tensor.dtype.str, tensor.device.partition(":")[0], differentiable)
+        differentiable = tensor.requires_grad and is_inexact(tensor.dtype)
+        return Spec(tensor.shape, tensor.dtype.name, tensor.device.partition(":")[0], differentiable)
 
     def room(self) -> Array:
         """An array that such a tensor fits into."""
-        return to_device(np.empty(self.shape, self.dtype), self.device)
+        return to_device(np.empty(self.shape, as_dtype(self.dtype)), self.device)
 
 
 class Channels:
@@ -84,7 +84,6 @@ class Channels:
         channel = self._pairs[direction, upper]
         return [channel.irecv(spec.room(), 1 - channel.rank) for spec in specs]
 
-<<<<<<< HEAD
     def may_receive_ahead(self, direction: str, upper: int, specs: Sequence[Spec]) -> bool:
         """Whether a receive may be under way while this rank computes.
 
@@ -94,15 +93,10 @@ class Channels:
         """
         return self._pairs[direction, upper].backend != "nccl" or all(spec.device == "cpu" for spec in specs)
 
-    def announce(self, upper: int, specs: Sequence[Spec], drawn: int) -> None:
-        """Tell the stage below what will come down. drawn: how many random draws have been made for it."""
-        text = np.frombuffer(json.dumps([drawn, specs]).encode(), np.uint8)
-=======
     def announce(self, upper: int, specs: Sequence[Spec], drawn: int, noted: list[Any]) -> None:
         """Tell the stage below what will come down. drawn: how many random draws have been made for it; noted: what
         the stages so far let it know besides, lists and plain values."""
         text = np.frombuffer(json.dumps([specs, drawn, noted]).encode(), np.uint8)
->>>>>>> stages
         self.send(DOWN, upper, [np.array([text.size]), text])
 
     def learn(self, upper: int) -> tuple[list[Spec], int, list[Any]]:
