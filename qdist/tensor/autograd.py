@@ -56,6 +56,7 @@ class Node:
     """One recorded operation; also the place where the cotangent of its output is gathered."""
 
     hooks: list[Hook] | None = None
+    wide_gradient = False
     unpack: Callable[[Any], Array] | None = None
     freed = False
     digests: dict[int, Any] | None = None  # Of saved arrays that others than Tensors may write, by their guard.
@@ -373,7 +374,7 @@ def _walk(
             owned = False
             if c is not None and edge.shape is not None:
                 if c.shape != edge.shape or c.dtype != edge.dtype:
-                    c = fit(xp, c, edge.shape, edge.dtype)
+                    c = fit(xp, c, edge.shape, FLOAT32 if edge.wide_gradient else edge.dtype)
                 # A vjp hands out fresh arrays, the cotangent it was given, or views; only the first may be
                 # kept.
                 owned = c is not g and c.base is None

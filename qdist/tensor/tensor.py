@@ -184,6 +184,7 @@ class Tensor(Operators, Methods, InPlace):
     requires_grad: bool = False
     grad: Tensor | None = None
     _node: Node | None = None
+    wide_gradient: bool = False  # Of a half-precision leaf: its gradient is float32, never rounded.
     _hooks: list[Hook] | None = None
     _complete: list[Callable[[Tensor], None]] | None = None
 

@@ -17,7 +17,7 @@ from qdist.nn import Module, Parameter
 from qdist.parallel.loss_scale import LossScale
 from qdist.parallel.mesh.mesh_plan import Plan
 from qdist.tensor import Tensor, computing_in
-from qdist.tensor.arrays import FLOAT32, is_half, kind_of
+from qdist.tensor.arrays import FLOAT32, kind_of
 
 __all__ = ["MixedPrecision"]
 
@@ -59,21 +59,24 @@ class MixedPrecision:
         """What the model runs in."""
         return nullcontext() if self.dtype is None else computing_in(self.dtype)
 
+    def passing(self) -> AbstractContextManager[None]:
+        """What passes run in: overflow of a scaled loss is nothing to warn of."""
+        return nullcontext() if self.loss_scale is None else np.errstate(over="ignore", invalid="ignore")
+
     @property
     def factor(self) -> float:
         """What the loss is multiplied by before its backward pass."""
         return 1.0 if self.loss_scale is None else self.loss_scale.value
 
     def follow(self, parameters: Iterable[Parameter]) -> None:
-        """Take the factor out of gradients as they come."""
-        if self.loss_scale is not None:
-            for parameter in parameters:
+        """Have gradients come in float32, whatever ZeRO makes of the parameters, with the factor taken out."""
+        for parameter in parameters if self.dtype is not None else ():
+            parameter.wide_gradient = kind_of(parameter.dtype) == "f"
+            if self.loss_scale is not None:
                 parameter.register_hook(self._unscaled)
 
     def _unscaled(self, gradient: Tensor) -> Tensor:
-        # In float32: small ones would vanish in half precision, which is what they were scaled for.
-        values = gradient._data.astype(FLOAT32) if is_half(gradient.dtype) else gradient._data
-        return Tensor(values * (1 / self.factor))
+        return Tensor(gradient._data * (1 / self.factor))
 
     def may_step(self, graded: Iterable[Any]) -> bool:
         """Whether all gradients of all ranks are finite, for float16; adapts the scale. Collective over the mesh."""

@@ -192,7 +192,9 @@ class ParallelModel:
         """
         agreed = self._agree("backward", inputs, targets)
         x, y = self._own(inputs), self._own(targets)
-        value = self._backward(x, y, agreed, weight) if self.pipeline is None else self._in_stages(x, y, agreed, weight)
+        run = self._backward if self.pipeline is None else self._in_stages
+        with self._precision.passing():
+            value = run(x, y, agreed, weight)
         # Running averages are the first replica's: those of all rows nobody has.
         broadcast(self.module.buffers(), self._replicas)
         self._backwards += 1
@@ -230,7 +232,7 @@ class ParallelModel:
         with ExitStack() as passes:
             if self.zero is not None:
                 passes.enter_context(self.zero.no_sync())
-                passes.enter_context(self.zero.freeing())
+            passes.enter_context(self._lending())
             sums, problem = self._passes(self.pipeline.accumulate, x, y, self._draws(x, agreed), self._precision.factor)
         self._activations = self.pipeline.peak_saved
         if problem is not None:
@@ -288,7 +290,7 @@ class ParallelModel:
         x, y = self._own(inputs), self._own(targets)
         if self.pipeline is not None:
             self._check_staged_rows(agreed)
-            with nullcontext() if self.zero is None else self.zero.freeing():
+            with self._lending():
                 sums, problem = self._passes(self.pipeline.evaluate, x, y, self._draws(x, agreed))
             total, count = self._joined(sums.numerator, sums.denominator, problem)
         else:
@@ -309,7 +311,7 @@ class ParallelModel:
             outputs = self._evaluating(x, agreed)
         else:
             self._check_staged_rows(agreed)
-            with nullcontext() if self.zero is None else self.zero.freeing():
+            with self._lending():
                 outputs = self.pipeline.predict(x, self._draws(x, agreed))
         outputs = widened(outputs)
         if self.mesh.shape.get("cp", 1) == 1:
@@ -427,6 +429,10 @@ class ParallelModel:
         if context == 1 or not is_due(self._backwards + 1):
             return nullcontext()
         return watching(as_tuple(x), context)
+
+    def _lending(self) -> AbstractContextManager[None]:
+        """For a pipeline's passes: modules may read parameters of others, which ZeRO gathers for them."""
+        return nullcontext() if self.zero is None else self.zero.freeing()
 
     @contextmanager
     def _around(self, x: Any) -> Iterator[None]:

@@ -240,7 +240,8 @@ class Unit(Bucket):
         """The array at a place that locate() gave, gathered again where it has to be."""
         full = self.gather()
         if self.xp is np:
-            return np.ndarray(place.shape, place.dtype, full.data, place.offset, place.strides)
+            # As bytes: bfloat16 has no buffer of its own.
+            return np.ndarray(place.shape, place.dtype, full.view(np.uint8).data, place.offset, place.strides)
         return self.xp.ndarray(place.shape, place.dtype, full.data + place.offset, place.strides)
 
     def publish(self) -> None:

@@ -12,7 +12,7 @@ from qdist import nn, optim
 from qdist.comm import Mesh, Message, counting_communicator
 from qdist.parallel import ParallelModel, Plan, mesh_generator, parallelize
 
-NAMES = ("mpi_mesh.py", "mpi_checkpoints.py", "mpi_wrong_without_a_word.py")
+NAMES = ("mpi_mesh.py", "mpi_checkpoints.py", "mpi_wrong_without_a_word.py", "mpi_precision.py")
 FILES = [Path(__file__).parents[1] / "ranks" / name for name in NAMES]
 
 
