@@ -2,10 +2,11 @@
 
     python circuits/train_gpt.py --progress --plot gpt.png
     qdist run -n 4 circuits/train_gpt.py --mesh dp=2,tp=2 --zero 1
-    qdist run -n 4 circuits/train_gpt.py --mesh cp=2,pp=2 --llama
+    qdist run -n 4 circuits/train_gpt.py --mesh cp=2,pp=2 --llama --dtype bfloat16
 
 Sentences are sums written out ("37+8=45."), padded to one length; padding counts nothing in the loss. Losses are those
-of one process whatever the mesh, dropout included. A checkpoint (--save) fits any other mesh (--resume).
+of one process whatever the mesh, dropout included. Half precision (--dtype) computes in 16 bits with sums in float32
+and updates float32 weights. A checkpoint (--save) fits any other mesh (--resume).
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def plan_of(args: argparse.Namespace, mesh: Mesh) -> Plan:
         layers = LLAMA_LAYERS if args.llama else {f"[1-{args.layers}]": "block"}
         layers = {**layers, "0.tokens": "vocabulary", last: "column-gather"}
     positions = [] if args.llama else ["0.wpe.weight"]
-    return Plan(layers, positions=positions, zero=args.zero, micro_batches=args.micro_batches)
+    precision = None if args.dtype == "float32" else args.dtype
+    return Plan(layers, positions=positions, zero=args.zero, micro_batches=args.micro_batches, precision=precision)
 
 
 def decayed(parameters: Any, lr: float) -> optim.Optimizer:
@@ -117,6 +119,9 @@ def parser() -> argparse.ArgumentParser:
     made = training.parser(__doc__, steps=300, lr=3e-3)
     made.add_argument("--mesh", default="", help='degrees such as "dp=2,tp=2" (default: all ranks along dp)')
     made.add_argument("--llama", action="store_true", help="RMSNorm, rotary positions, grouped queries, SwiGLU")
+    made.add_argument(
+        "--dtype", default="float32", choices=["float32", "bfloat16", "float16"], help="what the model computes in"
+    )
     made.add_argument("--layers", type=int, default=2)
     made.add_argument("--width", type=int, default=64)
     made.add_argument("--heads", type=int, default=4)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..comm import Communicator
 from ..tensor import after_backward
-from ..tensor.arrays import to_device
+from ..tensor.arrays import is_half, to_device
 from ..tensor.autograd import leaves
 from ..tensor.versions import digest
 from .module import Parameter
@@ -22,7 +22,7 @@ from .module import Parameter
 __all__ = ["Agreement", "agree", "is_due"]
 
 _EVERY = 64
-_TOLERANCE = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-4, np.dtype(np.complex64): 1e-4}
+_TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-1, "float32": 1e-4, "complex64": 1e-4}
 
 
 def is_due(count: int) -> bool:
@@ -54,7 +54,7 @@ def agree(named: Iterable[tuple[str, Parameter]], comm: Communicator, way_out: s
         scale = max(entry[4] for entry in entries)
         apart = np.abs(values - values[0])
         rank = int(apart.argmax())
-        if not apart[rank] <= _TOLERANCE.get(np.dtype(dtype), 1e-10) * scale:
+        if not apart[rank] <= _TOLERANCE.get(dtype, 1e-10) * scale:
             raise ValueError(
                 f"{name} of shape {shape} has different values on rank {comm.group[0]} and rank {comm.group[rank]}, "
                 f"which must agree (they are {apart[rank] / scale if scale else apart[rank]:.1e} apart): {way_out}"
@@ -64,6 +64,7 @@ def agree(named: Iterable[tuple[str, Parameter]], comm: Communicator, way_out: s
 def _measures(p: Parameter) -> tuple[complex, float]:
     """A sum of all values, weighted by random numbers that depend on their places, and their norm."""
     flat = to_device(p._data, "cpu").reshape(-1)
+    flat = flat.astype(np.float32) if is_half(flat.dtype) else flat
     weights = np.random.default_rng(flat.size).normal(size=flat.size)
     return complex(np.vdot(weights, flat)), float(np.linalg.norm(flat))
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor, functional
+from ..tensor.arrays import as_dtype
 from . import init
 from .module import Module, Parameter
 
@@ -19,6 +20,7 @@ class _Convolution(Module):
 
     def _draw(self, shape: tuple[int, ...], out_channels: int, bias: bool, dtype: Any) -> None:
         bound = 1 / math.sqrt(init.fans(shape)[0])
+        dtype = as_dtype(dtype)
         self.weight = Parameter(np.empty(shape, dtype))
         init.uniform_(self.weight, -bound, bound)
         self.bias = Parameter(np.empty(out_channels, dtype)) if bias else None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Generator, Tensor
-from ..tensor.arrays import Array
+from ..tensor.arrays import Array, as_dtype
 from ..tensor.random import default_generator
 from ..tensor.versions import Version
 from .module import Module, Parameter
@@ -59,7 +59,7 @@ class DeferredParameter(Parameter):
     replicated = False
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
-        self._shape, self._dtype, self._device = tuple(shape), np.dtype(dtype), "cpu"
+        self._shape, self._dtype, self._device = tuple(shape), as_dtype(dtype), "cpu"
         self._version = Version()
         self.requires_grad = True
         self._draw: Draw = lambda _: np.zeros(self._shape, self._dtype)
@@ -83,7 +83,7 @@ class DeferredParameter(Parameter):
         if isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda"):
             self._device = target
         else:
-            self._dtype = np.dtype(target)
+            self._dtype = as_dtype(target)
 
     @classmethod
     def take_values(cls, parameter: Parameter) -> None:
@@ -149,7 +149,7 @@ class DeferredParameter(Parameter):
 
 def empty_parameter(shape: tuple[int, ...], dtype: Any) -> Parameter:
     """A parameter whose values come next, by a function of `nn.init`; without memory inside `deferred()`."""
-    return DeferredParameter(shape, dtype) if _building.later else Parameter(np.empty(shape, dtype))
+    return DeferredParameter(shape, dtype) if _building.later else Parameter(np.empty(shape, as_dtype(dtype)))
 
 
 def materialize(model: Module | Iterable[Parameter]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import Tensor, functional, no_grad
+from ..tensor import Tensor, computing_in, functional, no_grad
+from ..tensor.arrays import as_dtype
 from . import init
 from .deferred import empty_parameter
 from .module import Module, Parameter
@@ -145,6 +146,7 @@ class LayerNorm(Module):
         super().__init__()
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
         self.eps = eps
+        dtype = as_dtype(dtype)
         self.weight = Parameter(np.ones(self.shape, dtype))
         self.bias = Parameter(np.zeros(self.shape, dtype))
 
@@ -165,6 +167,7 @@ class BatchNorm2d(Module):
         super().__init__()
         _positive("BatchNorm2d", channels=channels)
         self.channels, self.eps, self.momentum = channels, eps, momentum
+        dtype = as_dtype(dtype)
         self.weight = Parameter(np.ones(channels, dtype))
         self.bias = Parameter(np.zeros(channels, dtype))
         self.register_buffer("running_mean", np.zeros(channels, dtype))
@@ -181,7 +184,7 @@ class BatchNorm2d(Module):
         if count < 2:
             raise ValueError("BatchNorm2d needs more than one value per channel in training mode")
         out, mean, variance = functional.batch_norm(x, self.weight, self.bias, self.eps)
-        with no_grad():
+        with no_grad(), computing_in(None):
             keep, take = 1 - self.momentum, self.momentum
             self.running_mean.assign(keep * self.running_mean + take * mean)
             # The running variance estimates the population's, hence the n - 1.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-import numpy as np
-
 from ..tensor import Tensor, no_grad
+from ..tensor.arrays import as_dtype, kind_of
 from .attributes import as_buffer, check_trainable, refuse_replacement, refuse_unlisted
 from .hooks import Hooks, enlist
 
@@ -23,6 +22,8 @@ class Parameter(Tensor):
     """Whether it has no values yet; see qdist/nn/deferred.py."""
     name: str = ""
     """In the whole model, once that is spread over a mesh (`parallel.parallelize`)."""
+    keeps_precision: bool = False
+    """Whether it stays as it is where a model is made to compute in half precision: angles of circuits."""
     label: str = "a parameter"
     """For errors: the class of the module and the name that it was first assigned to, such as Linear.weight."""
 
@@ -232,14 +233,15 @@ class Module:
         """
         tensors = [*self.parameters(), *self.buffers()]
         device = isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda")
-        kinds = {tensor.dtype.kind for tensor in tensors} & set("fc")
-        if not device and (np.dtype(target).kind not in "fc" or (kinds and np.dtype(target).kind not in kinds)):
+        kinds = {kind_of(tensor.dtype) for tensor in tensors} & set("fc")
+        kind = "" if device else kind_of(as_dtype(target))
+        if not device and (kind not in ("f", "c") or (kinds and kind not in kinds)):
             raise TypeError(
                 f"{type(self).__name__}.to({target!r}) would change nothing: give a real floating dtype for "
                 "real values, a complex one for complex values, or a device"
             )
         for tensor in tensors:
-            if device or (tensor.dtype.kind in "fc" and np.dtype(target).kind == tensor.dtype.kind):
+            if device or kind_of(tensor.dtype) == kind:
                 tensor.convert(target) if isinstance(tensor, Parameter) else _convert(tensor, target)
         return self
 

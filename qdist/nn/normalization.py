@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor, functional
+from ..tensor.arrays import as_dtype
 from .layers import BatchNorm2d
 from .module import Module, Parameter
 
@@ -20,7 +21,7 @@ class RMSNorm(Module):
         super().__init__()
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
         self.eps = eps
-        self.weight = Parameter(np.ones(self.shape, dtype))
+        self.weight = Parameter(np.ones(self.shape, as_dtype(dtype)))
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.rms_norm(x, self.shape, self.weight, self.eps)

@@ -27,8 +27,9 @@ from ..circuit.binding import resolve_values
 from ..comm import Communicator, Mesh
 from ..plan import Layout
 from ..plan.plan import readable_size
-from ..tensor import Generator, Rule, Tensor, apply, random
+from ..tensor import Generator, Rule, Tensor, apply, computing_in, random
 from ..tensor.arrays import to_device
+from ..tensor.half import widened
 from . import quantum_embedding as embedding
 from .agreement import Agreement
 from .module import Module, Parameter
@@ -139,6 +140,7 @@ class QuantumLayer(Module):
             values = _start(self._division.num_weights, initial, seed, self._dtype)
             values = values if everyone is None else everyone.broadcast(values)
             self.weights = Parameter(to_device(values, self.program.device))
+            self.weights.keeps_precision = True
             if rows is not None and rows.size > 1:
                 self.weights.register_hook(_mean_over(rows))
         elif initial is not None:
@@ -201,8 +203,10 @@ class QuantumLayer(Module):
         if x.device != self.program.device:
             where = self.program.device
             raise TypeError(f"the circuit runs on {where} and x is on {x.device}: move it with x.to({where!r})")
-        inputs = (x,) if self.weights is None else (x, self.weights)
-        output = apply(_RULE, *inputs, layer=self)
+        # Angles keep their precision, and so do outputs, whatever the layers around compute in.
+        with computing_in(None):
+            inputs = (widened(x),) if self.weights is None else (widened(x), self.weights)
+            output = apply(_RULE, *inputs, layer=self)
         together = self._together()
         if output.requires_grad and together is not None and together.size > 1:
             if self._agreement is None or self._agreement.comm is not together:

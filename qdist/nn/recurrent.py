@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor, functional, stack
+from ..tensor.arrays import as_dtype
 from . import init
 from .layers import Dropout
 from .module import Module, ModuleList, Parameter
@@ -27,7 +28,7 @@ class _Cell(Module):
         super().__init__()
         shapes = {"weight_ih": (inputs,), "weight_hh": (hidden,), "bias_ih": (), "bias_hh": ()}
         for name, shape in shapes.items():
-            parameter = Parameter(np.empty((gates * hidden, *shape), dtype))
+            parameter = Parameter(np.empty((gates * hidden, *shape), as_dtype(dtype)))
             init.uniform_(parameter, -1 / math.sqrt(hidden), 1 / math.sqrt(hidden))
             setattr(self, name, parameter)
 

@@ -2,8 +2,8 @@
 
 The parameters of a group are seen as one long vector for each dtype and device: the state (momenta, averages)
 lives in flat buffers, gradients are gathered into one, and the update rule runs over all parameters at once,
-block by block in cache. Complex parameters count as pairs of real ones. A rule is then one method on flat
-arrays, `_direction`.
+block by block in cache. Complex parameters count as pairs of real ones; half precision is updated, and has its state,
+in float32, and is rounded after. A rule is then one method on flat arrays, `_direction`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor
-from ..tensor.arrays import Array, module_of
+from ..tensor.arrays import FLOAT32, Array, is_half, module_of
 from ..tensor.threads import over_rows
 
 
@@ -28,7 +28,7 @@ class _Bucket:
         self.sizes = [_flat(_values(p)).size for p in parameters]
         self.offsets = np.concatenate(([0], np.cumsum(self.sizes))).tolist()
         self.steps = [0] * len(parameters)
-        real = _flat(first).dtype
+        real = FLOAT32 if is_half(first.dtype) else _flat(first).dtype
         self.update = self.xp.empty(self.offsets[-1], real)
         self.state = {slot: self.xp.zeros(self.offsets[-1], real) for slot in slots}
 
@@ -49,6 +49,11 @@ class _Bucket:
                 if self.parameters[first].grad is not None:
                     yield first, i
                 first = i
+
+    def part(self, flat: Array, i: int) -> Array:
+        """What of a flat buffer is parameter i's, in its shape; float32 for half precision."""
+        piece, p = flat[self.offsets[i] : self.offsets[i + 1]], self.parameters[i]
+        return (piece.view(p.dtype) if p.dtype.kind == "c" else piece).reshape(p._data.shape)
 
     def _kind(self, i: int) -> tuple[bool, int]:
         return self.parameters[i].grad is None, self.steps[i]
@@ -150,9 +155,9 @@ class Optimizer:
         for i in range(first, last):
             p = bucket.parameters[i]
             assert p.grad is not None
-            target = bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(p._data.shape)
+            target = bucket.part(bucket.update, i)
             if decay and not decoupled:
-                bucket.xp.multiply(p._data, decay, out=target)
+                bucket.xp.multiply(p._data, decay, out=target, dtype=target.dtype)
                 target += p.grad._data
             else:
                 target[...] = p.grad._data
@@ -169,9 +174,14 @@ class Optimizer:
         for i in range(first, last):
             p = bucket.parameters[i]
             values = p._data
-            if decay and decoupled:
-                values *= 1 - group["lr"] * decay
-            values -= bucket.update[offsets[i] : offsets[i + 1]].view(p.dtype).reshape(values.shape)
+            update = bucket.part(bucket.update, i)
+            if is_half(values.dtype):
+                keep = 1 - group["lr"] * decay if decoupled else 1.0
+                values[...] = values.astype(FLOAT32) * keep - update
+            else:
+                if decay and decoupled:
+                    values *= 1 - group["lr"] * decay
+                values -= update
             p._version.changed()
 
     def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
@@ -189,8 +199,7 @@ class Optimizer:
             for i, p in enumerate(bucket.parameters):
                 entry: dict[str, Any] = {"step": bucket.steps[i]}
                 for slot, flat in bucket.state.items():
-                    piece = flat[bucket.offsets[i] : bucket.offsets[i + 1]].view(p.dtype)
-                    entry[slot] = Tensor(piece.reshape(p.data.shape).copy())
+                    entry[slot] = Tensor(bucket.part(flat, i).copy())
                 state[str(numbers[id(p)])] = entry
         groups = [
             {
@@ -229,8 +238,9 @@ class Optimizer:
             entry = saved["state"][str(numbers[id(p)])]
             bucket.steps[i] = int(entry["step"])
             for slot in self.slots:
-                value = Tensor(entry[slot]).to(p.dtype).to(p.device).data
-                bucket.state[slot][bucket.offsets[i] : bucket.offsets[i + 1]] = _flat(value)
+                flat = bucket.state[slot]
+                value = Tensor(entry[slot]).to(p.dtype if p.dtype.kind == "c" else flat.dtype).to(p.device).data
+                flat[bucket.offsets[i] : bucket.offsets[i + 1]] = _flat(value)
         for group, other in zip(self.param_groups, saved["param_groups"]):
             group.update({k: v for k, v in other.items() if k != "params"})
 

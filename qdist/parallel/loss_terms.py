@@ -11,6 +11,7 @@ import numpy as np
 from qdist.comm import Communicator
 from qdist.tensor import Rule, Tensor, apply, no_grad
 from qdist.tensor.functional import as_tensor
+from qdist.tensor.half import widened
 from qdist.tensor.losses import Terms
 
 __all__ = ["Loss", "LossTerms", "check_mean_over", "global_mean", "loss_terms"]
@@ -42,10 +43,11 @@ class LossTerms(NamedTuple):
 
 
 def loss_terms(loss: Loss, output: Any, targets: Any, rows: int, reduction: str) -> LossTerms:
-    """The terms of a loss: its own, if it has some; a plain mean counts rows.
+    """The terms of a loss: its own, if it has some; a plain mean counts rows. Half-precision outputs are widened.
 
     Raises ValueError for what is not one number, or a pair of them.
     """
+    output = widened(output)
     if reduction == "mean" and hasattr(loss, "terms") and getattr(loss, "reduction", "mean") == "mean":
         value: Any = loss.terms(output, targets)
     else:
@@ -123,7 +125,7 @@ def check_mean_over(loss: Loss, output: Any, targets: Any, axes: tuple[int, ...]
 def _detached(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_detached(part) for part in value)
-    return value.detach() if isinstance(value, Tensor) else value
+    return widened(value.detach()) if isinstance(value, Tensor) else value
 
 
 def _halves(value: Any, axis: int) -> Any:

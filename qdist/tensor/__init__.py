@@ -20,6 +20,7 @@ from .functional import (
     zeros,
 )
 from .functions import checkpoint, custom_function, grad
+from .half import computing_in
 from .random import Generator, manual_seed
 from .rules import RULES, Rule
 from .tensor import Tensor, apply
@@ -37,6 +38,7 @@ __all__ = [
     "as_tensor",
     "checkpoint",
     "complex",
+    "computing_in",
     "concatenate",
     "custom_function",
     "einsum",

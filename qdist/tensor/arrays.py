@@ -20,7 +20,7 @@ FLOAT64 = np.dtype(np.float64)
 COMPLEX64 = np.dtype(np.complex64)
 COMPLEX128 = np.dtype(np.complex128)
 
-_SINGLE = {np.dtype(np.float16), FLOAT32, COMPLEX64}
+_SINGLE = {FLOAT32, COMPLEX64}
 _COMPLEX_OF: dict[np.dtype, np.dtype] = {
     FLOAT32: COMPLEX64,
     FLOAT64: COMPLEX128,
@@ -47,9 +47,39 @@ def is_array(value: object) -> bool:
     return cupy is not None and isinstance(value, cupy.ndarray)
 
 
+def as_dtype(name: Any) -> np.dtype:
+    """The dtype of this name or type. "bfloat16" is one too, with the package ml_dtypes, which gives NumPy that dtype.
+
+    Raises:
+        ImportError: for bfloat16 where ml_dtypes is not installed.
+        TypeError: for what is no dtype.
+    """
+    if isinstance(name, str) and name == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError as error:
+            raise ImportError(
+                'bfloat16 needs the package ml_dtypes, which gives NumPy that dtype: pip install "qdist[bfloat16]"; '
+                "float16 and float32 need nothing"
+            ) from error
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def is_half(dtype: np.dtype) -> bool:
+    """True for float16 and bfloat16: dtypes that values are stored in and float32 is computed in (see half.py)."""
+    # To NumPy, bfloat16 is a kind of its own.
+    return dtype.itemsize == 2 and (dtype.kind == "f" or (dtype.kind == "V" and dtype.name == "bfloat16"))
+
+
+def kind_of(dtype: np.dtype) -> str:
+    """NumPy's letter for a kind of numbers: "f" for all real floating dtypes, bfloat16 included."""
+    return "f" if dtype.kind == "V" and is_half(dtype) else dtype.kind
+
+
 def is_inexact(dtype: np.dtype) -> bool:
     """True for real and complex floating dtypes, the ones that can have gradients."""
-    return dtype.kind in "fc"
+    return dtype.kind in "fc" or is_half(dtype)
 
 
 def as_array(value: object, dtype: Any = None) -> Array:
@@ -90,14 +120,16 @@ def common_dtype(name: str, dtypes: list[np.dtype], scalars: list[Scalar]) -> np
     Raises:
         TypeError: when both single- and double-precision tensors are given.
     """
-    inexact = [d for d in dtypes if d.kind in "fc"]
-    single = [d for d in inexact if d in _SINGLE]
+    inexact = [d for d in dtypes if is_inexact(d)]
+    single = [d for d in inexact if d in _SINGLE or is_half(d)]
     if single and len(single) < len(inexact):
         names = " and ".join(sorted({str(d) for d in inexact}))
         raise TypeError(
             f"{name}: {names} do not mix, since that would change precision silently; convert one side with .to(dtype)"
         )
-    result = np.result_type(*(inexact or dtypes))
+    # float16 and bfloat16 have no common half precision.
+    halves = {d for d in inexact if is_half(d)}
+    result = FLOAT32 if len(halves) > 1 and len(halves) == len(set(inexact)) else np.result_type(*(inexact or dtypes))
     kinds = {type(s) for s in scalars}
     if complex in kinds:
         return complex_of(result)

@@ -18,7 +18,7 @@ from weakref import ref
 
 import numpy as np
 
-from .arrays import Array, is_array
+from .arrays import FLOAT32, Array, is_array, is_half
 from .rules import Rule
 from .versions import Version, digest
 
@@ -32,6 +32,7 @@ class Mode(threading.local):
     grad = True
     tracer: Callable[..., None] | None = None
     packing: tuple[Callable[[Array], Any], Callable[[Any], Array]] | None = None
+    precision: np.dtype | None = None  # Half precision that operations round to: see half.py.
     walks = 0  # under way, one inside the other
     at_end: tuple[Callable[[], None], ...] = ()
     leaves: tuple[Any, ...] = ()  # of the outermost walk under way
@@ -55,6 +56,7 @@ class Node:
     """One recorded operation; also the place where the cotangent of its output is gathered."""
 
     hooks: list[Hook] | None = None
+    wide_gradient = False
     unpack: Callable[[Any], Array] | None = None
     freed = False
     digests: dict[int, Any] | None = None  # Of saved arrays that others than Tensors may write, by their guard.
@@ -206,7 +208,8 @@ def fit(xp: ModuleType, g: Array, shape: tuple[int, ...], dtype: np.dtype) -> Ar
         extra = g.ndim - len(shape)
         axes = tuple(range(extra)) + tuple(extra + i for i, n in enumerate(shape) if n == 1 and g.shape[extra + i] != 1)
         if axes:
-            g = g.sum(axis=axes, keepdims=True)
+            # Sums of half precision are taken in float32.
+            g = g.sum(axis=axes, keepdims=True, dtype=FLOAT32 if is_half(g.dtype) else None)
         g = g.reshape(shape)
     if g.dtype != dtype:
         g = (g.real if g.dtype.kind == "c" and dtype.kind != "c" else g).astype(dtype, copy=False)
@@ -371,7 +374,7 @@ def _walk(
             owned = False
             if c is not None and edge.shape is not None:
                 if c.shape != edge.shape or c.dtype != edge.dtype:
-                    c = fit(xp, c, edge.shape, edge.dtype)
+                    c = fit(xp, c, edge.shape, FLOAT32 if edge.wide_gradient else edge.dtype)
                 # A vjp hands out fresh arrays, the cotangent it was given, or views; only the first may be
                 # kept.
                 owned = c is not g and c.base is None

@@ -272,7 +272,8 @@ def rotary(x: Any, positions: Any, base: float = 10000.0) -> Tensor:
         raise ValueError(f"rotary: {len(positions)} positions do not fit shape {x.shape}, or its last axis is odd")
     angles = np.outer(np.asarray(positions), base ** (-np.arange(0, width, 2) / width))
     turns = np.concatenate([angles, angles], axis=1)
-    cos, sin = (Tensor(f(turns).astype(x.dtype), device=x.device) for f in (np.cos, np.sin))
+    dtype = arrays.FLOAT32 if arrays.is_half(x.dtype) else x.dtype
+    cos, sin = (Tensor(f(turns).astype(dtype), device=x.device) for f in (np.cos, np.sin))
     return apply("rotary", x, cos, sin)
 
 

@@ -9,6 +9,7 @@ from weakref import ref
 from . import random
 from .arrays import is_array, module_of
 from .autograd import PICK, Node, enable_grad, mode, no_grad, refuse_second_order, tracing, walk
+from .half import computing_in
 from .rules import Rule
 from .tensor import Tensor, apply
 from .versions import shares, watch
@@ -113,7 +114,7 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if isinstance(x, Tensor) and x.requires_grad:
                 sources[x] = ref(x._data)
 
-    state, place = random.get_state(), random.place()
+    state, place, precision = random.get_state(), random.place(), mode.precision
     with no_grad(), tracing(note):
         result = fn(*args, **kwargs)
     results = [result] if isinstance(result, Tensor) else list(result)
@@ -131,7 +132,7 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             after = random.get_state()
             random.set_state(state)
             try:
-                with enable_grad():
+                with enable_grad(), computing_in(precision):
                     again = fn(*args, **kwargs)
             finally:
                 random.set_state(after)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import device_of
+from .arrays import as_dtype, device_of
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -268,7 +268,7 @@ class Methods:
         """To a device ("cpu", "cuda:1") or a dtype; itself when nothing changes. Gradients flow back."""
         if isinstance(target, str) and (target == "cpu" or target.partition(":")[0] == "cuda"):
             return self if device_of(self._data) == target else self._apply("move", device=target)  # type: ignore
-        dtype = np.dtype(target)
+        dtype = as_dtype(target)
         return self if dtype == self.dtype else self._apply("cast", dtype=dtype)  # type: ignore[return-value]
 
 

@@ -10,8 +10,11 @@ from . import arrays
 from .rules import Rule
 
 
-def promote(rule: Rule, values: list) -> list:
-    """Bring an operation's inputs to their common dtype, all but indices and masks."""
+def promote(rule: Rule, values: list, keep_halves: bool) -> list:
+    """Bring an operation's inputs to their common dtype, all but indices and masks.
+
+    keep_halves: half precision may stay beside float32.
+    """
     joint = [i for i in range(len(values)) if not rule.keeps_dtype(i)]
     tensors = [values[i].dtype for i in joint if arrays.is_array(values[i])]
     scalars = [values[i] for i in joint if not arrays.is_array(values[i])]
@@ -22,7 +25,9 @@ def promote(rule: Rule, values: list) -> list:
     for i in joint:
         a = values[i]
         if not arrays.is_array(a):
-            values[i] = a if dtype.kind in "fc" else np.asarray(a, dtype)[()].item()
+            values[i] = a if arrays.is_inexact(dtype) else np.asarray(a, dtype)[()].item()
+        elif keep_halves and dtype == arrays.FLOAT32 and arrays.is_half(a.dtype):
+            continue
         elif a.dtype != dtype and not (rule.mixes and dtype.kind == "c" and a.dtype.kind == "f"):
             values[i] = a.astype(dtype)
     return values

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import FLOAT32, Array
+from .arrays import FLOAT32, Array, as_dtype, is_half
 
 _LEVELS = 65536  # a mask element takes 16 random bits
 _tickets = Lock()  # two threads never get the same ticket
@@ -44,6 +44,12 @@ class Ticket(NamedTuple):
         """The same draw for an array that lies at `spans` of the one drawn for."""
         parts = [span for span in spans if span.pieces != ((0, span.whole),)]
         return self._replace(spans=(*self.spans, *parts)) if parts else self
+
+
+def _drawn_in(dtype: Any) -> tuple[np.dtype, np.dtype]:
+    """The dtype that numbers are drawn in, and the one they are given in: half precision is drawn in float32."""
+    given = as_dtype(dtype)
+    return (FLOAT32 if is_half(given) else given), given
 
 
 class Generator:
@@ -79,15 +85,15 @@ class Generator:
 
     def uniform(self, shape: tuple[int, ...], low: float = 0.0, high: float = 1.0, dtype: Any = FLOAT32) -> Array:
         """Numbers in [low, high)."""
-        dtype = np.dtype(dtype)
-        values = _numpy(self.ticket()).random(shape, dtype=dtype)
-        return values * dtype.type(high - low) + dtype.type(low)
+        made, dtype = _drawn_in(dtype)
+        values = _numpy(self.ticket()).random(shape, dtype=made)
+        return (values * made.type(high - low) + made.type(low)).astype(dtype, copy=False)
 
     def normal(self, shape: tuple[int, ...], mean: float = 0.0, std: float = 1.0, dtype: Any = FLOAT32) -> Array:
         """Normally distributed numbers."""
-        dtype = np.dtype(dtype)
-        values = _numpy(self.ticket()).standard_normal(shape, dtype=dtype)
-        return values * dtype.type(std) + dtype.type(mean)
+        made, dtype = _drawn_in(dtype)
+        values = _numpy(self.ticket()).standard_normal(shape, dtype=made)
+        return (values * made.type(std) + made.type(mean)).astype(dtype, copy=False)
 
     def integers(self, low: int, high: int, shape: tuple[int, ...]) -> Array:
         """int64 numbers in [low, high)."""

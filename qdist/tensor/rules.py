@@ -171,7 +171,7 @@ RULES: dict[str, Rule] = {
         Rule("layer_norm", nm.layer_norm, nm.layer_norm_vjp),
         Rule("rms_norm", nm.rms_norm, nm.rms_norm_vjp),
         Rule("batch_norm", nm.batch_norm, nm.batch_norm_vjp),
-        Rule("rotary", at.rotary, at.rotary_vjp),
+        Rule("rotary", at.rotary, at.rotary_vjp, apart=(1, 2)),
         Rule("attention", at.attention, at.attention_vjp, all_apart_from=3),
     )
 }

@@ -13,6 +13,7 @@ import numpy as np
 from . import arrays
 from .arrays import Array
 from .autograd import PICK, Hook, Node, mode, refuse_second_order, walk
+from .half import in_half
 from .in_place import InPlace
 from .kernels.shaping import PLACE
 from .methods import Methods
@@ -43,7 +44,7 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
     rule: Rule = op if op.__class__ is Rule else RULES[op]  # type: ignore[index, assignment]
     values: list[Any] = []
     dtype = None
-    mixed = wants = elsewhere = False
+    mixed = wants = elsewhere = halves = False
     for x in inputs:
         if isinstance(x, Tensor):
             if x.dispatch is not None:
@@ -52,6 +53,7 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
             if a.dtype is not dtype:
                 mixed = mixed or dtype is not None
                 dtype = a.dtype
+                halves = halves or dtype.itemsize == 2
             if x.requires_grad:
                 wants = True
             if a.__class__ is not _ndarray:
@@ -65,17 +67,20 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
     if dtype is None:
         return apply(rule, *map(Tensor, inputs), **attributes)
     if mixed or (rule.floating and dtype.kind not in "fc"):
-        values = promote(rule, values)
+        values = promote(rule, values, mode.precision is not None)
+    run = rule
+    if halves or mode.precision is not None:
+        run = in_half(rule, values, mode.precision)
     if rule.view and inputs[0]._version.outside:
         a = None  # Not one holder more than held_elsewhere() counts. Of a view it could not tell.
         inputs[0]._version.outside = held_elsewhere(inputs[0], values)
     if elsewhere:
         xp = shared_module(rule, values)
         with nullcontext() if xp is np else next(a for a in values if arrays.is_array(a)).device:
-            output, saved = rule.forward(xp, *values, **attributes)
+            output, saved = run.forward(xp, *values, **attributes)
     else:
         xp = np
-        output, saved = rule.forward(np, *values, **attributes)
+        output, saved = run.forward(np, *values, **attributes)
 
     version = inputs[0]._version if rule.view else None
     if output.__class__ is list:
@@ -84,7 +89,7 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
         made = _wrap(xp, output, version)
     if wants and mode.grad and rule.vjp is not None:
         a = None
-        _record(rule, inputs, values, attributes, saved, xp, made)
+        _record(run, inputs, values, attributes, saved, xp, made)
     if mode.tracer is not None:
         mode.tracer(rule, inputs, attributes, made)
     return made
@@ -93,7 +98,7 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
 def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any, xp: Any, made: Any) -> None:
     """Give the outputs of an operation the Node that made them."""
     several = made.__class__ is tuple
-    if not several and made._data.dtype.kind not in "fc":
+    if not several and not arrays.is_inexact(made._data.dtype):
         return
     edges: list[Any] = []
     for x in inputs:
@@ -179,6 +184,7 @@ class Tensor(Operators, Methods, InPlace):
     requires_grad: bool = False
     grad: Tensor | None = None
     _node: Node | None = None
+    wide_gradient: bool = False  # Of a half-precision leaf: its gradient is float32, never rounded.
     _hooks: list[Hook] | None = None
     _complete: list[Callable[[Tensor], None]] | None = None
 
@@ -186,7 +192,7 @@ class Tensor(Operators, Methods, InPlace):
         given = data
         if isinstance(data, Tensor):
             given = data._data if data.dispatch is None else data.numpy()
-        array = arrays.as_array(given, None if dtype is None else np.dtype(dtype))
+        array = arrays.as_array(given, None if dtype is None else arrays.as_dtype(dtype))
         self._data = array if device is None else arrays.to_device(array, device)
         if isinstance(data, Tensor) and self._data is data._data:
             self._version = data._version
@@ -369,6 +375,9 @@ class Tensor(Operators, Methods, InPlace):
             if self.grad is None:
                 # What other edges may hold too is copied, so that changing one .grad never changes another.
                 self.grad = Tensor(g if owned else g.copy())
+            elif arrays.is_half(self.grad.dtype):
+                # Passes are added up in float32, from the second on.
+                self.grad = Tensor(self.grad._data.astype(arrays.FLOAT32) + g)
             else:
                 self.grad._data += g
                 self.grad._version.changed()

@@ -15,6 +15,10 @@ convolutional net, a transformer with tied weights and a hybrid quantum net (tes
                every dp x tp x pp x cp with ZeRO 0 to 3; positions that the plan does not name, and attention by hand
     traced     pipelines of models that are no Sequential: a GPT and a net with skips across stages, on every
                dp x tp x pp x cp with ZeRO 0 to 3, in all schedules
+    layers     LSTM and GRU, Conv1d and its transpose, SyncBatchNorm, RMSNorm and hooks on every dp x tp x pp with ZeRO
+               0 to 3; hooks on layers that are divided are refused
+    half       bfloat16 and float16 on every dp x tp x pp x cp with ZeRO 0 to 3: losses of one process in that
+               precision, and of float32, to its rounding (half_models.py has how much)
     mlp-0 ...  `parallelize` of a model on every dp x tp x pp x cp x state with ZeRO 0 to 3, in all schedules; also its
                evaluation and its predictions
     mlp-files  from one process to every such mesh and back by way of checkpoints
@@ -53,6 +57,7 @@ from sweep_cases import (  # noqa: E402
     replica_cases,
 )
 from sweep_language import language_cases  # noqa: E402
+from sweep_layers import half_cases, layer_cases  # noqa: E402
 from sweep_seeds import fleet_cases, operator_cases  # noqa: E402
 from sweep_traced import traced_cases  # noqa: E402
 
@@ -65,6 +70,8 @@ MODULES = {
     "operators": operator_cases,
     "language": language_cases,
     "traced": traced_cases,
+    "layers": layer_cases,
+    "half": half_cases,
 }
 GROUPS = [*MODULES, *(f"{name}-{what}" for name in MODELS for what in (*ZERO, "files"))]
 RESULTS = ROOT / "benchmarks" / "results" / "parallel_sweep.txt"

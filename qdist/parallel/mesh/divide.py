@@ -98,6 +98,7 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
     Raises ValueError where a pattern of the plan fits no module, a module does not have the form, or an axis of the
     mesh finds nothing to divide. What layers refuse (heads that cannot be divided) they raise themselves.
     """
+    hooked = {id(module): (name, module) for name, module in model.named_modules() if module._hooks is not None}
     groups = _Groups(_along(mesh, "tp"), _along(mesh, "cp"), plan.sequence_parallel)
     if groups.tensor is not None:
         model = _over_tensor(model, plan, groups.tensor, groups.context)
@@ -106,6 +107,14 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
             f"cp={groups.context.size} divides a sequence, and the model has no attention over one: give these ranks "
             "to another axis"
         )
+    still = {id(module) for module in model.modules()}
+    for key, (name, module) in hooked.items():
+        if key not in still:
+            raise ValueError(
+                f"{name!r}, a {type(module).__name__}, has hooks, and the plan divides it or what is in it: they would "
+                "see this rank's part of its inputs and outputs. Register hooks on ParallelModel.module, where that is "
+                "wanted, or on a module that stays whole"
+            )
     if groups.context is not None or plan.sequence_parallel:
         _cut_positions(model, groups, plan.positions)
     if plan.sequence_parallel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from qdist.nn import Module
+from qdist.nn import Module, Parameter
 from qdist.optim import Optimizer
 from qdist.parallel.zero.sharded_model import Zero
 from qdist.tensor import Tensor
@@ -47,8 +47,12 @@ def count_memory(module: Module, optimizer: Optimizer | None, zero: Zero | None,
         # Stage 1 combines whole gradients at the step; from stage 2 on a rank keeps its part.
         own = unit.master.nbytes
         assert zero is not None
-        gradients += own if zero.stage > 1 else sum(p.nbytes for p in unit.parameters)
+        gradients += own if zero.stage > 1 else sum(_gradient_bytes(p) for p in unit.parameters)
     return Memory(parameters, gradients, _state_bytes(optimizer), activations)
+
+
+def _gradient_bytes(parameter: Parameter) -> int:
+    return parameter.size * 4 if parameter.wide_gradient else parameter.nbytes
 
 
 def _state_bytes(optimizer: Optimizer | None) -> int:

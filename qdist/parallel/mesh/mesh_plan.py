@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
-from qdist.comm import Mesh
+import numpy as np
+
+from qdist.comm import Communicator, Mesh
 from qdist.parallel.pipeline.schedules import make_schedule
+from qdist.tensor.arrays import as_dtype
 
-__all__ = ["AXES", "Plan", "listed"]
+__all__ = ["AXES", "Plan", "check_same_plan", "listed"]
 
 AXES = {
     "dp": "rows of the batch",
@@ -57,6 +60,12 @@ class Plan:
             gives all stages equally many layers; a list of numbers says how many each has, and a list of module names
             with which module each stage after the first begins (["blocks.2", "ln_f"]). A layer is a child of a
             Sequential or, in any other model, a call of a module by the forward code of the model.
+        precision: "bfloat16" (with the package ml_dtypes) or "float16" has the model compute, and keep for the backward
+            pass, in half precision, with sums in float32. Parameters stay float32, and so do their updates, checkpoints
+            and losses; with `zero` they are half precision beside a float32 copy that is divided. Circuits keep their
+            precision. None computes in the model's.
+        loss_scale: what the loss is multiplied by at first, for "float16"; 2**16 when not given. It adapts: a step
+            whose gradients overflow anywhere is left out on all ranks.
         seed: of a generator for what the model draws while it trains (dropout), which goes on from batch to batch; the
             first rank's default generator, which `manual_seed` restarts, when not given.
 
@@ -72,7 +81,14 @@ class Plan:
     schedule: str = "1f1b"
     virtual_stages: int = 1
     stages: str | Sequence[int] | Sequence[str] = "balanced"
+    precision: str | None = None
+    loss_scale: float | None = None
     seed: int | None = None
+
+    @property
+    def half(self) -> np.dtype | None:
+        """The dtype of `precision`."""
+        return None if self.precision is None else as_dtype(self.precision)
 
     def check(self, mesh: Mesh) -> None:
         """Raises ValueError for options that do not go together with each other or with a mesh."""
@@ -87,8 +103,23 @@ class Plan:
             raise ValueError(f"zero={self.zero}: use 0, 1, 2 or 3")
         if self.sequence_parallel and degree("tp", 1) == 1:
             raise ValueError("sequence_parallel needs an axis 'tp' of more than one rank in the mesh")
+        if self.precision not in (None, "bfloat16", "float16"):
+            raise ValueError(f'precision={self.precision!r}: use "bfloat16", "float16", or None for the model\'s own')
+        if self.loss_scale is not None and self.precision != "float16":
+            raise ValueError(f'loss_scale={self.loss_scale} is for precision="float16": leave it out')
         # Refuses what is no schedule, also where a mesh without "pp" has no use for one.
         make_schedule(self.schedule, degree("pp", 1), self.micro_batches, self.virtual_stages)
+
+
+def check_same_plan(plan: Plan, comm: Communicator) -> None:
+    """Raises ValueError, on every rank, unless all ranks have the same plan: others would send what nobody expects."""
+    plans = comm.all_gather_object({f.name: repr(getattr(plan, f.name)) for f in fields(plan)})
+    for rank, other in enumerate(plans):
+        different = [
+            f"{name}={text} (rank 0: {plans[0][name]})" for name, text in other.items() if text != plans[0][name]
+        ]
+        if different:
+            raise ValueError(f"rank {rank} has another plan than rank 0: {', '.join(different)}")
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:

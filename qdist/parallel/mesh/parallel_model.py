@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,13 @@ from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
 from qdist.parallel.activation_memory import saved_bytes
 from qdist.parallel.gradient_norm import clip_grad_norm_, grad_norm
+from qdist.parallel.loss_scale import LossScale
 from qdist.parallel.loss_terms import Loss, check_mean_over, loss_terms
 from qdist.parallel.mesh import saving
 from qdist.parallel.mesh.divide import divide
 from qdist.parallel.mesh.memory import Memory, count_memory
-from qdist.parallel.mesh.mesh_plan import Plan
+from qdist.parallel.mesh.mesh_plan import Plan, check_same_plan
+from qdist.parallel.mesh.mixed_precision import MixedPrecision
 from qdist.parallel.mesh.stage_source import fitting, stage_source
 from qdist.parallel.mesh.step_agreement import Agreed, agree_on_batch
 from qdist.parallel.pipeline.executor import Sums
@@ -41,6 +42,7 @@ from qdist.parallel.sequence.watch import watching
 from qdist.parallel.zero.sharded_model import Zero
 from qdist.tensor import Generator, Tensor, no_grad, random
 from qdist.tensor.arrays import Array, is_array
+from qdist.tensor.half import wide_array, widened
 
 __all__ = ["ParallelModel", "parallelize"]
 
@@ -106,13 +108,14 @@ class ParallelModel:
                 f"not an object of {kind}: `optimizer=lambda parameters: optim.{kind}(parameters, lr=...)`"
             )
         plan.check(mesh)
+        self._precision = MixedPrecision(plan, model, mesh.comm)
         self.mesh, self.plan, self._loss = mesh, plan, loss
         self._reduction = getattr(loss, "reduction", "mean")
         if self._reduction not in ("mean", "sum"):
             raise ValueError(f"the loss has reduction {self._reduction!r}: it must be a 'mean' or a 'sum' over rows")
         staged = mesh.shape.get("pp", 1) > 1
         names = fitting(model, plan.recompute)
-        _check_same_plan(plan, mesh.comm)
+        check_same_plan(plan, mesh.comm)
         check_same_model(model, mesh.comm)
         source = stage_source(model, mesh, plan, names, example) if staged else None
         whole = [parameter for parameter in model.parameters() if parameter.partition is None]
@@ -129,17 +132,26 @@ class ParallelModel:
         for name, parameter in self.module.named_parameters():
             parameter.name = name if self.pipeline is None else self.pipeline.parameter_names[name]
         trained = [p for p in self.module.parameters() if p.requires_grad]
+        self._precision.follow(trained)
         self.optimizer = optimizer(trained) if trained else None
         """Of this rank's parameters; None where it has none."""
         self.zero: Zero | None = None
         """What divides the optimiser's state, with a plan's `zero`."""
         if plan.zero and self.optimizer is not None:
-            self.zero = Zero(self.module, self.optimizer, plan.zero, self._replicas, reduction=self._reduction)
+            self.zero = Zero(
+                self.module,
+                self.optimizer,
+                plan.zero,
+                self._replicas,
+                reduction=self._reduction,
+                precision=plan.half,
+            )
+            self.zero.loss_scale = None  # All ranks of the mesh agree on one, not the replicas alone.
         self._generator = None if plan.seed is None else Generator(plan.seed)
         if self.pipeline is not None:
             self.pipeline.generator = self._generator
             for stage in self.pipeline.stages.values():
-                stage.around = self._watching
+                stage.around = self._around
         self._backwards = self._steps = self._activations = 0
         self._replica: Replica | None = None
         if self.pipeline is None:
@@ -180,7 +192,9 @@ class ParallelModel:
         """
         agreed = self._agree("backward", inputs, targets)
         x, y = self._own(inputs), self._own(targets)
-        value = self._backward(x, y, agreed, weight) if self.pipeline is None else self._in_stages(x, y, agreed, weight)
+        run = self._backward if self.pipeline is None else self._in_stages
+        with self._precision.passing():
+            value = run(x, y, agreed, weight)
         # Running averages are the first replica's: those of all rows nobody has.
         broadcast(self.module.buffers(), self._replicas)
         self._backwards += 1
@@ -191,7 +205,7 @@ class ParallelModel:
         share = Share(agreed.rows, self._positions(x), self._drawing_from(agreed))
         self._replica.take_share(share)
         rows = agreed.rows[1] - agreed.rows[0]
-        with random.placed(share), self._watching(x):
+        with random.placed(share), self._around(x):
             output = self._replica(*as_tuple(x))
         terms = loss_terms(self._loss, output, y, rows, self._reduction)
         if is_due(self._backwards + 1):
@@ -200,6 +214,7 @@ class ParallelModel:
         # Of a mean over all, 1 / count is this rank's share; the ranks' gradients are averaged. The loss itself is
         # scaled, since ranks may exchange gradients within the pass: ring attention, SyncBatchNorm.
         scale = weight * terms.factor * self._replicas.size / (1.0 if self._reduction == "sum" else count)
+        scale *= self._precision.factor
         share.fix(0.0 if terms.factor == 0.0 else 1.0)
         loss = terms.value if scale == 1.0 else terms.value * scale
         if self.zero is not None:
@@ -217,8 +232,8 @@ class ParallelModel:
         with ExitStack() as passes:
             if self.zero is not None:
                 passes.enter_context(self.zero.no_sync())
-                passes.enter_context(self.zero.freeing())
-            sums, problem = self._passes(self.pipeline.accumulate, x, y, self._draws(x, agreed))
+            passes.enter_context(self._lending())
+            sums, problem = self._passes(self.pipeline.accumulate, x, y, self._draws(x, agreed), self._precision.factor)
         self._activations = self.pipeline.peak_saved
         if problem is not None:
             for parameter, earlier in zip(parameters, before):
@@ -227,7 +242,9 @@ class ParallelModel:
         loss, scale = sums.loss_and_scale(total, count, self._replicas.size, self._reduction)
         for parameter in parameters:
             if parameter.grad is not None:
-                parameter.grad.data *= weight * scale
+                values = wide_array(parameter.grad.data)
+                values *= weight * scale
+                parameter.grad = Tensor(values)
         if self.zero is None:
             average_gradients(self.module, self._replicas)
         for parameter, earlier in zip(parameters, before):
@@ -252,10 +269,14 @@ class ParallelModel:
         Args:
             max_norm: scale the gradients to at most this joint norm before.
 
-        Returns the norm before that, if max_norm is given.
+        Returns the norm before that, if max_norm is given. In float16, gradients that have overflowed on some rank are
+        forgotten on all, without an update; that norm is infinite.
         """
-        norm = None if max_norm is None else self.clip_grad_norm_(max_norm)
         self._steps += 1
+        if not self._precision.may_step(self._graded()[0] if self.loss_scale is not None else ()):
+            self.module.zero_grad() if self.zero is None else self.zero.zero_grad()
+            return None if max_norm is None else math.inf
+        norm = None if max_norm is None else self.clip_grad_norm_(max_norm)
         if self.zero is not None:
             self.zero.step()
         elif self.optimizer is not None:
@@ -269,7 +290,7 @@ class ParallelModel:
         x, y = self._own(inputs), self._own(targets)
         if self.pipeline is not None:
             self._check_staged_rows(agreed)
-            with nullcontext() if self.zero is None else self.zero.freeing():
+            with self._lending():
                 sums, problem = self._passes(self.pipeline.evaluate, x, y, self._draws(x, agreed))
             total, count = self._joined(sums.numerator, sums.denominator, problem)
         else:
@@ -290,8 +311,9 @@ class ParallelModel:
             outputs = self._evaluating(x, agreed)
         else:
             self._check_staged_rows(agreed)
-            with nullcontext() if self.zero is None else self.zero.freeing():
+            with self._lending():
                 outputs = self.pipeline.predict(x, self._draws(x, agreed))
+        outputs = widened(outputs)
         if self.mesh.shape.get("cp", 1) == 1:
             return outputs
         with no_grad():
@@ -304,7 +326,7 @@ class ParallelModel:
         self.module.eval()
         place = Share(agreed.rows, self._positions(x))
         try:
-            with no_grad(), random.placed(place), self._watching(x):
+            with no_grad(), random.placed(place), self._around(x):
                 return self._replica(*as_tuple(x))
         finally:
             self.module.train(training)
@@ -314,6 +336,16 @@ class ParallelModel:
         its last batch. Collective."""
         mine = count_memory(self.module, self.optimizer, self.zero, self._activations)
         return [Memory(*entry) for entry in self.mesh.comm.all_gather_object(tuple(mine))]
+
+    @property
+    def loss_scale(self) -> LossScale | None:
+        """What the loss is multiplied by, with a plan's `precision="float16"`."""
+        return self._precision.loss_scale
+
+    @property
+    def skipped_steps(self) -> int:
+        """How many steps were left out because gradients overflowed, in float16."""
+        return self._precision.skipped
 
     @property
     def generator(self) -> Generator:
@@ -398,6 +430,16 @@ class ParallelModel:
             return nullcontext()
         return watching(as_tuple(x), context)
 
+    def _lending(self) -> AbstractContextManager[None]:
+        """For a pipeline's passes: modules may read parameters of others, which ZeRO gathers for them."""
+        return nullcontext() if self.zero is None else self.zero.freeing()
+
+    @contextmanager
+    def _around(self, x: Any) -> Iterator[None]:
+        """What the model's modules run in."""
+        with self._precision.computing(), self._watching(x):
+            yield
+
     def _draws(self, x: Any, agreed: Agreed) -> Draws:
         state = agreed.state
         return Draws(tuple(state["key"]), state["draw"], agreed.rows, self._positions(x))
@@ -454,17 +496,6 @@ class ParallelModel:
             "over": [self._replicas, *stages],
             "elsewhere": [part for part in parts if id(part.parameter) in skipped],
         }
-
-
-def _check_same_plan(plan: Plan, comm: Communicator) -> None:
-    """Raises ValueError, on every rank, unless all ranks have the same plan: others would send what nobody expects."""
-    plans = comm.all_gather_object({f.name: repr(getattr(plan, f.name)) for f in fields(plan)})
-    for rank, other in enumerate(plans):
-        different = [
-            f"{name}={text} (rank 0: {plans[0][name]})" for name, text in other.items() if text != plans[0][name]
-        ]
-        if different:
-            raise ValueError(f"rank {rank} has another plan than rank 0: {', '.join(different)}")
 
 
 def _replicas(mesh: Mesh) -> Communicator:

@@ -19,9 +19,11 @@ from qdist.checkpoint import Part
 from qdist.comm import Mesh, counting_communicator
 from qdist.nn import Module, Parameter
 from qdist.optim import Optimizer
+from qdist.parallel.loss_scale import LossScale
 from qdist.parallel.pipeline.pipeline import Pipeline
 from qdist.parallel.zero.sharded_model import Zero
 from qdist.tensor import Generator, Tensor, no_grad
+from qdist.tensor.arrays import as_dtype
 from qdist.tensor.random import default_generator
 from qdist.tensorfile import CheckpointError, agreeing
 
@@ -36,6 +38,9 @@ class OnMesh(Protocol):
     optimizer: Optimizer | None
     pipeline: Pipeline | None
     zero: Zero | None
+
+    @property
+    def loss_scale(self) -> LossScale | None: ...
 
     @property
     def generator(self) -> Generator: ...
@@ -79,7 +84,8 @@ def save(model: OnMesh, path: str | Path, extra: Any) -> None:
     buffers = {name: buffer.detach() for name, buffer in _buffers(model).items()}
     values = {name: each.stored(each.tensor.detach()) for each in held for name in each.names}
     state = {"model": values | buffers, "optimizer": _optimizer_state(model, held), "extra": extra}
-    checkpoint.save(path, {**state, "random": _random_state(model)}, model.mesh.comm)
+    scale = None if model.loss_scale is None else model.loss_scale.state_dict()
+    checkpoint.save(path, {**state, "random": _random_state(model), "loss_scale": scale}, model.mesh.comm)
 
 
 def load(model: OnMesh, path: str | Path) -> Any:
@@ -99,6 +105,7 @@ def load(model: OnMesh, path: str | Path) -> Any:
             _check_fits(path, needed, state["model"])
             options = _read_optimizer(model, held, state["optimizer"])
             drawn = _read_random_state(state["random"])
+            scale = _read_scale(state.get("loss_scale"))
         except (AttributeError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path} is damaged: its state makes no sense ({error})") from error
         values = [each.part(state["model"][each.names[0]].read().numpy()) for each in held]
@@ -117,6 +124,8 @@ def load(model: OnMesh, path: str | Path) -> Any:
     if model.optimizer is not None:
         model.optimizer.load_state_dict(options)
     model.generator.load_state_dict(drawn)
+    if model.loss_scale is not None and scale is not None:
+        model.loss_scale.load_state_dict(scale)
     return extra
 
 
@@ -125,6 +134,7 @@ class _Plain:
 
     pipeline: Pipeline | None = None
     zero: Zero | None = None
+    loss_scale: LossScale | None = None
 
     def __init__(self, module: Module, optimizer: Optimizer | None) -> None:
         self.mesh = Mesh(counting_communicator(1), dp=1)  # Nobody else is asked, on however many ranks this is called.
@@ -174,11 +184,11 @@ def _of_all_stages(model: OnMesh, own: dict[str, NDArray[Any]]) -> dict[str, NDA
         return own
     comm = model.pipeline.comm
     found: dict[str, NDArray[Any]] = {}
-    kinds = comm.all_gather_object([(name, array.shape, array.dtype.str) for name, array in own.items()])
+    kinds = comm.all_gather_object([(name, array.shape, array.dtype.name) for name, array in own.items()])
     for root, stage in enumerate(kinds):
         for name, shape, dtype in stage:
             if name not in found:
-                values = own[name] if root == comm.rank else np.empty(shape, dtype)
+                values = own[name] if root == comm.rank else np.empty(shape, as_dtype(dtype))
                 found[name] = comm.broadcast(values, root)
     return found
 
@@ -240,6 +250,16 @@ def _read_random_state(state: dict[str, Any]) -> dict[str, Any]:
     if not all(type(n) is int and 0 <= n < 1 << 64 for n in numbers):
         raise TypeError(f"the state of a random generator is {numbers}")
     return {"key": [first, second], "draw": numbers[2]}
+
+
+def _read_scale(state: Any) -> dict[str, Any] | None:
+    """Of the loss, where the file's model computed in float16."""
+    if state is None:
+        return None
+    value, good = state["value"], state["good"]
+    if type(value) is not float or not 0 < value < math.inf or type(good) is not int or good < 0:
+        raise TypeError(f"the scale of the loss is {value}, after {good} good steps")
+    return {"value": value, "good": good}
 
 
 # The optimiser's state by names --------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from qdist.parallel.replica.buckets import broadcast
 from qdist.parallel.replica.data_parallel import average_gradients
 from qdist.parallel.replica.shared_circuits import check_circuits
 from qdist.tensor import Generator, Tensor, concatenate, random
-from qdist.tensor.arrays import Array, device_of
+from qdist.tensor.arrays import Array, as_dtype, device_of
 
 __all__ = ["Pipeline", "decide_sizes"]
 
@@ -250,9 +250,9 @@ class Pipeline:
         last = self.comm.size - 1
         parts = [run.outputs[m] for m in sorted(run.outputs)]
         whole = [concatenate(rows).numpy() for rows in zip(*parts, strict=True)]
-        kinds = self.comm.broadcast_object([(a.shape, a.dtype.str) for a in whole], last)
+        kinds = self.comm.broadcast_object([(a.shape, a.dtype.name) for a in whole], last)
         if self.comm.rank != last:
-            whole = [np.empty(*kind) for kind in kinds]
+            whole = [np.empty(shape, as_dtype(dtype)) for shape, dtype in kinds]
         outputs = tuple(Tensor(self.comm.broadcast(a, last)) for a in whole)
         return outputs[0] if len(outputs) == 1 else outputs
 

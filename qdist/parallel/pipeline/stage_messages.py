@@ -17,7 +17,7 @@ import numpy as np
 
 from qdist.comm import Communicator, Message, Work
 from qdist.tensor import Tensor
-from qdist.tensor.arrays import Array, to_device
+from qdist.tensor.arrays import Array, as_dtype, is_inexact, to_device
 
 __all__ = ["Channels", "Spec", "channels_of"]
 
@@ -36,12 +36,12 @@ class Spec(NamedTuple):
 
     @staticmethod
     def of(tensor: Tensor) -> Spec:
-        differentiable = tensor.requires_grad and tensor.dtype.kind in "fc"
-        return Spec(tensor.shape, tensor.dtype.str, tensor.device.partition(":")[0], differentiable)
+        differentiable = tensor.requires_grad and is_inexact(tensor.dtype)
+        return Spec(tensor.shape, tensor.dtype.name, tensor.device.partition(":")[0], differentiable)
 
     def room(self) -> Array:
         """An array that such a tensor fits into."""
-        return to_device(np.empty(self.shape, self.dtype), self.device)
+        return to_device(np.empty(self.shape, as_dtype(self.dtype)), self.device)
 
 
 class Channels:

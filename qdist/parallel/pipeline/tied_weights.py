@@ -16,6 +16,7 @@ from qdist.nn import Module, Parameter
 from qdist.parallel.replica.buckets import broadcast
 from qdist.tensor import Tensor
 from qdist.tensor.arrays import to_device
+from qdist.tensor.half import wide_array
 
 __all__ = ["TiedWeights"]
 
@@ -76,5 +77,5 @@ class TiedWeights:
                 own = to_device(np.zeros(parameter.shape, parameter.dtype), parameter.device)
             else:
                 own = parameter.grad.data
-            total = group.all_reduce(own)
+            total = group.all_reduce(wide_array(own))
             parameter.grad = Tensor(total if earlier is None else earlier.data + total)

@@ -11,7 +11,7 @@ import numpy as np
 
 from qdist.comm import Communicator, Work
 from qdist.tensor import Tensor, no_grad
-from qdist.tensor.arrays import FLOAT32, Array, module_of
+from qdist.tensor.arrays import FLOAT32, Array, is_half, module_of
 
 __all__ = ["BUCKET_BYTES", "Bucket", "MeanBucket", "agree_on_use", "arrange", "broadcast"]
 
@@ -40,7 +40,7 @@ class Bucket:
     @property
     def wire_dtype(self) -> np.dtype:
         """In which gradients are added up: MPI knows no half precision, and sums of it would be poor."""
-        return FLOAT32 if self.dtype == np.float16 else self.dtype
+        return FLOAT32 if is_half(self.dtype) else self.dtype
 
     def begin(self) -> None:
         """A backward pass begins: no gradient is there yet."""
@@ -100,14 +100,15 @@ class MeanBucket(Bucket):
 
 
 def arrange(parameters: Iterable[Any], bucket_bytes: int = BUCKET_BYTES) -> list[list[Any]]:
-    """Tensors in groups of one dtype and device and at most so many bytes, in the order given.
+    """Tensors in groups of one dtype and device and at most so many bytes, in the order given; those of parameters that
+    keep their precision (angles of circuits) apart.
 
     Groups are in the order in which they are complete when their members' gradients come in the order given.
     """
     filling: dict[Any, list[Any]] = {}
     last: dict[int, tuple[int, list[Any]]] = {}
     for number, p in enumerate(parameters):
-        kind = p.dtype, p.device
+        kind = p.dtype, p.device, getattr(p, "keeps_precision", False)
         group = filling.get(kind)
         if group is None or sum(q.nbytes for q in group) + p.nbytes > bucket_bytes:
             group = filling[kind] = []

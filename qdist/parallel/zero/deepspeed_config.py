@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from qdist import optim
 from qdist.comm import Communicator, world
 from qdist.nn import Module
@@ -46,7 +44,9 @@ def read(
         fp16: {"enabled": bool, "loss_scale": a fixed one, or 0 for one that adapts, which starts at two to the power of
             "initial_scale_power" (16) and grows after "loss_scale_window" (2000) steps}.
 
-    Raises ValueError, naming it, for a key that is none of these.
+        bf16: {"enabled": bool}: bfloat16, with the package ml_dtypes.
+
+    Raises ValueError, naming it, for a key that is none of these, and for fp16 and bf16 together.
     """
     known = {
         "zero_optimization",
@@ -56,6 +56,7 @@ def read(
         "gradient_accumulation_steps",
         "gradient_clipping",
         "fp16",
+        "bf16",
     }
     check_keys("config", config, known)
     zero = config.get("zero_optimization", {})
@@ -68,12 +69,16 @@ def read(
         kind, options = optimizer_class(config["optimizer"])
         optimizer = kind(model.parameters(), **options)
     half = _half(config.get("fp16", {}))
+    check_keys("bf16", config.get("bf16", {}), {"enabled"})
+    brain = bool(config.get("bf16", {}).get("enabled", False))
+    if brain and half is not None:
+        raise ValueError("fp16 and bf16 are both enabled: choose one")
     return {
         "optimizer": optimizer,
         "stage": zero.get("stage", 1),
         "accumulate": _accumulation(config, (world() if comm is None else comm).size),
         "max_norm": config.get("gradient_clipping"),
-        "precision": None if half is None else np.float16,
+        "precision": "bfloat16" if brain else None if half is None else "float16",
         "loss_scale": half,
     }
 

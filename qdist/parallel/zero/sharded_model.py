@@ -25,8 +25,8 @@ from qdist.parallel.zero import deepspeed_config, sharded_state
 from qdist.parallel.zero.prefetch import Prefetch
 from qdist.parallel.zero.shards import GradientPart, Unit, View
 from qdist.parallel.zero.units import around_modules, units_by_module, units_by_size
-from qdist.tensor import Tensor, packing
-from qdist.tensor.arrays import Array, is_array
+from qdist.tensor import Tensor, computing_in, packing
+from qdist.tensor.arrays import FLOAT32, Array, as_dtype, is_half, kind_of
 
 __all__ = ["Zero", "bucket_bytes_of"]
 
@@ -45,8 +45,9 @@ class Zero(Replica):
         stage: 1 shards the optimiser's state, 2 also gradients, 3 also parameters.
         comm: the ranks; all when not given.
         reduction: whether the loss is a "mean" or a "sum" over its rows: see Replica.
-        precision: float16 has the model compute in half precision, while the optimiser keeps a float32 copy of its
-            part. None leaves the model as it is.
+        precision: "bfloat16" (with the package ml_dtypes) or "float16" has the model compute in half precision, sums in
+            float32, while the optimiser keeps a float32 copy of its part. Circuits keep their precision. None leaves
+            the model as it is.
         loss_scale: for float16; starts at 2**16 and adapts when not given.
         unit_types: stage 3 gathers modules of these types (say nn.TransformerBlock) as a whole, not piece by piece.
         accumulate: how many backward passes make a step.
@@ -84,7 +85,7 @@ class Zero(Replica):
         self.optimizer, self.stage = optimizer, stage
         self.accumulate, self.max_norm = accumulate, max_norm
         self.precision = dtype
-        self.loss_scale = (loss_scale or LossScale()) if dtype is not None else None
+        self.loss_scale = (loss_scale or LossScale()) if dtype == np.float16 else None
         self._eager = stage > 1
         self._pending = False
         self._passes = 0
@@ -120,7 +121,7 @@ class Zero(Replica):
         stays = self.stage < 3
 
         def make(parameters: list[Any], comm: Communicator) -> Unit:
-            return Unit(parameters, comm, self.precision if parameters[0].dtype.kind == "f" else None, stays)
+            return Unit(parameters, comm, self.precision if self._rounds(parameters[0]) else None, stays)
 
         if stays:
             units = units_by_size(trained, self.comm, make, bucket_bytes)
@@ -134,21 +135,26 @@ class Zero(Replica):
         materialize(whole)
         broadcast(whole, self.comm)
         if self.precision is not None:
-            for tensor in [*self.module.parameters(), *self.module.buffers()]:
-                if id(tensor) not in sharded and tensor.dtype.kind == "f":
-                    tensor.data = tensor.data.astype(self.precision)
+            for parameter in self.module.parameters():
+                if id(parameter) not in sharded and self._rounds(parameter):
+                    parameter.data = parameter.data.astype(self.precision)
         return units
+
+    def _rounds(self, parameter: Any) -> bool:
+        """Whether the model has this parameter in half precision."""
+        return kind_of(parameter.dtype) == "f" and not parameter.keeps_precision
 
     # A training step
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes, for this rank's rows. With precision=float16, floating inputs are made half
-        precision, and outputs float32."""
-        if self.precision is not None:
-            args, kwargs = _cast((args, kwargs), self.precision)
-        with self.freeing():
+        """What the module computes, for this rank's rows. In half precision float32 inputs are rounded, and outputs are
+        float32."""
+        if self.precision is None:
+            with self.freeing():
+                return super().forward(*args, **kwargs)
+        with self.freeing(), computing_in(self.precision):
             output = super().forward(*args, **kwargs)
-        return output if self.precision is None else _cast(output, np.dtype(np.float32))
+        return _widened(output)
 
     @contextmanager
     def freeing(self) -> Iterator[None]:
@@ -339,9 +345,10 @@ def _check(
         raise TypeError(f"Zero takes an optimiser of qdist.optim, not {type(optimizer).__name__}")
     if stage not in (1, 2, 3):
         raise ValueError(f"stage={stage}: use 1, 2 or 3; without sharding it is DataParallel")
-    if precision is not None and np.dtype(precision) != np.float16:
-        raise ValueError(f"precision={precision}: use float16, or None and a model of the dtype you want")
-    if loss_scale is not None and precision is None:
+    half = None if precision is None else as_dtype(precision)
+    if half is not None and not is_half(half):
+        raise ValueError(f"precision={precision}: use bfloat16, float16, or None and a model of the dtype you want")
+    if loss_scale is not None and half != np.float16:
         raise ValueError("a loss scale is for precision=float16: leave it out")
     if not all(isinstance(kind, type) for kind in unit_types):
         raise TypeError(f"unit_types are classes of modules, not {unit_types}")
@@ -356,17 +363,17 @@ def _check(
         for p in group["params"]:
             if id(p) not in known:
                 raise ValueError(f"the optimiser has a parameter of shape {p.shape} that the model does not have")
-    if precision is not None and any(p.dtype != np.float32 for p in model.parameters() if p.dtype.kind == "f"):
-        raise ValueError("precision=float16 needs a float32 model, whose values are the master copy")
-    return None if precision is None else np.dtype(precision)
+    if half is not None and any(p.dtype != np.float32 for p in model.parameters() if kind_of(p.dtype) == "f"):
+        raise ValueError(f"precision={half} needs a float32 model, whose values are the master copy")
+    return half
 
 
-def _cast(value: Any, dtype: np.dtype) -> Any:
-    """Floating tensors and arrays in nested tuples, lists and dicts, as Tensors of this dtype."""
-    if isinstance(value, Tensor) or is_array(value):
-        return (value if isinstance(value, Tensor) else Tensor(value)).to(dtype) if value.dtype.kind == "f" else value
+def _widened(value: Any) -> Any:
+    """Half-precision Tensors in nested tuples, lists and dicts, as float32."""
+    if isinstance(value, Tensor):
+        return value.to(FLOAT32) if is_half(value.dtype) else value
     if isinstance(value, dict):
-        return {key: _cast(part, dtype) for key, part in value.items()}
+        return {key: _widened(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_cast(part, dtype) for part in value]
-    return tuple(_cast(part, dtype) for part in value) if isinstance(value, tuple) else value
+        return [_widened(part) for part in value]
+    return tuple(_widened(part) for part in value) if isinstance(value, tuple) else value

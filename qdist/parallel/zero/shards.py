@@ -13,7 +13,7 @@ from qdist.nn import Parameter, materialize
 from qdist.parallel.replica.buckets import Bucket
 from qdist.parallel.zero.prefetch import Prefetch
 from qdist.tensor import Tensor
-from qdist.tensor.arrays import FLOAT32, Array, device_of, module_of, to_device
+from qdist.tensor.arrays import FLOAT32, Array, device_of, is_half, module_of, to_device
 from qdist.tensor.autograd import mode
 
 __all__ = ["GradientPart", "Piece", "ShardedParameter", "Unit", "View"]
@@ -146,7 +146,7 @@ class Unit(Bucket):
         self.xp = module_of(laid)
         rows = laid.reshape(comm.size, self.length)
         self.dtype = self.dtype if precision is None else precision
-        self.master_dtype = FLOAT32 if self.dtype == np.float16 else self.dtype
+        self.master_dtype = FLOAT32 if is_half(self.dtype) else self.dtype
         self.full: Array | None = rows.astype(self.dtype, copy=False) if keep else None
         self.own = rows[comm.rank].astype(self.dtype) if self.full is None else self.full[comm.rank]
         self.master = self.own if self.master_dtype == self.dtype else rows[comm.rank].astype(self.master_dtype)
@@ -240,7 +240,8 @@ class Unit(Bucket):
         """The array at a place that locate() gave, gathered again where it has to be."""
         full = self.gather()
         if self.xp is np:
-            return np.ndarray(place.shape, place.dtype, full.data, place.offset, place.strides)
+            # As bytes: bfloat16 has no buffer of its own.
+            return np.ndarray(place.shape, place.dtype, full.view(np.uint8).data, place.offset, place.strides)
         return self.xp.ndarray(place.shape, place.dtype, full.data + place.offset, place.strides)
 
     def publish(self) -> None:

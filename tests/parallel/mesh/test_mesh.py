@@ -12,7 +12,7 @@ from qdist import nn, optim
 from qdist.comm import Mesh, Message, counting_communicator
 from qdist.parallel import ParallelModel, Plan, mesh_generator, parallelize
 
-NAMES = ("mpi_mesh.py", "mpi_checkpoints.py", "mpi_wrong_without_a_word.py")
+NAMES = ("mpi_mesh.py", "mpi_checkpoints.py", "mpi_wrong_without_a_word.py", "mpi_precision.py")
 FILES = [Path(__file__).parents[1] / "ranks" / name for name in NAMES]
 
 
@@ -21,13 +21,25 @@ def test_all_ranks_pass(pass_on_ranks, tmp_path, ranks: int) -> None:
     pass_on_ranks(ranks, FILES, QDIST_TEST_FOLDER=str(tmp_path))
 
 
-def test_a_piece_of_the_sweep() -> None:
-    command = [sys.executable, str(Path(__file__).parents[1] / "sweep.py"), "--ranks", "3", "--only", "mlp-3"]
+def sweep(ranks: int, group: str) -> str:
+    command = [sys.executable, str(Path(__file__).parents[1] / "sweep.py"), "--ranks", str(ranks), "--only", group]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_a_piece_of_the_sweep() -> None:
+    told = sweep(3, "mlp-3")
     # Data, tensor and pipeline parallel, the last in four schedules, each with and without recomputation.
-    assert "ranks=3 cases=mlp-3 equal=12 differ=0 refused=4" in done.stdout
-    assert "2 cp without attention, 2 state without a circuit" in done.stdout
+    assert "ranks=3 cases=mlp-3 equal=12 differ=0 refused=4" in told
+    assert "2 cp without attention, 2 state without a circuit" in told
+
+
+def test_layers_of_today_and_hooks_train_as_in_one_process_or_are_refused() -> None:
+    told = sweep(2, "layers")
+    # Five kinds of layers on dp, tp and pp with ZeRO 0 to 3, but for batch norms in micro-batches.
+    assert "ranks=2 cases=layers equal=52 differ=0 refused=4" in told
+    assert "4 hooks on a divided layer" in told
 
 
 ROWS, DP, TP = 6, 128, 8

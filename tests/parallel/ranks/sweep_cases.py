@@ -47,6 +47,7 @@ AXES = ("dp", "tp", "pp", "cp", "state")
 REFUSALS = {
     "cp without attention": r"cp=\d+ divides a sequence, and the model has no attention over one",
     "state without a circuit": r"state=\d+ divides the amplitudes of circuits, and the model has no QuantumLayer",
+    "hooks on a divided layer": r"has hooks, and the plan divides it or what is in it",
     "more stages than layers": r"\d+ layers do not make \d+ stages: every stage needs at least one layer",
     "positions that are not this rank's": r"cp=\d+ divides the sequence, so a rank has only some positions, and",
     "sequence_parallel without tp": r"sequence_parallel needs an axis 'tp' of more than one rank in the mesh",

@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import numpy as np
-
 from qdist.parallel.auto.ir.graph import Operation, Value
 from qdist.parallel.auto.ir.lower import Compute, Instruction, Move
 from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.placement.placements import Placement, Replicate, Shard, cuts
 from qdist.parallel.auto.run.strategy import Amp, Recompute, Sharding
 from qdist.tensor import Tensor
+from qdist.tensor.arrays import as_dtype, kind_of
 
 __all__ = ["half_products", "segments_of", "shard_storage"]
 
@@ -86,13 +85,13 @@ def half_products(amp: Amp) -> Callable[[Operation, list[Any], Callable[[list[An
     """Runs products in half precision and brings the result back; None when mixed precision is off."""
     if not amp.enable:
         return None
-    half = np.dtype(amp.dtype)
+    half = as_dtype(amp.dtype)
 
     def around(operation: Operation, inputs: list[Any], run: Callable[[list[Any]], Any]) -> Any:
         if operation.rule.name not in _PRODUCTS:
             return run(inputs)
         dtype = next(x.dtype for x in inputs if isinstance(x, Tensor))
-        cast = [x.to(half) if isinstance(x, Tensor) and x.dtype.kind == "f" else x for x in inputs]
+        cast = [x.to(half) if isinstance(x, Tensor) and kind_of(x.dtype) == "f" else x for x in inputs]
         return run(cast).to(dtype)
 
     return around

@@ -10,6 +10,7 @@ import numpy as np
 
 from qdist.parallel.auto.planner.step_cost import Machine
 from qdist.parallel.loss_scale import LossScale
+from qdist.tensor.arrays import as_dtype, kind_of
 
 __all__ = ["Amp", "Pipeline", "Recompute", "Sharding", "Strategy"]
 
@@ -148,7 +149,7 @@ class Strategy(_Options):
             raise ValueError(f"recompute.segments={self.recompute.segments}: at least 1")
         if self.recompute.enable and self.sharding.enable and self.sharding.stage == 3:
             raise ValueError("sharding stage 3 recomputes already: leave recompute off, or use stage 1 or 2")
-        if self.amp.enable and np.dtype(self.amp.dtype).kind != "f":
+        if self.amp.enable and kind_of(as_dtype(self.amp.dtype)) != "f":
             raise ValueError(f"amp.dtype={self.amp.dtype}: a real floating dtype")
         if self.auto and self.fully_use_devices:
             raise ValueError("fully_use_devices belongs to propagation; the search of auto=True decides by cost")
