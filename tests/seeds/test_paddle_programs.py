@@ -99,7 +99,7 @@ def test_an_address_says_which_machine_this_is(monkeypatch) -> None:
     monkeypatch.setattr(launch, "_is_here", lambda address: address == "10.0.0.3")
     assert launch._machine("10.0.0.1,10.0.0.3", None, None, None) == (2, 1, ("10.0.0.1", 6070))
     assert launch._machine("10.0.0.3,10.0.0.1", 2, None, "[::1]:8000") == (2, 0, ("[::1]", 8000))
-    assert launch._machine("10.0.0.1", None, None, None).count == 1
+    assert launch._machine("10.0.0.1", None, None, None).machines == 1
 
 
 def test_every_name_of_the_programs_is_in_the_table() -> None:

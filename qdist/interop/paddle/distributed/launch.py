@@ -45,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.log_dir is not None:
             Path(options.log_dir).mkdir(parents=True, exist_ok=True)
             output = str(Path(options.log_dir) / "workerlog")
-        if machine.count > 1:
-            return run_node(options.program, ranks, machine.count, machine.number, machine.master, output=output)
+        if machine.machines > 1:
+            return run_node(options.program, ranks, machine.machines, machine.number, machine.master, output=output)
         return run(options.program, ranks, output=output)
     except (CommError, OSError, ValueError) as error:
         print(f"launch: {error}", file=sys.stderr)
@@ -69,7 +69,7 @@ def _ranks(gpus: str | None, count: int | None) -> int:
 
 
 class _Machine(NamedTuple):
-    count: int
+    machines: int
     number: int
     master: tuple[str, int]
 
