@@ -195,6 +195,7 @@ def _passes(
     values, goals = (tuple(Tensor(x._data[:count]) for x in given) for given in rows)
     if context > 1:
         values, goals = (tuple(shard_sequence(x, mesh["cp"]) for x in given) for given in (values, goals))
+    batch = [x._data for x in (*values, *goals)]
     length = values[0].shape[1] if values[0].ndim > 1 else 0
     positions = positions_of(mesh["cp"].rank, context, length * context) if context > 1 else None
     if context == 1 and plan.sequence_parallel and length:
@@ -214,6 +215,7 @@ def _passes(
                 output, targets = (x[0] if len(x) == 1 else x for x in (outputs, goals))
                 reduction = getattr(loss, "reduction", "mean")
                 outputs = (loss_terms(loss, output, targets, count, reduction).value,)
-            found.append(saved_bytes(*outputs))
-            values = tuple(Tensor(x._data, x.requires_grad and x.dtype.kind in "fc") for x in outputs)
+            found.append(saved_bytes(*outputs, besides=batch))
+            # As a message has it: memory of its own.
+            values = tuple(Tensor(x._data.copy(), x.requires_grad and x.dtype.kind in "fc") for x in outputs)
     return found
