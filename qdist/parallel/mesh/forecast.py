@@ -53,7 +53,7 @@ def forecast_memory(
         inputs, targets: a batch of one rank of "dp", of any values: passes over one and over two of its rows tell what
             all of them keep, since what a row keeps does not depend on others.
 
-    Raises ValueError for a model, a mesh and a plan that do not fit.
+    Raises ValueError for a model, a mesh and a plan that do not fit, and for a plan with a precision of its own.
 
     No more memory is needed than for one rank's part of the parameters and the activations of two rows.
 
@@ -63,6 +63,11 @@ def forecast_memory(
     plan = plan or Plan()
     mesh = Mesh(counting_communicator(math.prod(shape.values())), **shape)
     plan.check(mesh)
+    if plan.precision is not None:
+        raise ValueError(
+            f"forecast_memory with precision={plan.precision!r} is not known: without it is an upper bound of "
+            "activations; half-precision parameters keep float32 copies besides"
+        )
     light = _light_copy(model)
     with with_some_values(list(light.parameters())):
         return _forecast(light, mesh, plan, optimizer, loss, inputs, targets)
