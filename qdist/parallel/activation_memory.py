@@ -12,7 +12,7 @@ dropped elements take one byte. With batch b, sequence s, features h, a heads an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from qdist.nn import Parameter
@@ -67,12 +67,13 @@ def activation_bytes(
     return outside + inside + weights
 
 
-def saved_bytes(*outputs: Tensor) -> int:
-    """Bytes of all arrays that the graph behind `outputs` keeps for the backward pass, parameters left out.
+def saved_bytes(*outputs: Tensor, besides: Iterable[Any] = ()) -> int:
+    """Bytes of all arrays that the graph behind `outputs` keeps for the backward pass, parameters left out, and arrays
+    that share memory with one of `besides`, such as the batch.
 
     Arrays that share memory count once.
     """
-    parameters: set[int] = set()
+    parameters: set[int] = {id(_owner(array)) for array in besides}
     found: dict[int, int] = {}
     for node in _graph(outputs):
         # Of parameters that are sharded a graph keeps the places alone.

@@ -53,7 +53,7 @@ def forecast_memory(
         inputs, targets: a batch of one rank of "dp", of any values: passes over one and over two of its rows tell what
             all of them keep, since what a row keeps does not depend on others.
 
-    Raises ValueError for a model, a mesh and a plan that do not fit.
+    Raises ValueError for a model, a mesh and a plan that do not fit, and for a plan with a precision of its own.
 
     No more memory is needed than for one rank's part of the parameters and the activations of two rows.
 
@@ -63,6 +63,11 @@ def forecast_memory(
     plan = plan or Plan()
     mesh = Mesh(counting_communicator(math.prod(shape.values())), **shape)
     plan.check(mesh)
+    if plan.precision is not None:
+        raise ValueError(
+            f"forecast_memory with precision={plan.precision!r} is not known: without it is an upper bound of "
+            "activations; half-precision parameters keep float32 copies besides"
+        )
     light = _light_copy(model)
     with with_some_values(list(light.parameters())):
         return _forecast(light, mesh, plan, optimizer, loss, inputs, targets)
@@ -195,6 +200,7 @@ def _passes(
     values, goals = (tuple(Tensor(x._data[:count]) for x in given) for given in rows)
     if context > 1:
         values, goals = (tuple(shard_sequence(x, mesh["cp"]) for x in given) for given in (values, goals))
+    batch = [x._data for x in (*values, *goals)]
     length = values[0].shape[1] if values[0].ndim > 1 else 0
     positions = positions_of(mesh["cp"].rank, context, length * context) if context > 1 else None
     if context == 1 and plan.sequence_parallel and length:
@@ -214,6 +220,7 @@ def _passes(
                 output, targets = (x[0] if len(x) == 1 else x for x in (outputs, goals))
                 reduction = getattr(loss, "reduction", "mean")
                 outputs = (loss_terms(loss, output, targets, count, reduction).value,)
-            found.append(saved_bytes(*outputs))
-            values = tuple(Tensor(x._data, x.requires_grad and x.dtype.kind in "fc") for x in outputs)
+            found.append(saved_bytes(*outputs, besides=batch))
+            # As a message has it: memory of its own.
+            values = tuple(Tensor(x._data.copy(), x.requires_grad and x.dtype.kind in "fc") for x in outputs)
     return found

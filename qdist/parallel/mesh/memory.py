@@ -22,8 +22,8 @@ class Memory(NamedTuple):
     optimizer: int
     """Its state."""
     activations: int
-    """Kept for the backward pass of the last batch that was counted, in a pipeline the most at one time; 0 before the
-    first."""
+    """Kept for the backward pass of the last batch that was counted, without the batch itself; in a pipeline the most
+    at one time. 0 before the first."""
 
     @property
     def total(self) -> int:

@@ -209,7 +209,9 @@ class ParallelModel:
             output = self._replica(*as_tuple(x))
         terms = loss_terms(self._loss, output, y, rows, self._reduction)
         if is_due(self._backwards + 1):
-            self._activations = saved_bytes(terms.value)
+            self._activations = saved_bytes(
+                terms.value, besides=[tensor._data for tensor in (*as_tuple(x), *as_tuple(y))]
+            )
         total, count = self._joined(terms.numerator, terms.denominator, self._problem_of(output, y))
         # Of a mean over all, 1 / count is this rank's share; the ranks' gradients are averaged. The loss itself is
         # scaled, since ranks may exchange gradients within the pass: ring attention, SyncBatchNorm.

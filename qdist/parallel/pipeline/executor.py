@@ -198,7 +198,8 @@ class Run:
             gradients = [module_of(loss.data).full(loss.shape, seed, loss.dtype)]
         if self.training:
             edges = [out if out.node is None else out.node for out in outputs if Spec.of(out).differentiable]
-            saved = saved_bytes(*outputs) if self.measures else 0
+            batch = (*self.batch.inputs, *self.batch.targets)
+            saved = saved_bytes(*outputs, besides=batch) if self.measures else 0
             self._live[stage, m] = _Live(inputs, edges, gradients if edges else [], saved)
             self.peak_live = max(self.peak_live, len(self._live))
             self.peak_saved = max(self.peak_saved, sum(live.saved for live in self._live.values()))

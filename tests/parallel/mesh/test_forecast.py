@@ -61,9 +61,10 @@ def test_a_model_without_values_is_foreseen_without_its_memory() -> None:
     assert [memory.optimizer for memory in ranks] == [2 * layer] * 8
     assert peak < layer
     assert all(parameter.deferred for parameter in model.parameters())
-    # 1f1b: the first stage waits for four micro-batches, the last for one; a layer keeps its input.
-    kept = [memory.activations for memory in ranks[:4]]
-    assert kept[0] > 2 * kept[3] > 0
+    # 1f1b: the first stage waits for four micro-batches of 16 rows, the second for three. A layer keeps its input,
+    # and the batch itself is not counted.
+    passed = 4 * 16 * width
+    assert [memory.activations for memory in ranks[:2]] == [4 * passed, 3 * 2 * passed]
     assert ranks[0].total == sum(ranks[0])
 
 
@@ -72,5 +73,7 @@ def test_what_does_not_fit_is_refused() -> None:
     options: dict[str, Any] = {"optimizer": sgd, "loss": loss, "inputs": x, "targets": y}
     with pytest.raises(ValueError, match="axis 'no', which divides nothing"):
         forecast_memory(build("gpt"), {"no": 2}, **options)
+    with pytest.raises(ValueError, match="precision='bfloat16' is not known"):
+        forecast_memory(build("gpt"), {"dp": 2}, Plan(precision="bfloat16"), **options)
     with pytest.raises(ValueError, match="layers do not make 20 stages"):
         forecast_memory(build("gpt"), {"pp": 20}, **options)

@@ -89,10 +89,7 @@ def test_losses_gradients_and_parameters_are_those_of_one_process(
     assert_trains_as(want, trained, [share_of(mesh, x, y) for x, y in batches(kind, ROWS)])
     x, y = share_of(mesh, *batches(kind, ROWS)[1])
     foreseen = forecast_memory(build(kind), shape, plan, optimizer=make, loss=loss_of(kind), inputs=x, targets=y)
-    measured, own = trained.memory()[comm.rank], foreseen[comm.rank]
-    assert measured[:3] == own[:3]
-    # Positions of tokens are views of the whole batch, which is counted as a whole.
-    assert measured.activations == pytest.approx(own.activations, rel=1e-2 if shape.get("cp", 1) > 1 else 0)
+    assert trained.memory()[comm.rank] == foreseen[comm.rank]
     plain = build(kind)
     plain.load_state_dict(want.parameters)
     plain.eval()
