@@ -47,8 +47,8 @@ class TilePass:
         """runs, places, groups and strings beside a shard."""
         found = self.on_devices.get(shard.device.id)
         if found is None:
-            bytes_ = (x.view(np.uint8) for x in (self.groups, self.strings))
-            found = self.on_devices[shard.device.id] = [beside(shard, x) for x in (self.runs, self.places, *bytes_)]
+            tables = [self.runs, self.places, self.groups.view(np.uint8), self.strings.view(np.uint8)]
+            found = self.on_devices[shard.device.id] = [beside(shard, table) for table in tables]
         return found
 
 
