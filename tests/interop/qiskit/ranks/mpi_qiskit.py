@@ -1,4 +1,4 @@
-"""Qiskit's primitives on several ranks; run on every rank at once. The same script as on one, the same results on all."""
+"""Qiskit's primitives on several ranks; run on every rank at once. The same script and the same results on all."""
 
 import numpy as np
 from qiskit.circuit import QuantumCircuit
