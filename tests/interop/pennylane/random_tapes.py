@@ -23,6 +23,10 @@ def operation(rng, wires, batch=None):
         op = qml.PauliRot(angle(), "".join(rng.choice(list("IXYZ"), count)), wires=own[:count])
     elif kind is qml.MultiControlledX:
         op = qml.MultiControlledX(wires=own[:4], control_values=rng.integers(0, 2, 3).tolist())
+    elif kind is qml.FermionicSingleExcitation:
+        op = kind(rng.uniform(-np.pi, np.pi), wires=own[: int(rng.integers(2, 5))])
+    elif kind is qml.FermionicDoubleExcitation:
+        op = kind(rng.uniform(-np.pi, np.pi), wires1=own[:2], wires2=own[2:4])
     elif kind is qml.GlobalPhase:
         op = qml.GlobalPhase(angle(), wires=own[0])
     else:
