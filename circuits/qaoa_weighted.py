@@ -37,9 +37,8 @@ def main(argv: list[str] | None = None) -> tuple[float, float]:
     cuts = qd.compile(circuit).sample(args.shots, layer.weights.data, seed=0)
     best = max(map(weight, set(cuts.tolist())))
     exact = max(weight(sum(bit << k for k, bit in enumerate(bits))) for bits in itertools.product((0, 1), repeat=6))
-    print(
-        f"mean cut {np.mean([weight(c) for c in cuts.tolist()]):.2f}, best of {args.shots} {best:.2f}, exact {exact:.2f}"
-    )
+    mean = np.mean([weight(cut) for cut in cuts.tolist()])
+    print(f"mean cut {mean:.2f}, best of {args.shots} {best:.2f}, exact {exact:.2f}")
     return best, exact
 
 
