@@ -97,14 +97,14 @@ def relu(xp: Any, a: Array) -> Any:
 
 def relu_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     (y,) = saved
-    flat = flat_alike(xp, g, y)
+    out = xp.empty_like(y)
+    flat = flat_alike(xp, g, y, out)
     if flat is None:
         return (g * (y > 0),)
-    out = np.empty_like(y)
-    (flat_out,) = flat_alike(np, out) or ()
+    flat_g, flat_y, flat_out = flat
 
     def work(start: int, stop: int) -> None:
-        kernels.times_positive(flat[0][start:stop], flat[1][start:stop], flat_out[start:stop])
+        kernels.times_positive(flat_g[start:stop], flat_y[start:stop], flat_out[start:stop])
 
     over_rows(np, work, y.size, 1)
     return (out,)

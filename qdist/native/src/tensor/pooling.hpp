@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace qdist {
 
@@ -31,14 +32,17 @@ void max_pool(const Plane<const Real>& x, const Window& window, const Plane<Real
         for (std::size_t ox = 0; ox < best.width; ++ox) {
             const Real* row = first + ox * window.stride[1];
             Real most = *row;
-            std::size_t found = 0;
+            // Without branches on what is larger, which nobody could predict.
+            std::size_t found = 0, invalid = 0;
             for (std::size_t i = 0; i < rows; ++i, row += x.step)
                 for (std::size_t j = 0; j < columns; ++j) {
                     const Real candidate = row[j];
-                    found = candidate > most ? i * columns + j : found;
-                    most = candidate > most || candidate != candidate ? candidate : most;
+                    const std::size_t is_larger = candidate > most;
+                    found += is_larger * (i * columns + j - found);
+                    most = candidate > most ? candidate : most;
+                    invalid |= std::size_t(candidate != candidate);
                 }
-            largest[ox] = most;
+            largest[ox] = invalid ? std::numeric_limits<Real>::quiet_NaN() : most;
             places[ox] = std::uint8_t(found);
         }
     }
