@@ -1,7 +1,8 @@
 """Types of ``qdist.native.kernels``, for type checkers alone: no module of this name is ever loaded.
 
 All variants (_kernels_x86_64_v4 and its siblings) are built from the same bindings, src/bind/*.cpp, which also have the
-docstrings. Arrays are C-contiguous. tests/native/test_stub.py compares this file with the module that was built.
+docstrings. Arrays are C-contiguous; of images only the rows are. tests/native/test_stub.py compares this file with the
+module that was built.
 """
 
 import builtins
@@ -12,10 +13,12 @@ import numpy as np
 
 _T = TypeVar("_T", bound=np.generic)
 _C = TypeVar("_C", np.complex64, np.complex128)
+_R = TypeVar("_R", np.float32, np.float64)
 _Stored = TypeVar("_Stored", bound=np.complex64 | np.complex128)
 
 _Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[_T]]
 _Rows: TypeAlias = np.ndarray[tuple[int, int], np.dtype[_T]]
+_Images: TypeAlias = np.ndarray[tuple[int, int, int, int], np.dtype[_T]]
 
 _Factor: TypeAlias = tuple[int, Sequence[int], Sequence[int], Sequence[complex]]
 """Formula, slots of its angles, bits of the block it acts on, and its matrix where the formula is a constant."""
@@ -55,6 +58,34 @@ def descend(
     key: int,
     level: int,
     out: _Vector[np.int64],
+) -> None: ...
+
+# Kernels of the tensor package (bind/tensor.cpp)
+
+def rational(
+    x: _Vector[np.float32],
+    times: _Vector[np.float32],
+    limit: float,
+    p: Sequence[float],
+    q: Sequence[float],
+    out: _Vector[np.float32],
+) -> None: ...
+def times_positive(g: _Vector[_R], y: _Vector[_R], out: _Vector[_R]) -> None: ...
+def adam(
+    g: _Vector[_R],
+    m: _Vector[_R],
+    v: _Vector[_R],
+    beta1: float,
+    beta2: float,
+    root_scale: float,
+    eps: float,
+    rate: float,
+) -> None: ...
+def max_pool(
+    x: _Images[_R], kernel: tuple[int, int], stride: tuple[int, int], best: _Images[_R], winner: _Images[np.uint8]
+) -> None: ...
+def max_pool_back(
+    g: _Images[_R], winner: _Images[np.uint8], kernel: tuple[int, int], stride: tuple[int, int], x: _Images[_R]
 ) -> None: ...
 
 # Sums of Pauli strings (bind/pauli.cpp)

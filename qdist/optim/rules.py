@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..tensor.arrays import Array
+from ..tensor.kernels.optimizing import adam_step
 from .optimizer import Optimizer
 
 
@@ -91,6 +92,9 @@ class Adam(Optimizer):
     def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
         m, v = state["exp_avg"], state["exp_avg_sq"]
+        root_scale, rate = 1 / math.sqrt(1 - beta2**step), group["lr"] / (1 - beta1**step)
+        if adam_step(xp, g, m, v, beta1, beta2, root_scale, group["eps"], rate):
+            return
         scratch = g * (1 - beta1)
         m *= beta1
         m += scratch
@@ -99,10 +103,10 @@ class Adam(Optimizer):
         v *= beta2
         v += scratch
         xp.sqrt(v, out=scratch)
-        scratch *= 1 / math.sqrt(1 - beta2**step)
+        scratch *= root_scale
         scratch += group["eps"]
         xp.divide(m, scratch, out=g)
-        g *= group["lr"] / (1 - beta1**step)
+        g *= rate
 
 
 class AdamW(Adam):

@@ -184,6 +184,21 @@ def from_dlpack(source: Any) -> Array:
     return _cupy("cuda").from_dlpack(source)
 
 
+def flat_alike(xp: ModuleType, *arrays: Array) -> list[Array] | None:
+    """Flat views of NumPy arrays of float32 or float64 in the order in which their numbers lie in memory, where that is
+    the same for all and there are no gaps; else None."""
+    first = arrays[0]
+    if xp is not np or first.dtype not in (FLOAT32, FLOAT64):
+        return None
+    if any(a.dtype != first.dtype or a.shape != first.shape for a in arrays[1:]):
+        return None
+    if all(a.flags.c_contiguous for a in arrays):
+        return [a.reshape(-1) for a in arrays]
+    axes = sorted(range(first.ndim), key=lambda k: -first.strides[k])
+    moved = [a.transpose(axes) for a in arrays]
+    return [a.reshape(-1) for a in moved] if all(a.flags.c_contiguous for a in moved) else None
+
+
 def add_at(xp: ModuleType, target: Array, key: Any, values: Array) -> None:
     """target[key] += values, counting every repetition of an index."""
     if xp is not np and target.dtype.kind == "c":

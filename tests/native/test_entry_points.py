@@ -352,6 +352,95 @@ def functions(dtype: str) -> dict[str, Wrong]:
         "PauliPlan.passes": Wrong(lambda: pauli_plan().passes, dict),
         **program_methods(dtype),
         **call_table_methods(),
+        **tensor_kernels("float32" if dtype == "complex64" else "float64"),
+    }
+
+
+def tensor_kernels(dtype: str) -> dict[str, Wrong]:
+    def numbers(size: int = 20, kind: str = dtype) -> np.ndarray:
+        return np.ones(size, kind)
+
+    def images(*shape: int, kind: str = dtype) -> np.ndarray:
+        return np.zeros(shape, kind)
+
+    lengths = [numbers(19), numbers(0), numbers(40)[::2], numbers(20, "int64")]
+    singles = [numbers(19, "float32"), numbers(20, "float64"), numbers(40, "float32")[::2]]
+    six = [0.5] * 6
+    windows = {
+        "kernel": [(0, 2), (2, 0), (2, 4), (300, 1), (20, 20), (-1, 2)],
+        "stride": [(0, 2), (2, 0), (3, 2), (2, 3), (-1, 2), (1 << 62, 1)],
+    }
+    small = [
+        images(2, 3, 2, 4),
+        images(2, 3, 3, 3),
+        images(1, 3, 2, 3),
+        images(2, 4, 2, 3),
+        images(2, 3, 3, 2).swapaxes(2, 3),
+    ]
+    small_bytes = [a.astype(np.uint8) for a in small[:4]]
+    large = [images(2, 3, 3, 6), images(2, 3, 4, 5), images(3, 3, 4, 6), images(2, 3, 6, 4).swapaxes(2, 3)]
+    return {
+        "rational": Wrong(
+            kernels.rational,
+            lambda: {
+                "x": numbers(20, "float32"),
+                "times": numbers(20, "float32"),
+                "limit": 5.0,
+                "p": six,
+                "q": six,
+                "out": numbers(20, "float32"),
+            },
+            x=singles,
+            times=singles,
+            p=[six[1:], [*six, 1.0], []],
+            q=[six[1:], [*six, 1.0], []],
+            out=singles,
+        ),
+        "times_positive": Wrong(
+            kernels.times_positive,
+            lambda: {"g": numbers(), "y": numbers(), "out": numbers()},
+            g=lengths,
+            y=lengths,
+            out=lengths,
+        ),
+        "adam": Wrong(
+            kernels.adam,
+            lambda: {
+                **{name: numbers() for name in "gmv"},
+                **{"beta1": 0.9, "beta2": 0.99, "root_scale": 1.0, "eps": 1e-8, "rate": 0.1},
+            },
+            g=lengths,
+            m=lengths,
+            v=lengths,
+        ),
+        "max_pool": Wrong(
+            kernels.max_pool,
+            lambda: {
+                "x": images(2, 3, 4, 6),
+                "kernel": (2, 2),
+                "stride": (2, 2),
+                "best": images(2, 3, 2, 3),
+                "winner": images(2, 3, 2, 3, kind="uint8"),
+            },
+            x=large,
+            best=small,
+            winner=small_bytes,
+            **windows,
+        ),
+        "max_pool_back": Wrong(
+            kernels.max_pool_back,
+            lambda: {
+                "g": images(2, 3, 2, 3),
+                "winner": images(2, 3, 2, 3, kind="uint8"),
+                "kernel": (2, 2),
+                "stride": (2, 2),
+                "x": images(2, 3, 4, 6),
+            },
+            g=small,
+            winner=[*small_bytes, images(2, 3, 2, 3, kind="uint8") + np.uint8(4)],
+            x=large,
+            **windows,
+        ),
     }
 
 

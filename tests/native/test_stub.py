@@ -59,6 +59,7 @@ def built_signatures(item: Any, kind: str) -> list[Signature]:
         text = re.sub(r"^def \(", "def get(", text)
         text = re.sub(r"\bndarray\[dtype=(\w+), shape=\(\*\)[^\]]*\]", r"_Vector[np.\1]", text)
         text = re.sub(r"\bndarray\[dtype=(\w+), shape=\(\*, \*\)[^\]]*\]", r"_Rows[np.\1]", text)
+        text = re.sub(r"\bndarray\[dtype=(\w+), shape=\(\*, \*, \*, \*\)[^\]]*\]", r"_Images[np.\1]", text)
         text = re.sub(r"\bnp\.bool\b", "np.bool_", text)
         text = re.sub(r"\b(collections\.abc|typing|qdist\.native\._kernels_\w+)\.", "", text)
         for k, default in enumerate(defaults or ()):
@@ -102,14 +103,16 @@ class Stub:
             for node in self.tree.body
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None
         }
-        # These two stand for arrays on both sides.
-        del self.aliases["_Vector"], self.aliases["_Rows"]
+        # These stand for arrays on both sides.
+        del self.aliases["_Vector"], self.aliases["_Rows"], self.aliases["_Images"]
 
     def names(self) -> dict[str, list[Signature] | None]:
         found: dict[str, list[Signature] | None] = {}
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef):
-                found[node.name] = list(self.overloads(node, "function", "_C", ["np.complex64", "np.complex128"]))
+                real = "[_R]" in ast.unparse(node)
+                types = ["np.float32", "np.float64"] if real else ["np.complex64", "np.complex128"]
+                found[node.name] = list(self.overloads(node, "function", "_R" if real else "_C", types))
             elif isinstance(node, ast.ClassDef):
                 found |= {node.name: None, **{f"{node.name}.{n}": s for n, s in self.members(node).items()}}
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

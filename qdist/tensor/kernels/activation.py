@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from qdist.native import kernels
+
 from .. import random
-from ..arrays import FLOAT32, Array
+from ..arrays import FLOAT32, Array, flat_alike
 from ..threads import over_rows
 
 # x P(x^2) / Q(x^2), fitted to minimise the largest error over |x| <= limit, for float32 only:
@@ -32,23 +34,7 @@ def _rational(x: Array, fit: Any, out: Array, times: Array) -> None:
     flat_x, flat_out, flat_times = x.reshape(-1), out.reshape(-1), times.reshape(-1)
 
     def work(start: int, stop: int) -> None:
-        z = np.minimum(flat_x[start:stop], limit)  # two passes of these cost a fifth of np.clip
-        np.maximum(z, -limit, out=z)
-        t = z * z
-        top = t * p[-1]
-        for c in p[-2:0:-1]:
-            top += c
-            top *= t
-        top += p[0]
-        top *= z
-        bottom = t * q[-1]
-        for c in q[-2:0:-1]:
-            bottom += c
-            bottom *= t
-        bottom += q[0]
-        top /= bottom
-        top += 0.5
-        np.multiply(top, flat_times[start:stop], out=flat_out[start:stop])
+        kernels.rational(flat_x[start:stop], flat_times[start:stop], limit, p, q, flat_out[start:stop])
 
     over_rows(np, work, flat_x.size, 1)
 
@@ -110,7 +96,18 @@ def relu(xp: Any, a: Array) -> Any:
 
 
 def relu_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
-    return (g * (saved[0] > 0),)
+    (y,) = saved
+    out = xp.empty_like(y)
+    flat = flat_alike(xp, g, y, out)
+    if flat is None:
+        return (g * (y > 0),)
+    flat_g, flat_y, flat_out = flat
+
+    def work(start: int, stop: int) -> None:
+        kernels.times_positive(flat_g[start:stop], flat_y[start:stop], flat_out[start:stop])
+
+    over_rows(np, work, y.size, 1)
+    return (out,)
 
 
 def sigmoid(xp: Any, a: Array) -> Any:

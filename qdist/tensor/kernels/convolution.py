@@ -10,7 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..arrays import Array
+import numpy as np
+
+from qdist.native import kernels
+
+from ..arrays import FLOAT32, FLOAT64, Array
+from ..threads import over_rows
 
 Pair = tuple[int, int]
 
@@ -155,8 +160,28 @@ def conv_transpose2d_vjp(
     return gx, gw, (g.sum(axis=(0, 2, 3)) if needs[2] else None)
 
 
+def _natively(xp: Any, x: Array, kernel: Pair) -> bool:
+    """Whether the native kernels of max_pool2d take it: places in a window are bytes."""
+    return xp is np and x.dtype in (FLOAT32, FLOAT64) and kernel[0] * kernel[1] <= 256
+
+
 def max_pool2d(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> Any:
-    windows = _windows(xp, _pad(xp, x, padding, -float("inf")), kernel, stride, (1, 1))
+    padded = _pad(xp, x, padding, -float("inf"))
+    if _natively(xp, x, kernel):
+        # Channels outermost in memory, as the products come out.
+        images = padded.transpose(1, 0, 2, 3)
+        if images.strides[3] != images.itemsize:
+            images = np.ascontiguousarray(images)
+        c, n, h, w = images.shape
+        size = output_size(h, kernel[0], stride[0], 0), output_size(w, kernel[1], stride[1], 0)
+        largest, places = np.empty((c, n, *size), x.dtype), np.empty((c, n, *size), np.uint8)
+
+        def work(start: int, stop: int) -> None:
+            kernels.max_pool(images[start:stop], kernel, stride, largest[start:stop], places[start:stop])
+
+        over_rows(np, work, c, n * h * w)
+        return largest.transpose(1, 0, 2, 3), (x.shape, places.transpose(1, 0, 2, 3))
+    windows = _windows(xp, padded, kernel, stride, (1, 1))
     best = windows[:, :, 0, 0].copy(order="K")
     positions = kernel[0] * kernel[1]
     small = xp.uint8 if positions <= 256 else xp.int32
@@ -172,6 +197,16 @@ def max_pool2d(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> 
 def max_pool2d_vjp(xp: Any, g: Array, saved: Any, needs: Any, kernel: Pair, stride: Pair, padding: Pair) -> Any:
     (n, c, h, w), winner = saved
     padded = xp.zeros((c, n, h + 2 * padding[0], w + 2 * padding[1]), g.dtype).transpose(1, 0, 2, 3)
+    if _natively(xp, g, kernel):
+        images, outputs, places = (a.transpose(1, 0, 2, 3) for a in (padded, g, winner))
+        if outputs.strides[3] != outputs.itemsize:
+            outputs = np.ascontiguousarray(outputs)
+
+        def work(start: int, stop: int) -> None:
+            kernels.max_pool_back(outputs[start:stop], places[start:stop], kernel, stride, images[start:stop])
+
+        over_rows(np, work, c, n * h * w)
+        return (_crop(padded, padding),)
     oh, ow = g.shape[2:]
     apart = stride[0] >= kernel[0] and stride[1] >= kernel[1]
     for index in range(kernel[0] * kernel[1]):
