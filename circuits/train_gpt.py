@@ -26,7 +26,7 @@ from qdist.parallel import Plan, parallelize, share_rows
 from qdist.progress import Progress
 from qdist.tensor import Tensor, manual_seed, no_grad
 
-LETTERS = "_0123456789+=."
+LETTERS = "_0123456789+=.-*"  # Sixteen, so that 2, 4 or 8 ranks can divide them.
 LENGTH = 16
 PADDING = LETTERS.index("_")
 LLAMA_LAYERS = {"*.[qkv]": "column", "*.o": "row", "*.gate": "column", "*.up": "column", "*.down": "row"}

@@ -188,7 +188,8 @@ class QuantumLayer(Module):
             if self.in_features:
                 raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got nothing")
             x = np.zeros((1, 0), self._dtype)
-        x = x if isinstance(x, Tensor) else Tensor(x, device=self.program.device)
+        # Angles keep their precision, and so do outputs, whatever the layers around compute in.
+        x = widened(x if isinstance(x, Tensor) else Tensor(x, device=self.program.device))
         if x.dtype.kind == "c":
             raise TypeError(f"QuantumLayer takes real numbers, which are angles; got {x.dtype}")
         if self.weights is not None and x.dtype.kind == "f" and x.dtype != self.weights.dtype:
@@ -203,9 +204,8 @@ class QuantumLayer(Module):
         if x.device != self.program.device:
             where = self.program.device
             raise TypeError(f"the circuit runs on {where} and x is on {x.device}: move it with x.to({where!r})")
-        # Angles keep their precision, and so do outputs, whatever the layers around compute in.
         with computing_in(None):
-            inputs = (widened(x),) if self.weights is None else (widened(x), self.weights)
+            inputs = (x,) if self.weights is None else (x, self.weights)
             output = apply(_RULE, *inputs, layer=self)
         together = self._together()
         if output.requires_grad and together is not None and together.size > 1:

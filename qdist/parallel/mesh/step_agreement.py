@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from qdist.comm import Mesh
+from qdist.comm import Communicator, Mesh
 from qdist.tensor import Tensor
-from qdist.tensor.arrays import is_array
+from qdist.tensor.arrays import Array, is_array
 from qdist.tensor.versions import digest
 
-__all__ = ["Agreed", "agree_on_batch"]
+__all__ = ["Agreed", "agree_on_batch", "first_array", "replicas_of"]
 
 CALLS = ("backward", "eval_batch", "predict")
 
@@ -107,3 +107,21 @@ def _arrays(batch: Any) -> Iterator[Any]:
             yield from _arrays(part)
     elif batch is not None:
         yield np.asarray(batch)
+
+
+def replicas_of(mesh: Mesh) -> Communicator:
+    """The ranks with the same parameters and other rows or positions."""
+    axes = [axis for axis in ("dp", "cp") if axis in mesh]
+    if axes:
+        return mesh[axes]
+    alone = mesh.comm.split([[rank] for rank in range(mesh.comm.size)])
+    assert alone is not None, "every rank is in a group of one"
+    return alone
+
+
+def first_array(given: Any) -> Array:
+    first = given[0] if isinstance(given, tuple) else given
+    array = first.data if isinstance(first, Tensor) else first
+    if not is_array(array) or array.ndim == 0:
+        raise TypeError(f"a batch is an array or a Tensor with rows, not {type(first).__name__}")
+    return array
