@@ -44,6 +44,8 @@ def lowered(circuit: Circuit) -> Circuit:
 def _is_own(base: Gate) -> bool:
     if isinstance(base, CircuitGate):
         return True
+    if GATES.get(base.name) is base:
+        return False
     known = base.formula or base.pauli or (base.is_diagonal and base.generator is not None)
     return base.is_unitary and base.num_params > 0 and not known
 

@@ -291,7 +291,8 @@ def test_large_batches_of_states_are_not_kept(parts, runs: list[str], monkeypatc
 @pytest.mark.usefixtures("by_states")
 def test_only_the_last_forward_keeps_its_state_and_only_for_a_backward(parts, runs: list[str], monkeypatch) -> None:
     circuit, x, w = parts
-    monkeypatch.setattr(workspace, "MOST_BYTES", 0)  # What gradients work in is not what a forward keeps.
+    for limit in ("MOST_BYTES", "MOST_POOLED"):
+        monkeypatch.setattr(workspace, limit, 0)  # What gradients work in is not what a forward keeps.
     outputs = [qd.Probabilities()]  # Not for the kernels' batches.
     one, other = (nn.QuantumLayer(circuit, outputs, x, w, dtype="complex128", seed=seed) for seed in (1, 2))
     data = Tensor(np.full((1, 3), 0.3))
