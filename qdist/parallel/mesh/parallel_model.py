@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from qdist.comm import CommError, Communicator, Mesh
+from qdist.comm import CommError, Mesh
 from qdist.nn import Module
 from qdist.nn.agreement import is_due
 from qdist.optim import Optimizer
@@ -22,10 +22,10 @@ from qdist.parallel.loss_terms import Loss, check_mean_over, loss_terms
 from qdist.parallel.mesh import saving
 from qdist.parallel.mesh.divide import divide
 from qdist.parallel.mesh.memory import Memory, count_memory
-from qdist.parallel.mesh.mesh_plan import Plan, check_same_plan
+from qdist.parallel.mesh.mesh_plan import Plan, check_same_plan, replicas_of
 from qdist.parallel.mesh.mixed_precision import MixedPrecision
 from qdist.parallel.mesh.stage_source import fitting, stage_source
-from qdist.parallel.mesh.step_agreement import Agreed, agree_on_batch
+from qdist.parallel.mesh.step_agreement import Agreed, agree_on_batch, first_array
 from qdist.parallel.pipeline.executor import Sums
 from qdist.parallel.pipeline.graph.traced_model import TracedModel
 from qdist.parallel.pipeline.layer_list import LayerList
@@ -41,7 +41,7 @@ from qdist.parallel.sequence.positions import positions_of
 from qdist.parallel.sequence.watch import watching
 from qdist.parallel.zero.sharded_model import Zero
 from qdist.tensor import Generator, Tensor, no_grad, random
-from qdist.tensor.arrays import Array, is_array
+from qdist.tensor.arrays import Array
 from qdist.tensor.half import wide_array, widened
 
 __all__ = ["ParallelModel", "parallelize"]
@@ -124,7 +124,7 @@ class ParallelModel:
         for name, module in list(model.named_modules()):
             if name in names:
                 recompute(module)
-        self._replicas = _replicas(mesh)
+        self._replicas = replicas_of(mesh)
         self.pipeline = None if source is None else self._pipeline(source.divided(model))
         """What runs the stages, with an axis "pp"."""
         self.module: Module = model if self.pipeline is None else self.pipeline.module
@@ -406,7 +406,7 @@ class ParallelModel:
         return shard_sequence(tensor, self.mesh["cp"])
 
     def _agree(self, call: str, inputs: Any, targets: Any) -> Agreed:
-        rows = len(_first(inputs))
+        rows = len(first_array(inputs))
         state = self.generator.state_dict()
         return agree_on_batch(self.mesh, call, self._backwards, self._steps, inputs, targets, rows, state)
 
@@ -498,21 +498,3 @@ class ParallelModel:
             "over": [self._replicas, *stages],
             "elsewhere": [part for part in parts if id(part.parameter) in skipped],
         }
-
-
-def _replicas(mesh: Mesh) -> Communicator:
-    """The ranks with the same parameters and other rows or positions."""
-    axes = [axis for axis in ("dp", "cp") if axis in mesh]
-    if axes:
-        return mesh[axes]
-    alone = mesh.comm.split([[rank] for rank in range(mesh.comm.size)])
-    assert alone is not None, "every rank is in a group of one"
-    return alone
-
-
-def _first(given: Any) -> Array:
-    first = given[0] if isinstance(given, tuple) else given
-    array = first.data if isinstance(first, Tensor) else first
-    if not is_array(array) or array.ndim == 0:
-        raise TypeError(f"a batch is an array or a Tensor with rows, not {type(first).__name__}")
-    return array

@@ -14,10 +14,10 @@ import numpy as np
 
 from qdist.comm import Mesh
 from qdist.tensor import Tensor
-from qdist.tensor.arrays import is_array
+from qdist.tensor.arrays import Array, is_array
 from qdist.tensor.versions import digest
 
-__all__ = ["Agreed", "agree_on_batch"]
+__all__ = ["Agreed", "agree_on_batch", "first_array"]
 
 CALLS = ("backward", "eval_batch", "predict")
 
@@ -107,3 +107,12 @@ def _arrays(batch: Any) -> Iterator[Any]:
             yield from _arrays(part)
     elif batch is not None:
         yield np.asarray(batch)
+
+
+def first_array(given: Any) -> Array:
+    """The first array of a batch. Raises TypeError for what has no rows."""
+    first = given[0] if isinstance(given, tuple) else given
+    array = first.data if isinstance(first, Tensor) else first
+    if not is_array(array) or array.ndim == 0:
+        raise TypeError(f"a batch is an array or a Tensor with rows, not {type(first).__name__}")
+    return array
