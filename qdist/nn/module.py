@@ -226,12 +226,15 @@ class Module:
         return self
 
     def to(self, target: Any) -> Self:
-        """Move parameters and buffers to a device, or their floating values to a dtype; returns itself.
+        """Move parameters and buffers to a device (a number is that of a GPU), or their floating values to a dtype;
+        returns itself.
 
         Gradients are dropped. An optimiser keeps its state where it was, so move the model first. Real values take real
         dtypes and complex ones complex dtypes. Raises TypeError for a dtype that none of the values can take.
         """
         tensors = [*self.parameters(), *self.buffers()]
+        if isinstance(target, int):
+            target = f"cuda:{target}"
         device = isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda")
         kinds = {kind_of(tensor.dtype) for tensor in tensors} & set("fc")
         kind = "" if device else kind_of(as_dtype(target))

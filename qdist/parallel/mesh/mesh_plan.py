@@ -11,7 +11,7 @@ from qdist.comm import Communicator, Mesh
 from qdist.parallel.pipeline.schedules import make_schedule
 from qdist.tensor.arrays import as_dtype
 
-__all__ = ["AXES", "Plan", "check_same_plan", "listed"]
+__all__ = ["AXES", "Plan", "check_same_plan", "listed", "replicas_of"]
 
 AXES = {
     "dp": "rows of the batch",
@@ -127,3 +127,13 @@ def listed(names: Iterable[str], most: int = 12) -> str:
     given = [name for name in names if name]
     more = f" and {len(given) - most} more" if len(given) > most else ""
     return f"there are {', '.join(given[:most])}{more}"
+
+
+def replicas_of(mesh: Mesh) -> Communicator:
+    """The ranks with the same parameters and other rows or positions."""
+    axes = [axis for axis in ("dp", "cp") if axis in mesh]
+    if axes:
+        return mesh[axes]
+    alone = mesh.comm.split([[rank] for rank in range(mesh.comm.size)])
+    assert alone is not None, "every rank is in a group of one"
+    return alone

@@ -22,10 +22,10 @@ from qdist.parallel.loss_terms import Loss, check_mean_over, loss_terms
 from qdist.parallel.mesh import saving
 from qdist.parallel.mesh.divide import divide
 from qdist.parallel.mesh.memory import Memory, count_memory
-from qdist.parallel.mesh.mesh_plan import Plan, check_same_plan
+from qdist.parallel.mesh.mesh_plan import Plan, check_same_plan, replicas_of
 from qdist.parallel.mesh.mixed_precision import MixedPrecision
 from qdist.parallel.mesh.stage_source import fitting, stage_source
-from qdist.parallel.mesh.step_agreement import Agreed, agree_on_batch, first_array, replicas_of
+from qdist.parallel.mesh.step_agreement import Agreed, agree_on_batch, first_array
 from qdist.parallel.pipeline.executor import Sums
 from qdist.parallel.pipeline.graph.traced_model import TracedModel
 from qdist.parallel.pipeline.layer_list import LayerList

@@ -17,7 +17,7 @@ from qdist.tensor import Tensor
 from qdist.tensor.arrays import Array, is_array
 from qdist.tensor.versions import digest
 
-__all__ = ["Agreed", "agree_on_batch", "first_array", "replicas_of"]
+__all__ = ["Agreed", "agree_on_batch", "first_array"]
 
 CALLS = ("backward", "eval_batch", "predict")
 
@@ -109,17 +109,8 @@ def _arrays(batch: Any) -> Iterator[Any]:
         yield np.asarray(batch)
 
 
-def replicas_of(mesh: Mesh) -> Communicator:
-    """The ranks with the same parameters and other rows or positions."""
-    axes = [axis for axis in ("dp", "cp") if axis in mesh]
-    if axes:
-        return mesh[axes]
-    alone = mesh.comm.split([[rank] for rank in range(mesh.comm.size)])
-    assert alone is not None, "every rank is in a group of one"
-    return alone
-
-
 def first_array(given: Any) -> Array:
+    """The first array of a batch. Raises TypeError for what has no rows."""
     first = given[0] if isinstance(given, tuple) else given
     array = first.data if isinstance(first, Tensor) else first
     if not is_array(array) or array.ndim == 0:

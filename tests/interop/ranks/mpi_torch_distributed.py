@@ -18,6 +18,8 @@ from qdist.interop.torch_distributed.torch.nn.parallel import DistributedDataPar
 from qdist.tensor import Tensor, manual_seed
 
 BACKEND = os.environ.get("QDIST_TEST_BACKEND", "mpi")
+TAG = 0 if BACKEND == "nccl" else 3
+"""NCCL has no others."""
 NO_BITS = pytest.mark.skipif(BACKEND == "nccl", reason="NCCL has none")
 REDUCTIONS = {
     "SUM": np.add.reduce,
@@ -156,8 +158,8 @@ def test_messages_around_a_ring() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     left, right = (rank - 1) % size, (rank + 1) % size
     x, y = own(), made(np.zeros((2, 3)))
-    request = dist.irecv(y, left, tag=3)
-    sending = dist.isend(x, right, tag=3)
+    request = dist.irecv(y, left, tag=TAG)
+    sending = dist.isend(x, right, tag=TAG)
     request.wait()
     sending.wait()
     assert request.source_rank() == left
@@ -243,7 +245,7 @@ def test_wait_gives_up_after_its_time() -> None:
         pytest.skip("takes two ranks")
     x = Tensor([0.0])
     if dist.get_rank() == 0:
-        request = dist.irecv(x, 1, tag=9)
+        request = dist.irecv(x, 1, tag=TAG)
         with pytest.raises(CommError, match=r"not done within 0.05 s"):
             request.wait(timedelta(milliseconds=50))
         dist.barrier()
@@ -252,4 +254,4 @@ def test_wait_gives_up_after_its_time() -> None:
     else:
         dist.barrier()
         if dist.get_rank() == 1:
-            dist.send(Tensor([5.0]), 0, tag=9)
+            dist.send(Tensor([5.0]), 0, tag=TAG)

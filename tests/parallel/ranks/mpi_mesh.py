@@ -325,7 +325,7 @@ def test_models_and_weights_that_do_not_fit_are_refused(comm) -> None:
             parallelize(Twice(), mesh, plan, optimizer=sgd, loss=goal)
 
     tp, pp = Mesh(comm, tp=2), Mesh(comm, pp=2)
-    refused("pp=2 needs a Sequential, whose layers make stages, not Twice", pp, Plan())
+    refused("pp=2 cuts the forward pass of Twice, which is no Sequential", pp, Plan())
     refused("a.weight and b.weight are one parameter and would be", tp, Plan({"a": "column", "b": "row"}))
     refused("a.weight and b.weight are one parameter, and the plan divides only", tp, Plan({"a": "column-gather"}))
     with pytest.raises(ValueError, match="name every Dropout: '1' as a 'dropout'"):

@@ -24,7 +24,6 @@ from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.planner.explain import explain
 from qdist.parallel.auto.run import engine_state, fitting, lying, passes, program_text
 from qdist.parallel.auto.run.callbacks import Callback
-from qdist.parallel.auto.run.epoch_loader import EpochLoader
 from qdist.parallel.auto.run.graph_pipeline import GraphPipeline
 from qdist.parallel.auto.run.input_spec import has_open_rows, samples, several, split_batch
 from qdist.parallel.auto.run.planning import plan_for
@@ -386,7 +385,7 @@ class Engine:
         epochs: int | None = None,
         mode: str = "train",
         drop_last: bool = False,
-    ) -> EpochLoader:
+    ) -> fitting.EpochLoader:
         """Whole batches of a dataset, the same on every rank.
 
         Args:
@@ -401,7 +400,7 @@ class Engine:
             inputs, labels, _ = self._waiting
             self._waiting = None
             self._prepare(inputs, labels, mode, batch_size)
-        return EpochLoader(dataset, batch_size, shuffle, seed=seed, drop_last=drop_last, epochs=epochs)
+        return fitting.EpochLoader(dataset, batch_size, shuffle, seed=seed, drop_last=drop_last, epochs=epochs)
 
     @property
     def pipeline(self) -> GraphPipeline | None:

@@ -12,7 +12,28 @@ from qdist.data import DataLoader
 from qdist.parallel.auto.run.callbacks import Callback
 from qdist.parallel.auto.run.input_spec import split_batch
 
-__all__ = ["fit", "means", "predictions"]
+__all__ = ["EpochLoader", "fit", "means", "predictions"]
+
+
+class EpochLoader(DataLoader):
+    """A DataLoader that is gone through at most `epochs` times; any number of times when not given.
+
+    The other arguments are those of DataLoader.
+    """
+
+    def __init__(
+        self, dataset: Any, batch_size: int, shuffle: bool = False, *, epochs: int | None = None, **options: Any
+    ) -> None:
+        super().__init__(dataset, batch_size, shuffle, **options)
+        if epochs is not None and epochs < 1:
+            raise ValueError(f"epochs={epochs}: at least 1")
+        self.epochs, self.passes = epochs, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.passes == self.epochs:
+            raise RuntimeError(f"this loader was made for {self.epochs} epoch(s), and all of them are over")
+        self.passes += 1
+        return super().__iter__()
 
 
 def fit(
