@@ -32,15 +32,9 @@ MAY_IMPORT = {
     "optim": {"tensor"},
     "parallel": {"checkpoint", "comm", "data", "nn", "optim", "tensor", "tensorfile"},
     "plan": {"circuit", "native"},
-<<<<<<< HEAD
     "program": {"hints", "backends", "circuit", "comm", "plan", "progress", "state"},
     "state": {"hints", "backends", "circuit", "comm", "native", "plan", "progress", "statetree", "tensorfile"},
-    "tensor": set(),
-=======
-    "program": {"backends", "circuit", "comm", "plan", "progress", "state"},
-    "state": {"backends", "circuit", "comm", "native", "plan", "progress", "statetree", "tensorfile"},
     "tensor": {"native"},
->>>>>>> bc6fc0c (Native kernels for elementwise chains of tensors: gelu, relu's derivative, Adam, max pooling)
 }
 """What of qdist a package may import besides itself."""
 
