@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from qdist.comm import Communicator, Mesh
+from qdist.comm import Mesh
 from qdist.tensor import Tensor
 from qdist.tensor.arrays import Array, is_array
 from qdist.tensor.versions import digest
