@@ -19,6 +19,7 @@ SHARED_SIGNATURES = {
     "circuit/frozen.py": "refuses whatever it is given",
     "circuit/data_gates.py inverse": "Gate.inverse(params); these gates have none",
     "circuit/parameters.py format": "Expression.format(number); a single parameter is its name",
+    "circuit/functions.py text": "Call.text(arguments, output); these have one output",
     "circuit/qasm/writer.py literal_body": "of both versions of the language; one needs the gate",
     "backends/backend.py": "what every device gives; the base may ask for less",
     "backends/cpu/executor.py lower_back": "Executor.lower_back(plan); here stages are undone as they are",
@@ -26,17 +27,24 @@ SHARED_SIGNATURES = {
     "backends/cuda/rows/kernel.py": "RowKernel's methods; here states are computed again instead of kept",
     "backends/cuda/lowering/tables.py": "one method a kind of block, all called alike",
     "parallel/auto/run/callbacks.py on_epoch_end": "Callback's methods, all of which an Engine calls alike",
+    "interop/paddle/amp.py minimize": "GradScaler's method; the loss was differentiated before",
+    "interop/paddle/nn/clip.py __call__": "GradClip's call; only a norm over all parameters asks where the others are",
     "interop/pennylane/device.py compute_derivatives": "Device's methods; states are differentiated in one way",
     "interop/pennylane/device.py compute_jvp": "Device's methods",
     "interop/mindspore/train.py on_batch_end": "Callback's methods",
     "interop/mindspore/train.py on_epoch_end": "Callback's methods",
     "nn/agreement.py follow": "a hook of Tensor.register_hook, which passes the gradient",
+    "parallel/pipeline/graph/traced_model.py": "a source of stages; a list of layers needs more to be cut",
+    "parallel/pipeline/stages.py run": "Stage.run(draws, known, ...); a list of layers has nothing to know",
     "plan/stages/target.py": "what every target tells; a CPU's tiles have room for anything",
     "state/outputs.py shape": "Output.shape(num_qubits); a scalar's does not depend on it",
     "state/outputs.py frozen": "Output.frozen(num_qubits); most outputs hold nothing that changes",
     "state/outputs.py pull_back": "Output.pull_back(ket, ...)",
     "tensor/autograd.py fit": "takes the array module first, as all that works on arrays",
 }
+
+# Options that training.parser() makes for programs, which read them.
+FOR_PROGRAMS = {"training.py --lr"}
 
 # Attributes and fields for users, or that keep something alive; nothing in the package reads them.
 FOR_USERS = {
@@ -130,7 +138,8 @@ def unread_command_options(trees: dict[str, ast.Module]) -> list[str]:
                 continue
             names = [a.value for a in call.args if isinstance(a, ast.Constant)]
             told = [k.value.value for k in call.keywords if k.arg == "dest" and isinstance(k.value, ast.Constant)]
-            if names and (told or [max(names, key=len).lstrip("-").replace("-", "_")])[0] not in read:
+            read_as = (told or [max(names, key=len).lstrip("-").replace("-", "_")])[0] if names else ""
+            if names and read_as not in read and f"{path} {' '.join(names)}" not in FOR_PROGRAMS:
                 missing.append(f"{path}:{call.lineno} {' '.join(names)}")
     return missing
 

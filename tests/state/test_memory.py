@@ -9,23 +9,43 @@ from qdist.backends.memory import aligned_zeros, check_memory, free_memory
 from qdist.state.statevector import StateVector
 
 GIB = 1 << 30
+MORE = " times as many machines or GPUs (ranks of one share its memory)"
 C64, C128 = np.dtype(np.complex64), np.dtype(np.complex128)
 
 
 @pytest.mark.parametrize(
     ("num_qubits", "dtype", "ranks", "free", "message"),
     [
-        (34, C64, 8, 11 * GIB, "34 qubits need 16 GiB on each of 8 ranks; 11 GiB are free; 16 ranks would do"),
-        (34, C64, 1, 11 * GIB, "34 qubits need 128 GiB on 1 rank; 11 GiB are free; 16 ranks would do"),
-        (32, C64, 3, 10 * GIB, "32 qubits need 16 GiB on each of 3 ranks; 10 GiB are free; 4 ranks would do"),
+        (
+            34,
+            C64,
+            8,
+            11 * GIB,
+            f"34 qubits need 16 GiB on each of 8 ranks; 11 GiB are free; 16 ranks would do, on 2{MORE}",
+        ),
+        (34, C64, 1, 11 * GIB, f"34 qubits need 128 GiB on 1 rank; 11 GiB are free; 16 ranks would do, on 16{MORE}"),
+        (
+            32,
+            C64,
+            3,
+            10 * GIB,
+            f"32 qubits need 16 GiB on each of 3 ranks; 10 GiB are free; 4 ranks would do, on 2{MORE}",
+        ),
         (
             31,
             C128,
             1,
             20 * GIB,
-            '31 qubits need 32 GiB on 1 rank; 20 GiB are free; 2 ranks would do, so would dtype="complex64"',
+            f"31 qubits need 32 GiB on 1 rank; 20 GiB are free; 2 ranks would do, on 2{MORE}"
+            ', so would dtype="complex64"',
         ),
-        (50, C64, 1, GIB, "50 qubits need 8388608 GiB on 1 rank; 1 GiB are free; 8388608 ranks would do"),
+        (
+            50,
+            C64,
+            1,
+            GIB,
+            f"50 qubits need 8388608 GiB on 1 rank; 1 GiB are free; 8388608 ranks would do, on 8388608{MORE}",
+        ),
     ],
 )
 def test_message(num_qubits: int, dtype: np.dtype, ranks: int, free: int, message: str) -> None:
@@ -45,7 +65,8 @@ def test_several_states_are_counted_together() -> None:
     check_memory(33, C64, 1, 128 * GIB, states=2)
     with pytest.raises(MemoryError) as error:
         check_memory(34, C64, 1, 139 * GIB, states=2)
-    assert str(error.value) == "34 qubits need 256 GiB for 2 states on 1 rank; 139 GiB are free; 2 ranks would do"
+    wanted = "34 qubits need 256 GiB for 2 states on 1 rank; 139 GiB are free; 2 ranks would do, on 2"
+    assert str(error.value) == wanted + MORE
 
 
 def test_a_state_that_cannot_fit_is_refused_at_once() -> None:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from qdist import Circuit, ParameterVector, Probabilities, StateVector, Variance, compile
-from qdist.backends import StateError
 
 OUTPUTS = [{"Z0 X1": 1.0, "Y2": 0.3}, Probabilities([0, 2]), Variance({"X1": 1.0})]
 COTANGENTS = [1.0, np.array([0.3, -1.0, 0.5, 2.0]), 0.7]
@@ -43,10 +42,14 @@ def test_gradient_from_a_state_is_that_of_differences(num_qubits):
     np.testing.assert_allclose(own, program.value_and_grad(OUTPUTS[0], theta, method="parameter-shift")[1], atol=1e-9)
 
 
-def test_a_batch_has_no_initial_state():
+def test_a_batch_from_an_initial_state_is_what_its_rows_are():
     program = compile(circuit(3), dtype="complex128")
-    with pytest.raises(StateError, match="call once for each initial state"):
-        program.vjp([{"Z0": 1.0}], np.zeros((2, 6)), [np.ones(2)], initial=state(3))
+    theta = np.random.default_rng(6).normal(size=(2, 6))
+    found = program.vjp([{"Z0": 1.0}], theta, [np.array([1.0, -2.0])], initial=state(3))
+    rows = [program.vjp([{"Z0": 1.0}], t, [c], initial=state(3)) for t, c in zip(theta, (1.0, -2.0))]
+    for row, (values, gradient) in enumerate(rows):
+        np.testing.assert_allclose(found[0][0][row], values[0], atol=1e-12)
+        np.testing.assert_allclose(found[1][row], gradient, atol=1e-12)
 
 
 def test_a_batch_may_be_stored_in_any_order():

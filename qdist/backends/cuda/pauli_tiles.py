@@ -47,7 +47,12 @@ class TilePass:
         """runs, places, groups and strings beside a shard."""
         found = self.on_devices.get(shard.device.id)
         if found is None:
-            tables = [self.runs, self.places, self.groups.view(np.uint8), self.strings.view(np.uint8)]
+            tables: list[NDArray[Any]] = [
+                self.runs,
+                self.places,
+                self.groups.view(np.uint8),
+                self.strings.view(np.uint8),
+            ]
             found = self.on_devices[shard.device.id] = [beside(shard, table) for table in tables]
         return found
 
