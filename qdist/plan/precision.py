@@ -37,7 +37,12 @@ def computes_in_double(plan: Plan, has_parameters: bool, one_by_one: bool = Fals
     block run one after the other, as those of row programs do."""
     if plan.dtype == np.complex128:
         return True
-    most = max(MOST_OF_GRADIENTS, MOST_OF_GRADIENTS_A_QUBIT * plan.num_qubits) if has_parameters else MOST_OF_VALUES
+    if not has_parameters:
+        most = MOST_OF_VALUES
+    elif one_by_one:
+        most = plan.target.row_roundings
+    else:
+        most = max(MOST_OF_GRADIENTS, MOST_OF_GRADIENTS_A_QUBIT * plan.num_qubits)
     return roundings(plan, one_by_one) > most
 
 

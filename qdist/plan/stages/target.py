@@ -44,6 +44,9 @@ class Target:
     one_row: int = 8
     """Qubits up to which one parameter set goes as a batch of one row: a single call, though most lanes are idle."""
 
+    row_roundings: int = 240
+    """The weight (plan/precision.py) up to which row programs with parameters run in single precision."""
+
     def levels(self, num_bits: int) -> tuple[Level, ...]:
         """The memory levels inside a rank, for shards of so many index bits."""
         return (Level(self.name, min(num_bits, self.tile), min(num_bits, self.contiguous)),)

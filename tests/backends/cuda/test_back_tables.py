@@ -16,6 +16,7 @@ import qdist as qd
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.tables import OPS, Tables
 from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of, tile_level
+from qdist.backends.cuda.target import target_of
 from qdist.circuit import GATES, pauli_rotation_gate
 from qdist.circuit.gate import Gate
 from qdist.plan.planner import make_plan
@@ -40,7 +41,7 @@ def swept(
     n, kind = circuit.num_qubits, np.dtype(dtype)
     affine = circuit.affine()
     angles = affine(params)
-    plan = make_plan(circuit, kind, [tile_level(n, pair[0])])
+    plan = make_plan(circuit, kind, [tile_level(n, pair[0])], target=target_of(kind, pair[0]))
     ket = np.eye(1, 1 << n, dtype=np.complex128)[0]
     segments = list(plan.segments)
     for segment in segments:

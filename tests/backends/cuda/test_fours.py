@@ -6,6 +6,7 @@ import qdist as qd
 from qdist.backends.cuda.lowering.fours import record
 from qdist.backends.cuda.lowering.tables import OPS, Tables
 from qdist.backends.cuda.lowering.tile import FOURS_BYTES, Shape, shape_of, tile_level
+from qdist.backends.cuda.target import target_of
 from qdist.circuit import unitary_gate
 from qdist.plan.planner import make_plan
 
@@ -14,7 +15,7 @@ su = qd.library.random_circuits.random_su
 
 def tables_of(circuit: qd.Circuit, shape: Shape, dtype: str = "complex64") -> Tables:
     n, kind = circuit.num_qubits, np.dtype(dtype)
-    (segment,) = make_plan(circuit, kind, [tile_level(n, shape)]).segments
+    (segment,) = make_plan(circuit, kind, [tile_level(n, shape)], target=target_of(kind, shape)).segments
     return Tables(n, kind, segment.stages, shape, pairs=True)
 
 

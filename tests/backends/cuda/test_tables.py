@@ -12,6 +12,7 @@ from strategies import circuits
 import qdist as qd
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import Shape, shape_of, tile_level
+from qdist.backends.cuda.target import target_of
 from qdist.circuit import GATES, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
 from qdist.circuit.gate import Gate
 from qdist.plan.planner import make_plan
@@ -26,7 +27,7 @@ both = pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 
 def tables_of(circuit: qd.Circuit, dtype: str, shape: Shape) -> list[Tables]:
     n, kind = circuit.num_qubits, np.dtype(dtype)
-    plan = make_plan(circuit, kind, [tile_level(n, shape)])
+    plan = make_plan(circuit, kind, [tile_level(n, shape)], target=target_of(kind, shape))
     return [Tables(n, kind, segment.stages, shape, pairs=True) for segment in plan.segments]
 
 
