@@ -114,7 +114,7 @@ def _supervise(
     endings = TemporaryDirectory(prefix="qdist-run-")
     environ[FOLDER] = endings.name
     try:
-        with Job(command, environ) as job:
+        with Job(command, environ, endings.name) as job:
             started = _await_start(job, server, ranks, hosts, start_timeout)
             if verbose:
                 for rank, where in sorted(started.items()):

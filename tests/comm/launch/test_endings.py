@@ -94,7 +94,8 @@ class Started:
 
     def nothing_is_left(self, *, at_once: bool = True) -> None:
         if not at_once:
-            until(lambda: not any(map(is_alive, self.processes)), 20)
+            # The keeper removes the folder last.
+            until(lambda: not any(map(is_alive, self.processes)) and not list(self.folder.glob("qdist-*")), 20)
         left = [pid for pid in self.processes if is_alive(pid)]
         assert left == []
         assert [path for path in self.files if os.path.exists(path)] == []

@@ -108,7 +108,7 @@ def test_groups_do_not_hear_each_other(comm: qc.Communicator) -> None:
 
 def test_mesh_groups_differ_in_their_axis_alone(comm: qc.Communicator) -> None:
     if comm.size % 2:
-        with pytest.raises(ValueError, match=f"dp=2 does not make {comm.size} ranks"):
+        with pytest.raises(ValueError, match=f"dp=2 does not make {comm.size} rank"):
             qc.Mesh(comm, dp=2)
         return
     mesh = qc.Mesh(comm, dp=2, tp=1, state=-1)
