@@ -81,11 +81,15 @@ def test_every_mesh_trains_as_one_process_in_half_precision(comm: Communicator, 
     assert np.abs(np.subtract(own, single)).max() > 0  # The precision is not left aside.
     for name, value in model.state_dict().items():
         assert value.dtype == np.float32
-        # Adam moves by its rate whatever the gradient's size: where that is rounding, steps may go either way. So it is
-        # with the biases of keys, a third of an attention's, which softmax does not see.
-        most = 2 * STEPS * 3e-3
-        np.testing.assert_allclose(value.numpy(), values[name], atol=most, err_msg=name)
-        assert np.abs(value.numpy() - values[name]).mean() < most / 3, name
+        # Adam moves by its rate whatever the gradient's size: where that is rounding, steps may go either way.
+        off = np.abs(value.numpy() - values[name])
+        assert off.max() <= 2 * STEPS * 3e-3, name
+        if name.endswith("qkv.bias"):
+            queries, _, v = np.array_split(
+                off, 3
+            )  # Softmax does not see the biases of keys: their gradient is rounding.
+            off = np.concatenate([queries, v])
+        assert off.mean() < 1e-3, name
     evaluated = [model.eval_batch(x, y) for x, y in batches(model.mesh)]
     assert np.isfinite(evaluated).all()
     outputs = model.predict(batches(model.mesh)[0][0])
