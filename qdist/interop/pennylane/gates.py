@@ -140,6 +140,7 @@ _DOUBLES = (
     *((-1, letters) for letters in ("XXYX", "YXYY", "XYYY", "XXXY")),
     *((1, letters) for letters in ("YXXX", "XYXX", "YYYX", "YYXY")),
 )
+"""The signs and letters at the ends of both runs of wires: a double excitation's eight strings by Jordan-Wigner."""
 
 
 def _phase_where(values: int) -> Rule:
