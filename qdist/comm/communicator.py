@@ -233,7 +233,11 @@ class Communicator(Endpoint):
         return deliver(target, result)
 
     def isend(self, x: Any, dest: int, tag: int = 0) -> Work:
-        """Starts sending ``x`` to ``dest``."""
+        """Starts sending ``x`` to ``dest``.
+
+        Over NCCL, isend and irecv only put a message down: all of them start together when one is waited for or asked
+        whether it is done, so that ranks which send and receive in any order do not wait for each other.
+        """
         x = as_input(x)
         arguments.peer(self, "dest", dest, tag)
         call = self._message("isend", x, dest)

@@ -14,12 +14,12 @@ import numpy as np
 
 from ..comm import Communicator
 from ..tensor import after_backward
-from ..tensor.arrays import is_half, to_device
+from ..tensor.arrays import Array, is_half, to_device
 from ..tensor.autograd import leaves
 from ..tensor.versions import digest
 from .module import Parameter
 
-__all__ = ["Agreement", "agree", "is_due"]
+__all__ = ["Agreement", "agree", "is_due", "measures", "tolerance"]
 
 _EVERY = 64
 _TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-1, "float32": 1e-4, "complex64": 1e-4}
@@ -45,7 +45,7 @@ def agree(named: Iterable[tuple[str, Parameter]], comm: Communicator, way_out: s
     highest, lowest = comm.all_reduce(np.array([mine, -mine], np.int64), "max")
     if highest == -lowest:
         return
-    everyone = comm.all_gather_object([(name, p.shape, str(p.dtype), *_measures(p)) for name, p in parameters])
+    everyone = comm.all_gather_object([(name, p.shape, str(p.dtype), *measures(p._data)) for name, p in parameters])
     if any([entry[:3] for entry in theirs] != [entry[:3] for entry in everyone[0]] for theirs in everyone):
         return  # Ranks whose rows take other ways through the model: there is nothing to compare.
     for entries in zip(*everyone):
@@ -54,16 +54,21 @@ def agree(named: Iterable[tuple[str, Parameter]], comm: Communicator, way_out: s
         scale = max(entry[4] for entry in entries)
         apart = np.abs(values - values[0])
         rank = int(apart.argmax())
-        if not apart[rank] <= _TOLERANCE.get(dtype, 1e-10) * scale:
+        if not apart[rank] <= tolerance(dtype) * scale:
             raise ValueError(
                 f"{name} of shape {shape} has different values on rank {comm.group[0]} and rank {comm.group[rank]}, "
                 f"which must agree (they are {apart[rank] / scale if scale else apart[rank]:.1e} apart): {way_out}"
             )
 
 
-def _measures(p: Parameter) -> tuple[complex, float]:
+def tolerance(dtype: str) -> float:
+    """How far apart, beside their norm, rounding may bring values of this dtype on unlike processors."""
+    return _TOLERANCE.get(dtype, 1e-10)
+
+
+def measures(values: Array) -> tuple[complex, float]:
     """A sum of all values, weighted by random numbers that depend on their places, and their norm."""
-    flat = to_device(p._data, "cpu").reshape(-1)
+    flat = to_device(values, "cpu").reshape(-1)
     flat = flat.astype(np.float32) if is_half(flat.dtype) else flat
     weights = np.random.default_rng(flat.size).normal(size=flat.size)
     return complex(np.vdot(weights, flat)), float(np.linalg.norm(flat))

@@ -2,6 +2,10 @@
 
 Communication runs on a stream of its own. It starts when the current stream has finished what it was given before, and
 the host waits for it: what a call returns is there.
+
+NCCL runs what is on one stream in order, and a message ends when both sides have come to it. Two ranks that each start
+a send and then a receive would wait for each other for ever. So isend and irecv are put down, and start together: when
+one of them is waited for or asked whether it is done, or before whatever else is called.
 """
 
 from __future__ import annotations
@@ -46,6 +50,7 @@ class NcclTransport:
     def __init__(self, rank: int, size: int, unique_id: bytes) -> None:
         self.rank, self.size = rank, size
         self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._put_down: list[_Message] = []
         # CuPy 14 takes the id as bytes; before that it was a tuple of signed numbers.
         as_before = tuple(np.frombuffer(unique_id, np.int8).tolist())
         self._comm = nccl.NcclCommunicator(size, unique_id if _IDS_ARE_BYTES else as_before, rank)
@@ -145,10 +150,14 @@ class NcclTransport:
 
     def send(self, x: Any, dest: int, tag: int, block: bool) -> Any:
         self._only_tag_zero(tag)
+        if not block:
+            return self._later(_Message(self._start, x, dest, sends=True))
         return self._messages([(x.data.ptr, x.nbytes, dest)], [], block, x)
 
     def recv(self, out: Any, source: int, tag: int, block: bool) -> Any:
         self._only_tag_zero(tag)
+        if not block:
+            return self._later(_Message(self._start, out, source, sends=False))
         return self._messages([], [(out.data.ptr, out.nbytes, source)], block, out)
 
     def sendrecv(self, x: Any, dest: int, out: Any, source: int, tag: int) -> Any:
@@ -178,12 +187,31 @@ class NcclTransport:
         os._exit(code)
 
     def close(self) -> None:
+        self._start()
         self._comm.destroy()
 
     def _join(self, ranks: Sequence[int], unique_id: Any) -> NcclTransport:
         return NcclTransport(list(ranks).index(self.rank), len(ranks), cupy.asnumpy(unique_id).tobytes())
 
+    def _later(self, message: _Message) -> _Message:
+        self._put_down.append(message)
+        return message
+
+    def _start(self) -> None:
+        """Starts the messages that were put down, as one group."""
+        messages, self._put_down = self._put_down, []
+        if not messages:
+            return
+        for message in messages:
+            self._stream.wait_event(message.after)
+        sends = [(m.array.data.ptr, m.array.nbytes, m.peer) for m in messages if m.sends]
+        receives = [(m.array.data.ptr, m.array.nbytes, m.peer) for m in messages if not m.sends]
+        done = self._messages(sends, receives, False, *(m.array for m in messages))
+        for message in messages:
+            message.event = done
+
     def _run(self, call: Callable[[int], None], block: bool, *keep: Any) -> _Event | None:
+        self._start()
         self._stream.wait_event(cupy.cuda.get_current_stream().record())
         call(self._stream.ptr)
         done = _Event(self._stream, *keep)
@@ -240,6 +268,29 @@ class _Event:
 
     def test(self) -> bool:
         return bool(self._event.done)
+
+
+class _Message:
+    """A send or a receive that was put down. after: what the current stream had reached; event: once it has started."""
+
+    __slots__ = ("_start", "after", "array", "event", "peer", "sends")
+
+    def __init__(self, start: Callable[[], None], array: Any, peer: int, sends: bool) -> None:
+        self._start, self.array, self.peer, self.sends = start, array, peer, sends
+        self.after = cupy.cuda.get_current_stream().record()
+        self.event: _Event | None = None
+
+    def wait(self) -> None:
+        self._started().wait()
+
+    def test(self) -> bool:
+        return self._started().test()
+
+    def _started(self) -> _Event:
+        if self.event is None:
+            self._start()
+        assert self.event is not None
+        return self.event
 
 
 def _reducible(x: Any, op: ReduceOp) -> tuple[int, int] | None:

@@ -76,8 +76,9 @@ class Channels:
     def send(self, direction: str, upper: int, arrays: Iterable[Array]) -> None:
         """Start sending to the other end of a channel."""
         channel = self._pairs[direction, upper]
-        self._sent = [work for work in self._sent if not work.is_completed()]
         self._sent += [channel.isend(array, 1 - channel.rank) for array in arrays]
+        # Asked, also so that they start: over NCCL nothing does before.
+        self._sent = [work for work in self._sent if not work.is_completed()]
 
     def receive(self, direction: str, upper: int, specs: Sequence[Spec]) -> list[Work]:
         """Start receiving from the other end."""

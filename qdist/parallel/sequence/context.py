@@ -150,11 +150,8 @@ def _pass_on(comm: Communicator, block: Array) -> Callable[[], Array]:
     """Start sending a block to the right neighbour; the result waits for the one that comes from the left."""
     incoming = module_of(block).empty_like(block)
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-    # Transports that pair messages in order would wait for each other if all began by sending.
-    if comm.rank % 2:
-        works = [comm.irecv(incoming, left), comm.isend(block, right)]
-    else:
-        works = [comm.isend(block, right), comm.irecv(incoming, left)]
+    works = [comm.irecv(incoming, left), comm.isend(block, right)]
+    works[-1].is_completed()  # Over NCCL messages start when somebody asks; here, while this rank computes.
 
     def arrive() -> Array:
         for work in works:

@@ -46,6 +46,9 @@ def mul(xp: Any, a: Array, b: Array) -> Any:
 
 def mul_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     a, b = saved
+    if a is b and needs[0] and needs[1]:
+        both = g * conj(a)
+        return both, both
     return (g * conj(b) if needs[0] else None), (g * conj(a) if needs[1] else None)
 
 

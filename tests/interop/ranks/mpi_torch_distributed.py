@@ -168,6 +168,13 @@ def test_messages_around_a_ring() -> None:
     np.testing.assert_array_equal(y.numpy(), of_rank(left))
     with pytest.raises(ValueError, match="name the rank that sends"):
         dist.recv(y)
+    # The other order, with more than a transport would keep for a receiver that has not come yet.
+    large, taken = made(np.full(1 << 21, float(rank))), made(np.zeros(1 << 21))
+    sending = dist.isend(large, right, tag=TAG)
+    request = dist.irecv(taken, left, tag=TAG)
+    sending.wait()
+    request.wait()
+    np.testing.assert_array_equal(taken.numpy(), np.full(1 << 21, float(left)))
 
 
 def test_groups_count_ranks_among_all() -> None:

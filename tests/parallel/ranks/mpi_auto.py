@@ -317,3 +317,33 @@ def test_rows_of_each_ranks_own_are_the_batch_together(groups, kind) -> None:
     assert_same(engine.state_dict(), want.parameters)
     with pytest.raises(ValueError, match='mesh axis "dp"'):
         Engine(model, functional.cross_entropy, engine.optimizer, strategy=strategy, mesh=line(comm, "mp")).run((x, y))
+
+
+def test_ranks_that_place_different_values_are_told_and_parameters_are_the_first_ranks(groups) -> None:
+    comm = groups[8]
+    own = np.full((16, 4), float(comm.rank))
+    same = np.arange(64.0).reshape(16, 4)
+    grid = np.arange(8).reshape(2, 4)
+    for mesh, other in ((line(comm, "mp"), 1), (ProcessMesh(grid, ["dp", "mp"], comm), 1)):
+        cut = [Replicate()] * (len(mesh.shape) - 1) + [Shard(0)]
+        with pytest.raises(ValueError, match=rf"ranks 0 and {other} have different values of one tensor.*same seed"):
+            shard_tensor(own, mesh, cut)
+        with pytest.raises(ValueError, match="have different shapes or types"):
+            shard_tensor(own if comm.rank else own[:, :2], mesh, cut)
+        placed = shard_tensor(same, mesh, cut)
+        np.testing.assert_array_equal(placed.numpy(), same)
+        # Beside a DistTensor a plain tensor stands for a whole one.
+        with pytest.raises(ValueError, match="different values"):
+            placed - Tensor(own)
+        with pytest.raises(ValueError, match="different values"):
+            placed @ nn.Parameter(own[:4].T)
+        weight = nn.Parameter(own.copy())
+        assert shard_tensor(weight, mesh, cut) is weight
+        np.testing.assert_array_equal(weight.numpy(), np.zeros(own.shape))
+    some = ProcessMesh([3, 1], ["mp"], comm)
+    if comm.rank in (1, 3):
+        with pytest.raises(ValueError, match="ranks 3 and 1 have different values"):
+            shard_tensor(own, some, [Shard(0)])
+    # Rounding that differs between processors is no mistake.
+    close = shard_tensor(same * (1.0 + 4e-16 * comm.rank), line(comm, "mp"), [Shard(0)])
+    np.testing.assert_allclose(close.numpy(), same, rtol=1e-13)

@@ -31,13 +31,17 @@ _GRADIENTS_SINGLE = 8
 """Of RowLaunch's singles; the bits before say the same of what is given."""
 
 
+_LAUNCH = ROW_LAUNCH.dtype
+
+
 class _Reading(NamedTuple):
-    """Outputs on the device. launch: the record that all launches begin with; what it points to is in arrays."""
+    """Outputs on the device. launch: the bytes of the record that all launches begin with; what it points to is in
+    arrays."""
 
     arrays: dict[str, Any]
     num_outputs: int
     num_masks: int
-    launch: NDArray[Any]
+    launch: bytes
 
 
 class _Kept(NamedTuple):
@@ -94,7 +98,7 @@ class CudaRows:
         }
         given = at | tables.numbers | fixed
         launch = ROW_LAUNCH.filled({field.name: given.get(field.name, 0) for field in ROW_LAUNCH.fields})
-        return _Reading(arrays, records.num_outputs, num_masks, launch)
+        return _Reading(arrays, records.num_outputs, num_masks, launch.tobytes())
 
     def kept_bytes(self, count: int) -> int:
         """Nothing: states are computed again, which takes less time than memory does."""
@@ -249,7 +253,8 @@ class _Given(NamedTuple):
 
     def launch(self, outputs: _Reading) -> NDArray[Any]:
         """The record that all kernels of a call take."""
-        launch = outputs.launch.copy()
+        # NumPy's copy of a record goes field by field, which takes longer than a launch.
+        launch = np.frombuffer(bytearray(outputs.launch), _LAUNCH).reshape(())
         for field, address in zip(("row_values", "shared_values", "cotangents"), self.addresses):
             launch[field] = address
         launch["num_rows"] = self.num_rows

@@ -12,6 +12,7 @@ from qdist.nn.deferred import DeferredParameter
 from qdist.nn.module import Parameter
 from qdist.parallel.auto.eager import capture
 from qdist.parallel.auto.eager.crossing import cross, placeholder
+from qdist.parallel.auto.eager.same_value import check_same, first_value
 from qdist.parallel.auto.placement.moves import gradient_of
 from qdist.parallel.auto.placement.placements import Placement, Replicate, Shard, cuts, local_part, placements_of
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
@@ -21,7 +22,7 @@ from qdist.tensor.arrays import Array, to_device
 from qdist.tensor.autograd import mode
 from qdist.tensor.versions import Version
 
-__all__ = ["DistParameter", "DistTensor", "reshard", "shard_tensor"]
+__all__ = ["DistParameter", "DistTensor", "place_tensor", "reshard", "shard_tensor"]
 
 _Key = tuple[tuple[Placement, ...], tuple[bool, ...]]
 
@@ -233,22 +234,30 @@ def shard_tensor(x: Any, mesh: ProcessMesh, placements: Any) -> Any:
         placements: one a mesh axis, or one axis name (or None) a dimension: [None, "mp"].
 
     Returns:
-        A DistTensor; x itself when it is a Parameter. No communication, unless a DistTensor has to move.
+        A DistTensor; x itself when it is a Parameter.
 
     Raises:
-        ValueError: for placements that do not fit the mesh or the shape; see `placements_of`.
+        ValueError: for placements that do not fit the mesh or the shape, see `placements_of`; on every rank of the mesh
+            where their values differ (see `check_same`). Of a Parameter all take the first rank's, as DataParallel
+            does.
 
     Ranks outside of the mesh call as well, and keep the shape alone; of a Parameter they give the values up.
     """
+    return place_tensor(x, mesh, placements, compare=not capture.is_capturing())
+
+
+def place_tensor(x: Any, mesh: ProcessMesh, placements: Any, compare: bool = False) -> Any:
+    """shard_tensor(), where the ranks compare what they have only when asked to."""
     if isinstance(x, DistTensor) and not isinstance(x, Parameter):
         return reshard(x, mesh, placements)
     x = x if isinstance(x, Tensor) else Tensor(x)
-    target = placements_of(placements, mesh, x.ndim)
-    check_lengths(x.shape, mesh, target)
+    target = checked_placements(x, mesh, placements)
     if isinstance(x, DistParameter):
         return _replace(x, mesh, target)
     if isinstance(x, Parameter):
-        return _become(x, mesh, target)
+        return _become(x, mesh, target, compare)
+    if compare:
+        check_same(x, mesh)
     return _placed(x, _on_members(x, mesh), mesh, (Replicate(),) * len(target), target)
 
 
@@ -263,8 +272,7 @@ def reshard(x: Any, mesh: ProcessMesh, placements: Any) -> Any:
     """
     if not isinstance(x, DistTensor):
         raise TypeError(f"reshard takes a DistTensor, not {type(x).__name__}; place it with shard_tensor() first")
-    target = placements_of(placements, mesh, x.ndim)
-    check_lengths(x.shape, mesh, target)
+    target = checked_placements(x, mesh, placements)
     if mesh == x.mesh:
         return _placed(x, x.local, mesh, x.placements, target)
     if mesh.comm is not x.mesh.comm:
@@ -294,6 +302,13 @@ def _on_members(x: Tensor, mesh: ProcessMesh) -> Tensor:
     return cross(x, mesh.comm, range(mesh.comm.size), mesh.members, x.shape)
 
 
+def checked_placements(x: Tensor, mesh: ProcessMesh, placements: Any) -> tuple[Placement, ...]:
+    """The placements, one a mesh axis; ValueError where they do not fit."""
+    target = placements_of(placements, mesh, x.ndim)
+    check_lengths(x.shape, mesh, target)
+    return target
+
+
 def check_lengths(shape: tuple[int, ...], mesh: ProcessMesh, placements: Sequence[Placement]) -> None:
     """Raise ValueError where a dimension is too short to give every rank something."""
     for dim, length in enumerate(shape):
@@ -311,11 +326,11 @@ def check_lengths(shape: tuple[int, ...], mesh: ProcessMesh, placements: Sequenc
             )
 
 
-def _become(parameter: Parameter, mesh: ProcessMesh, target: tuple[Placement, ...]) -> Parameter:
+def _become(parameter: Parameter, mesh: ProcessMesh, target: tuple[Placement, ...], compare: bool) -> Parameter:
     """Turn a Parameter into a DistParameter, keeping its identity."""
     if any(not isinstance(p, (Shard, Replicate)) for p in target):
         raise ValueError(f"a parameter is placed with Shard and Replicate, not {list(target)}")
-    own = _own_values(parameter, mesh, target)
+    own = _own_values(parameter, mesh, target, compare)
     shape, wants = parameter.shape, parameter.requires_grad
     for name in ("_data", "_version", "requires_grad", "grad", "_hooks", "_complete", "_draw", "_state"):
         parameter.__dict__.pop(name, None)
@@ -324,13 +339,14 @@ def _become(parameter: Parameter, mesh: ProcessMesh, target: tuple[Placement, ..
     return parameter
 
 
-def _own_values(parameter: Parameter, mesh: ProcessMesh, target: tuple[Placement, ...]) -> Any:
+def _own_values(parameter: Parameter, mesh: ProcessMesh, target: tuple[Placement, ...], compare: bool) -> Any:
     """This rank's part, copied. Of a parameter that was built without values they are drawn by members alone."""
     if mesh.coordinates is None:
         if isinstance(parameter, DeferredParameter):
             return to_device(np.empty(0, parameter.dtype), parameter.device)
         return placeholder(parameter)
     whole = parameter.values() if isinstance(parameter, DeferredParameter) else parameter.data
+    whole = first_value(whole, mesh) if compare else whole
     return local_part(whole, target, mesh.shape, mesh.place()).copy()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -39,6 +40,10 @@ class ProcessMesh:
         """This rank's place on each axis; None for a rank outside of the mesh."""
         self._groups = [self._connect(axis) for axis in range(self.ranks.ndim)]
         self._rows: dict[int, ProcessMesh] = {}
+        self.compared: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        """Parameters, by id, that its ranks have found to be the same on all of them."""
+        self.met = 0
+        """How many plain tensors came to it; now and then its ranks compare one (see eager.same_value)."""
         self.row: int | None = None
         """Which row of another mesh it is, when it was made as one: the number of a pipeline stage."""
         self.parent: ProcessMesh | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,8 @@ from qdist.nn.agreement import is_due
 from qdist.nn.deferred import materialize
 from qdist.nn.module import Module
 from qdist.optim import Optimizer
-from qdist.parallel.auto.eager.dist_tensor import DistTensor, check_lengths, shard_tensor
+from qdist.parallel.auto.eager.dist_tensor import DistTensor, check_lengths, place_tensor
+from qdist.parallel.auto.eager.same_value import digest_of
 from qdist.parallel.auto.ir.graph import trace
 from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.placement.placements import Placement, Shard
@@ -33,7 +33,6 @@ from qdist.parallel.auto.run.stage_graphs import has_stages, mesh_of_stages
 from qdist.parallel.auto.run.strategy import Pipeline, Strategy
 from qdist.parallel.loss_scale import LossScale
 from qdist.tensor import Tensor, no_grad
-from qdist.tensor.versions import digest
 
 __all__ = ["DifferentRows", "Engine"]
 
@@ -184,7 +183,7 @@ class Engine:
             check_lengths(value.shape, mesh, plan.placements[value])
         for value in graph.parameters:
             if any(isinstance(p, Shard) for p in plan.placements[value]) or isinstance(value.tensor, DistTensor):
-                shard_tensor(value.tensor, mesh, plan.placements[value])
+                place_tensor(value.tensor, mesh, plan.placements[value])
         training = mode == "train"
         return PlanRunner(
             plan,
@@ -313,7 +312,7 @@ class Engine:
         if not is_due(self._steps):
             return
         assert self.mesh is not None
-        mine = zlib.crc32(repr([(x.shape, str(x.dtype), digest(x._data)) for x in tensors]).encode()) >> 1
+        mine = digest_of([x._data for x in tensors])
         extremes = np.array([mine, -mine], np.int32)
         own_rows = self.strategy.dataset_strategy == "data_parallel" and not self._staged
         for axis in range(len(self.mesh.shape)):

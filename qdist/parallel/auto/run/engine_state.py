@@ -8,7 +8,7 @@ import numpy as np
 
 from qdist.nn.module import Module
 from qdist.optim import Optimizer
-from qdist.parallel.auto.eager.dist_tensor import DistTensor, shard_tensor
+from qdist.parallel.auto.eager.dist_tensor import DistTensor, place_tensor
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.run.graph_pipeline import GraphPipeline
 from qdist.parallel.replica.buckets import broadcast
@@ -92,7 +92,7 @@ def load_optimizer(model: Module, optimizer: Optimizer, saved: dict[str, Any]) -
             for slot in (key for key in entry if key != "step"):
                 value = Tensor(entry[slot])
                 if isinstance(p, DistTensor):
-                    value = shard_tensor(value, p.mesh, p.placements).local
+                    value = place_tensor(value, p.mesh, p.placements).local
                 entry[slot] = value
         state[str(number)] = entry
     groups = [

@@ -11,7 +11,7 @@ import numpy as np
 from qdist.comm import Communicator
 from qdist.nn.module import Module, Parameter
 from qdist.optim import Optimizer
-from qdist.parallel.auto.eager.dist_tensor import DistTensor, check_lengths, shard_tensor
+from qdist.parallel.auto.eager.dist_tensor import DistTensor, check_lengths, place_tensor
 from qdist.parallel.auto.ir.graph import Graph, Value, trace
 from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.placement.placements import Partial, Placement, Replicate, Shard
@@ -186,7 +186,7 @@ class GraphPipeline:
             check_lengths(value.shape, plan.mesh, plan.placements[value])
         for value in plan.graph.parameters:
             if value not in self.tied:
-                shard_tensor(value.tensor, plan.mesh, plan.placements[value])
+                place_tensor(value.tensor, plan.mesh, plan.placements[value])
 
     def _note(self, output: Tensor, terms: LossTerms) -> None:
         self._outputs.append(output.numpy())
