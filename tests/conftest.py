@@ -14,6 +14,16 @@ import pytest
 # of the processor time of the tests of states. OpenMP reads it when qdist's kernels are loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# The same for ranks, of which two files of tests may have eight each at a time. qdist sees to it where one job has more
+# ranks than cores, and knows nothing of the other job.
+os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
+os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "100")
+os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+
+# Tests start some 800 processes. Where an image sets this, each would compile qdist's sources anew: half of its start.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
+
 from qdist.comm import CommError, cuda_devices
 from qdist.comm.launch import mpirun_command
 from qdist.comm.transports.libmpi import Mpirun, find_mpirun

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["Place", "affinity", "core_share", "cores", "cuda_devices", "shared_cores"]
+__all__ = ["Place", "affinity", "core_share", "cores", "crowded", "cuda_devices", "few_cores", "shared_cores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,11 @@ def core_share(own: int, masks: Sequence[int], quota: int | None) -> int:
     return max(1, share if quota is None else min(share, quota // len(masks)))
 
 
+def crowded(own: int, masks: Sequence[int], quota: int | None) -> bool:
+    """Whether a node's processes have less than a core each; arguments as core_share's."""
+    return own.bit_count() < sum(bool(own & mask) for mask in masks) or (quota is not None and quota < len(masks))
+
+
 def _quota() -> int | None:
     """Cores' worth of time that this control group may use; None without a limit."""
     try:
@@ -83,6 +88,11 @@ def _quota() -> int | None:
 def shared_cores(masks: Sequence[int]) -> int:
     """This process's share of its node's cores; masks: the affinities of the job's processes there."""
     return core_share(affinity(), masks, _quota())
+
+
+def few_cores(masks: Sequence[int]) -> bool:
+    """Whether this process shares a core with another of the job's; masks: the affinities of those on its node."""
+    return crowded(affinity(), masks, _quota())
 
 
 @lru_cache(maxsize=1)

@@ -19,7 +19,7 @@ from qdist.comm.communicator import Communicator
 from qdist.comm.errors import CommError
 from qdist.comm.forks import finalize_in_parent_alone
 from qdist.comm.guard.watch import Guard
-from qdist.comm.place import Place, affinity, shared_cores
+from qdist.comm.place import Place, affinity, few_cores, shared_cores
 from qdist.comm.standalone import mpich_segments
 from qdist.comm.store.client import Address, StoreClient
 from qdist.comm.store.server import StoreServer
@@ -27,6 +27,7 @@ from qdist.comm.transports.counting import CountingTransport
 from qdist.comm.transports.libmpi import cuda_aware, loaded_library, point_mpi4py_at_launcher
 from qdist.comm.transports.solo import SoloTransport
 from qdist.comm.transports.transport import Transport
+from qdist.comm.transports.yielding import yield_while_waiting
 
 __all__ = ["DEFAULT_TIMEOUT", "counting_communicator", "init", "is_initialized", "shutdown", "world"]
 
@@ -218,9 +219,11 @@ def _place(MPI: Any, base: Any) -> Place:
     """Where this rank is among the others. What they tell each other is text and numbers."""
     shared = base.Split_type(MPI.COMM_TYPE_SHARED)
     leader = share_text(shared, str(base.rank))
-    own_cores = shared_cores([int(mask, 16) for mask in gather_text(shared, f"{affinity():x}")])
+    masks = [int(mask, 16) for mask in gather_text(shared, f"{affinity():x}")]
     shared.Free()
-    return Place.among(base.rank, gather_text(base, leader), cuda_aware(), own_cores)
+    if few_cores(masks):
+        yield_while_waiting()
+    return Place.among(base.rank, gather_text(base, leader), cuda_aware(), shared_cores(masks))
 
 
 def _nccl(opening: Opening, base: Any, place: Place) -> Transport:

@@ -1,5 +1,6 @@
 """How ranks come together: launchers, rendezvous, the user's own communicator, init() again and shutdown()."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 import qdist.comm as qc
 from qdist.comm.bootstrap.environment import Launch, launched_by
 from qdist.comm.bootstrap.rendezvous import _process_mapping
-from qdist.comm.place import Place, core_share
+from qdist.comm.place import Place, core_share, crowded
 from qdist.comm.store.client import Address
 from qdist.comm.transports.libmpi import find_mpirun, library_for
 
@@ -142,6 +143,49 @@ def test_processes_share_the_cores_that_they_have_in_common(
     masks: list[int], quota: int | None, shares: list[int]
 ) -> None:
     assert [core_share(own, masks, quota) for own in masks] == shares
+
+
+@pytest.mark.parametrize(
+    ("masks", "quota", "alone"),
+    [
+        ([0x3] * 2, None, [True, True]),
+        ([0x3] * 3, None, [False] * 3),
+        ([0x1, 0x2, 0x4], None, [True] * 3),
+        ([0x1, 0x1, 0x6], None, [False, False, True]),
+        ([0xFF] * 4, 2, [False] * 4),
+    ],
+)
+def test_processes_with_less_than_a_core_each_are_crowded(
+    masks: list[int], quota: int | None, alone: list[bool]
+) -> None:
+    assert [not crowded(own, masks, quota) for own in masks] == alone
+
+
+WAIT = """
+import ctypes, sys, numpy as np, os, qdist.comm as qc
+os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:int(sys.argv[1])]))
+comm = qc.init()
+from qdist.comm.transports.libmpi import loaded_library
+library = ctypes.CDLL(loaded_library())
+index, handle, value = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int(-1)
+library.MPI_T_init_thread(0, ctypes.byref(ctypes.c_int()))
+library.MPI_T_cvar_get_index(b"MPIR_CVAR_ENABLE_HEAVY_YIELD", ctypes.byref(index))
+library.MPI_T_cvar_handle_alloc(index, None, ctypes.byref(handle), ctypes.byref(ctypes.c_int()))
+library.MPI_T_cvar_read(handle, ctypes.byref(value))
+sum = int(comm.all_reduce(np.array(value.value)))
+if comm.rank == 0: print(sum)
+"""
+
+
+@pytest.mark.usefixtures("bundled_mpich")
+def test_ranks_that_share_a_core_leave_it_to_others_while_they_wait(run_ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MPIR_CVAR_ENABLE_HEAVY_YIELD", "MPIR_CVAR_POLLS_BEFORE_YIELD"):
+        monkeypatch.delenv(name, raising=False)
+    assert run_ranks(2, ["-c", WAIT, "1"]).stdout == "2\n"
+    if len(os.sched_getaffinity(0)) > 1:
+        assert run_ranks(2, ["-c", WAIT, "2"]).stdout == "0\n"
+    # The user's own setting stands.
+    assert run_ranks(2, ["-c", WAIT, "1"], MPIR_CVAR_ENABLE_HEAVY_YIELD="0").stdout == "0\n"
 
 
 MEET = """
