@@ -7,6 +7,7 @@ the data is on a GPU. CuPy is imported only when something asks for a GPU or han
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -37,6 +38,17 @@ def module_of(array: Array) -> ModuleType:
     if cupy is not None and isinstance(array, cupy.ndarray):
         return cupy
     raise TypeError(f"expected a NumPy or CuPy array, got {type(array).__name__}")
+
+
+@lru_cache(maxsize=64)
+def one_on(device: str, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """A 1 on a GPU, made once: what every backward pass begins with. Nobody writes to it."""
+    import cupy
+
+    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
+        one = cupy.ones(shape, dtype)
+        cupy.cuda.get_current_stream().synchronize()  # Later passes may run on other streams.
+    return one
 
 
 def is_array(value: object) -> bool:

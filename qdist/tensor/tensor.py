@@ -363,7 +363,7 @@ class Tensor(Operators, Methods, InPlace):
         if gradient is None:
             if self.size != 1:
                 raise ValueError(f"backward() of a tensor of shape {self.shape} needs a gradient of that shape")
-            return xp.ones(self.shape, self.dtype)
+            return xp.ones(self.shape, self.dtype) if xp is np else arrays.one_on(self.device, self.shape, self.dtype)
         array = arrays.as_array(gradient._data if isinstance(gradient, Tensor) else gradient, self.dtype)
         if array.shape != self.shape:
             raise ValueError(f"the gradient has shape {array.shape}, the tensor {self.shape}")

@@ -157,9 +157,9 @@ class CudaRows:
                 self._start("row_gradients", -(-sizes[2] // _THREADS), launch, at + item * ends[1])
             all_found = found if given.on_device else found.get()
             return (
-                values if known else all_found[: ends[0]].reshape(count, width),
-                all_found[ends[1] :].reshape(count, self._per_row) if by_rows else None,
-                all_found[ends[0] : ends[1]] if by_shared else None,
+                values if known else _part(all_found, 0, ends[0]).reshape(count, width),
+                _part(all_found, ends[1], ends[2]).reshape(count, self._per_row) if by_rows else None,
+                _part(all_found, ends[0], ends[1]) if by_shared else None,
             )
 
     def states(self, rows: Any, shared: Any, out: Any) -> bool:
@@ -268,6 +268,11 @@ def _with_room(module: str, name: str, dtype: np.dtype[Any], device: int, shared
     found = kernel(module, name, dtype, device)
     found.max_dynamic_shared_size_bytes = max(shared_bytes, found.max_dynamic_shared_size_bytes)
     return found
+
+
+def _part(array: Any, begin: int, end: int) -> Any:
+    """array[begin:end]; the array itself, which whoever gets it may keep, where that is all of it."""
+    return array if end - begin == len(array) else array[begin:end]
 
 
 def _readable(cupy: Any, array: Any) -> Any:
