@@ -138,7 +138,15 @@ class Build:
             f"-DPython_EXECUTABLE={sys.executable}",
             f"-DQDIST_VARIANTS={self.variant}",
         )
-        _run("cmake", "--build", str(self.folder / "module"), "--target", f"_kernels_{self.variant}", "-j2")
+        _run(
+            "cmake",
+            "--build",
+            str(self.folder / "module"),
+            "--target",
+            f"_kernels_{self.variant}",
+            "-j",
+            str(os.cpu_count()),
+        )
         (module,) = (self.folder / "module").glob(f"_kernels_{self.variant}*.so")
         site = self.folder / "site" / "sitecustomize.py"
         site.parent.mkdir(exist_ok=True)
@@ -154,7 +162,7 @@ class Build:
             **options,
             # The C++ library too: exceptions are intercepted, and Python alone does not bring it along.
             "LD_PRELOAD": ":".join(_library(self.compiler, name) for name in (self.sanitizer.library, "libstdc++.so")),
-            "PYTHONPATH": str(self.folder / "site"),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(self.folder / "site"), os.environ.get("PYTHONPATH")))),
             "QDIST_SIMD": self.variant,
             # UCX, below MPI, hooks calls that threads make when ThreadSanitizer has already forgotten them.
             "UCX_MEM_EVENTS": "no",
