@@ -53,10 +53,9 @@ def applied(observable: PauliSum, ket: np.ndarray) -> np.ndarray:
     index = np.arange(len(ket))
     result = np.zeros(len(ket), np.complex128)
     for string, coefficient in observable:
-        overlap = index & string.z
-        parity = np.zeros(len(ket), int)
-        for bit in range(len(ket).bit_length()):
-            parity ^= overlap >> bit & 1
-        phase = 1j ** (string.x & string.z).bit_count()
-        result[index ^ string.x] += coefficient * phase * (1 - 2 * parity) * ket
+        parity = index & string.z
+        for shift in (16, 8, 4, 2, 1):
+            parity ^= parity >> shift
+        factor = coefficient * 1j ** (string.x & string.z).bit_count()
+        result[index ^ string.x] += factor * np.where(parity & 1, -ket, ket)
     return result

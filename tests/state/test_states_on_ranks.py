@@ -19,7 +19,7 @@ def files(topics: Sequence[str], device: str) -> list[str | Path]:
 
 @pytest.mark.parametrize(
     ("ranks", "topics"),
-    [(1, TOPICS), (2, MORE), (3, TOPICS), (4, MORE), (7, ("exchange",)), (8, TOPICS)],
+    [(1, TOPICS), (2, MORE), (3, TOPICS), (4, TOPICS), (7, ("exchange",)), (8, ("exchange", "programs", "adjoint"))],
     ids=lambda value: str(value) if isinstance(value, int) else "",
 )
 def test_all_ranks_pass(pass_on_ranks, device: str, ranks: int, topics: tuple[str, ...]) -> None:

@@ -23,7 +23,10 @@ from qdist.state.shards import Shards
 __all__ = ["BUFFER_SHARE", "partner_pieces", "piece_size", "swap_bits", "together"]
 
 BUFFER_SHARE = 8
-"""The buffers of an exchange take this part of a shard, or less."""
+"""The buffers of an exchange take this part of a shard, or less; of a small shard up to all of it (SMALLEST_PIECE)."""
+
+SMALLEST_PIECE = 1 << 16
+"""Bytes below which a piece of a message costs more by being one more than by its size: some ten microseconds."""
 
 _IN_FLIGHT = 2
 """Pieces in flight at a time (double buffering)."""
@@ -63,7 +66,8 @@ def swap_bits(
     Args:
         states: one state or several on the same ranks, which are then sent in the same rounds.
         swaps: pairs (close position, far position); also (far, far), which moves whole shards. No position twice.
-        buffer_share: the buffers take at most 1/buffer_share of a shard, but no less than a few amplitudes.
+        buffer_share: the buffers take at most 1/buffer_share of a shard, or, where that is little, four pieces of
+            SMALLEST_PIECE bytes or of a quarter of the shard.
 
     The layouts are not touched: whoever swaps says what moved. What it cost is added to each state's ``traffic``.
 
@@ -188,7 +192,8 @@ def _pairings(
 
 def piece_size(state: Shards, buffer_share: int = BUFFER_SHARE) -> int:
     """Amplitudes in a piece of a shard: a power of two, the same on every rank, for buffers of bounded size."""
-    budget = (state.dtype.itemsize << state.shard_bits) // (buffer_share * 2 * _IN_FLIGHT)
+    shard, buffers = state.dtype.itemsize << state.shard_bits, 2 * _IN_FLIGHT
+    budget = max(shard // (buffer_share * buffers), min(SMALLEST_PIECE, shard // buffers))
     most = max(1, min(budget, state.backend.largest_piece) // state.dtype.itemsize)
     return 1 << most.bit_length() - 1
 

@@ -11,10 +11,17 @@ from qdist.backends.errors import StateError
 from qdist.comm.transports import window
 from qdist.plan import Layout
 from qdist.state import StateVector
+from qdist.state.moves import exchange
 from qdist.state.moves.exchange import partner_pieces, swap_bits
 from qdist.state.moves.relayout import relayout
 
 COMM = qd.comm.init(os.environ.get("QDIST_TEST_BACKEND", "auto"), timeout=120)
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages of small states in pieces, as those of large ones are."""
+    monkeypatch.setattr(exchange, "SMALLEST_PIECE", 0)
 
 
 def places(state: StateVector) -> np.ndarray:
@@ -86,6 +93,18 @@ def test_pieces_are_no_larger_than_the_buffers_allow() -> None:
             )
             if COMM.size & COMM.size - 1 == 0:
                 assert sum(sent) == (8 << state.shard_bits) * (1 - 1 / COMM.size)
+
+
+def test_messages_of_small_states_are_not_divided_for_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of 64 KiB, or of a quarter of the shard, where a share of the shard would be less."""
+    monkeypatch.setattr(exchange, "SMALLEST_PIECE", 1 << 16)
+    for n in (10, 17):
+        state = numbered(n, "complex128")
+        size = min(1 << 16, (16 << state.shard_bits) // 4)
+        assert exchange.piece_size(state) == size // 16
+        if COMM.size > 1 and COMM.size & COMM.size - 1 == 0:
+            swap_bits(state, [(0, state.shard_bits)])
+            assert state.traffic.messages == (16 << state.shard_bits) // 2 // size
 
 
 def test_messages_do_not_grow_beyond_a_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from qdist.plan import Layout
 from qdist.plan.observables.strings import Strings
 from qdist.state import StateVector
 from qdist.state.measuring.expectation import apply_and_expect
+from qdist.state.moves import exchange
 
 sys.path.append(str(Path(__file__).parents[1]))
 from states import TOLERANCE, applied, molecule_like, random_ket, random_layout, random_sum
@@ -122,7 +123,8 @@ def test_a_product_takes_three_exchanges_of_one_state() -> None:
     assert (state.traffic.exchanges, out.traffic.exchanges) == ((2, 1) if COMM.size > 1 else (0, 0))
 
 
-def test_strings_that_flip_more_than_can_be_close_travel_in_pieces() -> None:
+def test_strings_that_flip_more_than_can_be_close_travel_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "SMALLEST_PIECE", 0)
     n = 9
     state = StateVector.from_amplitudes(random_ket(n), comm=COMM, layout=Layout(range(n)[::-1]))
     observable = PauliSum({"X" * n: 1.0, "Y" * n: 0.4, "ZYXYXYXYX": 0.3, "YXYXYXYXZ": -0.8})
