@@ -11,18 +11,16 @@ of several repeats counts. A gradient is that of the Heisenberg energy by all pa
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from common import machine_line, table
 
 import qdist as qd
 from qdist.circuit.library import fermions
+from qdist.native import kernels
 
 _DOUBLE = {"XXXY": 1, "XXYX": 1, "XYXX": -1, "YXXX": -1, "YYYX": -1, "YYXY": -1, "YXYY": 1, "XYYY": 1}
 """The strings of a double excitation, and their signs."""
@@ -149,6 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--gradient", action="store_true", help="also gradients, in forward runs")
     parser.add_argument("--plan", action="store_true", help="also sweeps and blocks")
     options = parser.parse_args(arguments)
+    kernels.set_threads(1)
     print(machine_line())
     header = ["circuit", "qubits", "gates", "planning ms", "forward ms"]
     header += ["gradient/forward"] * options.gradient + ["plan"] * options.plan

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from gate_lists import Gate, Work, angles, by_parameters, rewritten
 from numpy.typing import NDArray
-from simulator import QDist, Simulator, Work, angles
+from simulator import QDist, Simulator
 
 
 class Aer(Simulator):
@@ -38,7 +39,8 @@ class Aer(Simulator):
         return ("AerState",) if mode == "bind" else ("AerState", "parameter_binds")
 
     def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
-        self.work, self.mode, self.setting = work, mode, setting
+        known = ("x", "h", "rx", "ry", "rz", "p", "cx", "cp", "rxx", "ryy", "rzz", "unitary")
+        self.work, self.mode, self.setting = work._replace(gates=rewritten(work, known)), mode, setting
         self.precision = "single" if dtype == "complex64" else "double"
         options: dict[str, Any] = {"fusion_enable": setting != "fusion off"}
         if setting.startswith("fusion ") and setting != "fusion off":
@@ -48,7 +50,7 @@ class Aer(Simulator):
         self.backend = self.aer.AerSimulator(
             method="statevector", precision=self.precision, max_parallel_threads=self.threads, **options
         )
-        self.parameters = self.qiskit.circuit.ParameterVector("t", sum(g.parameter is not None for g in work.gates))
+        self.parameters = self.qiskit.circuit.ParameterVector("t", work.num_parameters)
         self.circuit = self._circuit(bound=mode == "evolve")
         # Something must be saved, and one amplitude costs nothing.
         self.timed = self.circuit.copy()
@@ -58,14 +60,14 @@ class Aer(Simulator):
     def _circuit(self, bound: bool) -> Any:
         circuit = self.qiskit.QuantumCircuit(self.work.num_qubits)
         for gate in self.work.gates:
-            if gate.matrix is not None:
+            if gate.name == "unitary":
                 circuit.unitary(gate.matrix, gate.qubits)
-            elif gate.angle is None:
-                getattr(circuit, gate.name)(*gate.qubits)
+            elif gate.controls:
+                circuit.mcp(gate.angle, list(gate.qubits[:-1]), gate.qubits[-1])
+            elif gate.parameters and gate.parameters[0] and not bound:
+                getattr(circuit, gate.name)(self.parameters[gate.parameters[0][0]], *gate.qubits)
             else:
-                symbolic = gate.parameter is not None and not bound
-                angle = self.parameters[gate.parameter] if symbolic else gate.angle
-                getattr(circuit, gate.name)(angle, *gate.qubits)
+                getattr(circuit, gate.name)(*gate.angles, *gate.qubits)
         return circuit
 
     def run(self, theta: NDArray[np.float64] | None = None) -> float | None:
@@ -118,7 +120,8 @@ class LightningQubit(Simulator):
     neighbouring one-qubit gates on or off.
     """
 
-    package = "pennylane-lightning"
+    package, short_name = "pennylane-lightning", "lightning.qubit"
+    modes = ("evolve", "gradient", "bind", "batch")
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads)
@@ -138,40 +141,81 @@ class LightningQubit(Simulator):
         return kind(num_qubits)
 
     def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
-        self.work, self.dtype, qml = work, dtype, self.qml
+        self.work, self.dtype, self.mode = work, dtype, mode
+        known = ("x", "h", "rx", "ry", "rz", "p", "cx", "cp", "rxx", "ryy", "rzz", "unitary", "mcp", "pauli_rotation")
+        self.gates = rewritten(work, known, matrices=mode != "gradient")
+        operations = [self._operation(gate) for gate in self.gates]
+        if mode == "gradient":
+            self._prepare_gradient(operations)
+            return {}
         self.state = self._make_state(work.num_qubits, dtype)
-        kinds = {
-            "x": qml.PauliX, "h": qml.Hadamard, "ry": qml.RY, "rz": qml.RZ, "cx": qml.CNOT,
-            "cp": qml.ControlledPhaseShift,
-        }  # fmt: skip
-        operations = []
-        for gate in work.gates:
-            wires = [work.num_qubits - 1 - q for q in gate.qubits]
-            if gate.matrix is not None:
-                operations.append(qml.QubitUnitary(gate.matrix, wires=wires[::-1]))
-            else:
-                operations.append(kinds[gate.name](*([] if gate.angle is None else [gate.angle]), wires=wires))
         if setting == "fused 1":
-            (tape,), _ = qml.transforms.single_qubit_fusion(qml.tape.QuantumScript(operations))
+            (tape,), _ = self.qml.transforms.single_qubit_fusion(self.qml.tape.QuantumScript(operations))
             operations = tape.operations
         self.calls = [self._call(operation) for operation in operations]
         return {}
+
+    def _operation(self, gate: Gate) -> Any:
+        qml = self.qml
+        wires = [self.work.num_qubits - 1 - q for q in gate.qubits]
+        if gate.name == "unitary":
+            return qml.QubitUnitary(gate.matrix, wires=wires[::-1])
+        if gate.letters:
+            return qml.PauliRot(gate.angle, gate.letters, wires=wires)
+        if gate.controls:
+            phase = qml.PhaseShift(gate.angle, wires=wires[-1])
+            return qml.ctrl(phase, wires[:-1], [value == "1" for value in gate.controls])
+        kinds = {
+            "x": qml.PauliX, "h": qml.Hadamard, "rx": qml.RX, "ry": qml.RY, "rz": qml.RZ, "p": qml.PhaseShift,
+            "cx": qml.CNOT, "cp": qml.ControlledPhaseShift, "rxx": qml.IsingXX, "ryy": qml.IsingYY, "rzz": qml.IsingZZ,
+        }  # fmt: skip
+        return kinds[gate.name](*gate.angles, wires=wires)
+
+    def _prepare_gradient(self, operations: list[Any]) -> None:
+        """The device's adjoint Jacobian of a tape, by every angle."""
+        qml, size = self.qml, self.work.num_qubits
+        self.device = qml.device(self.short_name, wires=size, c_dtype=np.dtype(self.dtype).type)
+        config = qml.devices.ExecutionConfig(gradient_method="adjoint", use_device_gradient=True)
+        self.config = self.device.setup_execution_config(config)
+        pauli = {"X": qml.PauliX, "Y": qml.PauliY, "Z": qml.PauliZ}
+        terms = [
+            qml.prod(*(pauli[p](size - 1 - q) for p, q in zip(letters, qubits))) if letters else qml.Identity(0)
+            for _, letters, qubits in self.work.observable
+        ]
+        measured = qml.expval(qml.Hamiltonian([term[0] for term in self.work.observable], terms))
+        self.tape = qml.tape.QuantumScript(operations, [measured])
+        # Not by matrices, which are parameters of gates to PennyLane, nor by the observable's coefficients.
+        numbers = [p for operation in operations for p in operation.parameters]
+        self.tape.trainable_params = [k for k, p in enumerate(numbers) if np.ndim(p) == 0]
 
     def _call(self, operation: Any) -> tuple[Any, tuple[Any, ...]]:
         wires = list(operation.wires)
         if operation.name == "QubitUnitary":
             matrix = np.ascontiguousarray(operation.parameters[0], dtype=self.dtype)
             return self.state.applyMatrix, (matrix, wires, False)
-        return getattr(self.state, operation.name), (wires, False, [float(p) for p in operation.parameters])
+        if operation.name == "PauliRot":
+            word = operation.hyperparameters["pauli_word"]
+            return self.state.applyPauliRot, (wires, False, [float(operation.parameters[0])], word)
+        numbers = [float(p) for p in operation.parameters]
+        if hasattr(operation, "control_values") and operation.name.startswith("C("):
+            controls, values = list(operation.control_wires), list(operation.control_values)
+            return self.state.PhaseShift, (controls, values, list(operation.base.wires), False, numbers)
+        return getattr(self.state, operation.name), (wires, False, numbers)
 
     def run(self, theta: NDArray[np.float64] | None = None) -> None:
+        if self.mode == "gradient":
+            self.found = self.device.execute_and_compute_derivatives(self.tape, self.config)[1]
+            return
         self.state.resetStateVector()
         if theta is None:
             for method, arguments in self.calls:
                 method(*arguments)
             return
         for gate, angle, (method, (wires, inverse, _)) in zip(self.work.gates, angles(self.work, theta), self.calls):
-            method(wires, inverse, [] if gate.angle is None else [angle])
+            method(wires, inverse, [angle] if gate.angles else [])
+
+    def derivatives(self) -> NDArray[np.float64]:
+        return by_parameters(self.work.num_parameters, self.gates, self.found)
 
     def amplitudes(self) -> NDArray[Any]:
         state = np.zeros(1 << self.work.num_qubits, self.dtype)
@@ -182,7 +226,7 @@ class LightningQubit(Simulator):
 class LightningKokkos(LightningQubit):
     """lightning.kokkos: as lightning.qubit, with threads given to Kokkos."""
 
-    package = "pennylane-lightning-kokkos"
+    package, short_name = "pennylane-lightning-kokkos", "lightning.kokkos"
 
     def __init__(self, threads: int) -> None:
         Simulator.__init__(self, threads)
@@ -207,6 +251,7 @@ class Qulacs(Simulator):
 
     package = "qulacs"
     dtypes = ("complex128",)
+    modes = ("evolve", "energy", "gradient", "bind", "batch")
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads)
@@ -215,19 +260,27 @@ class Qulacs(Simulator):
         self.qulacs = qulacs
 
     def settings(self, mode: str) -> Sequence[str]:
-        return ("plain", "diagonal", "light", "fused 2", "fused 3", "fused 4") if mode == "evolve" else ("plain",)
+        if mode == "evolve":
+            return ("plain", "diagonal", "light", "fused 2", "fused 3", "fused 4")
+        return ("plain",)
 
     def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
+        self.mode = mode
         self.state = self.qulacs.QuantumState(work.num_qubits)
-        self.parameters = [g.parameter for g in work.gates if g.parameter is not None]
-        if mode == "evolve":
+        self.observable = self.qulacs.Observable(work.num_qubits)
+        for coefficient, letters, qubits in work.observable:
+            self.observable.add_operator(coefficient, " ".join(f"{p} {q}" for p, q in zip(letters, qubits)))
+        known = ["x", "h", "rx", "ry", "rz", "cx", "unitary", "mcp", "pauli_rotation"]
+        if mode in ("evolve", "energy"):
             self.circuit = self.qulacs.QuantumCircuit(work.num_qubits)
+            known += ["cp", "p", "rxx", "ryy", "rzz"]
         else:
             self.circuit = self.qulacs.ParametricQuantumCircuit(work.num_qubits)
-        for gate in work.gates:
-            if mode != "evolve" and gate.parameter is not None:
-                # Its parametric gates turn the other way: exp(+i angle/2 P).
-                getattr(self.circuit, f"add_parametric_{gate.name.upper()}_gate")(*gate.qubits, -gate.angle)
+        self.parameters: list[int] = []
+        self.work, self.gates = work, rewritten(work, known, matrices=mode != "gradient")
+        for gate in self.gates:
+            if mode in ("bind", "batch", "gradient") and gate.parameters and gate.parameters[0]:
+                self._add_parametric(gate)
             else:
                 self.circuit.add_gate(self._gate(gate, diagonal=setting == "diagonal"))
         optimizer = self.qulacs.circuit.QuantumCircuitOptimizer()
@@ -235,28 +288,54 @@ class Qulacs(Simulator):
             optimizer.optimize_light(self.circuit)
         elif setting.startswith("fused"):
             optimizer.optimize(self.circuit, int(setting.split()[1]))
+        if mode == "energy":
+            self.circuit.update_quantum_state(self.state)
         return {}
 
-    def _gate(self, gate: Any, diagonal: bool) -> Any:
+    def _add_parametric(self, gate: Gate) -> None:
+        # Its parametric gates turn the other way: exp(+i angle/2 P).
+        self.parameters.append(gate.parameters[0][0])
+        if gate.letters:
+            letters = ["IXYZ".index(p) for p in gate.letters]
+            self.circuit.add_parametric_multi_Pauli_rotation_gate(list(gate.qubits), letters, -gate.angle)
+        else:
+            getattr(self.circuit, f"add_parametric_{gate.name.upper()}_gate")(*gate.qubits, -gate.angle)
+
+    def _gate(self, gate: Gate, diagonal: bool) -> Any:
         make = self.qulacs.gate
-        if gate.matrix is not None:
+        if gate.name == "unitary":
             return make.DenseMatrix(list(gate.qubits), gate.matrix)
-        if gate.name == "cp":
-            if diagonal:
-                return make.DiagonalMatrix(list(gate.qubits), [1, 1, 1, np.exp(1j * gate.angle)])
-            phase = make.to_matrix_gate(make.U1(gate.qubits[1], gate.angle))
-            phase.add_control_qubit(gate.qubits[0], 1)
+        if gate.name in ("cp", "rzz") and diagonal:
+            return make.DiagonalMatrix(list(gate.qubits), np.diag(gate.matrix))
+        if gate.name == "cp" or gate.controls:
+            phase = make.to_matrix_gate(make.U1(gate.qubits[-1], gate.angle))
+            for q, value in zip(gate.qubits, gate.controls or "1"):
+                phase.add_control_qubit(q, int(value))
             return phase
-        kinds = {"x": make.X, "h": make.H, "ry": make.RotY, "rz": make.RotZ, "cx": make.CNOT}
-        return kinds[gate.name](*gate.qubits, *([] if gate.angle is None else [gate.angle]))
+        if gate.letters or gate.name in ("rxx", "ryy", "rzz"):
+            letters = ["IXYZ".index(p) for p in gate.letters or gate.name[1:].upper()]
+            return make.PauliRotation(list(gate.qubits), letters, -gate.angle)
+        kinds = {
+            "x": make.X, "h": make.H, "rx": make.RotX, "ry": make.RotY, "rz": make.RotZ, "p": make.U1, "cx": make.CNOT,
+        }  # fmt: skip
+        return kinds[gate.name](*gate.qubits, *gate.angles)
 
     def run(self, theta: NDArray[np.float64] | None = None) -> None:
+        if self.mode == "energy":
+            self.observable.get_expectation_value(self.state)
+            return
+        if self.mode == "gradient":
+            self.found = [-d for d in self.circuit.backprop(self.observable)]
+            return
         if theta is not None:
             values = theta.tolist()
             for position, parameter in enumerate(self.parameters):
                 self.circuit.set_parameter(position, -values[parameter])
         self.state.set_zero_state()
         self.circuit.update_quantum_state(self.state)
+
+    def derivatives(self) -> NDArray[np.float64]:
+        return by_parameters(self.work.num_parameters, self.gates, self.found)
 
     def amplitudes(self) -> NDArray[Any]:
         return self.state.get_vector()
@@ -283,6 +362,8 @@ class QSim(Simulator):
     def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
         options = self.qsimcirq.QSimOptions(max_fused_gate_size=int(setting.split()[1]), cpu_threads=self.threads)
         self.options = options.as_dict() | {"s": 1}
+        known = ("x", "h", "rx", "ry", "rz", "p", "cx", "cp", "fsim", "unitary", "mcp")
+        work = work._replace(gates=rewritten(work, known))
         # Gates must be added in the order of their moments; a gate's moment is the first that its qubits are free in.
         free = [0] * work.num_qubits
         moments = []
@@ -294,7 +375,7 @@ class QSim(Simulator):
         order = sorted(range(len(moments)), key=moments.__getitem__)
         self.moments = [moments[k] for k in order]
         self.work = Work(work.num_qubits, [work.gates[k] for k in order])
-        self.options["c"] = self._circuit([g.angle or 0.0 for g in self.work.gates])
+        self.options["c"] = self._circuit([g.angles[0] if g.angles else 0.0 for g in self.work.gates])
         return {}
 
     def _circuit(self, values: list[float]) -> Any:
@@ -302,17 +383,24 @@ class QSim(Simulator):
         circuit = qsim.Circuit()
         circuit.num_qubits = self.work.num_qubits
         kinds = {
-            "x": qsim.kX, "h": qsim.kH, "cx": qsim.kCX, "ry": qsim.kYPowGate, "rz": qsim.kZPowGate,
-            "cp": qsim.kCZPowGate,
+            "x": qsim.kX, "h": qsim.kH, "cx": qsim.kCX, "rx": qsim.kXPowGate, "ry": qsim.kYPowGate,
+            "rz": qsim.kZPowGate, "p": qsim.kZPowGate, "cp": qsim.kCZPowGate,
         }  # fmt: skip
         for gate, moment, angle in zip(self.work.gates, self.moments, values):
-            if gate.matrix is not None:
+            if gate.name == "unitary":
                 numbers = gate.matrix.reshape(-1).view(np.float64).tolist()
                 qsim.add_matrix_gate(moment, list(gate.qubits[::-1]), numbers, circuit)
-            elif gate.angle is None:
+            elif gate.name == "fsim":
+                theta, phi = gate.angles
+                qsim.add_gate(qsim.kFSimGate, moment, list(gate.qubits), {"theta": theta, "phi": phi}, circuit)
+            elif gate.controls:
+                turns = {"exponent": angle / math.pi, "global_shift": 0.0}
+                qsim.add_gate(qsim.kZPowGate, moment, list(gate.qubits[-1:]), turns, circuit)
+                qsim.control_last_gate(list(gate.qubits[:-1]), [int(value) for value in gate.controls], circuit)
+            elif not gate.angles:
                 qsim.add_gate(kinds[gate.name], moment, list(gate.qubits), {}, circuit)
             else:
-                shift = 0.0 if gate.name == "cp" else -0.5
+                shift = 0.0 if gate.name in ("cp", "p") else -0.5
                 turns = {"exponent": angle / math.pi, "global_shift": shift}
                 qsim.add_gate(kinds[gate.name], moment, list(gate.qubits), turns, circuit)
         return circuit
@@ -349,15 +437,20 @@ class Qibojit(Simulator):
     def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
         self.backend.set_dtype(dtype)
         gates = self.qibo.gates
-        kinds = {"x": gates.X, "h": gates.H, "ry": gates.RY, "rz": gates.RZ, "cx": gates.CNOT, "cp": gates.CU1}
+        kinds = {
+            "x": gates.X, "h": gates.H, "rx": gates.RX, "ry": gates.RY, "rz": gates.RZ, "p": gates.U1, "cx": gates.CNOT,
+            "cp": gates.CU1, "rxx": gates.RXX, "ryy": gates.RYY, "rzz": gates.RZZ, "fsim": gates.fSim,
+        }  # fmt: skip
         self.circuit = self.qibo.Circuit(work.num_qubits)
-        for gate in work.gates:
+        for gate in rewritten(work, (*kinds, "unitary")):
             qubits = [work.num_qubits - 1 - q for q in gate.qubits]
-            if gate.matrix is not None:
+            if gate.name == "unitary":
                 self.circuit.add(gates.Unitary(gate.matrix.astype(dtype), *qubits[::-1]))
+            elif gate.controls:
+                self.circuit.add(gates.U1(qubits[-1], *gate.angles).controlled_by(*qubits[:-1]))
             else:
-                self.circuit.add(kinds[gate.name](*qubits, *([] if gate.angle is None else [gate.angle])))
-        self.parameters = [g.parameter for g in work.gates if g.parameter is not None]
+                self.circuit.add(kinds[gate.name](*qubits, *gate.angles))
+        self.parameters = [g.parameters[0][0] for g in work.gates if g.parameters and g.parameters[0]]
         if setting.startswith("fused"):
             self.circuit = self.circuit.fuse(max_qubits=int(setting.split()[1]))
         return {}

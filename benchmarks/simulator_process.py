@@ -52,7 +52,7 @@ class SimulatorProcess:
             cwd=HERE,
             env=os.environ | dict.fromkeys(variables, count) | {"OMP_PROC_BIND": "false"},
         )
-        self.version, self.dtypes = self._answer()
+        self.version, self.dtypes, self.modes = self._answer()
 
     def prepare(self, key: tuple[Any, ...], tune: Any, work: Any, dtype: str, mode: str) -> dict[str, Any]:
         """Builds the circuit at the best setting, which is found with the circuit `tune` once a `key`."""
@@ -66,6 +66,10 @@ class SimulatorProcess:
     def states(self, work: Any, dtype: str, mode: str, theta: Any) -> dict[str, Any]:
         """The amplitudes after a run of each setting of a mode, by setting."""
         return self._ask("states", work, dtype, mode, theta)
+
+    def derivatives(self, work: Any, dtype: str) -> Any:
+        """Derivatives of the work's energy by its parameters."""
+        return self._ask("derivatives", work, dtype)
 
     def release(self) -> None:
         """Frees the memory of the last circuit."""
@@ -121,14 +125,14 @@ class Server:
             self.best[key] = min(settings, key=lambda setting: self._tried(tune, dtype, mode, setting))
         setting = self.best.get(key, settings[0])
         facts = self.simulator.prepare(work, dtype, mode, setting)
-        if mode == "evolve":
+        if mode not in ("bind", "batch"):
             self.simulator.run()
         return {"setting": setting, **facts}
 
     def _tried(self, work: Any, dtype: str, mode: str, setting: str) -> float:
         """Seconds of a run at a setting, after one that warms up; a setting that fails is never the best."""
-        count = len({g.parameter for g in work.gates if g.parameter is not None})
-        shape = {"evolve": None, "bind": (count,), "batch": (16, count)}[mode]
+        count = work.num_parameters
+        shape = {"bind": (count,), "batch": (16, count)}.get(mode)
         try:
             self.simulator.prepare(work, dtype, mode, setting)
             self._run(shape)
@@ -164,6 +168,11 @@ class Server:
             found[setting] = np.array(self.simulator.amplitudes())
         return found
 
+    def derivatives(self, work: Any, dtype: str) -> Any:
+        self.simulator.prepare(work, dtype, "gradient", self.simulator.settings("gradient")[0])
+        self.simulator.run()
+        return np.array(self.simulator.derivatives())
+
     def release(self) -> None:
         # What a prepared circuit left in the simulator goes; the library stays loaded, and its settings known.
         self.simulator = self.kind(self.threads)
@@ -188,7 +197,7 @@ def serve(name: str, threads: int) -> None:
     except Exception as error:
         answer(False, f"does not start ({type(error).__name__}: {error})")
         return
-    answer(True, (server.simulator.version(), tuple(server.simulator.dtypes)))
+    answer(True, (server.simulator.version(), tuple(server.simulator.dtypes), tuple(server.simulator.modes)))
     while True:
         try:
             method, *arguments = pickle.load(sys.stdin.buffer)
