@@ -19,7 +19,14 @@ def files(topics: Sequence[str], device: str) -> list[str | Path]:
 
 @pytest.mark.parametrize(
     ("ranks", "topics"),
-    [(1, TOPICS), (2, MORE), (3, TOPICS), (4, TOPICS), (7, ("exchange",)), (8, ("exchange", "programs", "adjoint"))],
+    [
+        (1, TOPICS),
+        (2, MORE),
+        (3, TOPICS),
+        (4, TOPICS),
+        (7, ("exchange",)),
+        (8, ("exchange", "states", "programs", "adjoint", "shots")),
+    ],
     ids=lambda value: str(value) if isinstance(value, int) else "",
 )
 def test_all_ranks_pass(pass_on_ranks, device: str, ranks: int, topics: tuple[str, ...]) -> None:
