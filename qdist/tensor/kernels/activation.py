@@ -153,16 +153,20 @@ def softmax_rows(xp: Any, a: Array, out: Array) -> None:
     rows_a, rows_out = a.reshape(-1, width), out.reshape(-1, width)
 
     def work(start: int, stop: int) -> None:
-        block, result = rows_a[start:stop], rows_out[start:stop]
-        top = block.max(axis=-1, keepdims=True)
-        top[np.isneginf(top)] = 0
-        np.subtract(block, top, out=result)
-        np.exp(result, out=result)
-        total = result.sum(axis=-1, keepdims=True)
-        total[total == 0] = 1
-        result *= 1 / total
+        softmax_block(rows_a[start:stop], rows_out[start:stop])
 
     over_rows(np, work, rows_a.shape[0], width)
+
+
+def softmax_block(block: Array, result: Array) -> None:
+    """Softmax of each row of a NumPy array, on this thread; result may be block. A row of -inf alone becomes zeros."""
+    top = block.max(axis=-1, keepdims=True)
+    top[np.isneginf(top)] = 0
+    np.subtract(block, top, out=result)
+    np.exp(result, out=result)
+    total = result.sum(axis=-1, keepdims=True)
+    total[total == 0] = 1
+    result *= 1 / total
 
 
 def softmax(xp: Any, a: Array, axis: int) -> Any:

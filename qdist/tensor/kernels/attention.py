@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .. import random
 from ..arrays import Array
+from . import attention_blocks
 from .activation import softmax_rows
 
 
@@ -18,6 +21,9 @@ def attention(
     (True may be seen) or added to the scores. With `causal`, query i sees keys up to i + n - m. A query that
     may see nothing gives zeros. Weights are dropped with probability p.
     """
+    if xp is np and not mask and p == 0 and attention_blocks.fits(q, k, v):
+        out, weights = attention_blocks.attend(q, k, v, scale, causal)
+        return out, (q, k, v, weights, None, None, 1.0, out)
     weights = xp.matmul(q, k.swapaxes(-1, -2))
     weights *= scale
     hidden = weights.dtype.type(-float("inf"))
@@ -44,6 +50,8 @@ def attention(
 
 def attention_vjp(xp: Any, g: Array, saved: Any, needs: Any, scale: float, causal: bool, p: float, ticket: Any) -> Any:
     q, k, v, weights, dropped, keep, factor, out = saved
+    if weights.ndim == 1:
+        return attention_blocks.attend_vjp(g, q, k, v, weights, out, scale, causal)
     gv = xp.matmul((weights if dropped is None else dropped).swapaxes(-1, -2), g)
     scores = xp.matmul(g, v.swapaxes(-1, -2))
     if keep is not None:

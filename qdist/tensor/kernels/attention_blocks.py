@@ -1,0 +1,142 @@
+"""Attention on a CPU in blocks of queries, whose weights stay in a core's cache from one pass to the next.
+
+Weights of keys that no query of a block may see are neither computed nor kept, which is nearly half of causal
+attention. Those that are lie one block behind the other in one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arrays import Array
+from ..threads import over_rows
+from .activation import softmax_block
+
+__all__ = ["attend", "attend_vjp", "fits"]
+
+_WEIGHTS = 1 << 17
+"""Of a block, at most: with as many cotangents they fit in a 1 MiB L2 cache."""
+_LEAST = 16
+"""Queries of a block, at least: shorter products are slow."""
+
+
+class _Block(NamedTuple):
+    """Some queries of one row of the batch, and the keys that any of them sees, which are the first ones."""
+
+    first: int
+    last: int
+    """Queries first ... last - 1."""
+    keys: int
+    place: slice
+    """Of its weights among those of the row."""
+
+
+def fits(q: Array, k: Array, v: Array) -> bool:
+    """Whether these NumPy arrays are (batch, heads, positions, features), of one dtype, and none is empty."""
+    together = q.ndim == 4 and q.shape[:2] == k.shape[:2] == v.shape[:2]
+    return together and q.dtype == k.dtype == v.dtype and 0 not in (q.size, k.size, v.size)
+
+
+def _blocks(q: Array, k: Array, causal: bool) -> tuple[list[_Block], int]:
+    """Of a row of the batch, the last queries first, which see all keys; and how many weights they have."""
+    heads, queries, keys = q.shape[1], q.shape[2], k.shape[2]
+    count = max(_LEAST, min(_WEIGHTS // (heads * keys), -(-queries // 2) if causal else queries))
+    found = []
+    total = 0
+    for first in reversed(range(0, queries, count)):
+        last = min(first + count, queries)
+        seen = max(0, last + keys - queries) if causal else keys
+        size = heads * (last - first) * seen
+        found.append(_Block(first, last, seen, slice(total, total + size)))
+        total += size
+    return found, total
+
+
+def _tokens_first(batch: int, heads: int, length: int, width: int, dtype: np.dtype) -> Array:
+    """An array (batch, heads, positions, features) whose heads lie side by side in memory, as the reshapes around
+    attention want them."""
+    return np.empty((batch, length, heads, width), dtype).transpose(0, 2, 1, 3)
+
+
+def _hidden(block: _Block, q: Array, k: Array) -> Array:
+    """What is added to a causal block's scores."""
+    after = block.first + k.shape[2] - q.shape[2] + 1
+    rows = block.last - block.first
+    return np.triu(np.full((rows, block.keys), -np.inf, q.dtype), after)
+
+
+def attend(q: Array, k: Array, v: Array, scale: float, causal: bool) -> tuple[Array, Array]:
+    """softmax(q k^T scale) v, and the weights."""
+    batch, heads, queries, _ = q.shape
+    blocks, size = _blocks(q, k, causal)
+    weights = np.empty(batch * size, q.dtype)
+    out = _tokens_first(batch, heads, queries, v.shape[3], q.dtype)
+    hidden = [_hidden(block, q, k) for block in blocks] if causal else None
+
+    def row(at: int, own: Array) -> None:
+        for number, block in enumerate(blocks):
+            rows = slice(block.first, block.last)
+            if block.keys == 0:
+                out[at, :, rows] = 0
+                continue
+            part = own[block.place].reshape(heads, block.last - block.first, block.keys)
+            np.matmul(q[at, :, rows] * scale, k[at, :, : block.keys].swapaxes(-1, -2), out=part)
+            if hidden is not None:
+                part += hidden[number]
+            flat = part.reshape(-1, block.keys)
+            softmax_block(flat, flat)
+            np.matmul(part, v[at, :, : block.keys], out=out[at, :, rows])
+
+    _over_batch(row, weights, batch, size)
+    return out, weights
+
+
+def attend_vjp(
+    g: Array, q: Array, k: Array, v: Array, weights: Array, out: Array, scale: float, causal: bool
+) -> tuple[Array, Array, Array]:
+    """The cotangents of q, k and v for that of what attend() gave."""
+    batch, heads = q.shape[:2]
+    blocks, size = _blocks(q, k, causal)
+    gq, gk, gv = (_tokens_first(batch, heads, *a.shape[2:], a.dtype) for a in (q, k, v))
+
+    def row(at: int, own: Array) -> None:
+        for block in blocks:
+            rows, seen = slice(block.first, block.last), slice(block.keys)
+            if block.keys == 0:
+                gq[at, :, rows] = 0
+                continue
+            part = own[block.place].reshape(heads, block.last - block.first, block.keys)
+            cotangent = g[at, :, rows]
+            _add_product(part.swapaxes(-1, -2), cotangent, gv[at, :, seen], block is blocks[0])
+            scores = np.matmul(cotangent, v[at, :, seen].swapaxes(-1, -2))
+            # Each row's mean slope, sum_n w dw, equals g . out, which is shorter.
+            scores -= np.einsum("hqe,hqe->hq", cotangent, out[at, :, rows])[..., None]
+            scores *= part
+            np.matmul(scores, k[at, :, seen], out=gq[at, :, rows])
+            _add_product(scores.swapaxes(-1, -2), q[at, :, rows], gk[at, :, seen], block is blocks[0])
+        gq[at] *= scale
+        gk[at] *= scale
+
+    _over_batch(row, weights, batch, size)
+    return gq, gk, gv
+
+
+def _add_product(a: Array, b: Array, out: Array, first: bool) -> None:
+    """out = a b for the first block, out += a b for the others."""
+    if first:
+        np.matmul(a, b, out=out)
+    else:
+        out += np.matmul(a, b)
+
+
+def _over_batch(row: Callable[[int, Array], None], weights: Array, batch: int, size: int) -> None:
+    """row(i, the weights of row i) for all rows of the batch, on all threads."""
+
+    def work(start: int, stop: int) -> None:
+        for at in range(start, stop):
+            row(at, weights[at * size : (at + 1) * size])
+
+    over_rows(np, work, batch, size)
