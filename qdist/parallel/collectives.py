@@ -15,6 +15,8 @@ term of a sum. The names are those of the Megatron papers (arXiv 1909.08053, 220
 `gather` is for results that all ranks use in the same way, so that each has the whole gradient already; `all_gather`
 for inputs that each rank uses in its own way, so that the gradients still have to be added up. With one rank every
 function gives its input back. Slices are equal: a length that the group does not divide raises ValueError.
+
+Half precision travels as it is, also where it is added up (`half_sums`).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from qdist.comm import Communicator
+from qdist.parallel import half_sums
 from qdist.tensor import Rule, Tensor, apply
 from qdist.tensor.arrays import Array
 from qdist.tensor.functional import as_tensor
@@ -94,7 +97,7 @@ def _joined(x: Array, comm: Communicator, axis: int) -> Array:
 
 
 def _summed_slice(x: Array, comm: Communicator, axis: int) -> Array:
-    return comm.reduce_scatter(as_rows(x, comm.size, axis))
+    return half_sums.reduce_scatter(as_rows(x, comm.size, axis), comm)
 
 
 def _turned(x: Array, comm: Communicator, split: int, join: int) -> Array:
@@ -104,39 +107,46 @@ def _turned(x: Array, comm: Communicator, split: int, join: int) -> Array:
 _COPY = Rule(
     "copy_to_group",
     lambda xp, x, *, comm: (x, ()),
-    lambda xp, g, saved, needs, *, comm: (comm.all_reduce(g),),
+    lambda xp, g, saved, needs, *, comm: (half_sums.all_reduce(g, comm),),
     view=True,
+    moves=True,
 )
 _REDUCE = Rule(
     "reduce_from_group",
-    lambda xp, x, *, comm: (comm.all_reduce(x), ()),
+    lambda xp, x, *, comm: (half_sums.all_reduce(x, comm), ()),
     lambda xp, g, saved, needs, *, comm: (g,),
+    moves=True,
 )
 _SCATTER = Rule(
     "scatter_to_group",
     lambda xp, x, *, comm, axis: (slice_of(x, comm.rank, comm.size, axis), ()),
     lambda xp, g, saved, needs, *, comm, axis: (_joined(g, comm, axis),),
     view=True,
+    moves=True,
 )
 _GATHER = Rule(
     "gather_from_group",
     lambda xp, x, *, comm, axis: (_joined(x, comm, axis), ()),
     lambda xp, g, saved, needs, *, comm, axis: (slice_of(g, comm.rank, comm.size, axis),),
+    moves=True,
 )
 _ALL_GATHER = Rule(
     "all_gather",
     lambda xp, x, *, comm, axis: (_joined(x, comm, axis), ()),
     lambda xp, g, saved, needs, *, comm, axis: (_summed_slice(g, comm, axis),),
+    moves=True,
 )
 _REDUCE_SCATTER = Rule(
     "reduce_scatter",
     lambda xp, x, *, comm, axis: (_summed_slice(x, comm, axis), ()),
     lambda xp, g, saved, needs, *, comm, axis: (_joined(g, comm, axis),),
+    moves=True,
 )
 _ALL_TO_ALL = Rule(
     "all_to_all",
     lambda xp, x, *, comm, split, join: (_turned(x, comm, split, join), ()),
     lambda xp, g, saved, needs, *, comm, split, join: (_turned(g, comm, join, split),),
+    moves=True,
 )
 
 

@@ -76,7 +76,7 @@ def wide_array(array: Array) -> Array:
 
 def in_half(rule: Rule, values: list, precision: np.dtype | None) -> Rule:
     """The rule that runs on these inputs: itself where none is in half precision, nor to be rounded to it."""
-    if rule.name in _MOVES:
+    if rule.moves or rule.name in _MOVES:
         return rule
     half = None
     for i, a in enumerate(values):

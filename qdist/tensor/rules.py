@@ -41,6 +41,7 @@ class Rule:
         all_apart_from: every input from this position on is `apart` as well.
         view: the output may share memory with the first input.
         mixes: real inputs stay real beside complex ones, which halves the work.
+        moves: it runs on half precision as it is, and rounds no float32: see half.py.
         count: for a mean that gives one number: how many values it is over, from what the vjp saved.
     """
 
@@ -52,6 +53,7 @@ class Rule:
     all_apart_from: int | None = None
     view: bool = False
     mixes: bool = False
+    moves: bool = False
     count: Callable[[Any], float] | None = None
 
     def keeps_dtype(self, position: int) -> bool:

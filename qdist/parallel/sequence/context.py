@@ -18,7 +18,7 @@ from qdist.nn import MultiHeadAttention
 from qdist.parallel.collectives import gather, scatter
 from qdist.parallel.sequence.positions import chunks_of, positions_of
 from qdist.tensor import Rule, Tensor, apply, random
-from qdist.tensor.arrays import Array, module_of
+from qdist.tensor.arrays import Array, is_half, module_of
 from qdist.tensor.functional import as_tensor
 from qdist.tensor.methods import normal_axis
 from qdist.tensor.random import Span, Ticket
@@ -96,6 +96,7 @@ def ring_attention(
         balanced=balanced,
         p=dropout,
         ticket=random.ticket(q.shape, *spans) if dropout > 0 else None,
+        half=q.dtype if is_half(q.dtype) and q.dtype == k.dtype == v.dtype else None,
     )
 
 
@@ -161,11 +162,17 @@ def _pass_on(comm: Communicator, block: Array) -> Callable[[], Array]:
     return arrive
 
 
-def _travel(comm: Communicator, block: Array) -> Iterator[tuple[int, Array]]:
-    """Every rank's block once, its owner with it, this rank's first; the next one travels meanwhile."""
+def _travel(comm: Communicator, block: Array, half: np.dtype | None) -> Iterator[tuple[int, Array]]:
+    """Every rank's block once, its owner with it, this rank's first; the next one travels meanwhile.
+
+    half: the precision that the block's values were stored in, if it is not the one that is computed in: they travel
+    in it.
+    """
+    work = block.dtype
+    block = block if half is None else block.astype(half)
     for step in range(comm.size):
         arrive = _pass_on(comm, block) if step + 1 < comm.size else None
-        yield (comm.rank - step) % comm.size, block
+        yield (comm.rank - step) % comm.size, block.astype(work, copy=False)
         if arrive is not None:
             block = arrive()
 
@@ -222,7 +229,7 @@ def _forward(xp: Any, q: Array, k: Array, v: Array, **how: Any) -> Any:
     out = xp.zeros(v.shape, v.dtype)
     top = xp.full((*q.shape[:-1], 1), -math.inf, q.dtype)
     total = xp.zeros_like(top)
-    for owner, kv in _travel(comm, xp.concatenate([k, v], axis=-1)):
+    for owner, kv in _travel(comm, xp.concatenate([k, v], axis=-1), how["half"]):
         for block in visible_blocks(comm.rank, owner, comm.size, length, how["causal"], how["balanced"]):
             rows = (..., block.rows, slice(None))
             theirs = kv[..., block.columns, :]
@@ -250,7 +257,7 @@ def _vjp(xp: Any, g: Array, saved: Any, needs: Any, **how: Any) -> Any:
     gq = xp.zeros_like(q)
     own: Any = None
     arrive: Callable[[], Array] | None = None
-    for owner, kv in _travel(comm, xp.concatenate([k, v], axis=-1)):
+    for owner, kv in _travel(comm, xp.concatenate([k, v], axis=-1), how["half"]):
         gkv = xp.zeros_like(kv)
         for block in visible_blocks(comm.rank, owner, comm.size, length, how["causal"], how["balanced"]):
             rows, columns = (..., block.rows, slice(None)), (..., block.columns, slice(None))

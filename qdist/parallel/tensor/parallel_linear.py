@@ -9,6 +9,7 @@ this rank's positions, is gathered before the columns, and the sum after the row
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,9 +17,10 @@ import numpy as np
 from qdist.comm import Communicator
 from qdist.nn import GELU, Linear, Module
 from qdist.parallel.collectives import as_rows, copy, gather, join_rows, reduce, reduce_scatter, scatter
+from qdist.parallel.half_sums import start_all_reduce, start_reduce_scatter
 from qdist.parallel.partition import Partition, check_divides, copied, divided
 from qdist.tensor import Rule, Tensor, apply, functional
-from qdist.tensor.arrays import Array
+from qdist.tensor.arrays import Array, is_half
 from qdist.tensor.kernels.arithmetic import conj
 from qdist.tensor.kernels.linear_algebra import linear, linear_vjp
 
@@ -113,7 +115,8 @@ class ColumnParallelLinear(_ParallelLinear):
         weights = (self.weight,) if self.bias is None else (self.weight, self.bias)
         if self.comm.size == 1:
             return functional.linear(x, *weights)
-        y = apply(_COLUMNS, x, *weights, comm=self.comm, sequence=self.sequence_parallel)
+        half = x.dtype if is_half(x.dtype) else None
+        y = apply(_COLUMNS, x, *weights, comm=self.comm, sequence=self.sequence_parallel, half=half)
         if not self.gather_output:
             return y
         blocks = y.reshape(*y.shape[:-1], self.blocks, y.shape[-1] // self.blocks)
@@ -206,28 +209,42 @@ def _whole(in_features: int, out_features: int, bias: bool, dtype: Any, given: L
     return given
 
 
-def _columns(xp: Any, x: Array, *weights: Array, comm: Communicator, sequence: bool) -> Any:
-    """The rank's outputs; x equal on all ranks, or slices of the sequence."""
-    whole = join_rows(comm.all_gather(x), x.ndim - 2) if sequence else x
+def _columns(xp: Any, x: Array, *weights: Array, comm: Communicator, sequence: bool, half: np.dtype | None) -> Any:
+    """The rank's outputs; x equal on all ranks, or slices of the sequence. half: the precision that x is stored in, if
+    it is not the one that is computed in: x and its gradient travel in it."""
+    whole = _gathering(x, comm, half)() if sequence else x
     return linear(xp, whole, *weights)[0], (x, weights[0])
 
 
-def _columns_vjp(xp: Any, g: Array, saved: Any, needs: Any, comm: Communicator, sequence: bool) -> Any:
+def _columns_vjp(
+    xp: Any, g: Array, saved: Any, needs: Any, comm: Communicator, sequence: bool, half: np.dtype | None
+) -> Any:
     """The gradient of x travels while those of the weights are computed, and x itself while that of x is."""
     x, weight = saved
-    axis = x.ndim - 2
-    gathering = comm.all_gather(x, async_op=True) if sequence and needs[1] else None
+    gathering = _gathering(x, comm, half) if sequence and needs[1] else None
     summing = None
     if needs[0]:
         gx = xp.matmul(g.reshape(-1, g.shape[-1]), conj(weight)).reshape(*g.shape[:-1], weight.shape[1])
-        if sequence:
-            summing = comm.reduce_scatter(as_rows(gx, comm.size, axis), async_op=True)
-        else:
-            summing = comm.all_reduce(gx, out=gx, async_op=True)
+        summing = _summing(gx, comm, sequence, half)
     if gathering is not None:
-        x = join_rows(gathering.wait(), axis)
+        x = gathering()
     others = linear_vjp(xp, g, (x, weight), (False, *needs[1:]))[1:]
-    return (None if summing is None else summing.wait(), *others)
+    return (None if summing is None else summing(), *others)
+
+
+def _gathering(x: Array, comm: Communicator, half: np.dtype | None) -> Callable[[], Array]:
+    """All of the sequence from the ranks' slices, under way."""
+    work: Any = comm.all_gather(x if half is None else x.astype(half), async_op=True)
+    return lambda: join_rows(work.wait().astype(x.dtype, copy=False), x.ndim - 2)
+
+
+def _summing(gx: Array, comm: Communicator, sequence: bool, half: np.dtype | None) -> Callable[[], Array]:
+    """The sum of the ranks' gx, or this rank's slice of it, under way."""
+    rows = as_rows(gx, comm.size, gx.ndim - 2) if sequence else gx
+    if half is not None:
+        return (start_reduce_scatter if sequence else start_all_reduce)(rows.astype(half), comm)
+    work: Any = comm.reduce_scatter(rows, async_op=True) if sequence else comm.all_reduce(gx, out=gx, async_op=True)
+    return lambda: work.wait()
 
 
 _COLUMNS = Rule("column_parallel_linear", _columns, _columns_vjp)
