@@ -11,6 +11,10 @@ from ..tensor.losses import Terms, check_reduction
 from .module import Module
 
 
+def _values(targets: Any) -> np.ndarray:
+    return targets.numpy() if isinstance(targets, Tensor) else np.asarray(targets)
+
+
 class _Loss(Module):
     """A value for every target, reduced to their "mean" or "sum", or as they are with "none"."""
 
@@ -25,6 +29,10 @@ class _Loss(Module):
     def terms(self, output: Any, targets: Any) -> Terms:
         """The mean's numerator and denominator: sums over parts of a batch give the mean over all of it."""
         return self._reduced(output, targets, "terms")
+
+    def denominator(self, targets: Any) -> float:
+        """What a mean over these targets, an array or Tensor, is divided by: the denominator of `terms`."""
+        return float(np.size(_values(targets)))
 
     def _reduced(self, output: Any, targets: Any, reduction: str) -> Any:
         raise NotImplementedError
@@ -59,6 +67,11 @@ class _ClassLoss(_Loss):
         super().__init__(reduction)
         self.ignore_index = ignore_index
         self.weight = None if weight is None else np.asarray(weight)
+
+    def denominator(self, targets: Any) -> float:
+        numbers = _values(targets)
+        seen = numbers if self.ignore_index is None else numbers[numbers != self.ignore_index]
+        return float(seen.size if self.weight is None else self.weight[seen].sum())
 
     def extra_repr(self) -> str:
         ignored = "" if self.ignore_index is None else f", ignore_index={self.ignore_index}"

@@ -1,8 +1,8 @@
 """Sums over ranks of half-precision arrays: half precision travels, float32 is added up.
 
 What ranks add up has been rounded to half precision where it was made, and the sum is rounded again, as one process
-rounds it. So each rank gets everybody's terms of its slice, adds them up in float32, rounds, and sends the slice to all:
-half the bytes of a sum in float32, which is all that MPI could compute.
+rounds it. So each rank gets everybody's terms of its slice, adds them up in float32, rounds, and sends the slice to
+all: half the bytes of a sum in float32, which is all that MPI could compute.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from qdist.tensor.functional import as_tensor
 from qdist.tensor.half import widened
 from qdist.tensor.losses import Terms
 
-__all__ = ["Loss", "LossTerms", "check_mean_over", "global_mean", "loss_terms"]
+__all__ = ["Loss", "LossTerms", "check_mean_over", "global_mean", "likely_denominator", "loss_terms"]
 
 Loss = Callable[[Any, Any], Any]
 """loss(output, targets): one number, or a pair (numerator, denominator)."""
@@ -59,6 +59,12 @@ def loss_terms(loss: Loss, output: Any, targets: Any, rows: int, reduction: str)
         return LossTerms(_number(terms.numerator), 1.0, float(terms.denominator))
     value = _number(value)
     return LossTerms(value, 1.0, 0.0) if reduction == "sum" else LossTerms(value, float(rows), float(rows))
+
+
+def likely_denominator(loss: Loss, targets: Any, rows: int) -> float:
+    """The denominator that loss_terms() of a mean is going to give, where targets tell; else the number of rows."""
+    knows = hasattr(loss, "terms") and hasattr(loss, "denominator")
+    return loss.denominator(targets) if knows else float(rows)
 
 
 def _number(value: Any) -> Tensor:

@@ -19,7 +19,7 @@ def _inputs(queries, keys, dtype, seed=0):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("queries, keys", [(1, 1), (1, 9), (40, 40), (61, 61), (40, 55), (70, 33), (129, 129)])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 9), (40, 40), (61, 61), (40, 55), (70, 33), (129, 129)])
 def test_blocks_give_what_all_weights_at_once_do(monkeypatch, queries, keys, causal):
     q, k, v, g = _inputs(queries, keys, np.float64)
 

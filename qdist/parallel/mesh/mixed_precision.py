@@ -1,7 +1,8 @@
 """Mixed precision on a mesh: the model computes in half precision, and its parameters are updated in float32.
 
 bfloat16 has float32's range and needs nothing else. float16 has not: the loss is scaled, so that small gradients do not
-vanish on their way back, and a step whose gradients overflowed on any rank is left out on all of them.
+vanish on their way back, and a step whose gradients overflowed on any rank is left out on all of them. Gradients within
+a pass are as large as in one process, whatever the mesh, so that the same steps are left out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from qdist.comm import Communicator
 from qdist.nn import Module, Parameter
 from qdist.parallel.loss_scale import LossScale
+from qdist.parallel.loss_terms import Loss, likely_denominator
 from qdist.parallel.mesh.mesh_plan import Plan
 from qdist.tensor import Tensor, computing_in
 from qdist.tensor.arrays import FLOAT32, kind_of
@@ -29,13 +31,14 @@ class MixedPrecision:
         plan: of the model.
         module: this rank's part of it.
         comm: all ranks of the mesh.
+        replicas: how many ranks' gradients are averaged.
 
     Raises ValueError for a model whose real parameters are not float32.
     """
 
-    def __init__(self, plan: Plan, module: Module, comm: Communicator) -> None:
+    def __init__(self, plan: Plan, module: Module, comm: Communicator, replicas: int) -> None:
         self.dtype = plan.half
-        self.comm = comm
+        self.comm, self.replicas = comm, replicas
         self.loss_scale: LossScale | None = None
         """For float16."""
         self.skipped = 0
@@ -65,8 +68,18 @@ class MixedPrecision:
 
     @property
     def factor(self) -> float:
-        """What the loss is multiplied by before its backward pass."""
-        return 1.0 if self.loss_scale is None else self.loss_scale.value
+        """What the loss is multiplied by before its backward pass, besides what makes the mean over replicas its gradient:
+        their number, which would be too much for float16, is made up for in gradients of parameters."""
+        return 1.0 if self.loss_scale is None else self.loss_scale.value / self.replicas
+
+    def unit(self, loss: Loss, targets: Any, rows: int, reduction: str, replicas: Communicator) -> float | None:
+        """What a pipeline divides by when it begins its backward passes, before it knows all of the loss, so that they
+        have the gradients that they have in one process; None where that does not matter. Collective over replicas."""
+        if self.loss_scale is None:
+            return None
+        mine = 1.0 / self.replicas if reduction == "sum" else likely_denominator(loss, targets, rows)
+        total = float(replicas.all_reduce(np.array(mine))) if replicas.size > 1 else mine
+        return total / self.replicas if total > 0 else None
 
     def follow(self, parameters: Iterable[Parameter]) -> None:
         """Have gradients come in float32, whatever ZeRO makes of the parameters, with the factor taken out."""

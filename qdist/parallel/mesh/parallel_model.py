@@ -108,7 +108,7 @@ class ParallelModel:
                 f"not an object of {kind}: `optimizer=lambda parameters: optim.{kind}(parameters, lr=...)`"
             )
         plan.check(mesh)
-        self._precision = MixedPrecision(plan, model, mesh.comm)
+        self._precision = MixedPrecision(plan, model, mesh.comm, mesh.shape.get("dp", 1) * mesh.shape.get("cp", 1))
         self.mesh, self.plan, self._loss = mesh, plan, loss
         self._reduction = getattr(loss, "reduction", "mean")
         if self._reduction not in ("mean", "sum"):
@@ -232,20 +232,20 @@ class ParallelModel:
         before = [parameter.grad for parameter in parameters]
         self.module.zero_grad()
         with ExitStack() as passes:
-            if self.zero is not None:
-                passes.enter_context(self.zero.no_sync())
+            passes.enter_context(nullcontext() if self.zero is None else self.zero.no_sync())
             passes.enter_context(self._lending())
-            sums, problem = self._passes(self.pipeline.accumulate, x, y, self._draws(x, agreed), self._precision.factor)
+            unit = self._precision.unit(self._loss, y, agreed.rows[1] - agreed.rows[0], self._reduction, self._replicas)
+            batch = x, y, self._draws(x, agreed), weight * self._precision.factor, unit
+            sums, problem = self._passes(self.pipeline.accumulate, *batch)
         self._activations = self.pipeline.peak_saved
-        if problem is not None:
-            for parameter, earlier in zip(parameters, before):
-                parameter.grad = earlier
+        for parameter, earlier in zip(parameters, before) if problem is not None else ():
+            parameter.grad = earlier
         total, count = self._joined(sums.numerator, sums.denominator, problem)
         loss, scale = sums.loss_and_scale(total, count, self._replicas.size, self._reduction)
         for parameter in parameters:
             if parameter.grad is not None:
                 values = wide_array(parameter.grad.data)
-                values *= weight * scale
+                values *= scale
                 parameter.grad = Tensor(values)
         if self.zero is None:
             average_gradients(self.module, self._replicas)

@@ -113,6 +113,8 @@ class Run:
     unit: float = 1.0
     """The gradients of the numerator are this times those that the passes add up to: their seeds are divided by it, so
     that sums over many values stay in the range of means."""
+    given_unit: float | None = None
+    """That factor, where it is known beforehand."""
     drawn: int = 0
     """How many random draws a pass through all stages makes, on the rank of the last stage."""
     outputs: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
@@ -222,7 +224,9 @@ class Run:
             self.total += share * float(terms.value)
             self.count += 1.0
             return terms.value, self.loss_scale * share
-        if self.reduction == "mean":
+        if self.given_unit is not None:
+            self.unit = self.given_unit
+        elif self.reduction == "mean":
             # All rows of all replicas: about the denominator, and the same where ranks that share sequences exchange
             # gradients within a pass.
             self.unit = float(self.batch.draws.rows[2])

@@ -205,11 +205,14 @@ class Pipeline:
             optimizer.step()
         return loss
 
-    def accumulate(self, inputs: Any, targets: Any, draws: Draws, loss_scale: float = 1.0) -> Sums:
+    def accumulate(
+        self, inputs: Any, targets: Any, draws: Draws, loss_scale: float = 1.0, unit: float | None = None
+    ) -> Sums:
         """Adds to the gradients those of a batch's numerator over `Sums.unit`, times loss_scale; for those who join
-        pipelines by themselves. draws: what is drawn at random, and where in the whole batch the rows are."""
+        pipelines by themselves. draws: what is drawn at random, and where in the whole batch the rows are. unit: about
+        the denominator, where somebody knows it; the number of rows otherwise."""
         run = self._prepare("train_batch", inputs, targets, draws)
-        run.loss_scale = loss_scale
+        run.loss_scale, run.given_unit = loss_scale, unit
         return self._train(run)
 
     def _train(self, run: Run) -> Sums:

@@ -100,7 +100,7 @@ def attend_vjp(
     """The cotangents of q, k and v for that of what attend() gave."""
     batch, heads = q.shape[:2]
     blocks, size = _blocks(q, k, causal)
-    gq, gk, gv = (_tokens_first(batch, heads, *a.shape[2:], a.dtype) for a in (q, k, v))
+    gq, gk, gv = (_tokens_first(batch, heads, a.shape[2], a.shape[3], a.dtype) for a in (q, k, v))
 
     def row(at: int, own: Array) -> None:
         for block in blocks:

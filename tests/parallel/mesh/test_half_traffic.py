@@ -34,7 +34,7 @@ def sent(kind: str, axis: str, size: int, precision: str | None, **options: Any)
 
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize(
-    "kind, axis, size, options, share",
+    ("kind", "axis", "size", "options", "share"),
     [
         ("gpt", "tp", 2, {}, 0.5),
         ("gpt", "tp", 4, SEQUENCE, 0.5),

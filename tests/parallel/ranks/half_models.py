@@ -88,9 +88,9 @@ def spread(kind: str, mesh: Mesh, precision: str | None, **options: Any) -> Para
     if "layers" not in options and mesh.shape.get("tp", 1) > 1:
         options["layers"] = LLAMA if kind == "llama" else BLOCKS
     positions = [] if kind == "llama" else ["0.wpe.weight"]
-    # A scale that no gradient here overflows: a pipeline divides by the number of targets only when it knows all.
-    scale = {"loss_scale": 2.0**10} if precision == "float16" else {}
-    plan = Plan(positions=positions, precision=precision, seed=3, **scale, **options)
+    if precision == "float16":
+        options.setdefault("loss_scale", 2.0**10)  # No gradient here overflows.
+    plan = Plan(positions=positions, precision=precision, seed=3, **options)
     loss = nn.CrossEntropyLoss(ignore_index=PADDING)
     return parallelize(build(kind), mesh, plan, optimizer=lambda ps: optim.AdamW(ps, lr=3e-3), loss=loss)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from half_models import BLOCKS, NEAR, SAME, STEPS, alone, batches, build, spread, train
-from meshes import share_of
+from meshes import by_itself, share_of
 
 import qdist as qd
 from qdist import nn, optim
@@ -188,3 +188,38 @@ def test_what_does_not_go_together_is_refused(comm: Communicator) -> None:
         parallelize(
             double, mesh, Plan(precision="float16"), optimizer=lambda ps: optim.SGD(ps, lr=0.1), loss=nn.MSELoss()
         )
+
+
+SKIPPING: dict[int, list[Case]] = {
+    2: [
+        ("gpt", {"pp": 2}, {"micro_batches": 3}),
+        ("gpt", {"dp": 2}, {"zero": 2}),
+        ("gpt", {"cp": 2}, {}),
+        ("llama", {"tp": 2}, {}),
+    ],
+    4: [
+        ("gpt", {"dp": 2, "pp": 2}, {"micro_batches": 2}),
+        ("llama", {"cp": 2, "pp": 2}, {"micro_batches": 2, "zero": 1}),
+    ],
+    8: [("gpt", {"dp": 2, "tp": 2, "pp": 2}, {"micro_batches": 2, "zero": 1})],
+}
+
+
+@pytest.mark.parametrize("case", SKIPPING[SIZE], ids=str)
+def test_the_steps_that_one_process_leaves_out_are_left_out(comm: Communicator, case: Case) -> None:
+    """From a scale far beyond what float16 holds down to one that fits, halved at every step."""
+    kind, degrees, options = case
+
+    def scales(mesh: Mesh, **how: Any) -> list[float]:
+        # No power of two: then no gradient is as large as the largest number.
+        model = spread(kind, mesh, "float16", loss_scale=1.3 * 2.0**24, **how)
+        found = []
+        for step in range(14):
+            model.backward(*batches(mesh)[step % STEPS], weight=0.5)
+            model.step()
+            assert model.loss_scale is not None
+            found.append(model.loss_scale.value)
+        assert 0 < model.skipped_steps < 14
+        return found
+
+    assert scales(Mesh(comm, **degrees), **options) == scales(by_itself(comm))
