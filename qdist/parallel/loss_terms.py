@@ -63,8 +63,8 @@ def loss_terms(loss: Loss, output: Any, targets: Any, rows: int, reduction: str)
 
 def likely_denominator(loss: Loss, targets: Any, rows: int) -> float:
     """The denominator that loss_terms() of a mean is going to give, where targets tell; else the number of rows."""
-    knows = hasattr(loss, "terms") and hasattr(loss, "denominator")
-    return loss.denominator(targets) if knows else float(rows)
+    known = getattr(loss, "denominator", None) if hasattr(loss, "terms") else None
+    return float(rows) if known is None else known(targets)
 
 
 def _number(value: Any) -> Tensor:

@@ -140,7 +140,9 @@ def _half_form(rule: Rule, half: np.dtype, mixed: bool, work: np.dtype) -> Rule:
             elif result is not None:
                 kept.append(given[result])
             else:
-                kept.append(_narrow(xp, s, half) if 4 * s.size >= largest else s)
+                # A part of an input is rounded already.
+                exact = any(s.base is a for a in wide if is_array(a))
+                kept.append(_narrow(xp, s, half) if exact or 4 * s.size >= largest else s)
         return (given if several else given[0]), (*kept, tuple(rounded))
 
     def restored(saved: Any) -> tuple:

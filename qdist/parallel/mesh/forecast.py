@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from qdist.parallel.loss_terms import Loss, loss_terms
 from qdist.parallel.mesh.divide import divide
 from qdist.parallel.mesh.memory import Memory
 from qdist.parallel.mesh.mesh_plan import Plan
+from qdist.parallel.mesh.mixed_precision import check_masters
 from qdist.parallel.mesh.stage_source import fitting, stage_source
 from qdist.parallel.pipeline.executor import Stage
 from qdist.parallel.pipeline.graph.recording import with_some_values
@@ -27,8 +29,9 @@ from qdist.parallel.recompute import recompute
 from qdist.parallel.replica.buckets import arrange
 from qdist.parallel.sequence.context import shard_sequence
 from qdist.parallel.sequence.positions import positions_of
-from qdist.parallel.zero.sharded_model import bucket_bytes_of
-from qdist.tensor import Tensor, enable_grad, random
+from qdist.parallel.zero.sharded_model import bucket_bytes_of, rounds
+from qdist.tensor import Tensor, computing_in, enable_grad, random
+from qdist.tensor.arrays import is_inexact
 
 __all__ = ["forecast_memory"]
 
@@ -53,7 +56,7 @@ def forecast_memory(
         inputs, targets: a batch of one rank of "dp", of any values: passes over one and over two of its rows tell what
             all of them keep, since what a row keeps does not depend on others.
 
-    Raises ValueError for a model, a mesh and a plan that do not fit, and for a plan with a precision of its own.
+    Raises ValueError for a model, a mesh and a plan that do not fit.
 
     No more memory is needed than for one rank's part of the parameters and the activations of two rows.
 
@@ -63,11 +66,7 @@ def forecast_memory(
     plan = plan or Plan()
     mesh = Mesh(counting_communicator(math.prod(shape.values())), **shape)
     plan.check(mesh)
-    if plan.precision is not None:
-        raise ValueError(
-            f"forecast_memory with precision={plan.precision!r} is not known: without it is an upper bound of "
-            "activations; half-precision parameters keep float32 copies besides"
-        )
+    check_masters(plan, model)
     light = _light_copy(model)
     with with_some_values(list(light.parameters())):
         return _forecast(light, mesh, plan, optimizer, loss, inputs, targets)
@@ -88,21 +87,27 @@ def _forecast(
     count = len(as_tuple(inputs)[0])
     slots = make([Parameter(np.zeros(1), dtype=np.float64)]).slots
     replicas = degree("dp", 1) * degree("cp", 1)
+
+    def held(holders: list[Module]) -> list[list[tuple[int, int, int]]]:
+        found = [[_held(holder, plan, replicas, place, slots) for place in range(replicas)] for holder in holders]
+        _round(model, plan)  # As the model runs with them.
+        return found
+
     if source is None:
-        holders = [model]
+        parts = held([model])
         kept = [_linear(lambda n: _passes([model], rows, n, mesh, plan, loss), count)[0]]
     else:
         source = source.divided(model)
         cut = source.cut(source.sizes, range(len(source.sizes)))
         own = [range(rank, len(source.sizes), ranks) for rank in range(ranks)]
-        holders = [cut.holder(list(numbers)) for numbers in own]
+        parts = held([cut.holder(list(numbers)) for numbers in own])
         cut.take(cut.whole)
         stages = [cut.stage(number) for number in range(len(source.sizes))]
         model.train()
         for stage in stages:
             stage.train(True)
+            stage.around = lambda x: _computing(plan)
         kept = _peaks(plan, ranks, count, lambda n: _passes(stages, rows, n, mesh, plan, loss))
-    parts = [[_held(holder, plan.zero, replicas, place, slots) for place in range(replicas)] for holder in holders]
     found = []
     for rank in range(mesh.comm.size):
         at = dict(zip(mesh.shape, (int(i) for i in np.unravel_index(rank, tuple(mesh.shape.values())))))
@@ -132,24 +137,37 @@ def _rows(given: Any, count: int) -> Tensor:
 # Parameters, gradients and the optimiser's state ---------------------------------------------------------------------
 
 
-def _held(module: Module, zero: int, replicas: int, place: int, slots: tuple[str, ...]) -> tuple[int, int, int]:
+def _held(module: Module, plan: Plan, replicas: int, place: int, slots: tuple[str, ...]) -> tuple[int, int, int]:
     """(parameters, gradients, optimiser) of the rank at `place` among those with the same parameters."""
     buffers = sum(buffer.nbytes for buffer in module.buffers())
     everything = list(module.parameters())
     trained = [p for p in everything if p.requires_grad]
     whole = sum(p.nbytes for p in everything)
+    zero = plan.zero
     if not zero or not trained:
         graded = sum(p.nbytes for p in trained)
         return buffers + whole, graded, len(slots) * graded
-    held = buffers + sum(p.nbytes for p in everything if not p.requires_grad)
+    held = buffers + sum(p.size * _itemsize(p, plan) for p in everything if not p.requires_grad)
     gradients = state = 0
     for units in _units(module, trained, zero):
         elements = sum(p.size for p in units)
-        length, size = -(-elements // replicas), units[0].dtype.itemsize
-        held += length * size * (1 if zero == 3 else replicas)
+        length, size, stored = -(-elements // replicas), units[0].dtype.itemsize, _itemsize(units[0], plan)
+        held += length * stored * (1 if zero == 3 else replicas) + (length * size if stored < size else 0)
         gradients += length * size if zero > 1 else sum(p.nbytes for p in units)
         state += len(slots) * size * min(max(elements - place * length, 0), length)
     return held, gradients, state
+
+
+def _itemsize(parameter: Parameter, plan: Plan) -> int:
+    """Bytes of a number of a parameter as ZeRO has the model use it."""
+    return plan.half.itemsize if plan.half is not None and rounds(parameter) else parameter.dtype.itemsize
+
+
+def _round(model: Module, plan: Plan) -> None:
+    """Have parameters in half precision, where ZeRO does."""
+    for p in model.parameters() if plan.half is not None and plan.zero else ():
+        if rounds(p):
+            p.data = np.broadcast_to(np.ones((), plan.half), p.shape)
 
 
 def _units(module: Module, trained: list[Parameter], zero: int) -> Iterable[list[Any]]:
@@ -214,7 +232,7 @@ def _passes(
                 outputs = part.run(draws, known, *values)
                 known = part.noted
             else:
-                with random.placed(draws.place()):
+                with random.placed(draws.place()), _computing(plan):
                     outputs = as_tuple(part(*values))
             if number == len(parts) - 1:
                 output, targets = (x[0] if len(x) == 1 else x for x in (outputs, goals))
@@ -222,5 +240,9 @@ def _passes(
                 outputs = (loss_terms(loss, output, targets, count, reduction).value,)
             found.append(saved_bytes(*outputs, besides=batch))
             # As a message has it: memory of its own.
-            values = tuple(Tensor(x._data.copy(), x.requires_grad and x.dtype.kind in "fc") for x in outputs)
+            values = tuple(Tensor(x._data.copy(), x.requires_grad and is_inexact(x.dtype)) for x in outputs)
     return found
+
+
+def _computing(plan: Plan) -> AbstractContextManager[None]:
+    return nullcontext() if plan.half is None else computing_in(plan.half)

@@ -21,7 +21,18 @@ from qdist.parallel.mesh.mesh_plan import Plan
 from qdist.tensor import Tensor, computing_in
 from qdist.tensor.arrays import FLOAT32, kind_of
 
-__all__ = ["MixedPrecision"]
+__all__ = ["MixedPrecision", "check_masters"]
+
+
+def check_masters(plan: Plan, module: Module) -> None:
+    """Raises ValueError for a plan of half precision and a model whose real parameters are not float32."""
+    real = [(name, p.dtype) for name, p in module.named_parameters() if kind_of(p.dtype) == "f"]
+    other = [f"{name} ({dtype})" for name, dtype in real if dtype != FLOAT32] if plan.half is not None else []
+    if other:
+        raise ValueError(
+            f"precision={plan.precision!r} needs a float32 model, whose values are the master copy, and not "
+            f"{other[0]}: build it without a dtype, or convert it with model.to('float32')"
+        )
 
 
 class MixedPrecision:
@@ -45,16 +56,7 @@ class MixedPrecision:
         """Steps that were left out because gradients overflowed."""
         if self.dtype is None:
             return
-        other = [
-            f"{name} ({p.dtype})"
-            for name, p in module.named_parameters()
-            if kind_of(p.dtype) == "f" and p.dtype != FLOAT32
-        ]
-        if other:
-            raise ValueError(
-                f"precision={plan.precision!r} needs a float32 model, whose values are the master copy, and not "
-                f"{other[0]}: build it without a dtype, or convert it with model.to('float32')"
-            )
+        check_masters(plan, module)
         if self.dtype.kind == "f":
             self.loss_scale = LossScale() if plan.loss_scale is None else LossScale(plan.loss_scale)
 
@@ -68,8 +70,8 @@ class MixedPrecision:
 
     @property
     def factor(self) -> float:
-        """What the loss is multiplied by before its backward pass, besides what makes the mean over replicas its gradient:
-        their number, which would be too much for float16, is made up for in gradients of parameters."""
+        """What the loss is multiplied by before its backward pass, besides what makes the mean over replicas right: their
+        number, which would be too much for float16, is made up for in gradients of parameters."""
         return 1.0 if self.loss_scale is None else self.loss_scale.value / self.replicas
 
     def unit(self, loss: Loss, targets: Any, rows: int, reduction: str, replicas: Communicator) -> float | None:

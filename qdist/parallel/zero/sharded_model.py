@@ -28,7 +28,7 @@ from qdist.parallel.zero.units import around_modules, units_by_module, units_by_
 from qdist.tensor import Tensor, computing_in, packing
 from qdist.tensor.arrays import FLOAT32, Array, as_dtype, is_half, kind_of
 
-__all__ = ["Zero", "bucket_bytes_of"]
+__all__ = ["Zero", "bucket_bytes_of", "rounds"]
 
 _LEAST_BUCKET = 1 << 17
 """Bytes: smaller messages cost more time than they free memory."""
@@ -121,7 +121,7 @@ class Zero(Replica):
         stays = self.stage < 3
 
         def make(parameters: list[Any], comm: Communicator) -> Unit:
-            return Unit(parameters, comm, self.precision if self._rounds(parameters[0]) else None, stays)
+            return Unit(parameters, comm, self.precision if rounds(parameters[0]) else None, stays)
 
         if stays:
             units = units_by_size(trained, self.comm, make, bucket_bytes)
@@ -136,13 +136,9 @@ class Zero(Replica):
         broadcast(whole, self.comm)
         if self.precision is not None:
             for parameter in self.module.parameters():
-                if id(parameter) not in sharded and self._rounds(parameter):
+                if id(parameter) not in sharded and rounds(parameter):
                     parameter.data = parameter.data.astype(self.precision)
         return units
-
-    def _rounds(self, parameter: Any) -> bool:
-        """Whether the model has this parameter in half precision."""
-        return kind_of(parameter.dtype) == "f" and not parameter.keeps_precision
 
     # A training step
 
@@ -319,6 +315,11 @@ class Zero(Replica):
 
     def _unpack(self, kept: Any) -> Array:
         return kept.unit.view(kept) if isinstance(kept, View) else kept
+
+
+def rounds(parameter: Any) -> bool:
+    """Whether a model in half precision has this parameter in half precision."""
+    return kind_of(parameter.dtype) == "f" and not parameter.keeps_precision
 
 
 def bucket_bytes_of(model: Module, stage: int) -> int:

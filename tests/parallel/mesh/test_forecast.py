@@ -30,15 +30,22 @@ def sgd(parameters: Any) -> optim.Optimizer:
 @pytest.mark.parametrize("make", [adam, sgd])
 @pytest.mark.parametrize(
     "plan",
-    [Plan(), Plan(zero=1), Plan(zero=2), Plan(zero=3), Plan(recompute=["blocks.*"], zero=3)],
-    ids=lambda plan: f"zero {plan.zero}{', recomputed' * bool(plan.recompute)}",
+    [
+        Plan(),
+        Plan(zero=1),
+        Plan(zero=2),
+        Plan(zero=3),
+        Plan(recompute=["blocks.*"], zero=3),
+        *(Plan(precision="float16", loss_scale=8.0, zero=zero) for zero in range(4)),
+        Plan(precision="float16", loss_scale=8.0, recompute=["blocks.*"], zero=2),
+    ],
+    ids=lambda plan: f"zero {plan.zero}{', recomputed' * bool(plan.recompute)}{', half' * bool(plan.precision)}",
 )
 def test_the_forecast_is_what_is_counted(plan: Plan, make: Any) -> None:
     (x, y), loss = batches("gpt", 7)[0], loss_of("gpt")
-    model = build("gpt")
-    model.wpe.weight.requires_grad_(False)
-    frozen = build("gpt")
-    frozen.wpe.weight.requires_grad_(False)
+    model, frozen = (build("gpt") if plan.precision is None else build("gpt").to("float32") for _ in range(2))
+    for each in (model, frozen):
+        each.wpe.weight.requires_grad_(False)
     (foreseen,) = forecast_memory(frozen, {"dp": 1}, plan, optimizer=make, loss=loss, inputs=x, targets=y)
     trained = parallelize(model, Mesh(qd.comm.init(), dp=1), plan, optimizer=make, loss=loss)
     trained.train_batch(x, y)
@@ -73,7 +80,7 @@ def test_what_does_not_fit_is_refused() -> None:
     options: dict[str, Any] = {"optimizer": sgd, "loss": loss, "inputs": x, "targets": y}
     with pytest.raises(ValueError, match="axis 'no', which divides nothing"):
         forecast_memory(build("gpt"), {"no": 2}, **options)
-    with pytest.raises(ValueError, match="precision='bfloat16' is not known"):
-        forecast_memory(build("gpt"), {"dp": 2}, Plan(precision="bfloat16"), **options)
+    with pytest.raises(ValueError, match=r"precision='float16' needs a float32 model.*\(float64\)"):
+        forecast_memory(build("gpt"), {"dp": 2}, Plan(precision="float16"), **options)
     with pytest.raises(ValueError, match="layers do not make 20 stages"):
         forecast_memory(build("gpt"), {"pp": 20}, **options)

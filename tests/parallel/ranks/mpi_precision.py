@@ -9,13 +9,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from half_models import BLOCKS, NEAR, SAME, STEPS, alone, batches, build, spread, train
+from half_models import (
+    BLOCKS,
+    LENGTH,
+    NEAR,
+    PADDING,
+    SAME,
+    STEPS,
+    TOKENS,
+    alone,
+    batches,
+    build,
+    spread,
+    train,
+)
 from meshes import by_itself, share_of
 
 import qdist as qd
 from qdist import nn, optim
 from qdist.comm import Communicator, Mesh
-from qdist.parallel import Plan, load_plain, parallelize
+from qdist.parallel import Plan, forecast_memory, load_plain, parallelize
 from qdist.tensor import random
 from qdist.tensor.arrays import as_dtype
 
@@ -223,3 +236,22 @@ def test_the_steps_that_one_process_leaves_out_are_left_out(comm: Communicator, 
         return found
 
     assert scales(Mesh(comm, **degrees), **options) == scales(by_itself(comm))
+
+
+@pytest.mark.parametrize("case", CASES[SIZE], ids=lambda case: f"{case[0]}-{case[1]}-{case[2].get('zero', 0)}")
+def test_memory_is_foreseen(comm: Communicator, case: Case) -> None:
+    kind, degrees, options = case
+    model = spread(kind, Mesh(comm, **degrees), "float16", **options)
+    tokens = np.random.default_rng(5).integers(1, TOKENS, (6, LENGTH + 1))
+    x, y = tokens[:, :-1], tokens[:, 1:]
+    model.train_batch(x, y)
+    foreseen = forecast_memory(
+        build(kind),
+        degrees,
+        model.plan,
+        optimizer=lambda ps: optim.AdamW(ps, lr=3e-3),
+        loss=nn.CrossEntropyLoss(ignore_index=PADDING),
+        inputs=x,
+        targets=y,
+    )
+    assert model.memory() == foreseen
