@@ -70,8 +70,8 @@ class MixedPrecision:
 
     @property
     def factor(self) -> float:
-        """What the loss is multiplied by before its backward pass, besides what makes the mean over replicas right: their
-        number, which would be too much for float16, is made up for in gradients of parameters."""
+        """What the loss is multiplied by before its backward pass, besides what makes the mean over replicas right:
+        their number, which would be too much for float16, is made up for in gradients of parameters."""
         return 1.0 if self.loss_scale is None else self.loss_scale.value / self.replicas
 
     def unit(self, loss: Loss, targets: Any, rows: int, reduction: str, replicas: Communicator) -> float | None:
