@@ -20,6 +20,7 @@ from qdist.state.recent import Recent
 from qdist.state.statevector import StateVector
 
 from .reading import from_qiskit
+from .trajectory import Trajectory
 
 __all__ = ["Programs", "common_seed", "expectations", "states"]
 
@@ -35,16 +36,31 @@ class Programs:
         self.comm = qdist.comm.world() if comm is None else comm
         self.device, self.dtype = device, np.dtype(dtype)
         self._kept: Recent[Program] = Recent(most)
+        self._trajectories: Recent[Trajectory] = Recent(most)
 
     def of(self, circuit: Circuit) -> Program:
-        key: Hashable = (circuit.num_qubits, circuit.num_clbits, tuple(circuit))
+        """The program of a circuit, which may be one that was compiled before."""
+        key = _key(circuit)
         found = self._kept.get(key)
         if found is None:
-            far = (self.comm.size - 1).bit_length()
-            alone = self.comm.size == 1 or circuit.num_qubits - far < FEWEST_CLOSE
-            found = Program(circuit, comm=None if alone else self.comm, device=self.device, dtype=self.dtype)
+            found = self.compiled(circuit)
             self._kept.put(key, found)
         return found
+
+    def trajectory(self, circuit: Circuit) -> Trajectory:
+        """Single runs of a circuit in which something is drawn."""
+        key = _key(circuit)
+        found = self._trajectories.get(key)
+        if found is None:
+            found = Trajectory(self, circuit)
+            self._trajectories.put(key, found)
+        return found
+
+    def compiled(self, circuit: Circuit) -> Program:
+        """A new program, over all ranks unless the circuit is too small for them."""
+        far = (self.comm.size - 1).bit_length()
+        alone = self.comm.size == 1 or circuit.num_qubits - far < FEWEST_CLOSE
+        return Program(circuit, comm=None if alone else self.comm, device=self.device, dtype=self.dtype)
 
     def read(self, circuit: Any) -> Circuit:
         """A circuit of Qiskit with one vector of parameters, in Qiskit's order, whatever their names are."""
@@ -57,6 +73,10 @@ class Programs:
         return [parameter.index for parameter in program.circuit.parameters]  # type: ignore[attr-defined]
 
 
+def _key(circuit: Circuit) -> Hashable:
+    return (circuit.num_qubits, circuit.num_clbits, tuple(circuit))
+
+
 @lru_cache(maxsize=256)
 def _vector(length: int) -> ParameterVector:
     return ParameterVector("parameter", length)
@@ -65,14 +85,15 @@ def _vector(length: int) -> ParameterVector:
 def expectations(program: Program, sums: Sequence[PauliSum], theta: NDArray[np.float64]) -> NDArray[np.float64]:
     """The expectation values of all observables for all rows of parameters: shape (rows, observables)."""
     outputs = [Expectation(one) for one in sums]
+    extended = program.source.extended(theta)
     plain = not program.plan.far and all(part.instruction is None for part in program.plan.parts)
     if plain and program.row_programs.takes(outputs):
         rows = program.row_programs.of()
-        found = rows.values(theta, np.zeros(0), rows.reading(outputs))
+        found = rows.values(extended, np.zeros(0), rows.reading(outputs))
         if found is not None:
             return np.asarray(found[0])
     if plain and len(theta) > 1 and batches.fit(program, outputs):
-        return np.asarray(batches.values(program, outputs, theta))
+        return np.asarray(batches.values(program, outputs, extended))
     return np.array([state.expectations(sums) for state in states(program, theta)]).reshape(len(theta), len(sums))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from qiskit import QiskitError
 from qiskit.primitives import BaseSamplerV2, BitArray, DataBin, PrimitiveJob, PrimitiveResult, SamplerPubResult
 from qiskit.primitives.containers.sampler_pub import SamplerPub, SamplerPubLike
 
@@ -17,6 +18,7 @@ from qdist.circuit.instruction import Instruction
 from qdist.comm import Communicator
 from qdist.program.program import Program
 
+from .jobs import submitted
 from .programs import Programs, common_seed, states
 
 __all__ = ["Sampler"]
@@ -67,9 +69,7 @@ class Sampler(BaseSamplerV2):
                 UserWarning,
                 stacklevel=2,
             )
-        job = PrimitiveJob(self._run, coerced)
-        job._submit()
-        return job
+        return submitted(self._programs.comm, self._run, coerced)
 
     def _run(self, pubs: list[SamplerPub]) -> PrimitiveResult[SamplerPubResult]:
         return PrimitiveResult([self._run_pub(pub) for pub in pubs], metadata={"version": 2})
@@ -79,6 +79,8 @@ class Sampler(BaseSamplerV2):
         shape = pub.parameter_values.shape
         theta = np.asarray(pub.parameter_values.as_array(parameters), float)
         theta = theta.reshape(math.prod(shape), len(parameters))
+        if not any(i.gate.kind == "measure" for i in circuit) and any(item.is_control_flow() for item in pub.circuit):
+            raise QiskitError("the circuit branches or loops and measures nothing: there is nothing to sample from it")
         kept, finals = _divided(circuit)
         rest = circuit.with_instructions(kept)
         if _is_random(kept):

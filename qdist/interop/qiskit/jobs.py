@@ -1,0 +1,33 @@
+"""Jobs of the primitives: in a thread of their own, or on several ranks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from qiskit.primitives import PrimitiveJob
+
+from qdist.comm import Communicator
+
+__all__ = ["submitted"]
+
+
+def submitted(comm: Communicator, function: Callable[..., Any], *args: Any) -> PrimitiveJob:
+    """The job of a call. On several ranks it is done when this returns: threads would start the calls of two jobs in
+    another order on each rank, and ranks would wait for each other."""
+    if comm.size > 1:
+        try:
+            found = function(*args)
+        except Exception as error:
+            # A job raises when it is asked for its result.
+            job = PrimitiveJob(_raised, error)
+        else:
+            job = PrimitiveJob(lambda: found)
+    else:
+        job = PrimitiveJob(function, *args)
+    job._submit()
+    return job
+
+
+def _raised(error: Exception) -> None:
+    raise error
