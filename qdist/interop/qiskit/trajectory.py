@@ -1,4 +1,4 @@
-"""Single runs of circuits that reset, initialise, measure or branch, with outcomes drawn as Qiskit's Statevector does."""
+"""Single runs of circuits that reset, initialise, measure or branch, whose outcomes are drawn as Qiskit draws them."""
 
 from __future__ import annotations
 
@@ -60,8 +60,10 @@ class Trajectory:
 
 
 def _cut(circuit: Circuit) -> list[list[Instruction]]:
-    """Pieces of which the first is plain, and the others begin with what is drawn or conditional; what is conditional is
-    alone in its piece."""
+    """Pieces of which the first is plain, and the others begin with what is drawn or conditional.
+
+    What is conditional is alone in its piece.
+    """
     pieces: list[list[Instruction]] = [[]]
     for instruction in circuit:
         after_condition = bool(pieces[-1]) and bool(pieces[-1][0].condition)

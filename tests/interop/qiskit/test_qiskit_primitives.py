@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("qiskit")
 
 from qiskit.circuit import ClassicalRegister, Parameter, QuantumCircuit, QuantumRegister
-from qiskit.circuit.library import efficient_su2
+from qiskit.circuit.library import efficient_su2, zz_feature_map
 from qiskit.primitives import BitArray, StatevectorEstimator, StatevectorSampler
 from qiskit.quantum_info import SparseObservable, SparsePauliOp
 
@@ -42,6 +42,8 @@ def pubs():
         "elementwise": (circuit, HAMILTONIANS, values(circuit, 2)),
         "grid": (circuit, [[[one]] for one in HAMILTONIANS], values(circuit, 3, 2)),
         "no parameters": (plain, ["ZZ", "XX", {"YY": 2.0, "IZ": 1.0}]),
+        "products": (zz_feature_map(4), HAMILTONIANS[0], np.random.default_rng(2).uniform(0, 2, (3, 4))),
+        "products of one qubit's width": (zz_feature_map(2), "ZZ", [0.3, 0.8]),
         "one parameter": (one, "Z", {theta: np.linspace(0, 3, 7)}),
     }
 
