@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from qiskit.primitives import PrimitiveJob
 
 from qdist.comm import Communicator
 
-__all__ = ["submitted"]
+__all__ = ["in_order", "submitted"]
 
 
 def submitted(comm: Communicator, function: Callable[..., Any], *args: Any) -> PrimitiveJob:
@@ -26,6 +27,15 @@ def submitted(comm: Communicator, function: Callable[..., Any], *args: Any) -> P
     else:
         job = PrimitiveJob(function, *args)
     job._submit()
+    return job
+
+
+def in_order(comm: Communicator, job: Any) -> Any:
+    """A job that was submitted: on several ranks when it is done."""
+    if comm.size > 1:
+        # Errors are for whoever asks for the result.
+        with suppress(Exception):
+            job.result()
     return job
 
 
