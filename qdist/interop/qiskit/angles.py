@@ -24,14 +24,16 @@ class Angles:
 
     def __init__(self, given: Mapping[Any, Angle] | None = None) -> None:
         self._made: MutableMapping[Any, Angle] = dict(given or {})
-        self._vectors: dict[Any, ParameterVector] = {}
 
     def __call__(self, value: Any) -> Angle:
         """An angle: a float or an expression. Raises CircuitError for one that we lack, by name."""
         if type(value) is float:
             return value
         if isinstance(value, QiskitParameter):
-            return self._parameter(value)
+            found = self._made.get(value)
+            if found is None:
+                found = self._made[value] = self._new(value)
+            return found
         if isinstance(value, ParameterExpression):
             return self._expression(value) if value.parameters else self._number(value)
         return self._number(value)
@@ -47,20 +49,15 @@ class Angles:
             raise CircuitError(f"angles are real numbers; got {value}")
         return number.real
 
-    def _parameter(self, parameter: Any) -> Angle:
-        found = self._made.get(parameter)
-        if found is None:
-            found = self._made[parameter] = self._new(parameter)
-        return found
-
-    def _new(self, parameter: Any) -> Parameter:
+    def _new(self, parameter: Any) -> Angle:
         if not isinstance(parameter, QiskitElement):
             return Parameter(parameter.name)
+        # Qiskit makes the vector anew for every element that is asked for it: all elements are noted at once.
         vector = parameter.vector
-        key = vector[0].uuid
-        if key not in self._vectors:
-            self._vectors[key] = ParameterVector(vector.name, len(vector))
-        return self._vectors[key][parameter.index]
+        ours = ParameterVector(vector.name, len(vector))
+        for element, own in zip(vector, ours):
+            self._made.setdefault(element, own)
+        return self._made[parameter]
 
     def _expression(self, expression: Any) -> Angle:
         """Replays how the expression is computed, step by step on a stack."""

@@ -31,7 +31,7 @@ import qdist
 from qdist.comm import Communicator
 
 from .programs import Programs, common_seed
-from .sampling import own_choice, sampled
+from .sampling import own_choice
 
 __all__ = ["Backend", "Job"]
 
@@ -126,11 +126,11 @@ class Backend(BackendV2):
             names = ", ".join(parameter.name for parameter in circuit.parameters)
             raise QiskitError(f"{circuit.name} has parameters without values ({names}): assign_parameters gives them")
         started = time.perf_counter()
-        ours, nothing = self._programs.read(circuit), np.zeros((1, 0))
+        sampling, nothing = self._programs.read(circuit).sampling, np.zeros((1, 0))
         # The state of a circuit without shots is that of one run.
-        bits, state = sampled(self._programs, ours, nothing, max(shots, 1), lambda: rng, own_choice)
+        bits, state = sampling.sampled(nothing, max(shots, 1), lambda: rng, own_choice)
         data: dict[str, Any] = {}
-        if shots and any(i.gate.kind == "measure" for i in ours):
+        if shots and sampling.measures:
             outcomes = _hexadecimal(bits[0])
             data["counts"] = dict(Counter(outcomes))
             if memory:

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from qiskit.primitives import BaseEstimatorV2, DataBin, PrimitiveJob, PrimitiveResult, PubResult
 from qiskit.primitives.containers.estimator_pub import EstimatorPub, EstimatorPubLike
 
-from qdist.circuit import Circuit, PauliSum
-from qdist.circuit.measurements import is_random
+from qdist.circuit import PauliSum
 from qdist.comm import Communicator
+from qdist.program.program import Program
 
 from .jobs import submitted
 from .observables import pauli_sum
-from .programs import Programs, common_seed, expectations
+from .programs import Programs, common_seed
+from .running import expectations
 
 __all__ = ["Estimator"]
 
@@ -77,19 +78,18 @@ class Estimator(BaseEstimatorV2):
         observables = np.asarray(pub.observables)
         labels = np.arange(observables.size).reshape(observables.shape)
         numbers, labels = np.broadcast_arrays(numbers, labels)
-        circuit = self._programs.read(pub.circuit).remove_final_measurements()
+        known = self._programs.read(pub.circuit)
         sums = [pauli_sum(observables.flat[k]) for k in range(observables.size)]
-        if is_random(circuit, circuit.num_qubits, True):
-            runs = self._programs.trajectory(circuit)
+        if known.is_random:
             values = np.zeros(numbers.shape)
             for index in np.ndindex(*values.shape):
-                state = runs.run(theta[numbers[index]], rng)
+                state = known.trajectory.run(theta[numbers[index]], rng)
                 values[index] = _noisy(state.expectation(sums[labels[index]]), pub.precision, rng)
         else:
-            values = self._exact(circuit, theta, sums, numbers, labels)
+            values = self._exact(known.program, theta, sums, numbers, labels)
             if pub.precision:
                 # Qiskit draws for every reset, also where its outcome is certain, and then the noise.
-                draws = sum(i.gate.kind in ("reset", "initialize") for i in circuit)
+                draws = sum(i.gate.kind in ("reset", "initialize") for i in known.body)
                 for index in np.ndindex(*values.shape):
                     rng.random(draws)
                     values[index] = _noisy(values[index], pub.precision, rng)
@@ -98,14 +98,13 @@ class Estimator(BaseEstimatorV2):
 
     def _exact(
         self,
-        circuit: Circuit,
+        program: Program,
         theta: NDArray[np.float64],
         sums: Sequence[PauliSum],
         numbers: NDArray[np.int64],
         labels: NDArray[np.int64],
     ) -> NDArray[np.float64]:
         """The value of observable labels[index] for row numbers[index] of the parameters, for every index."""
-        program = self._programs.of(circuit)
         theta = np.ascontiguousarray(theta[:, self._programs.columns(program)])
         asked = np.zeros((len(theta), len(sums)), bool)
         asked[numbers, labels] = True

@@ -79,7 +79,7 @@ def _groups(programs: Programs, circuits: Sequence[Any]) -> list[tuple[Program, 
         same.setdefault(id(circuit), []).append(k)
     groups: dict[int, tuple[Program, list[int]]] = {}
     for rows in same.values():
-        program = programs.of(programs.read(circuits[rows[0]]).remove_final_measurements())
+        program = programs.read(circuits[rows[0]]).program
         groups.setdefault(id(program), (program, []))[1].extend(rows)
     return list(groups.values())
 

@@ -85,8 +85,16 @@ class Reader:
         phase = self.angles(circuit.global_phase)
         if not isinstance(phase, float) or phase:
             self.append(GATES["gphase"], (), (phase,), condition)
+        angles, append, under = self.angles, self.result.append, condition or None
         for item in circuit.data:
             wires = tuple([place[bit] for bit in item.qubits])
+            if item.is_standard_gate():
+                # Qiskit makes its Python object only when it is asked for it.
+                params = item.params
+                gate = _standard(item.name, len(params))
+                if gate is not None:
+                    append(gate, wires, [angles(param) for param in params] if params else (), (), under)
+                    continue
             operation = item.operation
             if isinstance(operation, ControlFlowOp):
                 control_flow.read(self, operation, wires, [classical[bit] for bit in item.clbits], classical, condition)
@@ -177,13 +185,20 @@ class Reader:
 
 def _in_table(operation: Any) -> Gate | None:
     """The gate of our table that has Qiskit's name, if the operation is Qiskit's own with all controls at one."""
-    name = _NAMES.get(operation.name)
     # A user's own gate may have any name.
-    if name is None or not getattr(operation, "base_class", object).__module__.startswith("qiskit.circuit.library"):
+    if not getattr(operation, "base_class", object).__module__.startswith("qiskit.circuit.library"):
+        return None
+    return _standard(operation.name, len(operation.params))
+
+
+def _standard(name: str, angles: int) -> Gate | None:
+    """The gate of our table that Qiskit gives this name and so many angles."""
+    own = _NAMES.get(name)
+    if own is None:
         return None
     # Qiskit's cu is a controlled u with a fourth angle, the phase.
-    gate = GATES["cu"].base if name == "u" and len(operation.params) == 4 else GATES[name]
-    return gate if gate.num_params == len(operation.params) else None
+    gate = GATES["cu"].base if own == "u" and angles == 4 else GATES[own]
+    return gate if gate.num_params == angles else None
 
 
 def _controlled(part: Any, controls: tuple[int, ...], state: int | None) -> Any:

@@ -17,7 +17,7 @@ from qdist.comm import Communicator
 
 from .jobs import submitted
 from .programs import Programs, common_seed
-from .sampling import numpy_choice, sampled
+from .sampling import numpy_choice
 
 __all__ = ["Sampler"]
 
@@ -73,14 +73,14 @@ class Sampler(BaseSamplerV2):
         return PrimitiveResult([self._run_pub(pub) for pub in pubs], metadata={"version": 2})
 
     def _run_pub(self, pub: SamplerPub) -> SamplerPubResult:
-        circuit, parameters = self._programs.read(pub.circuit), pub.circuit.parameters
+        sampling, parameters = self._programs.read(pub.circuit).sampling, pub.circuit.parameters
         shape = pub.parameter_values.shape
         theta = np.asarray(pub.parameter_values.as_array(parameters), float)
         theta = theta.reshape(math.prod(shape), len(parameters))
-        if not any(i.gate.kind == "measure" for i in circuit) and any(item.is_control_flow() for item in pub.circuit):
+        if not sampling.measures and any(item.is_control_flow() for item in pub.circuit):
             raise QiskitError("the circuit branches or loops and measures nothing: there is nothing to sample from it")
-        bits, _ = sampled(self._programs, circuit, theta, pub.shots, self._rng, numpy_choice)
-        table = bits.reshape(*shape, pub.shots, circuit.num_clbits)
+        bits, _ = sampling.sampled(theta, pub.shots, self._rng, numpy_choice)
+        table = bits.reshape(*shape, *bits.shape[1:])
         found = {}
         for register in pub.circuit.cregs:
             places = [pub.circuit.find_bit(bit).index for bit in register]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,12 @@ from qdist.circuit.instruction import Instruction
 from qdist.program.program import Program
 from qdist.state.statevector import StateVector
 
-from .programs import Programs, states
+from .running import states
 
-__all__ = ["Drawing", "numpy_choice", "own_choice", "sampled"]
+if TYPE_CHECKING:
+    from .programs import Programs
+
+__all__ = ["Drawing", "Sampling", "numpy_choice", "own_choice"]
 
 Drawing = Callable[[StateVector, Sequence[int], int, np.random.Generator], NDArray[np.int64]]
 """So many indices of some qubits (the first is bit 0) of a state, drawn with a generator."""
@@ -23,36 +27,40 @@ _BLOCK_BITS = 12
 """Outcomes are looked up in blocks of so many, of which only those that are hit are computed."""
 
 
-def sampled(
-    programs: Programs,
-    circuit: Circuit,
-    theta: NDArray[np.float64],
-    shots: int,
-    rng: Callable[[], np.random.Generator],
-    drawing: Drawing,
-) -> tuple[NDArray[np.uint8], StateVector | None]:
-    """The classical bits, (rows of theta, shots, bits), and the state of the last run before final measurements.
+class Sampling:
+    """A circuit whose last measurements are set apart.
 
-    theta: values of all of Qiskit's parameters, a row a binding. rng: asked for a generator for each row.
+    Where nothing else is random, all shots are drawn from one state; otherwise each is a run of its own.
     """
-    kept, finals = _divided(circuit)
-    bits = np.zeros((len(theta), shots, circuit.num_clbits), np.uint8)
-    state: StateVector | None = None
-    if _is_random(kept):
-        program = programs.of(circuit)
-        for k, row in enumerate(theta[:, programs.columns(program)]):
-            state = _each_shot(program, row, rng(), bits[k])
+
+    def __init__(self, programs: Programs, circuit: Circuit) -> None:
+        kept, self._finals = _divided(circuit)
+        self.measures = any(instruction.gate.kind == "measure" for instruction in circuit)
+        self._num_clbits, self._is_random = circuit.num_clbits, _is_random(kept)
+        self._program = programs.of(circuit if self._is_random else circuit.with_instructions(kept))
+        self._columns = programs.columns(self._program)
+
+    def sampled(
+        self, theta: NDArray[np.float64], shots: int, rng: Callable[[], np.random.Generator], drawing: Drawing
+    ) -> tuple[NDArray[np.uint8], StateVector | None]:
+        """The classical bits, (rows of theta, shots, bits), and the state of the last run before final measurements.
+
+        theta: values of all of Qiskit's parameters, a row a binding. rng: asked for a generator for each row.
+        """
+        bits = np.zeros((len(theta), shots, self._num_clbits), np.uint8)
+        state: StateVector | None = None
+        if self._is_random:
+            for k, row in enumerate(theta[:, self._columns]):
+                state = _each_shot(self._program, row, rng(), bits[k])
+            return bits, state
+        qubits = sorted(set(self._finals.values()))
+        place = {qubit: k for k, qubit in enumerate(qubits)}
+        for k, state in enumerate(states(self._program, np.ascontiguousarray(theta[:, self._columns]))):
+            if qubits and shots:
+                drawn = drawing(state, qubits, shots, rng())
+                for clbit, qubit in self._finals.items():
+                    bits[k, :, clbit] = drawn >> place[qubit] & 1
         return bits, state
-    program = programs.of(circuit.with_instructions(kept))
-    qubits = sorted(set(finals.values()))
-    place = {qubit: k for k, qubit in enumerate(qubits)}
-    chosen = np.ascontiguousarray(theta[:, programs.columns(program)])
-    for k, state in enumerate(states(program, chosen)):
-        if qubits and shots:
-            drawn = drawing(state, qubits, shots, rng())
-            for clbit, qubit in finals.items():
-                bits[k, :, clbit] = drawn >> place[qubit] & 1
-    return bits, state
 
 
 def numpy_choice(state: StateVector, qubits: Sequence[int], shots: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -8,9 +8,9 @@ from operator import methodcaller
 from typing import Any
 
 import numpy as np
+from qiskit.circuit import CircuitInstruction, QuantumCircuit
 from qiskit.circuit import Parameter as QiskitParameter
 from qiskit.circuit import ParameterVector as QiskitVector
-from qiskit.circuit import QuantumCircuit
 from qiskit.circuit.classical import expr
 from qiskit.circuit.library import (
     DiagonalGate,
@@ -58,8 +58,14 @@ def to_qiskit(circuit: Circuit, like: QuantumCircuit | None = None) -> QuantumCi
                 f"{circuit.num_qubits} and {circuit.num_clbits}"
             )
         result = QuantumCircuit(like.qubits, like.clbits, *like.qregs, *like.cregs, name=like.name)
-    parameters = _parameters(circuit)
+    parameters, wires = _parameters(circuit), result.qubits
     for gate, qubits, params, clbits, condition in circuit:
+        kind = _STANDARD.get(gate.name) if gate.data is None and qubits and not condition else None
+        if kind is not None and gate.kind == "gate":
+            # Ours are checked: what QuantumCircuit.append would check again takes most of its time.
+            operation = kind(*[_angle(param, parameters) for param in params])
+            result._append(CircuitInstruction(operation, [wires[qubit] for qubit in qubits]))
+            continue
         angles = [_angle(param, parameters) for param in params]
         if condition:
             with result.if_test(_test(condition, result)):
