@@ -126,7 +126,8 @@ class Backend(BackendV2):
             names = ", ".join(parameter.name for parameter in circuit.parameters)
             raise QiskitError(f"{circuit.name} has parameters without values ({names}): assign_parameters gives them")
         started = time.perf_counter()
-        sampling, nothing = self._programs.read(circuit).sampling, np.zeros((1, 0))
+        known, nothing = self._programs.read(circuit), np.zeros((1, 0))
+        sampling = known.sampling
         # The state of a circuit without shots is that of one run.
         bits, state = sampling.sampled(nothing, max(shots, 1), lambda: rng, own_choice)
         data: dict[str, Any] = {}
@@ -137,7 +138,7 @@ class Backend(BackendV2):
                 data["memory"] = outcomes
         if statevector:
             assert state is not None, "there was a run"
-            data["statevector"] = np.asarray(state.amplitudes())
+            data["statevector"] = _widened(np.asarray(state.amplitudes()), known.qubits, circuit.num_qubits)
         return {
             "name": circuit.name,
             "shots": shots,
@@ -188,6 +189,16 @@ def _target() -> Target:
     for name, kind in wide.items():
         target.add_instruction(kind, name=name)
     return target
+
+
+def _widened(amplitudes: NDArray[Any], qubits: Sequence[int], count: int) -> NDArray[Any]:
+    """The state of ``count`` qubits of which these have the amplitudes, and the others are |0>."""
+    if len(qubits) == count:
+        return amplitudes
+    index = np.arange(len(amplitudes))
+    result = np.zeros(1 << count, amplitudes.dtype)
+    result[sum((index >> k & 1) << qubit for k, qubit in enumerate(qubits))] = amplitudes
+    return result
 
 
 def _hexadecimal(bits: NDArray[np.uint8]) -> list[str]:

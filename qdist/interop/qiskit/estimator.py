@@ -79,7 +79,7 @@ class Estimator(BaseEstimatorV2):
         labels = np.arange(observables.size).reshape(observables.shape)
         numbers, labels = np.broadcast_arrays(numbers, labels)
         known = self._programs.read(pub.circuit)
-        sums = [pauli_sum(observables.flat[k]) for k in range(observables.size)]
+        sums = [pauli_sum(observables.flat[k], known.qubits) for k in range(observables.size)]
         if known.is_random:
             values = np.zeros(numbers.shape)
             for index in np.ndindex(*values.shape):

@@ -52,11 +52,11 @@ def gradients(
     Raises StateError for circuits that measure, reset, branch or initialise, and CircuitError as ``from_qiskit``.
     """
     found: list[Any] = [None] * len(circuits)
-    sums = _Sums()
     each = {id(circuit): circuit for circuit in circuits}
     places = {key: {p: k for k, p in enumerate(circuit.parameters)} for key, circuit in each.items()}
     chosen: dict[tuple[int, int], list[int]] = {}
-    for program, rows in _groups(programs, circuits):
+    for (program, qubits), rows in _groups(programs, circuits).items():
+        sums = _Sums(qubits)
         columns = programs.columns(program)
         theta = np.array([values[k] for k in rows], float)
         labels = [sums.label(observables[k]) for k in rows]
@@ -72,22 +72,23 @@ def gradients(
     return found
 
 
-def _groups(programs: Programs, circuits: Sequence[Any]) -> list[tuple[Program, list[int]]]:
-    """Programs, and the numbers of the circuits that have them: those that are equal but for names of parameters."""
+def _groups(programs: Programs, circuits: Sequence[Any]) -> dict[tuple[Program, tuple[int, ...]], list[int]]:
+    """Programs with the qubits they are on, and the numbers of their circuits: equal but for names of parameters."""
     same: dict[int, list[int]] = {}
     for k, circuit in enumerate(circuits):
         same.setdefault(id(circuit), []).append(k)
-    groups: dict[int, tuple[Program, list[int]]] = {}
+    groups: dict[tuple[Program, tuple[int, ...]], list[int]] = {}
     for rows in same.values():
-        program = programs.read(circuits[rows[0]]).program
-        groups.setdefault(id(program), (program, []))[1].extend(rows)
-    return list(groups.values())
+        known = programs.read(circuits[rows[0]])
+        groups.setdefault((known.program, tuple(known.qubits)), []).extend(rows)
+    return groups
 
 
 class _Sums:
-    """Observables as Pauli sums, each object once."""
+    """Observables as Pauli sums on some qubits, each object once."""
 
-    def __init__(self) -> None:
+    def __init__(self, qubits: Sequence[int]) -> None:
+        self._qubits = qubits
         self._labels: dict[int, int] = {}
         self._kept: list[Any] = []  # So that no other object gets its id.
         self.sums: list[PauliSum] = []
@@ -96,7 +97,7 @@ class _Sums:
         if id(observable) not in self._labels:
             self._labels[id(observable)] = len(self.sums)
             self._kept.append(observable)
-            self.sums.append(operator_sum(observable))
+            self.sums.append(operator_sum(observable, self._qubits))
         return self._labels[id(observable)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,10 @@ __all__ = ["operator_sum", "pauli_sum"]
 _PROJECTORS = {"0": ("Z", 1), "1": ("Z", -1), "+": ("X", 1), "-": ("X", -1), "r": ("Y", 1), "l": ("Y", -1)}
 
 
-def pauli_sum(observable: Mapping[str, complex]) -> PauliSum:
+def pauli_sum(observable: Mapping[str, complex], qubits: Sequence[int]) -> PauliSum:
     """{label: coefficient}, with letters IXYZ and the projectors 01+-rl, the highest qubit first.
+
+    Of all qubits of the labels these are left, in this order; the others are |0>.
 
     Raises ValueError where a coefficient is not real: the operator would not be Hermitian.
     """
@@ -32,26 +34,32 @@ def pauli_sum(observable: Mapping[str, complex]) -> PauliSum:
     x, z = has["X"] | has["Y"], has["Y"] | has["Z"]
     weights = coefficients.real.astype(float)
     if (x | z | (letters == b"I")).all():
-        return _of_bits(x, z, weights)
+        return _of_bits(x, z, weights, qubits)
     expanded: dict[str, float] = {}
     for label, weight in zip(labels, weights.tolist()):
         for term, factor in _expanded(label):
             expanded[term] = expanded.get(term, 0.0) + weight * factor
-    return pauli_sum(expanded)
+    return pauli_sum(expanded, qubits)
 
 
-def operator_sum(operator: Any) -> PauliSum:
-    """An operator of ``quantum_info``. Raises ValueError where it is not Hermitian."""
+def operator_sum(operator: Any, qubits: Sequence[int]) -> PauliSum:
+    """An operator of ``quantum_info``; qubits: as above. Raises ValueError where it is not Hermitian."""
     if isinstance(operator, SparsePauliOp) and operator.coeffs.dtype != object:
         # Paulis of a SparsePauliOp have no phases: they are in its coefficients.
         if np.abs(operator.coeffs.imag).max(initial=0.0) > 1e-12 * np.abs(operator.coeffs).max(initial=0.0):
             raise ValueError("an operator with complex coefficients of Pauli strings is not Hermitian")
-        return _of_bits(operator.paulis.x, operator.paulis.z, operator.coeffs.real)
-    return pauli_sum(ObservablesArray.coerce_observable(operator))
+        return _of_bits(operator.paulis.x, operator.paulis.z, operator.coeffs.real, qubits)
+    return pauli_sum(ObservablesArray.coerce_observable(operator), qubits)
 
 
-def _of_bits(x: NDArray[np.bool_], z: NDArray[np.bool_], coefficients: NDArray[np.float64]) -> PauliSum:
-    """Bits of shape (terms, qubits)."""
+def _of_bits(
+    x: NDArray[np.bool_], z: NDArray[np.bool_], coefficients: NDArray[np.float64], qubits: Sequence[int]
+) -> PauliSum:
+    """Bits of shape (terms, all qubits)."""
+    if len(qubits) < x.shape[1]:
+        # In |0> a Z is 1, and X and Y are 0.
+        coefficients = coefficients * ~np.delete(x, qubits, axis=1).any(axis=1)
+        x, z = x[:, qubits], z[:, qubits]
     return PauliSum.from_masks(_words(x), _words(z), coefficients)
 
 

@@ -17,6 +17,7 @@ from qdist.program.program import Program
 from qdist.program.source import FEWEST_CLOSE
 from qdist.state.recent import Recent
 
+from .layouts import on_qubits, used_qubits
 from .reading import from_qiskit
 from .sampling import Sampling
 from .trajectory import Trajectory
@@ -25,11 +26,18 @@ __all__ = ["Known", "Programs", "common_seed"]
 
 
 class Known:
-    """A circuit of Qiskit that was read: with one vector of parameters, in Qiskit's order, whatever their names are."""
+    """A circuit of Qiskit that was read: with one vector of parameters, in Qiskit's order, whatever their names are.
+
+    Qubits to which nothing happens are left out, as a transpiled circuit has many of a device's: ``qubits`` are the
+    others, in order.
+    """
 
     def __init__(self, programs: Programs, circuit: Any) -> None:
         self._programs = programs
-        self.circuit = from_qiskit(circuit, dict(zip(circuit.parameters, _vector(circuit.num_parameters))))
+        own = from_qiskit(circuit, dict(zip(circuit.parameters, _vector(circuit.num_parameters))))
+        self.qubits = used_qubits(own) or [0][: own.num_qubits]
+        number = {qubit: k for k, qubit in enumerate(self.qubits)}
+        self.circuit = own if len(number) == own.num_qubits else on_qubits(own, number, len(number))
 
     @cached_property
     def body(self) -> Circuit:

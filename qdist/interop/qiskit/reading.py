@@ -37,6 +37,7 @@ from qdist.circuit.parameters import Angle
 from . import control_flow
 from .angles import Angles
 from .evolution import rotations
+from .layouts import in_virtual_order
 
 __all__ = ["Reader", "from_qiskit"]
 
@@ -46,15 +47,20 @@ _NOTHING = ("delay", "snapshot")
 _MOST_MATRIX_QUBITS = 10
 
 
-def from_qiskit(circuit: QuantumCircuit, parameters: Mapping[Any, Angle] | None = None) -> Circuit:
+def from_qiskit(
+    circuit: QuantumCircuit, parameters: Mapping[Any, Angle] | None = None, *, virtual: bool = False
+) -> Circuit:
     """The same circuit, with the same numbers of qubits and classical bits, global phase included.
 
     Gates of our table, also controlled, stay what they are; Pauli evolutions of first order become Pauli rotations;
     what has a definition is taken apart, and what has only a matrix becomes one. If/else, switch and for loops are
-    resolved into conditions on each instruction. Qubits of a transpiled circuit are the physical ones.
+    resolved into conditions on each instruction.
 
     Args:
         parameters: what stands for Qiskit's parameters; by default parameters of the same names.
+        virtual: for a transpiled circuit, whether its qubits are numbered as before: the result is then the circuit
+            that was transpiled, in other gates. Ancillas come last, as far as they are used. By default qubits are the
+            physical ones.
 
     Raises:
         CircuitError: for expressions that are not affine, while loops, break and continue, tests other than those of
@@ -63,7 +69,7 @@ def from_qiskit(circuit: QuantumCircuit, parameters: Mapping[Any, Angle] | None 
     result = Circuit(circuit.num_qubits, circuit.num_clbits, circuit.name)
     reader = Reader(result, Angles(parameters))
     reader.read(circuit, range(circuit.num_qubits), range(circuit.num_clbits), ())
-    return result
+    return in_virtual_order(result, circuit.layout) if virtual and circuit.layout is not None else result
 
 
 class Reader:

@@ -77,6 +77,14 @@ def test_states_on_request_and_seeds():
     np.testing.assert_allclose(job.result().get_statevector().data, expected, atol=1e-12)
 
 
+def test_states_of_circuits_with_idle_qubits_have_all_qubits():
+    circuit = QuantumCircuit(6)
+    circuit.ry(0.7, 4)
+    circuit.cx(4, 1)
+    found = Backend(device="cpu").run(circuit, shots=0, statevector=True).result().get_statevector()
+    np.testing.assert_allclose(found.data, Statevector(circuit).data, atol=1e-12)
+
+
 def test_wrong_options_are_named():
     backend = Backend(device="cpu")
     circuit = QuantumCircuit(1, 1)

@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("qiskit")
 
+from qiskit import transpile
 from qiskit.circuit import ClassicalRegister, Parameter, ParameterVector, QuantumCircuit, QuantumRegister
 from qiskit.circuit.classical import expr
 from qiskit.circuit.library import (
@@ -21,6 +22,7 @@ from qiskit.circuit.library import (
 from qiskit.circuit.random import random_circuit
 from qiskit.quantum_info import Operator, SparsePauliOp, Statevector, random_unitary
 from qiskit.synthesis import LieTrotter, SuzukiTrotter
+from qiskit.transpiler import CouplingMap
 
 import qdist as qd
 from qdist.circuit import CircuitError
@@ -230,6 +232,22 @@ def test_registers_and_layouts():
     assert [(one.name, one.size) for one in back.qregs + back.cregs] == [("a", 2), ("b", 1), ("out", 2)]
     with pytest.raises(CircuitError, match="like has 1 qubits"):
         to_qiskit(ours, like=QuantumCircuit(1))
+
+
+@pytest.mark.parametrize(("seed", "qubits"), [(0, 4), (1, 5), (2, 7)])
+def test_transpiled_circuits_are_the_same_on_virtual_qubits(seed, qubits):
+    """On a line of a device's qubits, so that routing moves them, and with ancillas."""
+    circuit = random_circuit(4, 5, max_operands=3, seed=seed)
+    line = CouplingMap.from_line(qubits)
+    for level in (0, 1, 3):
+        routed = transpile(
+            circuit, basis_gates=["cx", "u"], coupling_map=line, optimization_level=level, seed_transpiler=seed
+        )
+        assert from_qiskit(routed).num_qubits == qubits, "physical ones"
+        ours = from_qiskit(routed, virtual=True)
+        assert ours.num_qubits == 4
+        np.testing.assert_allclose(reference.unitary(ours), Operator(circuit).data, atol=1e-8)
+    assert from_qiskit(circuit, virtual=True) == from_qiskit(circuit), "it has no layout"
 
 
 @pytest.mark.parametrize("seed", range(6))
