@@ -56,7 +56,7 @@ class Known:
     @cached_property
     def trajectory(self) -> Trajectory:
         """Single runs of the body, in which something is drawn."""
-        return Trajectory(self._programs, self.body)
+        return self._programs.trajectory(self.body)
 
     @cached_property
     def sampling(self) -> Sampling:
@@ -75,15 +75,25 @@ class Programs:
         self.comm = qdist.comm.world() if comm is None else comm
         self.device, self.dtype = device, np.dtype(dtype)
         self._kept: Recent[Program] = Recent(most)
+        self._trajectories: Recent[Trajectory] = Recent(most)
         self._known: Recent[tuple[Any, Any, Known]] = Recent(most)
 
     def of(self, circuit: Circuit) -> Program:
         """The program of a circuit, which may be one that was compiled before."""
-        key: Hashable = (circuit.num_qubits, circuit.num_clbits, tuple(circuit))
+        key = _key(circuit)
         found = self._kept.get(key)
         if found is None:
             found = self.compiled(circuit)
             self._kept.put(key, found)
+        return found
+
+    def trajectory(self, circuit: Circuit) -> Trajectory:
+        """Runs of a circuit in which something is drawn, which may have been compiled before."""
+        key = _key(circuit)
+        found = self._trajectories.get(key)
+        if found is None:
+            found = Trajectory(self, circuit)
+            self._trajectories.put(key, found)
         return found
 
     def compiled(self, circuit: Circuit) -> Program:
@@ -106,6 +116,10 @@ class Programs:
     def columns(program: Program) -> list[int]:
         """Which of Qiskit's parameters the program has."""
         return [parameter.index for parameter in program.circuit.parameters]  # type: ignore[attr-defined]
+
+
+def _key(circuit: Circuit) -> Hashable:
+    return (circuit.num_qubits, circuit.num_clbits, tuple(circuit))
 
 
 @lru_cache(maxsize=256)

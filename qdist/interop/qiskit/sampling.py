@@ -1,4 +1,4 @@
-"""Samples of classical bits: all shots from one state, or a run each where they differ before the end."""
+"""Samples of classical bits: all shots from one state, or from several where they differ before the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from qdist.circuit import Circuit
 from qdist.circuit.instruction import Instruction
-from qdist.program.program import Program
 from qdist.state.statevector import StateVector
 
 from .running import states
@@ -30,15 +29,19 @@ _BLOCK_BITS = 12
 class Sampling:
     """A circuit whose last measurements are set apart.
 
-    Where nothing else is random, all shots are drawn from one state; otherwise each is a run of its own.
+    Where nothing else is random, all shots are drawn from one state; otherwise from the states of a tree of runs.
     """
 
     def __init__(self, programs: Programs, circuit: Circuit) -> None:
         kept, self._finals = _divided(circuit)
         self.measures = any(instruction.gate.kind == "measure" for instruction in circuit)
         self._num_clbits, self._is_random = circuit.num_clbits, _is_random(kept)
-        self._program = programs.of(circuit if self._is_random else circuit.with_instructions(kept))
-        self._columns = programs.columns(self._program)
+        rest = circuit.with_instructions(kept)
+        if self._is_random:
+            self._trajectory = programs.trajectory(rest)
+        else:
+            self._program = programs.of(rest)
+            self._columns = programs.columns(self._program)
 
     def sampled(
         self, theta: NDArray[np.float64], shots: int, rng: Callable[[], np.random.Generator], drawing: Drawing
@@ -50,17 +53,33 @@ class Sampling:
         bits = np.zeros((len(theta), shots, self._num_clbits), np.uint8)
         state: StateVector | None = None
         if self._is_random:
-            for k, row in enumerate(theta[:, self._columns]):
-                state = _each_shot(self._program, row, rng(), bits[k])
+            for k, row in enumerate(theta):
+                generator = rng()
+                for leaf in self._trajectory.leaves(row, shots, generator):
+                    bits[k, leaf.shots] = leaf.bits
+                    state = leaf.state
+                    self._read(bits[k], leaf.shots, state, generator, drawing)
             return bits, state
-        qubits = sorted(set(self._finals.values()))
-        place = {qubit: k for k, qubit in enumerate(qubits)}
+        every = np.arange(shots)
         for k, state in enumerate(states(self._program, np.ascontiguousarray(theta[:, self._columns]))):
-            if qubits and shots:
-                drawn = drawing(state, qubits, shots, rng())
-                for clbit, qubit in self._finals.items():
-                    bits[k, :, clbit] = drawn >> place[qubit] & 1
+            self._read(bits[k], every, state, rng(), drawing)
         return bits, state
+
+    def _read(
+        self,
+        bits: NDArray[np.uint8],
+        shots: NDArray[np.int64],
+        state: StateVector,
+        rng: np.random.Generator,
+        drawing: Drawing,
+    ) -> None:
+        """The last measurements of some shots that end in a state."""
+        qubits = sorted(set(self._finals.values()))
+        if qubits and len(shots):
+            drawn = drawing(state, qubits, len(shots), rng)
+            place = {qubit: k for k, qubit in enumerate(qubits)}
+            for clbit, qubit in self._finals.items():
+                bits[shots, clbit] = drawn >> place[qubit] & 1
 
 
 def numpy_choice(state: StateVector, qubits: Sequence[int], shots: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -96,16 +115,6 @@ def _between(weights: NDArray[np.float64], numbers: NDArray[np.float64]) -> NDAr
 def own_choice(state: StateVector, qubits: Sequence[int], shots: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """The samples of ``StateVector.sample``."""
     return state.sample(shots, rng, qubits)
-
-
-def _each_shot(
-    program: Program, row: NDArray[np.float64], rng: np.random.Generator, bits: NDArray[np.uint8]
-) -> StateVector | None:
-    state = None
-    for k, state in enumerate(program.runs(len(bits), row, rng)):
-        if state.readout is not None:
-            bits[k] = state.readout.draw(state, rng)
-    return state
 
 
 def _divided(circuit: Circuit) -> tuple[list[Instruction], dict[int, int]]:

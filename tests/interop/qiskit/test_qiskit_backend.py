@@ -117,6 +117,12 @@ def test_equal_circuits_are_planned_once(monkeypatch):
     compiled, made = [], programs.Program
     monkeypatch.setattr(programs, "Program", lambda *args, **kwargs: compiled.append(1) or made(*args, **kwargs))
     backend = Backend(device="cpu")
-    backend.run([branching(), branching()], shots=2)
     backend.run(branching(), shots=2)
-    assert len(compiled) == 1
+    pieces = len(compiled)
+    backend.run([branching(), branching()], shots=2)
+    assert len(compiled) == pieces > 1
+    plain = QuantumCircuit(2)
+    plain.h(0)
+    plain.measure_all()
+    backend.run([plain, plain.copy()], shots=2)
+    assert len(compiled) == pieces + 1

@@ -10,6 +10,7 @@ from qiskit.circuit import ClassicalRegister, Parameter, QuantumCircuit, Quantum
 from qiskit.primitives import StatevectorEstimator
 
 from qdist.interop.qiskit import Estimator, Sampler
+from qdist.program.program import Program
 
 
 def resetting():
@@ -70,6 +71,33 @@ def test_samples_of_resets_are_of_one_run_each():
     counts = Sampler(seed=1).run([circuit], shots=200).result()[0].data.c.get_counts()
     assert set(counts) == {"00", "10"}
     assert min(counts.values()) > 60
+
+
+def test_shots_with_equal_outcomes_run_as_one(monkeypatch):
+    circuit = QuantumCircuit(2, 3)
+    circuit.h(0)
+    circuit.measure(0, 0)
+    with circuit.if_test((circuit.clbits[0], 1)):
+        circuit.ry(0.4, 1)
+        circuit.h(0)
+    circuit.measure(0, 1)
+    circuit.h(1)
+    circuit.measure(1, 2)
+    runs, inner = [], Program.run_with
+    monkeypatch.setattr(Program, "run_with", lambda self, *args: runs.append(1) or inner(self, *args))
+    data = Sampler(seed=4, device="cpu").run([circuit], shots=4000).result()[0].data.c
+    assert len(runs) < 12, "three paths, not 4000"
+    counts = data.get_counts()
+    chance = (1 + np.sin(0.4)) / 2
+    expected = {
+        "000": 0.25, "100": 0.25,
+        "001": chance / 4, "101": (1 - chance) / 4, "011": chance / 4, "111": (1 - chance) / 4,
+    }  # fmt: skip
+    assert set(counts) <= set(expected)
+    for key, probability in expected.items():
+        assert abs(counts.get(key, 0) / 4000 - probability) < 0.04
+    early = data.get_bitstrings()[:40]
+    assert len(set(early)) > 3, "shots come in a random order"
 
 
 def test_control_flow_without_a_measurement_has_nothing_to_sample():
