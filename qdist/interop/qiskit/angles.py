@@ -1,8 +1,8 @@
-"""Qiskit's parameter expressions as affine expressions of our parameters."""
+"""Qiskit's parameter expressions as expressions of our parameters: affine ones, products and functions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from qiskit.circuit import Parameter as QiskitParameter
@@ -10,6 +10,7 @@ from qiskit.circuit import ParameterExpression
 from qiskit.circuit.parametervector import ParameterVectorElement as QiskitElement
 
 from qdist.circuit import CircuitError, Parameter, ParameterVector
+from qdist.circuit.functions import elementary
 from qdist.circuit.parameters import Angle
 
 __all__ = ["Angles"]
@@ -23,16 +24,18 @@ class Angles:
 
     def __init__(self, given: Mapping[Any, Angle] | None = None) -> None:
         self._made: MutableMapping[Any, Angle] = dict(given or {})
-        self._vectors: dict[Any, ParameterVector] = {}
 
     def __call__(self, value: Any) -> Angle:
-        """An angle: a float, or an affine expression. Raises CircuitError for any other expression, by name."""
+        """An angle: a float or an expression. Raises CircuitError for one that we lack, by name."""
         if type(value) is float:
             return value
         if isinstance(value, QiskitParameter):
-            return self._parameter(value)
+            found = self._made.get(value)
+            if found is None:
+                found = self._made[value] = self._new(value)
+            return found
         if isinstance(value, ParameterExpression):
-            return self._affine(value) if value.parameters else self._number(value)
+            return self._expression(value) if value.parameters else self._number(value)
         return self._number(value)
 
     def put(self, parameter: Any, value: Angle) -> None:
@@ -46,30 +49,62 @@ class Angles:
             raise CircuitError(f"angles are real numbers; got {value}")
         return number.real
 
-    def _parameter(self, parameter: Any) -> Angle:
-        found = self._made.get(parameter)
-        if found is None:
-            found = self._made[parameter] = self._new(parameter)
-        return found
-
-    def _new(self, parameter: Any) -> Parameter:
+    def _new(self, parameter: Any) -> Angle:
         if not isinstance(parameter, QiskitElement):
             return Parameter(parameter.name)
+        # Qiskit makes the vector anew for every element that is asked for it: all elements are noted at once.
         vector = parameter.vector
-        key = vector[0].uuid
-        if key not in self._vectors:
-            self._vectors[key] = ParameterVector(vector.name, len(vector))
-        return self._vectors[key][parameter.index]
+        ours = ParameterVector(vector.name, len(vector))
+        for element, own in zip(vector, ours):
+            self._made.setdefault(element, own)
+        return self._made[parameter]
 
-    def _affine(self, expression: Any) -> Angle:
-        result: Any = 0.0
-        for parameter in sorted(expression.parameters, key=lambda one: one.name):
-            slope = expression.gradient(parameter)
-            if isinstance(slope, ParameterExpression) and slope.parameters:
+    def _expression(self, expression: Any) -> Angle:
+        """Replays how the expression is computed, step by step on a stack."""
+        stack: list[Angle] = []
+        for step in expression._qpy_replay:
+            name = _name(step.op)
+            function = _FUNCTIONS.get(name)
+            if function is not None:
+                stack.append(elementary(function, self._operand(step.lhs, stack)))
+                continue
+            operator = _OPERATORS.get(name)
+            if operator is None:
                 raise CircuitError(
-                    f"{expression} is not affine in {parameter.name}, and angles of qdist are sums of multiples of "
-                    "parameters: give it a value with assign_parameters before, or compute it outside of the circuit"
+                    f"{expression} has no counterpart in qdist because of {name.lower()}(): give it a value "
+                    "with assign_parameters before, or compute it outside of the circuit"
                 )
-            result = result + self._number(slope) * self._parameter(parameter)
-        constant = expression.bind({parameter: 0.0 for parameter in expression.parameters})
-        return result + self._number(constant)
+            right = self._operand(step.rhs, stack)
+            stack.append(operator(self._operand(step.lhs, stack), right))
+        (found,) = stack
+        return found
+
+    def _operand(self, operand: Any, stack: list[Angle]) -> Angle:
+        return stack.pop() if operand is None else self(operand)
+
+
+def _name(operation: Any) -> str:
+    """SIN, of a Python enum in Qiskit 1 and of a compiled one in Qiskit 2, which has no attribute ``name``."""
+    return getattr(operation, "name", None) or str(operation).rpartition(".")[2]
+
+
+_FUNCTIONS = {
+    "SIN": "sin",
+    "COS": "cos",
+    "TAN": "tan",
+    "ASIN": "arcsin",
+    "ACOS": "arccos",
+    "ATAN": "arctan",
+    "EXP": "exp",
+    "LOG": "log",
+}
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "ADD": lambda left, right: left + right,
+    "SUB": lambda left, right: left - right,
+    "RSUB": lambda left, right: right - left,
+    "MUL": lambda left, right: left * right,
+    "DIV": lambda left, right: left / right,
+    "RDIV": lambda left, right: right / left,
+    "POW": lambda left, right: left**right,
+    "RPOW": lambda left, right: right**left,
+}

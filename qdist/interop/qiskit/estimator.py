@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,14 @@ from numpy.typing import NDArray
 from qiskit.primitives import BaseEstimatorV2, DataBin, PrimitiveJob, PrimitiveResult, PubResult
 from qiskit.primitives.containers.estimator_pub import EstimatorPub, EstimatorPubLike
 
+from qdist.circuit import PauliSum
 from qdist.comm import Communicator
+from qdist.program.program import Program
 
+from .jobs import submitted
 from .observables import pauli_sum
-from .programs import Programs, common_seed, expectations
+from .programs import Programs, common_seed
+from .running import expectations
 
 __all__ = ["Estimator"]
 
@@ -25,6 +28,9 @@ class Estimator(BaseEstimatorV2):
 
     All bindings of a PUB run as one batch, and all observables of a binding are computed together. Under ``mpirun``
     every rank runs the script, the states are split, and every rank gets every result.
+
+    Where a circuit resets, measures or branches in its middle, each value is that of a run of its own, as with Qiskit's
+    StatevectorEstimator.
 
     Args:
         default_precision: the standard deviation of the noise where a run or PUB names none; 0: the exact values.
@@ -61,47 +67,65 @@ class Estimator(BaseEstimatorV2):
         if precision is None:
             precision = self._default_precision
         coerced = [EstimatorPub.coerce(pub, precision) for pub in pubs]
-        job = PrimitiveJob(self._run, coerced)
-        job._submit()
-        return job
+        return submitted(self._programs.comm, self._run, coerced)
 
     def _run(self, pubs: list[EstimatorPub]) -> PrimitiveResult[PubResult]:
         return PrimitiveResult([self._run_pub(pub) for pub in pubs], metadata={"version": 2})
 
     def _run_pub(self, pub: EstimatorPub) -> PubResult:
         rng = np.random.default_rng(common_seed(self._seed, self._programs.comm))
-        values = self._values(pub)
-        if pub.precision:
-            # One draw a value, in the order of the indices.
-            for index in np.ndindex(*values.shape):
-                values[index] = rng.normal(values[index], pub.precision)
-        data = DataBin(evs=values, stds=np.zeros_like(values), shape=values.shape)
-        return PubResult(data, metadata={"target_precision": pub.precision, "circuit_metadata": pub.circuit.metadata})
-
-    def _values(self, pub: EstimatorPub) -> NDArray[np.float64]:
-        bindings, parameters = pub.parameter_values, pub.circuit.parameters
-        count = math.prod(bindings.shape)
-        theta = np.asarray(bindings.as_array(parameters), float).reshape(count, len(parameters))
-        numbers = np.arange(count).reshape(bindings.shape)
+        numbers, theta = _bindings(pub)
         observables = np.asarray(pub.observables)
         labels = np.arange(observables.size).reshape(observables.shape)
         numbers, labels = np.broadcast_arrays(numbers, labels)
-        circuit = self._programs.read(pub.circuit)
-        program = self._programs.of(circuit.remove_final_measurements())
+        known = self._programs.read(pub.circuit)
+        sums = [pauli_sum(observables.flat[k], known.qubits) for k in range(observables.size)]
+        if known.is_random:
+            values = np.zeros(numbers.shape)
+            for index in np.ndindex(*values.shape):
+                state = known.trajectory.run(theta[numbers[index]], rng)
+                values[index] = _noisy(state.expectation(sums[labels[index]]), pub.precision, rng)
+        else:
+            values = self._exact(known.program, theta, sums, numbers, labels)
+            if pub.precision:
+                # Qiskit draws for every reset, also where its outcome is certain, and then the noise.
+                draws = sum(i.gate.kind in ("reset", "initialize") for i in known.body)
+                for index in np.ndindex(*values.shape):
+                    rng.random(draws)
+                    values[index] = _noisy(values[index], pub.precision, rng)
+        data = DataBin(evs=values, stds=np.zeros_like(values), shape=values.shape)
+        return PubResult(data, metadata={"target_precision": pub.precision, "circuit_metadata": pub.circuit.metadata})
+
+    def _exact(
+        self,
+        program: Program,
+        theta: NDArray[np.float64],
+        sums: Sequence[PauliSum],
+        numbers: NDArray[np.int64],
+        labels: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """The value of observable labels[index] for row numbers[index] of the parameters, for every index."""
         theta = np.ascontiguousarray(theta[:, self._programs.columns(program)])
-        sums = [pauli_sum(observables.flat[k]) for k in range(observables.size)]
-        wanted: dict[int, set[int]] = defaultdict(set)
-        for number, label in zip(numbers.flat, labels.flat):
-            wanted[int(number)].add(int(label))
+        asked = np.zeros((len(theta), len(sums)), bool)
+        asked[numbers, labels] = True
+        table = np.zeros(asked.shape)
         # Bindings that are measured alike run as one batch.
-        alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
-        for number, asked in wanted.items():
-            alike[tuple(sorted(asked))].append(number)
-        found: dict[tuple[int, int], float] = {}
-        for chosen, rows in alike.items():
-            table = expectations(program, [sums[label] for label in chosen], theta[rows])
-            found.update(((row, label), table[i, k]) for i, row in enumerate(rows) for k, label in enumerate(chosen))
-        values = np.empty(numbers.shape, np.float64)
-        for index in np.ndindex(*numbers.shape):
-            values[index] = found[int(numbers[index]), int(labels[index])]
-        return values
+        patterns, which = np.unique(asked, axis=0, return_inverse=True)
+        for k, pattern in enumerate(patterns):
+            rows, chosen = np.flatnonzero(which.ravel() == k), np.flatnonzero(pattern)
+            if len(chosen):
+                found = expectations(program, [sums[label] for label in chosen], theta[rows])
+                table[np.ix_(rows, chosen)] = found
+        return np.asarray(table[numbers, labels], np.float64)
+
+
+def _bindings(pub: EstimatorPub) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The numbers of the bindings, in their shape, and their values in the order of the circuit's parameters."""
+    bindings, parameters = pub.parameter_values, pub.circuit.parameters
+    count = math.prod(bindings.shape)
+    theta = np.asarray(bindings.as_array(parameters), float).reshape(count, len(parameters))
+    return np.arange(count).reshape(bindings.shape), theta
+
+
+def _noisy(value: float, precision: float, rng: np.random.Generator) -> float:
+    return float(rng.normal(value, precision)) if precision else value

@@ -2,26 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from functools import lru_cache
+import weakref
+from collections.abc import Hashable
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import qdist
-from qdist.circuit import Circuit, ParameterVector, PauliSum
+from qdist.circuit import Circuit, ParameterVector
+from qdist.circuit.measurements import is_random
 from qdist.comm import Communicator
-from qdist.program import batches
 from qdist.program.program import Program
 from qdist.program.source import FEWEST_CLOSE
-from qdist.state.outputs import Expectation
 from qdist.state.recent import Recent
-from qdist.state.statevector import StateVector
 
+from .layouts import on_qubits, used_qubits
 from .reading import from_qiskit
+from .sampling import Sampling
+from .trajectory import Trajectory
 
-__all__ = ["Programs", "common_seed", "expectations", "states"]
+__all__ = ["Known", "Programs", "common_seed"]
+
+
+class Known:
+    """A circuit of Qiskit that was read: with one vector of parameters, in Qiskit's order, whatever their names are.
+
+    Qubits to which nothing happens are left out, as a transpiled circuit has many of a device's: ``qubits`` are the
+    others, in order.
+    """
+
+    def __init__(self, programs: Programs, circuit: Any) -> None:
+        self._programs = programs
+        own = from_qiskit(circuit, dict(zip(circuit.parameters, _vector(circuit.num_parameters))))
+        self.qubits = used_qubits(own) or [0][: own.num_qubits]
+        number = {qubit: k for k, qubit in enumerate(self.qubits)}
+        self.circuit = own if len(number) == own.num_qubits else on_qubits(own, number, len(number))
+
+    @cached_property
+    def body(self) -> Circuit:
+        """Without the measurements at its end."""
+        return self.circuit.remove_final_measurements()
+
+    @cached_property
+    def is_random(self) -> bool:
+        """Whether two runs of the body may end in different states."""
+        return is_random(self.body, self.body.num_qubits, True)
+
+    @cached_property
+    def program(self) -> Program:
+        return self._programs.of(self.body)
+
+    @cached_property
+    def trajectory(self) -> Trajectory:
+        """Single runs of the body, in which something is drawn."""
+        return self._programs.trajectory(self.body)
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        """How its classical bits are sampled."""
+        return Sampling(self._programs, self.circuit)
 
 
 class Programs:
@@ -35,21 +75,42 @@ class Programs:
         self.comm = qdist.comm.world() if comm is None else comm
         self.device, self.dtype = device, np.dtype(dtype)
         self._kept: Recent[Program] = Recent(most)
+        self._trajectories: Recent[Trajectory] = Recent(most)
+        self._known: Recent[tuple[Any, Any, Known]] = Recent(most)
 
     def of(self, circuit: Circuit) -> Program:
-        key: Hashable = (circuit.num_qubits, circuit.num_clbits, tuple(circuit))
+        """The program of a circuit, which may be one that was compiled before."""
+        key = _key(circuit)
         found = self._kept.get(key)
         if found is None:
-            far = (self.comm.size - 1).bit_length()
-            alone = self.comm.size == 1 or circuit.num_qubits - far < FEWEST_CLOSE
-            found = Program(circuit, comm=None if alone else self.comm, device=self.device, dtype=self.dtype)
+            found = self.compiled(circuit)
             self._kept.put(key, found)
         return found
 
-    def read(self, circuit: Any) -> Circuit:
-        """A circuit of Qiskit with one vector of parameters, in Qiskit's order, whatever their names are."""
-        vector = _vector(circuit.num_parameters)
-        return from_qiskit(circuit, dict(zip(circuit.parameters, vector)))
+    def trajectory(self, circuit: Circuit) -> Trajectory:
+        """Runs of a circuit in which something is drawn, which may have been compiled before."""
+        key = _key(circuit)
+        found = self._trajectories.get(key)
+        if found is None:
+            found = Trajectory(self, circuit)
+            self._trajectories.put(key, found)
+        return found
+
+    def compiled(self, circuit: Circuit) -> Program:
+        """A new program, over all ranks unless the circuit is too small for them."""
+        far = (self.comm.size - 1).bit_length()
+        alone = self.comm.size == 1 or circuit.num_qubits - far < FEWEST_CLOSE
+        return Program(circuit, comm=None if alone else self.comm, device=self.device, dtype=self.dtype)
+
+    def read(self, circuit: Any) -> Known:
+        """A circuit of Qiskit, read once as long as it does not change."""
+        found = self._known.get(id(circuit))
+        # To compare takes a tenth of the time of reading. (Circuits themselves are equal up to 1e-10 in angles.)
+        if found is not None and found[0]() is circuit and found[1] == circuit._data:
+            return found[2]
+        known = Known(self, circuit)
+        self._known.put(id(circuit), (weakref.ref(circuit), circuit.copy()._data, known))
+        return known
 
     @staticmethod
     def columns(program: Program) -> list[int]:
@@ -57,36 +118,13 @@ class Programs:
         return [parameter.index for parameter in program.circuit.parameters]  # type: ignore[attr-defined]
 
 
+def _key(circuit: Circuit) -> Hashable:
+    return (circuit.num_qubits, circuit.num_clbits, tuple(circuit))
+
+
 @lru_cache(maxsize=256)
 def _vector(length: int) -> ParameterVector:
     return ParameterVector("parameter", length)
-
-
-def expectations(program: Program, sums: Sequence[PauliSum], theta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The expectation values of all observables for all rows of parameters: shape (rows, observables)."""
-    outputs = [Expectation(one) for one in sums]
-    plain = not program.plan.far and all(part.instruction is None for part in program.plan.parts)
-    if plain and program.row_programs.takes(outputs):
-        rows = program.row_programs.of()
-        found = rows.values(theta, np.zeros(0), rows.reading(outputs))
-        if found is not None:
-            return np.asarray(found[0])
-    if plain and len(theta) > 1 and batches.fit(program, outputs):
-        return np.asarray(batches.values(program, outputs, theta))
-    return np.array([state.expectations(sums) for state in states(program, theta)]).reshape(len(theta), len(sums))
-
-
-def states(program: Program, theta: NDArray[np.float64]) -> Iterator[StateVector]:
-    """The state for each row of parameters, valid until the next."""
-    if program.plan.far or any(part.instruction is not None for part in program.plan.parts):
-        state = None
-        for row in theta:
-            state = program.run(row, out=state)
-            yield state
-        return
-    for some in batches.parts(program, len(theta)):
-        for amplitudes in program.run_batch(theta[some]):
-            yield StateVector.from_amplitudes(amplitudes, device=program.device)
 
 
 def common_seed(seed: Any, comm: Communicator) -> Any:

@@ -37,6 +37,7 @@ from qdist.circuit.parameters import Angle
 from . import control_flow
 from .angles import Angles
 from .evolution import rotations
+from .layouts import in_virtual_order
 
 __all__ = ["Reader", "from_qiskit"]
 
@@ -46,15 +47,20 @@ _NOTHING = ("delay", "snapshot")
 _MOST_MATRIX_QUBITS = 10
 
 
-def from_qiskit(circuit: QuantumCircuit, parameters: Mapping[Any, Angle] | None = None) -> Circuit:
+def from_qiskit(
+    circuit: QuantumCircuit, parameters: Mapping[Any, Angle] | None = None, *, virtual: bool = False
+) -> Circuit:
     """The same circuit, with the same numbers of qubits and classical bits, global phase included.
 
     Gates of our table, also controlled, stay what they are; Pauli evolutions of first order become Pauli rotations;
     what has a definition is taken apart, and what has only a matrix becomes one. If/else, switch and for loops are
-    resolved into conditions on each instruction. Qubits of a transpiled circuit are the physical ones.
+    resolved into conditions on each instruction.
 
     Args:
         parameters: what stands for Qiskit's parameters; by default parameters of the same names.
+        virtual: for a transpiled circuit, whether its qubits are numbered as before: the result is then the circuit
+            that was transpiled, in other gates. Ancillas come last, as far as they are used. By default qubits are the
+            physical ones.
 
     Raises:
         CircuitError: for expressions that are not affine, while loops, break and continue, tests other than those of
@@ -63,7 +69,7 @@ def from_qiskit(circuit: QuantumCircuit, parameters: Mapping[Any, Angle] | None 
     result = Circuit(circuit.num_qubits, circuit.num_clbits, circuit.name)
     reader = Reader(result, Angles(parameters))
     reader.read(circuit, range(circuit.num_qubits), range(circuit.num_clbits), ())
-    return result
+    return in_virtual_order(result, circuit.layout) if virtual and circuit.layout is not None else result
 
 
 class Reader:
@@ -85,8 +91,16 @@ class Reader:
         phase = self.angles(circuit.global_phase)
         if not isinstance(phase, float) or phase:
             self.append(GATES["gphase"], (), (phase,), condition)
+        angles, append, under = self.angles, self.result.append, condition or None
         for item in circuit.data:
             wires = tuple([place[bit] for bit in item.qubits])
+            if item.is_standard_gate():
+                # Qiskit makes its Python object only when it is asked for it.
+                params = item.params
+                gate = _standard(item.name, len(params))
+                if gate is not None:
+                    append(gate, wires, [angles(param) for param in params] if params else (), (), under)
+                    continue
             operation = item.operation
             if isinstance(operation, ControlFlowOp):
                 control_flow.read(self, operation, wires, [classical[bit] for bit in item.clbits], classical, condition)
@@ -177,13 +191,20 @@ class Reader:
 
 def _in_table(operation: Any) -> Gate | None:
     """The gate of our table that has Qiskit's name, if the operation is Qiskit's own with all controls at one."""
-    name = _NAMES.get(operation.name)
     # A user's own gate may have any name.
-    if name is None or not getattr(operation, "base_class", object).__module__.startswith("qiskit.circuit.library"):
+    if not getattr(operation, "base_class", object).__module__.startswith("qiskit.circuit.library"):
+        return None
+    return _standard(operation.name, len(operation.params))
+
+
+def _standard(name: str, angles: int) -> Gate | None:
+    """The gate of our table that Qiskit gives this name and so many angles."""
+    own = _NAMES.get(name)
+    if own is None:
         return None
     # Qiskit's cu is a controlled u with a fourth angle, the phase.
-    gate = GATES["cu"].base if name == "u" and len(operation.params) == 4 else GATES[name]
-    return gate if gate.num_params == len(operation.params) else None
+    gate = GATES["cu"].base if own == "u" and angles == 4 else GATES[own]
+    return gate if gate.num_params == angles else None
 
 
 def _controlled(part: Any, controls: tuple[int, ...], state: int | None) -> Any:

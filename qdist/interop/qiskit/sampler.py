@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from qiskit import QiskitError
 from qiskit.primitives import BaseSamplerV2, BitArray, DataBin, PrimitiveJob, PrimitiveResult, SamplerPubResult
 from qiskit.primitives.containers.sampler_pub import SamplerPub, SamplerPubLike
 
-from qdist.circuit import Circuit
-from qdist.circuit.instruction import Instruction
 from qdist.comm import Communicator
-from qdist.program.program import Program
 
-from .programs import Programs, common_seed, states
+from .jobs import submitted
+from .programs import Programs, common_seed
+from .sampling import numpy_choice
 
 __all__ = ["Sampler"]
 
@@ -67,29 +67,20 @@ class Sampler(BaseSamplerV2):
                 UserWarning,
                 stacklevel=2,
             )
-        job = PrimitiveJob(self._run, coerced)
-        job._submit()
-        return job
+        return submitted(self._programs.comm, self._run, coerced)
 
     def _run(self, pubs: list[SamplerPub]) -> PrimitiveResult[SamplerPubResult]:
         return PrimitiveResult([self._run_pub(pub) for pub in pubs], metadata={"version": 2})
 
     def _run_pub(self, pub: SamplerPub) -> SamplerPubResult:
-        circuit, parameters = self._programs.read(pub.circuit), pub.circuit.parameters
+        sampling, parameters = self._programs.read(pub.circuit).sampling, pub.circuit.parameters
         shape = pub.parameter_values.shape
         theta = np.asarray(pub.parameter_values.as_array(parameters), float)
         theta = theta.reshape(math.prod(shape), len(parameters))
-        kept, finals = _divided(circuit)
-        rest = circuit.with_instructions(kept)
-        if _is_random(kept):
-            program = self._programs.of(circuit)
-            chosen = theta[:, self._programs.columns(program)]
-            bits = [self._each_shot(program, row, pub.shots) for row in chosen]
-        else:
-            program = self._programs.of(rest)
-            chosen = np.ascontiguousarray(theta[:, self._programs.columns(program)])
-            bits = [self._at_the_end(state, finals, circuit.num_clbits, pub.shots) for state in states(program, chosen)]
-        table = np.array(bits, np.uint8).reshape(*shape, pub.shots, circuit.num_clbits)
+        if not sampling.measures and any(item.is_control_flow() for item in pub.circuit):
+            raise QiskitError("the circuit branches or loops and measures nothing: there is nothing to sample from it")
+        bits, _ = sampling.sampled(theta, pub.shots, self._rng, numpy_choice)
+        table = bits.reshape(*shape, *bits.shape[1:])
         found = {}
         for register in pub.circuit.cregs:
             places = [pub.circuit.find_bit(bit).index for bit in register]
@@ -100,54 +91,6 @@ class Sampler(BaseSamplerV2):
 
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(common_seed(self._seed, self._programs.comm))
-
-    def _at_the_end(self, state: Any, finals: dict[int, int], clbits: int, shots: int) -> NDArray[np.uint8]:
-        """Bits of all shots, drawn as NumPy's choice draws from the probabilities of the measured qubits."""
-        bits = np.zeros((shots, clbits), np.uint8)
-        qubits = sorted(set(finals.values()))
-        if qubits:
-            chances = state.probabilities(qubits)
-            drawn = self._rng().choice(len(chances), p=chances / chances.sum(), size=shots)
-            place = {qubit: k for k, qubit in enumerate(qubits)}
-            for clbit, qubit in finals.items():
-                bits[:, clbit] = drawn >> place[qubit] & 1
-        return bits
-
-    def _each_shot(self, program: Program, row: NDArray[np.float64], shots: int) -> NDArray[np.uint8]:
-        rng = self._rng()
-        bits = np.zeros((shots, program.circuit.num_clbits), np.uint8)
-        for k, state in enumerate(program.runs(shots, row, rng)):
-            if state.readout is not None:
-                bits[k] = state.readout.draw(state, rng)
-        return bits
-
-
-def _divided(circuit: Circuit) -> tuple[list[Instruction], dict[int, int]]:
-    """The instructions without the last measurements, and {classical bit: qubit} of those."""
-    kept: list[Instruction] = []
-    finals: dict[int, int] = {}
-    touched: set[int] = set()
-    written: set[int] = set()
-    for instruction in reversed(list(circuit)):
-        gate, qubits, _, clbits, condition = instruction
-        if gate.kind == "barrier":
-            kept.append(instruction)
-            continue
-        if gate.kind == "measure" and not condition and qubits[0] not in touched and clbits[0] not in written:
-            finals[clbits[0]] = qubits[0]
-            written.add(clbits[0])
-            continue
-        if gate.kind == "measure" and not condition and clbits[0] in finals and qubits[0] not in touched:
-            continue  # A later measurement has the bit, and this one changes nothing that is read.
-        touched.update(qubits)
-        written.update(clbits, (bit for test in condition for bit in test.clbits))
-        kept.append(instruction)
-    return kept[::-1], finals
-
-
-def _is_random(kept: Sequence[Instruction]) -> bool:
-    """Whether shots differ before the end: something measures, resets, branches, or initialises what was used."""
-    return any(i.gate.kind not in ("gate", "barrier") or i.condition for i in kept)
 
 
 def _packed(bits: NDArray[np.uint8]) -> NDArray[np.uint8]:

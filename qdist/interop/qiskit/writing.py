@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
+from qiskit.circuit import CircuitInstruction, QuantumCircuit
 from qiskit.circuit import Parameter as QiskitParameter
 from qiskit.circuit import ParameterVector as QiskitVector
-from qiskit.circuit import QuantumCircuit
 from qiskit.circuit.classical import expr
 from qiskit.circuit.library import (
     DiagonalGate,
@@ -23,6 +24,7 @@ from qiskit.circuit.library import iSwapGate as _Iswap
 from qiskit.quantum_info import Pauli
 
 from qdist.circuit import Circuit, CircuitError
+from qdist.circuit.functions import Function
 from qdist.circuit.gate import Gate
 from qdist.circuit.instruction import Condition
 from qdist.circuit.parameters import Expression, ParameterVectorElement
@@ -56,8 +58,14 @@ def to_qiskit(circuit: Circuit, like: QuantumCircuit | None = None) -> QuantumCi
                 f"{circuit.num_qubits} and {circuit.num_clbits}"
             )
         result = QuantumCircuit(like.qubits, like.clbits, *like.qregs, *like.cregs, name=like.name)
-    parameters = _parameters(circuit)
+    parameters, wires = _parameters(circuit), result.qubits
     for gate, qubits, params, clbits, condition in circuit:
+        kind = _STANDARD.get(gate.name) if gate.data is None and qubits and not condition else None
+        if kind is not None and gate.kind == "gate":
+            # Ours are checked: what QuantumCircuit.append would check again takes most of its time.
+            operation = kind(*[_angle(param, parameters) for param in params])
+            result._append(CircuitInstruction(operation, [wires[qubit] for qubit in qubits]))
+            continue
         angles = [_angle(param, parameters) for param in params]
         if condition:
             with result.if_test(_test(condition, result)):
@@ -147,9 +155,31 @@ def _parameters(circuit: Circuit) -> dict[Any, Any]:
 def _angle(angle: Any, parameters: dict[Any, Any]) -> Any:
     if not isinstance(angle, Expression):
         return angle
-    terms = [parameters[one] if factor == 1 else factor * parameters[one] for one, factor in angle.terms.items()]
+    symbols = [(_symbol(one, parameters), factor) for one, factor in angle.terms.items()]
+    terms = [symbol if factor == 1 else factor * symbol for symbol, factor in symbols]
     total = sum(terms[1:], terms[0])
     return total + angle.constant if angle.constant else total
+
+
+def _symbol(symbol: Any, parameters: dict[Any, Any]) -> Any:
+    """A parameter, or a product or function of some."""
+    if not isinstance(symbol, Function):
+        return parameters[symbol]
+    operation, arguments = symbol.call
+    write = _FUNCTIONS.get(getattr(operation, "name", ""))
+    if write is None:
+        raise CircuitError(f"Qiskit's expressions have no {symbol.name}: bind its parameters first")
+    return write(*(_angle(argument, parameters) for argument in arguments))
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "product": lambda x, y: x * y,
+    "quotient": lambda x, y: x / y,
+    "power": lambda x, y: x**y,
+    "sqrt": lambda x: x**0.5,
+    "tanh": lambda x: 1 - 2 / ((2 * x).exp() + 1),
+    **{name: methodcaller(name) for name in ("sin", "cos", "tan", "arcsin", "arccos", "arctan", "exp", "log")},
+}
 
 
 def _test(condition: Sequence[Condition], result: QuantumCircuit) -> Any:

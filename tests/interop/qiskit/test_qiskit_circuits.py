@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("qiskit")
 
+from qiskit import transpile
 from qiskit.circuit import ClassicalRegister, Parameter, ParameterVector, QuantumCircuit, QuantumRegister
 from qiskit.circuit.classical import expr
 from qiskit.circuit.library import (
@@ -21,6 +22,7 @@ from qiskit.circuit.library import (
 from qiskit.circuit.random import random_circuit
 from qiskit.quantum_info import Operator, SparsePauliOp, Statevector, random_unitary
 from qiskit.synthesis import LieTrotter, SuzukiTrotter
+from qiskit.transpiler import CouplingMap
 
 import qdist as qd
 from qdist.circuit import CircuitError
@@ -109,11 +111,41 @@ def test_parameters_keep_names_and_vectors_and_affine_expressions():
     np.testing.assert_allclose(Operator(again).data, found, atol=1e-12)
 
 
-def test_what_is_not_affine_or_has_no_counterpart_is_refused_by_name():
+def test_products_and_functions_of_parameters_become_ours_and_come_back():
+    x, y = Parameter("x"), ParameterVector("y", 2)
+    circuit = QuantumCircuit(2)
+    for k, angle in enumerate(
+        (
+            2 * (np.pi - x) * (np.pi - y[1]),
+            1.5 / x - y[0] / x,
+            x.sin() * y[1].cos() - (x * y[0]).tan(),
+            (x / 3).arcsin() + (x / 4).arccos() - y[0].arctan(),
+            y[0].exp() - x.log(),
+            (x - y[0]) ** 2 + y[1] ** 0.5,
+        )
+    ):
+        circuit.rx(angle, k % 2)
+        circuit.cp(angle / 2, 0, 1)
+    ours = from_qiskit(circuit)
+    values = {"x": 0.7, "y[0]": 0.4, "y[1]": 1.3}
+    bound = circuit.assign_parameters({one: values[one.name] for one in circuit.parameters})
+    found = reference.unitary(ours.bind([values[one.name] for one in ours.parameters]))
+    np.testing.assert_allclose(found, Operator(bound).data, atol=1e-12)
+    back = to_qiskit(ours)
+    again = back.assign_parameters({one: values[one.name] for one in back.parameters})
+    np.testing.assert_allclose(Operator(again).data, found, atol=1e-12)
+    mine = qd.Circuit(1)
+    t = qd.Parameter("t")
+    mine.rx(np.tanh(t) + np.sqrt(t), 0)
+    bound = to_qiskit(mine).assign_parameters([0.8])
+    np.testing.assert_allclose(Operator(bound).data, _rx(np.tanh(0.8) + np.sqrt(0.8)), atol=1e-12)
+
+
+def test_what_has_no_counterpart_is_refused_by_name():
     x = Parameter("x")
     circuit = QuantumCircuit(1, 1)
-    circuit.rx(x.sin(), 0)
-    with pytest.raises(CircuitError, match=r"sin\(x\) is not affine in x.*assign_parameters"):
+    circuit.rx(x.abs(), 0)
+    with pytest.raises(CircuitError, match=r"abs\(x\) has no counterpart.*assign_parameters"):
         from_qiskit(circuit)
     loop = QuantumCircuit(1, 1)
     with loop.while_loop((loop.clbits[0], 0)):
@@ -200,6 +232,22 @@ def test_registers_and_layouts():
     assert [(one.name, one.size) for one in back.qregs + back.cregs] == [("a", 2), ("b", 1), ("out", 2)]
     with pytest.raises(CircuitError, match="like has 1 qubits"):
         to_qiskit(ours, like=QuantumCircuit(1))
+
+
+@pytest.mark.parametrize(("seed", "qubits"), [(0, 4), (1, 5), (2, 7)])
+def test_transpiled_circuits_are_the_same_on_virtual_qubits(seed, qubits):
+    """On a line of a device's qubits, so that routing moves them, and with ancillas."""
+    circuit = random_circuit(4, 5, max_operands=3, seed=seed)
+    line = CouplingMap.from_line(qubits)
+    for level in (0, 1, 3):
+        routed = transpile(
+            circuit, basis_gates=["cx", "u"], coupling_map=line, optimization_level=level, seed_transpiler=seed
+        )
+        assert from_qiskit(routed).num_qubits == qubits, "physical ones"
+        ours = from_qiskit(routed, virtual=True)
+        assert ours.num_qubits == 4
+        np.testing.assert_allclose(reference.unitary(ours), Operator(circuit).data, atol=1e-8)
+    assert from_qiskit(circuit, virtual=True) == from_qiskit(circuit), "it has no layout"
 
 
 @pytest.mark.parametrize("seed", range(6))

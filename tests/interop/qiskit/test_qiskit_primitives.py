@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("qiskit")
 
 from qiskit.circuit import ClassicalRegister, Parameter, QuantumCircuit, QuantumRegister
-from qiskit.circuit.library import efficient_su2
+from qiskit.circuit.library import RXGate, efficient_su2, zz_feature_map
 from qiskit.primitives import BitArray, StatevectorEstimator, StatevectorSampler
 from qiskit.quantum_info import SparseObservable, SparsePauliOp
 
@@ -42,6 +42,8 @@ def pubs():
         "elementwise": (circuit, HAMILTONIANS, values(circuit, 2)),
         "grid": (circuit, [[[one]] for one in HAMILTONIANS], values(circuit, 3, 2)),
         "no parameters": (plain, ["ZZ", "XX", {"YY": 2.0, "IZ": 1.0}]),
+        "products": (zz_feature_map(4), HAMILTONIANS[0], np.random.default_rng(2).uniform(0, 2, (3, 4))),
+        "products of one qubit's width": (zz_feature_map(2), "ZZ", [0.3, 0.8]),
         "one parameter": (one, "Z", {theta: np.linspace(0, 3, 7)}),
     }
 
@@ -94,6 +96,50 @@ def test_bindings_are_one_batch_and_equal_circuits_are_planned_once(monkeypatch)
     assert batches == [9]
     estimator.run([(ansatz(), HAMILTONIANS[0], theta), (ansatz(), HAMILTONIANS[1], theta[0])]).result()
     assert len(compiled) == 1
+
+
+def test_circuits_that_were_changed_are_read_again():
+    estimator, circuit = Estimator(), QuantumCircuit(1)
+    circuit.rx(0.3, 0)
+    assert estimator.run([(circuit, "Z")]).result()[0].data.evs == pytest.approx(np.cos(0.3))
+    circuit.data[0] = circuit.data[0].replace(operation=RXGate(0.3 + 1e-9))
+    found = estimator.run([(circuit, "Y")]).result()[0].data.evs
+    assert float(found) == pytest.approx(-np.sin(0.3 + 1e-9), abs=1e-12)
+    circuit.x(0)
+    assert estimator.run([(circuit, "Z")]).result()[0].data.evs == pytest.approx(-np.cos(0.3))
+
+
+def test_idle_qubits_of_a_device_take_no_memory():
+    """A transpiled circuit has all qubits of its device: 40 of them would not fit."""
+    small, theta = ansatz(3, 1), np.random.default_rng(2).uniform(-1, 1, (2, 12))
+    wide = QuantumCircuit(40, 3)
+    wide.compose(small, [7, 38, 20], inplace=True)
+    labels = {"ZIXY": 0.5, "0Z1+": 2.0, "XZII": 3.0, "1ZIZ": 1.0, "rIZI": -0.7}
+
+    def widened(label):
+        letters = ["I"] * 40
+        for qubit, letter in zip((7, 38, 20, 11), reversed(label)):
+            letters[39 - qubit] = letter
+        return "".join(letters)
+
+    four = QuantumCircuit(4)
+    four.compose(small, range(3), inplace=True)
+    found = Estimator().run([(wide, {widened(label): c for label, c in labels.items()}, theta)]).result()[0].data.evs
+    expected = (
+        StatevectorEstimator()
+        .run([(four, SparsePauliOp.from_sparse_observable(SparseObservable.from_list(list(labels.items()))), theta)])
+        .result()[0]
+        .data.evs
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    wide.measure([20, 7, 11], [0, 1, 2])
+    counts = Sampler(seed=2).run([(wide, theta[0])], shots=50).result()[0].data.c.get_counts()
+    assert {key[0] for key in counts} == {"0"}
+    # The same probabilities of the same labels, whose order is that of the qubits.
+    swapped = QuantumCircuit(4, 3)
+    swapped.compose(small, [0, 2, 1], inplace=True)
+    swapped.measure([1, 0, 3], [0, 1, 2])
+    assert counts == StatevectorSampler(seed=2).run([(swapped, theta[0])], shots=50).result()[0].data.c.get_counts()
 
 
 def measured(circuit):

@@ -24,7 +24,7 @@ def test_estimates_and_samples_are_those_of_one_process_on_every_rank():
     found = estimator.run([pub], precision=0.1).result()[0].data.evs
     expected = StatevectorEstimator(seed=3).run([pub], precision=0.1).result()[0].data.evs
     np.testing.assert_allclose(found, expected, atol=1e-9)
-    assert estimator._programs.of(estimator._programs.read(circuit)).comm is not None, "the state is split"
+    assert estimator._programs.read(circuit).program.comm is not None, "the state is split"
     circuit.measure_all()
     samples = Sampler(seed=3, device="cpu").run([(circuit, theta)], shots=200).result()[0].data.meas
     assert samples == StatevectorSampler(seed=3).run([(circuit, theta)], shots=200).result()[0].data.meas
