@@ -214,6 +214,18 @@ class QuantumLayer(Module):
             output.register_hook(self._agreement.follow)
         return output
 
+    def metric_vector(self, v: Any, x: Any = None) -> NDArray[np.float64]:
+        """The metric tensor of the circuit's state by the weights (``Program.metric_tensor``), times a vector; the mean
+        over the rows of x. For ``optim.QuantumNaturalGradient``. Raises ValueError where x holds amplitudes."""
+        if self._amplitudes or self.weights is None:
+            raise ValueError("the metric is that of states from |0...0> by the weights: there are none here")
+        given = np.zeros((1, self.in_features)) if x is None else on_host(x.data if isinstance(x, Tensor) else x)
+        theta = self._params(given, self.weights.data)
+        tangents = self._division.parameters(np, np.zeros_like(given), np.asarray(v, np.float64))
+        found = self._division.gradients(self.program.metric_vector(theta, tangents))[1] / len(theta)
+        rows = _groups(self.comm)[2]
+        return found if rows is None or rows.size == 1 else rows.all_reduce(found, "avg")
+
     def __getstate__(self) -> dict[str, Any]:
         # Kernels are made again where the layer is copied to or loaded.
         return {name: value for name, value in self.__dict__.items() if name not in ("_rows", "_agreement")}

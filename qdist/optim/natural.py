@@ -18,7 +18,7 @@ Product = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 class QuantumNaturalGradient(Optimizer):
-    """p <- p - lr d, where (F + damping) d = g and F is the metric tensor of the state (Stokes et al., arXiv 1909.02108).
+    """p <- p - lr d, where (F + damping) d = g and F is the metric tensor (Stokes et al., arXiv 1909.02108).
 
     The system is solved by conjugate gradients, so that F is never made: a step takes at most `iterations` products.
 
