@@ -334,6 +334,18 @@ class Program(Runner):
         rows = len(params) if checks.is_batch(params) else len(v)
         return self._tangents.second([output], params, [np.ones(rows) if batched else 1.0], v)[1]
 
+    def curvature(
+        self, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any], tangents: Any
+    ) -> tuple[list[Any], NDArray[np.float64]]:
+        """``hvp`` for several outputs of any kind: their changes along the tangents, as ``jvp`` gives them, and the
+        derivatives by the parameters of the changes' sum, weighted with the cotangents.
+
+        Arguments are those of ``vjp`` and ``jvp``; for a batch all of params and cotangents have the batch in front.
+        Raises as they do.
+        """
+        changes, gradient, _ = self._tangents.second(outputs, params, cotangents, tangents)
+        return changes, gradient
+
     def metric_vector(self, params: Any, v: Any) -> NDArray[np.float64]:
         """The metric tensor (see ``metric_tensor``) times a vector, without the tensor: as long as a run and a gradient
         of a circuit of one more qubit.
