@@ -37,6 +37,11 @@ class Backend(ABC):
     """Kernels that measure, collapse, pack and permute amplitudes: functions of the same names and arguments on every
     device (``qdist.native.kernels``, ``qdist.backends.cuda.kernels``)."""
 
+    def tangent_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """In which tangent states of programs are computed: their added rotations have tiny angles, whose relative
+        precision must be that of the dtype."""
+        return dtype
+
     @abstractmethod
     def zeros(self, size: int, dtype: np.dtype[Any]) -> Any:
         """A 1-D array of zeros, aligned to at least 64 bytes."""

@@ -50,7 +50,11 @@ class Elementary(Call):
         return [self._value(xp, *arguments)]
 
     def pull_back(self, xp: Any, arguments: Sequence[Column], cotangents: Mapping[int, Column]) -> list[Column]:
-        return [cotangents[0] * partial(xp, *arguments) for partial in self._partials]
+        return [cotangents[0] * partial for partial in self.partials(xp, arguments)]
+
+    def partials(self, xp: Any, arguments: Sequence[Any]) -> list[Any]:
+        """The derivative by each argument; of expressions, with an xp for those, as expressions."""
+        return [partial(xp, *arguments) for partial in self._partials]
 
     def text(self, arguments: Sequence[str], output: int) -> str:
         operator = _OPERATORS.get(self.name)

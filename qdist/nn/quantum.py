@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from threading import local
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qdist.backends import on_host
 from qdist.hints import hinted
-from qdist.program import adjoint, batches
+from qdist.program import adjoint
 from qdist.program.program import Program, compile
-from qdist.program.rows import Reading, RowProgram
-from qdist.state.checking import checks, same
-from qdist.state.moves.relayout import relayout
 from qdist.state.outputs import Output, as_output, values
-from qdist.state.statevector import StateVector
 
 from ..circuit import Circuit, lowered
 from ..circuit.binding import resolve_values
 from ..comm import Communicator, Mesh
-from ..plan import Layout
 from ..plan.plan import readable_size
 from ..tensor import Generator, Rule, Tensor, apply, computing_in, random
 from ..tensor.arrays import to_device
@@ -33,7 +26,7 @@ from ..tensor.half import widened
 from . import quantum_embedding as embedding
 from .agreement import Agreement
 from .module import Module, Parameter
-from .quantum_outputs import Columns
+from .quantum_map import CircuitMap, Kept
 from .quantum_parameters import Division, Symbols, flat
 from .quantum_shots import Shots
 
@@ -114,7 +107,7 @@ class QuantumLayer(Module):
             circuit = circuit.bind(frozen, partial=True)
             chosen = chosen[0], [symbol for symbol in chosen[1] if symbol not in fixed]
         circuit = lowered(circuit)
-        self._division = Division(circuit, *chosen)
+        division = Division(circuit, *chosen)
         self.comm = comm
         """As given."""
         self._agreement: Agreement | None = None
@@ -126,18 +119,17 @@ class QuantumLayer(Module):
             raise ValueError("a QuantumLayer needs at least one observable")
         n = circuit.num_qubits
         self.observables: list[Output] = [as_output(o, n).frozen(n) for o in given]
-        self._columns = Columns(self.observables, n)
-        if amplitudes and (self._division.in_features or shots is not None):
+        if amplitudes and (division.in_features or shots is not None):
             raise ValueError("amplitudes=True: x holds the initial state, so there are no inputs, and no shots")
         self._amplitudes = bool(amplitudes)
         self._shots = None if shots is None else Shots(self.program, self.observables, shots, seed)
-        self._rows: tuple[RowProgram, Reading] | None = self._row_program()
+        self._map = CircuitMap(self.program, self.observables, division, not amplitudes and shots is None)
         self._warn_if_tiny(above=4)
         real = np.float32 if self.program.dtype == np.complex64 else np.float64
         self._dtype = np.dtype(real)
         self.weights: Parameter | None = None
-        if self._division.num_weights:
-            values = _start(self._division.num_weights, initial, seed, self._dtype)
+        if division.num_weights:
+            values = _start(division.num_weights, initial, seed, self._dtype)
             values = values if everyone is None else everyone.broadcast(values)
             self.weights = Parameter(to_device(values, self.program.device))
             self.weights.keeps_precision = True
@@ -152,9 +144,9 @@ class QuantumLayer(Module):
         The weights stay as they are, and must be equal on these ranks. Collective over them.
         """
         old = self.program
-        _Kept.drop(old.comm)
+        Kept.drop(old.comm)
         self.comm, self.program = comm, compile(old.circuit, comm=comm, device=old.device, dtype=old.dtype)
-        self._rows = self._row_program()
+        self._map = CircuitMap(self.program, self.observables, self._map.division, self._map.in_rows)
         self._warn_if_tiny()
         return self
 
@@ -169,18 +161,10 @@ class QuantumLayer(Module):
                 stacklevel=above,
             )
 
-    def _row_program(self) -> tuple[RowProgram, Reading] | None:
-        """The circuit for rows of x, with the weights shared, where batches run so; and what is read from them."""
-        programs = self.program.row_programs
-        if self._amplitudes or self._shots is not None or not programs.takes(self.observables):
-            return None
-        rows = programs.of(self._division.row_columns, self._division.shared_columns)
-        return rows, rows.reading(self.observables)
-
     @property
     def in_features(self) -> int:
         """How many features x has: the circuit's parameters in `inputs`, or the amplitudes of its state."""
-        return 1 << self.program.num_qubits if self._amplitudes else self._division.in_features
+        return 1 << self.program.num_qubits if self._amplitudes else self._map.division.in_features
 
     def forward(self, x: Any = None) -> Tensor:
         """The outputs for every row of x, or without inputs one row: `layer()`."""
@@ -214,13 +198,23 @@ class QuantumLayer(Module):
             output.register_hook(self._agreement.follow)
         return output
 
+    def metric_vector(self, v: Any, x: Any = None) -> NDArray[np.float64]:
+        """The metric tensor of the circuit's state by the weights (``Program.metric_tensor``), times a vector; the mean
+        over the rows of x. For ``optim.QuantumNaturalGradient``. Raises ValueError where x holds amplitudes."""
+        if self._amplitudes or self.weights is None:
+            raise ValueError("the metric is that of states from |0...0> by the weights: there are none here")
+        given = np.zeros((1, self.in_features)) if x is None else on_host(x.data if isinstance(x, Tensor) else x)
+        theta = self._map.params(given, self.weights.data)
+        tangents = self._map.division.parameters(np, np.zeros_like(given), np.asarray(v, np.float64))
+        found = self._map.division.gradients(self.program.metric_vector(theta, tangents))[1] / len(theta)
+        rows = _groups(self.comm)[2]
+        return found if rows is None or rows.size == 1 else rows.all_reduce(found, "avg")
+
     def __getstate__(self) -> dict[str, Any]:
-        # Kernels are made again where the layer is copied to or loaded.
-        return {name: value for name, value in self.__dict__.items() if name not in ("_rows", "_agreement")}
+        return {name: value for name, value in self.__dict__.items() if name != "_agreement"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__dict__.update(_agreement=None, _rows=self._row_program())
+        self.__dict__.update(state, _agreement=None)
 
     def _together(self) -> Communicator | None:
         """The ranks that run every backward pass together: those of "dp" only do where they average weights."""
@@ -228,129 +222,49 @@ class QuantumLayer(Module):
         return everyone if self.weights is not None and self.weights.requires_grad else shared
 
     def extra_repr(self) -> str:
-        counts = f"{self.in_features} inputs, {self._division.num_weights} weights, {len(self.observables)} observables"
+        counts = (
+            f"{self.in_features} inputs, {self._map.division.num_weights} weights, {len(self.observables)} observables"
+        )
         return f"{self.program.num_qubits} qubits, {counts}"
-
-    def _params(self, x: NDArray[Any], weights: NDArray[Any] | None) -> NDArray[np.float64]:
-        """One row of the circuit's parameters for every row of x. Raises StateError where one is not finite."""
-        features = np.zeros((len(x), 0)) if self._amplitudes else on_host(x)
-        params = self._division.parameters(np, features, None if weights is None else on_host(weights))
-        params = same.values(self.program.comm, params, "input and weight")
-        return checks.checked_batch(params, params.shape[1])
-
-
-class _Kept:
-    """The states of a forward, for its backward: until another forward of its thread on the same ranks, or a backward
-    there that has none of its own. Where nothing is recorded, they are gone with the forward.
-
-    So a model of many layers takes no more memory than its gradients do; and what only some ranks run, on their own,
-    leaves alone what all of them must find again.
-    """
-
-    def __init__(self, comm: Communicator | None, kets: Any, layout: Layout | None) -> None:
-        self._comm, self._kets, self._layout = comm, kets, layout
-        _last.kept[comm] = self
-
-    def take(self) -> Any:
-        """The states as they came from the runs, if they are still there."""
-        kets, self._kets = self._kets, None
-        if kets is None:
-            _Kept.drop(self._comm)
-        elif self._layout is not None:
-            relayout(kets, self._layout)  # The outputs were read in layouts of their own.
-        return kets
-
-    @staticmethod
-    def drop(comm: Communicator | None) -> None:
-        last = _last.kept.pop(comm, None)
-        if last is not None:
-            last._kets = None
-
-
-class _Last(local):
-    """This thread's last forward on each group of ranks."""
-
-    def __init__(self) -> None:
-        self.kept: WeakValueDictionary[Communicator | None, _Kept] = WeakValueDictionary()
-
-
-_last = _Last()
 
 
 def _forward(xp: Any, x: Any, weights: Any = None, *, layer: QuantumLayer) -> Any:
-    if layer._rows is not None:
-        return _forward_of_rows(xp, x, weights, layer)
-    params = layer._params(x, weights)
-    _Kept.drop(layer.program.comm)
     if layer._amplitudes:
-        return _forward_of_amplitudes(xp, x, params, layer)
+        return _forward_of_amplitudes(xp, x, weights, layer)
     if layer._shots is not None:
-        return xp.asarray(layer._shots.values(layer.program, params).astype(x.dtype)), (params,)
-    values, *kept = _values(layer, params)
-    return xp.asarray(values.astype(x.dtype)), (params, _Kept(layer.program.comm, *kept))
+        params = layer._map.params(x, weights)
+        Kept.drop(layer.program.comm)
+        return xp.asarray(layer._shots.values(layer.program, params).astype(x.dtype)), params
+    return layer._map.forward(xp, x, weights)
 
 
-def _forward_of_amplitudes(xp: Any, x: Any, params: NDArray[np.float64], layer: QuantumLayer) -> Any:
+def _forward_of_amplitudes(xp: Any, x: Any, weights: Any, layer: QuantumLayer) -> Any:
+    params = layer._map.params(np.zeros((len(x), 0)), weights)
+    Kept.drop(layer.program.comm)
     start = embedding.Start(on_host(x), layer.program)
-    found = np.empty((len(params), layer._columns.width))
+    columns = layer._map.columns
+    found = np.empty((len(params), columns.width))
     for row, state in zip(found, start.evolved(layer.program, params)):
-        row[:] = layer._columns.of(values(state, layer.observables))
+        row[:] = columns.of(values(state, layer.observables))
     return xp.asarray(found.astype(x.dtype)), (params, start)
 
 
-def _forward_of_rows(xp: Any, x: Any, weights: Any, layer: QuantumLayer) -> Any:
-    assert layer._rows is not None, "the caller has looked"
-    rows, reading = layer._rows
-    comm = layer.program.comm
-    params = layer._division.of_rows(xp, x, weights)
-    _Kept.drop(comm)
-    found = rows.values(*params, reading, keep=True)
-    if found is None:
-        layer._params(x, weights)  # Says which value is not finite.
-        raise AssertionError("a value is not finite")
-    values, kets = found
-    out = reading.columns.flat(values).astype(x.dtype, copy=False)
-    return xp.asarray(out), (params, (x, weights), values, _Kept(comm, kets, None))
-
-
 def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLayer) -> tuple[Any, ...]:
-    if len(saved) == 4:
-        both = _vjp_of_rows(xp, layer, saved, needs, g)
+    division = layer._map.division
+    if layer._amplitudes:
+        params, start = saved
+        cotangents = layer._map.columns.cotangents(on_host(g).astype(np.float64))
+        by_x, gradient = embedding.gradients(layer.program, layer.observables, params, cotangents, start)
+        both = by_x, division.gradients(gradient)[1]
+    elif layer._shots is not None:
+        both = division.gradients(layer._shots.gradient(layer.program, saved, on_host(g).astype(np.float64)))
     else:
-        weights = on_host(g).astype(np.float64)
-        if len(saved) == 1:
-            assert layer._shots is not None, "the forward run had shots"
-            gradient = layer._shots.gradient(layer.program, saved[0], weights)
-        else:
-            params, kept = saved
-            cotangents = layer._columns.cotangents(weights)
-            if layer._amplitudes:
-                by_x, gradient = embedding.gradients(layer.program, layer.observables, params, cotangents, kept)
-                _, by_weights = layer._division.gradients(gradient)
-                return tuple(xp.asarray(part) for part in (by_x, by_weights)[: len(needs)])
-            _, gradient = adjoint.vjp(layer.program, layer.observables, params, cotangents, kept.take())
-        both = layer._division.gradients(gradient)
+        both = layer._map.backward(xp, g, saved, needs)
     return tuple(None if part is None else xp.asarray(part) for part in both[: len(needs)])
-
-
-def _vjp_of_rows(xp: Any, layer: QuantumLayer, saved: Any, needs: Sequence[bool], g: Any) -> tuple[Any, ...]:
-    """The gradients by x and by the weights, None where they are not needed."""
-    (rows, shared), (x, weights), values, kept = saved
-    assert layer._rows is not None, "the forward run was of rows"
-    program, reading = layer._rows
-    together = layer._division.has_functions
-    by_weights = together or (len(needs) > 1 and needs[1])
-    found = program.vjp(rows, shared, reading, g, together or needs[0], by_weights, values, kept.take())
-    assert found is not None, "the forward run has checked the values"
-    _, by_rows, by_shared = found
-    return layer._division.gradients_of_rows(xp, x, weights, by_rows, by_shared)
 
 
 _TINY = 12
 """Qubits of a layer up to which a split state is not worth its messages."""
-
-_BATCH_BYTES = 1 << 26
-"""Of the states that are computed at once."""
 
 _WAY_OUT = (
     'ranks that differ along "dp" have different rows, so all gradients must be averaged: make the QuantumLayer with '
@@ -359,43 +273,6 @@ _WAY_OUT = (
 )
 
 _RULE = Rule("quantum_layer", _forward, _vjp, floating=True)
-
-
-def _values(layer: QuantumLayer, params: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any, Layout | None]:
-    """The outputs for every row of parameters; the states, if a gradient can go on from them; and their layout, if
-    reading may have changed it."""
-    program, outputs = layer.program, layer.observables
-    fit = batches.fit(program, outputs)
-    if fit and not program.backend.is_host:
-        return batches.values(program, outputs, params), None, None
-    if len(params) == 1 and not fit:
-        bound, gates = program.bind_for(outputs, params[0])
-        ket = bound.evolved()
-        layout = ket.layout
-        return layer._columns.of(values(ket, outputs, gates))[None], [ket], layout
-    kets = program.run_batch(params) if fit and batches.one_part(program, len(params)) else None
-    states = _states(program, params) if kets is None else _loaded(kets, program.device)
-    found = np.empty((len(params), layer._columns.width))
-    for row, state in zip(found, states):
-        row[:] = layer._columns.of(values(state, outputs))
-    return found, kets, None
-
-
-def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVector]:
-    """The state of each row, valid until the next is asked for. Small ones are computed many at once."""
-    at_once = _BATCH_BYTES // (program.dtype.itemsize << program.num_qubits) if program.backend.is_host else 1
-    if at_once > 1 and not program.plan.far and all(part.instruction is None for part in program.plan.parts):
-        for start in range(0, len(params), at_once):
-            yield from _loaded(program.run_batch(params[start : start + at_once]), program.device)
-        return
-    state = None
-    for row in params:
-        state = program.evolved(row, out=state)
-        yield state
-
-
-def _loaded(kets: NDArray[Any], device: str) -> Iterator[StateVector]:
-    return (StateVector.from_amplitudes(amplitudes, device=device) for amplitudes in kets)
 
 
 def _groups(

@@ -32,6 +32,14 @@ class Columns:
             parts += [flat.real, flat.imag] if double else [flat]
         return np.concatenate(parts)
 
+    def of_rows(self, values: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        """The same for values that have the batch in front: (batch, width)."""
+        parts: list[Any] = []
+        for value, double in zip(values, self._complex):
+            flat = value.reshape(len(value), math.prod(value.shape[1:]))
+            parts += [flat.real, flat.imag] if double else [flat]
+        return np.concatenate(parts, axis=1)
+
     def cotangents(self, gradient: NDArray[np.float64]) -> list[NDArray[Any]]:
         """Of each output, with the batch in front."""
         found: list[NDArray[Any]] = []

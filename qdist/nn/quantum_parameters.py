@@ -48,7 +48,8 @@ class Division:
         theta = xp.zeros((len(x), self._count))
         theta[:, self._on(xp, "_input_columns")] = x[:, self._on(xp, "_features")]
         if weights is not None:
-            theta[:, self._on(xp, "_weight_columns")] = weights[self._on(xp, "_places")]
+            # Those of all rows, or of each.
+            theta[:, self._on(xp, "_weight_columns")] = weights[..., self._on(xp, "_places")]
         return theta
 
     def gradients(self, gradient: Any) -> tuple[Any, Any]:
@@ -58,6 +59,13 @@ class Division:
         by_x[:, self._features] = gradient[:, self._input_columns]
         by_weights = np.zeros(self.num_weights)
         by_weights[self._places] = gradient[:, self._weight_columns].sum(axis=0)
+        return by_x, by_weights
+
+    def gradients_of_each(self, gradient: Any) -> tuple[Any, Any]:
+        """The same where every row has weights of its own: both with the batch in front."""
+        by_x, _ = self.gradients(gradient)
+        by_weights = np.zeros((len(gradient), self.num_weights))
+        by_weights[:, self._places] = gradient[:, self._weight_columns]
         return by_x, by_weights
 
     def of_rows(self, xp: Any, x: Any, weights: Any) -> tuple[Any, Any]:

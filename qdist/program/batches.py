@@ -20,6 +20,7 @@ from qdist.state.checking import checks
 from qdist.state.measuring import expectation
 from qdist.state.measuring.expectation import Observable
 from qdist.state.outputs import Expectation, Output, observables_of
+from qdist.state.outputs import values as outputs_of_state
 from qdist.state.statevector import StateVector
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "fit",
     "one_part",
     "one_row_vjp",
+    "output_values",
     "parts",
     "row_vjp",
     "states",
@@ -74,6 +76,29 @@ def expectations(program: Runner, observable: Observable, params: Any) -> NDArra
         return values(program, outputs, program.source.extended(theta))[:, 0]
     each = (x for some in parts(program, len(theta)) for x in states(program, theta[some]))
     return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in each])
+
+
+def output_values(program: Runner, outputs: Sequence[Output], theta: NDArray[np.float64]) -> list[NDArray[Any]]:
+    """The values of any outputs for each row of checked parameters, each with the batch in front; of a unitary
+    circuit."""
+    bound = program.source.extended(theta)
+    one_row = len(theta) == 1 and program.num_qubits > program.plan.target.one_row
+    if program.row_programs.takes(outputs) and not one_row:
+        rows = program.row_programs.of()
+        reading = rows.reading(outputs)
+        found = rows.values(bound, _NONE, reading)
+        assert found is not None, "the values are finite"
+        return reading.columns.values(found[0])
+    if fit(program, outputs) and not one_row:
+        return list(values(program, outputs, bound).T)
+    every = [np.empty((len(theta), *o.shape(program.num_qubits)), o.dtype) for o in outputs]
+    state = None
+    for b, row in enumerate(theta):
+        runner, gates = program.bind_for(outputs, row)
+        state = runner.evolved(out=state)
+        for numbers, value in zip(every, outputs_of_state(state, outputs, gates)):
+            numbers[b] = value
+    return every
 
 
 def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:

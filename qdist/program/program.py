@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from qdist.program import shots as shots_of
 from qdist.program.perthread import PerThread
 from qdist.program.runner import Runner
 from qdist.program.source import Source
+from qdist.program.tangent.derivatives import TangentProgram
 from qdist.state.checking import checks
 from qdist.state.measuring.estimates import Estimate, Estimates
 from qdist.state.measuring.expectation import Observable, as_pauli_sum, checked_observables
@@ -27,7 +29,7 @@ from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.rotated import ReadoutError
 from qdist.state.measuring.shadows import Shadow
 from qdist.state.measuring.shots import written
-from qdist.state.outputs import Expectation, Output, values
+from qdist.state.outputs import Expectation, Output, as_output, values
 from qdist.state.statevector import StateVector
 
 __all__ = ["Program", "compile", "simulate"]
@@ -298,6 +300,73 @@ class Program(Runner):
         a batch with the batch in front. Raises StateError as ``value_and_grad`` does.
         """
         return adjoint.jacobian(self, observables, params)
+
+    def jvp(self, outputs: Sequence[Observable | Output], params: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
+        """The values of several outputs, and how fast they change along a direction: Jacobian-vector products.
+
+        Takes one run of a state of one more qubit, however many parameters there are.
+
+        Args:
+            outputs: as for ``vjp``.
+            params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
+            tangents: the direction, in any form that params may have; for a batch one a row, or one for all rows. A
+                batch of tangents may also go with one parameter set.
+
+        Returns:
+            (values, changes): two lists with an entry for each output, for a batch with the batch in front. The same
+            on every rank.
+
+        Raises:
+            StateError: as ``vjp`` does.
+            CircuitError: for gates that are given by a function of the angles (``matrix_gate``).
+        """
+        return self._tangents.jvp(outputs, params, tangents)
+
+    def hvp(self, observable: Observable, params: Any, v: Any) -> NDArray[np.float64]:
+        """The second derivatives of an expectation value by the parameters, times a vector: d/de grad(params + e v).
+
+        Takes one gradient of a circuit of one more qubit, and memory for as many states. Arguments are those of
+        ``value_and_grad`` and of ``jvp``; returns float64 of shape (number of parameters,), for a batch (batch, number
+        of parameters). Raises as ``jvp`` does.
+        """
+        output = as_output(observable, self.num_qubits)
+        batched = checks.is_batch(params) or checks.is_batch(v)
+        rows = len(params) if checks.is_batch(params) else len(v)
+        return self._tangents.second([output], params, [np.ones(rows) if batched else 1.0], v)[1]
+
+    def curvature(
+        self, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any], tangents: Any
+    ) -> tuple[list[Any], NDArray[np.float64]]:
+        """``hvp`` for several outputs of any kind: their changes along the tangents, as ``jvp`` gives them, and the
+        derivatives by the parameters of the changes' sum, weighted with the cotangents.
+
+        Arguments are those of ``vjp`` and ``jvp``; for a batch all of params and cotangents have the batch in front.
+        Raises as they do.
+        """
+        changes, gradient, _ = self._tangents.second(outputs, params, cotangents, tangents)
+        return changes, gradient
+
+    def metric_vector(self, params: Any, v: Any) -> NDArray[np.float64]:
+        """The metric tensor (see ``metric_tensor``) times a vector, without the tensor: as long as a run and a gradient
+        of a circuit of one more qubit.
+
+        params, v: as params and tangents of ``jvp``. Returns float64 of shape (number of parameters,), for a batch
+        (batch, number of parameters). Raises as ``jvp`` does.
+        """
+        return self._tangents.metric_vector(params, v)
+
+    def metric_tensor(self, params: Any) -> NDArray[np.float64]:
+        """The Fubini-Study metric Re(<d_i psi|d_j psi> - <d_i psi|psi><psi|d_j psi>), a fourth of the quantum Fisher
+        information: float64 of shape (number of parameters, number of parameters), for a batch with the batch in front.
+
+        One ``metric_vector`` a parameter. Raises as ``jvp`` does.
+        """
+        return self._tangents.metric_tensor(params)
+
+    @cached_property
+    def _tangents(self) -> TangentProgram:
+        with self.lock:
+            return TangentProgram(self)
 
     @hinted
     def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:

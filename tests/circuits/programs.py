@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "circuits"
-NAMES = ["vqe_tfim", "vqe_h2", "qaoa_maxcut", "classify_digits", "quantum_kernel"]
+NAMES = ["vqe_tfim", "vqe_natural", "vqe_h2", "qaoa_maxcut", "classify_digits", "quantum_kernel"]
 # A step of each is quick with these.
 SMALL = {
     "vqe_tfim": ["--spins", "8"],
+    "vqe_natural": ["--spins", "8"],
     "qaoa_maxcut": ["--nodes", "8", "--layers", "2"],
     "classify_digits": ["--qubits", "6", "--layers", "1"],
     "quantum_kernel": ["--qubits", "4", "--block", "16"],

@@ -40,6 +40,17 @@ def test_vqe_reaches_the_ground_energy_of_twelve_spins(comm) -> None:
     assert min(energies) > exact - 1e-9
 
 
+def test_the_natural_gradient_takes_fewer_steps_than_adam(comm) -> None:
+    natural = programs.load("vqe_natural")
+    exact = natural.exact_energy(8, 1.0)
+
+    def steps(*words: str) -> int:
+        energies = natural.train(natural.parser().parse_args(list(words)), comm)
+        return next(k for k, energy in enumerate(energies) if abs(energy - exact) < 1e-6 * abs(exact))
+
+    assert 3 * steps() < steps("--optimizer", "adam", "--lr", "0.02", "--steps", "120")
+
+
 @pytest.mark.parametrize("field", [0.4, 1.0, 1.7])
 def test_the_free_fermions_energy_is_the_lowest_eigenvalue(field: float) -> None:
     tfim = programs.load("vqe_tfim")

@@ -422,7 +422,7 @@ def test_large_batches_run_in_parts(parts, monkeypatch) -> None:
     data = np.random.default_rng(7).normal(size=(7, 3)).astype(np.float32)
     want = layer(data).numpy()
     for states in (3, 1) if _device == "cpu" else ():
-        monkeypatch.setattr(nn.quantum, "_BATCH_BYTES", states * 64)
+        monkeypatch.setattr(nn.quantum_map, "_BATCH_BYTES", states * 64)
         np.testing.assert_allclose(layer(data).numpy(), want, atol=1e-6)
     assert layer(data[:0]).shape == (0, 3)
 

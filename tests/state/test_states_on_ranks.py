@@ -8,7 +8,7 @@ import pytest
 FOLDER = Path(__file__).parent / "ranks"
 
 
-TOPICS = ("exchange", "states", "alike", "observables", "programs", "adjoint", "shots")
+TOPICS = ("exchange", "states", "alike", "observables", "programs", "adjoint", "shots", "tangents")
 MORE = (*TOPICS, "precision", "agreement")
 
 

@@ -42,6 +42,10 @@ class CudaBackend(Backend):
     def __init__(self, number: int) -> None:
         self.number, self.device = number, f"cuda:{number}"
 
+    def tangent_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        # In complex64 phase angles are fixed point of 32 bits, which leaves few of them to a tiny angle.
+        return np.dtype(np.complex128)
+
     def zeros(self, size: int, dtype: np.dtype[Any]) -> Any:
         import cupy
 

@@ -1,0 +1,234 @@
+"""CircuitMap: a circuit as a function of rows of features and of weights, and its derivatives. What layers share.
+
+Rows of small circuits go to the kernels of batches (program/rows.py), with the weights shared by all rows; what those
+do not take runs row by row. A layer of another framework is this function under that framework's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from threading import local
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qdist.backends import on_host
+from qdist.program import adjoint, batches
+from qdist.program.program import Program
+from qdist.program.rows import Reading, RowProgram
+from qdist.state.checking import checks, same
+from qdist.state.moves.relayout import relayout
+from qdist.state.outputs import Output, values
+from qdist.state.statevector import StateVector
+
+from ..comm import Communicator
+from ..plan import Layout
+from .quantum_outputs import Columns
+from .quantum_parameters import Division
+
+__all__ = ["CircuitMap", "Kept"]
+
+_BATCH_BYTES = 1 << 26
+"""Of the states that are computed at once."""
+
+
+class CircuitMap:
+    """(batch, features) and weights in, (batch, numbers of all outputs) out.
+
+    Arrays are NumPy's or, on a GPU, CuPy's, of which ``xp`` is the module. Weights are those of all rows, (weights,);
+    ``forward_each`` and the derivatives of second order also take (batch, weights), those of every row. Values that are
+    not finite raise StateError on the CPU, and give NaN on a GPU.
+
+    in_rows: whether batches may go to the kernels of rows.
+    """
+
+    def __init__(self, program: Program, outputs: list[Output], division: Division, in_rows: bool = True) -> None:
+        self.program, self.outputs, self.division = program, outputs, division
+        self.columns = Columns(outputs, program.num_qubits)
+        self.in_rows = in_rows
+        self._rows = self._row_program()
+
+    def _row_program(self) -> tuple[RowProgram, Reading] | None:
+        """The circuit for rows of x, with the weights shared, where batches run so; and what is read from them."""
+        programs = self.program.row_programs
+        if not self.in_rows or not programs.takes(self.outputs):
+            return None
+        rows = programs.of(self.division.row_columns, self.division.shared_columns)
+        return rows, rows.reading(self.outputs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Kernels are made again where the map is copied to or loaded.
+        return {name: value for name, value in self.__dict__.items() if name != "_rows"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._rows = self._row_program()
+
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether batches go to the kernels of rows, which on a GPU take and give arrays there."""
+        return self._rows is not None
+
+    def params(self, x: Any, weights: Any) -> NDArray[np.float64]:
+        """One row of the circuit's parameters for every row of x. Raises StateError where one is not finite."""
+        given = None if weights is None else on_host(weights)
+        params = self.division.parameters(np, on_host(x), given)
+        params = same.values(self.program.comm, params, "input and weight")
+        return checks.checked_batch(params, params.shape[1])
+
+    def forward(self, xp: Any, x: Any, weights: Any) -> tuple[Any, Any]:
+        """The outputs for every row of x, in its dtype, and what ``backward`` takes."""
+        if self._rows is None:
+            params = self.params(x, weights)
+            Kept.drop(self.program.comm)
+            found, *kept = self._values(params)
+            return xp.asarray(found.astype(x.dtype)), (params, Kept(self.program.comm, *kept))
+        rows, reading = self._rows
+        comm = self.program.comm
+        bound = self.division.of_rows(xp, x, weights)
+        Kept.drop(comm)
+        read = rows.values(*bound, reading, keep=True)
+        if read is None:
+            self.params(x, weights)  # Says which value is not finite.
+            raise AssertionError("a value is not finite")
+        numbers, kets = read
+        out = reading.columns.flat(numbers).astype(x.dtype, copy=False)
+        return xp.asarray(out), (bound, (x, weights), numbers, Kept(comm, kets, None))
+
+    def backward(self, xp: Any, g: Any, saved: Any, needs: Sequence[bool]) -> tuple[Any, Any]:
+        """The derivatives of a loss by x and by the weights, None where they are not needed; given those by the
+        outputs."""
+        if len(saved) == 2:
+            params, kept = saved
+            cotangents = self.columns.cotangents(on_host(g).astype(np.float64))
+            _, gradient = adjoint.vjp(self.program, self.outputs, params, cotangents, kept.take())
+            by_x, by_weights = self.division.gradients(gradient)
+            return xp.asarray(by_x), xp.asarray(by_weights)
+        (rows, shared), (x, weights), numbers, kept = saved
+        assert self._rows is not None, "the forward run was of rows"
+        program, reading = self._rows
+        together = self.division.has_functions
+        by_weights = together or (len(needs) > 1 and needs[1])
+        found = program.vjp(rows, shared, reading, g, together or needs[0], by_weights, numbers, kept.take())
+        assert found is not None, "the forward run has checked the values"
+        _, by_rows, by_shared = found
+        return self.division.gradients_of_rows(xp, x, weights, by_rows, by_shared)
+
+    # With weights of all rows or of each, on the host.
+
+    def forward_each(self, x: NDArray[Any], weights: NDArray[Any] | None) -> NDArray[np.float64]:
+        """The outputs for every row."""
+        found = batches.output_values(self.program, self.outputs, self.params(x, weights))
+        return self.columns.of_rows(found)
+
+    def backward_each(
+        self, x: NDArray[Any], weights: NDArray[Any] | None, g: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The derivatives by x and by the weights, which have the weights' shape."""
+        cotangents = self.columns.cotangents(g.astype(np.float64))
+        _, gradient = adjoint.vjp(self.program, self.outputs, self.params(x, weights), cotangents)
+        return self._divided(gradient, weights)
+
+    def changes(
+        self, x: NDArray[Any], weights: NDArray[Any] | None, dx: NDArray[Any], dweights: NDArray[Any] | None
+    ) -> NDArray[np.float64]:
+        """How fast the outputs change along tangents of x and of the weights."""
+        tangents = self.division.parameters(np, dx, dweights)
+        return self.columns.of_rows(self.program.jvp(self.outputs, self.params(x, weights), tangents)[1])
+
+    def second(
+        self,
+        x: NDArray[Any],
+        weights: NDArray[Any] | None,
+        g: NDArray[Any],
+        dx: NDArray[Any],
+        dweights: NDArray[Any] | None,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """The changes along tangents, and the derivatives by x and by the weights of the changes' product with g."""
+        tangents = self.division.parameters(np, dx, dweights)
+        cotangents = self.columns.cotangents(g.astype(np.float64))
+        changes, gradient = self.program.curvature(self.outputs, self.params(x, weights), cotangents, tangents)
+        return self.columns.of_rows(changes), *self._divided(gradient, weights)
+
+    def _divided(
+        self, gradient: NDArray[np.float64], weights: NDArray[Any] | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        if weights is None or weights.ndim == 1:
+            return self.division.gradients(gradient)
+        return self.division.gradients_of_each(gradient)
+
+    def _values(self, params: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any, Layout | None]:
+        """The outputs for every row of parameters; the states, if a gradient can go on from them; and their layout, if
+        reading may have changed it."""
+        program, outputs = self.program, self.outputs
+        fit = batches.fit(program, outputs)
+        if fit and not program.backend.is_host:
+            return batches.values(program, outputs, params), None, None
+        if len(params) == 1 and not fit:
+            bound, gates = program.bind_for(outputs, params[0])
+            ket = bound.evolved()
+            layout = ket.layout
+            return self.columns.of(values(ket, outputs, gates))[None], [ket], layout
+        kets = program.run_batch(params) if fit and batches.one_part(program, len(params)) else None
+        states = _states(program, params) if kets is None else _loaded(kets, program.device)
+        found = np.empty((len(params), self.columns.width))
+        for row, state in zip(found, states):
+            row[:] = self.columns.of(values(state, outputs))
+        return found, kets, None
+
+
+class Kept:
+    """The states of a forward, for its backward: until another forward of its thread on the same ranks, or a backward
+    there that has none of its own. Where nothing is recorded, they are gone with the forward.
+
+    So a model of many layers takes no more memory than its gradients do; and what only some ranks run, on their own,
+    leaves alone what all of them must find again.
+    """
+
+    def __init__(self, comm: Communicator | None, kets: Any, layout: Layout | None) -> None:
+        self._comm, self._kets, self._layout = comm, kets, layout
+        _last.kept[comm] = self
+
+    def take(self) -> Any:
+        """The states as they came from the runs, if they are still there."""
+        kets, self._kets = self._kets, None
+        if kets is None:
+            Kept.drop(self._comm)
+        elif self._layout is not None:
+            relayout(kets, self._layout)  # The outputs were read in layouts of their own.
+        return kets
+
+    @staticmethod
+    def drop(comm: Communicator | None) -> None:
+        last = _last.kept.pop(comm, None)
+        if last is not None:
+            last._kets = None
+
+
+class _Last(local):
+    """This thread's last forward on each group of ranks."""
+
+    def __init__(self) -> None:
+        self.kept: WeakValueDictionary[Communicator | None, Kept] = WeakValueDictionary()
+
+
+_last = _Last()
+
+
+def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVector]:
+    """The state of each row, valid until the next is asked for. Small ones are computed many at once."""
+    at_once = _BATCH_BYTES // (program.dtype.itemsize << program.num_qubits) if program.backend.is_host else 1
+    if at_once > 1 and not program.plan.far and all(part.instruction is None for part in program.plan.parts):
+        for start in range(0, len(params), at_once):
+            yield from _loaded(program.run_batch(params[start : start + at_once]), program.device)
+        return
+    state = None
+    for row in params:
+        state = program.evolved(row, out=state)
+        yield state
+
+
+def _loaded(kets: NDArray[Any], device: str) -> Iterator[StateVector]:
+    return (StateVector.from_amplitudes(amplitudes, device=device) for amplitudes in kets)

@@ -1,0 +1,1 @@
+"""Forward mode: tangent states, and by them Jacobian- and Hessian-vector products and the metric tensor."""
