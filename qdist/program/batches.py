@@ -29,6 +29,7 @@ __all__ = [
     "fit",
     "one_part",
     "one_row_vjp",
+    "output_values",
     "parts",
     "row_vjp",
     "states",
@@ -74,6 +75,23 @@ def expectations(program: Runner, observable: Observable, params: Any) -> NDArra
         return values(program, outputs, program.source.extended(theta))[:, 0]
     each = (x for some in parts(program, len(theta)) for x in states(program, theta[some]))
     return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in each])
+
+
+def output_values(
+    program: Runner, outputs: Sequence[Expectation], theta: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The values of several expectation values for each row of checked parameters, from one run of each row: (batch,
+    outputs)."""
+    extended = program.source.extended(theta)
+    if program.row_programs.takes(outputs):
+        rows = program.row_programs.of()
+        found = rows.values(extended, _NONE, rows.reading(outputs))
+        assert found is not None, "the values are finite"
+        return found[0]
+    if fit(program, outputs):
+        return values(program, outputs, extended)
+    observables = [output.observable for output in outputs]
+    return np.array([program.evolved(row).expectations(observables) for row in theta]).reshape(len(theta), len(outputs))
 
 
 def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:
