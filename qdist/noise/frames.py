@@ -13,6 +13,7 @@ from qdist.circuit import PauliString, PauliSum
 from qdist.comm import Communicator
 from qdist.noise.frame_circuit import Errors, FrameCircuit, Mapped, Turned
 from qdist.noise.noisy import Noisy
+from qdist.noise.numbers import sampled
 from qdist.program import batches
 from qdist.program.program import Program
 from qdist.state.outputs import Expectation
@@ -93,7 +94,7 @@ class Frames:
             for some in _parts(len(rows)):
                 chosen = order[ends[some.start] : ends[some.stop]]
                 states = batches.states(self._program, rows[some])
-                found[chosen] = _sampled(states, drawn.row[chosen] - some.start, number[chosen])
+                found[chosen] = sampled(states, drawn.row[chosen] - some.start, number[chosen])
         else:
             for k, row in enumerate(rows):
                 chosen = order[ends[k] : ends[k + 1]]
@@ -201,17 +202,6 @@ def _signs(drawn: _Drawn, strings: Sequence[PauliString], some: slice) -> NDArra
                 odd ^= z[qubit]
         signs[odd, k] = -1
     return signs
-
-
-def _sampled(states: NDArray[Any], row: NDArray[np.int64], number: NDArray[np.float64]) -> NDArray[np.int64]:
-    """A basis state for each number between 0 and 1, from the state of its row."""
-    weights = states.real.astype(np.float64) ** 2 + states.imag.astype(np.float64) ** 2
-    sums = np.cumsum(weights, axis=1)
-    sums /= sums[:, -1:]
-    # One search in all rows: row k has the numbers from k to k + 1.
-    flat = (sums + np.arange(len(sums))[:, None]).ravel()
-    places = np.searchsorted(flat, number + row, side="right") - row * states.shape[1]
-    return np.clip(places, 0, states.shape[1] - 1)
 
 
 def _parts(count: int) -> Iterator[slice]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,7 @@ class Noisy:
             raise CircuitError(f"noise is on a Circuit; got {circuit!r}")
         known = lowered(circuit)
         body, readings = split_final_measurements([i for i in known if i.gate.kind != "readout"])
+        _refuse_branches(body)
         kept = [_checked(instruction) for instruction in body if not instruction.gate.is_directive]
         result = known.with_instructions(kept).with_order(circuit.parameters)
         return Noisy(result.frozen(), circuit.parameters, circuit.num_clbits, readings, _flips(known))
@@ -52,21 +53,28 @@ class Noisy:
 
 
 
+def _refuse_branches(instructions: Sequence[Instruction]) -> None:
+    for gate, qubits, _, _, condition in instructions:
+        if condition:
+            raise CircuitError(
+                f"{gate.name} of {_named(qubits)} is under a classical condition, and noisy circuits do not branch yet; "
+                "qdist.compile runs circuits that branch, without noise"
+            )
+
+
+def _named(qubits: tuple[int, ...]) -> str:
+    return f"qubit{'s' if len(qubits) > 1 else ''} {', '.join(map(str, qubits))}"
+
+
 def _checked(instruction: Instruction) -> Instruction:
-    gate, qubits, _, _, condition = instruction
-    where = f"{gate.name} of qubit{'s' if len(qubits) > 1 else ''} {', '.join(map(str, qubits))}"
-    if condition:
-        raise CircuitError(
-            f"{where} is under a classical condition, and noisy circuits do not branch yet; qdist.compile runs "
-            "circuits that branch, without noise"
-        )
+    gate, qubits, *_ = instruction
     if gate.kind == "measure":
         raise CircuitError(
-            f"{where} is measured before the end, and noisy circuits are measured at their end: leave the measurement "
+            f"{_named(qubits)} is measured before the end, and noisy circuits are measured at their end: leave the measurement "
             "out, or put nothing behind it; where its outcome is not needed, phase_damping(1, qubit) does the same"
         )
     if gate.kind == "initialize":
-        raise CircuitError(f"{where} is initialised, and noisy circuits start from |0...0>: prepare the state with gates")
+        raise CircuitError(f"{_named(qubits)} is initialised, and noisy circuits start from |0...0>: prepare the state with gates")
     return instruction._replace(gate=_RESET) if gate.kind == "reset" else instruction
 
 

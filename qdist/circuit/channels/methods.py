@@ -21,6 +21,10 @@ class ChannelMethods:
     def _add(self, gate: Gate, qubits: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Self:
         raise NotImplementedError
 
+    def _add_each(self, gate: Gate, qubits: tuple[Any, ...], params: tuple[Any, ...]) -> Self:
+        """As ``_add``, where the number of qubits is not that of the method."""
+        raise NotImplementedError
+
     def depolarizing(self, p: float, *qubits: Qubits) -> Self:
         """rho becomes (1 - p) rho + p I / 2**n, on one qubit or on two or three together: depolarizing(p, 0, 1)."""
         return self._add(kinds.depolarizing(p, len(qubits)), qubits)
@@ -35,7 +39,7 @@ class ChannelMethods:
 
     def pauli_channel(self, probabilities: Mapping[str, float], *qubits: Qubits) -> Self:
         """Pauli strings with probabilities: {"X": 0.01, "Z": 0.02}; on two qubits {"XZ": 0.01}, the last one first."""
-        return self._add(kinds.pauli_channel(probabilities), qubits)
+        return self._add_each(kinds.pauli_channel(probabilities), qubits, ())
 
     def amplitude_damping(self, gamma: float, qubit: Qubits) -> Self:
         """|1> decays to |0> with probability gamma."""
@@ -52,7 +56,7 @@ class ChannelMethods:
 
     def kraus(self, operators: Sequence[ArrayLike], *qubits: Qubits) -> Self:
         """A channel given by its Kraus operators, each 2**n by 2**n, qubits[0] as the lowest bit of the index."""
-        return self._add(kinds.kraus(operators), qubits)
+        return self._add_each(kinds.kraus(operators), qubits, ())
 
     def readout_error(self, p: float | Sequence[float], qubit: Qubits) -> Self:
         """The qubit is read wrong with probability p, or (of reading 1 for 0, of reading 0 for 1)."""
