@@ -4,7 +4,7 @@ __version__ = "0.1.0"
 
 from typing import TYPE_CHECKING, Any
 
-from qdist import comm, data, nn, optim
+from qdist import comm, data, nn, noise, optim
 from qdist.circuit import (
     Circuit,
     CircuitError,
@@ -52,6 +52,7 @@ __all__ = [
     "library",
     "matrix_gate",
     "nn",
+    "noise",
     "optim",
     "parallel",
     "set_num_threads",

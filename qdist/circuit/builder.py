@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from .channels.methods import ChannelMethods
 from .errors import CircuitError
 from .gate_methods import GateMethods, Qubits
 from .gates import MEASURE, RESET, Gate, barrier_gate, initialize_gate
@@ -16,7 +17,7 @@ from .parameters import Angle, Expression, Parameter, as_number
 from .wires import as_tuple, broadcast, check_count, check_wires
 
 
-class CircuitBuilder(GateMethods):
+class CircuitBuilder(GateMethods, ChannelMethods):
     """The part of Circuit that grows: its bits, its instructions so far, and every check before one is stored."""
 
     __slots__ = ("_condition", "_instructions", "_named", "_open", "name", "num_clbits", "num_qubits")

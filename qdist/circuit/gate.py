@@ -12,7 +12,7 @@ from .errors import CircuitError
 from .matrices import Matrix, check_matrix, pauli_matrix
 from .parameters import Angle
 
-Kind: TypeAlias = Literal["gate", "measure", "reset", "barrier", "initialize"]
+Kind: TypeAlias = Literal["gate", "measure", "reset", "barrier", "initialize", "channel", "readout"]
 Params: TypeAlias = tuple[Angle, ...]
 
 FORMULAS: dict[str, int] = {name: number for number, (name, *_) in enumerate(kernels.formulas)}

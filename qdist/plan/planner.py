@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from qdist.circuit import Circuit, CircuitError, Gate
+from qdist.circuit.channels import refuse_channels
 from qdist.circuit.instruction import Instruction
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster
 from qdist.plan.ladders import narrowed
@@ -89,6 +90,7 @@ def make_plan(
         if instruction.gate.is_unitary and not instruction.condition:
             waiting += planner.planned(instruction, slot)
         elif not instruction.gate.is_directive:
+            refuse_channels((instruction,), "a plan for state vectors")
             flush()
             own = planner.planned(instruction, slot) if instruction.gate.is_unitary else []
             parts.append(Part(planner.segments(own), instruction))

@@ -35,6 +35,7 @@ __all__ = [
     "row_vjp",
     "states",
     "values",
+    "values_of_states",
     "vjp",
 ]
 
@@ -125,6 +126,20 @@ def values(program: Runner, outputs: Sequence[Output], theta: NDArray[np.float64
     for some in parts(program, len(theta)):
         kets = program.run_rows(theta[some])
         strings.add_values(kets, found[some])
+    return found
+
+
+def values_of_states(program: Runner, observables: Sequence[Observable], states: Any) -> NDArray[np.float64]:
+    """The expectation values in given states of a program on one rank, on its device: (states, observables)."""
+    outputs = [Expectation(observable) for observable in observables]
+    found = np.zeros((len(states), len(outputs)))
+    if program.num_qubits < _FEWEST_QUBITS:
+        for row, state in zip(found, states):
+            row[:] = StateVector.from_amplitudes(state, device=program.device).expectations(observables)
+        return found
+    strings, _ = _plan(program, outputs, products=False)
+    for some in parts(program, len(states)):
+        strings.add_values(states[some], found[some])
     return found
 
 

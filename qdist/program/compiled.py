@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from qdist.backends import Backend, Executor
 from qdist.circuit import AffineMap
+from qdist.circuit.channels import LinearGate
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.program.product_start import ProductStart
 from qdist.progress import Progress
@@ -56,7 +57,7 @@ class Compiled:
         self.executors = [executor for _, executors in self.parts for executor in executors]
         # A collapse normalises the state too.
         unitary = all(part.instruction is None for part in plan.parts)
-        self.keeps_norm = plan.dtype == np.complex64 and unitary and plan.num_gates >= LONG
+        self.keeps_norm = plan.dtype == np.complex64 and unitary and plan.num_gates >= LONG and not _has_linear(plan)
 
     def hold(self, values: Values) -> bool:
         """Binds the executors to these values, unless they are bound to them already; False if one is not finite."""
@@ -119,6 +120,12 @@ class Compiled:
             # Most shards of the initial state may be all zero; to look there would wait for a GPU.
             if support != 0 or self.start.value(offset >> state.shard_bits) != 0:
                 executor.run(shard, offset, support, bar.advance if bar is not None else None)
+
+
+def _has_linear(plan: Plan) -> bool:
+    """Whether a matrix that is not unitary changes the norm."""
+    stages = (stage for segment in plan.segments for stage, _ in segment.stages)
+    return any(isinstance(o.gate, LinearGate) for stage in stages for o in stage.operations)
 
 
 def _holds(part: Part, bits: Sequence[int]) -> bool:

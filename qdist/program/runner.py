@@ -207,6 +207,14 @@ class Runner:
                 executor.run_batch(states, self.affine.rows(theta))
         return states
 
+    def run_each(self, values: Values, states: Any) -> None:
+        """Runs on each row of an array of states, in place: on one rank, on the program's device."""
+        with self.lock:
+            self._from_zero.hold(values)
+            for executor in self._from_zero.executors:
+                for state in states:
+                    executor.run(state)
+
     def runs(self, count: int, params: ParameterValues | None, rng: np.random.Generator) -> Iterator[StateVector]:
         """So many runs with the same values, whatever other threads bind: each state is valid until the next."""
         values, state = self.values(params), None

@@ -6,6 +6,7 @@ import os
 from os import PathLike
 from pathlib import Path
 
+from ..channels import Channel
 from ..circuit import Circuit
 from ..functions import Elementary
 from ..lowered import lowered
@@ -74,6 +75,12 @@ def dumps(circuit: Circuit, version: int = 3) -> str:
     writers: dict[int, type[Writer]] = {2: Writer2, 3: Writer3}
     if version not in writers:
         raise QasmError(f"OpenQASM is written in version 2 or 3; got version {version!r}")
+    for gate, qubits, *_ in circuit:
+        if isinstance(gate, Channel):
+            raise QasmError(
+                f"OpenQASM has no noise, and the circuit has {gate.symbol} of qubit {', '.join(map(str, qubits))}: write "
+                "the circuit without channels, and add them with a noise.NoiseModel where it is read"
+            )
     plain = lowered(circuit)
     functions = plain.functions
     for symbol in functions.symbols if functions is not None else ():

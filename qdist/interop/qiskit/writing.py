@@ -24,6 +24,7 @@ from qiskit.circuit.library import iSwapGate as _Iswap
 from qiskit.quantum_info import Pauli
 
 from qdist.circuit import Circuit, CircuitError
+from qdist.circuit.channels import refuse_channels
 from qdist.circuit.functions import Function
 from qdist.circuit.gate import Gate
 from qdist.circuit.instruction import Condition
@@ -46,9 +47,10 @@ def to_qiskit(circuit: Circuit, like: QuantumCircuit | None = None) -> QuantumCi
             each kind, "q" and "c".
 
     Raises:
-        CircuitError: for a gate that Qiskit lacks and whose angles have no values, by name, and where ``like`` has
+        CircuitError: for channels of noise, for a gate that Qiskit lacks and whose angles have no values, by name, and where ``like`` has
             other numbers of bits.
     """
+    refuse_channels(circuit, "a circuit of Qiskit")
     if like is None:
         result = QuantumCircuit(circuit.num_qubits, circuit.num_clbits, name=circuit.name)
     else:

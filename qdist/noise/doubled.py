@@ -1,0 +1,76 @@
+"""A noisy circuit on density matrices: rho as a state of 2n qubits, rows of rho on qubits 0 .. n-1, columns on n .. 2n-1.
+
+A gate U takes rho to U rho U†: U on the rows' qubits and its complex conjugate on the columns'. A channel is one matrix
+on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from qdist.circuit import CircuitError, Gate, diagonal_gate, unitary_gate
+from qdist.circuit.channels import Channel, LinearGate
+from qdist.circuit.gate import Params
+from qdist.circuit.instruction import Instruction
+
+__all__ = ["conjugate", "doubled"]
+
+# Gates of several angles: which of them change their signs in the complex conjugate.
+_SIGNS = {
+    "u": (1, -1, -1),
+    "u2": (-1, -1),
+    "u0": (1,),
+    "r": (-1, -1),
+    "xx_plus_yy": (-1, -1),
+    "fsim": (-1, -1),
+    "phased_u": (1, -1, -1, -1),
+}
+
+
+def doubled(instructions: Iterable[Instruction], num_qubits: int, adjoint: bool = False) -> list[Instruction]:
+    """The instructions on 2n qubits. adjoint: of channels, the adjoint superoperators."""
+    found = []
+    for gate, qubits, params, _, _ in instructions:
+        columns = tuple(q + num_qubits for q in qubits)
+        if isinstance(gate, Channel):
+            matrix = gate.superoperator
+            found.append(Instruction(LinearGate(matrix.conj().T if adjoint else matrix), qubits + columns))
+        elif qubits:  # A global phase cancels.
+            found.append(Instruction(gate, qubits, params))
+            other, angles = conjugate(gate, params)
+            found.append(Instruction(other, columns, angles))
+    return found
+
+
+def conjugate(gate: Gate, params: Params) -> tuple[Gate, Params]:
+    """The gate and the angles whose matrix is the complex conjugate of this gate's."""
+    base, angles = gate.base, params
+    if base.num_params:
+        signs = _signs(base)
+        angles = tuple(param if sign > 0 else -param for param, sign in zip(params, signs))
+    elif not base.is_real:
+        base = _constant(base)
+    return (base.controlled(gate.num_controls, gate.ctrl_state) if gate.num_controls else base), angles
+
+
+def _signs(base: Gate) -> tuple[int, ...]:
+    if base.pauli is not None:
+        return (1 if base.pauli.count("Y") % 2 else -1,)
+    if base.name in _SIGNS:
+        return _SIGNS[base.name]
+    generator = base.generator
+    if generator is not None and not np.any(generator.imag):
+        return (-1,)
+    if generator is not None and not np.any(generator.real):
+        return (1,)
+    raise CircuitError(f"{base.name} has no complex conjugate among the gates; use method='trajectories'")
+
+
+def _constant(base: Gate) -> Gate:
+    if base.is_diagonal:
+        return diagonal_gate(base.diagonal().conj())
+    other, _ = base.inverse(())
+    matrix = base.matrix().conj()
+    return other if np.array_equal(other.matrix(), matrix) else unitary_gate(matrix)

@@ -1,0 +1,93 @@
+"""What trajectories run: a program for each layer without jumps, for its gates alone, and for single Kraus operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from qdist.circuit import Circuit
+from qdist.circuit.channels import Channel, LinearGate
+from qdist.circuit.instruction import Instruction
+from qdist.comm import Communicator
+from qdist.noise.chain import Step
+from qdist.noise.layers import layers_of
+from qdist.noise.noisy import Noisy
+from qdist.program.program import Program
+from qdist.state.statevector import StateVector
+
+__all__ = ["JumpPrograms", "Record"]
+
+Record = tuple[tuple[int, int, int], ...]
+"""(layer, channel of the layer, operator) of each jump."""
+
+
+class JumpPrograms:
+    """The programs of a noisy circuit, layer by layer; all have the circuit's parameters."""
+
+    def __init__(self, noisy: Noisy, comm: Communicator | None, device: str, dtype: Any) -> None:
+        self._noisy, self._options = noisy, {"comm": comm, "device": device, "dtype": dtype}
+        self.num_qubits = noisy.circuit.num_qubits
+        self.layers = layers_of(noisy.circuit)
+        self.calm = [self._compiled([*gates, *_firsts(channels)]) for gates, channels in self.layers]
+        """Of each layer: its gates, and the first operator of every channel."""
+        self._gates: dict[int, Program] = {}
+        self._operators: dict[tuple[int, int, int], tuple[Program, Program]] = {}
+
+    def start(self) -> StateVector:
+        """|0...0>."""
+        device = self.calm[0].device if self.calm else self._options["device"]
+        return StateVector(self.num_qubits, self._options["dtype"], self._options["comm"], device=device)
+
+    def gates(self, layer: int) -> Program:
+        """The gates of a layer alone."""
+        if layer not in self._gates:
+            self._gates[layer] = self._compiled(self.layers[layer].gates)
+        return self._gates[layer]
+
+    def operator(self, layer: int, channel: int, operator: int) -> tuple[Program, Program]:
+        """One Kraus operator of a channel, and its adjoint."""
+        key = (layer, channel, operator)
+        if key not in self._operators:
+            gate, qubits, *_ = self.layers[layer].channels[channel]
+            pair = (gate.data[operator], gate.data[operator].conj().T)
+            forth, back = (self._compiled([Instruction(LinearGate(matrix), qubits)]) for matrix in pair)
+            self._operators[key] = forth, back
+        return self._operators[key]
+
+    def steps(self, record: Record) -> list[Step]:
+        """The circuit with the operators that happened."""
+        jumps = {(layer, channel): operator for layer, channel, operator in record}
+        steps: list[Step] = []
+        for number, (gates, channels) in enumerate(self.layers):
+            if gates:
+                steps.append(Step(self.gates(number)))
+            if any(layer == number for layer, _ in jumps):
+                found = (self.operator(number, c, jumps.get((number, c), 0)) for c in range(len(channels)))
+                steps += [Step(*programs) for programs in found]
+            elif channels:
+                steps.append(Step(*self._without_jumps(number)))
+        return steps
+
+    def _without_jumps(self, layer: int) -> tuple[Program, Program]:
+        """The first operators of a layer's channels, and their adjoints in reverse order."""
+        key = (layer, -1, 0)
+        if key not in self._operators:
+            channels = self.layers[layer].channels
+            self._operators[key] = (
+                self._compiled(_firsts(channels)),
+                self._compiled(_firsts(channels[::-1], adjoint=True)),
+            )
+        return self._operators[key]
+
+    def _compiled(self, instructions: list[Instruction]) -> Program:
+        circuit = Circuit(self.num_qubits).with_instructions(instructions).with_order(self._noisy.parameters)
+        return Program(circuit, **self._options)
+
+
+def _firsts(channels: Sequence[Instruction], adjoint: bool = False) -> list[Instruction]:
+    found = []
+    for gate, qubits, *_ in channels:
+        assert isinstance(gate, Channel)
+        matrix = gate.data[0]
+        found.append(Instruction(LinearGate(matrix.conj().T if adjoint else matrix), qubits))
+    return found
