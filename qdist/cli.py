@@ -17,6 +17,7 @@ from qdist import __version__
 from qdist.circuit import Circuit, CircuitError, qasm
 from qdist.circuit.qasm.errors import QasmError
 from qdist.comm.errors import CommError
+from qdist.demo import add_demo_command
 from qdist.histogram import amplitude_table, histogram, largest_amplitudes
 from qdist.native import kernels
 from qdist.plan_command import add_plan_command
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"qdist {__version__}")
     commands = parser.add_subparsers(dest="name", required=True, metavar="command")
 
+    add_demo_command(commands)
     add_run_command(commands)
 
     simulate = commands.add_parser(
