@@ -27,7 +27,7 @@ def add_demo_command(commands: Any) -> None:
         help="show in a minute what qdist does: a training alone and on ranks, its plan, its speed",
         description="Prints what the machine has, trains the ground energy of a ring of spins in one process and, with "
         "the state split, on ranks, shows the plan of the circuit, and how near to the machine's limit it runs.",
-        epilog="Example: `qdist demo --spins 16 --ranks 8`. Ends with 1 if energies on ranks differ from those of one process.",
+        epilog="Example: `qdist demo --spins 16 --ranks 8`. Ends with 1 where ranks and one process differ.",
     )
     demo.add_argument("--spins", type=int, default=12, metavar="N", help="an even number, 4 to 20 (default 12)")
     demo.add_argument("--steps", type=int, default=100, metavar="N", help="of the training (default 100)")
