@@ -134,3 +134,20 @@ def test_most_matrices_of_a_volume_are_pairs() -> None:
     assert kinds[True]["pair"] + kinds[True]["dense2"] == kinds[False]["dense2"]
     # Those of the first and of the last layer have a side without a neighbour.
     assert kinds[True]["pair"] >= kinds[False]["dense2"] - n
+
+
+def test_matrices_that_are_no_unitaries_stay_as_they_are() -> None:
+    """Channels on density matrices are such, some of them singular."""
+    rng = np.random.default_rng(7)
+    ket = rng.normal(size=8) + 1j * rng.normal(size=8)
+    reset = np.zeros((4, 4))
+    reset[0, [0, 3]] = 1
+    given = [su(4, seed=1), su(4, seed=2), reset, np.zeros((4, 4)), su(4, seed=3), reset + 1e-300, su(4, seed=4)]
+    places = [(0, 1), (1, 2), (0, 1), (2, 0), (1, 0), (1, 2), (0, 1)]
+    pairs, got, want = Pairs(), ket, ket
+    for qubits, matrix in zip(places, given):
+        pairs.add(qubits, matrix.astype(complex))
+        want = applied(want, qubits, matrix)
+    for qubits, (is_pair, own) in zip(places, pairs.numbers()):
+        got = applied(got, qubits, as_matrix(is_pair, own))
+    np.testing.assert_allclose(got, want, atol=1e-12)

@@ -77,7 +77,8 @@ class Pairs:
         before = np.array([gate.before for gate in self._gates])
         place = np.array([self._places(gate) for gate in self._gates])
         handed = (before >= 0) & inner[before]
-        high, low, cores, first_high, first_low = cartan(matrices)
+        # The others have no such decomposition, and singular ones would not come to an end.
+        high, low, cores, first_high, first_low = cartan(np.where(inner[:, None, None], matrices, np.eye(4)))
         left, right = np.stack([low, high], axis=1), np.stack([first_low, first_high], axis=1)
         carried = np.where(handed[..., None, None], left[before, place], np.eye(2))
         flips = self._flips(right @ carried, inner, handed)
