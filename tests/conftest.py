@@ -128,6 +128,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # xdist would begin with the files of many tests, and at last one worker would wait for the other's one long test.
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start ranks are marked so, and the files that have some come first: they take longest."""
+    starts_ranks = {"run_ranks", "pass_on_ranks", "run_nccl_ranks", "pass_on_nccl_ranks", "bundled_mpich"}
+    files = set()
+    for item in items:
+        if starts_ranks & set(getattr(item, "fixturenames", ())):
+            item.add_marker("ranks")
+        if item.get_closest_marker("ranks"):
+            files.add(item.path)
+    items.sort(key=lambda item: item.path not in files)
+
+
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> str:
     """What --device says: cpu or cuda. Skips where there is no such device."""

@@ -21,6 +21,8 @@ from qdist.comm.standalone import pmi
 from qdist.comm.store.client import Address
 from qdist.comm.transports.libmpi import find_mpirun
 
+pytestmark = pytest.mark.ranks
+
 without_launcher = pytest.mark.skipif(
     find_mpirun().family != "mpich", reason="only MPICH can start without its own mpirun"
 )

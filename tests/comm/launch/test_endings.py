@@ -16,6 +16,8 @@ import pytest
 from qdist.comm.standalone import mpich_segments
 from qdist.comm.transports.libmpi import find_mpirun
 
+pytestmark = pytest.mark.ranks
+
 WAITING = Path(__file__).with_name("waiting.py")
 KEEPER = Path(mpich_segments.__file__).with_name("keeper.py")
 

@@ -11,6 +11,8 @@ import pytest
 from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, note_ending
 from qdist.comm.launch.supervisor import _first_to_fail, _order_of_ends
 
+pytestmark = pytest.mark.ranks
+
 WAIT = "import sys; sys.stdin.read()"
 
 

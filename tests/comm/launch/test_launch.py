@@ -13,6 +13,8 @@ import pytest
 import qdist
 from qdist.comm.launch.hosts import parse_hostfile, parse_hosts, widened
 
+pytestmark = pytest.mark.ranks
+
 HELLO = "import sys, qdist.comm as c; w = c.init(); sys.stdout.write(f'rank {w.rank} of {w.size}\\n')"
 
 

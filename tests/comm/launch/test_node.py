@@ -6,7 +6,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from qdist.comm.bootstrap.environment import without_launcher
+
+pytestmark = pytest.mark.ranks
 
 SECRET = "a secret of the tests alone"
 TALK = """

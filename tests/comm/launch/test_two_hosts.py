@@ -21,7 +21,7 @@ PROGRAM = Path(on_hosts.__file__)
 ON_BOTH = "qdhost0:2,qdhost1:2"
 
 REASON = two_hosts.why_not() or (find_mpirun("bundled").family != "mpich" and "starts the bundled MPICH") or None
-pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+pytestmark = [pytest.mark.ranks, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
 
 
 @pytest.fixture(scope="module")

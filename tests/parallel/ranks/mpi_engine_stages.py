@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -71,6 +72,7 @@ def batches() -> list[tuple[np.ndarray, np.ndarray]]:
     return [(rng.integers(0, 9, ROWS), rng.integers(0, 9, (ROWS,))) for _ in range(STEPS)]
 
 
+@cache
 def alone(tied: bool, blocks: int = 4) -> tuple[list[float], dict[str, np.ndarray]]:
     manual_seed(1)
     model = Net(None, tied=tied, blocks=blocks)
@@ -133,9 +135,10 @@ def test_stages_with_everything_train_as_one_process(groups, size: int, parts: s
         mesh = ProcessMesh(np.arange(size).reshape(shape), names, comm)
         tied = "sharding" not in parts and schedule == "naive"
         strategy = strategy_of(pipeline={"accumulate_steps": 2, "schedule": schedule}, **PARTS[parts])
-        engine = engine_on(mesh, strategy, tied)
+        blocks = 4 if parts == "recompute" else shape[names.index("pp")]
+        engine = engine_on(mesh, strategy, tied, blocks=blocks)
         results = [engine.run(batch) for batch in batches()]
-        expected, state = alone(tied)
+        expected, state = alone(tied, blocks)
         np.testing.assert_allclose([result["loss"] for result in results], expected, atol=1e-10)
         assert 0 <= results[0]["acc_top1"] <= 1
         got = engine.state_dict()
@@ -153,10 +156,12 @@ def test_placements_are_searched_for_inside_of_every_stage(groups, search: str, 
         strategy.auto, strategy.search_mode = True, search
         # What a rank computes costs, and messages nothing: something is cut wherever that can be.
         strategy.machine = Machine(flops=1e6, bandwidth=1e12, latency=0.0)
-        engine = engine_on(mesh if staged == "by annotation" else None, strategy, tied=False, annotate=False)
+        blocks = shape[0]  # A block for each stage: the time of a search grows with them, on every rank.
+        where = mesh if staged == "by annotation" else None
+        engine = engine_on(where, strategy, tied=False, annotate=False, blocks=blocks)
         engine.mesh = mesh
         losses = [engine.run(batch)["loss"] for batch in batches()]
-        expected, state = alone(False)
+        expected, state = alone(False, blocks)
         np.testing.assert_allclose(losses, expected, atol=1e-10)
         got = engine.state_dict()
         for name, value in state.items():
