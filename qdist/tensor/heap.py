@@ -24,7 +24,7 @@ _done = False
 
 
 def keep_freed_memory() -> None:
-    """Have this process keep up to 256 MiB of freed memory, where it has glibc and no setting of its own says otherwise.
+    """Have this process keep up to 256 MiB of freed memory, where it has glibc and no setting says otherwise.
 
     Called by the first backward pass.
     """
