@@ -19,6 +19,7 @@ from weakref import ref
 import numpy as np
 
 from .arrays import FLOAT32, Array, is_array, is_half
+from .heap import keep_freed_memory
 from .rules import Rule
 from .versions import Version, digest
 
@@ -298,6 +299,7 @@ def walk(
     Returns:
         {edge: cotangent} for the targets that were reached.
     """
+    keep_freed_memory()
     mode.walks += 1
     try:
         result = _walk(roots, retain_graph, targets, barrier)

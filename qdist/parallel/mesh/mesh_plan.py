@@ -65,7 +65,8 @@ class Plan:
             and losses; with `zero` they are half precision beside a float32 copy that is divided. Circuits keep their
             precision. None computes in the model's.
         loss_scale: what the loss is multiplied by at first, for "float16"; 2**16 when not given. It adapts: a step
-            whose gradients overflow anywhere is left out on all ranks.
+            whose gradients overflow anywhere is left out on all ranks, and these are the steps that one process would
+            leave out (of a loss of one's own with a denominator, a pipeline may leave out others).
         seed: of a generator for what the model draws while it trains (dropout), which goes on from batch to batch; the
             first rank's default generator, which `manual_seed` restarts, when not given.
 
