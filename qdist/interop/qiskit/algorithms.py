@@ -48,7 +48,7 @@ class AdjointEstimatorGradient(BaseEstimatorGradient):
         self,
         circuits: Sequence[Any],
         observables: Sequence[Any],
-        parameter_values: Sequence[Any],
+        parameter_values: Any,
         parameters: Sequence[Sequence[Any]],
         *,
         precision: Any = None,
@@ -84,7 +84,7 @@ class AdjointQGT(BaseQGT):
     def _run(
         self,
         circuits: Sequence[Any],
-        parameter_values: Sequence[Any],
+        parameter_values: Any,
         parameters: Sequence[Sequence[Any]],
         *,
         precision: Any = None,

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qiskit.circuit import QuantumCircuit
+from qiskit.circuit import Parameter, QuantumCircuit
 from qiskit.circuit.library import efficient_su2
 from qiskit.primitives import StatevectorEstimator, StatevectorSampler
 from qiskit.quantum_info import SparsePauliOp
 
 import qdist
+from qdist.circuit import CircuitError
 from qdist.interop.qiskit import Backend, Estimator, Sampler
 from qdist.interop.qiskit.gradients import gradients, programs_of
 from qdist.state.alone import alone
@@ -87,8 +88,10 @@ def test_jobs_run_in_the_order_of_their_calls():
     assert all(job.done() for job in jobs)
     found = np.array([job.result()[0].data.evs for job in reversed(jobs)])
     same_everywhere(found)
-    wrong = estimator.run([(QuantumCircuit(1), {"Z": 1j})])
-    with pytest.raises(ValueError, match="Hermitian"):
+    refused = QuantumCircuit(8)
+    refused.rx(Parameter("x").abs(), 0)
+    wrong = estimator.run([(refused, "Z" * 8, [0.5])])
+    with pytest.raises(CircuitError, match="no counterpart"):
         wrong.result()
 
 
