@@ -3,8 +3,8 @@
     python circuits/qiskit_vqe.py
     mpirun -n 4 python circuits/qiskit_vqe.py --spins 20         # the state split over four ranks
 
-Two objects differ from a program that runs on Qiskit's own simulator: the estimator, and the gradient, which the adjoint
-method computes at the cost of about three runs however many angles there are. H is the sum of
+Two objects differ from a program that runs on Qiskit's own simulator: the estimator, and the gradient, which the
+adjoint method computes at the cost of about three runs however many angles there are. H is the sum of
 X_i X_(i+1) + Y_i Y_(i+1) + Z_i Z_(i+1) over an open chain; the circuit starts from singlets on every other bond and
 alternates rotations about the bonds. Prints the energy per spin, which tends to 1 - 4 ln 2 = -1.7726 for long chains.
 """

@@ -92,7 +92,7 @@ class Estimator(BaseEstimatorV2):
                 draws = sum(i.gate.kind in ("reset", "initialize") for i in known.body)
                 for index in np.ndindex(*values.shape):
                     rng.random(draws)
-                    values[index] = _noisy(values[index], pub.precision, rng)
+                    values[index] = _noisy(float(values[index]), pub.precision, rng)
         data = DataBin(evs=values, stds=np.zeros_like(values), shape=values.shape)
         return PubResult(data, metadata={"target_precision": pub.precision, "circuit_metadata": pub.circuit.metadata})
 
@@ -112,8 +112,8 @@ class Estimator(BaseEstimatorV2):
         # Bindings that are measured alike run as one batch.
         patterns, which = np.unique(asked, axis=0, return_inverse=True)
         for k, pattern in enumerate(patterns):
-            rows, chosen = np.flatnonzero(which.ravel() == k), np.flatnonzero(pattern)
-            if len(chosen):
+            rows, chosen = np.flatnonzero(which.ravel() == k), np.flatnonzero(pattern).tolist()
+            if chosen:
                 found = expectations(program, [sums[label] for label in chosen], theta[rows])
                 table[np.ix_(rows, chosen)] = found
         return np.asarray(table[numbers, labels], np.float64)

@@ -41,7 +41,7 @@ class AdjointEstimatorGradient(BaseEstimatorGradient):
         self,
         circuits: Sequence[Any],
         observables: Sequence[Any],
-        parameter_values: Sequence[Any],
+        parameter_values: Any,
         parameters: Sequence[Sequence[Any]],
         **options: Any,
     ) -> EstimatorGradientResult:

@@ -109,6 +109,29 @@ def test_in_qiskit_algorithms_with_all_derivative_types():
         ours.run([circuit], OBSERVABLES[:2], values)
 
 
+@pytest.mark.parametrize("phase_fix", [True, False])
+def test_geometric_tensors_are_those_of_the_reverse_mode(phase_fix):
+    module = pytest.importorskip("qiskit_algorithms.gradients")
+    from qdist.interop.qiskit.algorithms import AdjointQGT
+
+    circuit = QuantumCircuit(3)
+    a, b, c, d = (Parameter(name) for name in "abcd")
+    circuit.h(range(3))
+    circuit.rx(a, 0)
+    circuit.rz(b, 1)
+    circuit.cx(0, 2)
+    circuit.ry(c, 2)
+    circuit.rz(d, 2)
+    values = [[0.4, -1.1, 0.6, 0.3], [1.3, 0.2, -0.5, 2.0]]
+    for kind in module.DerivativeType:
+        ours = AdjointQGT(phase_fix, kind, Estimator(device="cpu")).run([circuit] * 2, values).result()
+        theirs = module.ReverseQGT(phase_fix, kind).run([circuit] * 2, values).result()
+        np.testing.assert_allclose(ours.qgts, theirs.qgts, atol=1e-7)
+        assert ours.derivative_type == theirs.derivative_type
+    (some,) = AdjointQGT(phase_fix, kind).run([circuit], values[:1], [[d, a]]).result().qgts
+    np.testing.assert_allclose(some, ours.qgts[0][np.ix_([3, 0], [3, 0])], atol=1e-7)
+
+
 def test_vqe_of_qiskit_algorithms():
     algorithms = pytest.importorskip("qiskit_algorithms")
     from qiskit_algorithms.optimizers import L_BFGS_B

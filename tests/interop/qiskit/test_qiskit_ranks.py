@@ -7,5 +7,6 @@ import pytest
 pytest.importorskip("qiskit")
 
 
-def test_on_three_ranks(pass_on_ranks) -> None:
-    pass_on_ranks(3, [Path(__file__).parent / "ranks" / "mpi_qiskit.py"])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_on_ranks(pass_on_ranks, ranks: int) -> None:
+    pass_on_ranks(ranks, [Path(__file__).parent / "ranks" / "mpi_qiskit.py"])
