@@ -33,7 +33,7 @@ _AMPLITUDES = {np.dtype(np.float32): "complex64", np.dtype(np.float64): "complex
 class CircuitMaps:
     """A circuit of features and weights: a CircuitMap for every precision and device that is asked for.
 
-    circuit, observables, inputs, weights, frozen: as for ``nn.QuantumLayer``. comm: the ranks that share the amplitudes,
+    circuit, observables, inputs, weights, frozen: as for ``nn.QuantumLayer``. comm: the ranks that share amplitudes,
     who all ask for the same precisions and devices in the same order. Never changed.
     """
 

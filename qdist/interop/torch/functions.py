@@ -8,11 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qdist.interop.circuit_maps import of_program
-from qdist.program import row_outputs
+from qdist.interop import program_outputs
 from qdist.program.program import Program
-from qdist.state.checking import checks
-from qdist.state.outputs import Expectation, Overlap, Probabilities, State, as_output
 from qdist.state.statevector import StateVector
 
 from .differentiated import run
@@ -45,7 +42,7 @@ def probabilities(program: Program, params: Tensor, qubits: int | Sequence[int] 
 
 
 def state(program: Program, params: Tensor) -> Tensor:
-    """All amplitudes in logical order: complex, (..., 2**n). program, params and derivatives: as for ``expectation``."""
+    """All amplitudes in logical order: complex, (..., 2**n). Otherwise as ``expectation``."""
     return _complex(_read(_state_handle(program), params))
 
 
@@ -72,33 +69,19 @@ def _complex(parts: Tensor) -> Tensor:
 
 @torch.compiler.assume_constant_result
 def _expectation_handle(program: Program, observable: Any) -> str:
-    n = program.num_qubits
-    given = observable if isinstance(observable, list | tuple) else [observable]
-    outputs = [as_output(one, n) for one in given]
-    if not all(isinstance(output, Expectation) for output in outputs):
-        raise TypeError(f"expectation() takes observables; got {observable!r}")
-    return of_program(program, outputs, row_outputs.key(outputs, n)).handle
+    return program_outputs.expectations(program, observable).handle
 
 
 @torch.compiler.assume_constant_result
 def _probabilities_handle(program: Program, qubits: Any) -> str:
-    chosen = checks.checked_qubits(qubits, program.num_qubits)
-    return of_program(program, [Probabilities(chosen)], ("probabilities", chosen)).handle
+    return program_outputs.probabilities(program, qubits).handle
 
 
 @torch.compiler.assume_constant_result
 def _state_handle(program: Program) -> str:
-    return of_program(program, [State()], "state").handle
+    return program_outputs.state(program).handle
 
 
 @torch.compiler.assume_constant_result
 def _overlap_handle(program: Program, given: StateVector) -> str:
-    # Found again by what it holds: a state may be changed in place.
-    return of_program(program, [Overlap(given)], ("overlap", given.layout.positions, _content(given))).handle
-
-
-def _content(given: StateVector) -> bytes:
-    import hashlib
-
-    local = given.local
-    return hashlib.sha256((local.get() if hasattr(local, "get") else local).tobytes()).digest()
+    return program_outputs.overlap(program, given).handle
