@@ -23,8 +23,8 @@ class QuantumLayer:
     """layer(weights, x): (..., features) in, (..., outputs) out; weights are an array of the caller's.
 
     circuit, observables, inputs, weights, comm, frozen: as for ``qdist.interop.torch.QuantumLayer``. float32 runs in
-    complex64, float64 in complex128, on the CPU. Works under jit, vmap, grad and shard_map; reverse derivatives of first
-    and second order are exact, a third raises NotImplementedError.
+    complex64, float64 in complex128, on the CPU. Works under jit, vmap, grad and shard_map; reverse derivatives of
+    first and second order are exact, a third raises NotImplementedError.
     Raises CircuitError and StateError as ``qdist.nn.QuantumLayer`` does.
     """
 

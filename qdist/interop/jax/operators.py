@@ -1,6 +1,6 @@
 """A circuit as a JAX function with custom_vjp, differentiated twice; the numbers come from the host by pure_callback.
 
-vmap folds its dimension into the batch (custom_vmap): one call, whatever is vmapped. The derivative of the vjp is that of
+vmap folds its dimension into the batch (custom_vmap): one call, whatever is vmapped. The derivative of the vjp is by
 the tangent circuit; a third derivative is refused.
 """
 
