@@ -49,9 +49,9 @@ def data(num_qubits: int, layers: int, rows: int) -> tuple[NDArray[np.float32], 
     return features, rng.uniform(-np.pi, np.pi, 3 * num_qubits * layers).astype(np.float32)
 
 
-def qdist_step(num_qubits: int, layers: int, features: NDArray[np.float32], threads: int) -> Step:
+def qdist_circuit(num_qubits: int, layers: int, threads: int) -> tuple[Any, list[str], Any, Any]:
+    """What every QuantumLayer takes: circuit, observables, inputs and weights."""
     import qdist as qd
-    from qdist import nn
     from qdist.native import kernels
 
     kernels.set_threads(threads)
@@ -62,7 +62,43 @@ def qdist_step(num_qubits: int, layers: int, features: NDArray[np.float32], thre
             circuit.cx(a, b)
         else:
             getattr(circuit, name)(x[a] if name == "rx" else w[a], b)
-    layer = nn.QuantumLayer(circuit, [f"Z{q}" for q in range(num_qubits)], inputs=x, weights=w)
+    return circuit, [f"Z{q}" for q in range(num_qubits)], x, w
+
+
+def qdist_torch_step(num_qubits: int, layers: int, features: NDArray[np.float32], threads: int) -> Step:
+    import torch
+
+    from qdist.interop.torch import QuantumLayer
+
+    torch.set_num_threads(threads)
+    layer = QuantumLayer(*qdist_circuit(num_qubits, layers, threads))
+    rows = torch.tensor(features)
+
+    def step(weights: NDArray[np.float32]) -> tuple[float, NDArray[Any]]:
+        layer.weights.data[:] = torch.from_numpy(weights)
+        layer.weights.grad = None
+        out = layer(rows)
+        loss = (out * out).sum()
+        loss.backward()
+        return loss.item(), layer.weights.grad.numpy()  # type: ignore[union-attr]
+
+    return step
+
+
+def qdist_jax_step(num_qubits: int, layers: int, features: NDArray[np.float32], threads: int) -> Step:
+    import jax.numpy as jnp
+
+    from qdist.interop.jax import QuantumLayer
+
+    layer = QuantumLayer(*qdist_circuit(num_qubits, layers, threads))
+    return jax_step(lambda w: (layer(w, jnp.asarray(features)) ** 2).sum())
+
+
+def qdist_step(num_qubits: int, layers: int, features: NDArray[np.float32], threads: int) -> Step:
+    import qdist as qd
+    from qdist import nn
+
+    layer = nn.QuantumLayer(*qdist_circuit(num_qubits, layers, threads))
     rows = qd.tensor.Tensor(features)
 
     def step(weights: NDArray[np.float32]) -> tuple[float, NDArray[Any]]:
@@ -188,6 +224,8 @@ def deepquantum_step(num_qubits: int, layers: int, features: NDArray[np.float32]
 
 LIBRARIES: dict[str, tuple[list[str], Callable[..., Step]]] = {
     "qdist": (["qdist", "qdist.nn"], qdist_step),
+    "qdist in torch": (["qdist", "torch"], qdist_torch_step),
+    "qdist in JAX (jit)": (["qdist", "jax"], qdist_jax_step),
     "PennyLane default.qubit (JAX jit, vmap)": (["pennylane", "jax"], pennylane_jax_step),
     "TensorCircuit-NG (JAX jit, vmap)": (["tensorcircuit", "jax"], tensorcircuit_step),
     "DeepQuantum": (["deepquantum", "torch"], deepquantum_step),

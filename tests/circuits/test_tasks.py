@@ -35,6 +35,17 @@ def test_a_mesh_gives_the_losses_of_one_rank(run_ranks) -> None:
     assert shared == pytest.approx(alone, abs=1e-5)
 
 
+def test_a_hybrid_net_in_torch_learns_two_moons() -> None:
+    pytest.importorskip("torch")
+    assert programs.load("torch_hybrid").main(["--plain", "--steps", "60"]) > 0.9
+
+
+def test_jax_finds_the_ground_energy() -> None:
+    pytest.importorskip("jax")
+    found, exact = programs.load("jax_vqe").main(["--steps", "80"])
+    assert found == pytest.approx(exact, rel=2e-3)
+
+
 def test_shots_and_feedforward(capsys) -> None:
     found = programs.load("shots_and_feedforward").main()
     value = found["teleported"].expectation("Z2", shots=50, seed=1)
@@ -48,8 +59,8 @@ def test_twenty_small_wishes() -> None:
 
 def test_programs_run_when_copied_alone(tmp_path: Path) -> None:
     names = sorted(path.stem for path in programs.FOLDER.glob("*.py") if path.stem not in LEFT_OUT)
-    # PennyLane may be missing, and VQNet's programs run when they are imported, on two ranks.
-    names = [name for name in names if not name.startswith(("pennylane", "vqnet"))]
+    # PennyLane, torch and JAX may be missing, and VQNet's programs run when they are imported, on two ranks.
+    names = [name for name in names if not name.startswith(("pennylane", "vqnet", "torch", "jax"))]
     for name in names:
         (tmp_path / name).mkdir()
         shutil.copy(programs.FOLDER / f"{name}.py", tmp_path / name)

@@ -1,0 +1,45 @@
+"""Tensors as arrays of the kernels, and back, without copies: NumPy's on the CPU, CuPy's by DLPack on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["as_array", "as_tensor", "device_name", "module_on"]
+
+DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+
+
+def device_name(tensor: torch.Tensor) -> str:
+    """As qdist names it: "cpu" or "cuda:N"."""
+    return "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index}"
+
+
+@contextmanager
+def module_on(tensor: torch.Tensor) -> Iterator[Any]:
+    """NumPy, or CuPy on torch's current stream of the tensor's device: kernels are launched there, in order with
+    torch's own."""
+    if tensor.device.type == "cpu":
+        yield np
+        return
+    import cupy
+
+    stream = torch.cuda.current_stream(tensor.device)
+    with cupy.cuda.Device(tensor.device.index), cupy.cuda.ExternalStream(stream.cuda_stream, tensor.device.index):
+        yield cupy
+
+
+def as_array(xp: Any, tensor: torch.Tensor) -> Any:
+    """The tensor's memory as a C-contiguous array."""
+    plain = tensor.detach().contiguous()
+    return plain.numpy() if xp is np else xp.from_dlpack(plain)
+
+
+def as_tensor(xp: Any, array: Any) -> torch.Tensor:
+    """An array's memory as a tensor."""
+    whole = xp.ascontiguousarray(array)
+    return torch.from_numpy(whole) if xp is np else torch.from_dlpack(whole)

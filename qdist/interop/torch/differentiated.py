@@ -1,0 +1,162 @@
+"""The operators as torch.autograd.Functions, which torch.func's transforms go through: grad, jacrev and vmap, nested.
+
+vmap folds its dimension into the batch: one call of the operator, whatever is vmapped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import operators
+
+__all__ = ["run"]
+
+
+def run(x: Tensor, weights: Tensor, handle: str) -> Tensor:
+    """qdist::circuit, differentiated twice."""
+    if _is_plain(x, weights):
+        return _Plain.apply(x, weights, handle)  # type: ignore[no-any-return]
+    return _Circuit.apply(x, weights, handle)  # type: ignore[no-any-return]
+
+
+_PLAIN = {Tensor, torch.nn.Parameter}
+
+
+def _is_plain(*tensors: Tensor) -> bool:
+    """Whether nothing but the numbers matters: no tracing, no transform. Then the dispatcher, which takes longer than a
+    small circuit, is left out."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    return not torch._C._len_torch_dispatch_stack() and all(type(t) in _PLAIN for t in tensors)
+
+
+class _Plain(torch.autograd.Function):
+    """_Circuit without its setup_context, for which torch binds a signature at every call."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor, handle: str) -> Tensor:  # type: ignore[override]
+        operators.keep(ctx, (x, weights, handle), None)
+        return operators.run_circuit(x, weights, handle)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
+        if torch.is_grad_enabled() or not _is_plain(g):
+            return _Circuit.backward(ctx, g)
+        by_x, by_weights, _ = ctx.needs_input_grad
+        x, weights = ctx.saved_tensors
+        first, second = operators.run_vjp(x, weights, g, ctx.handle, by_x, by_weights)
+        return first if by_x else None, second if by_weights else None, None
+
+
+class _Circuit(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, weights: Tensor, handle: str) -> Tensor:
+        return operators.circuit(x, weights, handle)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        operators.keep(ctx, inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
+        by_x, by_weights = ctx.needs_input_grad[:2]
+        first, second = _CircuitVjp.apply(*ctx.saved_tensors, g, ctx.handle, by_x, by_weights)  # type: ignore[misc]
+        return first if by_x else None, second if by_weights else None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor, weights: Tensor, handle: str) -> tuple[Tensor, int]:  # type: ignore[override]
+        size = info.batch_size
+        front = _front(x, in_dims[0], size)
+        rows = front.shape[1]
+        if in_dims[1] is not None or weights.ndim == 2:
+            weights, _ = _of_each(weights, in_dims[1], size, rows)
+        return run(_folded(front), weights, handle).reshape(size, rows, -1), 0
+
+
+class _CircuitVjp(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool) -> Any:
+        return operators.circuit_vjp(x, weights, g, handle, by_x, by_weights)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        operators.keep_vjp(ctx, inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, dx: Tensor | None, dweights: Tensor | None) -> Any:  # type: ignore[override]
+        x, weights, g = ctx.saved_tensors
+        dx, dweights = operators.tangents(ctx, x, weights, dx, dweights)
+        changes, by_x, by_weights = _CircuitSecond.apply(x, weights, g, dx, dweights, ctx.handle)  # type: ignore[misc]
+        return by_x, by_weights, changes, None, None, None
+
+    @staticmethod
+    def vmap(  # type: ignore[override]
+        info: Any, in_dims: Any, x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool
+    ) -> Any:
+        size = info.batch_size
+        front = _front(x, in_dims[0], size)
+        rows = front.shape[1]
+        each, shared = _of_each(weights, in_dims[1], size, rows)
+        inner = _folded(_front(g, in_dims[2], size))
+        first, second = _CircuitVjp.apply(_folded(front), each, inner, handle, by_x, by_weights)  # type: ignore[misc]
+        first = first.reshape(size, rows, -1) if by_x else first.expand(size, 0)
+        second = _summed(second, size, rows, shared) if by_weights else second.expand(size, 0)
+        return (first, second), (0, 0)
+
+
+class _CircuitSecond(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, weights: Tensor, g: Tensor, dx: Tensor, dweights: Tensor, handle: str) -> Any:
+        return operators.circuit_second(x, weights, g, dx, dweights, handle)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
+        raise RuntimeError(operators.NO_THIRD)
+
+    @staticmethod
+    def vmap(  # type: ignore[override]
+        info: Any, in_dims: Any, x: Tensor, weights: Tensor, g: Tensor, dx: Tensor, dweights: Tensor, handle: str
+    ) -> Any:
+        size = info.batch_size
+        front = _front(x, in_dims[0], size)
+        rows = front.shape[1]
+        each, shared = _of_each(weights, in_dims[1], size, rows)
+        along, _ = _of_each(dweights, in_dims[4], size, rows)
+        inner = [_folded(_front(tensor, dim, size)) for tensor, dim in ((g, in_dims[2]), (dx, in_dims[3]))]
+        changes, by_x, by_weights = _CircuitSecond.apply(_folded(front), each, *inner, along, handle)  # type: ignore[misc]
+        parts = changes.reshape(size, rows, -1), by_x.reshape(size, rows, -1), _summed(by_weights, size, rows, shared)
+        return parts, (0, 0, 0)
+
+
+def _front(tensor: Tensor, dim: int | None, size: int) -> Tensor:
+    """With the vmapped dimension in front, whether it has one or not."""
+    return tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+
+
+def _of_each(weights: Tensor, dim: int | None, size: int, rows: int) -> tuple[Tensor, bool]:
+    """Weights for every row of all, and whether rows of one element of the vmapped dimension share them."""
+    front = _front(weights, dim, size)
+    shared = front.ndim == 2
+    each = front.unsqueeze(1).expand(size, rows, -1) if shared else front
+    return each.reshape(size * rows, front.shape[-1]), shared
+
+
+def _folded(tensor: Tensor) -> Tensor:
+    return tensor.reshape(tensor.shape[0] * tensor.shape[1], *tensor.shape[2:])
+
+
+def _summed(by_weights: Tensor, size: int, rows: int, shared: bool) -> Tensor:
+    each = by_weights.reshape(size, rows, -1)
+    return each.sum(1) if shared else each
+
+
+operators.circuit.register_vmap(_Circuit.vmap)
+operators.circuit_vjp.register_vmap(_CircuitVjp.vmap)
+operators.circuit_second.register_vmap(_CircuitSecond.vmap)

@@ -1,0 +1,87 @@
+"""What can be read from a program, as differentiable functions of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qdist.interop import program_outputs
+from qdist.program.program import Program
+from qdist.state.statevector import StateVector
+
+from .differentiated import run
+
+__all__ = ["expectation", "overlap", "probabilities", "state"]
+
+
+def expectation(program: Program, observable: Any, params: Tensor) -> Tensor:
+    """The expectation value of an observable after the circuit, or, for a list of them, all of theirs.
+
+    Args:
+        program: its circuit, ranks and observables count; precision and device are those of params: float32 runs in
+            complex64, float64 in complex128.
+        observable: in any form that ``StateVector.expectation`` takes, or a list.
+        params: values of the circuit's parameters, in the order of ``program.circuit.parameters``: (..., parameters).
+
+    Returns (...) of params' dtype, or (..., observables) for a list. The derivatives of first and second order are
+    exact; those of higher order raise RuntimeError.
+    """
+    found = _read(_expectation_handle(program, observable), params)
+    return found if isinstance(observable, list | tuple) else found[..., 0]
+
+
+def probabilities(program: Program, params: Tensor, qubits: int | Sequence[int] | None = None) -> Tensor:
+    """The probabilities of the values of some qubits (all by default), qubits[0] as bit 0: (..., 2**qubits).
+
+    program, params and derivatives: as for ``expectation``.
+    """
+    return _read(_probabilities_handle(program, qubits), params)
+
+
+def state(program: Program, params: Tensor) -> Tensor:
+    """All amplitudes in logical order: complex, (..., 2**n). Otherwise as ``expectation``."""
+    return _complex(_read(_state_handle(program), params))
+
+
+def overlap(program: Program, state: StateVector, params: Tensor) -> Tensor:
+    """<state|psi> with a given state: complex, (...). program, params and derivatives: as for ``expectation``."""
+    return _complex(_read(_overlap_handle(program, state), params))[..., 0]
+
+
+def _read(handle: str, params: Tensor) -> Tensor:
+    rows = params.reshape(-1, params.shape[-1])
+    if rows.dtype in (torch.float16, torch.bfloat16):
+        rows = rows.float()
+    found = run(rows, rows.new_empty(0), handle)
+    return found.reshape(*params.shape[:-1], -1)
+
+
+def _complex(parts: Tensor) -> Tensor:
+    half = parts.shape[-1] // 2
+    return torch.complex(parts[..., :half].contiguous(), parts[..., half:].contiguous())
+
+
+# Under torch.compile these run while it traces; what they give is a constant of the graph.
+
+
+@torch.compiler.assume_constant_result
+def _expectation_handle(program: Program, observable: Any) -> str:
+    return program_outputs.expectations(program, observable).handle
+
+
+@torch.compiler.assume_constant_result
+def _probabilities_handle(program: Program, qubits: Any) -> str:
+    return program_outputs.probabilities(program, qubits).handle
+
+
+@torch.compiler.assume_constant_result
+def _state_handle(program: Program) -> str:
+    return program_outputs.state(program).handle
+
+
+@torch.compiler.assume_constant_result
+def _overlap_handle(program: Program, given: StateVector) -> str:
+    return program_outputs.overlap(program, given).handle

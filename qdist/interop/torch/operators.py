@@ -1,0 +1,138 @@
+"""The operators qdist::circuit, its vector-Jacobian product qdist::circuit_vjp, and qdist::circuit_second.
+
+circuit(x, weights, handle) gives (batch, outputs) for x of (batch, features) and weights of all rows, (weights,), or of
+each row, (batch, weights). The derivative of the vjp is circuit_second, by the tangent circuit; that one has no
+derivative, and says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qdist.interop.circuit_maps import found
+
+from .arrays import DTYPES, as_array, as_tensor, device_name, module_on
+
+__all__ = ["circuit", "circuit_second", "circuit_vjp", "run_circuit", "run_vjp"]
+
+
+def _map(x: Tensor, handle: str) -> Any:
+    return found(handle).of(device_name(x), DTYPES.get(x.dtype, x.dtype))  # type: ignore[arg-type]
+
+
+def run_circuit(x: Tensor, weights: Tensor, handle: str) -> Tensor:
+    """What qdist::circuit does."""
+    if x.device.type == "cpu":
+        return as_tensor(np, _map(x, handle).forward(np, as_array(np, x), as_array(np, weights)))
+    with module_on(x) as xp:
+        return as_tensor(xp, _map(x, handle).forward(xp, as_array(xp, x), as_array(xp, weights)))
+
+
+def run_vjp(x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool) -> tuple[Tensor, Tensor]:
+    """What qdist::circuit_vjp does."""
+    if x.device.type == "cpu":
+        return _vjp(np, x, weights, g, handle, by_x, by_weights)
+    with module_on(x) as xp:
+        return _vjp(xp, x, weights, g, handle, by_x, by_weights)
+
+
+def _vjp(
+    xp: Any, x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool
+) -> tuple[Tensor, Tensor]:
+    arrays = (as_array(xp, tensor) for tensor in (x, weights, g))
+    both = _map(x, handle).backward(xp, *arrays, (by_x, by_weights))
+    first, second = (x.new_empty(0) if part is None else as_tensor(xp, part) for part in both)
+    return first, second
+
+
+@torch.library.custom_op("qdist::circuit", mutates_args=())
+def circuit(x: Tensor, weights: Tensor, handle: str) -> Tensor:
+    return run_circuit(x, weights, handle)
+
+
+@circuit.register_fake
+def _(x: Tensor, weights: Tensor, handle: str) -> Tensor:
+    return x.new_empty((x.shape[0], found(handle).width))
+
+
+@torch.library.custom_op("qdist::circuit_vjp", mutates_args=())
+def circuit_vjp(
+    x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool
+) -> tuple[Tensor, Tensor]:
+    """dL/dx and dL/dweights; empty where not asked for."""
+    return run_vjp(x, weights, g, handle, by_x, by_weights)
+
+
+@circuit_vjp.register_fake
+def _(x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape if by_x else 0), x.new_empty(weights.shape if by_weights else 0)
+
+
+@torch.library.custom_op("qdist::circuit_second", mutates_args=())
+def circuit_second(
+    x: Tensor, weights: Tensor, g: Tensor, dx: Tensor, dweights: Tensor, handle: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The changes of the outputs along dx and dweights, and the derivatives of their product with g."""
+    with module_on(x) as xp:
+        arrays = (as_array(xp, tensor) for tensor in (x, weights, g, dx, dweights))
+        changes, by_x, by_weights = (as_tensor(xp, part) for part in _map(x, handle).second(xp, *arrays))
+        return changes, by_x, by_weights
+
+
+@circuit_second.register_fake
+def _(
+    x: Tensor, weights: Tensor, g: Tensor, dx: Tensor, dweights: Tensor, handle: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    return x.new_empty(g.shape), x.new_empty(x.shape), x.new_empty(weights.shape)
+
+
+# Derivatives: what torch.compile and whoever calls an operator by its name go through. -------------------------------
+
+NO_THIRD = (
+    "circuits have first and second derivatives, and this asks for a third: detach what is not to be differentiated "
+    "again, or leave create_graph=True out of the second backward"
+)
+
+
+def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """Saves what the vjp takes."""
+    x, weights, ctx.handle = inputs
+    ctx.save_for_backward(x, weights)
+
+
+def _pull_back(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    by_x, by_weights = ctx.needs_input_grad[:2]
+    first, second = circuit_vjp(*ctx.saved_tensors, g, ctx.handle, by_x, by_weights)
+    return first if by_x else None, second if by_weights else None, None
+
+
+def keep_vjp(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """Saves what the derivative of the vjp takes."""
+    x, weights, g, ctx.handle, ctx.by_x, ctx.by_weights = inputs
+    ctx.save_for_backward(x, weights, g)
+
+
+def tangents(ctx: Any, x: Tensor, weights: Tensor, dx: Tensor | None, dweights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The cotangents of the vjp's results, zeros for those that were not asked for."""
+    dx = torch.zeros_like(x) if dx is None or not ctx.by_x else dx
+    dweights = torch.zeros_like(weights) if dweights is None or not ctx.by_weights else dweights
+    return dx, dweights
+
+
+def _pull_back_vjp(ctx: Any, dx: Tensor | None, dweights: Tensor | None) -> tuple[Tensor | None, ...]:
+    x, weights, g = ctx.saved_tensors
+    changes, by_x, by_weights = circuit_second(x, weights, g, *tangents(ctx, x, weights, dx, dweights), ctx.handle)
+    return by_x, by_weights, changes, None, None, None
+
+
+def _refuse(ctx: Any, *cotangents: Any) -> Any:
+    raise RuntimeError(NO_THIRD)
+
+
+circuit.register_autograd(_pull_back, setup_context=keep)
+circuit_vjp.register_autograd(_pull_back_vjp, setup_context=keep_vjp)
+circuit_second.register_autograd(_refuse)

@@ -1,0 +1,20 @@
+"""Lets these tests use what the tests of frameworks share; without JAX there is nothing to test."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1]))
+# Two devices of the CPU, for shard_map; read when JAX first runs something.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+jax = pytest.importorskip("jax")
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)

@@ -1,0 +1,131 @@
+"""Circuits in JAX: derivatives of both orders, jit, vmap as one batch, shard_map, and the functions of a Program."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from frameworks import FEATURES, outputs, pennylane_circuit, plain_circuit, random_circuit
+from jax.test_util import check_grads
+
+import qdist as qd
+from qdist.interop.jax import QuantumLayer, expectation, overlap, probabilities, state
+from qdist.program.rows import RowProgram
+
+
+def given(seed: int, rows: int = 2) -> tuple[QuantumLayer, jax.Array, jax.Array]:
+    circuit, x, w = random_circuit(seed)
+    layer = QuantumLayer(circuit, outputs(), x, w)
+    features = np.random.default_rng(seed).uniform(0.2, 1.2, (rows, FEATURES))
+    return layer, layer.init(jax.random.key(seed), jnp.float64), jnp.asarray(features)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_check_grads_of_order_two(seed: int) -> None:
+    layer, w, x = given(seed)
+    check_grads(layer, (w, x), order=2, modes=["rev"])
+    check_grads(jax.jit(layer), (w, x), order=2, modes=["rev"])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_outputs_are_those_of_qdists_own_layer(dtype: str) -> None:
+    circuit, names, weights = random_circuit(1)
+    layer, w, x = given(1)
+    w, x = w.astype(dtype), x.astype(dtype)
+    kind = {"float32": "complex64", "float64": "complex128"}[dtype]
+    own = qd.nn.QuantumLayer(circuit, outputs(), names, weights, initial=np.asarray(w), dtype=kind)
+    mine = qd.Tensor(np.asarray(x), requires_grad=True)
+    want, found = own(mine), layer(w, x)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, want.numpy())
+    (want**2).sum().backward()
+    by_w, by_x = jax.grad(lambda w, x: (layer(w, x) ** 2).sum(), (0, 1))(w, x)
+    np.testing.assert_allclose(by_w, own.weights.grad.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(by_x, mine.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_vmap_is_one_batch(monkeypatch) -> None:
+    layer, w, x = given(4, rows=4)
+    each = jnp.stack([w, 2 * w, -w, 0.5 * w])
+    want = jnp.stack([layer(each[k], x[k : k + 1])[0] for k in range(4)])
+    sizes = []
+    plain = RowProgram.values
+
+    def counted(self, rows, *arguments, **options):
+        sizes.append(len(rows))
+        return plain(self, rows, *arguments, **options)
+
+    monkeypatch.setattr(RowProgram, "values", counted)
+    found = jax.vmap(lambda w, x: layer(w, x[None])[0])(each, x)
+    np.testing.assert_allclose(found, want, atol=1e-12)
+    assert sizes == [4]
+
+    def loss(w, x):
+        return (layer(w, x[None]) ** 2).sum()
+
+    gradients = jax.jit(jax.vmap(jax.grad(loss), (None, 0)))(w, x)
+    np.testing.assert_allclose(gradients, [jax.grad(loss)(w, row) for row in x], atol=1e-12)
+    hessians = jax.vmap(jax.jacrev(jax.grad(loss)), (None, 0))(w, x)
+    np.testing.assert_allclose(hessians[0], jax.jacrev(jax.jacrev(loss))(w, x[0]), atol=1e-12)
+    assert np.abs(hessians).max() > 0.1
+
+
+def test_third_derivatives_and_other_shapes_are_refused() -> None:
+    layer, w, x = given(1)
+    with pytest.raises(NotImplementedError, match="asks for a third"):
+        jax.jacrev(jax.jacrev(jax.jacrev(lambda w: (layer(w, x) ** 2).sum())))(w)
+    with pytest.raises(ValueError, match="got shapes"):
+        layer(w[:-1], x)
+
+
+def test_shards_of_a_batch_run_where_they_are() -> None:
+    if len(jax.devices()) < 2:
+        pytest.skip("XLA_FLAGS was set otherwise before JAX started")
+    layer, w, x = given(2, rows=4)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("rows",))
+    spec = jax.sharding.PartitionSpec
+    split = jax.jit(
+        jax.shard_map(layer, mesh=mesh, in_specs=(spec(), spec("rows")), out_specs=spec("rows"), check_vma=False)
+    )
+    np.testing.assert_allclose(split(w, x), layer(w, x), atol=1e-12)
+
+
+def test_values_gradients_and_hessians_are_those_of_pennylane_with_backprop() -> None:
+    qml = pytest.importorskip("pennylane")
+    circuit, names, weights = plain_circuit()
+    layer, rng = QuantumLayer(circuit, ["Z0", "X1", "Z1 Z2"], names, weights), np.random.default_rng(0)
+    w, x = jnp.asarray(rng.uniform(-2, 2, 14)), jnp.asarray(rng.uniform(-1, 1, (2, 3)))
+
+    @qml.qnode(qml.device("default.qubit", wires=3), interface="jax", diff_method="backprop")
+    def node(features, weights):
+        pennylane_circuit(qml, features, weights)
+        return qml.expval(qml.Z(0)), qml.expval(qml.X(1)), qml.expval(qml.Z(1) @ qml.Z(2))
+
+    def mine(w):
+        return (layer(w, x) ** 2).sum()
+
+    def theirs(w):
+        return (jnp.stack(node(x, w)) ** 2).sum()
+
+    np.testing.assert_allclose(mine(w), theirs(w), atol=1e-12)
+    np.testing.assert_allclose(jax.grad(mine)(w), jax.grad(theirs)(w), atol=1e-12)
+    np.testing.assert_allclose(jax.jacrev(jax.jacrev(mine))(w), jax.hessian(theirs)(w), atol=1e-10)
+
+
+def test_functions_of_a_program() -> None:
+    program = qd.compile(qd.library.hardware_efficient(3, 1), device="cpu")
+    exact = qd.compile(program.circuit, dtype="complex128", device="cpu")
+    theta = jnp.asarray(np.random.default_rng(3).uniform(-1, 1, (2, program.circuit.num_parameters)))
+    phi = qd.simulate(qd.Circuit(3).h(0).cx(0, 1).t(1), dtype="complex128", device="cpu")
+    ket = exact.run(np.asarray(theta[1]))
+    calls = {
+        "expectation": (lambda p: expectation(program, "X0 Z1", p), ket.expectation("X0 Z1")),
+        "expectations": (lambda p: expectation(program, ["X0", "Z1"], p), ket.expectations(["X0", "Z1"])),
+        "probabilities": (lambda p: probabilities(program, p, [2, 0]), ket.probabilities([2, 0])),
+        "state": (lambda p: state(program, p), ket.amplitudes()),
+        "overlap": (lambda p: overlap(program, phi, p), phi.inner(ket)),
+    }
+    for name, (call, want) in calls.items():
+        np.testing.assert_allclose(jax.jit(call)(theta)[1], want, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(call(theta[1]), want, atol=1e-12, err_msg=name)
+        check_grads(lambda p, call=call: jnp.abs(call(p)) ** 2, (theta,), order=2, modes=["rev"])
+    assert expectation(program, "Z0", theta.astype(jnp.float32)).dtype == jnp.float32

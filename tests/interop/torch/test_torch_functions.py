@@ -1,0 +1,82 @@
+"""expectation, probabilities, state and overlap of a Program as functions of torch tensors."""
+
+import numpy as np
+import pytest
+import torch
+
+import qdist as qd
+from qdist.interop.torch import expectation, overlap, probabilities, state
+
+
+@pytest.fixture
+def program() -> qd.Program:
+    return qd.compile(qd.library.hardware_efficient(3, 1), device="cpu")
+
+
+@pytest.fixture
+def params(program) -> torch.Tensor:
+    torch.manual_seed(0)
+    return torch.rand(2, program.circuit.num_parameters, dtype=torch.float64, requires_grad=True)
+
+
+H = {"Z0 Z1": -1.0, "X2": 0.5}
+
+
+def calls(program, phi):
+    return {
+        "expectation": lambda p: expectation(program, H, p),
+        "expectations": lambda p: expectation(program, [H, "Y1"], p),
+        "probabilities": lambda p: probabilities(program, p, [2, 0]),
+        "state": lambda p: state(program, p),
+        "overlap": lambda p: overlap(program, phi, p),
+    }
+
+
+@pytest.mark.parametrize("name", ["expectation", "expectations", "probabilities", "state", "overlap"])
+def test_values_and_both_derivatives(name: str, program, params) -> None:
+    exact = qd.compile(program.circuit, dtype="complex128", device="cpu")
+    phi = qd.simulate(qd.Circuit(3).h(0).cx(0, 1).t(1), dtype="complex128", device="cpu")
+    call = calls(program, phi)[name]
+    found = call(params).detach().numpy()
+    for row, theta in zip(found, params.detach().numpy()):
+        ket = exact.run(theta)
+        want = {
+            "expectation": ket.expectation(H),
+            "expectations": ket.expectations([H, "Y1"]),
+            "probabilities": ket.probabilities([2, 0]),
+            "state": ket.amplitudes(),
+            "overlap": phi.inner(ket),
+        }[name]
+        np.testing.assert_allclose(row, want, atol=1e-12)
+    np.testing.assert_allclose(call(params[0]).detach().numpy(), found[0], atol=1e-12)
+    assert torch.autograd.gradcheck(call, (params,))
+    assert torch.autograd.gradgradcheck(call, (params,))
+
+
+def test_precision_is_that_of_the_parameters(program, params) -> None:
+    assert expectation(program, H, params.detach().float()).dtype is torch.float32
+    assert state(program, params.detach().float()).dtype is torch.complex64
+    assert state(program, params.detach()).dtype is torch.complex128
+    assert expectation(program, H, params.detach().bfloat16()).dtype is torch.float32
+    with pytest.raises(TypeError, match="takes observables"):
+        expectation(program, qd.State(), params)
+
+
+def test_a_state_that_changes_is_another_overlap(program, params) -> None:
+    phi = qd.simulate(qd.Circuit(3).h(0), dtype="complex128", device="cpu")
+    before = overlap(program, phi, params[0]).item()
+    phi.local[:] = qd.simulate(qd.Circuit(3).x(0).h(1), dtype="complex128", device="cpu").local
+    want = phi.inner(qd.compile(program.circuit, dtype="complex128", device="cpu").run(params[0].detach().numpy()))
+    assert overlap(program, phi, params[0]).item() == pytest.approx(want) != before
+
+
+def test_compiled_in_one_graph(program, params) -> None:
+    phi = qd.simulate(qd.Circuit(3).h(0), dtype="complex128", device="cpu")
+    for name, call in calls(program, phi).items():
+
+        def loss(p, call=call):
+            return call(torch.sin(p)).abs().sum()
+
+        compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(params), loss(params), msg=name)
+        torch.testing.assert_close(*(torch.autograd.grad(f(params), params)[0] for f in (compiled, loss)))

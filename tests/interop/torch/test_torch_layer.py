@@ -1,0 +1,241 @@
+"""QuantumLayer in torch: derivatives of both orders, compilation, transforms, precision, saving, other processes."""
+
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from frameworks import FEATURES, outputs, pennylane_circuit, plain_circuit, random_circuit
+
+import qdist as qd
+from qdist.backends.errors import StateError
+from qdist.interop.torch import QuantumLayer
+from qdist.program.rows import RowProgram
+
+DOUBLE = torch.float64
+
+
+def layer_of(seed: int = 0, **options) -> QuantumLayer:
+    circuit, x, w = random_circuit(seed)
+    torch.manual_seed(seed)
+    return QuantumLayer(circuit, outputs(), inputs=x, weights=w, **{"dtype": DOUBLE, **options})
+
+
+def function_of(layer: QuantumLayer):
+    return lambda x, w: torch.func.functional_call(layer, {"weights": w}, (x,))
+
+
+def values_of(layer: QuantumLayer, rows: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    x = torch.rand(rows, FEATURES, dtype=layer.weights.dtype) + 0.2
+    return x.requires_grad_(), layer.weights.detach().clone().requires_grad_()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gradcheck_and_gradgradcheck_of_random_circuits(seed: int) -> None:
+    layer = layer_of(seed)
+    call, given = function_of(layer), values_of(layer, 2)
+    assert torch.autograd.gradcheck(call, given)
+    assert torch.autograd.gradgradcheck(call, given)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_opcheck(seed: int) -> None:
+    layer = layer_of(seed)
+    x, w = values_of(layer)
+    g = torch.rand(3, layer.out_features, dtype=DOUBLE, requires_grad=True)
+    ops = torch.ops.qdist
+    torch.library.opcheck(ops.circuit.default, (x, w, layer._handle))
+    torch.library.opcheck(ops.circuit_vjp.default, (x, w, g, layer._handle, True, True))
+    torch.library.opcheck(ops.circuit_vjp.default, (x, w, g, layer._handle, False, True))
+    plain = [t.detach() for t in (x, w, g, x, w)]
+    torch.library.opcheck(ops.circuit_second.default, (*plain, layer._handle))
+    each = w.detach().expand(3, -1).contiguous().requires_grad_()
+    torch.library.opcheck(ops.circuit.default, (x, each, layer._handle))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+def test_outputs_are_those_of_qdists_own_layer(dtype: torch.dtype) -> None:
+    circuit, x, w = random_circuit(1)
+    layer = QuantumLayer(circuit, outputs(), inputs=x, weights=w, dtype=dtype)
+    start = layer.weights.detach().numpy()
+    own = qd.nn.QuantumLayer(
+        circuit,
+        outputs(),
+        inputs=x,
+        weights=w,
+        initial=start,
+        dtype="complex64" if dtype is torch.float32 else "complex128",
+    )
+    rows, _ = values_of(layer)
+    mine = qd.Tensor(rows.detach().numpy(), requires_grad=True)
+    found, want = layer(rows), own(mine)
+    assert found.dtype is dtype
+    np.testing.assert_array_equal(found.detach().numpy(), want.numpy())
+    (found**2).sum().backward()
+    (want**2).sum().backward()
+    np.testing.assert_allclose(layer.weights.grad.numpy(), own.weights.grad.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(rows.grad.numpy(), mine.grad.numpy(), rtol=1e-5, atol=1e-6)
+    amplitudes = {program.map.program.dtype.name for program in layer._maps._maps.values()}
+    assert amplitudes == {"complex64" if dtype is torch.float32 else "complex128"}
+
+
+def test_values_gradients_and_hessians_are_those_of_pennylane_with_backprop() -> None:
+    qml = pytest.importorskip("pennylane")
+    circuit, x, w = plain_circuit()
+    rng = np.random.default_rng(0)
+    start = rng.uniform(-2, 2, 14)
+    layer = QuantumLayer(circuit, ["Z0", "X1", "Z1 Z2"], inputs=x, weights=w, initial=start, dtype=DOUBLE)
+
+    @qml.qnode(qml.device("default.qubit", wires=3), interface="torch", diff_method="backprop")
+    def node(features, weights):
+        pennylane_circuit(qml, features, weights)
+        return qml.expval(qml.Z(0)), qml.expval(qml.X(1)), qml.expval(qml.Z(1) @ qml.Z(2))
+
+    rows = torch.tensor(rng.uniform(-1, 1, (2, 3)))
+    call = function_of(layer)
+
+    def mine(weights):
+        return (call(rows, weights) ** 2).sum()
+
+    def theirs(weights):
+        return (torch.stack(node(rows, weights)) ** 2).sum()
+
+    given = torch.tensor(start, requires_grad=True)
+    np.testing.assert_allclose(mine(given).item(), theirs(given).item(), atol=1e-12)
+    gradients = [torch.autograd.grad(f(given), given)[0].numpy() for f in (mine, theirs)]
+    np.testing.assert_allclose(*gradients, atol=1e-12)
+    hessians = [torch.autograd.functional.hessian(f, given).numpy() for f in (mine, theirs)]
+    np.testing.assert_allclose(*hessians, atol=1e-10)
+
+
+def test_compiled_in_one_graph() -> None:
+    layer = layer_of(2, dtype=torch.float32)
+    model = torch.nn.Sequential(torch.nn.Linear(4, FEATURES), layer, torch.nn.Linear(layer.out_features, 2))
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    data = torch.rand(5, 4)
+    want = model(data)
+    torch.testing.assert_close(compiled(data), want)
+    torch.testing.assert_close(compiled(torch.rand(5, 4)).shape, want.shape)
+    wanted = torch.autograd.grad((want**2).sum(), list(model.parameters()))
+    found = torch.autograd.grad((compiled(data) ** 2).sum(), list(model.parameters()))
+    for one, other in zip(found, wanted):
+        torch.testing.assert_close(one, other)
+
+
+def test_transforms_are_one_batch(monkeypatch) -> None:
+    layer = layer_of(4)
+    call = function_of(layer)
+    x, w = (t.detach() for t in values_of(layer, 4))
+    by_weights = torch.func.jacrev(call, argnums=1)(x, w)
+    torch.testing.assert_close(by_weights, torch.autograd.functional.jacobian(lambda v: call(x, v), w))
+    sizes = []
+    plain = RowProgram.values
+
+    def counted(self, rows, *arguments, **options):
+        sizes.append(len(rows))
+        return plain(self, rows, *arguments, **options)
+
+    monkeypatch.setattr(RowProgram, "values", counted)
+    each = torch.stack([w, 2 * w, -w, 0.5 * w])
+    found = torch.func.vmap(lambda row, weights: call(row[None], weights)[0])(x, each)
+    assert sizes == [4]
+    want = torch.stack([call(x[k : k + 1], each[k])[0] for k in range(4)])
+    torch.testing.assert_close(found, want)
+    torch.testing.assert_close(torch.func.vmap(call, (1, None))(x[:, None].expand(4, 3, -1), w)[0], call(x, w))
+
+    def loss(row, weights):
+        return (call(row[None], weights) ** 2).sum()
+
+    gradients = torch.func.vmap(torch.func.grad(loss, argnums=1), (0, None))(x, w)
+    want = torch.stack([torch.func.grad(loss, argnums=1)(row, w) for row in x])
+    torch.testing.assert_close(gradients, want)
+    hessian = torch.func.jacrev(torch.func.jacrev(loss, argnums=1), argnums=1)(x[0], w)
+    torch.testing.assert_close(hessian, torch.autograd.functional.hessian(lambda v: loss(x[0], v), w))
+    assert hessian.abs().max() > 0.1
+    both = torch.func.vmap(torch.func.jacrev(torch.func.grad(loss, argnums=1), argnums=1), (0, None))(x, w)
+    torch.testing.assert_close(both[0], hessian)
+
+
+def test_third_derivatives_are_refused() -> None:
+    layer = layer_of(1)
+    x, w = values_of(layer)
+    call = function_of(layer)
+    first = torch.autograd.grad(call(x, w).pow(2).sum(), w, create_graph=True)[0]
+    second = torch.autograd.grad(first.sum(), w, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="asks for a third"):
+        torch.autograd.grad(second.sum(), w)
+
+
+def test_half_precision_is_widened() -> None:
+    layer = layer_of(1, dtype=torch.float32)
+    model = torch.nn.Sequential(torch.nn.Linear(2, FEATURES), layer)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = model(torch.rand(3, 2))
+    assert out.dtype is torch.float32
+    out.sum().backward()
+    assert model[0].weight.grad is not None
+    assert layer(torch.rand(2, 5, FEATURES, dtype=DOUBLE)).shape == (2, 5, layer.out_features)
+    assert layer.double()(torch.rand(2, FEATURES)).dtype is DOUBLE
+
+
+def test_saved_copied_and_loaded() -> None:
+    layer = layer_of(3)
+    x, _ = values_of(layer)
+    want = layer(x)
+    buffer = io.BytesIO()
+    torch.save(layer, buffer)
+    buffer.seek(0)
+    again = torch.load(buffer, weights_only=False)
+    torch.testing.assert_close(again(x), want)
+    assert again._handle != layer._handle
+    torch.testing.assert_close(copy.deepcopy(layer)(x), want)
+    torch.testing.assert_close(pickle.loads(pickle.dumps(layer))(x), want)
+    other = layer_of(3, initial=np.zeros(5))
+    other.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(other(x), want)
+    assert list(layer.state_dict()) == ["weights"]
+
+
+class Rows(torch.utils.data.Dataset):
+    """Runs a layer in the worker."""
+
+    def __init__(self, layer: QuantumLayer) -> None:
+        self.layer = layer
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with torch.no_grad():
+            return self.layer(torch.full((1, FEATURES), 0.1 * index, dtype=DOUBLE))[0]
+
+
+def test_workers_of_a_data_loader_run_it() -> None:
+    layer = layer_of(5)
+    want = layer(0.1 * torch.arange(4, dtype=DOUBLE)[:, None].expand(4, FEATURES))
+    found = next(iter(torch.utils.data.DataLoader(Rows(layer), batch_size=4, num_workers=1)))
+    torch.testing.assert_close(found, want.detach())
+
+
+def test_frozen_weights_complex_outputs_and_layers_without_inputs() -> None:
+    w = qd.ParameterVector("w", 2)
+    circuit = qd.Circuit(1).ry(w[0], 0).rz(w[1], 0)
+    layer = QuantumLayer(circuit, qd.State(), weights=w, frozen={w[1]: 0.4}, initial=[0.6], dtype=DOUBLE)
+    state = qd.simulate(circuit, [0.6, 0.4], dtype="complex128").amplitudes()
+    np.testing.assert_allclose(layer().detach()[0], [*state.real, *state.imag], atol=1e-12)
+    assert "1 qubits, 0 inputs, 1 weights, 4 outputs" in repr(layer)
+
+
+def test_refusals() -> None:
+    layer = layer_of(0)
+    with pytest.raises(ValueError, match=r"takes \(..., 3\)"):
+        layer(torch.rand(2, 4))
+    with pytest.raises(TypeError, match="float32 or"):
+        layer_of(0, dtype=torch.float16)
+    with pytest.raises(ValueError, match="initial has shape"):
+        layer_of(0, initial=[1.0])
+    with pytest.raises(StateError, match="finite"):
+        layer(torch.full((1, FEATURES), float("nan"), dtype=DOUBLE))
