@@ -78,9 +78,7 @@ def expectations(program: Runner, observable: Observable, params: Any) -> NDArra
     return np.array([StateVector.from_amplitudes(x, device=program.device).expectation(observable) for x in each])
 
 
-def output_values(
-    program: Runner, outputs: Sequence[Expectation], theta: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def output_values(program: Runner, outputs: Sequence[Expectation], theta: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values of several expectation values for each row of checked parameters, from one run of each row: (batch,
     outputs)."""
     extended = program.source.extended(theta)

@@ -53,7 +53,8 @@ def pauli_channel(probabilities: Mapping[str, float]) -> Channel:
     if total > 1 + _ROUNDING or abs(total + found.get(identity, 1 - total) - 1) > _ROUNDING:
         given = total + found.get(identity, 0.0)
         raise CircuitError(
-            f"the probabilities of a Pauli channel add up to {given:.6g}: to at most 1, or with {identity!r} to 1 exactly"
+            f"the probabilities of a Pauli channel add up to {given:.6g}: to at most 1, or with {identity!r} to 1 "
+            "exactly"
         )
     strings = {identity: max(0.0, 1 - total)} | {label: p for label, p in found.items() if p and label != identity}
     text = ",".join(f"{label}:{p:.3g}" for label, p in strings.items() if label != identity)
@@ -95,7 +96,7 @@ def amplitude_damping(gamma: float) -> Channel:
 
 
 def phase_damping(lam: float) -> Channel:
-    """The off-diagonal elements of rho are multiplied by sqrt(1 - lam): as Z with probability (1 - sqrt(1 - lam)) / 2."""
+    """Off-diagonal elements of rho are multiplied by sqrt(1 - lam): as Z with probability (1 - sqrt(1 - lam)) / 2."""
     value = _probability("phase_damping", "lam", lam)
     flip = (1 - math.sqrt(1 - value)) / 2
     return _mixture("phase_damping", {"I": 1 - flip, "Z": flip}, f"{value:.3g}")
@@ -127,7 +128,9 @@ def thermal_relaxation(t1: float, t2: float, time: float, excited: float = 0.0) 
     choi[0, 3] = choi[3, 0] = coherent
     values, vectors = np.linalg.eigh(choi)
     operators = [
-        math.sqrt(value) * vectors[:, k].reshape(2, 2) for k, value in reversed(list(enumerate(values))) if value > 1e-15
+        math.sqrt(value) * vectors[:, k].reshape(2, 2)
+        for k, value in reversed(list(enumerate(values)))
+        if value > 1e-15
     ]
     text = f"{one:.3g},{two:.3g},{passed:.3g}" + (f",{up:.3g}" if up else "")
     return _channel("thermal_relaxation", operators, text)

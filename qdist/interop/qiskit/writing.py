@@ -45,8 +45,8 @@ def to_qiskit(circuit: Circuit, like: QuantumCircuit | None = None) -> QuantumCi
             each kind, "q" and "c".
 
     Raises:
-        CircuitError: for channels of noise, for a gate that Qiskit lacks and whose angles have no values, by name, and where ``like`` has
-            other numbers of bits.
+        CircuitError: for channels of noise, for a gate that Qiskit lacks and whose angles have no values, both by name,
+            and where ``like`` has other numbers of bits.
     """
     refuse_channels(circuit, "a circuit of Qiskit")
     if like is None:
