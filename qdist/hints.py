@@ -32,7 +32,7 @@ def hinted(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def unexpected(function: Callable[..., Any], wrong: Mapping[str, Any]) -> TypeError:
-    """What a function raises that takes all other keyword arguments itself, as ``**wrong: Never``: for calls that take
+    """What a function raises that takes all other keyword arguments itself, as ``**kwargs: Never``: for calls that take
     microseconds, of which ``hinted`` would be a part."""
     known = [
         parameter.name

@@ -37,7 +37,8 @@ class DensityMatrix:
         way_out = f"method='trajectories' runs states of {n} qubits instead"
         if 2 * n > MAX_QUBITS:
             raise CircuitError(
-                f"{n} qubits are too many for a density matrix, a state of {2 * n} qubits, at most {MAX_QUBITS}: {way_out}"
+                f"{n} qubits are too many for a density matrix, a state of {2 * n} qubits, at most {MAX_QUBITS}: "
+                f"{way_out}"
             )
         try:
             StateVector.check_room(2 * n, self.dtype, self.comm, self.device, states)

@@ -70,7 +70,8 @@ def _checked(instruction: Instruction) -> Instruction:
     if gate.kind == "measure":
         raise CircuitError(
             f"{_named(qubits)} is measured before the end, and noisy circuits are measured at their end: leave the "
-            "measurement out, or put nothing behind it; where its outcome is not needed, phase_damping(1, qubit) does the same"
+            "measurement out, or put nothing behind it; where its outcome is not needed, phase_damping(1, qubit) does "
+            "the same"
         )
     if gate.kind == "initialize":
         raise CircuitError(

@@ -97,7 +97,7 @@ class Program(Runner):
         seed: Seed = None,
         out: StateVector | None = None,
         progress: bool = False,
-        **wrong: Never,
+        **kwargs: Never,
     ) -> StateVector:
         """The state after the circuit. Measurements at its end leave it alone; ``bits`` are drawn from it.
 
@@ -107,8 +107,8 @@ class Program(Runner):
         out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr, if it
         takes longer than a second.
         """
-        if wrong:
-            raise unexpected(Program.run, wrong)
+        if kwargs:
+            raise unexpected(Program.run, kwargs)
         rng = generator(self.comm, seed) if self._draws else None
         state = self.run_with(self.values(params), initial, rng, out, progress)
         if state.readout is not None:
@@ -239,7 +239,7 @@ class Program(Runner):
         method: str = "adjoint",
         coefficients: bool = False,
         initial: Any = None,
-        **wrong: Never,
+        **kwargs: Never,
     ) -> tuple[Any, ...]:
         """The expectation value after the circuit, and its derivatives by all parameters.
 
@@ -260,8 +260,8 @@ class Program(Runner):
         Raises:
             StateError: for circuits that measure, reset, branch, or initialise qubits mid-circuit.
         """
-        if wrong:
-            raise unexpected(Program.value_and_grad, wrong)
+        if kwargs:
+            raise unexpected(Program.value_and_grad, kwargs)
         if initial is not None:
             return initial_states.value_and_grad(self, observable, params, method, coefficients, initial)
         return adjoint.value_and_grad(self, observable, params, method, coefficients)
@@ -273,7 +273,7 @@ class Program(Runner):
         cotangents: Sequence[Any],
         *,
         initial: Any = None,
-        **wrong: Never,
+        **kwargs: Never,
     ) -> tuple[list[Any], NDArray[np.float64]]:
         """The values of several outputs, and the vector-Jacobian product with their cotangents, by one adjoint sweep.
 
@@ -294,8 +294,8 @@ class Program(Runner):
             StateError: for circuits that measure, reset, branch, or initialise qubits mid-circuit, and for cotangents
                 of another shape.
         """
-        if wrong:
-            raise unexpected(Program.vjp, wrong)
+        if kwargs:
+            raise unexpected(Program.vjp, kwargs)
         if initial is not None and initial_states.is_batch(params, initial):
             return initial_states.vjp(self, outputs, params, cotangents, initial)[:2]
         return adjoint.vjp(self, outputs, params, cotangents, initial=initial)

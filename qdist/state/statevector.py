@@ -411,7 +411,7 @@ class StateVector(ReducedStates):
         shots: int | None = None,
         seed: Seed = None,
         readout_error: ReadoutError = None,
-        **wrong: Never,
+        **kwargs: Never,
     ) -> float:
         """<psi|O|psi> of a Hermitian observable.
 
@@ -427,8 +427,8 @@ class StateVector(ReducedStates):
         >>> StateVector(2).expectation({"Z0 Z1": 0.5, "X0": 2.0})
         0.5
         """
-        if wrong:
-            raise unexpected(StateVector.expectation, wrong)
+        if kwargs:
+            raise unexpected(StateVector.expectation, kwargs)
         if shots is not None or readout_error is not None:
             found = self.expectations([observable], shots=shots, seed=seed, readout_error=readout_error)
             assert isinstance(found, Estimates), "there are shots"
@@ -442,15 +442,15 @@ class StateVector(ReducedStates):
         shots: int | None = None,
         seed: Seed = None,
         readout_error: ReadoutError = None,
-        **wrong: Never,
+        **kwargs: Never,
     ) -> NDArray[np.float64]:
         """The expectation values of several observables, which share the passes over the state: float64.
 
         With ``shots`` (and ``seed`` and ``readout_error``, as for ``Program.expectation``) all are estimated from the
         same ones: an array with a ``standard_error``. On several ranks the state may be left in another layout.
         """
-        if wrong:
-            raise unexpected(StateVector.expectations, wrong)
+        if kwargs:
+            raise unexpected(StateVector.expectations, kwargs)
         listed = expectation.checked_observables(observables)
         if shots is not None:
             return estimates(self, listed, shots, seed, readout_error)

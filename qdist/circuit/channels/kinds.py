@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from qdist.hints import hinted
+
 from ..errors import CircuitError
 from ..matrices import Matrix, pauli_matrix
 from ..parameters import Expression, as_number
@@ -35,6 +37,7 @@ MOST_QUBITS = 3
 _ROUNDING = 1e-8
 
 
+@hinted
 def pauli_channel(probabilities: Mapping[str, float]) -> Channel:
     """The Pauli strings that happen, with their probabilities: {"X": 0.01, "Z": 0.02}, or {"XX": 0.01} on two qubits,
     the highest qubit first. Nothing happens with what is left to 1."""
@@ -61,6 +64,7 @@ def pauli_channel(probabilities: Mapping[str, float]) -> Channel:
     return _mixture("pauli_channel", strings, text)
 
 
+@hinted
 def depolarizing(p: float, num_qubits: int = 1) -> Channel:
     """rho becomes (1 - p) rho + p I / 2**n: with probability p the qubits are left with nothing known of them."""
     value = _probability("depolarizing", "p", p)
@@ -75,18 +79,21 @@ def depolarizing(p: float, num_qubits: int = 1) -> Channel:
     return _mixture("depolarizing", strings, f"{value:.3g}")
 
 
+@hinted
 def bit_flip(p: float) -> Channel:
     """X with probability p."""
     value = _probability("bit_flip", "p", p)
     return _mixture("bit_flip", {"I": 1 - value, "X": value}, f"{value:.3g}")
 
 
+@hinted
 def phase_flip(p: float) -> Channel:
     """Z with probability p."""
     value = _probability("phase_flip", "p", p)
     return _mixture("phase_flip", {"I": 1 - value, "Z": value}, f"{value:.3g}")
 
 
+@hinted
 def amplitude_damping(gamma: float) -> Channel:
     """|1> decays to |0> with probability gamma."""
     value = _probability("amplitude_damping", "gamma", gamma)
@@ -95,6 +102,7 @@ def amplitude_damping(gamma: float) -> Channel:
     return _channel("amplitude_damping", [stays, decays], f"{value:.3g}")
 
 
+@hinted
 def phase_damping(lam: float) -> Channel:
     """Off-diagonal elements of rho are multiplied by sqrt(1 - lam): as Z with probability (1 - sqrt(1 - lam)) / 2."""
     value = _probability("phase_damping", "lam", lam)
@@ -102,6 +110,7 @@ def phase_damping(lam: float) -> Channel:
     return _mixture("phase_damping", {"I": 1 - flip, "Z": flip}, f"{value:.3g}")
 
 
+@hinted
 def thermal_relaxation(t1: float, t2: float, time: float, excited: float = 0.0) -> Channel:
     """What happens in `time` to a qubit with relaxation time t1 and coherence time t2 (the same unit; inf for never):
     populations go to 1 - excited and excited with exp(-time/t1), coherences to 0 with exp(-time/t2)."""
@@ -136,6 +145,7 @@ def thermal_relaxation(t1: float, t2: float, time: float, excited: float = 0.0) 
     return _channel("thermal_relaxation", operators, text)
 
 
+@hinted
 def kraus(operators: Sequence[ArrayLike]) -> Channel:
     """The channel with these Kraus operators, each 2**n by 2**n, the first qubit as the lowest bit of the index.
 
@@ -163,6 +173,7 @@ def kraus(operators: Sequence[ArrayLike]) -> Channel:
     return _channel("kraus", list(array), "")
 
 
+@hinted
 def readout_error(p: float | Sequence[float]) -> Channel:
     """A bit that is read wrong with probability p, or (of reading 1 for 0, of reading 0 for 1)."""
     pair = list(p) if isinstance(p, Sequence | np.ndarray) else [p, p]
