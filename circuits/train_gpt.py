@@ -17,10 +17,9 @@ import sys
 from typing import Any
 
 import numpy as np
-import training
 
 import qdist as qd
-from qdist import nn, optim
+from qdist import nn, optim, training
 from qdist.comm import Mesh
 from qdist.parallel import Plan, parallelize, share_rows
 from qdist.progress import Progress

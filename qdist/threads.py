@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from qdist.hints import hinted
 from qdist.state.threads import set_kernel_threads
 from qdist.tensor.threads import set_num_threads as set_tensor_threads
 
 __all__ = ["set_num_threads"]
 
 
+@hinted
 def set_num_threads(count: int) -> None:
     """Threads of circuits, states and tensors in this process, in place of one a core.
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-CHECKED = ["backends", "comm", "parallel", "plan", "program", "state"]
+CHECKED = ["backends", "comm", "noise", "parallel", "plan", "program", "state"]
 """Packages without circles, of folders with few files."""
 
 ON_DEMAND = ("qdist.circuit.circuit", "qdist.circuit.qasm")
@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "comm": {"hints", "native"},
     "data": {"comm", "tensor"},
     "native": set(),
+    "noise": {"hints", "backends", "circuit", "comm", "plan", "program", "state"},
     "optim": {"tensor"},
     "parallel": {"checkpoint", "comm", "data", "nn", "optim", "tensor", "tensorfile"},
     "plan": {"circuit", "native"},

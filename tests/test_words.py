@@ -24,6 +24,11 @@ def callables() -> list[tuple[str, object, object]]:
             method = getattr(owner, name, None)
             if callable(method) and not name.startswith("_") and method.__doc__:
                 found.append((f"{owner.__name__}.{name}", method, method))
+    for owner in (qd.noise.NoisyProgram, qd.noise.NoiseModel):
+        for name, method in vars(owner).items():
+            if callable(method) and not name.startswith("_"):
+                found.append((f"{owner.__name__}.{name}", method, method))
+    found.append(("noise.compile", qd.noise.compile, qd.noise.compile))
     found.append(("nn.QuantumLayer", qd.nn.QuantumLayer, qd.nn.QuantumLayer.__init__))
     return found
 
@@ -52,11 +57,37 @@ def test_help_names_every_argument(name: str, documented: object, called: object
         (lambda: qd.StateVector.basis(2, 1, foo=1), "it takes .*num_qubits"),
         (lambda: qd.Circuit(1).draw(output="mpl"), "it takes width"),
         (lambda: qd.spawn(print, 2, tmeout=1), "did you mean 'timeout'"),
+        (lambda: PROGRAM.run(sed=1), "did you mean 'seed'"),
+        (lambda: PROGRAM.run(kwargs=1), "it takes params, initial, seed, out, progress"),
+        (lambda: PROGRAM.value_and_grad("Z0", metod="adjoint"), "did you mean 'method'"),
+        (lambda: PROGRAM.vjp(["Z0"], None, [1.0], inital=1), "did you mean 'initial'"),
+        (lambda: PROGRAM.jacobian(["Z0"], parms=1), "did you mean 'params'"),
+        (lambda: qd.StateVector(1).expectation("Z0", shot=3), "did you mean 'shots'"),
+        (lambda: qd.StateVector(1).expectations(["Z0"], sed=3), "did you mean 'seed'"),
+        (lambda: qd.StateVector(1).sample(3, sed=3), "did you mean 'seed'"),
+        (lambda: qd.StateVector(1).counts(shot=3), "did you mean 'shots'"),
+        (lambda: qd.library.qft(num_qubit=3), "did you mean 'num_qubits'"),
+        (lambda: qd.noise.compile(qd.Circuit(1), metod=3), "did you mean 'method'"),
     ],
 )
 def test_mistyped_arguments_are_answered(call: object, answer: str) -> None:
     with pytest.raises(TypeError, match=f"unexpected keyword argument.*; {answer}"):
         call()  # type: ignore[operator]
+
+
+PROGRAM = qd.compile(qd.Circuit(1).h(0))
+FUNCTIONS = [
+    (name, given)
+    for module in (qd, qd.library, qd.noise)
+    for name in module.__all__
+    if inspect.isfunction(given := getattr(module, name))
+]
+
+
+@pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
+def test_every_public_function_answers_mistyped_arguments(name: str, function: object) -> None:
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'qqqq'; it takes \w"):
+        function(qqqq=1)  # type: ignore[operator]
 
 
 def test_other_type_errors_stay_what_they_are() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from qdist.hints import hinted
+
 from .data_gates import unitary_gate
 from .errors import CircuitError
 from .gate import Gate, Params
@@ -147,6 +149,7 @@ class CircuitGate(Gate):
         return CircuitGate, (self.name, self.data)
 
 
+@hinted
 def generator_gate(name: str, generator: ArrayLike) -> Gate:
     """The gate exp(-i t/2 G) of one angle t, for a Hermitian matrix G of 2**n by 2**n numbers.
 
@@ -166,6 +169,7 @@ def generator_gate(name: str, generator: ArrayLike) -> Gate:
     return GeneratorGate(_name(name), (matrix + matrix.conj().T) / 2)
 
 
+@hinted
 def matrix_gate(
     name: str, matrix: Callable[..., ArrayLike], derivative: Callable[..., ArrayLike], num_params: int = 1
 ) -> Gate:

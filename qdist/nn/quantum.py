@@ -50,8 +50,9 @@ class QuantumLayer(Module):
             the circuit, and are no part of `weights`.
         amplitudes: x holds amplitudes of the initial state instead of angles: (batch, features), up to 2**n real
             numbers a row (missing ones are 0), which are normalised. There are no `inputs` then.
-        shots: every expectation value is estimated from so many measurements, and gradients follow the parameter-shift
-            rule with as many for each shifted run, as on a device; `seed` is also that of the outcomes.
+        shots: expectation values and probabilities are estimated from so many measurements each, and gradients follow
+            the parameter-shift rule with as many for each shifted run, as on a device; `seed` is also that of the
+            outcomes.
         comm: None runs the circuit on this rank alone; a communicator, such as mesh["state"], splits its amplitudes
             over its ranks. A Mesh splits them over its axis "state", and averages the gradient of the weights over its
             axis "dp", whose ranks each have rows of the batch: for a model that is this layer alone. A model with other

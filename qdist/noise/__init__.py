@@ -1,8 +1,8 @@
 """Noisy circuits: channels, noise models, trajectories and density matrices.
 
-    circuit = qd.Circuit(2).h(0).cx(0, 1).depolarizing(0.02, 0, 1)
-    qd.noise.compile(circuit).expectation("Z0 Z1", shots=1000, seed=0)                  # a mean with a standard error
-    qd.noise.compile(circuit, method="density_matrix").expectation("Z0 Z1")             # exact
+circuit = qd.Circuit(2).h(0).cx(0, 1).depolarizing(0.02, 0, 1)
+qd.noise.compile(circuit).expectation("Z0 Z1", shots=1000, seed=0)                  # a mean with a standard error
+qd.noise.compile(circuit, method="density_matrix").expectation("Z0 Z1")             # exact
 """
 
 from qdist.circuit.channels import (

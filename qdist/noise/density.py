@@ -37,7 +37,7 @@ class DensityMatrix:
         way_out = f"method='trajectories' runs states of {n} qubits instead"
         if 2 * n > MAX_QUBITS:
             raise CircuitError(
-                f"{n} qubits are too many for a density matrix, which is a state of {2 * n} qubits, at most {MAX_QUBITS}: "
+                f"{n} qubits are too many for a density matrix, a state of {2 * n} qubits, at most {MAX_QUBITS}: "
                 f"{way_out}"
             )
         try:
@@ -64,9 +64,7 @@ class DensityMatrix:
         """Tr(O rho) of each observable."""
         return self._values(self.run(theta), observables)
 
-    def value_and_gradient(
-        self, observable: PauliSum, theta: NDArray[np.float64]
-    ) -> tuple[float, NDArray[np.float64]]:
+    def value_and_gradient(self, observable: PauliSum, theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Tr(O rho) and its derivatives by the parameters, by one sweep back over stored density matrices."""
         self.check_room(2 + sum(step.adjoint is not None for step in self._steps))
         start = StateVector(2 * self.num_qubits, self.dtype, self.comm, device=self._program.device)

@@ -1,4 +1,4 @@
-"""A noisy circuit on density matrices: rho as a state of 2n qubits, rows of rho on qubits 0 .. n-1, columns on n .. 2n-1.
+"""A noisy circuit on density matrices: rho as a state of 2n qubits, rows on qubits 0 .. n-1, columns on n .. 2n-1.
 
 A gate U takes rho to U rho U†: U on the rows' qubits and its complex conjugate on the columns'. A channel is one matrix
 on both.

@@ -1,4 +1,4 @@
-"""What trajectories run: a program for each layer without jumps, for its gates alone, and for single Kraus operators."""
+"""What trajectories run: programs of layers without jumps, of their gates alone, and of single Kraus operators."""
 
 from __future__ import annotations
 

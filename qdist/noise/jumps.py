@@ -1,9 +1,9 @@
 """Trajectories of any channels, by waiting times.
 
-The first Kraus operator of a channel is what mostly happens, the others are jumps. Without a jump the state goes through
-first operators alone, and its squared norm is the probability that there was none so far: a trajectory draws a number
-and jumps where the squared norm falls below it. So trajectories without a jump are one run, and after equal jumps at
-the same place trajectories are one run again. Small states go as rows of an array, others one by one.
+The first Kraus operator of a channel is what mostly happens, the others are jumps. Without a jump the state goes
+through first operators alone, and its squared norm is the probability that there was none so far: a trajectory draws a
+number and jumps where the squared norm falls below it. So trajectories without a jump are one run, and after equal
+jumps at the same place trajectories are one run again. Small states go as rows of an array, others one by one.
 """
 
 from __future__ import annotations

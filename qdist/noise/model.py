@@ -25,12 +25,12 @@ class _Rule(NamedTuple):
 class NoiseModel:
     """Channels behind gates, and errors of readout.
 
-        model = NoiseModel()
-        model.add(qd.noise.depolarizing(0.001), ["h", "rx", "rz"])
-        model.add(qd.noise.depolarizing(0.01, 2), "cx")
-        model.add(qd.noise.amplitude_damping(0.002))      # behind every gate, on each of its qubits
-        model.readout(0.02)
-        program = qd.noise.compile(circuit, model)
+    model = NoiseModel()
+    model.add(qd.noise.depolarizing(0.001), ["h", "rx", "rz"])
+    model.add(qd.noise.depolarizing(0.01, 2), "cx")
+    model.add(qd.noise.amplitude_damping(0.002))      # behind every gate, on each of its qubits
+    model.readout(0.02)
+    program = qd.noise.compile(circuit, model)
     """
 
     def __init__(self) -> None:
@@ -57,8 +57,8 @@ class NoiseModel:
         return self
 
     def readout(self, p: float | Sequence[float], qubits: int | Iterable[int] | None = None) -> Self:
-        """Bits that are read wrong with probability p, or (of reading 1 for 0, of reading 0 for 1); of these qubits, or of
-        all that have none of their own. Returns the model."""
+        """Bits that are read wrong with probability p, or (of reading 1 for 0, of reading 0 for 1); of these qubits, or
+        of all that have none of their own. Returns the model."""
         error = readout_error(p)
         for qubit in [None] if qubits is None else as_tuple(qubits):
             self._readout[qubit] = error
@@ -103,8 +103,8 @@ def _name(given: str | Gate, channel: Channel) -> str:
         raise CircuitError(f"there is no gate named {given!r}{hint}; a gate of one's own is given itself, not its name")
     if gate is not None and channel.num_qubits > 1 and gate.num_qubits != channel.num_qubits:
         raise CircuitError(
-            f"{channel.symbol} is on {channel.num_qubits} qubits and {gate.name} on {gate.num_qubits}: give a channel on "
-            "one qubit, which acts on each of the gate's, or one on as many"
+            f"{channel.symbol} is on {channel.num_qubits} qubits and {gate.name} on {gate.num_qubits}: give a channel "
+            "on one qubit, which acts on each of the gate's, or one on as many"
         )
     return str(given) if gate is None else gate.name
 
@@ -119,6 +119,6 @@ def _places(rule: _Rule, gate: Gate, qubits: tuple[int, ...]) -> list[tuple[int,
     if rule.gates is None:
         return []
     raise CircuitError(
-        f"{rule.channel.symbol} is on {rule.channel.num_qubits} qubits and {gate.name} on {gate.num_qubits}: give a channel "
-        "on one qubit, which acts on each of the gate's, or one on as many"
+        f"{rule.channel.symbol} is on {rule.channel.num_qubits} qubits and {gate.name} on {gate.num_qubits}: give a "
+        "channel on one qubit, which acts on each of the gate's, or one on as many"
     )

@@ -52,13 +52,12 @@ class Noisy:
         return self.circuit.with_instructions(instructions).with_order(self.parameters)
 
 
-
 def _refuse_branches(instructions: Sequence[Instruction]) -> None:
     for gate, qubits, _, _, condition in instructions:
         if condition:
             raise CircuitError(
-                f"{gate.name} of {_named(qubits)} is under a classical condition, and noisy circuits do not branch yet; "
-                "qdist.compile runs circuits that branch, without noise"
+                f"{gate.name} of {_named(qubits)} is under a classical condition, and noisy circuits do not branch "
+                "yet; qdist.compile runs circuits that branch, without noise"
             )
 
 
@@ -70,11 +69,14 @@ def _checked(instruction: Instruction) -> Instruction:
     gate, qubits, *_ = instruction
     if gate.kind == "measure":
         raise CircuitError(
-            f"{_named(qubits)} is measured before the end, and noisy circuits are measured at their end: leave the measurement "
-            "out, or put nothing behind it; where its outcome is not needed, phase_damping(1, qubit) does the same"
+            f"{_named(qubits)} is measured before the end, and noisy circuits are measured at their end: leave the "
+            "measurement out, or put nothing behind it; where its outcome is not needed, phase_damping(1, qubit) does "
+            "the same"
         )
     if gate.kind == "initialize":
-        raise CircuitError(f"{_named(qubits)} is initialised, and noisy circuits start from |0...0>: prepare the state with gates")
+        raise CircuitError(
+            f"{_named(qubits)} is initialised, and noisy circuits start from |0...0>: prepare the state with gates"
+        )
     return instruction._replace(gate=_RESET) if gate.kind == "reset" else instruction
 
 
@@ -84,7 +86,9 @@ def _flips(circuit: Circuit) -> NDArray[np.float64] | None:
         if gate.kind != "readout":
             continue
         if condition:
-            raise CircuitError(f"the readout_error of qubit {qubits[0]} is under a classical condition; it is always so")
+            raise CircuitError(
+                f"the readout_error of qubit {qubits[0]} is under a classical condition; it is always so"
+            )
         if qubits[0] in found:
             raise CircuitError(f"qubit {qubits[0]} has two readout errors; give it one, with the probabilities of both")
         found[qubits[0]] = gate.data

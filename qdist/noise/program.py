@@ -35,8 +35,8 @@ class NoisyProgram:
     """A noisy circuit, made by ``qdist.noise.compile``, whose arguments it takes.
 
     Method "trajectories" runs states of n qubits, each with errors of its own; results are means over ``shots`` of them
-    with a ``standard_error``. Channels of Pauli strings are drawn before anything runs, equal trajectories run once, and
-    the others as one batch. Method "density_matrix" is exact and runs a state of 2n qubits once.
+    with a ``standard_error``. Channels of Pauli strings are drawn before anything runs, equal trajectories run once,
+    and the others as one batch. Method "density_matrix" is exact and runs a state of 2n qubits once.
 
     Errors of readout change what is read: ``sample``, ``counts`` and expectation values, which are means of what is
     read. ``density_matrix`` and ``probabilities`` are those of the state before that.
@@ -96,8 +96,8 @@ class NoisyProgram:
     def expectations(
         self, observables: Sequence[Observable], params: Any = None, *, shots: int | None = None, seed: Seed = None
     ) -> NDArray[np.float64]:
-        """The expectation values of several observables, from the same trajectories: (observables,), for a batch (batch,
-        observables). Arguments are those of ``expectation``."""
+        """The expectation values of several observables, from the same trajectories: (observables,), for a batch
+        (batch, observables). Arguments are those of ``expectation``."""
         sums = [self._read(observable) for observable in checked_observables(observables)]
         number = self._checked(shots, seed)
         batch, rows = self._rows(params)
@@ -201,13 +201,14 @@ class NoisyProgram:
             if shots is not None or seed is not None:
                 name = "shots" if shots is not None else "seed"
                 raise StateError(
-                    f"{name}= is for method='trajectories': a density matrix gives the exact value; sample() and counts() "
-                    "draw from it"
+                    f"{name}= is for method='trajectories': a density matrix gives the exact value; sample() and "
+                    "counts() draw from it"
                 )
             return 0
         if shots is None:
             raise StateError(
-                "method='trajectories' gives a mean over runs: say how many, shots=1000; method='density_matrix' is exact"
+                "method='trajectories' gives a mean over runs: say how many, shots=1000; method='density_matrix' is "
+                "exact"
             )
         number = checks.checked_shots(shots)
         if number == 0:
@@ -228,8 +229,8 @@ class NoisyProgram:
     def _the_exact(self, what: str) -> DensityMatrix:
         if self._exact is None:
             raise StateError(
-                f"{what} is for method='density_matrix': trajectories have no density matrix; counts() and expectation() "
-                "are means over them"
+                f"{what} is for method='density_matrix': trajectories have no density matrix; counts() and "
+                "expectation() are means over them"
             )
         return self._exact
 

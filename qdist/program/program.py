@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from qdist.backends.errors import StateError
 from qdist.circuit import Circuit
 from qdist.circuit.binding import ParameterValues
 from qdist.comm import Communicator
-from qdist.hints import hinted
+from qdist.hints import hinted, unexpected
 from qdist.plan.levels import Level
 from qdist.program import adjoint, batches, initial_states
 from qdist.program import shots as shots_of
@@ -99,6 +99,7 @@ class Program(Runner):
         seed: Seed = None,
         out: StateVector | None = None,
         progress: bool = False,
+        **kwargs: Never,
     ) -> StateVector:
         """The state after the circuit. Measurements at its end leave it alone; ``bits`` are drawn from it.
 
@@ -108,6 +109,8 @@ class Program(Runner):
         out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr, if it
         takes longer than a second.
         """
+        if kwargs:
+            raise unexpected(Program.run, kwargs)
         rng = generator(self.comm, seed) if self._draws else None
         state = self.run_with(self.values(params), initial, rng, out, progress)
         if state.readout is not None:
@@ -238,6 +241,7 @@ class Program(Runner):
         method: str = "adjoint",
         coefficients: bool = False,
         initial: Any = None,
+        **kwargs: Never,
     ) -> tuple[Any, ...]:
         """The expectation value after the circuit, and its derivatives by all parameters.
 
@@ -258,6 +262,8 @@ class Program(Runner):
         Raises:
             StateError: for circuits that measure, reset, branch, or initialise qubits mid-circuit.
         """
+        if kwargs:
+            raise unexpected(Program.value_and_grad, kwargs)
         if initial is not None:
             return initial_states.value_and_grad(self, observable, params, method, coefficients, initial)
         return adjoint.value_and_grad(self, observable, params, method, coefficients)
@@ -269,6 +275,7 @@ class Program(Runner):
         cotangents: Sequence[Any],
         *,
         initial: Any = None,
+        **kwargs: Never,
     ) -> tuple[list[Any], NDArray[np.float64]]:
         """The values of several outputs, and the vector-Jacobian product with their cotangents, by one adjoint sweep.
 
@@ -289,10 +296,13 @@ class Program(Runner):
             StateError: for circuits that measure, reset, branch, or initialise qubits mid-circuit, and for cotangents
                 of another shape.
         """
+        if kwargs:
+            raise unexpected(Program.vjp, kwargs)
         if initial is not None and initial_states.is_batch(params, initial):
             return initial_states.vjp(self, outputs, params, cotangents, initial)[:2]
         return adjoint.vjp(self, outputs, params, cotangents, initial=initial)
 
+    @hinted
     def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
         """The derivatives of several expectation values by all parameters, one adjoint sweep each.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from qdist.backends import on_host
 from qdist.backends.errors import StateError
 from qdist.comm import Communicator
-from qdist.hints import hinted
+from qdist.hints import hinted, unexpected
 from qdist.plan.layout import Layout
 from qdist.plan.plan import readable_size
 from qdist.state import storage
@@ -344,6 +344,7 @@ class StateVector(ReducedStates):
         same.arguments(self._comm, "choice of qubits", chosen)
         return measure.probabilities(self, chosen)
 
+    @hinted
     def sample(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> NDArray[np.int64]:
         """`shots` basis states of the qubits, drawn independently; the state stays as it is.
 
@@ -365,6 +366,7 @@ class StateVector(ReducedStates):
             result |= (indices >> qubit & 1) << k
         return result
 
+    @hinted
     def counts(self, shots: int, seed: Seed = None, qubits: int | Sequence[int] | None = None) -> dict[str, int]:
         """How often each outcome comes in so many shots: {bit string: how often}.
 
@@ -387,6 +389,7 @@ class StateVector(ReducedStates):
         same.arguments(self._comm, "outcome to collapse to", chosen, value)
         return measure.collapse(self, chosen, value)
 
+    @hinted
     def measure(self, qubits: int | Sequence[int] | None = None, seed: Seed = None) -> int:
         """Draw an outcome of `qubits` (all without), collapse to it in place, and return it; qubits[0] is bit 0.
 
@@ -408,6 +411,7 @@ class StateVector(ReducedStates):
         shots: int | None = None,
         seed: Seed = None,
         readout_error: ReadoutError = None,
+        **kwargs: Never,
     ) -> float:
         """<psi|O|psi> of a Hermitian observable.
 
@@ -423,6 +427,8 @@ class StateVector(ReducedStates):
         >>> StateVector(2).expectation({"Z0 Z1": 0.5, "X0": 2.0})
         0.5
         """
+        if kwargs:
+            raise unexpected(StateVector.expectation, kwargs)
         if shots is not None or readout_error is not None:
             found = self.expectations([observable], shots=shots, seed=seed, readout_error=readout_error)
             assert isinstance(found, Estimates), "there are shots"
@@ -436,12 +442,15 @@ class StateVector(ReducedStates):
         shots: int | None = None,
         seed: Seed = None,
         readout_error: ReadoutError = None,
+        **kwargs: Never,
     ) -> NDArray[np.float64]:
         """The expectation values of several observables, which share the passes over the state: float64.
 
         With ``shots`` (and ``seed`` and ``readout_error``, as for ``Program.expectation``) all are estimated from the
         same ones: an array with a ``standard_error``. On several ranks the state may be left in another layout.
         """
+        if kwargs:
+            raise unexpected(StateVector.expectations, kwargs)
         listed = expectation.checked_observables(observables)
         if shots is not None:
             return estimates(self, listed, shots, seed, readout_error)
@@ -449,6 +458,7 @@ class StateVector(ReducedStates):
             raise StateError("readout_error= goes with shots=: an exact expectation value is not read out")
         return expectation.expectations(self, listed)
 
+    @hinted
     def shadow(self, shots: int, seed: Seed = None, readout_error: ReadoutError = None) -> Shadow:
         """A classical shadow of so many ``shots``, with ``seed`` and ``readout_error``: see ``Program.shadow``."""
         return shadow(self, shots, seed, readout_error)

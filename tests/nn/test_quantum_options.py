@@ -100,8 +100,27 @@ def test_shots_give_noisy_outputs_and_gradients_around_the_exact_ones() -> None:
         gradients.append((given.grad.data, made.weights.grad.data))
     np.testing.assert_allclose(gradients[1][0], gradients[0][0], atol=0.08)
     np.testing.assert_allclose(gradients[1][1], gradients[0][1], atol=0.15)
-    with pytest.raises(ValueError, match="shots= estimates expectation values"):
-        layer(qd.Probabilities(), shots=10)
+    with pytest.raises(ValueError, match="shots= estimates expectation values and probabilities; .* is neither"):
+        layer(qd.Variance("Z0"), shots=10)
+
+
+def test_shots_give_probabilities_beside_expectation_values() -> None:
+    outputs = [qd.Probabilities([0, 2]), "Z2", qd.Probabilities(1)]
+    exact, noisy = layer(outputs), layer(outputs, shots=20000, seed=1, initial=None)
+    noisy.weights.data[:] = W
+    found = noisy(X).data
+    # Five standard deviations of a share of 20,000 shots.
+    np.testing.assert_allclose(found, exact(X).data, atol=0.04)
+    np.testing.assert_allclose(found[:, :4].sum(axis=1), 1)
+    np.testing.assert_array_equal(found[:, :4] * 20000 % 1, 0)
+    weights = Tensor(np.random.default_rng(4).normal(size=7))
+    gradients = []
+    for made in (exact, noisy):
+        given = Tensor(X, requires_grad=True)
+        (made(given) * weights).sum().backward()
+        gradients.append((given.grad.data, made.weights.grad.data))
+    np.testing.assert_allclose(gradients[1][0], gradients[0][0], atol=0.12)
+    np.testing.assert_allclose(gradients[1][1], gradients[0][1], atol=0.2)
 
 
 @pytest.mark.parametrize("options", [{}, {"observables": [qd.State()]}])

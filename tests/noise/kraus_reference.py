@@ -1,4 +1,4 @@
-"""Density matrices by Kraus operators in plain NumPy, which shares nothing with what it checks but the gates' matrices."""
+"""Density matrices by Kraus operators in plain NumPy, which share nothing with what they check but gates' matrices."""
 
 import numpy as np
 

@@ -92,7 +92,10 @@ def test_pauli_channels_are_known_by_their_operators() -> None:
         (lambda c: c.pauli_channel({"A": 0.1}, 0), r"letters I, X, Y and Z"),
         (lambda c: c.pauli_channel([0.1], 0), r'takes \{"X": probability'),
         (lambda c: c.kraus([np.eye(2) * 0.9], 0), r"do not keep the trace: the sum of K†K differs .* up to 0.19"),
-        (lambda c: c.kraus([np.eye(3)], 0), r"\(2\*\*n, 2\*\*n\), for 1 to 3 qubits; got an array of shape \(1, 3, 3\)"),
+        (
+            lambda c: c.kraus([np.eye(3)], 0),
+            r"\(2\*\*n, 2\*\*n\), for 1 to 3 qubits; got an array of shape \(1, 3, 3\)",
+        ),
         (lambda c: c.kraus([[[math.nan, 0], [0, 1]]], 0), r"nan or infinity"),
         (lambda c: c.kraus([np.eye(4)], 0), r"kraus acts on 2 qubits; got 1"),
         (lambda c: c.thermal_relaxation(50, 120, 1, 0), r"t2=120 is more than twice t1=50.*t2 is at most 100"),

@@ -117,7 +117,9 @@ def test_counts_are_of_classical_bits(device: str) -> None:
 
 
 def test_what_does_not_fit_names_the_other_method(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(MemoryError, match=r"a density matrix of 29 qubits, .*; method='trajectories' runs states of 29"):
+    with pytest.raises(
+        MemoryError, match=r"a density matrix of 29 qubits, .*; method='trajectories' runs states of 29"
+    ):
         exact(qd.Circuit(29).depolarizing(0.1, 0), "cpu")
     with pytest.raises(CircuitError, match=r"32 qubits are too many for a density matrix.* method='trajectories'"):
         exact(qd.Circuit(32).depolarizing(0.1, 0), "cpu")

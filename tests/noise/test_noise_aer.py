@@ -45,7 +45,9 @@ def in_aer(circuit: qd.Circuit):
             result.compose(to_qiskit(circuit.with_instructions([instruction])), inplace=True)
     result.save_density_matrix()
     backend = aer.AerSimulator(method="density_matrix")
-    return np.asarray(backend.run(qiskit.transpile(result, backend, optimization_level=0)).result().data()["density_matrix"])
+    return np.asarray(
+        backend.run(qiskit.transpile(result, backend, optimization_level=0)).result().data()["density_matrix"]
+    )
 
 
 @pytest.mark.parametrize("kind", ["pauli", "kraus"])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.checks import check_first, check_mask, check_size
-from qdist.backends.cuda.measuring import beside, blocks, count, empty, inner, launch, run
+from qdist.backends.cuda.measuring import beside, blocks, count, empty, inner, launch, run, totals
 from qdist.backends.cuda.pauli_tiles import TilePass, apply_pass, pass_value, tile_passes
 
 __all__ = ["PauliPlan"]
@@ -63,19 +63,21 @@ class PauliPlan:
     def add_expectations(self, shard: Any, first: int, out: NDArray[np.float64]) -> None:
         self._check(shard, first)
         check_size(out.size, self.observables, "out")
-        groups = self._groups
+        groups, queued = self._groups, []
         if self.observables == 1:
             passes, wide, _ = self._passes(np.ones(1))
             if len(passes) < len(groups):
-                # All passes are queued before the first value is waited for.
-                out[0] += sum(parts.get().sum() for parts in [pass_value(one, shard, first) for one in passes])
+                queued = [pass_value(one, shard, first) for one in passes]
                 groups = [(flips, own) for flips, own in groups if own[0] in wide]
-        found = [self._group_sums(shard, first, flips, own) for flips, own in groups]
-        for (flips, own), sums in zip(groups, found):
+        # Everything is queued before anything is waited for, and all values come together.
+        found = totals(queued + [self._group_sums(shard, first, flips, own) for flips, own in groups])
+        for value in found[: len(queued)]:
+            out[0] += value.sum()
+        for (flips, own), sums in zip(groups, found[len(queued) :]):
             num_y = self._num_y[own]
             # i^num_y of the real part, i^(num_y + 1) of the imaginary one; both pairs of a flip count.
             sign = np.where((num_y + 1) // 2 % 2, -1.0, 1.0) * (2 if flips else 1)
-            values = sign * sums.get().sum(axis=0)[: len(own)]
+            values = sign * sums[: len(own)]
             np.add.at(out, self._observable[own], self._coefficients[own].real * values)
 
     def _group_sums(self, shard: Any, first: int, flips: int, own: NDArray[np.int64]) -> Any:

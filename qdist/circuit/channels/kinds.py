@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from qdist.hints import hinted
+
 from ..errors import CircuitError
 from ..matrices import Matrix, pauli_matrix
 from ..parameters import Expression, as_number
@@ -35,6 +37,7 @@ MOST_QUBITS = 3
 _ROUNDING = 1e-8
 
 
+@hinted
 def pauli_channel(probabilities: Mapping[str, float]) -> Channel:
     """The Pauli strings that happen, with their probabilities: {"X": 0.01, "Z": 0.02}, or {"XX": 0.01} on two qubits,
     the highest qubit first. Nothing happens with what is left to 1."""
@@ -53,13 +56,15 @@ def pauli_channel(probabilities: Mapping[str, float]) -> Channel:
     if total > 1 + _ROUNDING or abs(total + found.get(identity, 1 - total) - 1) > _ROUNDING:
         given = total + found.get(identity, 0.0)
         raise CircuitError(
-            f"the probabilities of a Pauli channel add up to {given:.6g}: to at most 1, or with {identity!r} to 1 exactly"
+            f"the probabilities of a Pauli channel add up to {given:.6g}: to at most 1, or with {identity!r} to 1 "
+            "exactly"
         )
     strings = {identity: max(0.0, 1 - total)} | {label: p for label, p in found.items() if p and label != identity}
     text = ",".join(f"{label}:{p:.3g}" for label, p in strings.items() if label != identity)
     return _mixture("pauli_channel", strings, text)
 
 
+@hinted
 def depolarizing(p: float, num_qubits: int = 1) -> Channel:
     """rho becomes (1 - p) rho + p I / 2**n: with probability p the qubits are left with nothing known of them."""
     value = _probability("depolarizing", "p", p)
@@ -74,18 +79,21 @@ def depolarizing(p: float, num_qubits: int = 1) -> Channel:
     return _mixture("depolarizing", strings, f"{value:.3g}")
 
 
+@hinted
 def bit_flip(p: float) -> Channel:
     """X with probability p."""
     value = _probability("bit_flip", "p", p)
     return _mixture("bit_flip", {"I": 1 - value, "X": value}, f"{value:.3g}")
 
 
+@hinted
 def phase_flip(p: float) -> Channel:
     """Z with probability p."""
     value = _probability("phase_flip", "p", p)
     return _mixture("phase_flip", {"I": 1 - value, "Z": value}, f"{value:.3g}")
 
 
+@hinted
 def amplitude_damping(gamma: float) -> Channel:
     """|1> decays to |0> with probability gamma."""
     value = _probability("amplitude_damping", "gamma", gamma)
@@ -94,13 +102,15 @@ def amplitude_damping(gamma: float) -> Channel:
     return _channel("amplitude_damping", [stays, decays], f"{value:.3g}")
 
 
+@hinted
 def phase_damping(lam: float) -> Channel:
-    """The off-diagonal elements of rho are multiplied by sqrt(1 - lam): as Z with probability (1 - sqrt(1 - lam)) / 2."""
+    """Off-diagonal elements of rho are multiplied by sqrt(1 - lam): as Z with probability (1 - sqrt(1 - lam)) / 2."""
     value = _probability("phase_damping", "lam", lam)
     flip = (1 - math.sqrt(1 - value)) / 2
     return _mixture("phase_damping", {"I": 1 - flip, "Z": flip}, f"{value:.3g}")
 
 
+@hinted
 def thermal_relaxation(t1: float, t2: float, time: float, excited: float = 0.0) -> Channel:
     """What happens in `time` to a qubit with relaxation time t1 and coherence time t2 (the same unit; inf for never):
     populations go to 1 - excited and excited with exp(-time/t1), coherences to 0 with exp(-time/t2)."""
@@ -127,12 +137,15 @@ def thermal_relaxation(t1: float, t2: float, time: float, excited: float = 0.0) 
     choi[0, 3] = choi[3, 0] = coherent
     values, vectors = np.linalg.eigh(choi)
     operators = [
-        math.sqrt(value) * vectors[:, k].reshape(2, 2) for k, value in reversed(list(enumerate(values))) if value > 1e-15
+        math.sqrt(value) * vectors[:, k].reshape(2, 2)
+        for k, value in reversed(list(enumerate(values)))
+        if value > 1e-15
     ]
     text = f"{one:.3g},{two:.3g},{passed:.3g}" + (f",{up:.3g}" if up else "")
     return _channel("thermal_relaxation", operators, text)
 
 
+@hinted
 def kraus(operators: Sequence[ArrayLike]) -> Channel:
     """The channel with these Kraus operators, each 2**n by 2**n, the first qubit as the lowest bit of the index.
 
@@ -160,6 +173,7 @@ def kraus(operators: Sequence[ArrayLike]) -> Channel:
     return _channel("kraus", list(array), "")
 
 
+@hinted
 def readout_error(p: float | Sequence[float]) -> Channel:
     """A bit that is read wrong with probability p, or (of reading 1 for 0, of reading 0 for 1)."""
     pair = list(p) if isinstance(p, Sequence | np.ndarray) else [p, p]

@@ -3,10 +3,13 @@
 import math
 from collections.abc import Iterable
 
+from qdist.hints import hinted
+
 from ..circuit import Circuit
 from ..errors import CircuitError
 
 
+@hinted
 def qft(num_qubits: int, inverse: bool = False, swaps: bool = True) -> Circuit:
     """The quantum Fourier transform |j> -> 2^(-n/2) sum_k exp(2 pi i j k / 2^n) |k> (Coppersmith, 1994).
 
@@ -27,6 +30,7 @@ def qft(num_qubits: int, inverse: bool = False, swaps: bool = True) -> Circuit:
     return circuit.inverse() if inverse else circuit
 
 
+@hinted
 def constant_oracle(num_qubits: int, value: int) -> Circuit:
     """The oracle |x>|y> -> |x>|y ^ value> of a constant function; x is on qubits 0 to n - 1, y on qubit n."""
     circuit = Circuit(num_qubits + 1)
@@ -35,6 +39,7 @@ def constant_oracle(num_qubits: int, value: int) -> Circuit:
     return circuit
 
 
+@hinted
 def parity_oracle(mask: str) -> Circuit:
     """The oracle |x>|y> -> |x>|y ^ (mask . x)>, a balanced function unless the mask is 0.
 
@@ -51,6 +56,7 @@ def parity_oracle(mask: str) -> Circuit:
     return circuit
 
 
+@hinted
 def deutsch_jozsa(oracle: Circuit) -> Circuit:
     """The Deutsch-Jozsa algorithm: is a function constant or balanced? (Proc. R. Soc. A 439, 553 (1992).)
 
@@ -69,6 +75,7 @@ def deutsch_jozsa(oracle: Circuit) -> Circuit:
     return circuit
 
 
+@hinted
 def bernstein_vazirani(secret: str) -> Circuit:
     """The Bernstein-Vazirani algorithm (SIAM J. Comput. 26, 1411 (1997)) for f(x) = secret . x.
 
@@ -79,6 +86,7 @@ def bernstein_vazirani(secret: str) -> Circuit:
     return deutsch_jozsa(parity_oracle(secret))
 
 
+@hinted
 def grover(marked: Iterable[str], iterations: int | None = None) -> Circuit:
     """Grover's search for marked bit strings (quant-ph/9605043; several: Boyer et al., quant-ph/9605034).
 
@@ -109,6 +117,7 @@ def grover(marked: Iterable[str], iterations: int | None = None) -> Circuit:
     return circuit.compose(step.repeat(iterations))
 
 
+@hinted
 def phase_estimation(unitary: Circuit, num_evaluation: int, preparation: Circuit | None = None) -> Circuit:
     """Phase estimation (Kitaev, quant-ph/9511026; in the form of Cleve et al., quant-ph/9708016).
 
@@ -132,6 +141,7 @@ def phase_estimation(unitary: Circuit, num_evaluation: int, preparation: Circuit
     return circuit.compose(qft(num_evaluation, inverse=True), range(num_evaluation))
 
 
+@hinted
 def amplitude_estimation(preparation: Circuit, objective: int, num_evaluation: int) -> Circuit:
     """Amplitude estimation (Brassard et al., quant-ph/0005055): the probability a that a qubit is 1.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from qdist.hints import hinted
+
 from ..circuit import Circuit
 from ..errors import CircuitError
 from ..parameters import Angle
@@ -25,6 +27,7 @@ def add_rotation(circuit: Circuit, angle: Angle, string: PauliString) -> None:
             circuit.pauli_rotation(angle, letters, qubits)
 
 
+@hinted
 def trotter(
     hamiltonian: PauliSum | Sequence[PauliSum],
     time: Angle,
@@ -90,6 +93,7 @@ def _merged(sequence: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return merged
 
 
+@hinted
 def tfim_evolution(
     shape: int | Sequence[int],
     time: Angle,
@@ -107,6 +111,7 @@ def tfim_evolution(
     return trotter(parts, time, steps, order, num_sites(shape))
 
 
+@hinted
 def heisenberg_evolution(
     shape: int | Sequence[int],
     time: Angle,

@@ -8,6 +8,8 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from qdist.hints import hinted
+
 from ..errors import CircuitError
 
 Edge: TypeAlias = tuple[int, int]
@@ -56,6 +58,7 @@ def _check_vertices(vertices: Sequence[Any], what: str, given: Any) -> None:
         raise CircuitError(f"the {what} {given!r} joins a vertex to itself")
 
 
+@hinted
 def lattice_edges(shape: int | Sequence[int], periodic: bool = False) -> list[Edge]:
     """Nearest neighbours of a chain, a rectangle or a lattice of more dimensions.
 

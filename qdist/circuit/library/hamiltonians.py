@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from qdist.hints import hinted
+
 from ..pauli import PauliSum
 from .graphs import lattice_edges, num_sites, weighted_edges
 
 
+@hinted
 def tfim(shape: int | Sequence[int], J: float = 1.0, h: float = 1.0, periodic: bool = False) -> PauliSum:
     """The transverse-field Ising model H = -J sum_<ij> Z_i Z_j - h sum_i X_i.
 
@@ -24,6 +27,7 @@ def tfim(shape: int | Sequence[int], J: float = 1.0, h: float = 1.0, periodic: b
     return PauliSum(bonds + field).simplify(0)
 
 
+@hinted
 def heisenberg_xxz(
     shape: int | Sequence[int], J: float = 1.0, delta: float = 1.0, h: float = 0.0, periodic: bool = False
 ) -> PauliSum:
@@ -47,6 +51,7 @@ def heisenberg_xxz(
     return PauliSum(bonds + field).simplify(0)
 
 
+@hinted
 def maxcut(graph: Any) -> PauliSum:
     """MaxCut: H = sum_(a, b) weight / 2 (Z_a Z_b - 1).
 

@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.hints import hinted
+
 from ..errors import CircuitError
 from ..pauli import PauliSum
 from .fermions import electronic_hamiltonian
@@ -138,11 +140,13 @@ def _integral(number: int, line: str, num_orbitals: int) -> tuple[float, list[in
     )
 
 
+@hinted
 def h2() -> Molecule:
     """H2 at 0.735 Angstrom, STO-3G: 2 electrons, 4 qubits; the ground state has -1.137306 Hartree."""
     return _tabulated("h2_sto3g_0.735")
 
 
+@hinted
 def lih() -> Molecule:
     """LiH at 1.5949 Angstrom, STO-3G: 4 electrons, 12 qubits; the ground state has -7.882403 Hartree.
 

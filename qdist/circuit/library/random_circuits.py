@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.hints import hinted
+
 from ..circuit import Circuit
 from ..errors import CircuitError
 from ..gates import GATES
@@ -23,6 +25,7 @@ RANDOM_GATES = (
 # fmt: on
 
 
+@hinted
 def quantum_volume(num_qubits: int, depth: int | None = None, seed: Seed = None) -> Circuit:
     """The model circuit of quantum volume (Cross et al., PRA 100, 032328 (2019)).
 
@@ -41,6 +44,7 @@ def quantum_volume(num_qubits: int, depth: int | None = None, seed: Seed = None)
     return circuit
 
 
+@hinted
 def random_su(size: int, seed: Seed = None) -> NDArray[np.complex128]:
     """A Haar-random matrix of SU(size): a Gaussian matrix made unitary (Mezzadri, math-ph/0609050),
     determinant 1.
@@ -53,6 +57,7 @@ def random_su(size: int, seed: Seed = None) -> NDArray[np.complex128]:
     return unitary * np.exp(-1j * np.angle(np.linalg.det(unitary)) / size)
 
 
+@hinted
 def random_circuit(num_qubits: int, depth: int, seed: Seed = None, gates: Sequence[str] = RANDOM_GATES) -> Circuit:
     """Layers of random gates with random angles, in which every qubit takes part in at most one gate.
 

@@ -3,11 +3,14 @@
 import math
 from typing import Any
 
+from qdist.hints import hinted
+
 from ..circuit import Circuit
 from ..errors import CircuitError
 from .graphs import weighted_edges
 
 
+@hinted
 def ghz(num_qubits: int) -> Circuit:
     """The Greenberger-Horne-Zeilinger state (|0...0> + |1...1>) / sqrt(2): H and a chain of CX."""
     circuit = Circuit(_at_least_one(num_qubits))
@@ -17,6 +20,7 @@ def ghz(num_qubits: int) -> Circuit:
     return circuit
 
 
+@hinted
 def w_state(num_qubits: int) -> Circuit:
     """The W state: the equal superposition of the basis states with a single 1 (Dür et al., PRA 62, 062314
     (2000)).
@@ -31,6 +35,7 @@ def w_state(num_qubits: int) -> Circuit:
     return circuit
 
 
+@hinted
 def graph_state(graph: Any) -> Circuit:
     """The graph state: |+> on every vertex and CZ on every edge (Hein et al., PRA 69, 062311 (2004)).
 

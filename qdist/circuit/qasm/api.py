@@ -78,8 +78,8 @@ def dumps(circuit: Circuit, version: int = 3) -> str:
     for gate, qubits, *_ in circuit:
         if isinstance(gate, Channel):
             raise QasmError(
-                f"OpenQASM has no noise, and the circuit has {gate.symbol} of qubit {', '.join(map(str, qubits))}: write "
-                "the circuit without channels, and add them with a noise.NoiseModel where it is read"
+                f"OpenQASM has no noise, and the circuit has {gate.symbol} of qubit {', '.join(map(str, qubits))}: "
+                "write the circuit without channels, and add them with a noise.NoiseModel where it is read"
             )
     plain = lowered(circuit)
     functions = plain.functions

@@ -27,7 +27,8 @@ Seed: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.Gener
 # them blocks grow instead. Both depend on the number of qubits alone, so that samples do too.
 _BLOCK_BITS = 10
 _MAX_BLOCKS_BITS = 20
-_TREE_NUMBERS = 1 << 18  # of the blocks that are looked into at a time
+_TREE_NUMBERS = 1 << 18  # of the blocks that are looked into at a time, so that they stay in cache
+_TREE_NUMBERS_ON_A_GPU = 1 << 23
 
 _BYTES_A_SHOT = 64  # at the peak of sampling: its number, block and position in the sorted order, and copies of those
 
@@ -66,7 +67,8 @@ def sample(sv: Shards, shots: int, seed: Seed) -> NDArray[np.int64]:
     bases = sv.layout.to_physical(hit << depth)
     bounds = np.append(starts, shots)
     result = np.empty(shots, np.int64)
-    together = max(1, _TREE_NUMBERS >> depth + 1)
+    # A GPU is waited for once for all of them.
+    together = max(1, (_TREE_NUMBERS if sv.backend.is_host else _TREE_NUMBERS_ON_A_GPU) >> depth + 1)
     for start in range(0, len(hit), together):
         some = slice(start, start + together)
         trees = np.zeros(len(bases[some]) << depth + 1)
