@@ -33,6 +33,19 @@ void gather(const Plane<const Real>& image, const Windows& windows, std::size_t 
     const auto down = windows.within(0, i, image.height), across = windows.within(1, j, image.width);
     const std::size_t width = windows.outputs[1], step = windows.stride[1];
     std::fill(row, row + down.low * width, Real(0));
+    const bool flat = windows.stride[0] == 1 && step == 1 && image.step == std::ptrdiff_t(width);
+    if (flat && down.low < down.high && across.low < across.high) {
+        // Outputs are as wide as the image: all rows are one, shifted. What it takes from beside the image is set to zero.
+        const std::size_t first = down.low * width + across.low, last = (down.high - 1) * width + across.high;
+        const Real* from = image.row(std::size_t(down.place)) + across.place;
+        std::copy(from, from + (last - first), row + first);
+        for (std::size_t o = down.low; o < down.high; ++o) {
+            for (std::size_t p = 0; p < across.low; ++p) row[o * width + p] = 0;
+            for (std::size_t p = across.high; p < width; ++p) row[o * width + p] = 0;
+        }
+        std::fill(row + down.high * width, row + windows.area(), Real(0));
+        return;
+    }
     for (std::size_t o = down.low; o < down.high; ++o) {
         const Real* from = image.row(std::size_t(down.place) + (o - down.low) * windows.stride[0]) + across.place;
         Real* to = row + o * width;
