@@ -56,6 +56,8 @@ from qdist.state import reference
 
 EVOLVED = [name for name in FAMILIES if name != "uccsd"]
 ROWS = [*EVOLVED, *molecules.MOLECULES, "latency", "batch"]
+NOT_TRAINED = ("volume", "grover")
+"""Their gates are matrices, and phases of 180 degrees."""
 MODES = {"forward": "evolve", "energy": "energy", "gradient": "gradient"}
 LATENCY_QUBITS = (4, 8, 12)
 BATCH_QUBITS, BATCH = 10, 256
@@ -108,8 +110,7 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
         whats = ["forward"]
         if name in EVOLVED:
             sizes: Sequence[int] = sorted(options.sizes)
-            # Matrices have no angles.
-            whats += [] if name == "volume" else ["gradient"]
+            whats += [] if name in NOT_TRAINED else ["gradient"]
         elif name in molecules.MOLECULES:
             sizes, whats = (2 * len(molecules.MOLECULES[name]),), list(MODES)
         else:

@@ -81,6 +81,45 @@ def adam(
     eps: float,
     rate: float,
 ) -> None: ...
+def softmax(a: _Rows[_R], scale: float, queries: int, first: int, out: _Rows[_R]) -> None: ...
+def softmax_back(g: _Rows[_R], y: _Rows[_R], scale: float, out: _Rows[_R]) -> None: ...
+def cross_entropy(a: _Rows[_R], targets: _Vector[np.int64], p: _Rows[_R], loss: _Vector[_R]) -> None: ...
+def cross_entropy_back(g: _Vector[_R], p: _Rows[_R], targets: _Vector[np.int64], out: _Rows[_R]) -> None: ...
+def layer_norm(
+    x: _Rows[_R],
+    weight: _Vector[_R] | None,
+    bias: _Vector[_R] | None,
+    eps: float,
+    hat: _Rows[_R],
+    rstd: _Vector[_R],
+    out: _Rows[_R],
+) -> None: ...
+def layer_norm_back(
+    g: _Rows[_R],
+    hat: _Rows[_R],
+    rstd: _Vector[_R],
+    weight: _Vector[_R] | None,
+    out: _Rows[_R],
+    weight_sum: _Vector[_R],
+    bias_sum: _Vector[_R],
+) -> None: ...
+def gather_windows(
+    x: _Images[_R],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+    first: int,
+    out: _Rows[_R],
+) -> None: ...
+def add_windows(
+    rows: _Rows[_R],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+    x: _Images[_R],
+) -> None: ...
 def max_pool(
     x: _Images[_R], kernel: tuple[int, int], stride: tuple[int, int], best: _Images[_R], winner: _Images[np.uint8]
 ) -> None: ...

@@ -340,3 +340,31 @@ def test_angles_within_two_turns_stay_as_they_are() -> None:
     circuit = qd.Circuit(1).rx(theta[0], 0).rz(theta[1] + 0.5, 0)
     values = [4 * np.pi, -12.25]
     np.testing.assert_array_equal(circuit.affine()(values), [4 * np.pi, -12.25 + 0.5])
+
+
+# Subnormal numbers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(on_gpu(), reason="GPUs compute with subnormal numbers at full speed")
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_subnormal_amplitudes_become_zero_and_only_while_a_circuit_runs(dtype: str) -> None:
+    """Each operation on them would take a hundred cycles. The caller's own arithmetic is what it was."""
+    tiny = np.finfo(dtype).tiny
+    amplitudes = np.full(1 << 15, tiny / 8, dtype)
+    amplitudes[0] = 1
+    start = qd.StateVector.from_amplitudes(amplitudes, dtype)
+    for circuit in (qd.Circuit(15).ry(0.3, 14), qd.Circuit(15).h(range(15)).h(range(15)), qd.Circuit(15).u(1, 2, 3, 0)):
+        numbers = qd.compile(circuit, dtype=dtype).run(initial=start).amplitudes().view(tiny.dtype)
+        assert not ((numbers != 0) & (np.abs(numbers) < tiny)).any()
+        assert np.multiply(tiny, tiny.dtype.type(0.125)) > 0
+    theta = qd.ParameterVector("t", 15)
+    circuit = qd.Circuit(15)
+    for q in range(15):
+        circuit.ry(theta[q], q)
+    program = qd.compile(circuit, dtype=dtype)
+    value, gradient = program.value_and_grad("Z0 Z14", np.full(15, 0.4))
+    assert value == pytest.approx(np.cos(0.4) ** 2, rel=1e-6)
+    np.testing.assert_allclose(
+        gradient[[0, 7, 14]], [-np.sin(0.4) * np.cos(0.4), 0, -np.sin(0.4) * np.cos(0.4)], atol=1e-6
+    )
+    assert np.multiply(tiny, tiny.dtype.type(0.125)) > 0

@@ -10,7 +10,7 @@ import numpy as np
 from qdist.native import kernels
 
 from .. import random
-from ..arrays import FLOAT32, Array, flat_alike
+from ..arrays import FLOAT32, FLOAT64, Array, flat_alike
 from ..threads import over_rows
 
 # x P(x^2) / Q(x^2), fitted to minimise the largest error over |x| <= limit, for float32 only:
@@ -140,9 +140,23 @@ def softplus_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     return (g * sigmoid(xp, saved[0])[0],)
 
 
-def softmax_rows(xp: Any, a: Array, out: Array) -> None:
-    """Softmax over the last axis of contiguous arrays; out may be a. A row of -inf alone becomes zeros."""
-    if xp is not np:
+def natively(xp: Any, *arrays: Array) -> bool:
+    """Whether kernels of rows take the arrays: contiguous in memory, of float32 or float64 alone."""
+    return xp is np and all(
+        a.dtype == arrays[0].dtype and a.dtype in (FLOAT32, FLOAT64) and a.flags.c_contiguous for a in arrays
+    )
+
+
+def softmax_rows(xp: Any, a: Array, out: Array, scale: float = 1.0, causal: bool = False) -> None:
+    """Softmax of scale * a over the last axis of contiguous arrays; out may be a. A row of -inf alone becomes zeros.
+
+    causal: row i of the last two axes (m, n) is zero beyond column i + n - m.
+    """
+    if not natively(xp, a, out):
+        a = a if scale == 1.0 else a * a.dtype.type(scale)
+        if causal:
+            m, n = a.shape[-2:]
+            a = a + xp.triu(xp.full((m, n), -float("inf"), a.dtype), n - m + 1)
         top = xp.max(a, axis=-1, keepdims=True)
         top = xp.where(xp.isfinite(top), top, a.dtype.type(0))
         xp.exp(a - top, out=out)
@@ -151,15 +165,19 @@ def softmax_rows(xp: Any, a: Array, out: Array) -> None:
         return
     width = a.shape[-1]
     rows_a, rows_out = a.reshape(-1, width), out.reshape(-1, width)
+    queries = a.shape[-2] if causal else 0
 
     def work(start: int, stop: int) -> None:
-        softmax_block(rows_a[start:stop], rows_out[start:stop])
+        kernels.softmax(rows_a[start:stop], scale, queries, start, rows_out[start:stop])
 
     over_rows(np, work, rows_a.shape[0], width)
 
 
 def softmax_block(block: Array, result: Array) -> None:
     """Softmax of each row of a NumPy array, on this thread; result may be block. A row of -inf alone becomes zeros."""
+    if natively(np, block, result):
+        kernels.softmax(block, 1.0, 0, 0, result)
+        return
     top = block.max(axis=-1, keepdims=True)
     top[np.isneginf(top)] = 0
     np.subtract(block, top, out=result)
@@ -177,9 +195,26 @@ def softmax(xp: Any, a: Array, axis: int) -> Any:
     return y, (y,)
 
 
+def softmax_back_rows(xp: Any, g: Array, y: Array, out: Array, scale: float = 1.0) -> None:
+    """out = scale y (g - <g, y>) over the last axis, for a softmax y with the cotangent g; out may be g."""
+    if not natively(xp, g, y, out):
+        xp.multiply(y * y.dtype.type(scale), g - xp.sum(g * y, axis=-1, keepdims=True), out=out)
+        return
+    width = y.shape[-1]
+    rows_g, rows_y, rows_out = (a.reshape(-1, width) for a in (g, y, out))
+
+    def work(start: int, stop: int) -> None:
+        kernels.softmax_back(rows_g[start:stop], rows_y[start:stop], scale, rows_out[start:stop])
+
+    over_rows(np, work, rows_y.shape[0], width)
+
+
 def softmax_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
     (y,) = saved
-    return (y * (g - xp.sum(g * y, axis=axis, keepdims=True)),)
+    last_g, last_y = xp.moveaxis(g, axis, -1), xp.moveaxis(y, axis, -1)
+    out = xp.empty(last_y.shape, y.dtype)
+    softmax_back_rows(xp, xp.ascontiguousarray(last_g), last_y, out)
+    return (xp.moveaxis(out, -1, axis),)
 
 
 def log_softmax(xp: Any, a: Array, axis: int) -> Any:
@@ -195,13 +230,30 @@ def log_softmax_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any
 
 def cross_entropy(xp: Any, logits: Array, targets: Array) -> Any:
     """-log softmax(logits)[target] for logits (n, classes) and integer targets (n,); gives (n,)."""
+    if natively(xp, logits) and logits.size:
+        p, loss = np.empty_like(logits), np.empty(targets.size, logits.dtype)
+        places = np.ascontiguousarray(targets, np.int64)
+
+        def work(start: int, stop: int) -> None:
+            kernels.cross_entropy(logits[start:stop], places[start:stop], p[start:stop], loss[start:stop])
+
+        over_rows(np, work, *logits.shape)
+        return loss, (p, places)
     logp = log_softmax(xp, logits, -1)[0]
-    return -logp[xp.arange(targets.size), targets], (logp, targets)
+    return -logp[xp.arange(targets.size), targets], (xp.exp(logp), targets)
 
 
 def cross_entropy_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
-    logp, targets = saved
-    grad = xp.exp(logp)
+    p, targets = saved
+    if natively(xp, p, g) and targets.dtype == np.int64 and p.size:
+        out = np.empty_like(p)
+
+        def work(start: int, stop: int) -> None:
+            kernels.cross_entropy_back(g[start:stop], p[start:stop], targets[start:stop], out[start:stop])
+
+        over_rows(np, work, *p.shape)
+        return out, None
+    grad = p.copy()
     grad[xp.arange(targets.size), targets] -= 1
     grad *= g[:, None]
     return grad, None

@@ -9,7 +9,7 @@ import numpy as np
 from .. import random
 from ..arrays import Array
 from . import attention_blocks
-from .activation import softmax_rows
+from .activation import softmax_back_rows, softmax_rows
 
 
 def attention(
@@ -25,17 +25,15 @@ def attention(
         out, weights = attention_blocks.attend(q, k, v, scale, causal)
         return out, (q, k, v, weights, None, None, 1.0, out)
     weights = xp.matmul(q, k.swapaxes(-1, -2))
-    weights *= scale
-    hidden = weights.dtype.type(-float("inf"))
+    factor = scale
     if mask:
+        weights *= scale
+        factor = 1.0
         if mask[0].dtype == bool:
-            weights = xp.where(mask[0], weights, hidden)
+            weights = xp.where(mask[0], weights, weights.dtype.type(-float("inf")))
         else:
-            weights = weights + mask[0]
-    if causal:
-        m, n = weights.shape[-2:]
-        weights += xp.triu(xp.full((m, n), hidden, weights.dtype), n - m + 1)
-    softmax_rows(xp, weights, weights)
+            weights = xp.ascontiguousarray(weights + mask[0])
+    softmax_rows(xp, weights, weights, factor, causal)
     keep, factor = random.keep_mask(xp, ticket, weights.shape, p) if p > 0 else (None, 1.0)
     dropped = weights if keep is None else weights * keep * factor
     # The heads' outputs lie side by side in memory, as the joining reshape after attention wants them.
@@ -45,7 +43,7 @@ def attention(
         xp.matmul(dropped, v, out=out)
     else:
         out = xp.matmul(dropped, v)
-    return out, (q, k, v, weights, None if keep is None else dropped, keep, factor, out)
+    return out, (q, k, v, weights, None if keep is None else dropped, keep, factor, None)
 
 
 def attention_vjp(xp: Any, g: Array, saved: Any, needs: Any, scale: float, causal: bool, p: float, ticket: Any) -> Any:
@@ -57,11 +55,13 @@ def attention_vjp(xp: Any, g: Array, saved: Any, needs: Any, scale: float, causa
     if keep is not None:
         scores *= keep
         scores *= factor
-    # Each row's mean slope, sum_n w dw, equals g . out, which is shorter.
-    scores -= xp.einsum("...d,...d->...", g, out)[..., None]
-    scores *= weights
-    gq = xp.matmul(scores, k) * scale if needs[0] else None
-    gk = xp.matmul(scores.swapaxes(-1, -2), q) * scale if needs[1] else None
+    # A mask is added after the scores are scaled, so that its cotangent is not.
+    masked = len(needs) > 3
+    softmax_back_rows(xp, scores, weights, scores, 1.0 if masked else scale)
+    gq = xp.matmul(scores, k) if needs[0] else None
+    gk = xp.matmul(scores.swapaxes(-1, -2), q) if needs[1] else None
+    if masked:
+        gq, gk = (None if a is None else a * scale for a in (gq, gk))
     return (gq, gk, gv, scores)[: len(needs)]
 
 

@@ -72,14 +72,65 @@ def _crop(grad: Array, padding: Pair) -> Array:
     return grad[:, :, padding[0] : h - padding[0], padding[1] : w - padding[1]]
 
 
+def _windows_natively(xp: Any, x: Array) -> bool:
+    return xp is np and x.dtype in (FLOAT32, FLOAT64) and x.size > 0
+
+
+def _columns(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> tuple[Array, Pair]:
+    """The matrix (channels * window, n * outputs) of all windows, and the numbers of outputs."""
+    if not _windows_natively(xp, x):
+        windows = _windows(xp, _pad(xp, x, padding), kernel, stride, dilation)
+        n, c, kh, kw, oh, ow = windows.shape
+        return xp.ascontiguousarray(windows.transpose(1, 2, 3, 0, 4, 5)).reshape(c * kh * kw, -1), (oh, ow)
+    images = x.transpose(1, 0, 2, 3)
+    if images.strides[3] != images.itemsize and images.shape[3] > 1:
+        images = np.ascontiguousarray(images)
+    c, n, h, w = images.shape
+    oh, ow = (output_size(m, k, s, p, d) for m, k, s, p, d in zip((h, w), kernel, stride, padding, dilation))
+    columns = np.empty((c * kernel[0] * kernel[1], n * oh * ow), x.dtype)
+
+    def work(start: int, stop: int) -> None:
+        kernels.gather_windows(images, kernel, stride, padding, dilation, start, columns[start:stop])
+
+    over_rows(np, work, *columns.shape)
+    return columns, (oh, ow)
+
+
+def _images(
+    xp: Any,
+    parts: Array,
+    shape: tuple[int, ...],
+    kernel: Pair,
+    outputs: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+) -> Array:
+    """The sum of windows' cotangents, a matrix as of ``_columns``, over images of a shape (n, c, h, w)."""
+    n, c, h, w = shape
+    if _windows_natively(xp, parts):
+        images = np.zeros((c, n, h, w), parts.dtype)
+        window = kernel[0] * kernel[1]
+
+        def work(start: int, stop: int) -> None:
+            rows = parts[start * window : stop * window]
+            kernels.add_windows(rows, kernel, stride, padding, dilation, images[start:stop])
+
+        over_rows(np, work, c, parts.size // c)
+        return images.transpose(1, 0, 2, 3)
+    padded = xp.zeros((c, n, h + 2 * padding[0], w + 2 * padding[1]), parts.dtype).transpose(1, 0, 2, 3)
+    windows = parts.reshape(c, *kernel, n, *outputs).transpose(3, 0, 1, 2, 4, 5)
+    _add_windows(padded, windows, stride, dilation)
+    return _crop(padded, padding)
+
+
 def conv2d(
     xp: Any, x: Array, weight: Array, *bias: Array, stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Any:
     """x (n, c, h, w) with weight (filters, c / groups, kh, kw) gives (n, filters, oh, ow)."""
-    windows = _windows(xp, _pad(xp, x, padding), weight.shape[2:], stride, dilation)
-    n, c, kh, kw, oh, ow = windows.shape
-    columns = xp.ascontiguousarray(windows.transpose(1, 2, 3, 0, 4, 5))
-    columns = columns.reshape(groups, c // groups * kh * kw, n * oh * ow)
+    n = x.shape[0]
+    columns, (oh, ow) = _columns(xp, x, weight.shape[2:], stride, padding, dilation)
+    columns = columns.reshape(groups, -1, n * oh * ow)
     y = xp.matmul(weight.reshape(groups, weight.shape[0] // groups, -1), columns)
     y = y.reshape(weight.shape[0], n, oh, ow)
     if bias:
@@ -97,10 +148,8 @@ def conv2d_vjp(
     gx = gw = None
     if needs[0]:
         parts = xp.matmul(weight.reshape(groups, filters // groups, -1).conj().swapaxes(1, 2), rows)
-        parts = parts.reshape(c, kh, kw, n, oh, ow).transpose(3, 0, 1, 2, 4, 5)
-        padded = xp.zeros((c, n, h + 2 * padding[0], w + 2 * padding[1]), g.dtype).transpose(1, 0, 2, 3)
-        _add_windows(padded, parts, stride, dilation)
-        gx = _crop(padded, padding)
+        parts = parts.reshape(c * kh * kw, n * oh * ow)
+        gx = _images(xp, parts, (n, c, h, w), (kh, kw), (oh, ow), stride, padding, dilation)
     if needs[1]:
         gw = xp.matmul(rows, columns.conj().swapaxes(1, 2)).reshape(weight.shape)
     if len(needs) == 2:

@@ -11,6 +11,7 @@
 #include <omp.h>
 #endif
 
+#include "base/subnormals.hpp"
 #include "batch/angles.hpp"
 #include "batch/dense.hpp"
 #include "batch/diagonal.hpp"
@@ -204,6 +205,7 @@ private:
         threads = std::max(1, std::min({omp_get_max_threads(), int(std::min<std::size_t>(count, 1024)), int(std::min(total / work_of_a_thread, 1024.0))}));
 #endif
         Pool::instance().run(threads, count, [&](const Pool::Next& next) {
+            const FlushedSubnormals flushed;
             Room room(*this);
             for (std::size_t block = next(); block < count; block = next()) work(block, room);
         });

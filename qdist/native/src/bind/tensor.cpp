@@ -1,10 +1,13 @@
-// Kernels of the tensor package: chains of elementwise operations, and pooling. They run on the thread that calls them.
+// Kernels of the tensor package: chains of elementwise operations, rows, windows and pooling. They run on the thread that
+// calls them.
 #include <algorithm>
 
 #include "base/checks.hpp"
 #include "bind/arrays.hpp"
 #include "tensor/elementwise.hpp"
 #include "tensor/pooling.hpp"
+#include "tensor/rows.hpp"
+#include "tensor/windows.hpp"
 
 namespace qdist::bindings {
 namespace {
@@ -38,6 +41,78 @@ void adam(Array<Real> g, Array<Real> m, Array<Real> v, double beta1, double beta
     check_size(v.size(), g.size(), "v");
     nb::gil_scoped_release release;
     qdist::adam(g.size(), g.data(), m.data(), v.data(), beta1, beta2, root_scale, eps, rate);
+}
+
+template <class A, class B>
+void check_rows_like(const A& a, const B& wanted, const char* what) {
+    check_size(a.shape(0), wanted.shape(0), what);
+    check_size(a.shape(1), wanted.shape(1), what);
+}
+
+template <class Real>
+void softmax(Rows<const Real> a, double scale, std::size_t queries, std::size_t first, Rows<Real> out) {
+    check_rows_like(out, a, "out");
+    nb::gil_scoped_release release;
+    qdist::softmax(a.shape(0), a.shape(1), a.data(), Real(scale), queries, first, out.data());
+}
+
+template <class Real>
+void softmax_back(Rows<const Real> g, Rows<const Real> y, double scale, Rows<Real> out) {
+    check_rows_like(y, g, "y");
+    check_rows_like(out, g, "out");
+    nb::gil_scoped_release release;
+    qdist::softmax_back(g.shape(0), g.shape(1), g.data(), y.data(), Real(scale), out.data());
+}
+
+void check_targets(const Array<const std::int64_t>& targets, std::size_t rows, std::size_t classes) {
+    check_size(targets.size(), rows, "targets");
+    for (std::size_t r = 0; r < rows; ++r) check_range(targets.data()[r], 0, std::int64_t(classes) - 1, "a target");
+}
+
+template <class Real>
+void cross_entropy(Rows<const Real> a, Array<const std::int64_t> targets, Rows<Real> p, Array<Real> loss) {
+    check_targets(targets, a.shape(0), a.shape(1));
+    check_rows_like(p, a, "p");
+    check_size(loss.size(), a.shape(0), "loss");
+    nb::gil_scoped_release release;
+    qdist::cross_entropy(a.shape(0), a.shape(1), a.data(), targets.data(), p.data(), loss.data());
+}
+
+template <class Real>
+void cross_entropy_back(Array<const Real> g, Rows<const Real> p, Array<const std::int64_t> targets, Rows<Real> out) {
+    check_targets(targets, p.shape(0), p.shape(1));
+    check_size(g.size(), p.shape(0), "g");
+    check_rows_like(out, p, "out");
+    nb::gil_scoped_release release;
+    qdist::cross_entropy_back(p.shape(0), p.shape(1), g.data(), p.data(), targets.data(), out.data());
+}
+
+template <class Real>
+void layer_norm(Rows<const Real> x, std::optional<Array<const Real>> weight, std::optional<Array<const Real>> bias, double eps,
+                Rows<Real> hat, Array<Real> rstd, Rows<Real> out) {
+    if (weight.has_value() != bias.has_value()) refuse("weight and bias come together");
+    if (weight) check_size(weight->size(), x.shape(1), "weight");
+    if (bias) check_size(bias->size(), x.shape(1), "bias");
+    check_rows_like(hat, x, "hat");
+    check_rows_like(out, x, "out");
+    check_size(rstd.size(), x.shape(0), "rstd");
+    nb::gil_scoped_release release;
+    qdist::layer_norm(x.shape(0), x.shape(1), x.data(), weight ? weight->data() : nullptr, bias ? bias->data() : nullptr,
+                      Real(eps), hat.data(), rstd.data(), out.data());
+}
+
+template <class Real>
+void layer_norm_back(Rows<const Real> g, Rows<const Real> hat, Array<const Real> rstd, std::optional<Array<const Real>> weight,
+                     Rows<Real> out, Array<Real> weight_sum, Array<Real> bias_sum) {
+    check_rows_like(hat, g, "hat");
+    check_rows_like(out, g, "out");
+    check_size(rstd.size(), g.shape(0), "rstd");
+    if (weight) check_size(weight->size(), g.shape(1), "weight");
+    check_size(weight_sum.size(), g.shape(1), "weight_sum");
+    check_size(bias_sum.size(), g.shape(1), "bias_sum");
+    nb::gil_scoped_release release;
+    qdist::layer_norm_back(g.shape(0), g.shape(1), g.data(), hat.data(), rstd.data(), weight ? weight->data() : nullptr,
+                           out.data(), weight_sum.data(), bias_sum.data());
 }
 
 template <class T, class Images>
@@ -97,8 +172,76 @@ void max_pool_back(Images<const Real> g, Images<const std::uint8_t> winner, Pair
         }
 }
 
+// The windows of images (channels, images, height, width); outputs are as many as fit.
+template <class Images>
+Windows checked_windows(const Images& images, Pair kernel, Pair stride, Pair padding, Pair dilation) {
+    Windows windows{{kernel.first, kernel.second}, {stride.first, stride.second}, {padding.first, padding.second},
+                    {dilation.first, dilation.second}, {}};
+    for (int k = 0; k < 2; ++k) {
+        check_range(std::int64_t(windows.kernel[k]), 1, 1 << 20, "a window's size");
+        check_range(std::int64_t(windows.stride[k]), 1, 1 << 20, "the stride");
+        check_range(std::int64_t(windows.padding[k]), 0, 1 << 20, "the padding");
+        check_range(std::int64_t(windows.dilation[k]), 1, 1 << 20, "the dilation");
+        const std::size_t span = windows.dilation[k] * (windows.kernel[k] - 1) + 1, size = images.shape(k + 2) + 2 * windows.padding[k];
+        if (size < span) refuse("a window that spans ", span, " does not fit ", size, " numbers");
+        windows.outputs[k] = (size - span) / windows.stride[k] + 1;
+    }
+    check_rows(images, "images");
+    return windows;
+}
+
+template <class Real>
+void gather_windows(Images<const Real> x, Pair kernel, Pair stride, Pair padding, Pair dilation, std::size_t first,
+                    Rows<Real> out) {
+    const Windows windows = checked_windows(x, kernel, stride, padding, dilation);
+    const std::size_t numbers = kernel.first * kernel.second, images = x.shape(1), area = windows.area();
+    check_size(out.shape(1), images * area, "a row of out");
+    check_range(std::int64_t(first), 0, std::int64_t(x.shape(0) * numbers), "the first row");
+    check_range(std::int64_t(out.shape(0)), 0, std::int64_t(x.shape(0) * numbers - first), "rows");
+    nb::gil_scoped_release release;
+    for (std::size_t r = 0; r < out.shape(0); ++r) {
+        const std::size_t channel = (first + r) / numbers, place = (first + r) % numbers;
+        Real* const row = out.data() + r * images * area;
+        for (std::size_t b = 0; b < images; ++b)
+            qdist::gather(plane<const Real>(x, channel, b), windows, place / kernel.second, place % kernel.second, row + b * area);
+    }
+}
+
+template <class Real>
+void add_windows(Rows<const Real> rows, Pair kernel, Pair stride, Pair padding, Pair dilation, Images<Real> x) {
+    const Windows windows = checked_windows(x, kernel, stride, padding, dilation);
+    const std::size_t numbers = kernel.first * kernel.second, images = x.shape(1), area = windows.area();
+    check_size(rows.shape(0), x.shape(0) * numbers, "rows");
+    check_size(rows.shape(1), images * area, "a row");
+    nb::gil_scoped_release release;
+    for (std::size_t channel = 0; channel < x.shape(0); ++channel)
+        for (std::size_t b = 0; b < images; ++b)
+            for (std::size_t place = 0; place < numbers; ++place)
+                qdist::add(plane<Real>(x, channel, b), windows, place / kernel.second, place % kernel.second,
+                           rows.data() + ((channel * numbers + place) * images + b) * area);
+}
+
 template <class Real>
 void bind(nb::module_& m) {
+    m.def("softmax", &softmax<Real>, exact("a"), "scale"_a, "queries"_a, "first"_a, exact("out"),
+          "Softmax of scale * a, row by row; a row of -inf alone gives zeros. queries > 0: row r is query (first + r) % queries, "
+          "which sees the keys up to itself + keys - queries.");
+    m.def("softmax_back", &softmax_back<Real>, exact("g"), exact("y"), "scale"_a, exact("out"), "out = scale y (g - <g, y>).");
+    m.def("cross_entropy", &cross_entropy<Real>, exact("a"), exact("targets"), exact("p"), exact("loss"),
+          "p = softmax(a), loss = -log p[target], row by row.");
+    m.def("cross_entropy_back", &cross_entropy_back<Real>, exact("g"), exact("p"), exact("targets"), exact("out"),
+          "out = g (p - 1 at the target), row by row.");
+    m.def("layer_norm", &layer_norm<Real>, exact("x"), exact("weight").none(), exact("bias").none(), "eps"_a, exact("hat"),
+          exact("rstd"), exact("out"), "hat = (x - mean) rstd, out = weight hat + bias, row by row.");
+    m.def("layer_norm_back", &layer_norm_back<Real>, exact("g"), exact("hat"), exact("rstd"), exact("weight").none(),
+          exact("out"), exact("weight_sum"), exact("bias_sum"),
+          "out = the cotangent of x; adds those of weight and bias, summed over rows.");
+    m.def("gather_windows", &gather_windows<Real>, exact("x"), "kernel"_a, "stride"_a, "padding"_a, "dilation"_a, "first"_a,
+          exact("out"),
+          "Rows of the matrix of all windows of x (channels, images, height, width): row (channel, i, j) has number (i, j) of "
+          "each window. out holds those from `first` on.");
+    m.def("add_windows", &add_windows<Real>, exact("rows"), "kernel"_a, "stride"_a, "padding"_a, "dilation"_a, exact("x"),
+          "Adds the rows of such a matrix to the numbers of x that they were made of.");
     m.def("times_positive", &times_positive<Real>, exact("g"), exact("y"), exact("out"), "out = g * (y > 0).");
     m.def("adam", &adam<Real>, exact("g"), exact("m"), exact("v"), "beta1"_a, "beta2"_a, "root_scale"_a, "eps"_a, "rate"_a,
           "m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, g = rate m / (root_scale sqrt(v) + eps).");

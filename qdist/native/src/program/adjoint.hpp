@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ordered_sum.hpp"
+#include "base/subnormals.hpp"
 #include "base/simd.hpp"
 #include "gates/formulas.hpp"
 #include "gates/matrices.hpp"
@@ -73,6 +74,7 @@ public:
         std::vector<double> results(num_results_);
         const auto make = [&] { return std::vector<double>(num_sums_); };
         const auto work = [&](std::vector<double>& sums, std::size_t tile, std::size_t last, double* found) {
+            const FlushedSubnormals flushed;
             Real *const buffer = tile_room<Real>(7 * size), *const room = buffer + 6 * size;
             std::fill(sums.begin(), sums.end(), 0.0);
             for (; tile < last; ++tile) {

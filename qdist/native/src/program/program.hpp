@@ -8,6 +8,7 @@
 #include "base/bits.hpp"
 #include "base/checks.hpp"
 #include "base/simd.hpp"
+#include "base/subnormals.hpp"
 #include "gates/angles.hpp"
 #include "gates/formulas.hpp"
 #include "gates/matrices.hpp"
@@ -295,6 +296,7 @@ private:
         const std::size_t count = grid.count();
 #pragma omp parallel if (count > 1)
         {
+            const FlushedSubnormals flushed;
             Real* const buffer = tile_room<Real>(4 * grid.elements<Real>());
 #pragma omp for schedule(static)
             for (std::size_t tile = 0; tile < count; ++tile) {
