@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-CHECKED = ["backends", "comm", "parallel", "plan", "program", "state"]
+CHECKED = ["backends", "comm", "parallel", "plan", "program", "state", "training"]
 """Packages without circles, of folders with few files."""
 
 ON_DEMAND = ("qdist.circuit.circuit", "qdist.circuit.qasm")
@@ -30,11 +30,12 @@ MAY_IMPORT = {
     "data": {"comm", "tensor"},
     "native": set(),
     "optim": {"tensor"},
-    "parallel": {"checkpoint", "comm", "data", "nn", "optim", "tensor", "tensorfile"},
+    "parallel": {"checkpoint", "comm", "data", "nn", "optim", "tensor", "tensorfile", "training"},
     "plan": {"circuit", "native"},
     "program": {"hints", "backends", "circuit", "comm", "plan", "progress", "state"},
     "state": {"hints", "backends", "circuit", "comm", "native", "plan", "progress", "statetree", "tensorfile"},
     "tensor": {"native"},
+    "training": {"checkpoint", "comm", "data", "progress", "tensor", "tensorfile"},
 }
 """What of qdist a package may import besides itself."""
 

@@ -34,6 +34,14 @@ class Shots:
         self._groups.shares(self.count)
         self._rng = generator(program.comm, seed)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Of the random numbers, for a checkpoint."""
+        return dict(self._rng.bit_generator.state)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self._rng.bit_generator.state = state
+
     def values(self, program: Program, params: NDArray[np.float64]) -> NDArray[np.float64]:
         """(batch, outputs)"""
         found = np.zeros((len(params), len(self._groups.constants)))
