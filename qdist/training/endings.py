@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from qdist.comm.guard.endings import REQUEUE
+
 __all__ = ["EXIT_REQUEUE", "EXIT_SAVE_FAILED", "Preempted", "SaveFailed"]
 
-EXIT_REQUEUE = 75
+EXIT_REQUEUE = REQUEUE
 """The exit code after SIGTERM or SIGUSR1, when all is saved: start the same command again to go on (EX_TEMPFAIL)."""
 
 EXIT_SAVE_FAILED = 74
