@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "optim": {"tensor"},
     "parallel": {"checkpoint", "comm", "data", "nn", "optim", "tensor", "tensorfile", "training"},
     "plan": {"circuit", "native"},
-    "program": {"hints", "backends", "circuit", "comm", "plan", "progress", "state"},
+    "program": {"hints", "backends", "circuit", "comm", "plan", "progress", "state", "tensorfile"},
     "state": {"hints", "backends", "circuit", "comm", "native", "plan", "progress", "statetree", "tensorfile"},
     "tensor": {"native"},
     "training": {"checkpoint", "comm", "data", "progress", "tensor", "tensorfile"},

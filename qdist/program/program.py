@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from qdist.program import shots as shots_of
 from qdist.program.perthread import PerThread
 from qdist.program.runner import Runner
 from qdist.program.source import Source
+from qdist.program.watch import Watch, watching
 from qdist.state.checking import checks
 from qdist.state.measuring.estimates import Estimate, Estimates
 from qdist.state.measuring.expectation import Observable, as_pauli_sum, checked_observables
@@ -27,6 +29,7 @@ from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.rotated import ReadoutError
 from qdist.state.measuring.shadows import Shadow
 from qdist.state.measuring.shots import written
+from qdist.state.moves.exchange import checksums
 from qdist.state.outputs import Expectation, Output, values
 from qdist.state.statevector import StateVector
 
@@ -97,6 +100,9 @@ class Program(Runner):
         seed: Seed = None,
         out: StateVector | None = None,
         progress: bool = False,
+        checkpoint: str | Path | None = None,
+        seconds: float = 60.0,
+        verify: bool = False,
     ) -> StateVector:
         """The state after the circuit. Measurements at its end leave it alone; ``bits`` are drawn from it.
 
@@ -105,9 +111,20 @@ class Program(Runner):
         resets.
         out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr, if it
         takes longer than a second.
+        checkpoint: a file to which the state is saved between two stages whenever ``seconds`` have passed, and from
+        which a run of the same circuit, values and number of ranks goes on; it is removed at the end.
+        verify: whether to look for corrupted amplitudes: exchanges between ranks have checksums, one stage runs a
+        second time on another rank, and norms are compared. Takes memory for another state.
+
+        Raises StateError, on all ranks, for a checkpoint of another run, and where ``verify`` finds something.
         """
         rng = generator(self.comm, seed) if self._draws else None
-        state = self.run_with(self.values(params), initial, rng, out, progress)
+        values = self.values(params)
+        watch: Watch | None = None
+        if checkpoint is not None or verify:
+            watch = watching(self, values, initial, checkpoint, seconds, verify)
+        with checksums(verify):
+            state = self.run_with(values, initial, rng, out, progress, watch)
         if state.readout is not None:
             self._bits.set(state.readout.draw(state, rng))
         return state
