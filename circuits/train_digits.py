@@ -18,7 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from qdist import checkpoint, data, nn, optim, tensor
+from qdist import data, nn, optim, tensor, training
 from qdist.tensor import functional
 
 EPOCHS = {"mlp": 60, "cnn": 15}
@@ -74,35 +74,28 @@ def train(
     loader = data.DataLoader(data.ArrayDataset(x, y), 64, shuffle=True, seed=seed, drop_last=True)
     optimizer = optim.AdamW(model.parameters(), lr=6e-3)
     schedule = optim.CosineLR(optimizer, epochs * len(loader))
-    losses: list[float] = []
-    if resume:
-        state = checkpoint.load(resume)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        schedule.load_state_dict(state["schedule"])
-        tensor.random.set_state(state["random"])
-        losses = state["losses"]
-        loader.sampler.set_epoch(len(losses))
-    for epoch in range(len(losses), epochs):
-        total = 0.0
-        for images, labels in loader:
-            optimizer.zero_grad()
-            loss = functional.cross_entropy(model(images), labels)
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            total += loss.item()
-        losses.append(total / len(loader))
-        if save:
-            parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
-            state = {key: part.state_dict() for key, part in parts.items()}
-            checkpoint.save(save, {**state, "random": tensor.random.get_state(), "losses": losses})
-        if progress:
-            bar = "#" * round(30 * (epoch + 1) / epochs)
-            end = "\n" if epoch + 1 == epochs else ""
-            text = f"\r{name} [{bar:30s}] {epoch + 1}/{epochs} loss {losses[-1]:.4f}"
-            print(text, end=end, file=sys.stderr, flush=True)
-    return losses, accuracy(model, x_test, y_test)
+    batches = training.Batches(loader)
+    parts = {"model": model, "optimizer": optimizer, "schedule": schedule, "batches": batches}
+    count = len(loader)
+    loop = training.steps(
+        epochs * count,
+        parts,
+        save,
+        every=count if save else None,
+        resume=resume or True,
+        progress=progress,
+        name=name,
+    )
+    for step in loop:
+        images, labels = next(batches)
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        step.record(loss=loss.item())
+    losses = np.reshape(loop.history.values["loss"], (epochs, count)).mean(axis=1)
+    return losses.tolist(), accuracy(model, x_test, y_test)
 
 
 def plot(curves: dict[str, list[float]], path: Path) -> None:
@@ -129,7 +122,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--progress", action="store_true", help="show a progress bar (also on a terminal)")
     parser.add_argument("--plot", type=Path, help="save the loss curves to this PNG")
-    parser.add_argument("--save", type=Path, help="write a checkpoint after every epoch (one model only)")
+    parser.add_argument(
+        "--save", type=Path, metavar="FOLDER", help="write a checkpoint after every epoch (one model only)"
+    )
     parser.add_argument("--resume", type=Path, help="go on from a checkpoint (one model only)")
     args = parser.parse_args(argv)
     if args.model == "both" and (args.save or args.resume):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ import qdist as qd
 from qdist import nn, optim, training
 from qdist.comm import Mesh
 from qdist.parallel import Plan, parallelize, share_rows
-from qdist.progress import Progress
 from qdist.tensor import Tensor, manual_seed, no_grad
 
 LETTERS = "_0123456789+=.-*"  # Sixteen, so that 2, 4 or 8 ranks can divide them.
@@ -153,14 +151,7 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> list[float]:
         mine = share_rows(batch, mesh["dp"]) if "dp" in mesh else batch
         return model.train_batch(*mine, max_norm=args.clip)
 
-    losses: list[float] = model.load(args.resume) if args.resume else []
-    with Progress("train_gpt", args.steps, shown=comm.rank == 0 and (args.progress or sys.stderr.isatty())) as bar:
-        bar.advance(len(losses))
-        for number in range(len(losses), args.steps):
-            losses.append(step(number))
-            bar.advance()
-            if args.save and ((number + 1) % training.SAVE_EVERY == 0 or number + 1 == args.steps):
-                model.save(args.save, losses)
+    losses = training.train("train_gpt", step, {"model": model}, args, comm)
     whole = build(args)
     whole.load_state_dict(model.state_dict())
     if comm.rank == 0:

@@ -10,19 +10,17 @@ header. Nothing is ever unpickled.
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .statetree import DTYPES, PAIRS, Leaf, Part, decode, encode, merge, name_tensors
+from .checkpoint_plan import FORMAT, Alone, FilePlan
+from .statetree import DTYPES, PAIRS, Part, decode
 from .tensor import Tensor
 from .tensorfile import (
     BLANK,
@@ -37,9 +35,7 @@ from .tensorfile import (
     read_header,
 )
 
-__all__ = ["CheckpointError", "Part", "Stored", "load", "read_all", "reading", "save"]
-
-_FORMAT = "qdist"
+__all__ = ["CheckpointError", "Part", "Saving", "Stored", "load", "read_all", "reading", "save"]
 
 
 def save(path: str | Path, state: Any, comm: Ranks | None = None) -> None:
@@ -58,29 +54,71 @@ def save(path: str | Path, state: Any, comm: Ranks | None = None) -> None:
         ValueError: naming the entry that differs between ranks, or that their parts leave incomplete.
         All ranks raise when one does.
     """
-    ranks: Ranks = _Alone() if comm is None else comm
-    plan = _Plan(ranks, state)
-    replacement: Replacement | None = None
-    try:
-        with agreeing(ranks):
-            if ranks.rank == 0:
-                replacement = Replacement(Path(path))
-                os.truncate(replacement.temporary, len(plan.header()) + plan.nbytes)
-        temporary = ranks.broadcast_object(None if replacement is None else str(replacement.temporary))
-        with agreeing(ranks), open(temporary, "r+b") as file:
-            plan.write_own(file)
-            file.flush()
-            os.fsync(file.fileno())
-        with agreeing(ranks), open(temporary, "rb") as file:
-            plan.digest_shared(file)
-        plan.exchange_digests()
-        with agreeing(ranks):
-            if replacement is not None:
-                replacement.commit_with(plan.header())
-    except BaseException:
-        if replacement is not None:
-            replacement.discard()
-        raise
+    with Saving(path, state, comm) as saving:
+        for phase in saving.phases:
+            with agreeing(saving.ranks):
+                phase()
+        saving.commit()
+
+
+class Saving:
+    """A file that is being written by several ranks, in phases, so that a thread of each can write behind other work.
+
+    Making one and `commit` are collective. `phases` are functions that this rank runs in order, the next when all ranks
+    are through with the one before; they communicate nothing. Until `commit` the file has another name, and a block
+    left before is as if nothing had been written. The arguments are those of `save`; copied: take a copy of what this
+    rank writes, which may then change.
+    """
+
+    def __init__(self, path: str | Path, state: Any, comm: Ranks | None = None, *, copied: bool = False) -> None:
+        self.ranks: Ranks = Alone() if comm is None else comm
+        self.path = Path(path)
+        self._plan = FilePlan(self.ranks, state, copied)
+        self._replacement: Replacement | None = None
+        try:
+            with agreeing(self.ranks):
+                if self.ranks.rank == 0:
+                    self._replacement = Replacement(self.path)
+                    os.truncate(self._replacement.temporary, len(self._plan.header()) + self._plan.nbytes)
+            made = self._replacement
+            self._temporary = self.ranks.broadcast_object(None if made is None else str(made.temporary))
+        except BaseException:
+            self.discard()
+            raise
+        self.phases: list[Callable[[], None]] = [self._write]
+        if self._plan.shared:
+            self.phases.append(self._digest)
+
+    def _write(self) -> None:
+        if self._plan.own:
+            with open(self._temporary, "r+b") as file:
+                self._plan.write_own(file)
+                file.flush()
+                os.fsync(file.fileno())
+
+    def _digest(self) -> None:
+        with open(self._temporary, "rb") as file:
+            self._plan.digest_shared(file)
+
+    def commit(self) -> None:
+        """Gives the file its header and its name."""
+        self._plan.exchange_digests()
+        with agreeing(self.ranks):
+            if self._replacement is not None:
+                self._replacement.commit_with(self._plan.header())
+                self._replacement = None
+
+    def discard(self) -> None:
+        """Removes what has been written, unless it is committed."""
+        if self._replacement is not None:
+            self._replacement.discard()
+            self._replacement = None
+
+    def __enter__(self) -> Saving:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.discard()
 
 
 def load(path: str | Path) -> Any:
@@ -102,7 +140,7 @@ def reading(path: str | Path) -> Iterator[Any]:
     path = Path(path)
     with open_file(path) as file:
         header, metadata = read_header(path, file)
-        if metadata.get("format") != _FORMAT:
+        if metadata.get("format") != FORMAT:
             raise CheckpointError(f"{path} is a safetensors file but not a checkpoint of this library")
         found = hashlib.sha256(header_bytes(header, {**metadata, "sha256": BLANK})).hexdigest()
         if found != metadata.get("sha256"):
@@ -172,122 +210,3 @@ def read_all(state: Any) -> Any:
     if isinstance(state, (list, tuple)):
         return type(state)(read_all(value) for value in state)
     return state.read() if isinstance(state, Stored) else state
-
-
-class _Alone:
-    """The ranks of a process that writes by itself."""
-
-    rank, size = 0, 1
-
-    def all_gather_object(self, value: Any) -> list[Any]:
-        return [value]
-
-    def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
-        return value
-
-
-class _Plan:
-    """What stands where in the file, and which of it this rank writes. The same on all ranks but for their share."""
-
-    def __init__(self, ranks: Ranks, state: Any) -> None:
-        self.ranks = ranks
-        self.leaves: dict[tuple[str, ...], Leaf] = {}
-        with agreeing(ranks):
-            own = encode(state, self.leaves)
-        parts = {path: _part(leaf.places) for path, leaf in self.leaves.items()}
-        everyone = ranks.all_gather_object((own, parts))
-        self.tree = merge([tree for tree, _ in everyone])
-        self.paths = name_tensors(self.tree)
-        self.table: dict[str, Any] = {}
-        self.writers: dict[str, dict[str, int]] = {}
-        """Of each tensor: {part: the first rank that has it, which writes it}."""
-        self.nbytes = 0
-        notes: list[dict[str, Any]] = []
-        decode(self.tree, notes.append)
-        for note in notes:
-            name, dtype, shape = note["tensor"], note["dtype"], note["shape"]
-            pair = [2] if dtype in PAIRS else []
-            end = self.nbytes + math.prod(shape) * np.dtype(dtype).itemsize
-            kind = DTYPES[PAIRS.get(dtype, dtype)]
-            self.table[name] = {"dtype": kind, "shape": [*shape, *pair], "data_offsets": [self.nbytes, end]}
-            self.nbytes = end
-            have = [parts.get(self.paths[name]) for _, parts in everyone]
-            self.writers[name] = _writers(name, math.prod(shape), have)
-        self.digests = dict.fromkeys(self.table, BLANK)
-
-    def header(self) -> bytes:
-        """The file up to its data, with a checksum of itself."""
-        metadata = {
-            "format": _FORMAT,
-            "tree": json.dumps(self.tree),
-            "tensors_sha256": json.dumps(self.digests),
-            "sha256": BLANK,
-        }
-        digest = hashlib.sha256(header_bytes(self.table, metadata)).hexdigest()
-        return header_bytes(self.table, {**metadata, "sha256": digest})
-
-    def write_own(self, file: BinaryIO) -> None:
-        start = len(self.header())
-        for name, path in self.paths.items():
-            leaf = self.leaves.get(path)
-            if leaf is None or self.writers[name].get(_part(leaf.places)[0]) != self.ranks.rank:
-                continue
-            raw = _bytes(leaf.array)
-            offset = start + self.table[name]["data_offsets"][0]
-            if leaf.places is None:
-                self.digests[name] = hashlib.sha256(raw).hexdigest()
-                file.seek(offset)
-                file.write(raw)
-                continue
-            width = leaf.array.dtype.itemsize
-            for first, place, count in _runs(leaf.places):
-                file.seek(offset + place * width)
-                file.write(raw[first * width : (first + count) * width])
-
-    def digest_shared(self, file: BinaryIO) -> None:
-        """Checksums of what several ranks wrote, each by one of them."""
-        start = len(self.header())
-        shared = [name for name, writers in self.writers.items() if "whole" not in writers]
-        for name in shared[self.ranks.rank :: self.ranks.size]:
-            first, last = self.table[name]["data_offsets"]
-            file.seek(start + first)
-            self.digests[name] = hashlib.sha256(file.read(last - first)).hexdigest()
-
-    def exchange_digests(self) -> None:
-        for digests in self.ranks.all_gather_object(self.digests):
-            self.digests.update({name: digest for name, digest in digests.items() if digest != BLANK})
-
-
-def _part(places: NDArray[np.int64] | None) -> tuple[str, int]:
-    """A name for the places of a part, equal for equal ones, and how many they are."""
-    if places is None:
-        return "whole", 0
-    return hashlib.sha256(np.ascontiguousarray(places, np.int64).data).hexdigest(), places.size
-
-
-def _writers(name: str, size: int, parts: list[tuple[str, int] | None]) -> dict[str, int]:
-    """{part: the rank that writes it}. Raises ValueError when the parts are not all of the tensor."""
-    writers: dict[str, int] = {}
-    covered = 0
-    for rank, part in enumerate(parts):
-        if part is not None and part[0] not in writers:
-            writers[part[0]] = rank
-            covered += part[1]
-    if "whole" in writers:
-        return {"whole": writers["whole"]}
-    if covered != size:
-        raise ValueError(f"checkpoint entry {name!r}: the ranks' parts have {covered} of its {size} elements")
-    return writers
-
-
-def _runs(places: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """(first element of the part, its place in the whole, how many follow each other)."""
-    cuts = np.flatnonzero(np.diff(places) != 1) + 1
-    starts = np.concatenate(([0], cuts)) if places.size else np.zeros(0, np.int64)
-    lengths = np.diff(np.concatenate((starts, [places.size])))
-    yield from zip(starts.tolist(), places[starts].tolist(), lengths.tolist())
-
-
-def _bytes(array: np.ndarray) -> memoryview:
-    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return little.reshape(-1).view(np.uint8).data

@@ -9,6 +9,7 @@ from typing import Any
 from qdist.comm.errors import CommError
 from qdist.comm.launch import run, run_node
 from qdist.comm.launch.hosts import parse_hostfile, parse_hosts
+from qdist.comm.launch.restarts import Restarts
 
 __all__ = ["add_options", "add_run_command", "start", "vqnetrun"]
 
@@ -57,6 +58,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="WHICH",
         help="auto (a cluster's mpirun if on PATH, else the bundled), bundled, or the path of an mpirun",
     )
+    again = parser.add_argument_group("jobs that survive: programs that go on from their newest checkpoint")
+    again.add_argument(
+        "--restarts", type=int, default=0, metavar="N", help="start a job that fails again, up to N times (default 0)"
+    )
+    again.add_argument(
+        "--min-ranks",
+        type=int,
+        metavar="M",
+        help="go on without hosts that are gone while the others have slots for M ranks (default: all ranks)",
+    )
+    again.add_argument(
+        "--backoff", type=float, default=1.0, metavar="S", help="seconds before the first restart, then doubled (1)"
+    )
     one = parser.add_argument_group("as torch's launcher: one on each machine, which starts that machine's ranks")
     one.add_argument("--nproc-per-node", "--nproc_per_node", type=int, metavar="N", help="ranks on this machine")
     one.add_argument("--nnodes", type=int, metavar="N", help="machines (default 1)")
@@ -79,6 +93,9 @@ def start(options: argparse.Namespace, local_rank_option: str = "") -> int:
 
     local_rank_option: an option of the program that tells each rank its number on its machine.
     """
+    if options.min_ranks is not None and not options.restarts:
+        raise ValueError(f"--min-ranks {options.min_ranks} is for restarts: give --restarts N too")
+    restarts = Restarts(options.restarts, options.min_ranks, options.backoff) if options.restarts else None
     nodes = 1 if options.nnodes is None else options.nnodes
     a_machine = options.nproc_per_node
     if a_machine is not None or nodes != 1 or options.node_rank is not None:
@@ -91,6 +108,8 @@ def start(options: argparse.Namespace, local_rank_option: str = "") -> int:
         if not 0 <= (options.node_rank or 0) < nodes:
             raise ValueError(f"--node-rank {options.node_rank} of --nnodes {nodes}: from 0 to {nodes - 1}")
     if nodes > 1:
+        if restarts is not None:
+            raise ValueError("--restarts is for one launcher that starts all ranks (-H): leave out --nnodes")
         if options.verbose or options.mpi != "auto":
             raise ValueError("--verbose and --mpi are for one launcher that starts all ranks: leave out --nnodes")
         master = options.master_addr or "127.0.0.1", options.master_port or _MASTER_PORT
@@ -116,6 +135,7 @@ def start(options: argparse.Namespace, local_rank_option: str = "") -> int:
         mpi=options.mpi,
         master=(options.master_addr, options.master_port),
         local_rank_option=local_rank_option,
+        restarts=restarts,
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-CHECKED = ["backends", "comm", "noise", "parallel", "plan", "program", "state"]
+CHECKED = ["backends", "comm", "noise", "parallel", "plan", "program", "state", "training"]
 """Packages without circles, of folders with few files."""
 
 ON_DEMAND = ("qdist.circuit.circuit", "qdist.circuit.qasm")
@@ -31,11 +31,12 @@ MAY_IMPORT = {
     "native": set(),
     "noise": {"hints", "backends", "circuit", "comm", "plan", "program", "state"},
     "optim": {"tensor"},
-    "parallel": {"checkpoint", "comm", "data", "nn", "optim", "tensor", "tensorfile"},
+    "parallel": {"checkpoint", "comm", "data", "nn", "optim", "tensor", "tensorfile", "training"},
     "plan": {"circuit", "native"},
-    "program": {"hints", "backends", "circuit", "comm", "plan", "progress", "state"},
+    "program": {"hints", "backends", "circuit", "comm", "plan", "progress", "state", "tensorfile"},
     "state": {"hints", "backends", "circuit", "comm", "native", "plan", "progress", "statetree", "tensorfile"},
     "tensor": {"native"},
+    "training": {"checkpoint", "comm", "data", "progress", "tensor", "tensorfile"},
 }
 """What of qdist a package may import besides itself."""
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from qdist import checkpoint
+
 pytest.importorskip("sklearn")
 SCRIPT = Path(__file__).parents[1] / "circuits" / "train_digits.py"
 
@@ -37,14 +39,15 @@ def test_the_same_seed_gives_the_same_numbers(example, model):
 
 def test_an_interrupted_run_ends_like_an_uninterrupted_one(example, tmp_path, monkeypatch):
     whole = example.train("mlp", 4, seed=1)
-    save = example.checkpoint.save
+    commit, saved = checkpoint.Saving.commit, []
 
-    def killed(path, state):
-        save(path, state)
-        if len(state["losses"]) == 2:
+    def killed(saving):
+        commit(saving)
+        saved.append(saving.path)
+        if len(saved) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(example.checkpoint, "save", killed)
+    monkeypatch.setattr(checkpoint.Saving, "commit", killed)
     with pytest.raises(KeyboardInterrupt):
         example.train("mlp", 4, seed=1, save=tmp_path / "c")
     assert example.train("mlp", 4, seed=1, resume=tmp_path / "c") == whole

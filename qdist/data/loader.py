@@ -107,6 +107,10 @@ class DataLoader:
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
+        return self.iterate()
+
+    def iterate(self, start: int = 0) -> Iterator[Any]:
+        """The batches of one pass from number `start` on; those before are not fetched."""
         # The order is drawn here, in the caller's thread, so that prefetching changes nothing but time.
         if self.batch_sampler is not None:
             whole = [np.asarray(indices, np.int64) for indices in self.batch_sampler]
@@ -114,7 +118,7 @@ class DataLoader:
             has_array = hasattr(self.sampler, "indices")
             order = self.sampler.indices() if has_array else np.fromiter(self.sampler, dtype=np.int64)
             whole = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self))]
-        batches = [indices[share(len(indices), self.rank, self.size)] for indices in whole]
+        batches = [indices[share(len(indices), self.rank, self.size)] for indices in whole[start:]]
         if self.prefetch == 0:
             return (self._fetch(indices) for indices in batches)
         return _ahead(self._fetch, batches, self.prefetch)

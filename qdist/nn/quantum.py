@@ -167,6 +167,15 @@ class QuantumLayer(Module):
         """How many features x has: the circuit's parameters in `inputs`, or the amplitudes of its state."""
         return 1 << self.program.num_qubits if self._amplitudes else self._map.division.in_features
 
+    def random_state(self) -> dict[str, Any] | None:
+        """Of the numbers that shots are drawn from, for a checkpoint; None without shots."""
+        return None if self._shots is None else self._shots.state_dict()
+
+    def load_random_state(self, state: dict[str, Any]) -> None:
+        """Go on from what `random_state` gave."""
+        if self._shots is not None:
+            self._shots.load_state_dict(state)
+
     def forward(self, x: Any = None) -> Tensor:
         """The outputs for every row of x, or without inputs one row: `layer()`."""
         if x is None:

@@ -39,6 +39,14 @@ class Shots:
         self._rng = generator(program.comm, seed)
         self._width = Columns(outputs, program.num_qubits).width
 
+    def state_dict(self) -> dict[str, Any]:
+        """Of the random numbers, for a checkpoint."""
+        return dict(self._rng.bit_generator.state)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self._rng.bit_generator.state = state
+
     def values(self, program: Program, params: NDArray[np.float64]) -> NDArray[np.float64]:
         """(batch, numbers of all outputs)"""
         found = np.zeros((len(params), self._width))

@@ -14,6 +14,7 @@ from qdist.circuit import AffineMap
 from qdist.circuit.channels import LinearGate
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.program.product_start import ProductStart
+from qdist.program.watch import Watch
 from qdist.progress import Progress
 from qdist.state.moves.exchange import swap_bits
 from qdist.state.prepare import prepare
@@ -92,26 +93,54 @@ class Compiled:
                 support = -1
         return found
 
-    def run(self, state: StateVector, support: int, bits: list[int], rng: Any, bar: Progress | None) -> None:
+    def run(
+        self,
+        state: StateVector,
+        support: int,
+        bits: list[int],
+        rng: Any,
+        bar: Progress | None,
+        watch: Watch | None = None,
+    ) -> None:
         """Runs on a state in place, and writes mid-circuit outcomes into ``bits``.
+
+        watch: told of every segment and every instruction, which are counted from 1; it may skip the first ones.
 
         support: nonzero-support mask, as for ``Executor.run``; 0 for an initial product state, in which only the first
         amplitude of a shard can be nonzero.
         """
         norm = (1.0 if support == 0 else state.norm()) if self.keeps_norm else 0.0
+        number, done = 0, 0 if watch is None else watch.done
+        if watch is not None:
+            norm = watch.begin(norm)
         for part, executors in self.parts:
             runs = part.instruction is None or _holds(part, bits)
             for segment, executor in zip(part.segments, executors):
+                number += 1
+                if number <= done:
+                    support = -1
+                    continue
                 # Exchanges run whether or not the condition holds, so that the layout is always the planned one.
                 if segment.swaps:
                     swap_bits(state, segment.swaps)
                 state.layout = segment.layout
                 if runs:
+                    if watch is not None:
+                        watch.before(number, state, executor, support)
                     self._sweep(state, executor, support, bar)
                     support = -1
-            if runs and not executors and part.instruction is not None:
-                _perform(part, state, bits, rng)
-                support = -1
+                if watch is not None:
+                    watch.after(number, state, bits, rng)
+            if not executors and part.instruction is not None:
+                number += 1
+                if number <= done:
+                    support = -1
+                    continue
+                if runs:
+                    _perform(part, state, bits, rng)
+                    support = -1
+                if watch is not None:
+                    watch.after(number, state, bits, rng)
         if norm > 0:
             state.scale_to(norm)
 

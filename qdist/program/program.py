@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Never
 
 import numpy as np
@@ -22,6 +23,7 @@ from qdist.program.perthread import PerThread
 from qdist.program.runner import Runner
 from qdist.program.source import Source
 from qdist.program.tangent.derivatives import TangentProgram
+from qdist.program.watch import Watch, watching
 from qdist.state.checking import checks
 from qdist.state.measuring.estimates import Estimate, Estimates
 from qdist.state.measuring.expectation import Observable, as_pauli_sum, checked_observables
@@ -29,6 +31,7 @@ from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.rotated import ReadoutError
 from qdist.state.measuring.shadows import Shadow
 from qdist.state.measuring.shots import written
+from qdist.state.moves.exchange import checksums
 from qdist.state.outputs import Expectation, Output, as_output, values
 from qdist.state.statevector import StateVector
 
@@ -99,6 +102,9 @@ class Program(Runner):
         seed: Seed = None,
         out: StateVector | None = None,
         progress: bool = False,
+        checkpoint: str | Path | None = None,
+        seconds: float = 60.0,
+        verify: bool = False,
         **kwargs: Never,
     ) -> StateVector:
         """The state after the circuit. Measurements at its end leave it alone; ``bits`` are drawn from it.
@@ -108,11 +114,22 @@ class Program(Runner):
         resets.
         out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr, if it
         takes longer than a second.
+        checkpoint: a file to which the state is saved between two stages whenever ``seconds`` have passed, and from
+        which a run of the same circuit, values and number of ranks goes on; it is removed at the end.
+        verify: whether to look for corrupted amplitudes: exchanges between ranks have checksums, one stage runs a
+        second time on another rank, and norms are compared. Takes memory for another state.
+
+        Raises StateError, on all ranks, for a checkpoint of another run, and where ``verify`` finds something.
         """
         if kwargs:
             raise unexpected(Program.run, kwargs)
         rng = generator(self.comm, seed) if self._draws else None
-        state = self.run_with(self.values(params), initial, rng, out, progress)
+        values = self.values(params)
+        watch: Watch | None = None
+        if checkpoint is not None or verify:
+            watch = watching(self, values, initial, checkpoint, seconds, verify)
+        with checksums(verify):
+            state = self.run_with(values, initial, rng, out, progress, watch)
         if state.readout is not None:
             self._bits.set(state.readout.draw(state, rng))
         return state

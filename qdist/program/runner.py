@@ -22,6 +22,7 @@ from qdist.program.product_start import ProductStart
 from qdist.program.rows import RowPrograms
 from qdist.program.shortened import Shortened
 from qdist.program.source import Source
+from qdist.program.watch import Watch
 from qdist.program.workspace import Workspaces
 from qdist.progress import Progress
 from qdist.state.checking import same
@@ -174,10 +175,17 @@ class Runner:
         return self.run_with(self.values(params), None, None, out)
 
     def run_with(
-        self, values: Values, initial: StateVector | None, rng: Any, out: StateVector | None, progress: bool = False
+        self,
+        values: Values,
+        initial: StateVector | None,
+        rng: Any,
+        out: StateVector | None,
+        progress: bool = False,
+        watch: Watch | None = None,
     ) -> StateVector:
         """The state after the circuit for these values; nothing is drawn from it for the bits measured at the end."""
-        if self._single is not None and initial is None and out is not None and not progress and self._fits(out):
+        plain = initial is None and not progress and watch is None
+        if self._single is not None and plain and out is not None and self._fits(out):
             with self.lock:
                 self._from_zero.hold(values)
                 self._single.run_from_zero(out.local)
@@ -191,7 +199,11 @@ class Runner:
             state = self._begun(out) if initial is None else _copied(initial, out)
             with Progress("sweeps", compiled.plan.sweeps, shown=True) if progress else nullcontext() as bar:
                 # In the initial product state only the first amplitude of a shard can be nonzero.
-                compiled.run(state, 0 if initial is None else -1, bits, rng, bar)
+                if watch is not None:
+                    state = watch.resumed(state, bits, rng)
+                compiled.run(state, 0 if initial is None else -1, bits, rng, bar, watch)
+                if watch is not None:
+                    watch.end(state)
         depends = compiled.is_random or (initial is not None and initial.is_random)
         state.readout = Readout(tuple(bits), self.source.readings, True) if depends else self._readout
         return state

@@ -40,13 +40,15 @@ _PARTS = {"complex64": "F32", "complex128": "F64"}
 class Description:
     """What a file says about the state in it."""
 
-    def __init__(self, dtype: str, layout: Layout, block: int, digests: str) -> None:
+    def __init__(self, dtype: str, layout: Layout, block: int, digests: str, note: str = "") -> None:
         self.dtype = dtype
         self.layout = layout
         self.block = block
         """Amplitudes under one checksum."""
         self.digests = digests
         """The checksums, 64 hexadecimal digits each, concatenated."""
+        self.note = note
+        """What the writer wants to know again; empty for none."""
 
     @property
     def size(self) -> int:
@@ -65,20 +67,24 @@ class Description:
             "positions": json.dumps(self.layout.positions),
             "block": str(self.block),
             "blocks_sha256": self.digests,
+            **({"note": self.note} if self.note else {}),
             "sha256": BLANK,
         }
         digest = hashlib.sha256(header_bytes(tensors, metadata)).hexdigest()
         return header_bytes(tensors, {**metadata, "sha256": digest})
 
 
-def save(sv: Shards, path: Path) -> None:
-    """Writes the state, all ranks together; an existing file is replaced only when the new one is complete."""
+def save(sv: Shards, path: Path, note: str = "") -> None:
+    """Writes the state, all ranks together; an existing file is replaced only when the new one is complete.
+
+    note: a text that `read_description` gives back.
+    """
     comm, itemsize = sv.comm, sv.dtype.itemsize
     # A block is never shared by two ranks.
     block = max(_SMALLEST_BLOCK // itemsize, (1 << sv.num_qubits) // _MOST_BLOCKS)
     block = min(block, 1 << sv.shard_bits)
     blank = BLANK * ((1 << sv.num_qubits) // block)
-    description = Description(sv.dtype.name, sv.layout, block, blank)
+    description = Description(sv.dtype.name, sv.layout, block, blank, note)
     data_start = len(description.header)
     replacement: Replacement | None = None
     try:
@@ -135,7 +141,7 @@ def _described(metadata: dict[str, str]) -> Description:
     if metadata["dtype"] not in _PARTS:
         raise ValueError(f"amplitudes are {' or '.join(_PARTS)}")
     block, digests = int(metadata["block"]), metadata["blocks_sha256"]
-    description = Description(metadata["dtype"], Layout(positions), block, digests)
+    description = Description(metadata["dtype"], Layout(positions), block, digests, metadata.get("note", ""))
     if block < 1 or block & (block - 1) or block > description.size:
         raise ValueError("a block has a power of two of the amplitudes")
     if len(digests) != len(BLANK) * (description.size // block):

@@ -91,16 +91,19 @@ def test_a_seed_repeats_the_curve(program: ModuleType, comm) -> None:
 
 def test_an_interrupted_run_ends_like_an_uninterrupted_one(program: ModuleType, comm, tmp_path, monkeypatch) -> None:
     whole = programs.curve(program, programs.small(program, 12), comm)
-    save = checkpoint.save
+    commit = checkpoint.Saving.commit
 
-    def killed(path: Path, state: dict) -> None:
-        save(path, state)
+    def killed(saving: checkpoint.Saving) -> None:
+        commit(saving)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoint, "save", killed)
+    monkeypatch.setattr(checkpoint.Saving, "commit", killed)
     with pytest.raises(KeyboardInterrupt):
         program.train(programs.small(program, 12, "--save", tmp_path / "c"), comm)
-    assert len(checkpoint.load(tmp_path / "c")["losses"]) == 10
+    monkeypatch.undo()
+    saved = tmp_path / "c" / "step-00000010.safetensors"
+    assert checkpoint.load(saved)["loop"]["done"] == 10
+    assert [path.name for path in (tmp_path / "c").glob("step*")] == [saved.name]
     assert programs.curve(program, programs.small(program, 12, "--resume", tmp_path / "c"), comm) == whole
 
 

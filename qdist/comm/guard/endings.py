@@ -10,11 +10,15 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["FAILED", "FOLDER", "LEFT", "note_ending", "read_endings"]
+__all__ = ["FAILED", "FOLDER", "LEFT", "REQUEUE", "SAVES", "note_ending", "read_endings"]
 
 FOLDER = "QDIST_ENDINGS"
 """The variable with the folder's name; ranks on other machines find no such folder, and leave no note."""
 FAILED, LEFT = "failed", "left"
+REQUEUE = 75
+"""The exit code of ranks that have saved their work because a signal asked for it: start the job again to go on."""
+SAVES = "saves"
+"""Left by a rank that saves its work and leaves when SIGTERM or SIGUSR1 comes, instead of dying at once."""
 
 
 def note_ending(how: str, rank: int) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "other_machines",
     "parse_hostfile",
     "parse_hosts",
+    "reachable",
     "widened",
 ]
 
@@ -123,6 +124,22 @@ def check_reachable(hosts: Sequence[Host], timeout: float) -> None:
     others = other_machines(hosts)
     if others and shutil.which("ssh") is None:
         raise CommError(f"other hosts ({', '.join(others)}) need ssh, which is not installed here")
+    failed = _silent(others, timeout)
+    for name in others:
+        print(f"qdist run: ssh {name}: {'no' if name in failed else 'ok'}", file=sys.stderr)
+    if failed:
+        raise CommError(f"no ssh without a password to {', '.join(failed)}: see the README on several machines")
+
+
+def reachable(hosts: Sequence[Host], timeout: float) -> list[Host]:
+    """Those of the hosts that are this machine, or answer by ssh within `timeout` seconds."""
+    others = other_machines(hosts)
+    silent = others if others and shutil.which("ssh") is None else _silent(others, timeout)
+    return [host for host in hosts if host[0] not in silent]
+
+
+def _silent(others: Sequence[str], timeout: float) -> list[str]:
+    """Those hosts that do not answer by ssh without a password."""
     options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout))}"]
     probes: dict[str, subprocess.Popen[bytes]] = {}
     failed = []
@@ -140,7 +157,4 @@ def check_reachable(hosts: Sequence[Host], timeout: float) -> None:
         for probe in probes.values():
             probe.kill()
             probe.wait()
-    for name in others:
-        print(f"qdist run: ssh {name}: {'no' if name in failed else 'ok'}", file=sys.stderr)
-    if failed:
-        raise CommError(f"no ssh without a password to {', '.join(failed)}: see the README on several machines")
+    return failed

@@ -6,12 +6,13 @@ to ask for it: on an error, on Ctrl-C, and on SIGTERM and SIGHUP, which would en
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -20,6 +21,9 @@ from qdist.comm import standalone
 __all__ = ["Job", "Signalled"]
 
 _KEEPER = standalone.FOLDER / "keeper.py"
+GRACE = 60
+"""Seconds that ranks have to finish a step and save it."""
+
 _LONGEST_END = 15.0
 """Seconds within which the keeper has ended all processes, or given up."""
 
@@ -48,6 +52,9 @@ class Job:
         self._previous: dict[int, Any] = {}
         self._pending: int | None = None
         self._ending = False
+        self._takers: Callable[[], list[int]] = list
+        self.handed_on = 0
+        """The signal that was handed on to ranks, which then end the job themselves."""
 
     def __enter__(self) -> Job:
         self._take_signals()
@@ -86,6 +93,11 @@ class Job:
         assert self._process is not None
         return self._process.poll()
 
+    def hand_on(self, takers: Callable[[], list[int]]) -> None:
+        """From now on SIGTERM and SIGUSR1 go to these processes, if there are any: they save their work and leave. What
+        follows, or a job that is still there after `GRACE` seconds, ends it as before."""
+        self._takers = takers
+
     def wait(self, timeout: float | None = None) -> int:
         """The exit code, 128 + n where signal n ended the launcher. Raises subprocess.TimeoutExpired."""
         assert self._process is not None
@@ -95,17 +107,30 @@ class Job:
     def _take_signals(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGALRM):
             # A handler of the program's own, and nohup, stay as they are.
             if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 self._previous[number] = signal.signal(number, self._on_signal)
 
     def _give_signals_back(self) -> None:
+        if self.handed_on:
+            signal.alarm(0)
         while self._previous:
             signal.signal(*self._previous.popitem())
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._process is None:
+        takers = self._takers() if number in (signal.SIGTERM, signal.SIGUSR1) and not self.handed_on else []
+        if takers and not self._ending:
+            self.handed_on = number
+            for pid in takers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            signal.alarm(GRACE)
+        elif number == signal.SIGALRM:
+            if self.handed_on and not self._ending:
+                self._ending = True
+                self._raise(self.handed_on)
+        elif self._process is None:
             self._pending = number  # An exception now would lose the process that is being started.
         elif not self._ending:
             self._ending = True

@@ -16,10 +16,11 @@ from typing import Any
 
 from qdist.comm import standalone
 from qdist.comm.errors import CommError
-from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, read_endings
+from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, REQUEUE, SAVES, read_endings
 from qdist.comm.launch.command import check_output, environment_of_ranks, mpirun_command, with_python
 from qdist.comm.launch.hosts import Host, check_hosts, check_reachable, host_of_rank, other_machines, widened
 from qdist.comm.launch.job import Job, Signalled
+from qdist.comm.launch.restarts import Restarts, note_reason
 from qdist.comm.store.server import StoreServer
 from qdist.comm.transports.libmpi import find_mpirun
 
@@ -39,6 +40,7 @@ def run(
     mpi: str = "auto",
     master: tuple[str | None, int | None] = (None, None),
     local_rank_option: str = "",
+    restarts: Restarts | None = None,
 ) -> int:
     """Runs ``program`` on ``ranks`` ranks (default: one a slot of ``hosts``, else one) and returns its exit code.
 
@@ -53,7 +55,22 @@ def run(
 
     However it ends, no process of the job is left. After Ctrl-C, SIGTERM or SIGHUP the exit code is 128 + the signal's
     number. Raises ValueError for wrong arguments and CommError when the ranks cannot be started.
+
+    Where ranks save their work when they are told to end (qdist.training), SIGTERM and SIGUSR1 are handed on to them,
+    and the exit code is theirs: 75, for a scheduler to start the job again.
+
+    restarts: whether a job that fails is started again; see there.
     """
+    if restarts is not None:
+        given: dict[str, Any] = {
+            "output": output,
+            "verbose": verbose,
+            "start_timeout": start_timeout,
+            "mpi": mpi,
+            "master": master,
+        }
+        given["local_rank_option"] = local_rank_option
+        return restarts.run(lambda n, h: run(program, n, hosts=h, **given), ranks, check_hosts(hosts))
     hosts = check_hosts(hosts)
     slots = sum(n for _, n in hosts)
     ranks = ranks if ranks is not None else max(1, slots)
@@ -120,9 +137,13 @@ def _supervise(
                 for rank, where in sorted(started.items()):
                     print(f"qdist run: rank {rank} on {where['host']}, pid {where['pid']}", file=sys.stderr)
             here = {r: w["pid"] for r, w in started.items() if w["host"] == os.uname().nodename}
+            job.hand_on(lambda: _saving(Path(endings.name), here))
             order = _order_of_ends(here, job.pid)
             code = job.wait()
+            if job.handed_on and code != REQUEUE:
+                return 128 + job.handed_on
         first = _first_to_fail(order, Path(endings.name))
+        note_reason(f"exit code {code}" if first is None else f"rank {first} was the first to fail, exit code {code}")
         if code != 0 and (missing := _missing(_started(server), ranks, hosts)):
             print(
                 f"qdist run: mpirun ended with code {code} before all ranks had started; {missing}. "
@@ -146,6 +167,11 @@ def _supervise(
     finally:
         server.close()
         endings.cleanup()
+
+
+def _saving(endings: Path, pids: dict[int, int]) -> list[int]:
+    """The processes of this machine that save their work when they are told to end."""
+    return [pids[rank] for rank in read_endings(endings, SAVES) if rank in pids]
 
 
 def _order_of_ends(pids: dict[int, int], job: int) -> list[set[int]]:

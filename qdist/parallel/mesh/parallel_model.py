@@ -382,6 +382,14 @@ class ParallelModel:
         """
         saving.save(self, path, extra)
 
+    def stored_state(self) -> dict[str, Any]:
+        """What `save` writes of this rank, as a part of `training.steps`."""
+        return saving.stored(self)
+
+    def restoring(self, state: dict[str, Any]) -> Callable[[], None]:
+        """Reads what `stored_state` gave, of this mesh or another; what is returned takes it over. Collective."""
+        return saving.restoring(self, state)
+
     def load(self, path: str | Path) -> Any:
         """Takes over what `save` wrote, on this mesh or another; returns the extra state.
 

@@ -7,7 +7,7 @@ divided them: tensor parallelism, stages of a pipeline, shards of ZeRO. So a fil
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -27,7 +27,7 @@ from qdist.tensor.arrays import as_dtype
 from qdist.tensor.random import default_generator
 from qdist.tensorfile import CheckpointError, agreeing
 
-__all__ = ["load", "load_plain", "save", "whole_gradients", "whole_state"]
+__all__ = ["load", "load_plain", "restoring", "save", "stored", "whole_gradients", "whole_state"]
 
 
 class OnMesh(Protocol):
@@ -80,37 +80,76 @@ def _is_complex(tensor: Any) -> bool:
 
 def save(model: OnMesh, path: str | Path, extra: Any) -> None:
     """As ParallelModel.save."""
+    checkpoint.save(path, {**stored(model), "extra": extra}, model.mesh.comm)
+
+
+def stored(model: OnMesh) -> dict[str, Any]:
+    """What this rank has of a model, its optimiser and what is drawn next, with a `Part` for what others have too."""
     held = list(_held(model))
     buffers = {name: buffer.detach() for name, buffer in _buffers(model).items()}
     values = {name: each.stored(each.tensor.detach()) for each in held for name in each.names}
-    state = {"model": values | buffers, "optimizer": _optimizer_state(model, held), "extra": extra}
+    state = {"model": values | buffers, "optimizer": _optimizer_state(model, held)}
     scale = None if model.loss_scale is None else model.loss_scale.state_dict()
-    checkpoint.save(path, {**state, "random": _random_state(model), "loss_scale": scale}, model.mesh.comm)
+    return {**state, "random": _random_state(model), "loss_scale": scale}
 
 
 def load(model: OnMesh, path: str | Path) -> Any:
     """As ParallelModel.load."""
-    held = list(_held(model))
-    buffers = _buffers(model)
-    kinds = {name: _Kind(each.shape, _is_complex(each.tensor)) for each in held for name in each.names}
-    kinds |= {name: _Kind(buffer.shape, _is_complex(buffer)) for name, buffer in buffers.items()}
-    needed: dict[str, _Kind] = {}
-    for own in model.mesh.comm.all_gather_object(kinds):
-        needed |= own
+    needed = _needed(model)
     # Everything is read before anything is changed, on every rank.
     with agreeing(model.mesh.comm), checkpoint.reading(path) as state:
         if not isinstance(state, dict) or not {"model", "optimizer", "extra", "random"} <= state.keys():
             raise ValueError(f"{path} was not written by ParallelModel.save")
-        try:
-            _check_fits(path, needed, state["model"])
-            options = _read_optimizer(model, held, state["optimizer"])
-            drawn = _read_random_state(state["random"])
-            scale = _read_scale(state.get("loss_scale"))
-        except (AttributeError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{path} is damaged: its state makes no sense ({error})") from error
-        values = [each.part(state["model"][each.names[0]].read().numpy()) for each in held]
-        averages = {name: state["model"][name].read() for name in buffers}
+        take_over = _restoring(model, state, needed, path)
         extra = checkpoint.read_all(state["extra"])
+    take_over()
+    return extra
+
+
+def restoring(model: OnMesh, state: dict[str, Any]) -> Callable[[], None]:
+    """Reads what `stored` gave, inside of `checkpoint.reading`; what is returned takes it over. Collective.
+
+    Raises ValueError for another model's, CheckpointError for what is damaged.
+    """
+    return _restoring(model, state, _needed(model), "the checkpoint")
+
+
+def _needed(model: OnMesh) -> dict[str, _Kind]:
+    """What all ranks of a model need together. Collective."""
+    kinds = {name: _Kind(each.shape, _is_complex(each.tensor)) for each in _held(model) for name in each.names}
+    kinds |= {name: _Kind(buffer.shape, _is_complex(buffer)) for name, buffer in _buffers(model).items()}
+    needed: dict[str, _Kind] = {}
+    for own in model.mesh.comm.all_gather_object(kinds):
+        needed |= own
+    return needed
+
+
+def _restoring(model: OnMesh, state: dict[str, Any], needed: dict[str, _Kind], path: Any) -> Callable[[], None]:
+    held, buffers = list(_held(model)), _buffers(model)
+    try:
+        _check_fits(path, needed, state["model"])
+        options = _read_optimizer(model, held, state["optimizer"])
+        drawn = _read_random_state(state["random"])
+        scale = _read_scale(state.get("loss_scale"))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged: its state makes no sense ({error})") from error
+    values = [each.part(state["model"][each.names[0]].read().numpy()) for each in held]
+    averages = {name: state["model"][name].read() for name in buffers}
+
+    def take_over() -> None:
+        _assign(model, held, values, buffers, averages)
+        if model.optimizer is not None:
+            model.optimizer.load_state_dict(options)
+        model.generator.load_state_dict(drawn)
+        if model.loss_scale is not None and scale is not None:
+            model.loss_scale.load_state_dict(scale)
+
+    return take_over
+
+
+def _assign(
+    model: OnMesh, held: list[_Held], values: list[Any], buffers: dict[str, Tensor], averages: dict[str, Tensor]
+) -> None:
     with no_grad():
         for each, value in zip(held, values):
             each.tensor.assign(Tensor(value).to(each.tensor.dtype).to(each.tensor.device))
@@ -121,12 +160,6 @@ def load(model: OnMesh, path: str | Path) -> Any:
             unit.publish()
         for unit in model.zero.units:
             unit.finish_publish()
-    if model.optimizer is not None:
-        model.optimizer.load_state_dict(options)
-    model.generator.load_state_dict(drawn)
-    if model.loss_scale is not None and scale is not None:
-        model.loss_scale.load_state_dict(scale)
-    return extra
 
 
 class _Plain:

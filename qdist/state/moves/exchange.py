@@ -8,19 +8,24 @@ before it is unpacked and the next is packed.
 
 from __future__ import annotations
 
+import threading
+import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends import on_host
 from qdist.backends.errors import StateError
 from qdist.comm.work import Work
 from qdist.state.checking.alike import check_alike
 from qdist.state.shards import Shards
 
-__all__ = ["BUFFER_SHARE", "partner_pieces", "piece_size", "swap_bits", "together"]
+__all__ = ["BUFFER_SHARE", "checksums", "partner_pieces", "piece_size", "swap_bits", "together"]
 
 BUFFER_SHARE = 8
 """The buffers of an exchange take this part of a shard, or less; of a small shard up to all of it (SMALLEST_PIECE)."""
@@ -34,6 +39,47 @@ _IN_FLIGHT = 2
 _TAG = 32_767
 """The highest tag that every MPI supports, so that it does not collide with a program's own. Two ranks send each other
 their pieces in the same order, so one tag suffices."""
+
+
+class _Checks(threading.local):
+    """Of this thread: whether pieces have checksums, and what did not match."""
+
+    wanted = False
+    found: str = ""
+
+
+_checks = _Checks()
+
+
+@contextmanager
+def checksums(wanted: bool = True) -> Iterator[None]:
+    """Inside, a CRC-32 rides along with every piece that this thread exchanges between ranks; one that does not match
+    raises StateError, on all ranks. All ranks enter alike."""
+    before, _checks.wanted = _checks.wanted, wanted or _checks.wanted
+    try:
+        yield
+    finally:
+        _checks.wanted = before
+
+
+class _Checked:
+    """A message whose checksum comes behind it."""
+
+    def __init__(self, state: Shards, peer: int, outgoing: NDArray[Any], incoming: NDArray[Any], work: Work) -> None:
+        self._peer, self._incoming, self._work = peer, incoming, work
+        self._sum = np.zeros(1, np.uint32)
+        own = np.array([_crc(outgoing)], np.uint32)
+        self._sums = state.comm.isendrecv(own, peer, self._sum, peer, _TAG)
+
+    def wait(self) -> None:
+        self._work.wait()
+        self._sums.wait()
+        if _crc(self._incoming) != int(self._sum[0]):
+            _checks.found = f"what rank {self._peer} sent in an exchange came with other bits"
+
+
+def _crc(array: NDArray[Any]) -> int:
+    return zlib.crc32(np.ascontiguousarray(on_host(array)).view(np.uint8).data)
 
 
 class _Trade(NamedTuple):
@@ -53,7 +99,7 @@ class _Piece(NamedTuple):
     trade: _Trade
     base: int
     incoming: NDArray[Any]
-    work: Work
+    work: Work | _Checked
 
 
 def swap_bits(
@@ -97,6 +143,11 @@ def swap_bits(
     # Both ranks of a pair reach their common pieces in the same global order, so there is no deadlock.
     trades.sort(key=lambda item: item[0])
     _carry_out([trade for _, trade in trades], rest, piece_size(group[0], buffer_share))
+    if _checks.wanted:
+        found_here, _checks.found = _checks.found, ""
+        for rank, found in enumerate(group[0].comm.all_gather_object(found_here)):
+            if found:
+                raise StateError(f"corrupted amplitudes on rank {rank}: {found}")
 
 
 def partner_pieces(
@@ -125,7 +176,7 @@ def partner_pieces(
         partner = number ^ flips >> bits
         steps += [(min(number, partner), start, number, partner, shard) for start in range(0, len(shard), size)]
     steps.sort(key=lambda step: step[:3])
-    waiting: deque[tuple[int, NDArray[Any], NDArray[Any], Work | None]] = deque()
+    waiting: deque[tuple[int, NDArray[Any], NDArray[Any], Work | _Checked | None]] = deque()
 
     def finished() -> tuple[int, NDArray[Any], NDArray[Any]]:
         first, own, other, work = waiting.popleft()
@@ -238,7 +289,7 @@ def _put_away(piece: _Piece, within: int) -> None:
     state.traffic.pack_seconds += perf_counter() - start
 
 
-def _start(state: Shards, peer: int, outgoing: NDArray[Any], incoming: NDArray[Any]) -> Work:
+def _start(state: Shards, peer: int, outgoing: NDArray[Any], incoming: NDArray[Any]) -> Work | _Checked:
     """Starts sending to another rank and receiving from it."""
     start = perf_counter()
     # NCCL sends only GPU arrays, and has no tags.
@@ -247,10 +298,10 @@ def _start(state: Shards, peer: int, outgoing: NDArray[Any], incoming: NDArray[A
     state.traffic.messages += 1
     state.traffic.bytes_sent += outgoing.nbytes
     state.traffic.network_seconds += perf_counter() - start
-    return work
+    return _Checked(state, peer, outgoing, incoming, work) if _checks.wanted else work
 
 
-def _wait(state: Shards, work: Work) -> None:
+def _wait(state: Shards, work: Work | _Checked) -> None:
     start = perf_counter()
     work.wait()
     state.traffic.network_seconds += perf_counter() - start

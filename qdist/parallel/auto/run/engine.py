@@ -351,6 +351,8 @@ class Engine:
         steps_per_epoch: int | None = None,
         valid_data: Any = None,
         callbacks: Sequence[Callback] | Callback = (),
+        folder: Any = None,
+        **saving: Any,
     ) -> list[dict[str, Any]]:
         """Train for some epochs; the mean of what `run` gives, for each epoch.
 
@@ -359,9 +361,11 @@ class Engine:
             steps_per_epoch: the first so many batches of each epoch; all when not given.
             valid_data: as `data`, evaluated after every epoch; its means have names that begin with "val_".
             callbacks: what is called in between; see Callback.
+            folder, saving: where checkpoints are, and when they are written, as for `training.steps` (every, seconds,
+                keep, behind, resume, log). The same call goes on from the newest one, in the midst of an epoch.
         """
         called = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
-        return fitting.fit(self, data, epochs, batch_size, steps_per_epoch, valid_data, called)
+        return fitting.fit(self, data, epochs, batch_size, steps_per_epoch, valid_data, called, folder, saving)
 
     def evaluate(self, data: Any, batch_size: int | None = None) -> dict[str, Any]:
         """The mean of loss and metrics over all rows of the data, as for `fit`."""
@@ -425,6 +429,16 @@ class Engine:
             state["optimizer"] = engine_state.optimizer_state(self.model, self.optimizer, self._pipeline)
         return state
 
+    def stored_state(self) -> dict[str, Any]:
+        """What `save` writes, as a part of `training.steps`. Collective."""
+        scale = self.strategy.amp.loss_scale if self.strategy.amp.enable else None
+        return self.whole_state() | ({} if scale is None else {"loss_scale": scale.state_dict()})
+
+    def restoring(self, state: Any) -> Callable[[], None]:
+        """Reads what `stored_state` gave; what is returned takes it over."""
+        found = checkpoint.read_all(state)
+        return lambda: self._take_over(found)
+
     def save(self, path: Any) -> None:
         """Write model and optimiser to a file that any number of ranks, and the plain model, can go on from."""
         state = self.whole_state()
@@ -433,8 +447,13 @@ class Engine:
 
     def load(self, path: Any) -> None:
         """Go on from what `save` wrote, on these or other ranks. Raises ValueError for another model or optimiser."""
-        state = checkpoint.load(path)
+        self._take_over(checkpoint.load(path))
+
+    def _take_over(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
+        scale = self.strategy.amp.loss_scale if self.strategy.amp.enable else None
+        if scale is not None and "loss_scale" in state:
+            scale.load_state_dict(state["loss_scale"])
         self._loaded = state.get("optimizer")
         if self._latest is not None or self._pipeline is not None:
             self._load_optimizer()

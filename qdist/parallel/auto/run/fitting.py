@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,8 @@ import numpy as np
 from qdist.data import DataLoader
 from qdist.parallel.auto.run.callbacks import Callback
 from qdist.parallel.auto.run.input_spec import split_batch
+from qdist.training import steps
+from qdist.training.place import Place
 
 __all__ = ["EpochLoader", "fit", "means", "predictions"]
 
@@ -44,24 +45,40 @@ def fit(
     steps_per_epoch: int | None,
     valid_data: Any,
     callbacks: Sequence[Callback],
+    folder: Any = None,
+    saving: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """As Engine.fit."""
     for callback in callbacks:
         callback.on_train_begin(engine)
-    history = []
-    for epoch in range(epochs):
-        for callback in callbacks:
-            callback.on_epoch_begin(engine, epoch)
-        result = means(engine, data, batch_size, "train", steps_per_epoch, callbacks, epoch)
+    place = Place(data, batch_size, steps_per_epoch)
+    comm = engine.mesh.comm if engine.mesh is not None else engine.comm
+    loop = iter(steps(None, {"engine": engine, "place": place}, folder, name="fit", comm=comm, **(saving or {})))
+    step = next(loop, None)  # A training that was at its end has none.
+    while step is not None and place.epoch < epochs:
+        if place.step == 0:
+            for callback in callbacks:
+                callback.on_epoch_begin(engine, place.epoch)
+        for batch in place.batches():
+            result = engine.run(batch)
+            step.record(**result)
+            place.add(result, len(split_batch(batch, "train")[0][0]))
+            for callback in callbacks:
+                callback.on_batch_end(engine, place.epoch, place.step - 1, result)
+            step = next(loop)
+        result = place.means()
         if valid_data is not None:
             checked = means(engine, valid_data, batch_size, "eval")
             result |= {f"val_{name}": value for name, value in checked.items()}
         for callback in callbacks:
-            callback.on_epoch_end(engine, epoch, result)
-        history.append(result)
+            callback.on_epoch_end(engine, place.epoch, result)
+        place.next_epoch(result)
+    if step is not None:
+        step.stop(taken=False)
+        next(loop, None)
     for callback in callbacks:
         callback.on_train_end(engine)
-    return history
+    return place.history
 
 
 def means(
@@ -69,9 +86,6 @@ def means(
     data: Any,
     batch_size: int | None,
     mode: str,
-    steps: int | None = None,
-    callbacks: Sequence[Callback] = (),
-    epoch: int = 0,
 ) -> dict[str, Any]:
     """The mean over all rows of what Engine.run gives.
 
@@ -79,14 +93,12 @@ def means(
     """
     sums: dict[str, float] = {}
     rows = 0
-    for step, batch in enumerate(islice(_batches(data, batch_size), steps)):
+    for batch in _batches(data, batch_size):
         count = len(split_batch(batch, mode)[0][0])
         rows += count
         result = engine.run(batch, mode)
         for name, value in result.items():
             sums[name] = sums.get(name, 0.0) + value * count
-        for callback in callbacks:
-            callback.on_batch_end(engine, epoch, step, result)
     if rows == 0:
         raise ValueError(f"{mode}: there is not one batch in the data")
     return {name: value / rows for name, value in sums.items()}

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from qdist import checkpoint
 from qdist.comm import Communicator
-from qdist.progress import Progress
 from qdist.tensor import Tensor
+from qdist.training.loop import steps
 
 SAVE_EVERY = 10
 """Steps between two checkpoints; the last step always makes one."""
@@ -26,8 +25,13 @@ def parser(description: str | None, steps: int, lr: float | None = None) -> argp
     made.add_argument("--seed", type=int, default=0, help="of everything that is random (default: 0)")
     made.add_argument("--progress", action="store_true", help="show a progress bar also where stderr is no terminal")
     made.add_argument("--plot", type=Path, help="save the loss curve to this PNG")
-    made.add_argument("--save", type=Path, help=f"write a checkpoint every {SAVE_EVERY} steps and at the end")
-    made.add_argument("--resume", type=Path, help="go on from a checkpoint")
+    made.add_argument(
+        "--save",
+        type=Path,
+        metavar="FOLDER",
+        help=f"a checkpoint every {SAVE_EVERY} steps and at the end, and a log; go on from the newest that is there",
+    )
+    made.add_argument("--resume", type=Path, metavar="PATH", help="start from a checkpoint, or the newest of a folder")
     return made
 
 
@@ -43,28 +47,25 @@ def train(
     Args:
         what: the name beside the bar.
         step: takes the number of the step and gives the loss before it.
-        parts: what a checkpoint holds beside the losses, by name: anything with state_dict and load_state_dict.
+        parts: what a checkpoint holds beside the losses, by name, as for `steps`.
         args: of `parser`.
-        comm: all ranks take all steps; rank 0 shows the bar, and reads and writes the checkpoints.
+        comm: all ranks take all steps.
 
     Returns the losses of all steps.
     """
-    losses: list[float] = []
-    leads = comm.rank == 0
-    if args.resume:
-        state = comm.broadcast_object(checkpoint.load(args.resume) if leads else None)
-        losses = state["losses"]
-        for name, part in parts.items():
-            part.load_state_dict(state[name])
-    with Progress(what, args.steps, shown=leads and (args.progress or sys.stderr.isatty())) as bar:
-        bar.advance(len(losses))
-        for number in range(len(losses), args.steps):
-            losses.append(step(number))
-            bar.advance()
-            if args.save and leads and ((number + 1) % SAVE_EVERY == 0 or number + 1 == args.steps):
-                state = {name: part.state_dict() for name, part in parts.items()}
-                checkpoint.save(args.save, {**state, "losses": losses})
-    return losses
+    loop = steps(
+        args.steps,
+        parts,
+        args.save,
+        every=SAVE_EVERY if args.save else None,
+        resume=args.resume or True,
+        progress=args.progress,
+        name=what,
+        comm=comm,
+    )
+    for number in loop:
+        number.record(loss=step(number))
+    return loop.history.values.get("loss", [])
 
 
 def descend(loss: Tensor, optimizer: Any, comm: Communicator | None = None) -> float:

@@ -1,0 +1,58 @@
+"""A folder of checkpoints: one file a saved step, of which the newest good one counts."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+__all__ = ["Folder"]
+
+_NAME = re.compile(r"step-(\d{8,})\.safetensors")
+_UNFINISHED = re.compile(r"\.step-\d{8,}\.safetensors\.[0-9a-f]+\.part")
+
+
+class Folder:
+    """Checkpoints under a folder, by the number of steps that they are after.
+
+    Args:
+        path: the folder, which all ranks see.
+        keep: how many checkpoints stay, the newest.
+    """
+
+    def __init__(self, path: str | Path, keep: int) -> None:
+        if keep < 1:
+            raise ValueError(f"keep={keep}: at least 1 checkpoint")
+        self.path, self.keep = Path(path), keep
+
+    def file(self, step: int) -> Path:
+        return self.path / f"step-{step:08d}.safetensors"
+
+    def prepare(self) -> None:
+        """Makes the folder, sees that files can be written there, and removes what saves that broke off have left.
+
+        Raises OSError.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        probe = self.path / f".probe.{secrets.token_hex(4)}"
+        try:
+            with open(probe, "xb") as file:
+                file.write(b"\0")
+        finally:
+            probe.unlink(missing_ok=True)
+        for entry in os.listdir(self.path):
+            if _UNFINISHED.fullmatch(entry):
+                (self.path / entry).unlink(missing_ok=True)
+
+    def saved(self) -> list[Path]:
+        """The checkpoints, the newest first."""
+        if not self.path.is_dir():
+            return []
+        found = [(int(match[1]), entry) for entry in os.listdir(self.path) if (match := _NAME.fullmatch(entry))]
+        return [self.path / entry for _, entry in sorted(found, reverse=True)]
+
+    def prune(self) -> None:
+        """Removes all checkpoints but the newest."""
+        for path in self.saved()[self.keep :]:
+            path.unlink(missing_ok=True)
