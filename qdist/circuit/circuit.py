@@ -335,14 +335,21 @@ class Circuit(CircuitBuilder):
         return qasm.dumps(self, version=version)
 
     @hinted
-    def draw(self, width: int = 80) -> str:
-        """The circuit as text, in blocks that are at most `width` columns wide. print(circuit) shows the same.
+    def draw(self, output: str | int = "text", width: int = 80) -> Any:
+        """A picture of the circuit, in blocks that are at most `width` letters wide.
 
-        There are no other pictures: `to_qasm` gives text that other libraries read and draw. Raises CircuitError.
+        output: "text" (a string, which print(circuit) shows too), "svg" (a string; notebooks show the picture),
+            "latex" (a string for the package quantikz, version 2) or "mpl" (a matplotlib Figure). A number is a width.
+
+        Raises CircuitError for anything else, and ImportError for "mpl" without matplotlib.
         """
-        from .draw import draw
+        from .drawing import drawn
 
-        return draw(self, width)
+        return drawn(self, output, width) if isinstance(output, str) else drawn(self, "text", output)
+
+    def _repr_svg_(self) -> str | None:
+        """What notebooks show, unless the circuit is too large to look at."""
+        return self.draw("svg", 100) if len(self) <= 500 and self.num_qubits <= 50 else None
 
     def __str__(self) -> str:
         return self.draw()

@@ -19,11 +19,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from .builder import CircuitBuilder
-from .errors import CircuitError
-from .gate import Gate
-from .instruction import Condition, Instruction
-from .parameters import Angle, Expression
+from ..builder import CircuitBuilder
+from ..errors import CircuitError
+from ..gate import Gate
+from ..instruction import Condition, Instruction
+from ..parameters import Angle, Expression
+
+__all__ = ["columns_of", "draw", "marks_of", "phases_of"]
 
 _LONGEST_ANGLE = 24
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -31,20 +33,15 @@ _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 def draw(circuit: CircuitBuilder, width: int = 80) -> str:
     """The circuit as text, in blocks of at most `width` columns (more where a single gate needs it)."""
-    if isinstance(width, str) or not isinstance(width, int | float):
-        raise CircuitError(
-            f"draw({width!r}): circuits are drawn as text, and the argument is its width in columns: draw(), "
-            "draw(120). For other pictures give circuit.to_qasm() to a library that has them"
-        )
     if width < 20:
         raise CircuitError(f"a drawing needs a width of at least 20 columns; got {width}")
     labels = [f"q{q}: " for q in range(circuit.num_qubits)]
     margin = max(map(len, labels), default=0)
     labels = [label.rjust(margin) for label in labels]
-    columns = [_Column(circuit.num_qubits, cells) for cells in _columns(circuit)]
+    columns = [_Column(circuit.num_qubits, cells) for cells in columns_of(circuit)]
     blocks = [_block(labels, block) for block in _wrapped(columns, width - margin - 1)]
     # Wires that nothing links have one empty line between them, so blocks have two.
-    return "\n\n\n".join(_phases(circuit) + blocks)
+    return "\n\n\n".join(phases_of(circuit) + blocks)
 
 
 class _Column:
@@ -54,7 +51,7 @@ class _Column:
         self.texts: dict[int, str] = {}
         self.links: dict[int, str] = {}  # the mark below wire q, between it and wire q + 1
         for instruction in instructions:
-            marks = dict(zip(instruction.qubits, _marks(instruction)))
+            marks = dict(zip(instruction.qubits, marks_of(instruction)))
             self.texts.update(marks)
             low, high = min(marks), max(marks)
             if instruction.gate.is_directive:
@@ -74,7 +71,7 @@ class _Column:
         return " " * middle + self.links.get(q, " ") + " " * (self.width - middle)
 
 
-def _columns(circuit: CircuitBuilder) -> Iterator[list[Instruction]]:
+def columns_of(circuit: CircuitBuilder) -> Iterator[list[Instruction]]:
     """Instructions that can stand above each other, each as far left as order allows."""
     free, free_clbit = [0] * circuit.num_qubits, [0] * circuit.num_clbits
     columns: list[list[Instruction]] = []
@@ -118,7 +115,7 @@ def _block(labels: list[str], columns: list[_Column]) -> str:
     return "\n".join(lines)
 
 
-def _phases(circuit: CircuitBuilder) -> list[str]:
+def phases_of(circuit: CircuitBuilder) -> list[str]:
     """A line for the global phase, which belongs to no wire."""
     phases = [
         _angle(instruction.params[0]) + _suffix(instruction.condition)
@@ -128,7 +125,7 @@ def _phases(circuit: CircuitBuilder) -> list[str]:
     return ["global phase: " + " + ".join(phases)] if phases else []
 
 
-def _marks(instruction: Instruction) -> list[str]:
+def marks_of(instruction: Instruction) -> list[str]:
     """The text on each of the instruction's qubits."""
     gate = instruction.gate
     controls = ["●" if gate.ctrl_state >> i & 1 else "○" for i in range(gate.num_controls)]
