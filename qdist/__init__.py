@@ -25,7 +25,7 @@ from qdist.tensor import Tensor
 from qdist.threads import set_num_threads
 
 if TYPE_CHECKING:
-    from qdist import checkpoint, parallel
+    from qdist import checkpoint, parallel, plots
 
 __all__ = [
     "Circuit",
@@ -55,6 +55,7 @@ __all__ = [
     "noise",
     "optim",
     "parallel",
+    "plots",
     "set_num_threads",
     "simulate",
     "spawn",
@@ -63,7 +64,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # A third of the time that all imports take, and not needed to run circuits.
-    if name in ("checkpoint", "parallel"):
+    if name in ("checkpoint", "parallel", "plots"):
         import importlib
 
         return importlib.import_module(f"qdist.{name}")

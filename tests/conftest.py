@@ -32,9 +32,12 @@ ON_RANKS = "QDIST_TEST_ON_RANKS"
 """Set where a test started this process: such processes are many, and have no property tests."""
 
 if ON_RANKS not in os.environ:
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 
-    settings.register_profile("repeatable", derandomize=True, deadline=None)
+    # How long inputs take to make is a matter of the machine's other work.
+    settings.register_profile(
+        "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("repeatable")
 
 RunRanks = Callable[..., subprocess.CompletedProcess[str]]

@@ -1,0 +1,52 @@
+"""Counts of measured outcomes as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .figures import new_figure
+
+__all__ = ["plot_histogram"]
+
+
+def plot_histogram(
+    counts: Mapping[str, float] | Sequence[Mapping[str, float]],
+    *,
+    labels: Sequence[str] | None = None,
+    top: int = 32,
+) -> Any:
+    """Shares of outcomes, side by side for several runs; a matplotlib Figure.
+
+    counts: {bit string: how often}, or several of them, with a label each.
+    top: outcomes to show, the most frequent over all runs, ordered by their bits; others are summed in a last bar.
+
+    Raises ValueError for no counts or as many labels as do not fit, ImportError without matplotlib.
+    """
+    runs = [counts] if isinstance(counts, Mapping) else list(counts)
+    totals = [sum(run.values()) for run in runs]
+    if not runs or min(totals) <= 0:
+        raise ValueError(f"plot_histogram needs outcomes that came at least once; got {counts!r}")
+    if labels is not None and len(labels) != len(runs):
+        raise ValueError(f"{len(labels)} labels for {len(runs)} runs: one for each")
+    if top < 1:
+        raise ValueError(f"top={top}: at least one outcome")
+    shares = [{bits: times / total for bits, times in run.items()} for run, total in zip(runs, totals)]
+    every = {bits: sum(share.get(bits, 0.0) for share in shares) for share in shares for bits in share}
+    ranked = sorted(every, key=lambda bits: (-every[bits], bits))
+    shown, others = sorted(ranked[:top]), ranked[top:]
+    names = [*shown, *([f"{len(others)} others"] if others else [])]
+    figure = new_figure(max(4.0, 0.35 * len(names) * max(1, len(runs) / 2)), 3.2)
+    axes = figure.add_subplot()
+    size = 0.8 / len(runs)
+    for k, share in enumerate(shares):
+        heights = [share.get(bits, 0.0) for bits in shown]
+        if others:
+            heights.append(sum(share.get(bits, 0.0) for bits in others))
+        places = [i - 0.4 + size * (k + 0.5) for i in range(len(names))]
+        axes.bar(places, heights, size, label=labels[k] if labels else None)
+    axes.set_xticks(range(len(names)), names, rotation=0 if len(names) * len(names[0]) < 30 else 90, family="monospace")
+    axes.set_ylabel("share of shots")
+    if labels:
+        axes.legend()
+    return figure
