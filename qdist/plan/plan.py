@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 
 import numpy as np
 
@@ -192,6 +193,10 @@ class Plan:
         return computing + cluster.exchange_seconds(
             shards * (self.bytes_sent - between), shards * between, shards * messages
         )
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the summary."""
+        return f"<pre>{escape(self.summary())}</pre>"
 
     def summary(self) -> str:
         """The totals, then each exchange between ranks and each sweep over memory with its gates and blocks."""

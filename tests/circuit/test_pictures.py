@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from strategies import circuits
 
-from qdist.circuit import Circuit, CircuitError, Parameter
+from qdist.circuit import Circuit, CircuitError, Parameter, PauliSum
 from qdist.circuit.drawing.scene import scene
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -95,6 +95,13 @@ def test_notebooks_show_circuits_unless_they_are_huge() -> None:
     assert example()._repr_svg_() == example().draw("svg", 100)
     assert example().draw("svg")._repr_svg_() == example().draw("svg")
     assert Circuit(60).h(0)._repr_svg_() is None
+
+
+def test_notebooks_show_sums_as_formulas() -> None:
+    observable = PauliSum({"Z0 Z11": -1.0, "X3": 0.5, "": 2.0})
+    assert observable._repr_latex_() == r"$-1\,Z_{0} Z_{11} + 0.5\,X_{3} + 2\,I$"
+    assert PauliSum({f"Z{q}": 1.0 for q in range(31)})._repr_latex_().endswith(r" + \ldots\ (31\textrm{ terms})$")
+    assert PauliSum({})._repr_latex_() == "$0$"
 
 
 def test_unknown_outputs_name_the_known_ones() -> None:

@@ -117,6 +117,11 @@ class PauliString(Operator["PauliSum"]):
         return f'PauliString("{self}")'
 
 
+def _formula(string: PauliString) -> str:
+    """X_{0} Z_{3}; I for the identity."""
+    return " ".join(f"{factor[0]}_{{{factor[1:]}}}" for factor in str(string).split() if factor != "I") or "I"
+
+
 Term: TypeAlias = "tuple[str | PauliString, complex]"
 Terms: TypeAlias = "PauliSum | PauliString | str | Mapping[str | PauliString, complex] | Iterable[Term]"
 
@@ -412,6 +417,12 @@ class PauliSum(Operator["PauliSum"]):
         """All terms: "-1 * Z0 Z1 + 0.5 * X3"."""
         terms = " + ".join(f"{text.coefficient(c)} * {string}" for string, c in self)
         return terms.replace(" + -", " - ") or "0"
+
+    def _repr_latex_(self) -> str:
+        """What notebooks show: the first 30 terms as a formula."""
+        terms = " + ".join(f"{text.coefficient(c)}\\,{_formula(string)}" for string, c in self[:30])
+        more = f" + \\ldots\\ ({len(self)}\\textrm{{ terms}})" if len(self) > 30 else ""
+        return f"${terms.replace(' + -', ' - ') or 0}{more}$"
 
     def __repr__(self) -> str:
         if len(self) > 8:
