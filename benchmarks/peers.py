@@ -278,6 +278,8 @@ class Qulacs(Simulator):
             self.circuit = self.qulacs.ParametricQuantumCircuit(work.num_qubits)
         self.parameters: list[int] = []
         self.work, self.gates = work, rewritten(work, known, matrices=mode != "gradient")
+        if setting not in ("plain", "diagonal") and any(len(gate.qubits) > 4 for gate in self.gates):
+            raise NotImplementedError("its optimizer makes matrices of gates as wide as they are")
         for gate in self.gates:
             if mode in ("bind", "batch", "gradient") and gate.parameters and gate.parameters[0]:
                 self._add_parametric(gate)

@@ -163,7 +163,10 @@ class Server:
     def states(self, work: Any, dtype: str, mode: str, theta: Any) -> dict[str, Any]:
         found = {}
         for setting in self.simulator.settings(mode):
-            self.simulator.prepare(work, dtype, mode, setting)
+            try:
+                self.simulator.prepare(work, dtype, mode, setting)
+            except NotImplementedError:
+                continue  # Not for these gates; it is not chosen for them either.
             self.simulator.run(theta)
             found[setting] = np.array(self.simulator.amplitudes())
         return found

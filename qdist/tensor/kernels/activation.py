@@ -152,39 +152,41 @@ def softmax_rows(xp: Any, a: Array, out: Array, scale: float = 1.0, causal: bool
 
     causal: row i of the last two axes (m, n) is zero beyond column i + n - m.
     """
-    if not natively(xp, a, out):
-        a = a if scale == 1.0 else a * a.dtype.type(scale)
-        if causal:
-            m, n = a.shape[-2:]
-            a = a + xp.triu(xp.full((m, n), -float("inf"), a.dtype), n - m + 1)
-        top = xp.max(a, axis=-1, keepdims=True)
-        top = xp.where(xp.isfinite(top), top, a.dtype.type(0))
-        xp.exp(a - top, out=out)
-        total = xp.sum(out, axis=-1, keepdims=True)
-        out /= xp.where(total == 0, a.dtype.type(1), total)
-        return
     width = a.shape[-1]
     rows_a, rows_out = a.reshape(-1, width), out.reshape(-1, width)
     queries = a.shape[-2] if causal else 0
+    if xp is not np:
+        _softmax(xp, rows_a, rows_out, scale, queries, 0)
+        return
 
     def work(start: int, stop: int) -> None:
-        kernels.softmax(rows_a[start:stop], scale, queries, start, rows_out[start:stop])
+        softmax_block(rows_a[start:stop], rows_out[start:stop], scale, queries, start)
 
     over_rows(np, work, rows_a.shape[0], width)
 
 
-def softmax_block(block: Array, result: Array) -> None:
-    """Softmax of each row of a NumPy array, on this thread; result may be block. A row of -inf alone becomes zeros."""
+def softmax_block(block: Array, result: Array, scale: float = 1.0, queries: int = 0, first: int = 0) -> None:
+    """Softmax of scale * each row of a NumPy array, on this thread; result may be block. A row of -inf alone becomes
+    zeros. queries: where rows, numbered from `first`, are queries (row % queries) that see keys up to themselves + keys
+    - queries; 0 where they see all."""
     if natively(np, block, result):
-        kernels.softmax(block, 1.0, 0, 0, result)
-        return
-    top = block.max(axis=-1, keepdims=True)
-    top[np.isneginf(top)] = 0
-    np.subtract(block, top, out=result)
-    np.exp(result, out=result)
-    total = result.sum(axis=-1, keepdims=True)
-    total[total == 0] = 1
-    result *= 1 / total
+        kernels.softmax(block, scale, queries, first, result)
+    else:
+        _softmax(np, block, result, scale, queries, first)
+
+
+def _softmax(xp: Any, a: Array, out: Array, scale: float, queries: int, first: int) -> None:
+    a = a if scale == 1.0 else a * a.dtype.type(scale)
+    if queries:
+        rows, width = a.shape
+        last = (first + xp.arange(rows)) % queries + width - queries
+        a = xp.where(xp.arange(width) <= last[:, None], a, a.dtype.type(-float("inf")))
+    top = xp.max(a, axis=-1, keepdims=True)
+    # NaNs stay, for the whole row to be one.
+    top = xp.where(top == -float("inf"), a.dtype.type(0), top)
+    xp.exp(a - top, out=out)
+    total = xp.sum(out, axis=-1, keepdims=True)
+    out /= xp.where(total == 0, a.dtype.type(1), total)
 
 
 def softmax(xp: Any, a: Array, axis: int) -> Any:
@@ -197,16 +199,28 @@ def softmax(xp: Any, a: Array, axis: int) -> Any:
 
 def softmax_back_rows(xp: Any, g: Array, y: Array, out: Array, scale: float = 1.0) -> None:
     """out = scale y (g - <g, y>) over the last axis, for a softmax y with the cotangent g; out may be g."""
-    if not natively(xp, g, y, out):
-        xp.multiply(y * y.dtype.type(scale), g - xp.sum(g * y, axis=-1, keepdims=True), out=out)
-        return
     width = y.shape[-1]
+    if xp is not np:
+        _softmax_back(xp, g, y, out, scale)
+        return
     rows_g, rows_y, rows_out = (a.reshape(-1, width) for a in (g, y, out))
 
     def work(start: int, stop: int) -> None:
-        kernels.softmax_back(rows_g[start:stop], rows_y[start:stop], scale, rows_out[start:stop])
+        softmax_back_block(rows_g[start:stop], rows_y[start:stop], rows_out[start:stop], scale)
 
     over_rows(np, work, rows_y.shape[0], width)
+
+
+def softmax_back_block(g: Array, y: Array, out: Array, scale: float) -> None:
+    """The same for rows of NumPy arrays, on this thread."""
+    if natively(np, g, y, out):
+        kernels.softmax_back(g, y, scale, out)
+    else:
+        _softmax_back(np, g, y, out, scale)
+
+
+def _softmax_back(xp: Any, g: Array, y: Array, out: Array, scale: float) -> None:
+    xp.multiply(y * y.dtype.type(scale), g - xp.sum(g * y, axis=-1, keepdims=True), out=out)
 
 
 def softmax_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:

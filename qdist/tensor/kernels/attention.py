@@ -23,7 +23,7 @@ def attention(
     """
     if xp is np and not mask and p == 0 and attention_blocks.fits(q, k, v):
         out, weights = attention_blocks.attend(q, k, v, scale, causal)
-        return out, (q, k, v, weights, None, None, 1.0, out)
+        return out, (q, k, v, weights, None, None, 1.0)
     weights = xp.matmul(q, k.swapaxes(-1, -2))
     factor = scale
     if mask:
@@ -43,13 +43,13 @@ def attention(
         xp.matmul(dropped, v, out=out)
     else:
         out = xp.matmul(dropped, v)
-    return out, (q, k, v, weights, None if keep is None else dropped, keep, factor, None)
+    return out, (q, k, v, weights, None if keep is None else dropped, keep, factor)
 
 
 def attention_vjp(xp: Any, g: Array, saved: Any, needs: Any, scale: float, causal: bool, p: float, ticket: Any) -> Any:
-    q, k, v, weights, dropped, keep, factor, out = saved
+    q, k, v, weights, dropped, keep, factor = saved
     if weights.ndim == 1:
-        return attention_blocks.attend_vjp(g, q, k, v, weights, out, scale, causal)
+        return attention_blocks.attend_vjp(g, q, k, v, weights, scale, causal)
     gv = xp.matmul((weights if dropped is None else dropped).swapaxes(-1, -2), g)
     scores = xp.matmul(g, v.swapaxes(-1, -2))
     if keep is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..threads import over_rows
-from .activation import softmax_block
+from .activation import softmax_back_block, softmax_block
 
 __all__ = ["attend", "attend_vjp", "fits"]
 
@@ -61,33 +61,24 @@ def _tokens_first(batch: int, heads: int, length: int, width: int, dtype: np.dty
     return np.empty((batch, length, heads, width), dtype).transpose(0, 2, 1, 3)
 
 
-def _hidden(block: _Block, q: Array, k: Array) -> Array:
-    """What is added to a causal block's scores."""
-    after = block.first + k.shape[2] - q.shape[2] + 1
-    rows = block.last - block.first
-    return np.triu(np.full((rows, block.keys), -np.inf, q.dtype), after)
-
-
 def attend(q: Array, k: Array, v: Array, scale: float, causal: bool) -> tuple[Array, Array]:
     """softmax(q k^T scale) v, and the weights."""
     batch, heads, queries, _ = q.shape
     blocks, size = _blocks(q, k, causal)
     weights = np.empty(batch * size, q.dtype)
     out = _tokens_first(batch, heads, queries, v.shape[3], q.dtype)
-    hidden = [_hidden(block, q, k) for block in blocks] if causal else None
 
     def row(at: int, own: Array) -> None:
-        for number, block in enumerate(blocks):
+        for block in blocks:
             rows = slice(block.first, block.last)
             if block.keys == 0:
                 out[at, :, rows] = 0
                 continue
             part = own[block.place].reshape(heads, block.last - block.first, block.keys)
-            np.matmul(q[at, :, rows] * scale, k[at, :, : block.keys].swapaxes(-1, -2), out=part)
-            if hidden is not None:
-                part += hidden[number]
+            np.matmul(q[at, :, rows], k[at, :, : block.keys].swapaxes(-1, -2), out=part)
             flat = part.reshape(-1, block.keys)
-            softmax_block(flat, flat)
+            # The block's last query sees all of its keys, the one before all but the last.
+            softmax_block(flat, flat, scale, block.last - block.first if causal else 0)
             np.matmul(part, v[at, :, : block.keys], out=out[at, :, rows])
 
     _over_batch(row, weights, batch, size)
@@ -95,7 +86,7 @@ def attend(q: Array, k: Array, v: Array, scale: float, causal: bool) -> tuple[Ar
 
 
 def attend_vjp(
-    g: Array, q: Array, k: Array, v: Array, weights: Array, out: Array, scale: float, causal: bool
+    g: Array, q: Array, k: Array, v: Array, weights: Array, scale: float, causal: bool
 ) -> tuple[Array, Array, Array]:
     """The cotangents of q, k and v for that of what attend() gave."""
     batch, heads = q.shape[:2]
@@ -112,13 +103,10 @@ def attend_vjp(
             cotangent = g[at, :, rows]
             _add_product(part.swapaxes(-1, -2), cotangent, gv[at, :, seen], block is blocks[0])
             scores = np.matmul(cotangent, v[at, :, seen].swapaxes(-1, -2))
-            # Each row's mean slope, sum_n w dw, equals g . out, which is shorter.
-            scores -= np.einsum("hqe,hqe->hq", cotangent, out[at, :, rows])[..., None]
-            scores *= part
+            flat = scores.reshape(-1, block.keys)
+            softmax_back_block(flat, part.reshape(-1, block.keys), flat, scale)
             np.matmul(scores, k[at, :, seen], out=gq[at, :, rows])
             _add_product(scores.swapaxes(-1, -2), q[at, :, rows], gk[at, :, seen], block is blocks[0])
-        gq[at] *= scale
-        gk[at] *= scale
 
     _over_batch(row, weights, batch, size)
     return gq, gk, gv
