@@ -1,0 +1,1 @@
+"""Circuits of Qiskit as ours and back."""
