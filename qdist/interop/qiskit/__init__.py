@@ -1,8 +1,7 @@
 """Circuits of Qiskit as ours and back, and its primitives and backends on qdist: Estimator, Sampler, Backend."""
 
 from .backend import Backend
-from .conversion.reading import from_qiskit
-from .conversion.writing import to_qiskit
+from .conversion import from_qiskit, to_qiskit
 from .estimator import Estimator
 from .sampler import Sampler
 
