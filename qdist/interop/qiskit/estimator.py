@@ -115,7 +115,7 @@ class Estimator(BaseEstimatorV2):
             rows, chosen = np.flatnonzero(which.ravel() == k), np.flatnonzero(pattern).tolist()
             if chosen:
                 found = expectations(program, [sums[label] for label in chosen], theta[rows])
-                table[np.ix_(rows, chosen)] = found
+                table[rows[:, None], chosen] = found
         return np.asarray(table[numbers, labels], np.float64)
 
 

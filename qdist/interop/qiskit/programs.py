@@ -17,8 +17,8 @@ from qdist.program.program import Program
 from qdist.program.source import FEWEST_CLOSE
 from qdist.state.recent import Recent
 
-from .layouts import on_qubits, used_qubits
-from .reading import from_qiskit
+from .conversion.layouts import on_qubits, used_qubits
+from .conversion.reading import from_qiskit
 from .sampling import Sampling
 from .trajectory import Trajectory
 

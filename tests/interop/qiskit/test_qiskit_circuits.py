@@ -27,6 +27,7 @@ from qiskit.transpiler import CouplingMap
 import qdist as qd
 from qdist.circuit import CircuitError
 from qdist.interop.qiskit import from_qiskit, to_qiskit
+from qdist.interop.qiskit.conversion.reading import Reader
 from qdist.state import reference
 
 GATES = {
@@ -261,7 +262,7 @@ def test_many_gates_take_no_call_of_qiskits_definitions(monkeypatch):
     for k in range(2000):
         circuit.rx(0.1 * k, k % 10)
         circuit.cx(k % 10, (k + 1) % 10)
-    monkeypatch.setattr("qdist.interop.qiskit.reading.Reader._defined", lambda *args: pytest.fail("taken apart"))
+    monkeypatch.setattr(Reader, "_defined", lambda *args: pytest.fail("taken apart"))
     assert len(from_qiskit(circuit)) == 4000
 
 
