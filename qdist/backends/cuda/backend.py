@@ -44,7 +44,7 @@ class CudaBackend(Backend):
 
     def tangent_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         # In complex64 phase angles are fixed point of 32 bits, which leaves few of them to a tiny angle.
-        return np.dtype(np.complex128)
+        return np.result_type(dtype, np.complex128)
 
     def zeros(self, size: int, dtype: np.dtype[Any]) -> Any:
         import cupy
