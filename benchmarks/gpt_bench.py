@@ -202,7 +202,7 @@ def main() -> None:
             for library in ("qdist", "torch"):
                 row[f"{library} MiB"] = qd.spawn(peak, options.ranks, (folder, way, library, size))[0]
             rows.append(row)
-            print(f"{way} done", file=sys.stderr, flush=True)
+            print(", ".join(f"{key} {value}" for key, value in row.items()), file=sys.stderr, flush=True)
     print(table(list(rows[0]), [list(row.values()) for row in rows]))
     print("\ntorch / qdist above 1: faster than torch")
     if options.save:

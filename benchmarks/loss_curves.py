@@ -83,7 +83,9 @@ def main() -> None:
     from common import RESULTS, machine_line, save, table
 
     given = ["--steps", str(options.steps), "--dtype", options.dtype, "--layers", "6", "--width", "32"]
-    given += ["--heads", "4", "--rows", "16", "--warm-up", "8", *(["--llama"] if options.llama else [])]
+    # A LLaMA-like model has half as many heads of keys, which tp=4 divides.
+    given += ["--heads", "8" if options.llama else "4", "--rows", "16", "--warm-up", "8"]
+    given += ["--llama"] if options.llama else []
     found: dict[str, list[float]] = {}
     for ranks in sorted({1, *options.ranks}):
         losses = qd.spawn(curves, ranks, (given, MESHES[ranks]))[0]
