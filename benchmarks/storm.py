@@ -137,7 +137,8 @@ def main() -> int:
     bad = [r["run"] for r in results if not r["same"]]
     summary = {
         "runs": args.runs, "ranks": args.ranks, "steps": args.steps, "seed": args.seed,
-        "same curve": args.runs - len(bad), "disturbed": sum(bool(r["disturbed"]) for r in results), "ways": Counter(str(r["way"]) for r in results),
+        "same curve": args.runs - len(bad), "disturbed": sum(bool(r["disturbed"]) for r in results),
+        "ways": Counter(str(r["way"]) for r in results),
         "restarts": sum(int(str(r["restarts"])) for r in results), "bad": bad,
     }  # fmt: skip
     print(json.dumps(summary))
