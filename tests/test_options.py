@@ -16,6 +16,8 @@ SHARED_SIGNATURES = {
     "tensor/kernels/": "forward(xp, *arrays, **attributes) and vjp(xp, g, saved, needs, **attributes) of every rule",
     "comm/transports/solo.py": "Transport's methods; alone, there is one root and one peer",
     "comm/transports/counting.py": "Transport's methods; nothing is moved, sizes alone count",
+    "program/watch.py": "Watch's hooks; each kind of watch needs some of what it is told",
+    "checkpoint_plan.py broadcast_object": "Ranks.broadcast_object(value, root); alone, there is one root",
     "circuit/frozen.py": "refuses whatever it is given",
     "circuit/data_gates.py inverse": "Gate.inverse(params); these gates have none",
     "circuit/parameters.py format": "Expression.format(number); a single parameter is its name",
@@ -47,7 +49,7 @@ SHARED_SIGNATURES = {
 }
 
 # Options that training.parser() makes for programs, which read them.
-FOR_PROGRAMS = {"training.py --lr"}
+FOR_PROGRAMS = {"training/programs.py --lr"}
 
 # Attributes and fields for users, or that keep something alive; nothing in the package reads them.
 FOR_USERS = {

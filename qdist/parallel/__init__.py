@@ -4,7 +4,16 @@ from qdist.parallel import auto, collectives
 from qdist.parallel.activation_memory import activation_bytes, saved_bytes
 from qdist.parallel.gradient_norm import clip_grad_norm_, grad_norm
 from qdist.parallel.loss_scale import LossScale
-from qdist.parallel.mesh import ParallelModel, Plan, forecast_memory, load_plain, mesh_generator, parallelize, seed_mesh
+from qdist.parallel.mesh import (
+    ParallelModel,
+    Plan,
+    Saved,
+    forecast_memory,
+    load_plain,
+    mesh_generator,
+    parallelize,
+    seed_mesh,
+)
 from qdist.parallel.partition import Partition, load_whole_state_dict, whole_state_dict
 from qdist.parallel.pipeline import (
     Action,
@@ -65,6 +74,7 @@ __all__ = [
     "Plan",
     "RingAttention",
     "RowParallelLinear",
+    "Saved",
     "Schedule",
     "ScheduleError",
     "SequenceDropout",
