@@ -1,7 +1,8 @@
 """The ground energy of a molecule from its integrals, by unitary coupled cluster.
 
 python circuits/vqe_molecule.py                       # LiH, 12 qubits
-python circuits/vqe_molecule.py --fcidump h2o.fcidump # any other, from the file that PySCF and others write
+python circuits/vqe_molecule.py --molecule h2o        # water, 14 qubits
+python circuits/vqe_molecule.py --fcidump n2.fcidump  # any other, from the file that PySCF and others write
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ def minimised(program: qd.Program, hamiltonian: qd.PauliSum, steps: int, lr: flo
 
 def main(argv: list[str] | None = None) -> list[float]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fcidump", help="integrals of the molecule; those of LiH by default")
+    parser.add_argument("--molecule", choices=["h2", "lih", "h2o"], default="lih")
+    parser.add_argument("--fcidump", help="integrals of another molecule")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--lr", type=float, default=0.02)
     args = parser.parse_args(argv)
-    molecule = qd.library.Molecule.from_fcidump(args.fcidump) if args.fcidump else qd.library.lih()
+    tabulated = {"h2": qd.library.h2, "lih": qd.library.lih, "h2o": qd.library.h2o}
+    molecule = qd.library.Molecule.from_fcidump(args.fcidump) if args.fcidump else tabulated[args.molecule]()
     circuit = qd.library.uccsd(molecule.num_electrons, 2 * molecule.num_orbitals)
     hamiltonian = molecule.hamiltonian()
     energies = minimised(qd.compile(circuit, dtype="complex128"), hamiltonian, args.steps, args.lr)

@@ -45,4 +45,4 @@ def unexpected(function: Callable[..., Any], wrong: Mapping[str, Any]) -> TypeEr
 
 def _answer(name: str, known: Sequence[str]) -> str:
     close = get_close_matches(name, known, 1, 0.5)
-    return f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}"
+    return f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known) or 'no arguments'}"

@@ -58,7 +58,7 @@ def test_help_names_every_argument(name: str, documented: object, called: object
         (lambda: qd.Circuit(1).draw(output="mpl"), "it takes width"),
         (lambda: qd.spawn(print, 2, tmeout=1), "did you mean 'timeout'"),
         (lambda: PROGRAM.run(sed=1), "did you mean 'seed'"),
-        (lambda: PROGRAM.run(kwargs=1), "it takes params, initial, seed, out, progress"),
+        (lambda: PROGRAM.run(zzz=1), "it takes params, initial, seed, out, progress"),
         (lambda: PROGRAM.value_and_grad("Z0", metod="adjoint"), "did you mean 'method'"),
         (lambda: PROGRAM.vjp(["Z0"], None, [1.0], inital=1), "did you mean 'initial'"),
         (lambda: PROGRAM.jacobian(["Z0"], parms=1), "did you mean 'params'"),

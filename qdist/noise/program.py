@@ -97,7 +97,7 @@ class NoisyProgram:
         self, observables: Sequence[Observable], params: Any = None, *, shots: int | None = None, seed: Seed = None
     ) -> NDArray[np.float64]:
         """The expectation values of several observables, from the same trajectories: (observables,), for a batch
-        (batch, observables). Arguments are those of ``expectation``."""
+        (batch, observables). params, shots and seed are those of ``expectation``."""
         sums = [self._read(observable) for observable in checked_observables(observables)]
         number = self._checked(shots, seed)
         batch, rows = self._rows(params)
@@ -116,7 +116,8 @@ class NoisyProgram:
         self, observable: Observable, params: Any = None, *, shots: int | None = None, seed: Seed = None
     ) -> tuple[Any, NDArray[np.float64]]:
         """The expectation value, and its derivatives by all parameters: as ``expectation`` gives it, and float64 in the
-        order of ``circuit.parameters``; for a batch both with the batch in front.
+        order of ``circuit.parameters``; for a batch both with the batch in front. observable, params, shots and seed
+        are those of ``expectation``.
 
         Density matrices: exact, by an adjoint sweep that takes the state before each channel from memory, since
         channels cannot be undone; that is a density matrix a layer of channels. Trajectories: of Pauli channels, the
@@ -152,7 +153,8 @@ class NoisyProgram:
         qubits: int | Sequence[int] | None = None,
     ) -> NDArray[np.int64]:
         """`shots` basis states of ``qubits`` (all without) as they are read: int64 indices, qubits[0] as bit 0. By
-        trajectories each is from one of its own."""
+        trajectories each is from one of its own. params: values of the circuit's parameters; seed: of the
+        random numbers."""
         number = checks.checked_shots(shots)
         chosen = checks.checked_qubits(qubits, self.num_qubits)
         indices = self._sampled(number, params, seed)
@@ -164,7 +166,7 @@ class NoisyProgram:
     @hinted
     def counts(self, shots: int, params: ParameterValues | None = None, *, seed: Seed = None) -> dict[str, int]:
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
-        the circuit measures nothing. Arguments are those of ``sample``."""
+        the circuit measures nothing. shots, params and seed are those of ``sample``."""
         number = checks.checked_shots(shots)
         sources = self._noisy.readings or {q: q for q in range(self.num_qubits)}
         width = self._noisy.num_clbits if self._noisy.readings else self.num_qubits

@@ -18,6 +18,13 @@ def test_lithium_hydride_is_lowered_below_hartree_fock() -> None:
     assert -7.8824 - 1e-3 < energies[-1] < energies[0] - 5e-3
 
 
+def test_water_is_lowered_below_hartree_fock() -> None:
+    energies = programs.load("vqe_molecule").main(["--molecule", "h2o", "--steps", "8", "--lr", "0.005"])
+    # Restricted Hartree-Fock and full configuration interaction of PySCF.
+    assert energies[0] == pytest.approx(-74.963120, abs=1e-5)
+    assert -75.012760 < energies[-1] < energies[0] - 0.03
+
+
 def test_weighted_cuts_are_found() -> None:
     best, exact = programs.load("qaoa_weighted").main(["--steps", "60"])
     assert best == pytest.approx(exact)

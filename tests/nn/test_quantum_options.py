@@ -100,7 +100,7 @@ def test_shots_give_noisy_outputs_and_gradients_around_the_exact_ones() -> None:
         gradients.append((given.grad.data, made.weights.grad.data))
     np.testing.assert_allclose(gradients[1][0], gradients[0][0], atol=0.08)
     np.testing.assert_allclose(gradients[1][1], gradients[0][1], atol=0.15)
-    with pytest.raises(ValueError, match="shots= estimates expectation values and probabilities; .* is neither"):
+    with pytest.raises(ValueError, match=r"shots= estimates expectation values and probabilities; .* is neither"):
         layer(qd.Variance("Z0"), shots=10)
 
 

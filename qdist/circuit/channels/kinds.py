@@ -137,7 +137,7 @@ def thermal_relaxation(t1: float, t2: float, time: float, excited: float = 0.0) 
     choi[0, 3] = choi[3, 0] = coherent
     values, vectors = np.linalg.eigh(choi)
     operators = [
-        math.sqrt(value) * vectors[:, k].reshape(2, 2)
+        math.sqrt(value) * vectors[:, k].reshape(2, 2).astype(np.complex128)
         for k, value in reversed(list(enumerate(values)))
         if value > 1e-15
     ]

@@ -23,7 +23,7 @@ from .evolution import heisenberg_evolution, tfim_evolution, trotter
 from .fermions import annihilation, creation, electronic_hamiltonian, excitations, hartree_fock, uccsd
 from .graphs import lattice_edges
 from .hamiltonians import heisenberg_xxz, maxcut, tfim
-from .molecules import Molecule, h2, lih
+from .molecules import Molecule, h2, h2o, lih
 from .random_circuits import quantum_volume, random_circuit, random_su
 from .states import ghz, graph_state, w_state
 
@@ -44,6 +44,7 @@ __all__ = [
     "graph_state",
     "grover",
     "h2",
+    "h2o",
     "hardware_efficient",
     "hartree_fock",
     "heisenberg_evolution",

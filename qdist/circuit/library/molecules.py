@@ -1,8 +1,8 @@
-"""Small molecules: integrals over molecular orbitals, active spaces, and H2 and LiH to start with.
+"""Small molecules: integrals over molecular orbitals, active spaces, and H2, LiH and H2O to start with.
 
 The files in `data/` are FCIDUMPs of restricted Hartree-Fock orbitals in the STO-3G basis, computed with PySCF
 2.14.0 (converged to 1e-13 Hartree). PySCF's full configuration interaction energies for them are
--1.137306035753 (H2) and -7.882403410335 Hartree (LiH).
+-1.137306035753 (H2), -7.882403410335 (LiH) and -75.012759313057 Hartree (H2O).
 """
 
 from __future__ import annotations
@@ -144,6 +144,13 @@ def _integral(number: int, line: str, num_orbitals: int) -> tuple[float, list[in
 def h2() -> Molecule:
     """H2 at 0.735 Angstrom, STO-3G: 2 electrons, 4 qubits; the ground state has -1.137306 Hartree."""
     return _tabulated("h2_sto3g_0.735")
+
+
+@hinted
+def h2o() -> Molecule:
+    """Water with bonds of 0.9584 Angstrom at 104.45 degrees, STO-3G: 10 electrons, 14 qubits; the ground state has
+    -75.012759 Hartree. `h2o().active_space(range(1, 7), frozen=[0])` freezes the core of oxygen: 12 qubits."""
+    return _tabulated("h2o_sto3g")
 
 
 @hinted
