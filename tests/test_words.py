@@ -55,7 +55,7 @@ def test_help_names_every_argument(name: str, documented: object, called: object
         (lambda: qd.nn.QuantumLayer(qd.Circuit(1), "Z0", weight=[]), "did you mean 'weights'"),
         (lambda: qd.library.hardware_efficient(2, 1, rotation=["rx"]), "did you mean 'rotations'"),
         (lambda: qd.StateVector.basis(2, 1, foo=1), "it takes .*num_qubits"),
-        (lambda: qd.Circuit(1).draw(output="mpl"), "it takes width"),
+        (lambda: qd.Circuit(1).draw(colour="red"), "it takes output, width"),
         (lambda: qd.spawn(print, 2, tmeout=1), "did you mean 'timeout'"),
         (lambda: PROGRAM.run(sed=1), "did you mean 'seed'"),
         (lambda: PROGRAM.run(zzz=1), "it takes params, initial, seed, out, progress"),

@@ -352,9 +352,9 @@ class Program(Runner):
     def hvp(self, observable: Observable, params: Any, v: Any) -> NDArray[np.float64]:
         """The second derivatives of an expectation value by the parameters, times a vector: d/de grad(params + e v).
 
-        Takes one gradient of a circuit of one more qubit, and memory for as many states. Arguments are those of
-        ``value_and_grad`` and of ``jvp``; returns float64 of shape (number of parameters,), for a batch (batch, number
-        of parameters). Raises as ``jvp`` does.
+        observable: as ``value_and_grad`` takes it. params, v: as those and the tangents of ``jvp``. Takes one gradient
+        of a circuit of one more qubit, and memory for as many states. Returns float64 of shape (number of parameters,),
+        for a batch (batch, number of parameters). Raises as ``jvp`` does.
         """
         output = as_output(observable, self.num_qubits)
         batched = checks.is_batch(params) or checks.is_batch(v)
