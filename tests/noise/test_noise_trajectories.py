@@ -89,7 +89,8 @@ def test_gradients_of_trajectories(kind: str, device: str) -> None:
     error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
     assert (np.abs(found.mean(axis=0) - gradient) < 4.5 * error + 1e-12).all()
     value, _ = parts[3]
-    assert value == program.expectation(observable, values, shots=60, seed=3)
+    again = program.expectation(observable, values, shots=60, seed=3)
+    assert value == again if device == "cpu" else abs(value - again) < 1e-12  # A GPU runs another kernel.
     rows, gradients = program.value_and_grad(observable, np.array([values, values]), shots=60, seed=3)
     assert rows[0] == value
     np.testing.assert_array_equal(gradients[0], found[3])

@@ -14,6 +14,7 @@ def main(what: str, device: str) -> None:
     comm = qd.comm.init(timeout=3)
     state = StateVector(14, comm=comm, device=device)
     far = range(state.shard_bits, 14)
+    exchange.SMALLEST_PIECE = 0  # A small state in pieces, as large ones are.
     put_away, pieces = exchange._put_away, []
 
     def stop_at_the_third(*piece: object) -> None:
