@@ -123,13 +123,13 @@ def test_of_amplitudes(name):
 
 
 def wide_layers(x):
-    """The same on more qubits than one row of a batch may have."""
+    """The same on more qubits than one row of a batch may have, on any device."""
     layers(x)
-    for wire in range(4, 9):
+    for wire in range(4, 13):
         qml.Hadamard(wire)
 
 
-WIDE = QdistQubit(wires=9)
+WIDE = QdistQubit(wires=13)
 
 
 def test_of_several_measurements_at_once_is_one_sweep(monkeypatch):
