@@ -141,8 +141,8 @@ def test_other_libraries_names_work_or_are_answered() -> None:
         with pytest.raises(AttributeError, match=answer):
             getattr(circuit, name)
     assert not hasattr(circuit, "__array__")
-    with pytest.raises(CircuitError, match=r"draw\('mpl'\): circuits are drawn as text"):
-        circuit.draw("mpl")
+    with pytest.raises(CircuitError, match=r"draw\('pdf'\): use one of text, "):
+        circuit.draw("pdf")
 
 
 def test_ansatze_with_names_compose() -> None:

@@ -356,6 +356,113 @@ def functions(dtype: str) -> dict[str, Wrong]:
     }
 
 
+def row_kernels(dtype: str) -> dict[str, Wrong]:
+    """Of softmax, cross entropy and layer norm: three rows of four numbers."""
+
+    def rows() -> np.ndarray:
+        return np.ones((3, 4), dtype)
+
+    def each(size: int = 3) -> np.ndarray:
+        return np.ones(size, dtype)
+
+    def targets(*given: int) -> np.ndarray:
+        return np.array(given or (0, 3, 1))
+
+    shapes = [np.ones((2, 4), dtype), np.ones((3, 5), dtype), np.ones((4, 3), dtype).T, np.ones((3, 4), "int64")]
+    lengths = [each(2), each(4), each(6)[::2]]
+    columns = [each(3), each(5), each(8)[::2]]
+    classes = [targets(0, 1), targets(0, 1, 2, 3), targets(0, 4, 1), targets(-1, 0, 1), np.ones(3, "int32")]
+    norm = {"weight": columns, "rstd": lengths, "hat": shapes, "out": shapes}
+    return {
+        "softmax": Wrong(
+            kernels.softmax,
+            lambda: {"a": rows(), "scale": 1.0, "queries": 3, "first": 0, "out": rows()},
+            a=shapes,
+            out=shapes,
+            queries=[-1],
+            first=[-1],
+        ),
+        "softmax_back": Wrong(
+            kernels.softmax_back,
+            lambda: {"g": rows(), "y": rows(), "scale": 1.0, "out": rows()},
+            g=shapes,
+            y=shapes,
+            out=shapes,
+        ),
+        "cross_entropy": Wrong(
+            kernels.cross_entropy,
+            lambda: {"a": rows(), "targets": targets(), "p": rows(), "loss": each()},
+            a=shapes,
+            targets=classes,
+            p=shapes,
+            loss=lengths,
+        ),
+        "cross_entropy_back": Wrong(
+            kernels.cross_entropy_back,
+            lambda: {"g": each(), "p": rows(), "targets": targets(), "out": rows()},
+            g=lengths,
+            p=shapes,
+            targets=classes,
+            out=shapes,
+        ),
+        "layer_norm": Wrong(
+            kernels.layer_norm,
+            lambda: {
+                **{"x": rows(), "weight": each(4), "bias": each(4), "eps": 1e-5},
+                **{"hat": rows(), "rstd": each(), "out": rows()},
+            },
+            x=shapes,
+            bias=[*columns, None],
+            **norm,
+        ),
+        "layer_norm_back": Wrong(
+            kernels.layer_norm_back,
+            lambda: {
+                **{"g": rows(), "hat": rows(), "rstd": each(), "weight": each(4)},
+                **{"out": rows(), "weight_sum": each(4), "bias_sum": each(4)},
+            },
+            g=shapes,
+            weight_sum=columns,
+            bias_sum=columns,
+            **norm,
+        ),
+    }
+
+
+def window_kernels(dtype: str) -> dict[str, Wrong]:
+    """Of convolutions: windows of 2 x 2 in images of two channels, three of 4 x 5."""
+
+    def images(*shape: int) -> np.ndarray:
+        return np.ones(shape or (2, 3, 4, 5), dtype)
+
+    def rows(*shape: int) -> np.ndarray:
+        return np.ones(shape or (8, 3 * 3 * 4), dtype)
+
+    wrong = {
+        "kernel": [(0, 2), (2, 0), (-1, 2), (5, 2), (3, 2)],
+        "stride": [(0, 1), (1, 0), (-1, 1), (2, 1)],
+        "padding": [(-1, 0), (0, 1 << 40), (1, 0)],
+        "dilation": [(0, 1), (1, 0), (4, 1), (2, 1)],
+        "x": [images(2, 2, 4, 5), images(2, 3, 3, 5), images(2, 3, 5, 4).swapaxes(2, 3)],
+    }
+    pairs = {"kernel": (2, 2), "stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
+    return {
+        "gather_windows": Wrong(
+            kernels.gather_windows,
+            lambda: {"x": images(), **pairs, "first": 0, "out": rows()},
+            first=[1, -1, 9],
+            out=[rows(9, 36), rows(8, 35), rows(36, 8).T],
+            **wrong,
+        ),
+        "add_windows": Wrong(
+            kernels.add_windows,
+            lambda: {"rows": rows(), **pairs, "x": images()},
+            rows=[rows(7, 36), rows(8, 35), rows(36, 8).T],
+            **{**wrong, "x": [*wrong["x"], images(1, 3, 4, 5)]},
+        ),
+    }
+
+
 def tensor_kernels(dtype: str) -> dict[str, Wrong]:
     def numbers(size: int = 20, kind: str = dtype) -> np.ndarray:
         return np.ones(size, kind)
@@ -380,6 +487,8 @@ def tensor_kernels(dtype: str) -> dict[str, Wrong]:
     small_bytes = [a.astype(np.uint8) for a in small[:4]]
     large = [images(2, 3, 3, 6), images(2, 3, 4, 5), images(3, 3, 4, 6), images(2, 3, 6, 4).swapaxes(2, 3)]
     return {
+        **row_kernels(dtype),
+        **window_kernels(dtype),
         "rational": Wrong(
             kernels.rational,
             lambda: {

@@ -60,6 +60,7 @@ class Guard:
         self._left, self._seen, self._at = f"left{round}/", f"seen{round}/", f"at{round}/"
         self._tick = min(1.0, max(0.05, timeout / 8))
         self._noted: dict[str, Call] = {}
+        self._suspected: Call | None = None  # It waits for a rank that has left; see _look_for_the_dead.
         self._stop = threading.Event()
         self._previous_hook: Any = None
         if size > 1 and board is not None:
@@ -172,8 +173,8 @@ class Guard:
                 if waited >= self.timeout:
                     self._time_out(call, waited)
                 elif waited >= next_look:
-                    next_look = waited * 1.5
-                    self._look_for_the_dead(call)
+                    suspected = self._look_for_the_dead(call)
+                    next_look = waited + 2 * self._tick if suspected else waited * 1.5
             except (StoreGone, StoreRefused):
                 if self._unattended and not self._stop.is_set():
                     self._fail(self._rank_0_is_gone())
@@ -200,9 +201,11 @@ class Guard:
                 self._board.set(key, "")
                 del self._noted[key]
 
-    def _look_for_the_dead(self, call: Call | None) -> None:
+    def _look_for_the_dead(self, call: Call | None) -> bool:
+        """Ends this rank where another has died, or where one that the call waits for has ended its program. That one
+        may have ended after this very call, so it counts when the call waits on: True says to look again soon."""
         if self._board is None:
-            return
+            return False
         if call is not None and call.comm.agreement_number is not None:
             told = self._board.get(f"mismatch/{call.comm.agreement_number:x}")
             if told is not None:
@@ -216,10 +219,14 @@ class Guard:
             if kind == "died" and int(rank) != self.rank:
                 self._fail(f"qdist: rank {self.rank} of {self.size} ends because rank {rank} {how}")
             if call is not None and kind != "died" and int(rank) in self._awaited(call):
+                if self._suspected is not call:
+                    self._suspected = call
+                    return True
                 self._fail(
                     f"qdist: rank {self.rank} of {self.size} waits in {call.describe()} on group {call.comm.name!r}, "
                     f"but rank {rank} has already ended its program. {_where(call)}"
                 )
+        return False
 
     def _awaited(self, call: Call) -> list[int]:
         """World ranks that must come before this call can end."""

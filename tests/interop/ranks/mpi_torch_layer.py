@@ -12,7 +12,7 @@ import torch
 import qdist as qd
 from qdist.interop.torch import QuantumLayer
 
-sys.path.append(str(Path(__file__).parents[1] / "torch"))
+sys.path.append(str(Path(__file__).parents[1] / "torch_layers"))
 from frameworks import outputs, random_circuit
 
 torch.set_num_threads(1)

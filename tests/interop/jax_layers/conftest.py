@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 # A folder without folders: one named jax would be taken for the package.
-sys.path.append(str(Path(__file__).parents[1] / "torch"))
+sys.path.append(str(Path(__file__).parents[1] / "torch_layers"))
 # Two devices of the CPU, for shard_map; read when JAX first runs something.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 
