@@ -20,7 +20,7 @@ os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "100")
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 
-# Tests start hundreds of processes. Where an image sets this, each would compile qdist's sources anew: half of its start.
+# Tests start hundreds of processes. Where an image sets this, each would compile qdist's sources: half of its start.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
