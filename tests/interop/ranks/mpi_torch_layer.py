@@ -71,4 +71,7 @@ def test_data_parallel_training_is_that_of_the_whole_batch(comm) -> None:
     split = torch.nn.parallel.DistributedDataParallel(model())
     found = trained(split, data[4 * comm.rank : 4 * comm.rank + 4])
     torch.testing.assert_close(found, want)
+    # The model goes before its group: were it the last to hold it, it would wait for gloo's thread with Python's lock
+    # in its hands, while that thread waits for the lock.
+    del split
     dist.destroy_process_group()
