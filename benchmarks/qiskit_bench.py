@@ -6,7 +6,8 @@ estimator: 100 bindings of a 16-qubit EfficientSU2 with a 500-term Hamiltonian. 
 vqe: energy and gradient of H2O (14 qubits, 1,086 terms, EfficientSU2), by the adjoint method, by qiskit-algorithms'
 reverse mode, and by parameter shifts on each estimator. qnn: the gradient of an EstimatorQNN of 8 qubits for 64 rows,
 by the adjoint method and by its default. Every peer's numbers are compared with qdist's. Prints the median of the
-repeats, or one run where that takes longer than ten seconds; what is not installed is left out.
+repeats, or one run where that takes longer than ten seconds; what is not installed, or finds no room in memory, is
+left out.
 """
 
 from __future__ import annotations
@@ -56,7 +57,11 @@ def compared(case: str, runs: dict[str, Callable[[], Any]], repeats: int) -> lis
     for name, run in runs.items():
         print(f"{case}: {name} ...", flush=True)
         found: list[Any] = []
-        seconds = median_seconds(lambda run=run, found=found: found.append(run()), repeats)
+        try:
+            seconds = median_seconds(lambda run=run, found=found: found.append(run()), repeats)
+        except MemoryError as error:
+            print(f"{case}: {name} left out: {error}", flush=True)
+            continue
         numbers = np.concatenate([np.ravel(one) for one in found[-1]])
         if reference is None:
             reference, own = numbers, seconds
