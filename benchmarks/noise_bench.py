@@ -8,9 +8,10 @@ angles from a seed. Trajectories: the time for SHOTS measurements of all qubits,
 ("pauli": depolarising, "damping": amplitude damping). "density": the time for the probabilities of all basis states.
 "weak" and "strong" are the probabilities 0.001 and 0.01.
 
-Each simulator is timed with its circuit built and its first run over; the median of --repeats. `ratio` is the fastest
-peer's time over ours. All compute in single precision, except Aer's density matrix, whose precision is set to single
-too. Threads are those that each takes by default.
+Each simulator is timed with its circuit built and its first run over; the median of --repeats, or one run where that
+takes longer than ten seconds. A peer is left out of sizes where it would take longer than --limit. `ratio` is the
+fastest peer's time over ours. All compute in single precision (of Aer it is set), with the threads that each takes by
+default.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ STRENGTHS = {"weak": 0.001, "strong": 0.01}
 CASES = ("pauli", "damping", "density")
 SIZES = {"pauli": [10, 16, 20], "damping": [10, 16], "density": [6, 8, 10]}
 LAYERS = 5
+LONG = 10.0
+"""Seconds after which a run is not repeated."""
 
 
 def channel(case: str, strength: float) -> Any:
@@ -104,25 +107,46 @@ PEERS = {"aer": aer, "qsim": qsim}
 def seconds(run: Callable[[], Any] | None, repeats: int) -> float:
     if run is None:
         return float("nan")
-    run()
-    times = []
-    for _ in range(repeats):
+    times: list[float] = []
+    for _ in range(repeats + 1):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        if times[0] > LONG:
+            return times[0]
+    return statistics.median(times[1:])
 
 
-def measured(case: str, num_qubits: int, strength: str, shots: int, repeats: int, peers: list[str]) -> dict[str, Any]:
+class Limit:
+    """Leaves a peer out of the larger sizes that would take it too long, by what the last size took it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._taken: dict[tuple[str, str], tuple[int, float]] = {}
+
+    def allows(self, name: str, case: str, num_qubits: int) -> bool:
+        qubits, seconds = self._taken.get((name, case), (num_qubits, 0.0))
+        return seconds * (4 if case == "density" else 2) ** (num_qubits - qubits) <= self._seconds
+
+    def took(self, name: str, case: str, num_qubits: int, seconds: float) -> None:
+        self._taken[name, case] = num_qubits, seconds
+
+
+def measured(
+    case: str, num_qubits: int, strength: str, shots: int, repeats: int, peers: list[str], limit: Limit
+) -> dict[str, Any]:
     circuit, p = circuit_of(num_qubits), STRENGTHS[strength]
     row: dict[str, Any] = {"case": case, "noise": strength, "qubits": num_qubits}
     row["channels"] = sum(len(i.qubits) for i in circuit)
     row["qdist"] = seconds(ours(case, circuit, p, shots), repeats)
     for name in peers:
-        try:
-            row[name] = seconds(PEERS[name](case, circuit, p, shots), repeats)
-        except ImportError:
-            row[name] = float("nan")
+        row[name] = float("nan")
+        if limit.allows(name, case, num_qubits):
+            try:
+                row[name] = seconds(PEERS[name](case, circuit, p, shots), repeats)
+            except ImportError:
+                continue
+            limit.took(name, case, num_qubits, row[name])
     found = [row[name] for name in peers if row[name] == row[name]]
     row["ratio"] = min(found) / row["qdist"] if found else float("nan")
     return row
@@ -135,15 +159,16 @@ def main() -> None:
     parser.add_argument("--shots", type=int, default=1000, help="trajectories (default 1000)")
     parser.add_argument("--repeats", type=int, default=3, help="timed runs, of which the median counts (default 3)")
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
+    parser.add_argument("--limit", type=float, default=60, help="seconds that a peer's run may take (default 60)")
     parser.add_argument("--save", action="store_true", help="write results/noise.json")
     options = parser.parse_args()
     print(machine_line())
     print(f"{options.shots} trajectories; {LAYERS} layers; seconds, median of {options.repeats}\n")
-    rows = []
+    rows, limit = [], Limit(options.limit)
     for case in options.cases:
         for num_qubits in options.qubits or SIZES[case]:
             for strength in STRENGTHS:
-                rows.append(measured(case, num_qubits, strength, options.shots, options.repeats, options.peers))
+                rows.append(measured(case, num_qubits, strength, options.shots, options.repeats, options.peers, limit))
                 print(
                     " ".join(f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in rows[-1].items()),
                     flush=True,

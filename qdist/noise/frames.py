@@ -96,9 +96,9 @@ class Frames:
                 states = batches.states(self._program, rows[some])
                 found[chosen] = sampled(states, drawn.row[chosen] - some.start, number[chosen])
         else:
-            for k, row in enumerate(rows):
+            for k, state in enumerate(batches.each_state(self._program, rows)):
                 chosen = order[ends[k] : ends[k + 1]]
-                found[chosen] = self._program.evolved(row).sample(len(chosen), rng)
+                found[chosen] = state.sample(len(chosen), rng)
         for qubit in range(self._n):
             found ^= drawn.x[qubit].astype(np.int64) << qubit
         return found

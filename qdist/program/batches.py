@@ -7,7 +7,7 @@ state by state in the kernels of single circuits, all states of a part of the ba
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from qdist.state.statevector import StateVector
 __all__ = [
     "check_outputs",
     "check_states",
+    "each_state",
     "expectations",
     "fit",
     "one_part",
@@ -49,9 +50,12 @@ _MOST_ROWS = 65535
 
 def fit(program: Runner, outputs: Sequence[Output]) -> bool:
     """Whether batches run in the kernels: small states on one rank from |0...0>, and nothing but expectation values."""
+    return _in_one_call(program) and bool(observables_of(outputs))
+
+
+def _in_one_call(program: Runner) -> bool:
     small = _FEWEST_QUBITS <= program.num_qubits <= _MOST_QUBITS and not program.plan.far
-    alone = small and len(program.plan.parts) == 1 and program.plan.parts[0].instruction is None
-    return alone and bool(observables_of(outputs))
+    return small and len(program.plan.parts) == 1 and program.plan.parts[0].instruction is None
 
 
 _NONE = np.zeros(0)
@@ -117,6 +121,21 @@ def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:
     for row, values in zip(found, theta):
         row[:] = program.evolved(values).amplitudes()
     return found
+
+
+def each_state(program: Runner, theta: NDArray[np.float64]) -> Iterator[StateVector]:
+    """The state of each row of checked parameters, one after the other; each is valid until the next. Small ones are
+    computed many in a call, threads over the rows."""
+    if not _in_one_call(program):
+        for row in theta:
+            yield program.evolved(row)
+        return
+    state = StateVector(program.num_qubits, dtype=program.dtype, device=program.device)
+    ((_, amplitudes),) = state.shards()
+    for some in parts(program, len(theta)):
+        for ket in program.run_rows(program.source.extended(theta[some])):
+            amplitudes[:] = ket
+            yield state
 
 
 def values(program: Runner, outputs: Sequence[Output], theta: NDArray[np.float64]) -> NDArray[np.float64]:

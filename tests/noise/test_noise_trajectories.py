@@ -183,6 +183,19 @@ def test_states_too_large_for_rows(device: str) -> None:
     assert abs(samples.mean() - exact) < 4 * np.sqrt(exact / 2000)
 
 
+def test_samples_of_many_states_in_a_call_are_those_of_one_by_one(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    program = compiled(qd.Circuit(13).ry(0.7, 0).h(4).depolarizing(0.3, 0).depolarizing(0.5, 4).ry(0.2, 0).t(4), device)
+    calls = []
+    whole = Program.run_rows
+    monkeypatch.setattr(Program, "run_rows", lambda self, theta: calls.append(len(theta)) or whole(self, theta))
+    together = program.sample(50, seed=4)
+    assert len(calls) == 1
+    assert calls[0] > 1
+    monkeypatch.setattr(batches, "_MOST_QUBITS", 12)
+    np.testing.assert_array_equal(program.sample(50, seed=4), together)
+    assert len(calls) == 1
+
+
 def test_circuits_without_noise_parameters_or_gates(device: str) -> None:
     ideal = qd.Circuit(2).h(0).cx(0, 1)
     found = compiled(ideal, device).expectation("Z0 Z1", shots=10, seed=0)
