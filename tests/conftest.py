@@ -10,12 +10,8 @@ from pathlib import Path
 
 import pytest
 
-# Two files of tests share the cores, and kernels' threads that wait by spinning would take them from each other: half
-# of the processor time of the tests of states. OpenMP reads it when qdist's kernels are loaded.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-# The same for ranks, of which two files of tests may have eight each at a time. qdist sees to it where one job has more
-# ranks than cores, and knows nothing of the other job.
+# Two files of tests may have eight ranks each at a time, and ranks that wait by spinning would take the cores from each
+# other. qdist sees to it where one job has more ranks than cores, and knows nothing of the other job.
 os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "100")
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")

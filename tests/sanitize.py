@@ -12,10 +12,8 @@ Before the tests it plants mistakes in a small library of its own (sanitizers/pl
 reported and code that is right is not: a sanitizer that sees nothing would pass everything.
 
 - Leaks are not looked for: an interpreter keeps thousands of objects until it ends, and nothing tells ours from those.
-- ThreadSanitizer does not know libgomp's ways for threads to meet and would report every parallel loop. So the kernels
-  run on a small OpenMP runtime made of plain threads (sanitizers/openmp.cpp), which it sees through. What is not
-  instrumented (Python, NumPy, MPI) is left out by ignore_noninstrumented_modules; a race between a kernel and NumPy,
-  or between two processes, stays unseen.
+- ThreadSanitizer sees through the kernels' own pool of threads. What is not instrumented (Python, NumPy, MPI) is left
+  out by ignore_noninstrumented_modules; a race between a kernel and NumPy, or between two processes, stays unseen.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(__file__).resolve().parent / "sanitizers"
-OPENMP = SOURCES / "openmp.cpp"
 
 SUITES = ("tests/state", "tests/native", "tests/plan")
 """States, gradients, measuring and exchanges, the last on 1, 2, 3, 4, 7 and 8 ranks."""
@@ -73,7 +70,6 @@ class Sanitizer:
     planted: dict[str, tuple[int, str]]
     """Mistakes: their argument, and what the report says."""
     right: dict[str, int]
-    own_openmp: bool = False
     not_here: tuple[str, ...] = ()
     """Tests that it cannot follow."""
 
@@ -103,7 +99,6 @@ KINDS = {
         },
         {"race": (1000, "data race")},
         {"within": 8, "barrier": 1000},
-        own_openmp=True,
         # ThreadSanitizer gives up where the child of a process with threads starts some of its own.
         not_here=("tests/state/test_forks.py",),
     ),
@@ -123,17 +118,11 @@ class Build:
         flags = f"-O1 -g1 -fno-omit-frame-pointer {self.sanitizer.flags}"
         self.folder.mkdir(parents=True, exist_ok=True)
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-        linked = []
-        if self.sanitizer.own_openmp:
-            # Inside of the module, and hidden: other libraries keep the OpenMP that they were made for.
-            linked = [str(self.folder / "openmp.o")]
-            _run(self.compiler, *flags.split(), "-fPIC", "-fvisibility=hidden", "-c", str(OPENMP), "-o", *linked)
         _run(
             "cmake",
             *("-S", str(ROOT / "qdist" / "native"), "-B", str(self.folder / "module"), *launcher),
             "-DCMAKE_BUILD_TYPE=Sanitize",
             f"-DCMAKE_CXX_FLAGS_SANITIZE={flags}",
-            f"-DCMAKE_MODULE_LINKER_FLAGS={' '.join(linked)}",
             f"-DCMAKE_CXX_COMPILER={self.compiler}",
             f"-DPython_EXECUTABLE={sys.executable}",
             f"-DQDIST_VARIANTS={self.variant}",
@@ -151,8 +140,9 @@ class Build:
         site = self.folder / "site" / "sitecustomize.py"
         site.parent.mkdir(exist_ok=True)
         site.write_text(SITE.format(module=f"qdist.native._kernels_{self.variant}", file=str(module)))
-        shared = [self.compiler, *flags.split(), "-fopenmp", "-fPIC", "-shared"]
-        _run(*shared, str(SOURCES / "planted.cpp"), *linked, "-o", str(self.folder / "planted.so"))
+        source = ["-std=c++20", "-I", str(ROOT / "qdist" / "native" / "src"), str(SOURCES / "planted.cpp")]
+        shared = [self.compiler, *flags.split(), "-pthread", "-fPIC", "-shared"]
+        _run(*shared, *source, "-o", str(self.folder / "planted.so"))
 
     def environ(self, log: Path) -> dict[str, str]:
         log.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,7 @@ its name. Set ``QDIST_SIMD`` to a variant's name to force it (to compare or to d
 import importlib
 import os
 import platform
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -30,25 +29,6 @@ def _built() -> Iterable[Path]:
         yield from Path(folder).glob("_kernels_*.so")
 
 
-_SPINS = "2000"
-"""Rounds for which a thread of OpenMP looks for work before it sleeps: about a tenth of a millisecond, longer than
-between the parallel parts of a run. GCC's own number is 300,000, and a thread that spins so long on a core that others
-could use makes them, and with them itself, wait: a gradient of 14 qubits took 20 times as long on shared cores."""
-
-
-@contextmanager
-def _patient_threads() -> Iterator[None]:
-    """GCC's OpenMP reads the variable when it is loaded, and children get none of it. What a user has set holds."""
-    if {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
-        yield
-        return
-    os.environ["GOMP_SPINCOUNT"] = _SPINS
-    try:
-        yield
-    finally:
-        del os.environ["GOMP_SPINCOUNT"]
-
-
 def _load() -> ModuleType:
     wanted = os.environ.get("QDIST_SIMD")
     machine = platform.machine()
@@ -56,8 +36,7 @@ def _load() -> ModuleType:
     errors = []
     for name in names:
         try:
-            with _patient_threads():
-                return importlib.import_module(f"{__name__}._kernels_{name}")
+            return importlib.import_module(f"{__name__}._kernels_{name}")
         except ModuleNotFoundError as error:
             errors.append(str(error))
     raise ImportError(

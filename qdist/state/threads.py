@@ -12,7 +12,7 @@ __all__ = ["set_kernel_threads", "share_cores"]
 
 _at_start = kernels.max_threads()
 _chosen: int | None = None
-_this_thread = local()  # OpenMP's number of threads belongs to the thread that sets it.
+_this_thread = local()  # The kernels' number of threads belongs to the thread that sets it.
 
 
 def set_kernel_threads(count: int) -> None:

@@ -66,14 +66,15 @@ def test_a_forked_child_computes_what_its_parent_does() -> None:
         assert numbers() == want  # The parent has threads again.
 
 
-def test_a_fork_ends_the_threads_that_the_child_would_not_have() -> None:
+def test_a_forked_child_starts_threads_of_its_own() -> None:
     numbers()
-    before = len(os.listdir("/proc/self/task"))
     pid = os.fork()
     if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
-    assert len(os.listdir("/proc/self/task")) < before
+        alone = len(os.listdir("/proc/self/task"))
+        numbers()
+        os._exit(10 * alone + len(os.listdir("/proc/self/task")))
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 12
 
 
 LOADER = """

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/pool.hpp"
+
 namespace qdist {
 
 // Adds what `work` finds in items 0 .. count - 1 to `results`, `numbers` of them. Items are divided into a fixed number of
@@ -12,13 +14,9 @@ template <class Make, class Work>
 void ordered_sum(std::size_t count, std::size_t numbers, double* results, Make make, Work work) {
     const std::size_t chunks = std::min<std::size_t>(count, 64);
     std::vector<double> partial(chunks * numbers);
-#pragma omp parallel if (chunks > 1)
-    {
-        auto own = make();
-#pragma omp for schedule(static)
-        for (std::size_t c = 0; c < chunks; ++c)
-            work(own, c * count / chunks, (c + 1) * count / chunks, partial.data() + c * numbers);
-    }
+    each_on_threads(chunks, make, [&](auto& own, std::size_t c) {
+        work(own, c * count / chunks, (c + 1) * count / chunks, partial.data() + c * numbers);
+    });
     for (std::size_t i = 0; i < partial.size(); ++i) results[i % numbers] += partial[i];
 }
 

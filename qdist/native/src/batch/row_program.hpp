@@ -7,16 +7,13 @@
 #include <complex>
 #include <variant>
 #include <vector>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
+#include "base/pool.hpp"
 #include "base/subnormals.hpp"
 #include "batch/angles.hpp"
 #include "batch/dense.hpp"
 #include "batch/diagonal.hpp"
 #include "batch/outputs.hpp"
-#include "batch/pool.hpp"
 #include "batch/rotations.hpp"
 #include "batch/start.hpp"
 #include "batch/walk.hpp"
@@ -199,15 +196,12 @@ private:
     template <class Work>
     void run_blocks(std::size_t batch, int runs, Work work) const {
         const std::size_t count = blocks(batch);
-        int threads = 1;
-#ifdef _OPENMP
         const double total = double(count) * runs * double(operations_.size() + 2) * 8 * double(std::size_t(1) << n_);
-        threads = std::max(1, std::min({omp_get_max_threads(), int(std::min<std::size_t>(count, 1024)), int(std::min(total / work_of_a_thread, 1024.0))}));
-#endif
-        Pool::instance().run(threads, count, [&](const Pool::Next& next) {
+        const int threads = std::min(max_threads(), int(std::min(total / work_of_a_thread, double(most_threads))));
+        Pool::instance().run(threads, count, [&](Pool::Pieces& pieces) {
             const FlushedSubnormals flushed;
             Room room(*this);
-            for (std::size_t block = next(); block < count; block = next()) work(block, room);
+            for (std::size_t block = pieces.next(); block != Pool::Pieces::none; block = pieces.next()) work(block, room);
         });
     }
 

@@ -2,6 +2,7 @@
 // its first one, by bit position, in the whole state.
 #include "base/bits.hpp"
 #include "base/checks.hpp"
+#include "base/pool.hpp"
 #include "bind/arrays.hpp"
 #include "pauli/apply.hpp"
 #include "pauli/plan.hpp"
@@ -73,10 +74,12 @@ void apply_batch(const PauliPlan& plan, Rows<const std::complex<Real>> kets, Row
     check_size(values.shape(1), count, "a row of values");
     check_no_overlap(kets, bras, "kets and bras");
     nb::gil_scoped_release release;
-#pragma omp parallel for schedule(static) if (batch > 1)
-    for (std::size_t b = 0; b < batch; ++b)
-        apply_pauli_sum(plan, numbers(kets) + 2 * b * size, 0, weights.data() + b * count, true, numbers(bras) + 2 * b * size,
-                        values.data() + b * count);
+    each_on_threads(
+        batch, [] { return 0; },
+        [&](int, std::size_t b) {
+            apply_pauli_sum(plan, numbers(kets) + 2 * b * size, 0, weights.data() + b * count, true,
+                            numbers(bras) + 2 * b * size, values.data() + b * count);
+        });
 }
 
 template <class Real>

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/bits.hpp"
+#include "base/pool.hpp"
 #include "base/simd.hpp"
 
 namespace qdist {
@@ -44,8 +45,7 @@ void add_probabilities(const Real* shard, int bits, Index first, std::span<const
     const std::size_t out_size = std::size_t(1) << kept.size();
     std::vector<double> partial(chunks > 1 ? chunks * out_size : 0);
 
-#pragma omp parallel for schedule(static) if (bits > 14)
-    for (std::size_t task = 0; task < parts * chunks; ++task) {
+    const auto run = [&](std::size_t task) {
         const std::size_t part = task % parts, chunk = task / parts;
         const Index part_base = deposit(part, outer_kept);
         // Squares of real and imaginary parts side by side, as they lie in memory.
@@ -68,7 +68,12 @@ void add_probabilities(const Real* shard, int bits, Index first, std::span<const
                 const double* square = sum.data() + 2 * (s * lanes + l);
                 result[slot_out[s] | lane_out[l]] += square[0] + square[1];
             }
-    }
+    };
+    if (bits > 14)
+        each_on_threads(
+            parts * chunks, [] { return 0; }, [&](int, std::size_t task) { run(task); });
+    else
+        for (std::size_t task = 0; task < parts * chunks; ++task) run(task);
     for (std::size_t i = 0; i < partial.size(); ++i) out[i % out_size] += partial[i];
 }
 
@@ -82,11 +87,12 @@ void add_weighted(const Complex* ket, std::size_t size, Index first, std::span<c
     const std::size_t run = std::min<std::size_t>(size, 256);
     std::vector<Index> inside(run);
     for (std::size_t i = 0; i < run; ++i) inside[i] = gathered(i, positions);
-#pragma omp parallel for schedule(static) if (size > 16384)
-    for (std::size_t start = 0; start < size; start += run) {
-        const Index outside = gathered(first + start, positions);
-        for (std::size_t i = 0; i < run; ++i) bra[start + i] += Real(weights[outside | inside[i]]) * ket[start + i];
-    }
+    ranges_on_threads(size, 8192, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t start = begin; start < end; start += run) {
+            const Index outside = gathered(first + start, positions);
+            for (std::size_t i = 0; i < run; ++i) bra[start + i] += Real(weights[outside | inside[i]]) * ket[start + i];
+        }
+    });
 }
 
 }  // namespace qdist

@@ -3,9 +3,13 @@
 #include <algorithm>
 
 #include "base/bits.hpp"
+#include "base/pool.hpp"
 #include "base/simd.hpp"
 
 namespace qdist {
+
+// Amplitudes that are worth a thread.
+inline constexpr Index grain = 8192;
 
 // Multiplies the amplitudes whose index has the bits `value` under `mask` by scale, and sets the others to zero. The
 // shard has 2^bits amplitudes, the first of which has index `first`.
@@ -15,16 +19,17 @@ void project(Real* shard, int bits, Index first, Index mask, Index value, Real s
     const Index lane_mask = mask & (row - 1), row_mask = mask & ~(row - 1), row_value = value & ~(row - 1);
     Real factor[2 * lanes];
     for (Index l = 0; l < row; ++l) factor[2 * l] = factor[2 * l + 1] = (l & lane_mask) == (value & (row - 1)) ? scale : Real(0);
-#pragma omp parallel for schedule(static) if (bits > 14)
-    for (Index r = 0; r < size; r += row) {
-        Real* a = shard + 2 * r;
-        if (((first + r) & row_mask) != row_value)
-            std::fill(a, a + 2 * row, Real(0));
-        else if (row == lanes)
-            for (Index l = 0; l < 2 * lanes; ++l) a[l] = a[l] * factor[l] + Real(0);  // + 0 turns -0 into 0
-        else
-            for (Index l = 0; l < 2 * row; ++l) a[l] = a[l] * factor[l] + Real(0);
-    }
+    ranges_on_threads(size, grain, [&](std::size_t start, std::size_t end) {
+        for (Index r = start; r < end; r += row) {
+            Real* a = shard + 2 * r;
+            if (((first + r) & row_mask) != row_value)
+                std::fill(a, a + 2 * row, Real(0));
+            else if (row == lanes)
+                for (Index l = 0; l < 2 * lanes; ++l) a[l] = a[l] * factor[l] + Real(0);  // + 0 turns -0 into 0
+            else
+                for (Index l = 0; l < 2 * row; ++l) a[l] = a[l] * factor[l] + Real(0);
+        }
+    });
 }
 
 // reset_bit for a bit inside a row of lanes: `flip` is its distance in real numbers.
@@ -34,11 +39,12 @@ void reset_lanes(Real* shard, int bits, bool outcome, Real scale) {
     for (Index l = 0; l < lanes; ++l) factors[l] = l & flip ? Real(0) : scale;
     const auto factor = Lanes<Real>::load(factors);
     const Index size = Index(2) << bits;
-#pragma omp parallel for schedule(static) if (bits > 14)
-    for (Index i = 0; i < size; i += lanes) {
-        const auto a = Lanes<Real>::load(shard + i);
-        (factor * (outcome ? flipped<flip>(a) : a)).store(shard + i);
-    }
+    ranges_on_threads(size, 2 * grain, [&](std::size_t start, std::size_t end) {
+        for (Index i = start; i < end; i += lanes) {
+            const auto a = Lanes<Real>::load(shard + i);
+            (factor * (outcome ? flipped<flip>(a) : a)).store(shard + i);
+        }
+    });
 }
 
 // Moves the half of the shard where the bit at `position` is `outcome` to where it is 0, multiplied by scale; the other
@@ -50,15 +56,16 @@ void reset_bit(Real* shard, int bits, int position, bool outcome, Real scale) {
     const Index half = Index(1) << position, pairs = Index(1) << (bits - 1), from = outcome ? half : 0;
     // Runs of neighbours with the bit 0, cut so that there is work for every thread at any position.
     const Index run = std::min<Index>(half, 4096);
-#pragma omp parallel for schedule(static) if (bits > 14)
-    for (Index p = 0; p < pairs; p += run) {
-        const Index start = (p & ~(half - 1)) << 1 | (p & (half - 1));
-        Real* zero = shard + 2 * start;
-        Real* one = zero + 2 * half;
-        const Real* source = zero + 2 * from;
-        for (Index k = 0; k < 2 * run; ++k) zero[k] = source[k] * scale;
-        for (Index k = 0; k < 2 * run; ++k) one[k] = Real(0);
-    }
+    ranges_on_threads(pairs, std::max(run, grain / 2), [&](std::size_t first, std::size_t last) {
+        for (Index p = first; p < last; p += run) {
+            const Index start = (p & ~(half - 1)) << 1 | (p & (half - 1));
+            Real* zero = shard + 2 * start;
+            Real* one = zero + 2 * half;
+            const Real* source = zero + 2 * from;
+            for (Index k = 0; k < 2 * run; ++k) zero[k] = source[k] * scale;
+            for (Index k = 0; k < 2 * run; ++k) one[k] = Real(0);
+        }
+    });
 }
 
 }  // namespace qdist

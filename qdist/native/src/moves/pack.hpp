@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "base/bits.hpp"
+#include "base/pool.hpp"
 #include "base/simd.hpp"
 
 namespace qdist {
@@ -21,13 +22,14 @@ void each_run(Index within, Move move) {
     const int run_bits = std::min(std::countr_one(block), block_bits);
     const Index between = block & ~low_bits(run_bits);
     const auto all_blocks = [&](auto run) {
-#pragma omp parallel for schedule(static) if (size * blocks > 16384)
-        for (std::size_t b = 0; b < blocks; ++b) {
-            Index offset = 0;
-            const Index base = deposit(b, outer);
-            for (std::size_t k = 0; k < size; k += run, offset = next_within(offset, between))
-                move(base | offset, b * size + k, run);
-        }
+        ranges_on_threads(blocks, size >> block_bits ? 4 : blocks, [&](std::size_t first, std::size_t last) {
+            for (std::size_t b = first; b < last; ++b) {
+                Index offset = 0;
+                const Index base = deposit(b, outer);
+                for (std::size_t k = 0; k < size; k += run, offset = next_within(offset, between))
+                    move(base | offset, b * size + k, run);
+            }
+        });
     };
     if (run_bits >= long_run_bits)
         all_blocks(std::size_t(1) << run_bits);

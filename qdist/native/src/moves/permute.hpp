@@ -7,6 +7,7 @@
 
 #include "base/bits.hpp"
 #include "base/ordered_sum.hpp"
+#include "base/pool.hpp"
 
 namespace qdist {
 
@@ -29,6 +30,9 @@ public:
     Index base(std::size_t tile) const { return deposit(tile, outer_); }
     Index source(Index index) const { return scattered(index, map_); }
 
+    // Tiles that are worth a thread.
+    std::size_t grain() const { return std::max<std::size_t>(1, 8192 / to.size()); }
+
     // Offsets of a tile's elements on both sides.
     std::vector<Index> to, from;
 
@@ -41,12 +45,13 @@ template <class Complex>
 void permuted_copy(const Complex* in, std::span<const int> positions, Complex* out) {
     const PermutedTiles tiles(positions);
     const std::size_t count = tiles.count(), size = tiles.to.size();
-#pragma omp parallel for schedule(static) if (count * size > 16384)
-    for (std::size_t t = 0; t < count; ++t) {
-        const Index base = tiles.base(t);
-        const Complex* source = in + tiles.source(base);
-        for (std::size_t e = 0; e < size; ++e) out[base + tiles.to[e]] = source[tiles.from[e]];
-    }
+    ranges_on_threads(count, tiles.grain(), [&](std::size_t first, std::size_t last) {
+        for (std::size_t t = first; t < last; ++t) {
+            const Index base = tiles.base(t);
+            const Complex* source = in + tiles.source(base);
+            for (std::size_t e = 0; e < size; ++e) out[base + tiles.to[e]] = source[tiles.from[e]];
+        }
+    });
 }
 
 // x[i] and x[source(i)] change places, where positions are exchanged in pairs: partner[partner[j]] == j. A tile's partner
@@ -55,13 +60,14 @@ template <class Complex>
 void swap_positions(Complex* x, std::span<const int> partner) {
     const PermutedTiles tiles(partner);
     const std::size_t count = tiles.count(), size = tiles.to.size();
-#pragma omp parallel for schedule(static) if (count * size > 16384)
-    for (std::size_t t = 0; t < count; ++t) {
-        const Index base = tiles.base(t), other = tiles.source(base);
-        if (base > other) continue;
-        for (std::size_t e = 0; e < size; ++e)
-            if (base != other || tiles.to[e] < tiles.from[e]) std::swap(x[base + tiles.to[e]], x[other + tiles.from[e]]);
-    }
+    ranges_on_threads(count, tiles.grain(), [&](std::size_t first, std::size_t last) {
+        for (std::size_t t = first; t < last; ++t) {
+            const Index base = tiles.base(t), other = tiles.source(base);
+            if (base > other) continue;
+            for (std::size_t e = 0; e < size; ++e)
+                if (base != other || tiles.to[e] < tiles.from[e]) std::swap(x[base + tiles.to[e]], x[other + tiles.from[e]]);
+        }
+    });
 }
 
 // sum_i conj(bra[i]) ket[source(i)].

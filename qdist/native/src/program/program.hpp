@@ -7,6 +7,7 @@
 
 #include "base/bits.hpp"
 #include "base/checks.hpp"
+#include "base/pool.hpp"
 #include "base/simd.hpp"
 #include "base/subnormals.hpp"
 #include "gates/angles.hpp"
@@ -246,9 +247,8 @@ public:
     // Puts |0...0> into the state and runs all stages.
     template <class Stored>
     void run_from_zero(Stored* state) const {
-        const std::size_t numbers = std::size_t(2) << n_, part = std::min<std::size_t>(numbers, 1 << 17);
-#pragma omp parallel for schedule(static) if (numbers > part)
-        for (std::size_t p = 0; p < numbers; p += part) std::fill_n(state + p, part, Stored(0));
+        ranges_on_threads(std::size_t(2) << n_, 1 << 17,
+                          [&](std::size_t first, std::size_t last) { std::fill(state + first, state + last, Stored(0)); });
         state[0] = 1;
         run(state, 0, 0, 0, stages_.size());
     }
@@ -271,15 +271,14 @@ public:
     void each_bound(const double* angles, std::size_t batch, std::size_t count, F f) const {
         // States of up to so many bits are given to threads whole.
         constexpr int small_bits = 16;
-#pragma omp parallel if (n_ <= small_bits && batch > 1)
-        {
-            Program mine = *this;
-#pragma omp for schedule(static)
-            for (std::size_t b = 0; b < batch; ++b) {
-                mine.bind(angles + b * count, count);
-                f(mine, b);
-            }
-        }
+        const auto copied = [&] { return *this; };
+        const auto run = [&](Program& mine, std::size_t b) {
+            mine.bind(angles + b * count, count);
+            f(mine, b);
+        };
+        if (n_ <= small_bits) return each_on_threads(batch, copied, run);
+        Program mine = copied();
+        for (std::size_t b = 0; b < batch; ++b) run(mine, b);
     }
 
     // Sources of a tile's elements are 32-bit numbers.
@@ -294,16 +293,15 @@ private:
     void run_stage(const Stage<Real>& stage, Stored* state, std::size_t offset, Index live) const {
         const TileGrid grid(stage.positions, live & ~stage.mask());
         const std::size_t count = grid.count();
-#pragma omp parallel if (count > 1)
-        {
+        struct Room {
             const FlushedSubnormals flushed;
-            Real* const buffer = tile_room<Real>(4 * grid.elements<Real>());
-#pragma omp for schedule(static)
-            for (std::size_t tile = 0; tile < count; ++tile) {
-                const Index base = grid.base(tile);
-                run_tile(stage, grid, state + 2 * base, base | offset, buffer);
-            }
-        }
+            Real* const buffer;
+        };
+        const auto room = [&] { return Room{{}, tile_room<Real>(4 * grid.elements<Real>())}; };
+        each_on_threads(count, room, [&](const Room& own, std::size_t tile) {
+            const Index base = grid.base(tile);
+            run_tile(stage, grid, state + 2 * base, base | offset, own.buffer);
+        });
     }
 
     template <class Stored>
