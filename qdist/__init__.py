@@ -4,6 +4,7 @@ __version__ = "0.1.0"
 
 from typing import TYPE_CHECKING, Any
 
+import qdist.logs  # noqa: F401 (sets up logging, before anything logs)
 from qdist import comm, data, nn, noise, optim
 from qdist.circuit import (
     Circuit,

@@ -10,6 +10,7 @@ header. Nothing is ever unpickled.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from .checkpoint_plan import FORMAT, Alone, FilePlan
+from .progress import Progress, is_shown
 from .statetree import DTYPES, PAIRS, Part, decode
 from .tensor import Tensor
 from .tensorfile import (
@@ -38,7 +40,10 @@ from .tensorfile import (
 __all__ = ["CheckpointError", "Part", "Saving", "Stored", "load", "read_all", "reading", "save"]
 
 
-def save(path: str | Path, state: Any, comm: Ranks | None = None) -> None:
+_log = logging.getLogger("qdist.checkpoint")
+
+
+def save(path: str | Path, state: Any, comm: Ranks | None = None, *, progress: bool | None = None) -> None:
     """Write a state to a file.
 
     Args:
@@ -48,13 +53,16 @@ def save(path: str | Path, state: Any, comm: Ranks | None = None) -> None:
         comm: the ranks that write together; None for this process alone. Dicts may have different keys on
             different ranks; what several ranks have must be equal, and is written once. Of a tensor that no rank
             has whole each gives a `Part`; together they must be all of it.
+        progress: whether the time is shown on stderr if it takes longer than a second; by default in terminals and
+            notebooks.
 
     Raises:
         TypeError: naming the entry that cannot be stored.
         ValueError: naming the entry that differs between ranks, or that their parts leave incomplete.
         All ranks raise when one does.
     """
-    with Saving(path, state, comm) as saving:
+    shown = is_shown(comm, progress)
+    with Progress(f"saving {Path(path).name}", shown=shown), Saving(path, state, comm) as saving:
         for phase in saving.phases:
             with agreeing(saving.ranks):
                 phase()
@@ -106,6 +114,7 @@ class Saving:
         with agreeing(self.ranks):
             if self._replacement is not None:
                 self._replacement.commit_with(self._plan.header())
+                _log.info("saved checkpoint %s: %d bytes by %d ranks", self.path, self._plan.nbytes, self.ranks.size)
                 self._replacement = None
 
     def discard(self) -> None:
@@ -121,13 +130,15 @@ class Saving:
         self.discard()
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Path, *, progress: bool | None = None) -> Any:
     """Read a state back: the nesting that was saved, with Tensors on the CPU for tensors and arrays.
+
+    progress: as for `save`.
 
     Raises:
         CheckpointError: when the file is cut off, changed, or not a checkpoint.
     """
-    with reading(path) as state:
+    with Progress(f"reading {Path(path).name}", shown=is_shown(wanted=progress)), reading(path) as state:
         return read_all(state)
 
 
@@ -150,6 +161,7 @@ def reading(path: str | Path) -> Iterator[Any]:
         except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} is damaged: its header makes no sense ({error})") from error
         yield state
+    _log.info("read checkpoint %s", path)
 
 
 class _Contents:

@@ -98,8 +98,8 @@ def test_plan_is_printed_on_request(file, capsys) -> None:
 @pytest.mark.parametrize(
     ("text", "arguments", "expected"),
     [
-        (ROTATION, [], "without a value: theta; give --set theta=0.3"),
-        (ROTATION, ["--set", "phi=1"], "has no input parameter 'phi'; it has theta"),
+        (ROTATION, [], "without a value: theta; give --param theta=0.3"),
+        (ROTATION, ["--set", "phi=1"], "--param phi=1: the circuit has no parameter phi; it has theta"),
         (ROTATION, ["--set", "theta"], "write it as NAME=VALUE"),
         (ROTATION, ["--set", "theta=x y"], "'x y' is not a number"),
         (TELEGRAPH, ["--state"], "measures before its end"),

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "comm": {"hints", "native"},
     "data": {"comm", "tensor"},
     "native": set(),
-    "noise": {"hints", "backends", "circuit", "comm", "plan", "program", "state"},
+    "noise": {"hints", "backends", "circuit", "comm", "plan", "program", "progress", "state"},
     "optim": {"tensor"},
     "parallel": {"checkpoint", "comm", "data", "nn", "optim", "tensor", "tensorfile", "training"},
     "plan": {"circuit", "native"},

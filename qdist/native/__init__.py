@@ -6,6 +6,7 @@ its name. Set ``QDIST_SIMD`` to a variant's name to force it (to compare or to d
 """
 
 import importlib
+import logging
 import os
 import platform
 from collections.abc import Iterable
@@ -52,3 +53,4 @@ if TYPE_CHECKING:
 else:
     kernels = _load()
 variant: str = kernels.variant
+logging.getLogger("qdist.native").info("CPU kernels: %s (built: %s)", variant, ", ".join(available_variants()))

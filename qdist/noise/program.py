@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from qdist.noise.jumps import Jumps
 from qdist.noise.model import NoiseModel
 from qdist.noise.noisy import Noisy
 from qdist.noise.readout import as_read
+from qdist.progress import Progress, is_shown, showing
 from qdist.state.checking import checks, same
 from qdist.state.measuring.estimates import Estimate, Estimates, mean_of_runs
 from qdist.state.measuring.expectation import Observable, as_hermitian_sum, checked_observables
@@ -74,7 +75,13 @@ class NoisyProgram:
 
     @hinted
     def expectation(
-        self, observable: Observable, params: Any = None, *, shots: int | None = None, seed: Seed = None
+        self,
+        observable: Observable,
+        params: Any = None,
+        *,
+        shots: int | None = None,
+        seed: Seed = None,
+        progress: bool | None = None,
     ) -> Any:
         """The expectation value after the circuit: a float, or by trajectories an ``Estimate``, which also has its
         ``standard_error``; for a batch of parameter sets (2-D) one a row.
@@ -86,8 +93,10 @@ class NoisyProgram:
                 handful of trajectories have it, the standard error is too small as often as too large: two of them
                 then cover the exact value in some 90 % of cases, not 95.
             seed: of the random numbers; the same seed gives the same numbers on any number of ranks and any device.
+            progress: whether progress is shown on stderr if it takes longer than a second; by default in terminals and
+                notebooks.
         """
-        found = self.expectations([observable], params, shots=shots, seed=seed)
+        found = self.expectations([observable], params, shots=shots, seed=seed, progress=progress)
         if not isinstance(found, Estimates):
             return float(found[0]) if found.ndim == 1 else found[:, 0]
         if found.ndim == 2:
@@ -96,30 +105,43 @@ class NoisyProgram:
 
     @hinted
     def expectations(
-        self, observables: Sequence[Observable], params: Any = None, *, shots: int | None = None, seed: Seed = None
+        self,
+        observables: Sequence[Observable],
+        params: Any = None,
+        *,
+        shots: int | None = None,
+        seed: Seed = None,
+        progress: bool | None = None,
     ) -> NDArray[np.float64]:
         """The expectation values of several observables, from the same trajectories: (observables,), for a batch
-        (batch, observables). params, shots and seed are those of ``expectation``."""
+        (batch, observables). params, shots, seed and progress are those of ``expectation``."""
         sums = [self._read(observable) for observable in checked_observables(observables)]
         number = self._checked(shots, seed)
         batch, rows = self._rows(params)
         if self._exact is not None:
-            exact = np.array([self._exact.values(sums, row) for row in rows]).reshape(len(rows), len(sums))
+            found = [self._exact.values(sums, row) for row in self._counted(rows, progress)]
+            exact = np.array(found).reshape(len(rows), len(sums))
             return exact if batch else exact[0]
         assert self._drawn is not None
         rng = generator(self.comm, seed)
         means, errors = np.zeros((2, len(rows), len(sums)))
-        for k, row in enumerate(rows):
+        for k, row in enumerate(self._counted(rows, progress)):
             means[k], errors[k] = mean_of_runs(self._drawn.values(sums, row, number, rng))
         return Estimates.of(means, errors, number) if batch else Estimates.of(means[0], errors[0], number)
 
     @hinted
     def value_and_grad(
-        self, observable: Observable, params: Any = None, *, shots: int | None = None, seed: Seed = None
+        self,
+        observable: Observable,
+        params: Any = None,
+        *,
+        shots: int | None = None,
+        seed: Seed = None,
+        progress: bool | None = None,
     ) -> tuple[Any, NDArray[np.float64]]:
         """The expectation value, and its derivatives by all parameters: as ``expectation`` gives it, and float64 in the
-        order of ``circuit.parameters``; for a batch both with the batch in front. observable, params, shots and seed
-        are those of ``expectation``.
+        order of ``circuit.parameters``; for a batch both with the batch in front. observable, params, shots, seed and
+        progress are those of ``expectation``.
 
         Density matrices: exact, by an adjoint sweep that takes the state before each channel from memory, since
         channels cannot be undone; that is a density matrix a layer of channels. Trajectories: of Pauli channels, the
@@ -132,13 +154,13 @@ class NoisyProgram:
         gradients = np.zeros((len(rows), len(self._noisy.parameters)))
         if self._exact is not None:
             found = np.zeros(len(rows))
-            for k, row in enumerate(rows):
+            for k, row in enumerate(self._counted(rows, progress)):
                 found[k], gradients[k] = self._exact.value_and_gradient(one, row)
             return (found, gradients) if batch else (float(found[0]), gradients[0])
         assert self._drawn is not None
         rng = generator(self.comm, seed)
         means, errors = np.zeros((2, len(rows)))
-        for k, row in enumerate(rows):
+        for k, row in enumerate(self._counted(rows, progress)):
             values, gradients[k] = self._drawn.value_and_gradient(one, row, number, rng)
             means[k], errors[k] = mean_of_runs(values)
         if batch:
@@ -153,26 +175,34 @@ class NoisyProgram:
         *,
         seed: Seed = None,
         qubits: int | Sequence[int] | None = None,
+        progress: bool | None = None,
     ) -> NDArray[np.int64]:
         """`shots` basis states of ``qubits`` (all without) as they are read: int64 indices, qubits[0] as bit 0. By
         trajectories each is from one of its own. params: values of the circuit's parameters; seed: of the
-        random numbers."""
+        random numbers. progress: as for ``expectation``."""
         number = checks.checked_shots(shots)
         chosen = checks.checked_qubits(qubits, self.num_qubits)
-        indices = self._sampled(number, params, seed)
+        indices = self._sampled(number, params, seed, progress)
         result = np.zeros_like(indices)
         for k, qubit in enumerate(chosen):
             result |= (indices >> qubit & 1) << k
         return result
 
     @hinted
-    def counts(self, shots: int, params: ParameterValues | None = None, *, seed: Seed = None) -> dict[str, int]:
+    def counts(
+        self,
+        shots: int,
+        params: ParameterValues | None = None,
+        *,
+        seed: Seed = None,
+        progress: bool | None = None,
+    ) -> dict[str, int]:
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
-        the circuit measures nothing. shots, params and seed are those of ``sample``."""
+        the circuit measures nothing. shots, params, seed and progress are those of ``sample``."""
         number = checks.checked_shots(shots)
         sources = self._noisy.readings or {q: q for q in range(self.num_qubits)}
         width = self._noisy.num_clbits if self._noisy.readings else self.num_qubits
-        return tally(self._sampled(number, params, seed), sources, width)
+        return tally(self._sampled(number, params, seed, progress), sources, width)
 
     def density_matrix(self, params: ParameterValues | None = None) -> NDArray[Any]:
         """The density matrix after the circuit, (2**n, 2**n), qubit 0 as the lowest bit of both indices, on every rank.
@@ -187,14 +217,25 @@ class NoisyProgram:
 
     # Arguments -------------------------------------------------------------------------------------------------------
 
-    def _sampled(self, shots: int, params: ParameterValues | None, seed: Seed) -> NDArray[np.int64]:
+    def _counted(self, rows: NDArray[np.float64], progress: bool | None) -> Iterator[NDArray[np.float64]]:
+        """The rows, one after the other, with a bar; of one row alone the time is shown."""
+        total, what = (len(rows), "rows") if len(rows) > 1 else (None, self.method)
+        with showing(progress), Progress(what, total, shown=is_shown(self.comm)) as bar:
+            for row in rows:
+                yield row
+                bar.advance()
+
+    def _sampled(
+        self, shots: int, params: ParameterValues | None, seed: Seed, progress: bool | None
+    ) -> NDArray[np.int64]:
         theta, rng = self._values(params), generator(self.comm, seed)
-        if self._exact is not None:
-            sums = np.cumsum(self._exact.probabilities(theta))
-            found = np.searchsorted(sums / sums[-1], rng.random(shots), side="right").astype(np.int64)
-        else:
-            assert self._drawn is not None
-            found = self._drawn.sample(theta, shots, rng) if shots else np.zeros(0, np.int64)
+        with showing(progress), Progress(f"{shots} shots", shown=is_shown(self.comm)):
+            if self._exact is not None:
+                sums = np.cumsum(self._exact.probabilities(theta))
+                found = np.searchsorted(sums / sums[-1], rng.random(shots), side="right").astype(np.int64)
+            else:
+                assert self._drawn is not None
+                found = self._drawn.sample(theta, shots, rng) if shots else np.zeros(0, np.int64)
         return flipped(np.minimum(found, (1 << self.num_qubits) - 1), self._noisy.flips, rng)
 
     def _read(self, observable: Observable) -> PauliSum:

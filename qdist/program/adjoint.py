@@ -19,6 +19,7 @@ from qdist.plan.tail import NO_TAIL, Tail
 from qdist.program import batches, gradient_checks
 from qdist.program.runner import Runner
 from qdist.program.workspace import Workspace
+from qdist.progress import Progress, counted, is_shown
 from qdist.state.checking import checks, same
 from qdist.state.measuring.expectation import Observable, as_hermitian_sum
 from qdist.state.moves.exchange import swap_bits
@@ -28,6 +29,8 @@ from qdist.state.statevector import StateVector
 __all__ = ["check_differentiable", "checked_cotangent", "jacobian", "sweep_back", "value_and_grad", "vjp"]
 
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
+_STATES_BACK = 2
+"""The adjoint sweep works on ket and bra."""
 
 
 def value_and_grad(
@@ -44,7 +47,7 @@ def value_and_grad(
         (value,), gradient = vjp(program, [observable], params, [np.ones(len(params)) if batched else 1.0])
     elif batched:
         batches.check_outputs(program, [as_output(observable, program.num_qubits)], len(params))
-        rows = [gradient_checks.METHODS[method](program, observable, row) for row in params]
+        rows = [gradient_checks.METHODS[method](program, observable, row) for row in counted("rows", params)]
         value, gradient = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).reshape(params.shape)
     else:
         value, gradient = gradient_checks.METHODS[method](program, observable, params)
@@ -54,7 +57,7 @@ def value_and_grad(
         raise StateError(f"coefficients=True needs a PauliSum, whose terms have an order; got {observable!r}")
     terms = [PauliSum([(string, 1.0)]) for string, _ in observable]
     if batched:
-        found = [program.evolved(row).expectations(terms) for row in params]
+        found = [program.evolved(row).expectations(terms) for row in counted("rows", params, program.comm)]
         return value, gradient, np.array(found).reshape(len(found), len(terms))
     return value, gradient, program.evolved(params).expectations(terms)
 
@@ -97,7 +100,8 @@ def vjp(
         bound = program.source.extended(theta)
         return _pulled_back(program, theta, *batches.vjp(program, wanted, bound, checked, kets))
     given = [None] * len(theta) if kets is None else kets
-    rows = [_vjp(program, wanted, row, [g[b] for g in checked], given[b]) for b, row in enumerate(theta)]
+    each = counted("gradients", list(enumerate(theta)), program.comm)
+    rows = [_vjp(program, wanted, row, [g[b] for g in checked], given[b]) for b, row in each]
     # A batch of no rows has shapes and dtypes too.
     values = [np.array([row[0][k] for row in rows], g.dtype if not rows else None) for k, g in enumerate(checked)]
     values = [value.reshape(g.shape) for value, g in zip(values, checked)]
@@ -122,7 +126,7 @@ def jacobian(program: Runner, observables: Sequence[Observable], params: Any = N
             theta = program.noted(params).theta
             if theta is not None:
                 return jacobian(program, sums, theta[None, : program.circuit.num_parameters])[0]
-        rows = [vjp(program, [one], params, [1.0])[1] for one in sums]
+        rows = [vjp(program, [one], params, [1.0])[1] for one in counted("gradients", sums, program.comm)]
         return np.array(rows).reshape(len(observables), program.circuit.num_parameters)
     # One row for each set of parameters and each observable.
     theta, count = checks.checked_batch(params, program.circuit.num_parameters, program.comm), len(observables)
@@ -156,7 +160,12 @@ def _is_one_row(program: Runner, outputs: Sequence[Output]) -> bool:
 
 
 def sweep_back(
-    program: Runner, ket: StateVector, bra: StateVector, recover: bool = False, shift: float = 0.0
+    program: Runner,
+    ket: StateVector,
+    bra: StateVector,
+    recover: bool = False,
+    shift: float = 0.0,
+    bar: Progress | None = None,
 ) -> NDArray[np.float64]:
     """Undoes the program on both states, and returns this rank's part of 2 Re <bra|d ket> by each angle: float64.
 
@@ -178,6 +187,8 @@ def sweep_back(
             if support != 0 or trainable_start or start.value(offset >> ket.shard_bits) != 0:
                 executor.run_back(ket_shard, bra_shard, gradient, offset, support, goes_on, shift)
         shift = 0.0
+        if bar is not None:
+            bar.advance(_STATES_BACK * len(segment.stages))
         if goes_on and segment.swaps:
             swap_bits([ket, bra], segment.swaps)
         if goes_on and k:
@@ -224,6 +235,21 @@ def _locked_vjp(
     workspace: Workspace,
 ) -> tuple[list[Any], NDArray[np.float64]]:
     """For the values that this thread has bound, while no other thread can use the program."""
+    if program.is_long and is_shown(program.comm):
+        with Progress("gradient", (1 + _STATES_BACK) * program.plan.sweeps, gathers=True) as bar:
+            return _gradient(program, gates, outputs, cotangents, ket, workspace, bar)
+    return _gradient(program, gates, outputs, cotangents, ket, workspace, None)
+
+
+def _gradient(
+    program: Runner,
+    gates: Tail,
+    outputs: Sequence[Output],
+    cotangents: Sequence[Any],
+    ket: StateVector | None,
+    workspace: Workspace,
+    bar: Progress | None,
+) -> tuple[list[Any], NDArray[np.float64]]:
     states = (ket is None and workspace.ket is None) + (workspace.bra is None)
     states += max((output.more_states for output in outputs), default=0)
     StateVector.check_room(program.num_qubits, program.dtype, program.comm, program.device, states)
@@ -235,7 +261,7 @@ def _locked_vjp(
     bra = workspace.bra
     bra.layout = ket.layout
     values, shift = pull_back(ket, outputs, cotangents, bra, gates)
-    gradient = ket.sum_over_ranks(program.affine.transposed(sweep_back(program, ket, bra, shift=shift)))
+    gradient = ket.sum_over_ranks(program.affine.transposed(sweep_back(program, ket, bra, shift=shift, bar=bar)))
     theta = program.values(None).theta
     return values, gradient if theta is None else program.source.pulled_back(theta, gradient)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from qdist.backends import ObservableKernel, StateError, on_host
 from qdist.backends.memory import check_copies
 from qdist.program.runner import Runner
+from qdist.progress import counted
 from qdist.state.checking import checks
 from qdist.state.measuring import expectation
 from qdist.state.measuring.expectation import Observable
@@ -71,7 +72,8 @@ def expectations(program: Runner, observable: Observable, params: Any) -> NDArra
     outputs = [Expectation(expectation.as_pauli_sum(observable, program.num_qubits))]
     _check_without_rows(program, outputs, len(theta))
     if program.plan.far or any(part.instruction is not None for part in program.plan.parts):
-        return np.array([program.evolved(row).expectation(observable) for row in theta])
+        each_row = counted("rows", theta, program.comm)
+        return np.array([program.evolved(row).expectation(observable) for row in each_row])
     if program.row_programs.takes(outputs):
         rows = program.row_programs.of()
         found = rows.values(program.source.extended(theta), _NONE, rows.reading(outputs))
@@ -98,7 +100,7 @@ def output_values(program: Runner, outputs: Sequence[Output], theta: NDArray[np.
         return list(values(program, outputs, bound).T)
     every = [np.empty((len(theta), *o.shape(program.num_qubits)), o.dtype) for o in outputs]
     state = None
-    for b, row in enumerate(theta):
+    for b, row in counted("rows", list(enumerate(theta)), program.comm):
         runner, gates = program.bind_for(outputs, row)
         state = runner.evolved(out=state)
         for numbers, value in zip(every, outputs_of_state(state, outputs, gates)):
@@ -118,7 +120,7 @@ def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:
     if not program.plan.far:
         return on_host(program.run_rows(program.source.extended(theta)))
     found = np.empty((len(theta), 1 << program.num_qubits), program.dtype)
-    for row, values in zip(found, theta):
+    for row, values in counted("rows", list(zip(found, theta)), program.comm):
         row[:] = program.evolved(values).amplitudes()
     return found
 
@@ -142,7 +144,7 @@ def values(program: Runner, outputs: Sequence[Output], theta: NDArray[np.float64
     """The expectation values for each row of parameters: float64 of shape (batch, number of outputs)."""
     strings, _ = _plan(program, outputs, products=False)
     found = np.zeros((len(theta), len(outputs)))
-    for some in parts(program, len(theta)):
+    for some in counted("parts of the batch", parts(program, len(theta)), program.comm):
         kets = program.run_rows(theta[some])
         strings.add_values(kets, found[some])
     return found
@@ -176,7 +178,7 @@ def vjp(
     found, weights = np.zeros((len(theta), len(outputs))), np.stack(cotangents, axis=1)
     angles = program.affine.rows(theta)
     by_angle = np.zeros_like(angles)
-    for some in parts(program, len(theta)):
+    for some in counted("parts of the batch", parts(program, len(theta)), program.comm):
         part = program.run_rows(theta[some]) if kets is None else kets
         bras = program.backend.empty(part.shape, program.dtype)
         strings.apply_rows(part, weights[some], bras, found[some])

@@ -16,6 +16,7 @@ from qdist.circuit.binding import flat_values
 from qdist.circuit.data_gates import PauliRotationGate
 from qdist.circuit.gate import Gate
 from qdist.program.runner import Runner
+from qdist.progress import counted
 from qdist.state.measuring.expectation import Observable
 from qdist.state.statevector import StateVector
 
@@ -30,7 +31,7 @@ def finite_difference(program: Runner, observable: Observable, params: Any) -> t
     theta = _values(program, params)
     step = _STEP[program.dtype]
     gradient = np.zeros(len(theta))
-    for k in range(len(theta)):
+    for k in counted("parameters", range(len(theta)), program.comm):
         near, far = (_difference(program, observable, theta, k, m * step) for m in (1, 2))
         gradient[k] = (8 * near - far) / (12 * step)
     return program.evolved(theta).expectation(observable), gradient
@@ -55,7 +56,7 @@ def shifted_gradient(
     by_angle = np.zeros(len(angles))
     trainable = set(program.affine.slots.tolist())
     slot = 0
-    for instruction in program.circuit:
+    for instruction in counted("gates", list(program.circuit), program.comm):
         for k in range(len(instruction.params)):
             if slot in trainable:
                 unit, count = _frequencies(instruction.gate, k)

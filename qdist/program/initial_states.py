@@ -12,6 +12,7 @@ from qdist.backends.errors import StateError
 from qdist.circuit.binding import flat_values
 from qdist.program import adjoint, batches
 from qdist.program.runner import Runner
+from qdist.progress import counted
 from qdist.state.checking import checks, same
 from qdist.state.outputs import Output, as_output, pull_back
 from qdist.state.statevector import StateVector
@@ -29,7 +30,7 @@ def run_batch(program: Runner, params: Any, initial: Any) -> NDArray[Any]:
     theta, starts = _rows(program, params, initial)
     batches.check_states(program, len(theta))
     found = np.empty((len(theta), 1 << program.num_qubits), program.dtype)
-    for row, values, start in zip(found, theta, starts):
+    for row, values, start in counted("rows", zip(found, theta, starts), program.comm, len(theta)):
         row[:] = program.run_with(program.values(values), start, None, None).amplitudes()
     return found
 
@@ -71,7 +72,7 @@ def vjp(
     values = [np.zeros(g.shape, g.dtype) for g in checked]
     gradient = np.zeros((len(theta), program.circuit.num_parameters))
     states = np.zeros((len(theta), 1 << program.num_qubits), np.complex128) if by_states else None
-    for b, (row, start) in enumerate(zip(theta, starts)):
+    for b, (row, start) in counted("gradients", enumerate(zip(theta, starts)), program.comm, len(theta)):
         found, gradient[b], bra = _one(program, wanted, row, [g[b] for g in checked], start, by_states)
         for k, value in enumerate(found):
             values[k][b] = value

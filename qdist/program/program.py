@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -24,13 +23,13 @@ from qdist.program.runner import Runner
 from qdist.program.source import Source
 from qdist.program.tangent.derivatives import TangentProgram
 from qdist.program.watch import Watch, watching
+from qdist.progress import showing
 from qdist.state.checking import checks
 from qdist.state.measuring.estimates import Estimate, Estimates
 from qdist.state.measuring.expectation import Observable, as_pauli_sum, checked_observables
 from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.rotated import ReadoutError
 from qdist.state.measuring.shadows import Shadow
-from qdist.state.measuring.shots import written
 from qdist.state.moves.exchange import checksums
 from qdist.state.outputs import Expectation, Output, as_output, values
 from qdist.state.statevector import StateVector
@@ -101,7 +100,7 @@ class Program(Runner):
         initial: StateVector | None = None,
         seed: Seed = None,
         out: StateVector | None = None,
-        progress: bool = False,
+        progress: bool | None = None,
         checkpoint: str | Path | None = None,
         seconds: float = 60.0,
         verify: bool = False,
@@ -112,8 +111,8 @@ class Program(Runner):
         params: values for the circuit's parameters; None re-uses those of the last ``bind`` or ``run``.
         initial: the state to start from (left alone), in any layout; |0...0> by default. seed: for measurements and
         resets.
-        out: a StateVector of this size to work in, so that nothing is allocated. progress: a bar on stderr, if it
-        takes longer than a second.
+        out: a StateVector of this size to work in, so that nothing is allocated. progress: whether a bar is drawn on
+        stderr if it takes longer than a second; by default in terminals and notebooks, as in all other methods.
         checkpoint: a file to which the state is saved between two stages whenever ``seconds`` have passed, and from
         which a run of the same circuit, values and number of ranks goes on; it is removed at the end.
         verify: whether to look for corrupted amplitudes: exchanges between ranks have checksums, one stage runs a
@@ -135,18 +134,19 @@ class Program(Runner):
         return state
 
     @hinted
-    def run_batch(self, params: Any = None, *, initial: Any = None) -> NDArray[Any]:
+    def run_batch(self, params: Any = None, *, initial: Any = None, progress: bool | None = None) -> NDArray[Any]:
         """The states for a batch of parameter sets in one call: shape (batch, 2**n), logical order, this dtype.
 
         On several ranks they run one after the other, and every rank gets all of them.
         params: shape (batch, number of parameters); with ``initial`` also one set for all rows. initial: the states to
         start from, an array of shape (batch, 2**n) or a list of StateVectors, or one StateVector for all rows;
         |0...0> by default. Raises StateError for circuits that reset, initialise, branch, or
-        measure before their end, and MemoryError where the states of all rows do not fit.
+        measure before their end, and MemoryError where the states of all rows do not fit. progress: as for ``run``.
         """
-        if initial is not None:
-            return initial_states.run_batch(self, params, initial)
-        return batches.states(self, checks.checked_batch(params, self.circuit.num_parameters, self.comm))
+        with showing(progress):
+            if initial is not None:
+                return initial_states.run_batch(self, params, initial)
+            return batches.states(self, checks.checked_batch(params, self.circuit.num_parameters, self.comm))
 
     @hinted
     def expectation(
@@ -157,6 +157,7 @@ class Program(Runner):
         shots: int | None = None,
         seed: Seed = None,
         readout_error: ReadoutError = None,
+        progress: bool | None = None,
     ) -> Any:
         """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row.
 
@@ -172,10 +173,14 @@ class Program(Runner):
             seed: of the random numbers; the same seed gives the same numbers on any number of ranks and any device.
             readout_error: the probability that a measured bit is wrong; a pair (of reading 1 for 0, of reading 0 for
                 1), or a pair for each qubit.
+            progress: as for ``run``.
 
         Raises:
             StateError: for a random circuit without ``shots``, and for too few shots.
         """
+        if progress is not None:
+            with showing(progress):
+                return self.expectation(observable, params, shots=shots, seed=seed, readout_error=readout_error)
         shots_of.check(self, shots)
         if shots is not None:
             found = shots_of.estimated(self, [observable], params, shots, seed, readout_error)
@@ -199,12 +204,16 @@ class Program(Runner):
         shots: int | None = None,
         seed: Seed = None,
         readout_error: ReadoutError = None,
+        progress: bool | None = None,
     ) -> NDArray[np.float64]:
         """The expectation values of several observables: float64 of shape (observables,), for a batch (batch,
         observables). With ``shots`` all are estimated from the same ones: an array with a ``standard_error``.
 
-        params, seed, readout_error and errors are those of ``expectation``.
+        params, seed, readout_error, progress and errors are those of ``expectation``.
         """
+        if progress is not None:
+            with showing(progress):
+                return self.expectations(observables, params, shots=shots, seed=seed, readout_error=readout_error)
         listed = checked_observables(observables)
         shots_of.check(self, shots)
         if shots is not None:
@@ -225,14 +234,16 @@ class Program(Runner):
         seed: Seed = None,
         qubits: int | Sequence[int] | None = None,
         readout_error: ReadoutError = None,
+        progress: bool | None = None,
     ) -> NDArray[np.int64]:
         """`shots` basis states of ``qubits`` (all without) after the circuit: int64 indices, qubits[0] as bit 0.
 
-        Where the circuit is random every shot is a run of its own. params: as for ``run``; seed, readout_error: as for
-        ``expectation``.
+        Where the circuit is random every shot is a run of its own. params, progress: as for ``run``; seed,
+        readout_error: as for ``expectation``.
         ``counts`` counts the circuit's classical bits.
         """
-        return shots_of.sample(self, shots, params, seed, qubits, readout_error)
+        with showing(progress):
+            return shots_of.sample(self, shots, params, seed, qubits, readout_error)
 
     @hinted
     def shadow(
@@ -242,13 +253,15 @@ class Program(Runner):
         *,
         seed: Seed = None,
         readout_error: ReadoutError = None,
+        progress: bool | None = None,
     ) -> Shadow:
         """A classical shadow of the state after the circuit: each shot measures every qubit in a random one of the
         bases X, Y and Z. ``shadow.expectation(observable)`` then estimates any observables from the same shots.
 
-        params: as for ``run``. seed, readout_error: as for ``expectation``.
+        params, progress: as for ``run``. seed, readout_error: as for ``expectation``.
         """
-        return shots_of.shadow_of(self, shots, params, seed, readout_error)
+        with showing(progress):
+            return shots_of.shadow_of(self, shots, params, seed, readout_error)
 
     def value_and_grad(
         self,
@@ -258,6 +271,7 @@ class Program(Runner):
         method: str = "adjoint",
         coefficients: bool = False,
         initial: Any = None,
+        progress: bool | None = None,
         **kwargs: Never,
     ) -> tuple[Any, ...]:
         """The expectation value after the circuit, and its derivatives by all parameters.
@@ -271,6 +285,7 @@ class Program(Runner):
                 order, which are the expectation values of its terms.
             initial: the normalised state to start from, or for a batch one a row, as for ``run_batch``; |0...0> by
                 default. For method "adjoint".
+            progress: as for ``run``.
 
         Returns:
             (value, gradient): a float and a float64 array in the order of ``circuit.parameters``; for a batch arrays
@@ -281,6 +296,11 @@ class Program(Runner):
         """
         if kwargs:
             raise unexpected(Program.value_and_grad, kwargs)
+        if progress is not None:
+            with showing(progress):
+                return self.value_and_grad(
+                    observable, params, method=method, coefficients=coefficients, initial=initial
+                )
         if initial is not None:
             return initial_states.value_and_grad(self, observable, params, method, coefficients, initial)
         return adjoint.value_and_grad(self, observable, params, method, coefficients)
@@ -292,6 +312,7 @@ class Program(Runner):
         cotangents: Sequence[Any],
         *,
         initial: Any = None,
+        progress: bool | None = None,
         **kwargs: Never,
     ) -> tuple[list[Any], NDArray[np.float64]]:
         """The values of several outputs, and the vector-Jacobian product with their cotangents, by one adjoint sweep.
@@ -304,6 +325,7 @@ class Program(Runner):
                 batch in front. For a complex value a + ib: dL/da + i dL/db.
             initial: the normalised state to start from (left alone), or for a batch one a row, as for ``run_batch``;
                 |0...0> by default.
+            progress: as for ``run``.
 
         Returns:
             (values, gradient): a list with each output's value, and dL by all parameters in the order of
@@ -315,18 +337,24 @@ class Program(Runner):
         """
         if kwargs:
             raise unexpected(Program.vjp, kwargs)
+        if progress is not None:
+            with showing(progress):
+                return self.vjp(outputs, params, cotangents, initial=initial)
         if initial is not None and initial_states.is_batch(params, initial):
             return initial_states.vjp(self, outputs, params, cotangents, initial)[:2]
         return adjoint.vjp(self, outputs, params, cotangents, initial=initial)
 
     @hinted
-    def jacobian(self, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
+    def jacobian(
+        self, observables: Sequence[Observable], params: Any = None, *, progress: bool | None = None
+    ) -> NDArray[np.float64]:
         """The derivatives of several expectation values by all parameters, one adjoint sweep each.
 
         params: as for ``run``, or a batch. Returns float64 of shape (number of observables, number of parameters); for
-        a batch with the batch in front. Raises StateError as ``value_and_grad`` does.
+        a batch with the batch in front. Raises StateError as ``value_and_grad`` does. progress: as for ``run``.
         """
-        return adjoint.jacobian(self, observables, params)
+        with showing(progress):
+            return adjoint.jacobian(self, observables, params)
 
     def jvp(self, outputs: Sequence[Observable | Output], params: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
         """The values of several outputs, and how fast they change along a direction: Jacobian-vector products.
@@ -382,13 +410,14 @@ class Program(Runner):
         """
         return self._tangents.metric_vector(params, v)
 
-    def metric_tensor(self, params: Any) -> NDArray[np.float64]:
+    def metric_tensor(self, params: Any, *, progress: bool | None = None) -> NDArray[np.float64]:
         """The Fubini-Study metric Re(<d_i psi|d_j psi> - <d_i psi|psi><psi|d_j psi>), a fourth of the quantum Fisher
         information: float64 of shape (number of parameters, number of parameters), for a batch with the batch in front.
 
-        One ``metric_vector`` a parameter. Raises as ``jvp`` does.
+        One ``metric_vector`` a parameter. params: as for ``jvp``, and so what is raised. progress: as for ``run``.
         """
-        return self._tangents.metric_tensor(params)
+        with showing(progress):
+            return self._tangents.metric_tensor(params)
 
     @cached_property
     def _tangents(self) -> TangentProgram:
@@ -396,27 +425,24 @@ class Program(Runner):
             return TangentProgram(self)
 
     @hinted
-    def counts(self, shots: int, params: ParameterValues | None = None, seed: Seed = None) -> dict[str, int]:
+    def counts(
+        self,
+        shots: int,
+        params: ParameterValues | None = None,
+        seed: Seed = None,
+        *,
+        progress: bool | None = None,
+    ) -> dict[str, int]:
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
         the circuit measures nothing.
 
         Measurements that nothing follows are sampled from one run; otherwise each of the shots is a run of its own.
-        params: as for ``run``. seed: of the random numbers.
+        params, progress: as for ``run``. seed: of the random numbers.
         """
         if shots < 0:
             raise StateError(f"shots={shots}: not a number of shots")
-        rng = generator(self.comm, seed)
-        if not self.is_random:
-            return self.run_with(self.values(params), None, rng, None).counts(shots, rng)
-        measures = any(i.clbits for i in self.circuit)
-        found: Counter[str] = Counter()
-        for state in self.runs(shots, params, rng):
-            if measures:
-                assert state.readout is not None, "the circuit is random"
-                found[written(state.readout.draw(state, rng))] += 1
-            else:
-                found.update(state.counts(1, rng, range(self.num_qubits)))
-        return dict(sorted(found.items()))
+        with showing(progress):
+            return shots_of.counts(self, shots, params, seed)
 
 
 def _compiled(circuit: Circuit, comm: Any, device: str, dtype: Any, levels: Any, schedule: str) -> Program:
@@ -463,7 +489,7 @@ def simulate(
     dtype: Any = "complex64",
     schedule: str = "lazy",
     seed: Seed = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> StateVector:
     """The state after a circuit: compile and run in one.
 
@@ -476,12 +502,14 @@ def simulate(
         dtype: complex64 or complex128.
         schedule: when amplitudes travel between ranks, as for ``compile``.
         seed: of what the circuit measures and resets: an int, a NumPy Generator, or None for other outcomes every time.
-        progress: a bar on stderr, if it takes longer than a second.
+        progress: whether a bar is drawn on stderr if it takes longer than a second; by default in terminals and
+            notebooks.
 
     Raises CircuitError and StateError for what cannot be, MemoryError where the state does not fit.
 
     >>> simulate(Circuit(1).x(0)).probabilities()
     array([0., 1.])
     """
-    program = compile(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)
-    return program.run(params, seed=seed, progress=progress)
+    with showing(progress):
+        program = compile(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)
+        return program.run(params, seed=seed, progress=progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from qdist.plan.rows import RowRecords, lowered
 from qdist.program import row_outputs
 from qdist.program.row_outputs import Columns
 from qdist.program.source import Source
+from qdist.progress import Progress, is_shown
 from qdist.state.outputs import Output
 from qdist.state.recent import Recent
 
@@ -25,6 +27,12 @@ __all__ = ["Reading", "RowProgram", "RowPrograms"]
 
 _KEPT_BYTES = 1 << 26
 """States of a forward run that are kept for its backward run."""
+
+_LONG = 1 << 24
+"""Amplitudes of all rows from which a call may take a second, and shows its progress."""
+
+
+_NOTHING = nullcontext()
 
 
 class Reading(NamedTuple):
@@ -61,7 +69,8 @@ class RowProgram:
         if reading.columns.has_variances:
             # Differences of large numbers.
             rows = rows.astype(np.float64, copy=False)
-        return self._kernel.forward(rows, shared, reading.native, keep)
+        with self._progress(len(rows)):
+            return self._kernel.forward(rows, shared, reading.native, keep)
 
     def vjp(
         self,
@@ -85,12 +94,20 @@ class RowProgram:
                 return None
             values, kets = found
         weights = reading.columns.cotangents(cotangents, values)
-        return self._kernel.backward(rows, shared, reading.native, weights, by_rows, by_shared, kets, values)
+        with self._progress(len(rows)):
+            return self._kernel.backward(rows, shared, reading.native, weights, by_rows, by_shared, kets, values)
 
     def states(self, rows: NDArray[np.float64], shared: NDArray[np.float64]) -> NDArray[Any] | None:
         """(batch, 2**n) in logical order; None where a parameter is not finite."""
         found = np.empty((len(rows), 1 << self._records.num_qubits), self._dtype)
-        return found if self._kernel.states(rows, shared, found) else None
+        with self._progress(len(rows)):
+            return found if self._kernel.states(rows, shared, found) else None
+
+    def _progress(self, count: int) -> AbstractContextManager[Any]:
+        """One call of a kernel has no steps to count: what is shown is the time."""
+        if count << self._records.num_qubits < _LONG or not is_shown():
+            return _NOTHING
+        return Progress(f"{count} rows")
 
 
 class RowPrograms:

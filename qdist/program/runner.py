@@ -24,7 +24,7 @@ from qdist.program.shortened import Shortened
 from qdist.program.source import Source
 from qdist.program.watch import Watch
 from qdist.program.workspace import Workspaces
-from qdist.progress import Progress
+from qdist.progress import Progress, counted, is_shown
 from qdist.state.checking import same
 from qdist.state.checking.alike import check_ranks
 from qdist.state.measuring.readout import Readout
@@ -36,6 +36,9 @@ __all__ = ["MAX_STARTS", "Runner"]
 
 MAX_STARTS = 8
 """Plans for given states that are kept: those of the layouts that were used last."""
+
+_LONG_ON_CPU, _LONG_ON_GPU = 1 << 27, 1 << 33
+"""Amplitudes of a shard times sweeps from which a run may take a second: shorter ones have no progress to show."""
 
 
 class Runner:
@@ -70,6 +73,9 @@ class Runner:
         # Fast path for small circuits: gates alone, on one shard.
         alone = len(compiled.parts) == len(compiled.executors) == 1 and self.plan.parts[0].instruction is None
         self._single = compiled.executors[0] if alone and not source.far and not compiled.keeps_norm else None
+        work = self.plan.sweeps << self.plan.shard_bits
+        self.is_long = work >= (_LONG_ON_CPU if source.backend.is_host else _LONG_ON_GPU)
+        """Whether a run may take long enough to show its progress."""
 
     @property
     def num_qubits(self) -> int:
@@ -180,10 +186,14 @@ class Runner:
         initial: StateVector | None,
         rng: Any,
         out: StateVector | None,
-        progress: bool = False,
+        progress: bool | None = None,
         watch: Watch | None = None,
     ) -> StateVector:
         """The state after the circuit for these values; nothing is drawn from it for the bits measured at the end."""
+        if progress is None:
+            progress = self.is_long and is_shown(self.comm)
+        elif progress:
+            progress = is_shown(self.comm, True)
         plain = initial is None and not progress and watch is None
         if self._single is not None and plain and out is not None and self._fits(out):
             with self.lock:
@@ -230,7 +240,7 @@ class Runner:
     def runs(self, count: int, params: ParameterValues | None, rng: np.random.Generator) -> Iterator[StateVector]:
         """So many runs with the same values, whatever other threads bind: each state is valid until the next."""
         values, state = self.values(params), None
-        for _ in range(count):
+        for _ in counted("shots", range(count), self.comm):
             state = self.run_with(values, None, rng, state)
             yield state
 

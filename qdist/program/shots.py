@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from qdist.backends.errors import StateError
 from qdist.program.runner import Runner
+from qdist.progress import counted
 from qdist.state.checking import checks
 from qdist.state.measuring import estimates
 from qdist.state.measuring.estimates import Estimates, Groups
@@ -17,8 +19,9 @@ from qdist.state.measuring.expectation import Observable
 from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.rotated import ReadoutError, flip_probabilities, flipped
 from qdist.state.measuring.shadows import Shadow, shadow
+from qdist.state.measuring.shots import written
 
-__all__ = ["check", "estimated", "sample", "shadow_of"]
+__all__ = ["check", "counts", "estimated", "sample", "shadow_of"]
 
 
 def check(program: Runner, shots: int | None) -> None:
@@ -52,7 +55,7 @@ def estimated(
     if not checks.is_batch(params):
         return Estimates.of(*_one(program, observables, params, number, rng, groups, flips), number)
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)
-    rows = [_one(program, observables, row, number, rng, groups, flips) for row in theta]
+    rows = [_one(program, observables, row, number, rng, groups, flips) for row in counted("rows", theta, program.comm)]
     shape = (len(theta), len(observables))
     found, errors = (np.array([row[k] for row in rows]).reshape(shape) for k in (0, 1))
     return Estimates.of(found, errors, number)
@@ -70,7 +73,8 @@ def _one(
     if groups is not None:
         return groups.measured(program.evolved(params), shots, rng, flips)
     # The state of each run is at hand, and its exact values vary less than outcomes would.
-    return estimates.mean_of_runs(np.array([s.expectations(observables) for s in program.runs(shots, params, rng)]))
+    states = program.runs(shots, params, rng)
+    return estimates.mean_of_runs(np.array([state.expectations(observables) for state in states]))
 
 
 def sample(
@@ -90,6 +94,22 @@ def sample(
     for k, qubit in enumerate(chosen):
         result |= (indices >> qubit & 1) << k
     return result
+
+
+def counts(program: Runner, shots: int, params: Any, seed: Seed) -> dict[str, int]:
+    """See ``Program.counts``."""
+    rng = generator(program.comm, seed)
+    if not program.is_random:
+        return program.run_with(program.values(params), None, rng, None).counts(shots, rng)
+    measures = any(i.clbits for i in program.circuit)
+    found: Counter[str] = Counter()
+    for state in program.runs(shots, params, rng):
+        if measures:
+            assert state.readout is not None, "the circuit is random"
+            found[written(state.readout.draw(state, rng))] += 1
+        else:
+            found.update(state.counts(1, rng, range(program.num_qubits)))
+    return dict(sorted(found.items()))
 
 
 def shadow_of(program: Runner, shots: int, params: Any, seed: Seed, readout_error: ReadoutError) -> Shadow:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,13 @@ from qdist.plan.layout import Layout
 from qdist.plan.levels import Level, inside_bits
 from qdist.plan.planner import check_schedule, make_plan
 from qdist.program.compiled import Compiled
+from qdist.progress import Progress, is_shown
 from qdist.state.checking import checks, same
 from qdist.state.threads import share_cores
 
 __all__ = ["FEWEST_CLOSE", "Source"]
+
+_log = logging.getLogger("qdist.program")
 
 FEWEST_CLOSE = 5
 """Least index bits of a shard: it must hold a few SIMD vectors."""
@@ -71,6 +76,7 @@ class Source:
         own, kind = lowered(circuit).frozen(), checks.checked_dtype(dtype)
         same.circuit(comm, own, kind.name, schedule, str(device).partition(":")[0])
         backend = backend_on(chosen_device(device, circuit.num_qubits, kind, comm))
+        _log.info("device %s (asked for: %s), %d qubits, %s", backend.device, device, circuit.num_qubits, kind)
         inside = far if comm is None else _inside_bits(comm)
         split = split_final_measurements(own.instructions)
         return Source(
@@ -98,19 +104,29 @@ class Source:
     def compiled(self, start: Layout | None) -> Compiled:
         """Planned and lowered for |0...0>, or for a state with this layout."""
         body = without_idle_resets(self.body) if start is None else self.body
-        plan = make_plan(
-            self.circuit.with_instructions(body),
-            self.dtype,
-            self.levels,
-            self.far,
-            target=self.backend.target(self.dtype),
-            inside=self.inside,
-            schedule=self.schedule,
-            start=start,
-        )
-        same.plan(self.comm, plan)
-        random = is_random(body, self.circuit.num_qubits, start is None)
-        return Compiled(plan, self.affine, self.backend, random, support=0 if start is None else -1)
+        with Progress(f"planning {len(body)} operations", shown=is_shown(self.comm)):
+            started = perf_counter()
+            plan = make_plan(
+                self.circuit.with_instructions(body),
+                self.dtype,
+                self.levels,
+                self.far,
+                target=self.backend.target(self.dtype),
+                inside=self.inside,
+                schedule=self.schedule,
+                start=start,
+            )
+            same.plan(self.comm, plan)
+            random = is_random(body, self.circuit.num_qubits, start is None)
+            made = Compiled(plan, self.affine, self.backend, random, support=0 if start is None else -1)
+        if _log.isEnabledFor(logging.INFO):
+            _log.info(
+                "plan on %s in %.3g s: %s",
+                self.backend.device,
+                perf_counter() - started,
+                plan.summary().splitlines()[0],
+            )
+        return made
 
 
 def _inside_bits(comm: Communicator) -> int:

@@ -16,6 +16,7 @@ from qdist.comm import Communicator
 from qdist.hints import hinted, unexpected
 from qdist.plan.layout import Layout
 from qdist.plan.plan import readable_size
+from qdist.progress import showing
 from qdist.state import storage
 from qdist.state.alone import alone
 from qdist.state.checking import checks, same
@@ -169,11 +170,19 @@ class StateVector(ReducedStates):
         return result
 
     @classmethod
-    def load(cls, path: str | Path, comm: Communicator | None = None, device: str = "auto") -> StateVector:
+    def load(
+        cls,
+        path: str | Path,
+        comm: Communicator | None = None,
+        device: str = "auto",
+        *,
+        progress: bool | None = None,
+    ) -> StateVector:
         """The state that ``save`` wrote to ``path``, with its dtype and layout, on any number of ranks.
 
         comm, device: as for a StateVector. All ranks read their parts at once, so all must see the file. Raises
-        CheckpointError when it is cut off, changed, or holds no state; OSError when it cannot be read.
+        CheckpointError when it is cut off, changed, or holds no state; OSError when it cannot be read. progress: as for
+        ``save``.
         """
         comm = alone() if comm is None else comm
         description = storage.read_description(Path(path), comm)
@@ -183,16 +192,19 @@ class StateVector(ReducedStates):
         with agreeing(comm):
             kind = np.dtype(description.dtype)
             result._allocate(description.layout.num_qubits, kind, comm, description.layout, device)
-        storage.read_amplitudes(result, Path(path), description)
+        with showing(progress):
+            storage.read_amplitudes(result, Path(path), description)
         return result
 
-    def save(self, path: str | Path) -> None:
-        """Writes the state to a safetensors file that ``load`` reads on any number of ranks.
+    def save(self, path: str | Path, *, progress: bool | None = None) -> None:
+        """Writes the state to ``path``, a safetensors file that ``load`` reads on any number of ranks.
 
         All ranks write their parts at once, so all must see the folder. An existing file is replaced only when the
-        new one is complete and on disk. Raises OSError when it cannot be written.
+        new one is complete and on disk. Raises OSError when it cannot be written. progress: whether a bar is drawn if
+        it takes longer than a second; by default in terminals and notebooks.
         """
-        storage.save(self, Path(path))
+        with showing(progress):
+            storage.save(self, Path(path))
 
     def copy(self) -> StateVector:
         """The same state in memory of its own."""

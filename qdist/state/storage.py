@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from qdist.backends import on_host
 from qdist.comm import Communicator
 from qdist.plan.layout import Layout
 from qdist.plan.planner import MAX_QUBITS
+from qdist.progress import counted
 from qdist.state.shards import Shards
 from qdist.tensorfile import (
     BLANK,
@@ -30,6 +32,8 @@ from qdist.tensorfile import (
 )
 
 __all__ = ["read_amplitudes", "read_description", "save"]
+
+_log = logging.getLogger("qdist.state")
 
 _FORMAT = "qdist-state"
 _SMALLEST_BLOCK = 1 << 22  # bytes
@@ -97,7 +101,7 @@ def save(sv: Shards, path: Path, note: str = "") -> None:
         with agreeing(comm), open(temporary, "r+b") as file:
             start, _ = sv.bounds(comm.rank)
             file.seek(data_start + start * itemsize)
-            for first in range(0, len(sv.local), block):
+            for first in counted(f"saving {path.name}", range(0, len(sv.local), block), comm):
                 part = on_host(sv.local[first : first + block])
                 part = part.astype(sv.dtype.newbyteorder("<"), copy=False).view(np.uint8)
                 digests += hashlib.sha256(part.data).hexdigest()
@@ -108,6 +112,7 @@ def save(sv: Shards, path: Path, note: str = "") -> None:
         with agreeing(comm):
             if replacement is not None:
                 replacement.commit_with(description.header)
+                _log.info("saved %s: %d qubits, %s", path, sv.num_qubits, sv.dtype)
     except BaseException:
         if replacement is not None:
             replacement.discard()
@@ -157,7 +162,7 @@ def read_amplitudes(sv: Shards, path: Path, description: Description) -> None:
         buffer = np.empty(block, kind)
         first_block = start // block
         file.seek(len(description.header) + first_block * block * kind.itemsize)
-        for number in range(first_block, -(-end // block)):
+        for number in counted(f"reading {path.name}", range(first_block, -(-end // block)), sv.comm):
             file.readinto(buffer.view(np.uint8).data)
             digest = hashlib.sha256(buffer.view(np.uint8).data).hexdigest()
             if digest != description.digests[64 * number : 64 * (number + 1)]:
@@ -166,3 +171,4 @@ def read_amplitudes(sv: Shards, path: Path, description: Description) -> None:
             low, high = max(start, number * block), min(end, (number + 1) * block)
             own = buffer[low - number * block : high - number * block].astype(sv.dtype, copy=False)
             sv.local[low - start : high - start] = sv.backend.moved(own)
+    _log.info("read %s: %d qubits, %s", path, sv.num_qubits, sv.dtype)

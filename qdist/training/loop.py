@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ import numpy as np
 from qdist import checkpoint
 from qdist.comm import Communicator, world
 from qdist.comm.guard.endings import SAVES, note_ending
-from qdist.progress import Progress
+from qdist.progress import Progress, is_shown
 from qdist.tensorfile import CheckpointError, agreeing
 from qdist.training import state
 from qdist.training.endings import EXIT_REQUEUE, Preempted, SaveFailed
@@ -26,6 +27,8 @@ from qdist.training.signals import Signals
 from qdist.training.writer import Writer
 
 __all__ = ["Loop", "Step", "steps"]
+
+_log = logging.getLogger("qdist.training")
 
 RESTART, REASON = "QDIST_RESTART", "QDIST_RESTART_REASON"
 """Set by `qdist run --restarts`: how many restarts there have been, and why the last."""
@@ -60,7 +63,7 @@ def steps(
     patience: int | None = None,
     watch: str = "loss",
     least: float = 0.0,
-    progress: bool = False,
+    progress: bool | None = None,
     name: str = "training",
     comm: Communicator | None = None,
 ) -> Loop:
@@ -79,7 +82,7 @@ def steps(
             run to start from where the folder has none. False: begin anew.
         log: the JSONL file of metrics and events that rank 0 writes; True: ``log.jsonl`` in the folder; False: none.
         patience, watch, least: end when this metric has not got smaller, by more than `least`, for `patience` steps.
-        progress: show a bar although stderr is no terminal.
+        progress: whether rank 0 draws a bar; by default in terminals and notebooks.
         name: beside the bar, and in messages.
         comm: the ranks that train, all of which take all steps; the world when not given.
 
@@ -123,7 +126,7 @@ class Loop:
         log: str | Path | bool,
         patience: Patience | None,
         watch: str,
-        progress: bool,
+        progress: bool | None,
         name: str,
     ) -> None:
         for option, value in (("total", total), ("every", every), ("seconds", seconds)):
@@ -146,7 +149,6 @@ class Loop:
         self._good: Path | None = None
 
     def __iter__(self) -> Iterator[Step]:
-        leads = self.comm.rank == 0
         with ExitStack() as stack:
             # Before the first collective: a signal from here on is not lost.
             self._signals = stack.enter_context(Signals()) if self._folder is not None else Signals()
@@ -156,8 +158,7 @@ class Loop:
             if self._log is not None:
                 stack.callback(self._log.close)
             stack.callback(self._writer.discard)
-            shown = leads and (self._progress or sys.stderr.isatty())
-            bar = stack.enter_context(Progress(self._name, self.total, shown=shown))
+            bar = stack.enter_context(Progress(self._name, self.total, shown=is_shown(self.comm, self._progress)))
             bar.advance(self.done)
             self._saved_at = time.monotonic()
             while not self._ended and (self.total is None or self.done < self.total):
@@ -198,6 +199,7 @@ class Loop:
                 continue
             restore()
             self._good = path
+            _log.info("%s goes on from %s, after step %d", self._name, path, self.done)
             break
         else:
             if candidates:

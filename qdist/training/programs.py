@@ -23,7 +23,11 @@ def parser(description: str | None, steps: int, lr: float | None = None) -> argp
     if lr is not None:
         made.add_argument("--lr", type=float, default=lr, help=f"learning rate (default: {lr})")
     made.add_argument("--seed", type=int, default=0, help="of everything that is random (default: 0)")
-    made.add_argument("--progress", action="store_true", help="show a progress bar also where stderr is no terminal")
+    made.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show a progress bar, or not (default: where stderr is a terminal)",
+    )
     made.add_argument("--plot", type=Path, help="save the loss curve to this PNG")
     made.add_argument(
         "--save",

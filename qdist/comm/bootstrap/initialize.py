@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import logging
 import math
 import os
 import sys
@@ -30,6 +31,8 @@ from qdist.comm.transports.transport import Transport
 from qdist.comm.transports.yielding import yield_while_waiting
 
 __all__ = ["DEFAULT_TIMEOUT", "counting_communicator", "init", "is_initialized", "shutdown", "world"]
+
+_log = logging.getLogger("qdist.comm")
 
 DEFAULT_TIMEOUT = 600.0
 _BACKENDS = ("auto", "mpi", "nccl", "solo")
@@ -102,6 +105,18 @@ def init(
             _meet(init_method or "env://", launch, timeout)
         _world = _over_mpi(None, launch, backend, timeout, debug)
     _settings = settings
+    if _log.isEnabledFor(logging.INFO):
+        _log.info(
+            "rank %d of %d on %s over %s (%s), node %d of %d, %d cores",
+            _world.rank,
+            _world.size,
+            _world.host,
+            _world.backend,
+            "no launcher" if launch is None else launch.by,
+            _world.node,
+            _world.num_nodes,
+            _world.cores,
+        )
     atexit.register(shutdown)
     return _world
 
@@ -159,8 +174,10 @@ def _alone(backend: str, timeout: float, debug: bool) -> Communicator:
 def _meet(url: str, launch: Launch, timeout: float) -> None:
     """Starts MPI for ranks that no MPI launcher started."""
     global _rendezvous
+    _log.info("rendezvous of %d ranks by %s, as rank %d", launch.size, url, launch.rank)
     rendezvous = Rendezvous(url, launch.rank, launch.size, timeout)
     rendezvous.prepare_mpi()
+    _log.info("rendezvous: all %d ranks are there", launch.size)
     _start_mpi(timeout)
     rendezvous.mpi_has_started()
     _rendezvous = rendezvous

@@ -15,7 +15,7 @@ __all__ = ["check_output", "environment_of_ranks", "mpirun_command", "with_pytho
 
 _HANDED_ON = (
     "QDIST_LAUNCHER", "QDIST_ENDINGS", "QDIST_OUTPUT", "QDIST_LOCAL_RANK_OPTION", "MASTER_ADDR", "MASTER_PORT",
-    "QDIST_RESTART", "QDIST_RESTART_REASON",
+    "QDIST_RESTART", "QDIST_RESTART_REASON", "QDIST_LOG",
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
 )  # fmt: skip
 

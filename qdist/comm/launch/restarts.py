@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -13,6 +14,8 @@ from qdist.comm.guard.endings import REQUEUE
 from qdist.comm.launch.hosts import Host, reachable
 
 __all__ = ["Restarts", "note_reason"]
+
+_log = logging.getLogger("qdist.comm")
 
 _LONGEST_PAUSE = 300.0
 _PROBE = 10.0
@@ -88,6 +91,7 @@ class Restarts:
                 )
                 return code
             where = f" on {', '.join(name for name, _ in here)}" if here else ""
+            _log.warning("restart %d of %d with %d ranks%s: %s", restart + 1, self._most, number, where, why)
             print(
                 f"qdist run: restart {restart + 1} of {self._most} after {pause:g} s, {number} ranks{where}: {why}",
                 file=sys.stderr,

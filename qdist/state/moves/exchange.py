@@ -8,6 +8,7 @@ before it is unpacked and the next is packed.
 
 from __future__ import annotations
 
+import logging
 import threading
 import zlib
 from collections import deque
@@ -26,6 +27,8 @@ from qdist.state.checking.alike import check_alike
 from qdist.state.shards import Shards
 
 __all__ = ["BUFFER_SHARE", "checksums", "partner_pieces", "piece_size", "swap_bits", "together"]
+
+_log = logging.getLogger("qdist.state")
 
 BUFFER_SHARE = 8
 """The buffers of an exchange take this part of a shard, or less; of a small shard up to all of it (SMALLEST_PIECE)."""
@@ -140,6 +143,9 @@ def swap_bits(
                 own, other = shards[number], shards[partner]
                 state.backend.kernels.swap_parts(own, base, other, partner_base, rest)
                 state.traffic.pack_seconds += perf_counter() - start
+    if _log.isEnabledFor(logging.DEBUG):
+        parts = f"{len(trades)} parts with ranks {sorted({trade.peer for _, trade in trades})}"
+        _log.debug("exchange of positions %s: %d states, %s", pairs, len(group), parts)
     # Both ranks of a pair reach their common pieces in the same global order, so there is no deadlock.
     trades.sort(key=lambda item: item[0])
     _carry_out([trade for _, trade in trades], rest, piece_size(group[0], buffer_share))
