@@ -28,6 +28,7 @@ from qdist.state.checking import checks
 from qdist.state.measuring.estimates import Estimate, Estimates
 from qdist.state.measuring.expectation import Observable, as_pauli_sum, checked_observables
 from qdist.state.measuring.measure import Seed, generator
+from qdist.state.measuring.pictures import Counts
 from qdist.state.measuring.rotated import ReadoutError
 from qdist.state.measuring.shadows import Shadow
 from qdist.state.measuring.shots import written
@@ -401,7 +402,7 @@ class Program(Runner):
         the circuit measures nothing.
 
         Measurements that nothing follows are sampled from one run; otherwise each of the shots is a run of its own.
-        params: as for ``run``. seed: of the random numbers.
+        params: as for ``run``. seed: of the random numbers. A dict, which notebooks show as bars.
         """
         if shots < 0:
             raise StateError(f"shots={shots}: not a number of shots")
@@ -416,7 +417,7 @@ class Program(Runner):
                 found[written(state.readout.draw(state, rng))] += 1
             else:
                 found.update(state.counts(1, rng, range(self.num_qubits)))
-        return dict(sorted(found.items()))
+        return Counts(sorted(found.items()))
 
 
 def _compiled(circuit: Circuit, comm: Any, device: str, dtype: Any, levels: Any, schedule: str) -> Program:
