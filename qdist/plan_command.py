@@ -16,10 +16,12 @@ from qdist.backends.cuda.target import cuda_target
 from qdist.circuit import Circuit
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster, Machine
 from qdist.plan.levels import inside_bits
-from qdist.plan.picture import html_page, text_picture
+from qdist.plan.page import html_page
+from qdist.plan.picture import text_picture
 from qdist.plan.plan import Plan, readable_size
 from qdist.plan.planner import SCHEDULES, make_plan
 from qdist.plan.stages.target import Target, cpu_target
+from qdist.plan.timeline import timeline
 from qdist.program.source import FEWEST_CLOSE
 from qdist.state.moves.exchange import BUFFER_SHARE
 
@@ -48,7 +50,9 @@ def add_plan_command(commands: Any) -> None:
         help="what sweeps are planned for (default cuda)",
     )
     plan.add_argument("--schedule", choices=SCHEDULES, default="lazy", help="when amplitudes travel (default lazy)")
-    plan.add_argument("--html", metavar="FILE", help="write a page with the picture")
+    plan.add_argument(
+        "--html", metavar="FILE", help="write a page that shows when each sweep and exchange runs; open it in a browser"
+    )
     plan.add_argument("--json", metavar="FILE", help="write the numbers as JSON; - prints them instead of the text")
     rank = plan.add_argument_group("what a rank has (by default a GPU like an H200 in a server of several)")
     usual, gpu = SERVERS_OF_GPUS, SERVERS_OF_GPUS.machine
@@ -79,7 +83,9 @@ def _plan(options: argparse.Namespace) -> int:
     plan = make_plan(circuit, dtype, far=far, target=target, inside=inside, schedule=options.schedule, cluster=cluster)
     numbers = _numbers(plan, options.ranks, cluster, time.perf_counter() - started)
     if options.html:
-        Path(options.html).write_text(html_page(plan, Path(options.file).name, _lines(plan, options, numbers)))
+        events = timeline(plan, cluster, options.ranks)
+        page = html_page(plan, Path(options.file).name, _lines(plan, options, numbers), events)
+        Path(options.html).write_text(page, encoding="utf-8")
     if options.json == "-":
         print(json.dumps(numbers))
         return 0

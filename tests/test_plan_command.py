@@ -96,7 +96,7 @@ def test_the_page_needs_nothing_from_outside(ansatz: str, tmp_path: Path, capsys
     assert main(["plan", ansatz, "--ranks", "16", "--html", str(page), "--json", str(tmp_path / "plan.json")]) == 0
     text = page.read_text()
     stages = json.loads((tmp_path / "plan.json").read_text())["stages"]
-    assert text.count("<rect") == 20 * stages
+    assert text.count("<rect data-qubit") == 20 * stages
     assert "http" not in text
     assert "src=" not in text
     assert "ansatz.qasm" in text

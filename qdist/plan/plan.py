@@ -183,10 +183,14 @@ class Plan:
         """Shards of the rank that holds most."""
         return -(-(1 << self.far) // ranks)
 
+    def seconds_of_sweeps(self, cluster: Cluster, ranks: int) -> float:
+        """The part of ``seconds_on`` in which nothing is sent."""
+        share = self.shards_per_rank(ranks) / (1 << self.far)
+        return cluster.machine.seconds(share * self._bytes_of_sweeps, share * self.flops, self._arithmetic)
+
     def seconds_on(self, cluster: Cluster, ranks: int) -> float:
         """The time of the plan on so many ranks of a cluster, where sweeps and exchanges do not overlap."""
-        share = self.shards_per_rank(ranks) / (1 << self.far)
-        computing = cluster.machine.seconds(share * self._bytes_of_sweeps, share * self.flops, self._arithmetic)
+        computing = self.seconds_of_sweeps(cluster, ranks)
         messages = sum((1 << len(segment.swaps)) - 1 for segment in self.segments)
         between = self.bytes_between_nodes
         shards = self.shards_per_rank(ranks)

@@ -437,7 +437,7 @@ class Program(Runner):
         the circuit measures nothing.
 
         Measurements that nothing follows are sampled from one run; otherwise each of the shots is a run of its own.
-        params, progress: as for ``run``. seed: of the random numbers.
+        params, progress: as for ``run``. seed: of the random numbers. A dict, which notebooks show as bars.
         """
         if shots < 0:
             raise StateError(f"shots={shots}: not a number of shots")

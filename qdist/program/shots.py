@@ -17,6 +17,7 @@ from qdist.state.measuring import estimates
 from qdist.state.measuring.estimates import Estimates, Groups
 from qdist.state.measuring.expectation import Observable
 from qdist.state.measuring.measure import Seed, generator
+from qdist.state.measuring.pictures import Counts
 from qdist.state.measuring.rotated import ReadoutError, flip_probabilities, flipped
 from qdist.state.measuring.shadows import Shadow, shadow
 from qdist.state.measuring.shots import written
@@ -109,7 +110,7 @@ def counts(program: Runner, shots: int, params: Any, seed: Seed) -> dict[str, in
             found[written(state.readout.draw(state, rng))] += 1
         else:
             found.update(state.counts(1, rng, range(program.num_qubits)))
-    return dict(sorted(found.items()))
+    return Counts(sorted(found.items()))
 
 
 def shadow_of(program: Runner, shots: int, params: Any, seed: Seed, readout_error: ReadoutError) -> Shadow:

@@ -25,6 +25,7 @@ from qdist.state.measuring import expectation, measure
 from qdist.state.measuring.estimates import Estimate, Estimates, estimates
 from qdist.state.measuring.expectation import Observable
 from qdist.state.measuring.measure import Seed
+from qdist.state.measuring.pictures import amplitudes_picture
 from qdist.state.measuring.products import inner, is_close
 from qdist.state.measuring.readout import Readout
 from qdist.state.measuring.rotated import ReadoutError
@@ -36,6 +37,9 @@ from qdist.state.reduced import ReducedStates, reduced_fidelity
 from qdist.tensorfile import agreeing
 
 __all__ = ["StateVector"]
+
+_MOST_QUBITS_SHOWN = 20
+"""As a picture, for which all amplitudes are copied."""
 
 
 class StateVector(ReducedStates):
@@ -252,6 +256,13 @@ class StateVector(ReducedStates):
         qubits = f"{self.num_qubits} qubit{'s' if self.num_qubits > 1 else ''}"
         outcome = ", of one outcome of mid-circuit measurements or resets" if self.is_random else ""
         return f"<StateVector of {qubits}, {self.dtype}, {where}{self.device}, {size}{layout}{outcome}>"
+
+    def _repr_svg_(self) -> str | None:
+        """What notebooks show: the largest amplitudes; None where ranks share the state or it is large, for which
+        notebooks print ``repr(state)``."""
+        if self._comm.size > 1 or self.num_qubits > _MOST_QUBITS_SHOWN:
+            return None
+        return amplitudes_picture(f"{self.num_qubits} qubits, {self.dtype}", self.amplitudes())
 
     def __eq__(self, other: object) -> bool:
         """Whether all amplitudes are the same up to rounding, the global phase included; all ranks call.

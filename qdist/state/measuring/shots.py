@@ -7,13 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.state.measuring.pictures import Counts
+
 __all__ = ["tally", "written"]
 
 _CHARACTERS = 1 << 24
 """Of the bit strings that are made at a time."""
 
 
-def tally(samples: NDArray[np.int64], sources: Mapping[int, int], width: int) -> dict[str, int]:
+def tally(samples: NDArray[np.int64], sources: Mapping[int, int], width: int) -> Counts:
     """How often each setting of classical bits came, as bit strings, highest bit first, in their order.
 
     Args:
@@ -33,7 +35,7 @@ def tally(samples: NDArray[np.int64], sources: Mapping[int, int], width: int) ->
             text[:, width - 1 - clbit] += (some >> qubit & 1).astype(np.uint8)
         strings = (row.tobytes().decode() for row in text)
         counts.update(zip(strings, times[start : start + rows].tolist()))
-    return dict(sorted(counts.items()))
+    return Counts(sorted(counts.items()))
 
 
 def written(bits: tuple[int, ...]) -> str:
