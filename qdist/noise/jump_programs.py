@@ -30,7 +30,10 @@ class JumpPrograms:
         self.layers = layers_of(noisy.circuit)
         self.calm = [self._compiled([*gates, *_firsts(channels)]) for gates, channels in self.layers]
         """Of each layer: its gates, and the first operator of every channel."""
+        self.places = [(layer, channel) for layer, (_, found) in enumerate(self.layers) for channel in range(len(found))]
+        """Of all channels, in their order: the layer, and the number in it."""
         self._gates: dict[int, Program] = {}
+        self._spans: dict[tuple[int, int], Program] = {}
         self._operators: dict[tuple[int, int, int], tuple[Program, Program]] = {}
 
     def start(self) -> StateVector:
@@ -43,6 +46,40 @@ class JumpPrograms:
         if layer not in self._gates:
             self._gates[layer] = self._compiled(self.layers[layer].gates)
         return self._gates[layer]
+
+    def span(self, first: int, last: int) -> Program:
+        """The first operators of channels first .. last - 1 of ``places``, and the gates before each of them; behind the
+        last channel of all also the gates that are left."""
+        if (first, last) not in self._spans:
+            instructions: list[Instruction] = []
+            for k in range(first, last):
+                layer, channel = self.places[k]
+                instructions += self._gates_before(k)
+                instructions += _firsts([self.layers[layer].channels[channel]])
+            if last == len(self.places):
+                instructions += self._gates_before(last)
+            self._spans[first, last] = self._compiled(instructions)
+        return self._spans[first, last]
+
+    def before(self, place: int) -> Program | None:
+        """The gates between a channel of ``places`` and the one before it; None where there are none."""
+        key = (place, place)
+        if key not in self._spans:
+            gates = self._gates_before(place)
+            if not gates:
+                return None
+            self._spans[key] = self._compiled(gates)
+        return self._spans[key]
+
+    def _gates_before(self, place: int) -> list[Instruction]:
+        last = self.places[place][0] if place < len(self.places) else len(self.layers) - 1
+        if place == 0:
+            start = 0
+        elif place < len(self.places) and self.places[place - 1][0] == last:
+            return []
+        else:
+            start = self.places[place - 1][0] + 1
+        return [gate for layer in self.layers[start : last + 1] for gate in layer.gates]
 
     def operator(self, layer: int, channel: int, operator: int) -> tuple[Program, Program]:
         """One Kraus operator of a channel, and its adjoint."""
