@@ -30,7 +30,7 @@ class JumpPrograms:
         self.layers = layers_of(noisy.circuit)
         self.calm = [self._compiled([*gates, *_firsts(channels)]) for gates, channels in self.layers]
         """Of each layer: its gates, and the first operator of every channel."""
-        self.places = [(layer, channel) for layer, (_, found) in enumerate(self.layers) for channel in range(len(found))]
+        self.places = [(k, channel) for k, layer in enumerate(self.layers) for channel in range(len(layer.channels))]
         """Of all channels, in their order: the layer, and the number in it."""
         self._gates: dict[int, Program] = {}
         self._spans: dict[tuple[int, int], Program] = {}
@@ -48,8 +48,8 @@ class JumpPrograms:
         return self._gates[layer]
 
     def span(self, first: int, last: int) -> Program:
-        """The first operators of channels first .. last - 1 of ``places``, and the gates before each of them; behind the
-        last channel of all also the gates that are left."""
+        """The first operators of channels first .. last - 1 of ``places``, and the gates before each of them; behind
+        the last channel of all also the gates that are left."""
         if (first, last) not in self._spans:
             instructions: list[Instruction] = []
             for k in range(first, last):
