@@ -26,9 +26,6 @@ from qdist import data, nn, optim, training
 from qdist.parallel import DataParallel, Plan, parallelize
 from qdist.tensor import functional, manual_seed
 
-ROWS = 12
-"""Of a batch: 1, 2, 3, 4 and 6 ranks divide them equally."""
-
 
 class Hybrid(nn.Module):
     """(n, 4) to (n, 3) scores, by a circuit that ranks share."""
@@ -49,19 +46,19 @@ class Hybrid(nn.Module):
         return self.quantum(self.drop(self.first(x)))
 
 
-def rows_of(mesh: qd.comm.Mesh) -> training.Batches:
+def rows_of(mesh: qd.comm.Mesh, rows: int) -> training.Batches:
     rng = np.random.default_rng(0)
-    x, y = rng.uniform(-1, 1, (3 * ROWS, 4)).astype(np.float32), rng.integers(0, 3, 3 * ROWS)
-    loader = data.DataLoader(data.ArrayDataset(x, y), ROWS, shuffle=True, seed=1, ranks=mesh["dp"])
+    x, y = rng.uniform(-1, 1, (3 * rows, 4)).astype(np.float32), rng.integers(0, 3, 3 * rows)
+    loader = data.DataLoader(data.ArrayDataset(x, y), rows, shuffle=True, seed=1, ranks=mesh["dp"])
     return training.Batches(loader)
 
 
-def hybrid(comm: Any, steps: int) -> tuple[dict[str, Any], Any]:
+def hybrid(comm: Any, steps: int, rows: int) -> tuple[dict[str, Any], Any]:
     mesh = qd.comm.Mesh(comm, dp=-1, state=2 if comm.size % 2 == 0 else 1)
     manual_seed(5)
     model = DataParallel(Hybrid(mesh["state"]), mesh["dp"])
     optimizer = optim.Adam(model.parameters(), lr=0.05)
-    schedule, batches = optim.CosineLR(optimizer, steps), rows_of(mesh)
+    schedule, batches = optim.CosineLR(optimizer, steps), rows_of(mesh, rows)
 
     def step() -> float:
         x, y = next(batches)
@@ -72,7 +69,7 @@ def hybrid(comm: Any, steps: int) -> tuple[dict[str, Any], Any]:
     return {"model": model, "optimizer": optimizer, "schedule": schedule, "batches": batches}, step
 
 
-def on_mesh(comm: Any, steps: int) -> tuple[dict[str, Any], Any]:
+def on_mesh(comm: Any, steps: int, rows: int) -> tuple[dict[str, Any], Any]:
     mesh = qd.comm.Mesh(comm, dp=-1, pp=2 if comm.size % 2 == 0 else 1)
     manual_seed(5)
     net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
@@ -83,7 +80,7 @@ def on_mesh(comm: Any, steps: int) -> tuple[dict[str, Any], Any]:
         optimizer=lambda parameters: optim.Adam(parameters, lr=0.05),
         loss=nn.CrossEntropyLoss(),
     )
-    batches = rows_of(mesh)
+    batches = rows_of(mesh, rows)
     return {"model": model, "batches": batches}, lambda: model.train_batch(*next(batches))
 
 
@@ -102,6 +99,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--rows", type=int, default=12, help="of a batch, for 1, 2, 3, 4 or 6 ranks; 24 for 8 too")
     parser.add_argument("--every", type=int, default=3)
     parser.add_argument("--behind", action="store_true")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds a step, so that there is time to disturb it")
@@ -109,7 +107,7 @@ def main() -> None:
     parser.add_argument("--die", default="", help="RANK:STEP:HOW in the first life of the job")
     args = parser.parse_args()
     comm = qd.comm.init(timeout=args.timeout)
-    parts, take = (hybrid if args.kind == "hybrid" else on_mesh)(comm, args.steps)
+    parts, take = (hybrid if args.kind == "hybrid" else on_mesh)(comm, args.steps, args.rows)
     rank, number, how = args.die.split(":") if args.die and "QDIST_RESTART" not in os.environ else ("-1", "-1", "")
     loop = training.steps(args.steps, parts, args.folder, every=args.every, behind=args.behind, comm=comm)
     for step in loop:

@@ -8,11 +8,12 @@ products of weights and data are written into the circuit, and gradients follow 
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 
 import qdist as qd
+from qdist import training
+
+ROWS, BATCH = 400, 50
 
 
 def circuit(layers: int) -> qd.Circuit:
@@ -32,21 +33,27 @@ def points(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def main(argv: list[str] | None = None) -> float:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = training.parser(__doc__, steps=30 * ROWS // BATCH, lr=0.05)
     parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--epochs", type=int, default=30)
     args = parser.parse_args(argv)
-    layer = qd.nn.QuantumLayer(circuit(args.layers), "Z0", inputs="x", weights="w", seed=2)
-    optimizer = qd.optim.Adam(layer.parameters(), lr=0.05)
-    data = qd.data.DataLoader(qd.data.TensorDataset(*points(400, 0)), batch_size=50, shuffle=True)
-    for _ in range(args.epochs):
-        for x, label in data:
-            optimizer.zero_grad()
-            ((layer(x)[:, 0] - label) ** 2).mean().backward()
-            optimizer.step()
+    comm = qd.comm.init()
+    layer = qd.nn.QuantumLayer(circuit(args.layers), "Z0", inputs="x", weights="w", seed=args.seed + 2)
+    optimizer = qd.optim.Adam(layer.parameters(), lr=args.lr)
+    data = qd.data.DataLoader(qd.data.TensorDataset(*points(ROWS, 0)), BATCH, shuffle=True, seed=args.seed)
+    batches = training.Batches(data)
+
+    def step(number: int) -> float:
+        x, label = next(batches)
+        return training.descend(((layer(x)[:, 0] - label) ** 2).mean(), optimizer)
+
+    parts = {"layer": layer, "optimizer": optimizer, "batches": batches}
+    losses = training.train("reuploading", step, parts, args, comm)
     x, label = points(1000, 1)
     accuracy = float((np.sign(layer(x).numpy()[:, 0]) == label).mean())
-    print(f"{args.layers} layers: {accuracy:.1%} of new points are right")
+    if comm.rank == 0:
+        print(f"{args.layers} layers: {accuracy:.1%} of new points are right")
+        if args.plot:
+            training.plot(losses, args.plot, "loss")
     return accuracy
 
 

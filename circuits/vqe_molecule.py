@@ -12,37 +12,45 @@ import argparse
 import numpy as np
 
 import qdist as qd
+from qdist import training
 
 
-def minimised(program: qd.Program, hamiltonian: qd.PauliSum, steps: int, lr: float) -> list[float]:
+def minimised(circuit: qd.Circuit, hamiltonian: qd.PauliSum, args: argparse.Namespace) -> list[float]:
     """The energy before every step of Adam, from Hartree-Fock."""
-    theta = qd.nn.Parameter(np.zeros(program.circuit.num_parameters))
-    optimizer = qd.optim.Adam([theta], lr=lr)
-    energies = []
-    for _ in range(steps):
-        energy, gradient = program.value_and_grad(hamiltonian, theta.data)
-        energies.append(energy)
-        theta.grad = qd.Tensor(gradient)
-        optimizer.step()
-    return energies
+    comm = qd.comm.init()
+    layer = qd.nn.QuantumLayer(
+        circuit,
+        hamiltonian,
+        weights=circuit.parameters,
+        comm=comm,
+        dtype="complex128",
+        initial=np.zeros(circuit.num_parameters),
+    )
+    optimizer = qd.optim.Adam(layer.parameters(), lr=args.lr)
+
+    def step(number: int) -> float:
+        return training.descend(layer().sum(), optimizer)
+
+    return training.train("vqe_molecule", step, {"layer": layer, "optimizer": optimizer}, args, comm)
 
 
 def main(argv: list[str] | None = None) -> list[float]:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = training.parser(__doc__, steps=30, lr=0.02)
     parser.add_argument("--molecule", choices=["h2", "lih", "h2o"], default="lih")
     parser.add_argument("--fcidump", help="integrals of another molecule")
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--lr", type=float, default=0.02)
     args = parser.parse_args(argv)
     tabulated = {"h2": qd.library.h2, "lih": qd.library.lih, "h2o": qd.library.h2o}
     molecule = qd.library.Molecule.from_fcidump(args.fcidump) if args.fcidump else tabulated[args.molecule]()
     circuit = qd.library.uccsd(molecule.num_electrons, 2 * molecule.num_orbitals)
     hamiltonian = molecule.hamiltonian()
-    energies = minimised(qd.compile(circuit, dtype="complex128"), hamiltonian, args.steps, args.lr)
-    print(
-        f"{circuit.num_qubits} qubits, {len(hamiltonian)} Pauli strings, {circuit.num_parameters} angles: "
-        f"Hartree-Fock {energies[0]:.6f} Ha, coupled cluster {energies[-1]:.6f} Ha"
-    )
+    energies = minimised(circuit, hamiltonian, args)
+    if qd.comm.world().rank == 0:
+        print(
+            f"{circuit.num_qubits} qubits, {len(hamiltonian)} Pauli strings, {circuit.num_parameters} angles: "
+            f"Hartree-Fock {energies[0]:.6f} Ha, coupled cluster {energies[-1]:.6f} Ha"
+        )
+        if args.plot:
+            training.plot(energies, args.plot, "energy")
     return energies
 
 

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .statetree import DTYPES, PAIRS, Leaf, Path, decode, encode, merge, name_tensors
+from .statetree import DTYPES, PAIRS, Leaf, Path, Places, decode, encode, merge, name_tensors
 from .tensorfile import BLANK, Ranks, agreeing, header_bytes
 
 __all__ = ["FORMAT", "Alone", "FilePlan"]
@@ -115,11 +114,13 @@ class FilePlan:
             self.digests.update({name: digest for name, digest in digests.items() if digest != BLANK})
 
 
-def _part(places: NDArray[np.int64] | None) -> tuple[str, int]:
+def _part(places: Places | None) -> tuple[str, int]:
     """A name for the places of a part, equal for equal ones, and how many they are."""
     if places is None:
         return "whole", 0
-    return hashlib.sha256(np.ascontiguousarray(places, np.int64).data).hexdigest(), places.size
+    # Of runs, of which there are few: ranks wait for this, and the places are twice as many bytes as their elements.
+    runs = list(_runs(places))
+    return hashlib.sha256(np.array(runs, np.int64).tobytes()).hexdigest(), sum(count for _, _, count in runs)
 
 
 def _writers(name: str, size: int, parts: list[tuple[str, int] | None]) -> dict[str, int]:
@@ -137,8 +138,12 @@ def _writers(name: str, size: int, parts: list[tuple[str, int] | None]) -> dict[
     return writers
 
 
-def _runs(places: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+def _runs(places: Places) -> Iterator[tuple[int, int, int]]:
     """(first element of the part, its place in the whole, how many follow each other)."""
+    if isinstance(places, slice):
+        if places.stop > places.start:
+            yield 0, places.start, places.stop - places.start
+        return
     cuts = np.flatnonzero(np.diff(places) != 1) + 1
     starts = np.concatenate(([0], cuts)) if places.size else np.zeros(0, np.int64)
     lengths = np.diff(np.concatenate((starts, [places.size])))

@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 
 from .tensor import Tensor
 
-__all__ = ["DTYPES", "PAIRS", "Leaf", "Part", "Path", "decode", "encode", "merge", "name_tensors"]
+__all__ = ["DTYPES", "PAIRS", "Leaf", "Part", "Path", "Places", "decode", "encode", "merge", "name_tensors"]
 
 Path = tuple[str, ...]
+
+Places = NDArray[np.int64] | slice
+"""Places in a flattened tensor, in order; a slice (start, stop) where they follow each other."""
 
 _MAX_DEPTH = 100
 """Of dicts and lists in each other: what is stored can be read on any stack."""
@@ -46,21 +49,23 @@ class Part:
     Args:
         data: the part, of any shape.
         shape: of the whole tensor.
-        places: where in the whole, flattened, each element of the part belongs; int64, as many as `data` has.
+        places: where in the whole, flattened, each element of the part belongs; int64, as many as `data` has, or the
+            slice that they are.
     """
 
-    def __init__(self, data: Any, shape: Sequence[int], places: NDArray[np.int64]) -> None:
+    def __init__(self, data: Any, shape: Sequence[int], places: Places) -> None:
         self.data = data.numpy() if isinstance(data, Tensor) else np.asarray(data)
-        self.shape, self.places = tuple(shape), np.ravel(places)
-        if self.places.size != self.data.size:
-            raise ValueError(f"a part of {self.data.size} elements is given {self.places.size} places")
+        self.shape, self.places = tuple(shape), places if isinstance(places, slice) else np.ravel(places)
+        count = places.stop - places.start if isinstance(places, slice) else places.size
+        if count != self.data.size:
+            raise ValueError(f"a part of {self.data.size} elements is given {count} places")
 
 
 class Leaf(NamedTuple):
     """What this rank has of one tensor."""
 
     array: np.ndarray
-    places: NDArray[np.int64] | None
+    places: Places | None
     """Of a part; None for a whole tensor."""
 
 

@@ -244,6 +244,18 @@ def test_ranks_write_one_file_of_whole_tensors(tmp_path):
     assert equal(checkpoint.load(tmp_path / "alone")["model"]["w"], got["model"]["w"])
 
 
+def test_parts_that_are_slices_give_the_file_of_their_places(tmp_path):
+    whole, cuts = np.arange(30.0).reshape(5, 6), [slice(0, 7), slice(7, 7), slice(7, 30)]
+    arrays = parts(whole, [np.arange(cut.start, cut.stop) for cut in cuts])
+    slices = [Part(whole.reshape(-1)[cut], whole.shape, cut) for cut in cuts]
+    for name, split in (("arrays", arrays), ("slices", slices), ("mixed", [slices[0], arrays[1], arrays[2]])):
+        # Twice, as replicas have it.
+        assert save_together(tmp_path / name, [{"w": part} for part in [*split, *arrays]]) == [None] * 6
+    assert (tmp_path / "arrays").read_bytes() == (tmp_path / "slices").read_bytes() == (tmp_path / "mixed").read_bytes()
+    with pytest.raises(ValueError, match="a part of 7 elements is given 8 places"):
+        Part(np.zeros(7), (5, 6), slice(0, 8))
+
+
 def test_replicas_are_written_by_the_first_rank_that_has_them(tmp_path):
     halves = parts(np.arange(4.0), [[0, 1], [2, 3], [0, 1], [2, 3]])
     halves[2].data = halves[2].data + 100  # Would be seen if the second replica were written.

@@ -7,6 +7,9 @@ import re
 import secrets
 from pathlib import Path
 
+from qdist import checkpoint
+from qdist.training.lock import FolderLock
+
 __all__ = ["Folder"]
 
 _NAME = re.compile(r"step-(\d{8,})\.safetensors")
@@ -25,16 +28,20 @@ class Folder:
         if keep < 1:
             raise ValueError(f"keep={keep}: at least 1 checkpoint")
         self.path, self.keep = Path(path), keep
+        self.lock = FolderLock(self.path)
 
     def file(self, step: int) -> Path:
         return self.path / f"step-{step:08d}.safetensors"
 
-    def prepare(self) -> None:
-        """Makes the folder, sees that files can be written there, and removes what saves that broke off have left.
-
-        Raises OSError.
-        """
+    def make(self) -> None:
+        """Makes the folder. Raises OSError."""
         self.path.mkdir(parents=True, exist_ok=True)
+
+    def prepare(self) -> None:
+        """Sees that files can be written there, and removes what saves that broke off have left. Raises OSError.
+
+        For who has the lock: another job's save may not have broken off.
+        """
         probe = self.path / f".probe.{secrets.token_hex(4)}"
         try:
             with open(probe, "xb") as file:
@@ -51,6 +58,16 @@ class Folder:
             return []
         found = [(int(match[1]), entry) for entry in os.listdir(self.path) if (match := _NAME.fullmatch(entry))]
         return [self.path / entry for _, entry in sorted(found, reverse=True)]
+
+    def newest(self) -> Path | None:
+        """The newest checkpoint that seems to be good: its header is."""
+        for path in self.saved():
+            try:
+                with checkpoint.reading(path):
+                    return path
+            except (OSError, checkpoint.CheckpointError):
+                continue
+        return None
 
     def prune(self) -> None:
         """Removes all checkpoints but the newest."""

@@ -88,7 +88,7 @@ def steps(
 
     On SIGTERM and SIGUSR1 the step is finished and saved, and all ranks leave by `Preempted`, with exit code 75.
     A checkpoint that cannot be written ends all ranks by `SaveFailed`, with exit code 74 and one message that names the
-    last good one.
+    last good one; so does a folder that another job writes to, and one that is read-only.
 
     On the same ranks a resumed training computes the same bits; on others the same up to rounding, except for shots.
     """
@@ -154,6 +154,7 @@ class Loop:
             self._signals = stack.enter_context(Signals()) if self._folder is not None else Signals()
             if self._folder is not None:
                 note_ending(SAVES, self.comm.rank)
+                stack.callback(self._folder.lock.release)
             self._begin()
             if self._log is not None:
                 stack.callback(self._log.close)
@@ -177,14 +178,8 @@ class Loop:
 
     def _begin(self) -> None:
         """Goes on from a checkpoint if there is one, and opens the log."""
-        folder = self._folder
-        if folder is not None:
-            try:
-                with agreeing(self.comm):
-                    if self.comm.rank == 0:
-                        folder.prepare()
-            except OSError as error:
-                self._fail(f"no checkpoint can be written to {folder.path}: {error}")
+        if self._folder is not None:
+            self._take_folder(self._folder)
         candidates: list[Path] = []
         with agreeing(self.comm):
             if self.comm.rank == 0:
@@ -209,6 +204,20 @@ class Loop:
                 self._open_log()
         except OSError as error:
             self._fail(f"the log cannot be written: {error}")
+
+    def _take_folder(self, folder: Folder) -> None:
+        leads = self.comm.rank == 0
+        try:
+            with agreeing(self.comm):
+                if leads:
+                    folder.make()
+            folder.lock.take(self.comm)
+            with agreeing(self.comm):
+                if leads:
+                    folder.prepare()
+        except OSError as error:
+            self._good = self.comm.broadcast_object(folder.newest() if leads else None)
+            self._fail(f"no checkpoint can be written to {folder.path}: {error}")
 
     def _candidates(self) -> list[Path]:
         """The checkpoints to try, the best first."""

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -59,7 +60,9 @@ class Log:
         self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        # A line that a full disk has no room for was told of by `write`.
+        with suppress(OSError):
+            self._file.close()
 
 
 def _stays(line: str, step: int) -> bool:

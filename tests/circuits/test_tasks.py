@@ -31,11 +31,11 @@ def test_weighted_cuts_are_found() -> None:
 
 
 def test_data_is_uploaded_again() -> None:
-    assert programs.load("reuploading").main(["--epochs", "12"]) > 0.8
+    assert programs.load("reuploading").main(["--steps", "96"]) > 0.8
 
 
 def test_a_mesh_gives_the_losses_of_one_rank(run_ranks) -> None:
-    alone = programs.load("mesh_training").main(2)
+    alone = programs.load("mesh_training").main(["--steps", "2"])
     result = run_ranks(4, [programs.FOLDER / "mesh_training.py"])
     assert result.returncode == 0, result.stderr
     shared = [float(word) for word in result.stdout.partition("losses ")[2].split(",")[:2]]

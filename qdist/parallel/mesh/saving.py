@@ -55,7 +55,7 @@ class _Held(NamedTuple):
     """The parameter, or the part of it that this rank updates."""
     shape: tuple[int, ...]
     """Of the whole parameter."""
-    places: NDArray[np.int64] | None
+    places: NDArray[np.int64] | slice | None
     """Where in the whole, flattened, the elements are; None if this is all of it."""
 
     def stored(self, values: Any) -> Any:
@@ -64,7 +64,11 @@ class _Held(NamedTuple):
 
     def part(self, whole: NDArray[Any]) -> NDArray[Any]:
         """These elements of the whole, in the shape that they have here."""
-        return whole if self.places is None else whole.reshape(-1)[self.places].reshape(self.tensor.shape)
+        if self.places is None:
+            return whole
+        part = whole.reshape(-1)[self.places].reshape(self.tensor.shape)
+        # A view would keep the whole in memory.
+        return part.copy() if isinstance(self.places, slice) else part
 
 
 class _Kind(NamedTuple):
@@ -250,7 +254,7 @@ def _held(model: OnMesh) -> Iterator[_Held]:
             parameter = unit.parameters[piece.index]
             shape, places = _places(parameter)
             bounds = slice(piece.start, piece.stop)
-            own = np.arange(piece.start, piece.stop) if places is None else places.reshape(-1)[bounds]
+            own = bounds if places is None else places.reshape(-1)[bounds]
             yield _Held(names[id(parameter)], piece.tensor, shape, own)
     for parameter in model.module.parameters():
         if id(parameter) not in sharded:

@@ -1,7 +1,8 @@
-"""Two hosts on one machine, made of Linux namespaces: own name, address, processes and /dev/shm each, a cable, an sshd.
+"""Hosts on one machine, made of Linux namespaces: own name, address, processes and /dev/shm each, a cable, an sshd.
 
-Nothing of the machine itself is changed: the cable lies between the hosts' own network namespaces, and files in /etc
+Nothing of the machine itself is changed: the cables lie between the hosts' own network namespaces, and files in /etc
 are replaced in their mount namespaces alone. Each host lives as long as its first process, which dies with the tests.
+The first host is also the switch that the others' cables lead to.
 """
 
 import contextlib
@@ -18,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-NAMES = ("qdhost0", "qdhost1")
-ADDRESSES = ("10.213.77.1", "10.213.77.2")
+NAMES = ("qdhost0", "qdhost1", "qdhost2", "qdhost3")
+ADDRESSES = ("10.213.77.1", "10.213.77.2", "10.213.77.3", "10.213.77.4")
 SILENT = "10.213.77.99"
 """An address in the hosts' network that swallows what is sent to it."""
 
@@ -36,7 +37,8 @@ def why_not() -> str | None:
     for tool in ("unshare", "nsenter", "mount"):
         if _tool(tool) is None:
             return f"hosts out of namespaces need {tool} (util-linux)"
-    tried = subprocess.run(["unshare", *_NAMESPACES, "--fork", "true"], capture_output=True, text=True)
+    bridge = ["ip", "link", "add", "switch", "type", "bridge"]
+    tried = subprocess.run(["unshare", *_NAMESPACES, "--fork", *bridge], capture_output=True, text=True)
     return f"no namespaces here: {tried.stderr.strip()}" if tried.returncode else None
 
 
@@ -120,27 +122,32 @@ class Host:
 
 
 class TwoHosts:
-    """Both, and the cable between them."""
+    """Two hosts, or more, and the cables between them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, count: int = 2) -> None:
         _write_configuration(folder)
         self._hosts: list[Host] = []
         try:
-            for number in (0, 1):
+            for number in range(count):
                 self._hosts.append(Host(number, folder))
-            self.first, self.second = self._hosts
+            self.first, self.second = self._hosts[:2]
             for host in self._hosts:
                 host.await_first_process()
-            # From outside: only there both hosts' first processes have numbers.
-            cable = ["ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", self.second.first]
-            subprocess.run(["nsenter", "-t", str(self.first.first), "--net", *map(str, cable)], check=True)
+            self.first.run("ip", "link", "add", "eth0", "type", "bridge")
+            for number, host in enumerate(self._hosts[1:], start=1):
+                port = f"port{number}"
+                # From outside: only there all hosts' first processes have numbers.
+                cable = ["ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(host.first)]
+                subprocess.run(["nsenter", "-t", str(self.first.first), "--net", *cable], check=True)
+                self.first.run("ip", "link", "set", port, "master", "eth0", "up")
             for host in self._hosts:
                 host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
                 host.run("ip", "link", "set", "lo", "up")
                 host.run("ip", "link", "set", "eth0", "up")
             self._swallow()
-            self.second.start_sshd()
-            self._await_ssh()
+            for host in self._hosts[1:]:
+                host.start_sshd()
+                self._await_ssh(host)
         except BaseException:
             self.stop()
             raise
@@ -149,20 +156,23 @@ class TwoHosts:
         hardware = "02:00:00:00:00:99"
         self.first.run(*("ip", "neighbour", "replace", SILENT, "lladdr", hardware, "dev", "eth0", "nud", "permanent"))
 
-    def _await_ssh(self) -> None:
+    def _await_ssh(self, host: Host) -> None:
         end = time.monotonic() + 20
-        while (tried := self.first.run("ssh", self.second.name, "true", check=False)).returncode != 0:
+        while (tried := self.first.run("ssh", host.name, "true", check=False)).returncode != 0:
             if time.monotonic() > end:
                 raise RuntimeError(f"no ssh between the hosts: {tried.stderr}")
             time.sleep(0.1)
 
     def cut(self) -> None:
-        """Pulls the cable."""
+        """Pulls the second host's cable."""
         self.second.run("ip", "link", "set", "eth0", "down")
 
     def mend(self) -> None:
         self.second.run("ip", "link", "set", "eth0", "up")
-        self._await_ssh()
+        self._await_ssh(self.second)
+
+    def __getitem__(self, number: int) -> Host:
+        return self._hosts[number]
 
     def stop(self) -> None:
         for host in self._hosts:
@@ -170,9 +180,9 @@ class TwoHosts:
 
 
 @contextlib.contextmanager
-def two_hosts(folder: Path) -> Iterator[TwoHosts]:
-    """Both hosts; folder: for their configuration, which both see."""
-    hosts = TwoHosts(folder)
+def two_hosts(folder: Path, count: int = 2) -> Iterator[TwoHosts]:
+    """The hosts; folder: for their configuration, which all see."""
+    hosts = TwoHosts(folder, count)
     try:
         yield hosts
     finally:
