@@ -10,7 +10,7 @@ qv, quantum volume of depth 10; vqe, the ansatz and the energy of a Heisenberg c
 A run starts from |0...0> and binds nothing. `seconds` is the slowest rank's median; `pack` and `network` are what the
 average rank spent in copying amplitudes for exchanges and in waiting for messages; `compute` is the rest. `GB/s` is
 what a rank sent over the time it packed and waited. `/ lazy` is the row's time over that of the lazy schedule,
-in the same run.
+in the same run. Ranks that share cores are marked by an asterisk. The last line says in words what the numbers mean.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ def measure(case: Case, num_qubits: int, comm: qd.comm.Communicator, options: ar
         **case._asdict(),
         "qubits": num_qubits,
         "ranks": comm.size,
+        "share_cores": shares_cores(comm),
         "exchanges": exchanges,
         "bytes_sent": sent_by_average,
         "sweeps": program.plan.sweeps,
@@ -118,12 +119,58 @@ def row(result: dict[str, Any], results: list[dict[str, Any]]) -> list[Any]:
     lazy = next((r for r in results if r["circuit"] == result["circuit"] and r["schedule"] == "lazy"), None)
     waiting = result["pack"] + result["network"]
     return [
-        *(result[name] for name in ("circuit", "schedule", "qubits", "ranks", "exchanges")),
+        *(result[name] for name in ("circuit", "schedule", "qubits")),
+        f"{result['ranks']}*" if result["share_cores"] else result["ranks"],
+        result["exchanges"],
         result["bytes_sent"] / 1e6,
         *(result[name] for name in ("seconds", "compute", "pack", "network")),
         result["bytes_sent"] / waiting / 1e9 if result["bytes_sent"] else "–",
         "–" if lazy is None or lazy is result else f"{result['seconds'] / lazy['seconds']:.2f}",
     ]
+
+
+def threads_of_a_rank() -> int:
+    return int(os.environ.get("OMP_NUM_THREADS", qd.native.kernels.max_threads()))
+
+
+def shares_cores(comm: qd.comm.Communicator) -> bool:
+    """Whether the ranks of a node have more threads than it has cores: they then take turns."""
+    return comm.size > 1 and comm.local_size * threads_of_a_rank() > qd.comm.cores()
+
+
+def words(results: list[dict[str, Any]], cores: int) -> str:
+    """What the numbers mean, in a sentence or two. cores: of the node."""
+    lazy = [r for r in results if r["schedule"] == "lazy"] or results
+    quick, slow = min(lazy, key=lambda r: r["seconds"]), max(lazy, key=lambda r: r["seconds"])
+    ranks, which = lazy[0]["ranks"], "lazy" if lazy[0]["schedule"] == "lazy" else "given"
+    took = f"{quick['seconds']:.2g} s ({quick['circuit']})"
+    if slow is not quick:
+        took += f" to {slow['seconds']:.2g} s ({slow['circuit']})"
+    if ranks == 1:
+        return (
+            f"In words: one rank runs {lazy[0]['qubits']} qubits in {took}, and there is nothing to exchange; "
+            "`mpirun -n 4 python qsim_bench.py` spreads a state over ranks."
+        )
+    exchanging = statistics.mean((r["pack"] + r["network"]) / r["seconds"] for r in lazy)
+    text = (
+        f"In words: {ranks} ranks, each with its part of the state, run {lazy[0]['qubits']} qubits in {took} by the "
+        f"{which} schedule, {100 * exchanging:.0f} % of it for exchanges between ranks"
+    )
+    for schedule in dict.fromkeys(r["schedule"] for r in results if which == "lazy" and r["schedule"] != "lazy"):
+        pairs = [(r, other) for r in results if r["schedule"] == schedule for other in lazy if same_circuit(r, other)]
+        times = statistics.median(r["seconds"] / other["seconds"] for r, other in pairs)
+        sent = sum(r["bytes_sent"] for r, _ in pairs) / max(1.0, sum(other["bytes_sent"] for _, other in pairs))
+        text += f"; the schedule {schedule} sends {sent:.1f} times as much and takes {times:.1f} times as long"
+    if any(r["share_cores"] for r in results):
+        text += (
+            f". * These ranks share {cores} cores and take turns: their times show that the work is divided, not how "
+            f"fast {ranks} machines would be"
+        )
+    return text + "."
+
+
+def same_circuit(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one["circuit"] == other["circuit"]
 
 
 def plot(results: list[dict[str, Any]], path: str) -> None:
@@ -177,7 +224,7 @@ def main() -> int:
             bar.advance()
     if not first:
         return 0
-    threads = int(os.environ.get("OMP_NUM_THREADS", qd.native.kernels.max_threads()))
+    threads = threads_of_a_rank()
     about = {"ranks": comm.size, "nodes": comm.num_nodes, "threads_a_rank": threads, "dtype": options.dtype}
     written = json.dumps({"machine": machine(), **about, "results": results}, indent=1)
     if options.plot:
@@ -189,6 +236,7 @@ def main() -> int:
     print(table(HEADER, [row(result, results) for result in results]))
     if options.json:
         Path(options.json).write_text(written + "\n")
+    print(words(results, qd.comm.cores()))
     return 0
 
 

@@ -27,6 +27,7 @@ from qdist.threads import set_num_threads
 
 if TYPE_CHECKING:
     from qdist import checkpoint, parallel, plots
+    from qdist.tracing import trace
 
 __all__ = [
     "Circuit",
@@ -60,6 +61,7 @@ __all__ = [
     "set_num_threads",
     "simulate",
     "spawn",
+    "trace",
 ]
 
 
@@ -69,4 +71,8 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"qdist.{name}")
+    if name == "trace":
+        from qdist.tracing import trace
+
+        return trace
     raise AttributeError(f"module 'qdist' has no attribute {name!r}")

@@ -13,6 +13,7 @@ from qdist.comm.errors import CommError
 from qdist.commands import exit_codes
 from qdist.commands.completion import add_completion_command
 from qdist.commands.simulate import add_simulate_command
+from qdist.commands.trace import add_trace_command
 from qdist.demo import add_demo_command
 from qdist.plan_command import add_plan_command
 from qdist.run_command import add_run_command
@@ -26,6 +27,7 @@ examples:
   qdist simulate bell.qasm --shots 1000                     run an OpenQASM program
   qdist simulate ansatz.qasm --param theta=0.3 --observable "Z0 Z1" --ranks 4
   qdist run -n 4 train.py --epochs 3                        a Python program on ranks
+  qdist trace --ranks 4 train.py                            the same, and where its time goes
   qdist plan ansatz.qasm --ranks 1024 --html plan.html      how it would run on a cluster
   eval "$(qdist completion bash)"                           complete commands with the tab key
 
@@ -70,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     add_demo_command(commands)
     add_run_command(commands)
     add_simulate_command(commands)
+    add_trace_command(commands)
     add_plan_command(commands)
     info = commands.add_parser(
         "info",

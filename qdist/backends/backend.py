@@ -102,6 +102,8 @@ class Executor(ABC):
     """The stages of a segment, lowered for a device, with the values that were bound last."""
 
     dtype: np.dtype[Any]
+    origin: tuple[Plan, Segment] | None = None
+    """What it was lowered from, by which a trace counts its work."""
 
     @property
     @abstractmethod

@@ -56,6 +56,8 @@ class Compiled:
             (part, [backend.lower(plan, segment, affine) for segment in part.segments]) for part in plan.parts
         ]
         self.executors = [executor for _, executors in self.parts for executor in executors]
+        for executor, segment in zip(self.executors, plan.segments):
+            executor.origin = plan, segment
         # A collapse normalises the state too.
         unitary = all(part.instruction is None for part in plan.parts)
         self.keeps_norm = plan.dtype == np.complex64 and unitary and plan.num_gates >= LONG and not _has_linear(plan)

@@ -47,6 +47,7 @@ class RowProgram:
 
     def __init__(self, kernel: RowKernel, records: RowRecords, dtype: np.dtype[Any]) -> None:
         self._kernel, self._records, self._dtype = kernel, records, dtype
+        self.num_qubits, self.num_operations = records.num_qubits, len(records.rotations) + len(records.operations)
         self._readings: Recent[Reading] = Recent(16)
 
     def reading(self, outputs: Sequence[Output]) -> Reading:

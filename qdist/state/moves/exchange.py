@@ -139,10 +139,7 @@ def swap_bits(
                 trade = _Trade(state, shards[number], base, state.owner(partner))
                 trades.append(((round_number, min(number, partner)), trade))
             elif number < partner:
-                start = perf_counter()
-                own, other = shards[number], shards[partner]
-                state.backend.kernels.swap_parts(own, base, other, partner_base, rest)
-                state.traffic.pack_seconds += perf_counter() - start
+                _swap_inside(state, shards[number], base, shards[partner], partner_base, rest)
     if _log.isEnabledFor(logging.DEBUG):
         parts = f"{len(trades)} parts with ranks {sorted({trade.peer for _, trade in trades})}"
         _log.debug("exchange of positions %s: %d states, %s", pairs, len(group), parts)
@@ -281,17 +278,32 @@ def _send_off(trade: _Trade, base: int, within: int, outgoing: NDArray[Any], inc
         # Contiguous memory needs no packing: it is overwritten only after the message is complete.
         outgoing = trade.shard[base : base + len(outgoing)]
     else:
-        start = perf_counter()
-        trade.state.backend.kernels.pack(trade.shard, base, within, outgoing)
-        trade.state.traffic.pack_seconds += perf_counter() - start
+        _pack(trade.state, trade.shard, base, within, outgoing)
     return _Piece(trade, base, incoming, _start(trade.state, trade.peer, outgoing, incoming))
 
 
 def _put_away(piece: _Piece, within: int) -> None:
     state = piece.trade.state
     _wait(state, piece.work)
+    _unpack(state, piece.incoming, piece.trade.shard, piece.base, within)
+
+
+def _swap_inside(state: Shards, own: Any, base: int, other: Any, other_base: int, rest: int) -> None:
+    """Trades parts of two shards of this rank."""
     start = perf_counter()
-    state.backend.kernels.unpack(piece.incoming, piece.trade.shard, piece.base, within)
+    state.backend.kernels.swap_parts(own, base, other, other_base, rest)
+    state.traffic.pack_seconds += perf_counter() - start
+
+
+def _pack(state: Shards, shard: Any, base: int, within: int, outgoing: Any) -> None:
+    start = perf_counter()
+    state.backend.kernels.pack(shard, base, within, outgoing)
+    state.traffic.pack_seconds += perf_counter() - start
+
+
+def _unpack(state: Shards, incoming: Any, shard: Any, base: int, within: int) -> None:
+    start = perf_counter()
+    state.backend.kernels.unpack(incoming, shard, base, within)
     state.traffic.pack_seconds += perf_counter() - start
 
 
