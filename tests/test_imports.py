@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "optim": {"tensor"},
     "parallel": {"checkpoint", "comm", "data", "nn", "optim", "tensor", "tensorfile", "training"},
     "plan": {"circuit", "native"},
-    "plots": set(),
+    "plots": {"circuit"},
     "program": {"hints", "backends", "circuit", "comm", "plan", "progress", "state", "tensorfile"},
     "state": {"hints", "backends", "circuit", "comm", "native", "plan", "progress", "statetree", "tensorfile"},
     "tensor": {"native"},

@@ -31,13 +31,14 @@ from .wires import wire_map
 class Circuit(CircuitBuilder):
     """A quantum circuit.
 
-        c = Circuit(3)
-        theta = ParameterVector("theta", 2)
-        c.h(0); c.cx(0, 1); c.rzz(2 * theta[0] + theta[1], 1, 2)
-
     num_qubits, num_clbits: how many qubits and classical bits. name: for people. Qubit 0 is the least significant bit
     of a basis state's index. Iterating yields Instructions; `c[i]` is one of them and `c[i:j]` a Circuit. Raises
     CircuitError at the call that is wrong.
+
+    >>> theta = ParameterVector("theta", 2)
+    >>> circuit = Circuit(3).h(0).cx(0, 1).rzz(2 * theta[0] + theta[1], 1, 2)
+    >>> circuit.size, circuit.num_parameters
+    (3, 2)
     """
 
     __slots__ = ()
@@ -79,6 +80,7 @@ class Circuit(CircuitBuilder):
 
     @property
     def num_parameters(self) -> int:
+        """How many parameters the circuit has: the length of `parameters`."""
         return len(self._named)
 
     @property

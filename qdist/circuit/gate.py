@@ -159,6 +159,7 @@ class Gate:
 
     @property
     def num_targets(self) -> int:
+        """Qubits that are not controls."""
         return self.num_qubits - self.num_controls
 
     @property

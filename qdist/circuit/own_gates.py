@@ -182,6 +182,11 @@ def matrix_gate(
         num_params: how many angles there are.
 
     Raises CircuitError where they do not fit each other at some angles: not unitary, or another derivative.
+
+    >>> change = lambda k, t: np.diag([0, 1j * np.exp(1j * t)])
+    >>> phase = matrix_gate("phase", lambda t: np.diag([1, np.exp(1j * t)]), change)
+    >>> Circuit(1).append(phase, 0, [0.3]).size
+    1
     """
     if not isinstance(num_params, int) or num_params < 1:
         raise CircuitError(f"num_params={num_params!r}: a gate without angles is unitary(matrix, qubits)")

@@ -174,6 +174,10 @@ class Parameter(Expression):
 
     Two Parameters are equal only when one is the other or a copy of it (by copying or pickling): the same
     name alone does not make them the same parameter.
+
+    >>> a, b = Parameter("a"), Parameter("b")
+    >>> Circuit(1).rx(2 * a + b - 0.5, 0).num_parameters
+    2
     """
 
     __slots__ = ("_hash", "_key", "_name")
@@ -194,6 +198,7 @@ class Parameter(Expression):
 
     @property
     def name(self) -> str:
+        """What drawings, OpenQASM and values by name call it."""
         return self._name
 
     @property
@@ -255,7 +260,12 @@ class ParameterVectorElement(Parameter):
 
 
 class ParameterVector:
-    """`n` Parameters under one name: `theta[0]`, `theta[1]`, ... Indexable, sliceable and iterable."""
+    """`n` Parameters under one name: `theta[0]`, `theta[1]`, ... Indexable, sliceable and iterable.
+
+    >>> theta = ParameterVector("theta", 3)
+    >>> len(theta), theta[2].name, len(theta[1:])
+    (3, 'theta[2]', 2)
+    """
 
     __slots__ = ("_elements", "_key", "_name")
 
@@ -273,6 +283,7 @@ class ParameterVector:
 
     @property
     def name(self) -> str:
+        """What drawings, OpenQASM and values by name call it."""
         return self._name
 
     def __len__(self) -> int:

@@ -92,6 +92,7 @@ class Endpoint:
 
     @property
     def num_nodes(self) -> int:
+        """How many nodes the ranks of this group are on."""
         return self._place.num_nodes
 
     @property

@@ -117,22 +117,27 @@ class DeferredParameter(Parameter):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Of the values it is going to have."""
         return self._shape
 
     @property
     def dtype(self) -> np.dtype:
+        """Of the values it is going to have."""
         return self._dtype
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return len(self._shape)
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return math.prod(self._shape)
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the values it is going to have."""
         return self.size * self._dtype.itemsize
 
     @property

@@ -68,6 +68,7 @@ class NoisyProgram:
 
     @property
     def num_qubits(self) -> int:
+        """Of the circuit."""
         return self.circuit.num_qubits
 
     def __repr__(self) -> str:

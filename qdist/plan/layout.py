@@ -48,6 +48,7 @@ class Layout:
 
     @property
     def num_qubits(self) -> int:
+        """How many qubits have a position."""
         return len(self._positions)
 
     @property

@@ -72,7 +72,8 @@ def html_page(plan: Plan, title: str, lines: Sequence[str], events: Sequence[Eve
         f"<body><h1>{escape(title)}</h1>\n<p>{'<br>'.join(map(escape, lines))}</p>\n"
         f"{_table(events)}\n"
         "<h2>Over time</h2>\n<p>What the rank that holds most does, as predicted: sweeps over its memory, and "
-        'exchanges. Point at a bar. <label>Zoom <input id="zoom" type="range" min="0" max="10" step="0.5" value="0"></label></p>\n'
+        "exchanges. Point at a bar. <label>Zoom "
+        '<input id="zoom" type="range" min="0" max="10" step="0.5" value="0"></label></p>\n'
         f'<div id="lanes"><div id="names">{names}</div><div id="scroll">{_lanes(events)}</div></div>\n'
         f"<h2>Qubits</h2>\n<p>Rows are qubits, columns are stages. {legend}</p>\n{_qubits(plan)}\n"
         f'<div id="tip"></div>\n<script>{_SCRIPT}</script></body></html>\n'

@@ -45,7 +45,7 @@ class Part:
     """A measurement, reset or initialisation, or a gate under a classical condition (whose stages come with it)."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Plan:
     """How a circuit will run."""
 
@@ -197,6 +197,9 @@ class Plan:
         return computing + cluster.exchange_seconds(
             shards * (self.bytes_sent - between), shards * between, shards * messages
         )
+
+    def __repr__(self) -> str:
+        return f"<Plan of {self.summary().partition(chr(10))[0]}>"
 
     def _repr_html_(self) -> str:
         """What notebooks show: the summary."""

@@ -8,15 +8,12 @@ __all__ = ["new_figure"]
 
 
 def new_figure(width: float, height: float) -> Any:
-    """An empty matplotlib Figure in inches, without pyplot's list of open figures and without a window.
+    """An empty matplotlib Figure in inches, which notebooks show as a picture.
 
     Raises ImportError without matplotlib.
     """
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        from qdist.circuit.drawing.notebook_figure import NotebookFigure
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install 'qdist[plot]'") from error
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return NotebookFigure(width, height, layout="constrained")

@@ -50,6 +50,11 @@ class Program(Runner):
 
     Several threads may use one Program: each has its own bound values and ``bits``, and their runs are serialised. (The
     threads of a run are the kernels' own.) On several ranks, the calls must come in the same order on all of them.
+
+    >>> theta = Parameter("theta")
+    >>> value, gradient = compile(Circuit(1).ry(theta, 0), dtype="complex128").value_and_grad("Z0", [0.5])
+    >>> round(value, 6), gradient.round(6).tolist()
+    (0.877583, [-0.479426])
     """
 
     def __init__(
@@ -473,7 +478,7 @@ def compile(
     Raises StateError for what cannot be, ValueError for an unknown schedule.
 
     >>> program = compile(Circuit(2).h(0).cx(0, 1))
-    >>> program.run().probabilities([1])
+    >>> program.run().probabilities([1]).round(3)
     array([0.5, 0.5])
     """
     return Program(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)

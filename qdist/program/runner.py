@@ -79,6 +79,7 @@ class Runner:
 
     @property
     def num_qubits(self) -> int:
+        """Of the circuit."""
         return self.circuit.num_qubits
 
     @property

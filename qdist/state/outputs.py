@@ -105,7 +105,13 @@ class Variance(Output):
 
 @dataclass(frozen=True)
 class Probabilities(Output):
-    """The probabilities of the values of some qubits (all by default), qubits[0] as bit 0."""
+    """The probabilities of the values of some qubits (all by default), qubits[0] as bit 0.
+
+    >>> theta = Parameter("theta")
+    >>> outputs, _ = compile(Circuit(2).ry(theta, 0)).vjp([Probabilities(0)], [0.0], [np.ones(2)])
+    >>> outputs[0].tolist()
+    [1.0, 0.0]
+    """
 
     qubits: int | Sequence[int] | None = None
 

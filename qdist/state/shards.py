@@ -107,6 +107,7 @@ class Shards:
 
     @property
     def num_qubits(self) -> int:
+        """Of the state."""
         return self._layout.num_qubits
 
     @property

@@ -89,10 +89,12 @@ def from_dlpack(source: Any) -> Tensor:
 
 
 def zeros(*shape: int, dtype: Any = np.float32) -> Tensor:
+    """A tensor of zeros."""
     return Tensor(np.zeros(shape, dtype))
 
 
 def ones(*shape: int, dtype: Any = np.float32) -> Tensor:
+    """A tensor of ones."""
     return Tensor(np.ones(shape, dtype))
 
 
@@ -128,14 +130,17 @@ def where(condition: Any, a: Any, b: Any) -> Tensor:
 
 
 def maximum(a: Any, b: Any) -> Tensor:
+    """The larger of two elements, everywhere; equal ones share the gradient."""
     return apply("maximum", a, b)
 
 
 def minimum(a: Any, b: Any) -> Tensor:
+    """The smaller of two elements, everywhere; equal ones share the gradient."""
     return apply("minimum", a, b)
 
 
 def arctan2(y: Any, x: Any) -> Tensor:
+    """The angle of the point (x, y), from -pi to pi."""
     return apply("arctan2", y, x)
 
 

@@ -29,15 +29,19 @@ class InPlace:
         return self
 
     def add_(self, other: Any) -> Tensor:
+        """Adds in place; returns the tensor."""
         return self._change(_array(self) + _array(other))
 
     def sub_(self, other: Any) -> Tensor:
+        """Subtracts in place; returns the tensor."""
         return self._change(_array(self) - _array(other))
 
     def mul_(self, other: Any) -> Tensor:
+        """Multiplies in place; returns the tensor."""
         return self._change(_array(self) * _array(other))
 
     def div_(self, other: Any) -> Tensor:
+        """Divides in place; returns the tensor."""
         return self._change(_array(self) / _array(other))
 
     def copy_(self, other: Any) -> Tensor:

@@ -56,45 +56,59 @@ class Methods:
     # Elementwise
 
     def exp(self) -> Tensor:
+        """e to the power of each element."""
         return self._apply("exp")
 
     def expm1(self) -> Tensor:
+        """exp(x) - 1, exact for small x."""
         return self._apply("expm1")
 
     def log(self) -> Tensor:
+        """Natural logarithm of each element."""
         return self._apply("log")
 
     def log1p(self) -> Tensor:
+        """log(1 + x), exact for small x."""
         return self._apply("log1p")
 
     def sqrt(self) -> Tensor:
+        """Square root of each element."""
         return self._apply("sqrt")
 
     def sin(self) -> Tensor:
+        """Sine of each element."""
         return self._apply("sin")
 
     def cos(self) -> Tensor:
+        """Cosine of each element."""
         return self._apply("cos")
 
     def tan(self) -> Tensor:
+        """Tangent of each element."""
         return self._apply("tan")
 
     def arcsin(self) -> Tensor:
+        """Inverse sine of each element."""
         return self._apply("arcsin")
 
     def arccos(self) -> Tensor:
+        """Inverse cosine of each element."""
         return self._apply("arccos")
 
     def arctan(self) -> Tensor:
+        """Inverse tangent of each element."""
         return self._apply("arctan")
 
     def sinh(self) -> Tensor:
+        """Hyperbolic sine of each element."""
         return self._apply("sinh")
 
     def cosh(self) -> Tensor:
+        """Hyperbolic cosine of each element."""
         return self._apply("cosh")
 
     def tanh(self) -> Tensor:
+        """Hyperbolic tangent of each element."""
         return self._apply("tanh")
 
     def abs(self) -> Tensor:
@@ -106,14 +120,17 @@ class Methods:
         return self._apply("abs2")
 
     def conj(self) -> Tensor:
+        """Complex conjugate."""
         return self._apply("conj")
 
     @property
     def real(self) -> Tensor:
+        """Real part."""
         return self._apply("real")
 
     @property
     def imag(self) -> Tensor:
+        """Imaginary part."""
         return self._apply("imag")
 
     def clip(self, low: float | None = None, high: float | None = None) -> Tensor:
@@ -121,12 +138,15 @@ class Methods:
         return self._apply("clip", low=low, high=high)
 
     def sign(self) -> Tensor:
+        """-1, 0 or 1; without a gradient."""
         return self._apply("sign")
 
     def floor(self) -> Tensor:
+        """The largest whole numbers not above; without a gradient."""
         return self._apply("floor")
 
     def ceil(self) -> Tensor:
+        """The smallest whole numbers not below; without a gradient."""
         return self._apply("ceil")
 
     def round(self) -> Tensor:
@@ -134,14 +154,17 @@ class Methods:
         return self._apply("round")
 
     def isfinite(self) -> Tensor:
+        """Where elements are neither infinite nor NaN."""
         return self._apply("isfinite")
 
     # Reductions
 
     def sum(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """The sum over the given axes, or all; keepdims leaves them with length one."""
         return self._apply("sum", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
 
     def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """The mean over the given axes, or all."""
         return self._apply("mean", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
 
     def var(self, axis: Axis = None, keepdims: bool = False, ddof: int = 0) -> Tensor:
@@ -153,18 +176,23 @@ class Methods:
         return deviation.abs2().sum(axis, keepdims) / (count - ddof)
 
     def prod(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """The product over the given axes, or all."""
         return self._apply("prod", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
 
     def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """The largest element over the given axes, or all."""
         return self._apply("max", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
 
     def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """The smallest element over the given axes, or all."""
         return self._apply("min", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
 
     def logsumexp(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """log(sum(exp(x))) over the given axes, or all; large numbers do not overflow."""
         return self._apply("logsumexp", axis=normal_axes(axis, self.ndim), keepdims=keepdims)
 
     def cumsum(self, axis: int) -> Tensor:
+        """Sums of all elements up to each, along an axis."""
         return self._apply("cumsum", axis=normal_axis(axis, self.ndim))
 
     def argmax(self, axis: int | None = None) -> Tensor:
@@ -172,6 +200,7 @@ class Methods:
         return self._apply("argmax", axis=axis)
 
     def argmin(self, axis: int | None = None) -> Tensor:
+        """Positions of the smallest elements, int64; of the flattened tensor when axis is None."""
         return self._apply("argmin", axis=axis)
 
     # Shape
@@ -195,9 +224,11 @@ class Methods:
 
     @property
     def T(self) -> Tensor:
+        """All axes reversed."""
         return self.transpose()
 
     def swapaxes(self, a: int, b: int) -> Tensor:
+        """Two axes exchanged."""
         order = list(range(self.ndim))
         a, b = normal_axis(a, self.ndim), normal_axis(b, self.ndim)
         order[a], order[b] = order[b], order[a]
@@ -239,9 +270,11 @@ class Methods:
         return self._apply("pad", widths=widths, value=value)
 
     def flip(self, axis: Axis = None) -> Tensor:
+        """Reversed along the given axes, or all."""
         return self._apply("flip", axes=normal_axes(axis, self.ndim))
 
     def roll(self, shift: int, axis: int) -> Tensor:
+        """Elements moved by `shift` places along an axis; those that leave come in at the other end."""
         return self._apply("roll", shift=shift, axis=normal_axis(axis, self.ndim))
 
     def tril(self, k: int = 0) -> Tensor:

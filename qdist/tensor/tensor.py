@@ -172,6 +172,11 @@ class Tensor(Operators, Methods, InPlace):
 
     Raises:
         TypeError: for data that is not numbers, or requires_grad on integers.
+
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad.tolist()
+    [2.0, 4.0]
     """
 
     __array_ufunc__ = None  # array + Tensor asks the Tensor
@@ -219,22 +224,27 @@ class Tensor(Operators, Methods, InPlace):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
         return self._data.shape
 
     @property
     def dtype(self) -> np.dtype:
+        """NumPy's dtype of the elements."""
         return self._data.dtype
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return self._data.ndim
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return self._data.size
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements."""
         return self._data.nbytes
 
     @property

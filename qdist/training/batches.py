@@ -48,8 +48,10 @@ class Batches:
         return islice(iter(self._loader), self.place, None)
 
     def state_dict(self) -> dict[str, int]:
+        """Where it is, for a checkpoint."""
         return {"epoch": self.epoch, "place": self.place, "first": self._first}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on where `state_dict` was taken."""
         self.epoch, self.place, self._first = int(state["epoch"]), int(state["place"]), int(state["first"])
         self._current = None

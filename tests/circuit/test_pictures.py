@@ -112,6 +112,7 @@ def test_unknown_outputs_name_the_known_ones() -> None:
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "qdist.circuit.drawing.notebook_figure", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(ImportError, match=r"pip install 'qdist\[plot\]'. draw\('svg'\) needs nothing"):
         Circuit(1).draw("mpl")

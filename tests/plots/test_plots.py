@@ -18,6 +18,7 @@ def matplotlib() -> None:
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "qdist.circuit.drawing.notebook_figure", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     for plot in (lambda: plot_histogram({"0": 1}), lambda: plot_state([1, 0]), lambda: plot_training([1.0])):
         with pytest.raises(ImportError, match=r"plots need matplotlib: pip install 'qdist\[plot\]'"):
@@ -89,3 +90,10 @@ def test_training_curves_begin_at_step_1_and_show_the_goal() -> None:
     axes = plot_training([3.0, 2.0], goal=1.0, log=True).axes[0]
     assert axes.lines[0].get_ydata().tolist() == [2.0, 1.0]
     assert axes.get_yscale() == "log"
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_notebooks_show_figures_though_pyplot_is_not_imported() -> None:
+    """Jupyter knows how to draw plain Figures only once pyplot is there."""
+    for figure in (plot_training([2.0, 1.0]), qd.Circuit(1).h(0).draw("mpl")):
+        assert figure._repr_png_().startswith(b"\x89PNG")

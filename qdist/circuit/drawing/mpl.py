@@ -16,15 +16,13 @@ _PIXELS = 72
 def figure(circuit: CircuitBuilder, width: int) -> Any:
     """A matplotlib Figure that no window shows by itself: `figure.savefig("circuit.pdf")`. Raises ImportError."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        from .notebook_figure import NotebookFigure
     except ImportError as error:
         raise ImportError(
             "draw('mpl') needs matplotlib: pip install 'qdist[plot]'. draw('svg') needs nothing"
         ) from error
     made = scene(circuit, width)
-    picture = Figure(figsize=(made.width / _PIXELS, made.height / _PIXELS))
-    FigureCanvasAgg(picture)
+    picture = NotebookFigure(made.width / _PIXELS, made.height / _PIXELS)
     axes = picture.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, made.width), ylim=(made.height, 0))
     axes.axis("off")

@@ -38,6 +38,7 @@ class Saved:
 
     @property
     def generator(self) -> Generator:
+        """The random numbers that go into a checkpoint: the pipeline's own, or the default ones."""
         own = None if self.pipeline is None else self.pipeline.generator
         return default_generator() if own is None else own
 

@@ -22,9 +22,9 @@ bool enter(CallTable& table, int op, int reduction, std::uint64_t dtype, int fla
     if (!shape.is_none()) {
         if (!PyTuple_Check(shape.ptr())) throw nb::type_error("a shape is a tuple");
         std::int64_t lengths[64];
-        const auto count = static_cast<int>(std::min<Py_ssize_t>(PyTuple_GET_SIZE(shape.ptr()), 64));
+        const auto count = static_cast<int>(std::min<Py_ssize_t>(PyTuple_Size(shape.ptr()), 64));
         for (int k = 0; k < count; ++k) {
-            lengths[k] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape.ptr(), k));
+            lengths[k] = PyLong_AsLongLong(PyTuple_GetItem(shape.ptr(), k));
             if (lengths[k] == -1 && PyErr_Occurred()) throw nb::python_error();
         }
         call.add_shape(lengths, count);

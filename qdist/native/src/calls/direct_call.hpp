@@ -49,8 +49,8 @@ inline bool fit(PyObject* x, PyObject* out, PyTypeObject* array_type, Py_ssize_t
 
 // Takes this very entry off the list.
 inline void forget(PyObject* list, PyObject* entry) {
-    for (Py_ssize_t i = PyList_GET_SIZE(list); i-- > 0;) {
-        if (PyList_GET_ITEM(list, i) == entry) {
+    for (Py_ssize_t i = PyList_Size(list); i-- > 0;) {
+        if (PyList_GetItem(list, i) == entry) {
             PyList_SetSlice(list, i, i + 1, nullptr);
             return;
         }
@@ -76,13 +76,13 @@ enum Context {
 
 // Notes the call in the group's table, if it has one; false where it is not the others' call, or may not be.
 inline bool note(PyObject* context, PyObject* x) {
-    PyObject* table = PyTuple_GET_ITEM(context, TABLE);
+    PyObject* table = PyTuple_GetItem(context, TABLE);
     if (table == Py_None) return true;
     auto* array = reinterpret_cast<PyArrayObject*>(x);
     const int type = PyArray_TYPE(array);
     CallRecord call;
-    call.op = static_cast<std::uint8_t>(PyLong_AsLong(PyTuple_GET_ITEM(context, OP_CODE)));
-    call.reduction = static_cast<std::uint8_t>(PyLong_AsLong(PyTuple_GET_ITEM(context, REDUCTION_CODE)));
+    call.op = static_cast<std::uint8_t>(PyLong_AsLong(PyTuple_GetItem(context, OP_CODE)));
+    call.reduction = static_cast<std::uint8_t>(PyLong_AsLong(PyTuple_GetItem(context, REDUCTION_CODE)));
     call.kind = static_cast<std::uint8_t>(KINDS[type]);
     call.item_size = ITEM_SIZES[type];
     std::int64_t lengths[NPY_MAXDIMS];
@@ -99,12 +99,12 @@ inline PyObject* run_direct(PyObject* context, PyObject* const* arrays, Py_ssize
         PyErr_SetString(PyExc_TypeError, "a direct call takes two arrays");
         return nullptr;
     }
-    const auto field = [context](int which) { return PyTuple_GET_ITEM(context, which); };
+    const auto field = [context](int which) { return PyTuple_GetItem(context, which); };
     PyObject *x = arrays[0], *out = arrays[1];
     if (!fit(x, out, reinterpret_cast<PyTypeObject*>(field(ARRAY_TYPE)), PyLong_AsSsize_t(field(ROWS)), field(BOOLS) == Py_True))
         Py_RETURN_NONE;
     PyObject *count = field(COUNT), *active = field(ACTIVE);
-    PyObject* number = PyLong_FromLongLong(PyLong_AsLongLong(PyList_GET_ITEM(count, 0)) + 1);
+    PyObject* number = PyLong_FromLongLong(PyLong_AsLongLong(PyList_GetItem(count, 0)) + 1);
     PyObject* thread = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
     PyObject* entry = number && thread ? PyTuple_Pack(5, field(OP), field(COMM), x, number, thread) : nullptr;
     Py_XDECREF(thread);
@@ -132,13 +132,13 @@ inline PyObject* run_direct(PyObject* context, PyObject* const* arrays, Py_ssize
 inline nb::object direct_call(nb::tuple context) {
     static PyMethodDef method = {"direct_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_direct)), METH_FASTCALL,
                                  "Runs a collective of (x, out), or gives None: see direct_call.hpp."};
-    const auto is_list = [&](int which) { return PyList_Check(PyTuple_GET_ITEM(context.ptr(), which)); };
+    const auto is_list = [&](int which) { return PyList_Check(PyTuple_GetItem(context.ptr(), which)); };
     if (context.size() != CONTEXT_SIZE || !is_list(ACTIVE) || !is_list(COUNT) ||
-        PyList_GET_SIZE(PyTuple_GET_ITEM(context.ptr(), COUNT)) != 1)
+        PyList_Size(PyTuple_GetItem(context.ptr(), COUNT)) != 1)
         throw nb::type_error(
             "direct_call takes (op, comm, primitive, active, count, array_type, rows, bools, table, op_code, "
             "reduction_code, settle)");
-    nb::handle table(PyTuple_GET_ITEM(context.ptr(), TABLE));
+    nb::handle table(PyTuple_GetItem(context.ptr(), TABLE));
     if (!table.is_none() && !nb::isinstance<CallTable>(table)) throw nb::type_error("table: a CallTable or None");
     return nb::steal(PyCFunction_NewEx(&method, context.ptr(), nullptr));
 }

@@ -121,6 +121,7 @@ class DistTensor(Tensor):
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return len(self._shape)
 
     @property

@@ -89,10 +89,12 @@ class Cost:
 
     @property
     def seconds(self) -> float:
+        """Of computing and communicating, which do not overlap."""
         return self.compute + self.communication
 
     @property
     def memory(self) -> float:
+        """Bytes of parameters and activations together."""
         return self.parameters + self.activations
 
 
