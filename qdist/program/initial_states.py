@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,17 @@ from qdist.state.checking import checks, same
 from qdist.state.outputs import Output, as_output, pull_back
 from qdist.state.statevector import StateVector
 
-__all__ = ["is_batch", "run_batch", "value_and_grad", "vjp"]
+__all__ = ["given", "is_batch", "run_batch", "value_and_grad", "vjp"]
+
+
+def given(program: Runner, initial: Any) -> Any:
+    """``initial`` as it was given, but amplitudes of one state, (2**n,), as that state."""
+    if initial is None or isinstance(initial, StateVector):
+        return initial
+    if isinstance(initial, np.ndarray):
+        return _state(program, initial) if initial.ndim == 1 and initial.dtype.kind in "biufc" else initial
+    one = isinstance(initial, list | tuple) and len(initial) > 0 and all(isinstance(a, Number) for a in initial)
+    return _state(program, initial) if one else initial
 
 
 def is_batch(params: Any, initial: Any) -> bool:

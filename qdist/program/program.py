@@ -102,7 +102,7 @@ class Program(Runner):
         self,
         params: ParameterValues | None = None,
         *,
-        initial: StateVector | None = None,
+        initial: Any = None,
         seed: Seed = None,
         out: StateVector | None = None,
         progress: bool | None = None,
@@ -114,8 +114,8 @@ class Program(Runner):
         """The state after the circuit. Measurements at its end leave it alone; ``bits`` are drawn from it.
 
         params: values for the circuit's parameters; None re-uses those of the last ``bind`` or ``run``.
-        initial: the state to start from (left alone), in any layout; |0...0> by default. seed: for measurements and
-        resets.
+        initial: the state to start from (left alone), in any layout, or its 2**n amplitudes; |0...0> by default. seed:
+        for measurements and resets.
         out: a StateVector of this size to work in, so that nothing is allocated. progress: whether a bar is drawn on
         stderr if it takes longer than a second; by default in terminals and notebooks, as in all other methods.
         checkpoint: a file to which the state is saved between two stages whenever ``seconds`` have passed, and from
@@ -128,7 +128,7 @@ class Program(Runner):
         if kwargs:
             raise unexpected(Program.run, kwargs)
         rng = generator(self.comm, seed) if self._draws else None
-        values = self.values(params)
+        values, initial = self.values(params), initial_states.given(self, initial)
         watch: Watch | None = None
         if checkpoint is not None or verify:
             watch = watching(self, values, initial, checkpoint, seconds, verify)
@@ -150,7 +150,7 @@ class Program(Runner):
         """
         with showing(progress):
             if initial is not None:
-                return initial_states.run_batch(self, params, initial)
+                return initial_states.run_batch(self, params, initial_states.given(self, initial))
             return batches.states(self, checks.checked_batch(params, self.circuit.num_parameters, self.comm))
 
     @hinted
@@ -307,7 +307,8 @@ class Program(Runner):
                     observable, params, method=method, coefficients=coefficients, initial=initial
                 )
         if initial is not None:
-            return initial_states.value_and_grad(self, observable, params, method, coefficients, initial)
+            start = initial_states.given(self, initial)
+            return initial_states.value_and_grad(self, observable, params, method, coefficients, start)
         return adjoint.value_and_grad(self, observable, params, method, coefficients)
 
     def vjp(
@@ -345,6 +346,7 @@ class Program(Runner):
         if progress is not None:
             with showing(progress):
                 return self.vjp(outputs, params, cotangents, initial=initial)
+        initial = initial_states.given(self, initial)
         if initial is not None and initial_states.is_batch(params, initial):
             return initial_states.vjp(self, outputs, params, cotangents, initial)[:2]
         return adjoint.vjp(self, outputs, params, cotangents, initial=initial)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from qdist import Circuit, ParameterVector, Probabilities, StateVector, Variance, compile
+from qdist import Circuit, ParameterVector, Probabilities, StateVector, Variance, compile, library
+from qdist.backends import StateError
 
 OUTPUTS = [{"Z0 X1": 1.0, "Y2": 0.3}, Probabilities([0, 2]), Variance({"X1": 1.0})]
 COTANGENTS = [1.0, np.array([0.3, -1.0, 0.5, 2.0]), 0.7]
@@ -59,3 +60,21 @@ def test_a_batch_may_be_stored_in_any_order():
     for stored in (np.asfortranarray(theta), np.repeat(theta, 2, axis=1)[:, ::2]):
         for found, other in zip(program.value_and_grad(OUTPUTS[0], stored), expected):
             np.testing.assert_allclose(found, other, atol=1e-12)
+
+
+def test_amplitudes_of_one_state_are_that_state(device: str) -> None:
+    program = compile(library.real_amplitudes(3, 1), dtype="complex128", device=device)
+    theta = np.linspace(0.1, 1.2, program.circuit.num_parameters)
+    amplitudes = np.array([0.6, 0, 0, 0.8j, 0, 0, 0, 0])
+    start = StateVector.from_amplitudes(amplitudes, device=device)
+    for given in (amplitudes, amplitudes.tolist()):
+        np.testing.assert_allclose(
+            program.run(theta, initial=given).amplitudes(), program.run(theta, initial=start).amplitudes()
+        )
+        value, gradient = program.value_and_grad("Z0", theta, initial=given)
+        expected, by_theta = program.value_and_grad("Z0", theta, initial=start)
+        assert value == pytest.approx(expected)
+        np.testing.assert_allclose(gradient, by_theta)
+        np.testing.assert_allclose(program.vjp(["Z0"], theta, [1.0], initial=given)[1], by_theta)
+    with pytest.raises(StateError, match="has 8 amplitudes"):
+        program.value_and_grad("Z0", theta, initial=amplitudes[:4])
