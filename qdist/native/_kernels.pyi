@@ -72,6 +72,7 @@ def rational(
 ) -> None: ...
 def times_positive(g: _Vector[_R], y: _Vector[_R], out: _Vector[_R]) -> None: ...
 def adam(
+    p: _Vector[_R],
     g: _Vector[_R],
     m: _Vector[_R],
     v: _Vector[_R],
@@ -80,6 +81,8 @@ def adam(
     root_scale: float,
     eps: float,
     rate: float,
+    keep: float,
+    decay: float,
 ) -> None: ...
 def softmax(a: _Rows[_R], scale: float, queries: int, first: int, out: _Rows[_R]) -> None: ...
 def softmax_back(g: _Rows[_R], y: _Rows[_R], scale: float, out: _Rows[_R]) -> None: ...

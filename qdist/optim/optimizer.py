@@ -3,12 +3,14 @@
 The parameters of a group are seen as one long vector for each dtype and device: the state (momenta, averages)
 lives in flat buffers, gradients are gathered into one, and the update rule runs over all parameters at once,
 block by block in cache. Complex parameters count as pairs of real ones; half precision is updated, and has its state,
-in float32, and is rounded after. A rule is then one method on flat arrays, `_direction`.
+in float32, and is rounded after. A rule is then one method on flat arrays, `_direction`; where it has a kernel that
+updates a parameter in one pass over memory, `_update` calls that, and gradients need not be gathered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,13 @@ class _Bucket:
         self.sizes = [_flat(_values(p)).size for p in parameters]
         self.offsets = np.concatenate(([0], np.cumsum(self.sizes))).tolist()
         self.steps = [0] * len(parameters)
-        real = FLOAT32 if is_half(first.dtype) else _flat(first).dtype
-        self.update = self.xp.empty(self.offsets[-1], real)
+        self.real = real = FLOAT32 if is_half(first.dtype) else _flat(first).dtype
         self.state = {slot: self.xp.zeros(self.offsets[-1], real) for slot in slots}
+
+    @cached_property
+    def update(self) -> Array:
+        """Where gradients are gathered and become what is subtracted from parameters."""
+        return self.xp.empty(self.offsets[-1], self.real)
 
     def resize(self) -> None:
         """Take the sizes that the parameters have now: they may be sharded between the making and the first step."""
@@ -39,6 +45,7 @@ class _Bucket:
                 raise RuntimeError(
                     "a parameter changed its size after the optimiser's first step; shard parameters before it"
                 )
+            self.__dict__.pop("update", None)
             self.__init__(self.parameters, tuple(self.state))  # type: ignore[misc]
 
     def runs(self) -> Iterable[tuple[int, int]]:
@@ -78,10 +85,15 @@ class Optimizer:
             own.
         defaults: options of the groups that do not set them; "lr" is always one.
 
-    Sub-classes name their state in `slots` and implement `_direction`.
+    Sub-classes name their state in `slots` and implement `_direction`, and `_update` if they have a kernel for it.
     """
 
     slots: tuple[str, ...] = ()
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether the rule has a kernel that updates a NumPy parameter in one pass over memory: `_update`."""
+        return False
 
     def __init__(self, parameters: Iterable[Any], defaults: dict[str, Any]) -> None:
         given = list(parameters)
@@ -145,7 +157,26 @@ class Optimizer:
             for bucket in buckets:
                 bucket.resize()
                 for first, last in list(bucket.runs()):
-                    self._step_run(group, bucket, first, last)
+                    if self.one_pass and bucket.xp is np:
+                        self._step_each(group, bucket, first, last)
+                    else:
+                        self._step_run(group, bucket, first, last)
+
+    def _step_each(self, group: dict[str, Any], bucket: _Bucket, first: int, last: int) -> None:
+        step = bucket.steps[first] + 1
+        for i in range(first, last):
+            parameter = bucket.parameters[i]
+            assert parameter.grad is not None
+            values = parameter._data
+            # A copy where the numbers do not lie end to end, or are half precision.
+            flat = _flat(values.astype(FLOAT32) if is_half(values.dtype) else np.ascontiguousarray(values))
+            gradient = _flat(np.ascontiguousarray(parameter.grad._data)).astype(bucket.real, copy=False)
+            state = {slot: array[bucket.offsets[i] : bucket.offsets[i + 1]] for slot, array in bucket.state.items()}
+            self._update(flat, gradient, state, step, group)
+            if not np.may_share_memory(flat, values):
+                values[...] = flat.view(values.dtype if values.dtype.kind == "c" else flat.dtype).reshape(values.shape)
+            bucket.steps[i] = step
+            parameter._version.changed()
 
     def _step_run(self, group: dict[str, Any], bucket: _Bucket, first: int, last: int) -> None:
         offsets = bucket.offsets
@@ -183,6 +214,10 @@ class Optimizer:
                     values *= 1 - group["lr"] * decay
                 values -= update
             p._version.changed()
+
+    def _update(self, p: Array, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
+        """Update a flat NumPy parameter p by its gradient g, weight decay included, where `one_pass` says so."""
+        raise NotImplementedError
 
     def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
         """Turn the flat gradient g, in place, into what is subtracted from parameters; step is 1, 2 ..."""

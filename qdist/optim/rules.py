@@ -89,12 +89,30 @@ class Adam(Optimizer):
         if not all(0 <= beta < 1 for beta in group["betas"]):
             raise ValueError(f"{type(self).__name__}: betas must be in [0, 1), got {group['betas']}")
 
+    @property
+    def one_pass(self) -> bool:
+        # A sub-class may have a direction of its own.
+        return type(self)._direction is Adam._direction
+
+    def _update(self, p: Array, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
+        (beta1, beta2), decay = group["betas"], group["weight_decay"]
+        adam_step(
+            p,
+            g,
+            state["exp_avg"],
+            state["exp_avg_sq"],
+            betas=(beta1, beta2),
+            root_scale=1 / math.sqrt(1 - beta2**step),
+            eps=group["eps"],
+            rate=group["lr"] / (1 - beta1**step),
+            keep=1 - group["lr"] * decay if group["decoupled"] else 1.0,
+            decay=0.0 if group["decoupled"] else decay,
+        )
+
     def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
         m, v = state["exp_avg"], state["exp_avg_sq"]
         root_scale, rate = 1 / math.sqrt(1 - beta2**step), group["lr"] / (1 - beta1**step)
-        if adam_step(xp, g, m, v, beta1, beta2, root_scale, group["eps"], rate):
-            return
         scratch = g * (1 - beta1)
         m *= beta1
         m += scratch

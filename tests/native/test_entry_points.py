@@ -515,9 +515,10 @@ def tensor_kernels(dtype: str) -> dict[str, Wrong]:
         "adam": Wrong(
             kernels.adam,
             lambda: {
-                **{name: numbers() for name in "gmv"},
-                **{"beta1": 0.9, "beta2": 0.99, "root_scale": 1.0, "eps": 1e-8, "rate": 0.1},
+                **{name: numbers() for name in "pgmv"},
+                **{"beta1": 0.9, "beta2": 0.99, "root_scale": 1.0, "eps": 1e-8, "rate": 0.1, "keep": 1.0, "decay": 0.0},
             },
+            p=lengths,
             g=lengths,
             m=lengths,
             v=lengths,

@@ -194,3 +194,29 @@ def test_a_schedule_continues_from_its_state():
 def test_dampening_without_a_momentum_is_refused():
     with pytest.raises(ValueError, match=r"dampening=0\.5 changes nothing without a momentum"):
         optim.SGD([Tensor([1.0], requires_grad=True)], dampening=0.5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
+def test_adam_updates_in_one_pass_as_its_direction_says(dtype):
+    """The kernel that updates a parameter in one pass beside the rule's formulas, which need gradients in one array."""
+
+    class Plain(optim.AdamW):
+        def _direction(self, *given):
+            super()._direction(*given)
+
+    draw = np.random.default_rng(4)
+    values = draw.normal(size=(2, 5, 7))
+    found = []
+    for kind in (optim.AdamW, Plain):
+        # One whose numbers do not lie end to end, and a single number.
+        parameters = [nn.Parameter(a.astype(dtype)) for a in (values[0], values[1].T.copy().T, values[0, 0, 0])]
+        optimizer = kind([{"params": parameters[:1], "weight_decay": 0.0}, {"params": parameters[1:]}], lr=0.1)
+        for step in range(3):
+            for p in parameters:
+                p.grad = Tensor(((step + 1) * p.data / 3).astype(dtype))
+            optimizer.step()
+        found.append([p.numpy().astype(np.complex128) for p in parameters])
+        gathered = ["update" in bucket.__dict__ for buckets in optimizer._buckets for bucket in buckets]
+        assert gathered == [kind is Plain] * 2
+    for one_pass, formulas in zip(*found):
+        np.testing.assert_allclose(one_pass, formulas, rtol=0, atol=2e-3 if dtype == "float16" else 1e-6)

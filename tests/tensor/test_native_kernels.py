@@ -79,15 +79,16 @@ def test_the_derivative_of_relu_in_every_order_of_memory(orders: tuple[Any, Any]
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_adam_in_one_pass(dtype: Any) -> None:
     rng = np.random.default_rng(2)
-    g, m, v = rng.normal(size=(3, 1001)).astype(dtype)
+    p, g, m, v = rng.normal(size=(4, 1001)).astype(dtype)
     v = v * v
-    before = [a.astype(np.float64) for a in (g, m, v)]
-    assert adam_step(np, g, m, v, 0.9, 0.999, 1.7, 1e-8, 0.02)
-    mean, square = 0.9 * before[1] + 0.1 * before[0], 0.999 * before[2] + 0.001 * before[0] ** 2
+    before = [a.astype(np.float64) for a in (p, g, m, v)]
+    adam_step(p, g, m, v, betas=(0.9, 0.999), root_scale=1.7, eps=1e-8, rate=0.02, keep=0.9, decay=0.3)
+    slope = before[1] + 0.3 * before[0]
+    mean, square = 0.9 * before[2] + 0.1 * slope, 0.999 * before[3] + 0.001 * slope**2
     tolerance = 100 * np.finfo(dtype).eps
-    for found, expected in ((m, mean), (v, square), (g, 0.02 * mean / (1.7 * np.sqrt(square) + 1e-8))):
+    after = 0.9 * before[0] - 0.02 * mean / (1.7 * np.sqrt(square) + 1e-8)
+    for found, expected in ((m, mean), (v, square), (p, after), (g, before[1])):
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
-    assert not adam_step(np, *(a.astype(np.float16) for a in (g, m, v)), 0.9, 0.999, 1.7, 1e-8, 0.02)
 
 
 def test_gelu_of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Data parallel: every rank has the whole model and a part of the batch; gradients are averaged.
 
 Buckets are filled in the reverse of the order in which the model lists its parameters, which is about the order in
-which the backward pass completes their gradients. A full bucket is all-reduced while the pass goes on (Li et al.,
-"PyTorch Distributed", VLDB 2020, arXiv 2006.15704).
+which the backward pass completes their gradients. Between nodes and between GPUs, a full bucket is all-reduced while
+the pass goes on (Li et al., "PyTorch Distributed", VLDB 2020, arXiv 2006.15704).
 """
 
 from __future__ import annotations
@@ -61,6 +61,9 @@ class DataParallel(Replica):
         if isinstance(module, Module):
             materialize(module)
         super().__init__(module, comm, reduction)
+        # MPI moves data while it is asked to, and on one node by the cores that compute: nothing is gained by asking
+        # again and again while the pass goes on, so all is sent at its end.
+        self._eager = self.comm.num_nodes > 1 or self.comm.backend != "mpi"
         self._bucket_bytes = bucket_bytes
         self._signature: list[Any] = []
         self._passes = 0

@@ -1,35 +1,35 @@
-"""Steps of optimisers in one pass over gradients and state."""
+"""Steps of optimisers in one pass over parameters, gradients and state."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from qdist.native import kernels
 
-from ..arrays import FLOAT32, FLOAT64, Array
+from ..arrays import Array
+from ..threads import over_rows
 
 __all__ = ["adam_step"]
 
 
 def adam_step(
-    xp: Any,
+    p: Array,
     g: Array,
     m: Array,
     v: Array,
-    beta1: float,
-    beta2: float,
+    *,
+    betas: tuple[float, float],
     root_scale: float,
     eps: float,
     rate: float,
-) -> bool:
-    """Adam's averages m of g and v of g^2 brought up to date, and g = rate m / (root_scale sqrt(v) + eps).
+    keep: float = 1.0,
+    decay: float = 0.0,
+) -> None:
+    """Adam's averages m of g + decay p and v of its square brought up to date, and then
+    p = keep p - rate m / (root_scale sqrt(v) + eps): flat NumPy arrays, all of float32 or all of float64."""
 
-    Returns:
-        Whether it was done: for flat NumPy arrays of float32 and float64. Else nothing is changed.
-    """
-    if xp is not np or g.dtype not in (FLOAT32, FLOAT64) or not all(a.dtype == g.dtype for a in (m, v)):
-        return False
-    kernels.adam(g, m, v, beta1, beta2, root_scale, eps, rate)
-    return True
+    def work(start: int, stop: int) -> None:
+        part = slice(start, stop)
+        kernels.adam(p[part], g[part], m[part], v[part], *betas, root_scale, eps, rate, keep, decay)
+
+    over_rows(np, work, p.size, 1)

@@ -421,3 +421,21 @@ def test_samplers_and_split_data_know_their_rank(comm, shuffle):
     assert sorted(comm.all_gather(rows).ravel()) == list(range(n))
     loader = data.DataLoader(data.ArrayDataset(np.arange(n)), 2, sampler=data.DistributedSampler(range(n)))
     assert sum(len(x) for (x,) in loader) == 4
+
+
+def test_on_one_node_gradients_are_sent_when_the_pass_is_over(comm) -> None:
+    """There the cores that send are those that compute, and MPI moves nothing by itself."""
+    model = DataParallel(build("mlp", seed=0), comm, bucket_bytes=1)
+    large: list[int] = []
+
+    def count() -> int:
+        return sum(message.op == "all_reduce" and message.bytes >= 256 for message in messages)
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_hook(lambda _: large.append(count()))
+    x, y = share_rows(batch("mlp", 0, UNEVEN), comm)
+    with comm.recording() as messages:
+        loss_of(model, x, y).backward()
+        assert len(large) > 1
+        assert not any(large)
+        assert count() > 0

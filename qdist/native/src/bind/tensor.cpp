@@ -36,11 +36,13 @@ void times_positive(Array<const Real> g, Array<const Real> y, Array<Real> out) {
 }
 
 template <class Real>
-void adam(Array<Real> g, Array<Real> m, Array<Real> v, double beta1, double beta2, double root_scale, double eps, double rate) {
-    check_size(m.size(), g.size(), "m");
-    check_size(v.size(), g.size(), "v");
+void adam(Array<Real> p, Array<const Real> g, Array<Real> m, Array<Real> v, double beta1, double beta2, double root_scale,
+          double eps, double rate, double keep, double decay) {
+    check_size(g.size(), p.size(), "g");
+    check_size(m.size(), p.size(), "m");
+    check_size(v.size(), p.size(), "v");
     nb::gil_scoped_release release;
-    qdist::adam(g.size(), g.data(), m.data(), v.data(), beta1, beta2, root_scale, eps, rate);
+    qdist::adam(p.size(), p.data(), g.data(), m.data(), v.data(), beta1, beta2, root_scale, eps, rate, keep, decay);
 }
 
 template <class A, class B>
@@ -243,8 +245,10 @@ void bind(nb::module_& m) {
     m.def("add_windows", &add_windows<Real>, exact("rows"), "kernel"_a, "stride"_a, "padding"_a, "dilation"_a, exact("x"),
           "Adds the rows of such a matrix to the numbers of x that they were made of.");
     m.def("times_positive", &times_positive<Real>, exact("g"), exact("y"), exact("out"), "out = g * (y > 0).");
-    m.def("adam", &adam<Real>, exact("g"), exact("m"), exact("v"), "beta1"_a, "beta2"_a, "root_scale"_a, "eps"_a, "rate"_a,
-          "m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, g = rate m / (root_scale sqrt(v) + eps).");
+    m.def("adam", &adam<Real>, exact("p"), exact("g"), exact("m"), exact("v"), "beta1"_a, "beta2"_a, "root_scale"_a, "eps"_a,
+          "rate"_a, "keep"_a, "decay"_a,
+          "s = g + decay p, m = beta1 m + (1 - beta1) s, v = beta2 v + (1 - beta2) s^2, p = keep p - rate m / (root_scale "
+          "sqrt(v) + eps).");
     m.def("max_pool", &max_pool<Real>, exact("x"), "kernel"_a, "stride"_a, exact("best"), exact("winner"),
           "The largest number of each window of images (.., .., height, width), and its place in the window (uint8).");
     m.def("max_pool_back", &max_pool_back<Real>, exact("g"), exact("winner"), "kernel"_a, "stride"_a, exact("x"),

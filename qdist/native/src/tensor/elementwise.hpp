@@ -25,17 +25,19 @@ void times_positive(std::size_t count, const Real* g, const Real* y, Real* out) 
     for (std::size_t i = 0; i < count; ++i) out[i] = g[i] * (y[i] > 0 ? Real(1) : Real(0));
 }
 
-// What Adam subtracts from parameters, in place of the gradient g, with its averages m of g and v of g^2 brought up to date:
-// rate m / (root_scale sqrt(v) + eps).
+// A step of Adam: averages m of g and v of g^2 brought up to date, and p = keep p - rate m / (root_scale sqrt(v) + eps). Where
+// decay is not zero, decay p is added to g first.
 template <class Real>
-void adam(std::size_t count, Real* g, Real* m, Real* v, double beta1, double beta2, double root_scale, double eps, double rate) {
+void adam(std::size_t count, Real* p, const Real* g, Real* m, Real* v, double beta1, double beta2, double root_scale, double eps,
+          double rate, double keep, double decay) {
     const Real b1 = Real(beta1), c1 = Real(1 - beta1), b2 = Real(beta2), c2 = Real(1 - beta2);
-    const Real scale = Real(root_scale), least = Real(eps), r = Real(rate);
+    const Real scale = Real(root_scale), least = Real(eps), r = Real(rate), kept = Real(keep), pulled = Real(decay);
     for (std::size_t i = 0; i < count; ++i) {
-        const Real mean = b1 * m[i] + c1 * g[i], square = b2 * v[i] + c2 * (g[i] * g[i]);
+        const Real slope = pulled == 0 ? g[i] : g[i] + pulled * p[i];
+        const Real mean = b1 * m[i] + c1 * slope, square = b2 * v[i] + c2 * (slope * slope);
         m[i] = mean;
         v[i] = square;
-        g[i] = r * (mean / (scale * std::sqrt(square) + least));
+        p[i] = kept * p[i] - r * (mean / (scale * std::sqrt(square) + least));
     }
 }
 
