@@ -7,7 +7,7 @@ A net under ZeRO 3 with Adam, whose checkpoint has so many GiB. `restart`: one r
 --restarts starts all of them again; timed are the launcher's notice, the start of the ranks, the model, reading the
 checkpoint with its checksums, and the next step. `saving`: for --seconds without and with checkpoints in turns, written
 behind the steps. What a checkpoint costs is how much longer all the steps took during which it was copied and written
-than as many other steps of the same turn; it is given in seconds, and in per cent of 30 s, the time between two of them.
+than as many other steps of the same turn, given in seconds, and in per cent of 30 s, the time between two of them.
 The interval is shorter here so that there are several to take the mean of.
 """
 

@@ -2,7 +2,7 @@
 
 KIND is "hybrid" (a layer and a circuit, rows over "dp", amplitudes over "state") or "mesh" (a net with dropout
 under ZeRO, cut into the stages of a pipeline). Rank 0 writes the losses to OUT, exactly, when all steps are taken.
-``--die RANK:STEP:HOW`` (kill, stop, raise, full) disturbs the first life of the job by itself.
+``--die RANK:STEP:HOW`` (kill, stop, raise, full, hang) disturbs the first life of the job by itself.
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ def on_mesh(comm: Any, steps: int, rows: int) -> tuple[dict[str, Any], Any]:
 def disturb(how: str, comm: Any) -> None:
     if how == "full":
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    elif how == "hang":
+        time.sleep(600)
     elif how == "raise":
         raise RuntimeError("a failure of the program's own")
     else:

@@ -74,14 +74,17 @@ class Saving:
 
     Making one and `commit` are collective. `phases` are functions that this rank runs in order, the next when all ranks
     are through with the one before; they communicate nothing. Until `commit` the file has another name, and a block
-    left before is as if nothing had been written. The arguments are those of `save`; copied: take a copy of what this
-    rank writes, which may then change.
+    left before is as if nothing had been written. The arguments are those of `save`; copies: take a copy of what this
+    rank writes, which may then change, into the arrays of this dict, which grows; for the next save of as much it costs
+    no new memory.
     """
 
-    def __init__(self, path: str | Path, state: Any, comm: Ranks | None = None, *, copied: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, state: Any, comm: Ranks | None = None, *, copies: dict[str, np.ndarray] | None = None
+    ) -> None:
         self.ranks: Ranks = Alone() if comm is None else comm
         self.path = Path(path)
-        self._plan = FilePlan(self.ranks, state, copied)
+        self._plan = FilePlan(self.ranks, state, copies)
         self._replacement: Replacement | None = None
         try:
             with agreeing(self.ranks):

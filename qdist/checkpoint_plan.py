@@ -34,8 +34,9 @@ class Alone:
 class FilePlan:
     """What stands where in the file, and which of it this rank writes. The same on all ranks but for their share."""
 
-    def __init__(self, ranks: Ranks, state: Any, copied: bool = False) -> None:
-        """copied: of what this rank writes, take a copy that the program's next steps do not change."""
+    def __init__(self, ranks: Ranks, state: Any, copies: dict[str, np.ndarray] | None = None) -> None:
+        """copies: of what this rank writes, take copies, into these arrays where they fit, which the program's next
+        steps do not change."""
         self.ranks = ranks
         self.leaves: dict[Path, Leaf] = {}
         with agreeing(ranks):
@@ -62,8 +63,8 @@ class FilePlan:
         self.digests = dict.fromkeys(self.table, BLANK)
         self.own = {name: self.leaves[path] for name, path in self.paths.items() if self._writes(name, path)}
         """What this rank writes."""
-        if copied:
-            self.own = {name: Leaf(leaf.array.copy(), leaf.places) for name, leaf in self.own.items()}
+        if copies is not None:
+            self.own = {name: Leaf(_copied(name, leaf.array, copies), leaf.places) for name, leaf in self.own.items()}
         self.leaves.clear()
 
     def _writes(self, name: str, path: Path) -> bool:
@@ -112,6 +113,14 @@ class FilePlan:
     def exchange_digests(self) -> None:
         for digests in self.ranks.all_gather_object(self.digests):
             self.digests.update({name: digest for name, digest in digests.items() if digest != BLANK})
+
+
+def _copied(name: str, array: np.ndarray, copies: dict[str, np.ndarray]) -> np.ndarray:
+    copy = copies.get(name)
+    if copy is None or (copy.shape, copy.dtype) != (array.shape, array.dtype):
+        copy = copies[name] = np.empty_like(array)
+    copy[...] = array
+    return copy
 
 
 def _part(places: Places | None) -> tuple[str, int]:

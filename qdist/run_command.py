@@ -9,6 +9,7 @@ from typing import Any
 from qdist.comm.errors import CommError
 from qdist.comm.launch import run, run_node
 from qdist.comm.launch.hosts import parse_hostfile, parse_hosts
+from qdist.comm.launch.job import GRACE
 from qdist.comm.launch.restarts import Restarts
 
 __all__ = ["add_options", "add_run_command", "start", "vqnetrun"]
@@ -71,6 +72,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     again.add_argument(
         "--backoff", type=float, default=1.0, metavar="S", help="seconds before the first restart, then doubled (1)"
     )
+    again.add_argument(
+        "--grace",
+        type=float,
+        default=GRACE,
+        metavar="S",
+        help=f"seconds for ranks to finish a step and save it when SIGTERM or SIGUSR1 comes ({GRACE:g})",
+    )
     one = parser.add_argument_group("as torch's launcher: one on each machine, which starts that machine's ranks")
     one.add_argument("--nproc-per-node", "--nproc_per_node", type=int, metavar="N", help="ranks on this machine")
     one.add_argument("--nnodes", type=int, metavar="N", help="machines (default 1)")
@@ -110,6 +118,8 @@ def start(options: argparse.Namespace, local_rank_option: str = "") -> int:
     if nodes > 1:
         if restarts is not None:
             raise ValueError("--restarts is for one launcher that starts all ranks (-H): leave out --nnodes")
+        if options.grace != GRACE:
+            raise ValueError("--grace is for one launcher that starts all ranks (-H): leave out --nnodes")
         if options.verbose or options.mpi != "auto":
             raise ValueError("--verbose and --mpi are for one launcher that starts all ranks: leave out --nnodes")
         master = options.master_addr or "127.0.0.1", options.master_port or _MASTER_PORT
@@ -136,6 +146,7 @@ def start(options: argparse.Namespace, local_rank_option: str = "") -> int:
         master=(options.master_addr, options.master_port),
         local_rank_option=local_rank_option,
         restarts=restarts,
+        grace=options.grace,
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from qdist.checkpoint import Saving
 from qdist.tensorfile import Ranks, agreeing
 
@@ -23,6 +25,8 @@ class Writer:
     def __init__(self, ranks: Ranks, behind: bool) -> None:
         self._ranks, self._behind = ranks, behind
         self._saving: Saving | None = None
+        # Kept from one checkpoint to the next: the kernel takes longer to give new memory than a copy takes.
+        self._copies: dict[str, np.ndarray] | None = {} if behind else None
         self._todo: list[Callable[[], None]] = []
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -40,7 +44,7 @@ class Writer:
     def start(self, path: Path, state: Any) -> None:
         """Begins a checkpoint; one that is being written is completed first."""
         self.finish()
-        self._saving = Saving(path, state, self._ranks, copied=self._behind)
+        self._saving = Saving(path, state, self._ranks, copies=self._copies)
         self._todo = list(self._saving.phases)
         if self._behind:
             self._go_on()

@@ -115,6 +115,17 @@ def test_behind_writes_the_bytes_that_were_there_when_it_began(tmp_path: Path) -
         assert (tmp_path / "True" / name).read_bytes() == (tmp_path / "False" / name).read_bytes()
 
 
+def test_behind_takes_memory_for_one_copy_alone(tmp_path: Path) -> None:
+    run = Run()
+    loop = training.steps(STEPS, run.parts, tmp_path, every=1, behind=True)
+    taken = []
+    for step in loop:
+        run.take(step)
+        taken.append({name: id(copy) for name, copy in loop._writer._copies.items() if "history" not in name})
+    assert len(taken[2]) >= 6
+    assert taken[2] == taken[-1]
+
+
 def test_the_last_few_are_kept_and_other_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     Run().to_the_end(tmp_path, every=1, keep=2)

@@ -19,10 +19,22 @@ SURVIVOR = Path(__file__).parents[2] / "benchmarks" / "survivor.py"
 STEPS = ["--steps", "8", "--timeout", "60"]
 
 
-def job(ranks: int, kind: str, folder: Path, *options: str, restarts: int = 0) -> subprocess.Popen[str]:
+def job(ranks: int, kind: str, folder: Path, *options: str, restarts: int = 0, launch=()) -> subprocess.Popen[str]:
     again = ["--restarts", str(restarts), "--backoff", "0.1"] if restarts else []
     program = [SURVIVOR, kind, folder, folder.with_suffix(".json"), *STEPS, *options]
-    command = [sys.executable, "-m", "qdist", "run", "-n", str(ranks), "--start-timeout", "120", *again, *program]
+    command = [
+        sys.executable,
+        "-m",
+        "qdist",
+        "run",
+        "-n",
+        str(ranks),
+        "--start-timeout",
+        "120",
+        *again,
+        *launch,
+        *program,
+    ]
     environ = {k: v for k, v in os.environ.items() if not k.startswith("QDIST_RESTART")}
     return subprocess.Popen(list(map(str, command)), env=environ, stderr=subprocess.PIPE, text=True)
 
@@ -74,6 +86,19 @@ def test_sigterm_through_the_launcher_saves_and_other_ranks_go_on(curve, tmp_pat
     _, told = done.communicate(timeout=300)
     assert done.returncode == 0, told
     np.testing.assert_allclose(losses(folder), curve, rtol=1e-5)
+
+
+def test_a_rank_that_does_not_save_in_time_is_ended(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    stuck = job(2, "mesh", folder, "--every", "1", "--die", "1:2:hang", "--timeout", "500", launch=["--grace", "0.5"])
+    end = time.monotonic() + 200
+    while len(list(folder.glob("step-*"))) < 2 and stuck.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    stuck.send_signal(signal.SIGTERM)
+    # Not the minute that ranks have by default, nor the time after which they miss each other.
+    _, told = stuck.communicate(timeout=45)
+    assert stuck.returncode == 128 + signal.SIGTERM, told
+    assert [path.name for path in sorted(folder.glob("step-*"))][-1] == "step-00000002.safetensors"
 
 
 class Starts:

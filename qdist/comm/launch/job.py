@@ -21,8 +21,8 @@ from qdist.comm import standalone
 __all__ = ["Job", "Signalled"]
 
 _KEEPER = standalone.FOLDER / "keeper.py"
-GRACE = 60
-"""Seconds that ranks have to finish a step and save it."""
+GRACE = 60.0
+"""Seconds that ranks have to finish a step and save it, where nothing else is said."""
 
 _LONGEST_END = 15.0
 """Seconds within which the keeper has ended all processes, or given up."""
@@ -53,6 +53,7 @@ class Job:
         self._pending: int | None = None
         self._ending = False
         self._takers: Callable[[], list[int]] = list
+        self._grace = GRACE
         self.handed_on = 0
         """The signal that was handed on to ranks, which then end the job themselves."""
 
@@ -93,10 +94,10 @@ class Job:
         assert self._process is not None
         return self._process.poll()
 
-    def hand_on(self, takers: Callable[[], list[int]]) -> None:
+    def hand_on(self, takers: Callable[[], list[int]], grace: float = GRACE) -> None:
         """From now on SIGTERM and SIGUSR1 go to these processes, if there are any: they save their work and leave. What
-        follows, or a job that is still there after `GRACE` seconds, ends it as before."""
-        self._takers = takers
+        follows, or a job that is still there after `grace` seconds, ends it as before."""
+        self._takers, self._grace = takers, grace
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code, 128 + n where signal n ended the launcher. Raises subprocess.TimeoutExpired."""
@@ -114,7 +115,7 @@ class Job:
 
     def _give_signals_back(self) -> None:
         if self.handed_on:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
         while self._previous:
             signal.signal(*self._previous.popitem())
 
@@ -125,7 +126,7 @@ class Job:
             for pid in takers:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
-            signal.alarm(GRACE)
+            signal.setitimer(signal.ITIMER_REAL, self._grace)
         elif number == signal.SIGALRM:
             if self.handed_on and not self._ending:
                 self._ending = True

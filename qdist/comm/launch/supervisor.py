@@ -19,7 +19,7 @@ from qdist.comm.errors import CommError
 from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, REQUEUE, SAVES, read_endings
 from qdist.comm.launch.command import check_output, environment_of_ranks, mpirun_command, with_python
 from qdist.comm.launch.hosts import Host, check_hosts, check_reachable, host_of_rank, other_machines, widened
-from qdist.comm.launch.job import Job, Signalled
+from qdist.comm.launch.job import GRACE, Job, Signalled
 from qdist.comm.launch.restarts import Restarts, note_reason
 from qdist.comm.store.server import StoreServer
 from qdist.comm.transports.libmpi import find_mpirun
@@ -41,6 +41,7 @@ def run(
     master: tuple[str | None, int | None] = (None, None),
     local_rank_option: str = "",
     restarts: Restarts | None = None,
+    grace: float = GRACE,
 ) -> int:
     """Runs ``program`` on ``ranks`` ranks (default: one a slot of ``hosts``, else one) and returns its exit code.
 
@@ -57,7 +58,8 @@ def run(
     number. Raises ValueError for wrong arguments and CommError when the ranks cannot be started.
 
     Where ranks save their work when they are told to end (qdist.training), SIGTERM and SIGUSR1 are handed on to them,
-    and the exit code is theirs: 75, for a scheduler to start the job again.
+    and the exit code is theirs: 75, for a scheduler to start the job again. grace: seconds that they have for it; then,
+    or at a second signal, they are ended within ten more.
 
     restarts: whether a job that fails is started again; see there.
     """
@@ -69,8 +71,10 @@ def run(
             "mpi": mpi,
             "master": master,
         }
-        given["local_rank_option"] = local_rank_option
+        given |= {"local_rank_option": local_rank_option, "grace": grace}
         return restarts.run(lambda n, h: run(program, n, hosts=h, **given), ranks, check_hosts(hosts))
+    if not grace > 0:
+        raise ValueError(f"--grace {grace:g}: more than 0 seconds")
     hosts = check_hosts(hosts)
     slots = sum(n for _, n in hosts)
     ranks = ranks if ranks is not None else max(1, slots)
@@ -101,7 +105,7 @@ def run(
             raise CommError(f"the ranks cannot talk to each other: the check ended with code {code}")
         print(f"qdist run: {' '.join([*command, *program])}", file=sys.stderr)
     # As one word: mpirun would take a ':' among the program's arguments for the beginning of another program.
-    return _supervise([*command, json.dumps(program)], environ, ranks, hosts, start_timeout, verbose)
+    return _supervise([*command, json.dumps(program)], environ, ranks, hosts, start_timeout, verbose, grace)
 
 
 def _master(given: tuple[str | None, int | None], hosts: Sequence[Host]) -> dict[str, str]:
@@ -123,6 +127,7 @@ def _supervise(
     hosts: Sequence[Host],
     start_timeout: float,
     verbose: bool,
+    grace: float = GRACE,
 ) -> int:
     """Runs the launcher's command; sees that all ranks start, and says which rank broke off."""
     # Only ranks of other machines must reach the store from there. Its token comes to them in their environment.
@@ -137,7 +142,7 @@ def _supervise(
                 for rank, where in sorted(started.items()):
                     print(f"qdist run: rank {rank} on {where['host']}, pid {where['pid']}", file=sys.stderr)
             here = {r: w["pid"] for r, w in started.items() if w["host"] == os.uname().nodename}
-            job.hand_on(lambda: _saving(Path(endings.name), here))
+            job.hand_on(lambda: _saving(Path(endings.name), here), grace)
             order = _order_of_ends(here, job.pid)
             code = job.wait()
             if job.handed_on and code != REQUEUE:
