@@ -70,6 +70,23 @@ def test_sources_are_built_for_the_cpu_at_hand_and_wheels_for_all(tmp_path: Path
     assert "This CPU can run none of" in variants("native", "x86_64", Python_EXECUTABLE=str(nothing))[1]
 
 
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake outside of the build's own environment")
+def test_a_build_without_a_compiler_says_what_to_install(tmp_path: Path) -> None:
+    cmake, script = shutil.which("cmake"), Path(native.__file__).parent / "compiler.cmake"
+    environment = {"PATH": str(tmp_path)}
+
+    def said(**variables: str) -> str:
+        command = [str(cmake), "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF", "-P", str(script)]
+        done = subprocess.run(command, env=environment | variables, capture_output=True, text=True, timeout=60)
+        return " ".join(done.stderr.split())
+
+    assert "finds no C++ compiler (c++, g++, clang++, icpx, CC). Install one (C++20: g++ 11" in said()
+    (tmp_path / "c++").write_text("#!/bin/sh\n")
+    (tmp_path / "c++").chmod(0o755)
+    assert said() == said(CXX="c++ -v") == said(CXX=str(tmp_path / "c++")) == ""
+    assert "finds no C++ compiler (g++)." in said(CXX="g++")
+
+
 def test_a_variant_can_be_forced_and_a_missing_one_is_named() -> None:
     def load(name: str) -> subprocess.CompletedProcess[str]:
         code = "from qdist import native; print(native.variant)"
