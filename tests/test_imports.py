@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-CHECKED = ["backends", "comm", "noise", "parallel", "plan", "program", "state", "training"]
+CHECKED = ["backends", "comm", "commands", "noise", "parallel", "plan", "program", "state", "tracing", "training"]
 """Packages without circles, of folders with few files."""
 
 ON_DEMAND = ("qdist.circuit.circuit", "qdist.circuit.qasm")
@@ -37,6 +37,19 @@ MAY_IMPORT = {
     "program": {"hints", "backends", "circuit", "comm", "plan", "progress", "state", "tensorfile"},
     "state": {"hints", "backends", "circuit", "comm", "native", "plan", "progress", "statetree", "tensorfile"},
     "tensor": {"native"},
+    "tracing": {
+        "backends",
+        "checkpoint",
+        "comm",
+        "hints",
+        "native",
+        "optim",
+        "plan",
+        "program",
+        "state",
+        "tensor",
+        "tensorfile",
+    },
     "training": {"checkpoint", "comm", "data", "progress", "tensor", "tensorfile"},
 }
 """What of qdist a package may import besides itself."""

@@ -45,6 +45,8 @@ SHARED_SIGNATURES = {
     "state/outputs.py shape": "Output.shape(num_qubits); a scalar's does not depend on it",
     "state/outputs.py frozen": "Output.frozen(num_qubits); most outputs hold nothing that changes",
     "state/outputs.py pull_back": "Output.pull_back(ket, ...)",
+    "tracing/messages.py": "a point's wrapper(recorder, gpu, original); most need no GPU's clock",
+    "tracing/stages.py": "a point's wrapper(recorder, gpu, original)",
     "tensor/autograd.py fit": "takes the array module first, as all that works on arrays",
 }
 

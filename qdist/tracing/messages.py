@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter_ns as now
-from typing import Any, NamedTuple
+from typing import Any
 
 from qdist.comm.communicator import Communicator
 from qdist.comm.messages.traffic import message_of
 from qdist.comm.work import Work
 from qdist.tracing.gpu import GpuClock
+from qdist.tracing.point import Point, Wrapper
 from qdist.tracing.recorder import Recorder
 
 __all__ = ["DIRECT", "Work", "collective", "point_to_point", "waited"]
@@ -92,13 +93,7 @@ def waited(recorder: Recorder, gpu: GpuClock, original: Original) -> Original:
     return wait
 
 
-class _Direct(NamedTuple):
-    owner: Any
-    name: str
-    wrapper: Callable[[Recorder, GpuClock, Original], Original]
-
-
-def _direct(op: str) -> Callable[[Recorder, GpuClock, Original], Original]:
+def _direct(op: str) -> Wrapper:
     """Communicator's calls that may go directly to MPI, past ``_collective``."""
 
     def wrapper(recorder: Recorder, gpu: GpuClock, original: Original) -> Original:
@@ -116,4 +111,4 @@ def _direct(op: str) -> Callable[[Recorder, GpuClock, Original], Original]:
     return wrapper
 
 
-DIRECT = [_Direct(Communicator, op, _direct(op)) for op in ("all_reduce", "all_to_all")]
+DIRECT = [Point(Communicator, op, _direct(op)) for op in ("all_reduce", "all_to_all")]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from time import perf_counter_ns as now
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from qdist import checkpoint
 from qdist.backends.cpu.executor import CpuExecutor
@@ -28,20 +28,11 @@ from qdist.state.moves import exchange
 from qdist.tensor import Tensor
 from qdist.tracing import messages
 from qdist.tracing.gpu import GpuClock
+from qdist.tracing.point import Point, Wrapper
 from qdist.tracing.recorder import Recorder
 from qdist.tracing.stages import backward_batch, forward, forward_batch, from_zero, undone, undone_on_gpu
 
-__all__ = ["POINTS", "Point", "install"]
-
-Wrapper = Callable[[Recorder, GpuClock, Callable[..., Any]], Callable[..., Any]]
-
-
-class Point(NamedTuple):
-    """A function of a class or a module, and what makes the timed one of it."""
-
-    owner: Any
-    name: str
-    wrapper: Wrapper
+__all__ = ["POINTS", "install"]
 
 
 def timed(name: str, category: str, describe: Callable[..., dict[str, Any]] | None = None) -> Wrapper:

@@ -23,7 +23,7 @@ _SMALLEST, _LARGEST = 1 << 16, 1 << 26
 """Bytes of the arrays that are copied: smaller ones measure the call, larger ones no longer differ."""
 _ALONE = 1 << 20
 """Below, one thread copies, as one computes."""
-_REPEATS = 4
+_REPEATS = 10
 
 
 class Roofline:
@@ -112,7 +112,7 @@ def _bandwidth(size: int, device: int | None) -> float:
 
 def _flops(dtype: str, device: int | None) -> float:
     """Of a matrix product, a lower bound of the peak."""
-    size = 768 if device is None else 4096
+    size = 512 if device is None else 4096
     if device is None:
         matrix = np.ones((size, size), dtype)
         return 2.0 * size**3 / _best(lambda: matrix @ matrix, None)

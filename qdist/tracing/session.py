@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter_ns
@@ -124,7 +124,7 @@ def _write_together(path: Path, recorder: Recorder, comm: Communicator | None, t
         print(f"trace: {path} (open it in ui.perfetto.dev or chrome://tracing)\n{text}", file=sys.stderr, flush=True)
 
 
-def _write(path: Path, events: dict[int, Sequence[Event]], hosts: dict[int, str], left_out: int) -> str:
+def _write(path: Path, events: Mapping[int, Sequence[Event]], hosts: Mapping[int, str], left_out: int) -> str:
     """Writes the file; returns the table."""
     waits = attribute(events)
     text = summary(events, waits)
