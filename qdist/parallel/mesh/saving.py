@@ -254,7 +254,7 @@ def _held(model: OnMesh) -> Iterator[_Held]:
             parameter = unit.parameters[piece.index]
             shape, places = _places(parameter)
             bounds = slice(piece.start, piece.stop)
-            own = bounds if places is None else places.reshape(-1)[bounds]
+            own: NDArray[np.int64] | slice = bounds if places is None else places.reshape(-1)[bounds]
             yield _Held(names[id(parameter)], piece.tensor, shape, own)
     for parameter in model.module.parameters():
         if id(parameter) not in sharded:
