@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -30,9 +29,6 @@ _KEPT_BYTES = 1 << 26
 
 _LONG = 1 << 24
 """Amplitudes of all rows from which a call may take a second, and shows its progress."""
-
-
-_NOTHING = nullcontext()
 
 
 class Reading(NamedTuple):
@@ -70,6 +66,8 @@ class RowProgram:
         if reading.columns.has_variances:
             # Differences of large numbers.
             rows = rows.astype(np.float64, copy=False)
+        if len(rows) << self.num_qubits < _LONG:
+            return self._kernel.forward(rows, shared, reading.native, keep)
         with self._progress(len(rows)):
             return self._kernel.forward(rows, shared, reading.native, keep)
 
@@ -95,6 +93,8 @@ class RowProgram:
                 return None
             values, kets = found
         weights = reading.columns.cotangents(cotangents, values)
+        if len(rows) << self.num_qubits < _LONG:
+            return self._kernel.backward(rows, shared, reading.native, weights, by_rows, by_shared, kets, values)
         with self._progress(len(rows)):
             return self._kernel.backward(rows, shared, reading.native, weights, by_rows, by_shared, kets, values)
 
@@ -104,11 +104,9 @@ class RowProgram:
         with self._progress(len(rows)):
             return found if self._kernel.states(rows, shared, found) else None
 
-    def _progress(self, count: int) -> AbstractContextManager[Any]:
-        """One call of a kernel has no steps to count: what is shown is the time."""
-        if count << self._records.num_qubits < _LONG or not is_shown():
-            return _NOTHING
-        return Progress(f"{count} rows")
+    def _progress(self, count: int) -> Progress:
+        """One call of a kernel has no steps to count: what is shown is the time. Short calls do without."""
+        return Progress(f"{count} rows", shown=count << self.num_qubits >= _LONG and is_shown())
 
 
 class RowPrograms:
