@@ -4,7 +4,6 @@ import json
 import pickle
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 import qdist as qd
@@ -71,4 +70,4 @@ def test_states_that_are_large_or_of_several_ranks_are_not_drawn() -> None:
     assert qd.StateVector(21, device="cpu")._repr_svg_() is None
     shared = qd.StateVector(4, comm=qd.comm.counting_communicator(2))
     assert shared._repr_svg_() is None
-    assert np.asarray(shared.local).size == 8
+    assert shared.local.size == 8
