@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qdist import checkpoint
+from qdist import checkpoint, progress
 
 pytest.importorskip("sklearn")
 SCRIPT = Path(__file__).parents[1] / "circuits" / "train_digits.py"
@@ -53,8 +53,11 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(example, tmp_path, mo
     assert example.train("mlp", 4, seed=1, resume=tmp_path / "c") == whole
 
 
-def test_command_line(example, tmp_path, capsys):
+def test_command_line(example, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
+    # However fast it is, it takes long enough for a bar.
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "_INTERVAL", 0.01)
     example.main(["--model", "mlp", "--epochs", "1", "--plot", str(tmp_path / "loss.png"), "--progress"])
     out, err = capsys.readouterr()
     assert out.startswith("mlp: loss")
