@@ -61,7 +61,7 @@ def test_command_line(example, tmp_path, capsys, monkeypatch):
     example.main(["--model", "mlp", "--epochs", "1", "--plot", str(tmp_path / "loss.png"), "--progress"])
     out, err = capsys.readouterr()
     assert out.startswith("mlp: loss")
-    assert "1/1" in err
+    assert "22/22" in err  # Steps.
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(SystemExit):
         example.main(["--save", "x"])
