@@ -40,6 +40,8 @@ NOT_HERE = (
     "tests/native/test_native.py::test_the_loaded_variant_is_the_best_that_was_built",
     "tests/native/test_native.py::test_a_variant_can_be_forced_and_a_missing_one_is_named",
     "tests/native/test_native.py::test_sources_are_built_for_the_cpu_at_hand_and_wheels_for_all",
+    # The number of threads is set for every process.
+    "tests/native/test_pool.py::test_threads_at_the_start_are_those_of_omp_num_threads_or_the_cores",
 )
 
 SITE = """# Has `qdist.native` load the instrumented module.
