@@ -3,8 +3,8 @@
 One process writes it alone, or many write it together, each what it holds of every tensor. The file has the whole
 tensors either way, so any number of processes can read it, and each only what it needs.
 
-The header's metadata also holds the nesting with all numbers and strings, a SHA-256 of every tensor, and one of the
-header. Nothing is ever unpickled.
+The header's metadata also holds the nesting with all numbers and strings, checksums of all blocks of every tensor, and
+a SHA-256 of the header. Nothing is ever unpickled. Older files have a SHA-256 of every tensor, and are read too.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .blocks import Checks, DirectFile
 from .checkpoint_plan import FORMAT, Alone, FilePlan
 from .progress import Progress, is_shown
-from .statetree import DTYPES, PAIRS, Part, decode
+from .statetree import DTYPES, PAIRS, Part, Places, decode
 from .tensor import Tensor
 from .tensorfile import (
     BLANK,
@@ -63,24 +65,27 @@ def save(path: str | Path, state: Any, comm: Ranks | None = None, *, progress: b
     """
     shown = is_shown(comm, progress)
     with Progress(f"saving {Path(path).name}", shown=shown), Saving(path, state, comm) as saving:
-        for phase in saving.phases:
-            with agreeing(saving.ranks):
-                phase()
+        with agreeing(saving.ranks):
+            saving.write()
         saving.commit()
 
 
 class Saving:
-    """A file that is being written by several ranks, in phases, so that a thread of each can write behind other work.
+    """A file that is being written by several ranks, so that a thread of each can write behind other work.
 
-    Making one and `commit` are collective. `phases` are functions that this rank runs in order, the next when all ranks
-    are through with the one before; they communicate nothing. Until `commit` the file has another name, and a block
-    left before is as if nothing had been written. The arguments are those of `save`; copies: take a copy of what this
-    rank writes, which may then change, into the arrays of this dict, which grows; for the next save of as much it costs
-    no new memory.
+    Making one and `commit` are collective. Between them every rank calls `write`, which communicates nothing. Until
+    `commit` the file has another name, and a block left before is as if nothing had been written. The arguments are
+    those of `save`; copies: take a copy of what this rank writes, which may then change, into the memory in this dict,
+    which grows; for the next save of as much it costs no new memory.
     """
 
     def __init__(
-        self, path: str | Path, state: Any, comm: Ranks | None = None, *, copies: dict[str, np.ndarray] | None = None
+        self,
+        path: str | Path,
+        state: Any,
+        comm: Ranks | None = None,
+        *,
+        copies: dict[str, NDArray[np.uint8]] | None = None,
     ) -> None:
         self.ranks: Ranks = Alone() if comm is None else comm
         self.path = Path(path)
@@ -90,30 +95,23 @@ class Saving:
             with agreeing(self.ranks):
                 if self.ranks.rank == 0:
                     self._replacement = Replacement(self.path)
-                    os.truncate(self._replacement.temporary, len(self._plan.header()) + self._plan.nbytes)
+                    os.truncate(self._replacement.temporary, self._plan.start + self._plan.nbytes)
             made = self._replacement
             self._temporary = self.ranks.broadcast_object(None if made is None else str(made.temporary))
         except BaseException:
             self.discard()
             raise
-        self.phases: list[Callable[[], None]] = [self._write]
-        if self._plan.shared:
-            self.phases.append(self._digest)
 
-    def _write(self) -> None:
-        if self._plan.own:
-            with open(self._temporary, "r+b") as file:
+    def write(self) -> None:
+        """Writes this rank's share, until it is on the disk. Raises OSError."""
+        if self._plan.writes:
+            with DirectFile(self._temporary) as file:
                 self._plan.write_own(file)
-                file.flush()
-                os.fsync(file.fileno())
-
-    def _digest(self) -> None:
-        with open(self._temporary, "rb") as file:
-            self._plan.digest_shared(file)
+                file.sync()
 
     def commit(self) -> None:
-        """Gives the file its header and its name."""
-        self._plan.exchange_digests()
+        """When all ranks have written: gives the file its header and its name."""
+        self._plan.exchange_checksums()
         with agreeing(self.ranks):
             if self._replacement is not None:
                 self._replacement.commit_with(self._plan.header())
@@ -160,7 +158,7 @@ def reading(path: str | Path) -> Iterator[Any]:
         if found != metadata.get("sha256"):
             raise CheckpointError(f"{path} is damaged: its header does not match its checksum")
         try:
-            state = _Contents(path, file, header, parse_json(metadata["tensors_sha256"])).state(metadata["tree"])
+            state = _Contents(path, file, header, metadata).state(metadata["tree"])
         except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} is damaged: its header makes no sense ({error})") from error
         yield state
@@ -170,9 +168,12 @@ def reading(path: str | Path) -> Iterator[Any]:
 class _Contents:
     """The tensors of a file, each of which its tree names once."""
 
-    def __init__(self, path: Path, file: BufferedReader, header: dict[str, Any], digests: dict[str, str]) -> None:
+    def __init__(self, path: Path, file: BufferedReader, header: dict[str, Any], metadata: dict[str, str]) -> None:
         self._path, self._file, self._start = path, file, file.tell()
-        self._header, self._digests = dict(header), digests
+        self._header = dict(header)
+        self._method = "sha256" if "tensors_sha256" in metadata else "crc32"
+        self._block = None if self._method == "sha256" else _power_of_two(int(metadata["block"]))
+        self._texts = parse_json(metadata[f"tensors_{self._method}"])
 
     def state(self, tree: str) -> Any:
         """The state that a tree describes. Raises KeyError, TypeError or ValueError for a tree of another file."""
@@ -183,39 +184,74 @@ class _Contents:
 
     def _stored(self, note: dict[str, Any]) -> Stored:
         # A tensor that the tree named many times would take many times the memory of the file.
-        entry, digest = self._header.pop(note["tensor"]), self._digests[note["tensor"]]
+        entry, text = self._header.pop(note["tensor"]), self._texts[note["tensor"]]
         dtype, shape = note["dtype"], note["shape"]
         whole, kind = [*shape, 2] if dtype in PAIRS else shape, DTYPES[PAIRS.get(dtype, dtype)]
         # [1], [1.0] and [true] are equal in Python, and only the first is a shape.
         if not are_sizes(whole, len(whole)) or (entry["shape"], entry["dtype"]) != (whole, kind):
             raise ValueError(f"the tree and the table differ about {note['tensor'][:80]!r}")
         first, last = entry["data_offsets"]
-        return Stored(self._path, self._file, note, (self._start + first, self._start + last), digest)
+        # Older files have one checksum of a whole tensor, also where it has no elements.
+        size = last - first if self._block is not None else max(1, last - first)
+        checks = Checks(self._method, self._block or size, size, text)
+        return Stored(self._path, self._file, note, (self._start + first, self._start + last), checks)
+
+
+def _power_of_two(block: int) -> int:
+    """Elements of all types fill a block."""
+    if block < 16 or block & (block - 1):
+        raise ValueError(f"a block of {block} bytes")
+    return block
 
 
 class Stored:
     """A tensor in a file that is being read."""
 
     def __init__(
-        self, path: Path, file: BufferedReader, note: dict[str, Any], bounds: tuple[int, int], digest: str
+        self, path: Path, file: BufferedReader, note: dict[str, Any], bounds: tuple[int, int], checks: Checks
     ) -> None:
         self.name, self.shape, self.dtype = note["tensor"], tuple(note["shape"]), np.dtype(note["dtype"])
-        self._path, self._file, self._bounds, self._digest = path, file, bounds, digest
+        self._path, self._file, self._bounds, self._checks = path, file, bounds, checks
 
     def read(self) -> Tensor:
-        """The tensor, on the CPU. Raises CheckpointError when it does not match its checksum."""
-        start, stop = self._bounds
-        self._file.seek(start)
-        # Writable, so that loaded tensors can be updated in place.
-        raw = bytearray(stop - start)
-        little = self.dtype.newbyteorder("<")
-        if self._file.readinto(raw) != len(raw) or hashlib.sha256(raw).hexdigest() != self._digest:
-            raise CheckpointError(f"{self._path} is damaged: {self.name} does not match its checksum")
+        """The tensor, on the CPU. Raises CheckpointError when it does not match its checksums."""
+        first, last = self._bounds
+        array, _ = self._read(0, last - first)
         try:
-            array = np.frombuffer(raw, little).reshape(self.shape)
+            # Of its own memory and writable, so that loaded tensors can be updated in place.
+            return Tensor(array.reshape(self.shape))
         except ValueError as error:  # more dimensions than an array has, or (0, 2**62)
             raise CheckpointError(f"{self._path} is damaged: {self.name} has no shape of an array") from error
-        return Tensor(array.astype(self.dtype, copy=False))
+
+    def read_part(self, places: Places) -> NDArray[Any]:
+        """These elements of the flattened tensor, in memory of their own. Reads the blocks between the first and the
+        last of them; raises CheckpointError as `read` does."""
+        if isinstance(places, slice):
+            low, high = places.start, places.stop
+        else:
+            low, high = (int(places.min()), int(places.max()) + 1) if places.size else (0, 0)
+        if low >= high:
+            return np.empty(0, self.dtype)
+        width = self.dtype.itemsize
+        array, before = self._read(low * width, high * width)
+        if isinstance(places, slice):
+            part = array[low - before : high - before]
+            return part if part.size == array.size else part.copy()
+        return array[places - before]
+
+    def _read(self, first: int, last: int) -> tuple[NDArray[Any], int]:
+        """The elements of all blocks that have one of these bytes, and how many elements come before them."""
+        start, stop = self._bounds
+        block = self._checks.block
+        low, high = first // block * block, min(-(-last // block) * block, stop - start)
+        raw = np.empty(high - low, np.uint8)
+        self._file.seek(start + low)
+        for at in range(low, high, block):
+            piece = raw[at - low : at - low + block].data
+            if self._file.readinto(piece) != len(piece) or not self._checks.matches(at // block, piece):
+                raise CheckpointError(f"{self._path} is damaged: {self.name} does not match its checksum")
+        little = raw.view(self.dtype.newbyteorder("<"))
+        return little.astype(self.dtype, copy=False), low // self.dtype.itemsize
 
 
 def read_all(state: Any) -> Any:

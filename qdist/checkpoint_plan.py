@@ -6,12 +6,14 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .blocks import Checks, DirectFile, PartialSums, block_size, empty_at, joined
 from .statetree import DTYPES, PAIRS, Leaf, Path, Places, decode, encode, merge, name_tensors
-from .tensorfile import BLANK, Ranks, agreeing, header_bytes
+from .tensorfile import BLANK, Ranks, agreeing, header_bytes, padded
 
 __all__ = ["FORMAT", "Alone", "FilePlan"]
 
@@ -31,24 +33,31 @@ class Alone:
         return value
 
 
+class _Own(NamedTuple):
+    """What this rank writes of one tensor."""
+
+    data: NDArray[np.uint8]
+    runs: list[tuple[int, int]]
+    """(offset in the tensor, how many) bytes, one run after the other, which the data are."""
+
+
 class FilePlan:
     """What stands where in the file, and which of it this rank writes. The same on all ranks but for their share."""
 
-    def __init__(self, ranks: Ranks, state: Any, copies: dict[str, np.ndarray] | None = None) -> None:
-        """copies: of what this rank writes, take copies, into these arrays where they fit, which the program's next
-        steps do not change."""
+    def __init__(self, ranks: Ranks, state: Any, copies: dict[str, NDArray[np.uint8]] | None = None) -> None:
+        """copies: of what this rank writes, take copies, into this memory where it is large enough, which the program's
+        next steps do not change."""
         self.ranks = ranks
-        self.leaves: dict[Path, Leaf] = {}
+        leaves: dict[Path, Leaf] = {}
         with agreeing(ranks):
-            own = encode(state, self.leaves)
-        parts = {path: _part(leaf.places) for path, leaf in self.leaves.items()}
+            own = encode(state, leaves)
+        parts = {path: _part(leaf.places) for path, leaf in leaves.items()}
         everyone = ranks.all_gather_object((own, parts))
         self.tree = merge([tree for tree, _ in everyone])
-        self.paths = name_tensors(self.tree)
+        paths = name_tensors(self.tree)
         self.table: dict[str, Any] = {}
-        self.writers: dict[str, dict[str, int]] = {}
-        """Of each tensor: {part: the first rank that has it, which writes it}."""
         self.nbytes = 0
+        writers: dict[str, dict[str, int]] = {}
         notes: list[dict[str, Any]] = []
         decode(self.tree, notes.append)
         for note in notes:
@@ -58,69 +67,70 @@ class FilePlan:
             kind = DTYPES[PAIRS.get(dtype, dtype)]
             self.table[name] = {"dtype": kind, "shape": [*shape, *pair], "data_offsets": [self.nbytes, end]}
             self.nbytes = end
-            have = [parts.get(self.paths[name]) for _, parts in everyone]
-            self.writers[name] = _writers(name, math.prod(shape), have)
-        self.digests = dict.fromkeys(self.table, BLANK)
-        self.own = {name: self.leaves[path] for name, path in self.paths.items() if self._writes(name, path)}
-        """What this rank writes."""
-        if copies is not None:
-            self.own = {name: Leaf(_copied(name, leaf.array, copies), leaf.places) for name, leaf in self.own.items()}
-        self.leaves.clear()
+            have = [parts.get(paths[name]) for _, parts in everyone]
+            writers[name] = _writers(name, math.prod(shape), have)
+        self.block = block_size(self.nbytes)
+        self.checks = {name: Checks.blank(self.block, self._size(name)) for name in self.table}
+        self.start = len(self.header())
+        """Where the data begin."""
+        self._found: dict[str, dict[int, int]] = {}
+        self._own: dict[str, _Own] = {}
+        for name, path in paths.items():
+            leaf = leaves.get(path)
+            if leaf is not None and writers[name].get(_part(leaf.places)[0]) == ranks.rank:
+                self._own[name] = self._to_write(name, leaf, copies)
 
-    def _writes(self, name: str, path: Path) -> bool:
-        leaf = self.leaves.get(path)
-        return leaf is not None and self.writers[name].get(_part(leaf.places)[0]) == self.ranks.rank
+    def _size(self, name: str) -> int:
+        first, last = self.table[name]["data_offsets"]
+        return int(last - first)
+
+    def _to_write(self, name: str, leaf: Leaf, copies: dict[str, NDArray[np.uint8]] | None) -> _Own:
+        data, width = _bytes(leaf.array), leaf.array.dtype.itemsize
+        places = slice(0, leaf.array.size) if leaf.places is None else leaf.places
+        runs = [(place * width, count * width) for _, place, count in _runs(places)]
+        if copies is not None and runs:
+            at = self.start + self.table[name]["data_offsets"][0] + runs[0][0]
+            copy, copies[name] = empty_at(data.size, at, copies.get(name))
+            copy[:] = data
+            data = copy
+        return _Own(data, runs)
 
     def header(self) -> bytes:
         """The file up to its data, with a checksum of itself."""
         metadata = {
             "format": FORMAT,
             "tree": json.dumps(self.tree),
-            "tensors_sha256": json.dumps(self.digests),
+            "block": str(self.block),
+            "tensors_crc32": json.dumps({name: checks.text for name, checks in self.checks.items()}),
             "sha256": BLANK,
         }
         digest = hashlib.sha256(header_bytes(self.table, metadata)).hexdigest()
-        return header_bytes(self.table, {**metadata, "sha256": digest})
-
-    def write_own(self, file: BinaryIO) -> None:
-        start = len(self.header())
-        for name, leaf in self.own.items():
-            raw = _bytes(leaf.array)
-            offset = start + self.table[name]["data_offsets"][0]
-            if leaf.places is None:
-                self.digests[name] = hashlib.sha256(raw).hexdigest()
-                file.seek(offset)
-                file.write(raw)
-                continue
-            width = leaf.array.dtype.itemsize
-            for first, place, count in _runs(leaf.places):
-                file.seek(offset + place * width)
-                file.write(raw[first * width : (first + count) * width])
+        return padded(header_bytes(self.table, {**metadata, "sha256": digest}), self.nbytes)
 
     @property
-    def shared(self) -> list[str]:
-        """The tensors that several ranks write."""
-        return [name for name, writers in self.writers.items() if "whole" not in writers]
+    def writes(self) -> bool:
+        """Whether this rank has anything to write."""
+        return bool(self._own)
 
-    def digest_shared(self, file: BinaryIO) -> None:
-        """Checksums of what several ranks wrote, each by one of them."""
-        start = len(self.header())
-        for name in self.shared[self.ranks.rank :: self.ranks.size]:
-            first, last = self.table[name]["data_offsets"]
-            file.seek(start + first)
-            self.digests[name] = hashlib.sha256(file.read(last - first)).hexdigest()
+    def write_own(self, file: DirectFile) -> None:
+        """Writes this rank's share, and computes checksums of it."""
+        for name, own in self._own.items():
+            offset, sums = self.start + self.table[name]["data_offsets"][0], PartialSums(self.block, self._size(name))
+            done = 0
+            for first, count in own.runs:
+                run = own.data[done : done + count]
+                sums.add(first, run.data)
+                file.write(offset + first, run)
+                done += count
+            sums.close()
+            self._found[name] = sums.found
 
-    def exchange_digests(self) -> None:
-        for digests in self.ranks.all_gather_object(self.digests):
-            self.digests.update({name: digest for name, digest in digests.items() if digest != BLANK})
-
-
-def _copied(name: str, array: np.ndarray, copies: dict[str, np.ndarray]) -> np.ndarray:
-    copy = copies.get(name)
-    if copy is None or (copy.shape, copy.dtype) != (array.shape, array.dtype):
-        copy = copies[name] = np.empty_like(array)
-    copy[...] = array
-    return copy
+    def exchange_checksums(self) -> None:
+        """When all ranks have written: the checksums of the whole tensors. Collective."""
+        everyone = self.ranks.all_gather_object(self._found)
+        for name in self.table:
+            found = [found[name] for found in everyone if name in found]
+            self.checks[name] = joined(self.block, self._size(name), found)
 
 
 def _part(places: Places | None) -> tuple[str, int]:
@@ -159,6 +169,6 @@ def _runs(places: Places) -> Iterator[tuple[int, int, int]]:
     yield from zip(starts.tolist(), places[starts].tolist(), lengths.tolist())
 
 
-def _bytes(array: np.ndarray) -> memoryview:
+def _bytes(array: np.ndarray) -> NDArray[np.uint8]:
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return little.reshape(-1).view(np.uint8).data
+    return little.reshape(-1).view(np.uint8)

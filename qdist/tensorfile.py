@@ -17,6 +17,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+from .blocks import LARGE, PAGE
+
 __all__ = [
     "BLANK",
     "ITEMSIZES",
@@ -27,6 +29,7 @@ __all__ = [
     "are_sizes",
     "header_bytes",
     "open_file",
+    "padded",
     "parse_json",
     "read_header",
 ]
@@ -93,6 +96,14 @@ def header_bytes(tensors: dict[str, Any], metadata: dict[str, str]) -> bytes:
     """The beginning of a file, up to the data."""
     text = json.dumps({"__metadata__": metadata, **tensors}, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the data starts aligned
+    return len(text).to_bytes(8, "little") + text
+
+
+def padded(header: bytes, nbytes: int) -> bytes:
+    """A beginning for so many bytes of data. Many start at a page, so that they can be written directly."""
+    if nbytes < LARGE:
+        return header
+    text = header[8:] + b" " * (-len(header) % PAGE)
     return len(text).to_bytes(8, "little") + text
 
 

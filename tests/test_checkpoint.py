@@ -6,12 +6,14 @@ import os
 import pickle
 import re
 import threading
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from qdist import checkpoint, nn, optim, statetree, tensor, tensorfile
+from qdist import checkpoint, checkpoint_plan, nn, optim, statetree, tensor, tensorfile
+from qdist.blocks import LARGE, PAGE, sums
 from qdist.checkpoint import CheckpointError, Part
 from qdist.state import storage
 from qdist.tensor import Tensor
@@ -297,6 +299,77 @@ def test_a_tensor_is_read_alone(tmp_path):
             state["b"].read()
 
 
+def test_large_tensors_of_many_ranks_give_the_file_of_one(tmp_path):
+    """Checksums are of whole tensors, whoever wrote which part, and however: directly, or through the page cache."""
+    rng = np.random.default_rng(0)
+    weight, small = rng.normal(size=(3, LARGE // 8 + 5)), np.arange(7, dtype=np.int16)
+    cuts = [slice(0, 70_001), slice(70_001, 300_000), slice(300_000, weight.size)]
+    split = [Part(weight.reshape(-1)[cut], weight.shape, cut) for cut in cuts]
+    assert save_together(tmp_path / "parts", [{"a": small, "w": part} for part in split]) == [None] * 3
+    checkpoint.save(tmp_path / "whole", {"a": small, "w": weight})
+    assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
+    values, copies = weight.copy(), {}
+    for _ in range(2):
+        with checkpoint.Saving(tmp_path / "copied", {"a": small, "w": weight}, copies=copies) as saving:
+            weight[:] = 0  # The next step.
+            saving.write()
+            saving.commit()
+        weight[:] = values
+    assert (tmp_path / "copied").read_bytes() == (tmp_path / "whole").read_bytes()
+    raw = (tmp_path / "whole").read_bytes()
+    assert (8 + int.from_bytes(raw[:8], "little")) % PAGE == 0
+
+
+def test_what_is_saved_is_read_once_and_written_once(tmp_path, monkeypatch):
+    """No copy, no second look at the file: every byte is summed once and given to the disk once."""
+    summed, given, real_sum, real_write = [], [], zlib.crc32, os.pwrite
+
+    def crc32(data, start=0):
+        summed.append(len(data))
+        return real_sum(data, start)
+
+    def pwrite(file, data, offset):
+        given.append(len(data))
+        return real_write(file, data, offset)
+
+    whole = np.zeros(3 * LARGE, np.uint8)
+    cuts = [slice(0, 2 * LARGE), slice(2 * LARGE, 3 * LARGE)]
+    sums._zeros(LARGE)
+    monkeypatch.setattr(sums.zlib, "crc32", crc32)
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(os, "read", lambda *_: pytest.fail("what was written was read again"))
+    assert save_together(tmp_path / "c", [{"w": Part(whole[cut], whole.shape, cut)} for cut in cuts]) == [None] * 2
+    assert sum(summed) == sum(given) == whole.size
+
+
+def test_a_part_is_read_with_its_blocks_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint_plan, "block_size", lambda nbytes: 64)
+    path, whole = tmp_path / "c", np.arange(50.0).reshape(5, 10)  # 7 blocks of 8 numbers
+    checkpoint.save(path, {"w": whole, "c": np.zeros(3, np.complex128)})
+    parts = [slice(0, 8), slice(7, 9), slice(20, 50), slice(49, 50), slice(3, 3), np.array([9, 8, 15]), np.arange(0)]
+    needed = [{0}, {0, 1}, {2, 3, 4, 5, 6}, {6}, set(), {1}, set()]
+    with checkpoint.reading(path) as state:
+        for part in parts:
+            got = state["w"].read_part(part)
+            assert got.flags.owndata or got.base.size == got.nbytes
+            np.testing.assert_array_equal(got, whole.reshape(-1)[part])
+    raw = path.read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    for block in range(7):
+        damaged = bytearray(raw)
+        damaged[start + 64 * block + 5] ^= 16
+        path.write_bytes(damaged)
+        with checkpoint.reading(path) as state:
+            for part, blocks in zip(parts, needed):
+                if block not in blocks:
+                    state["w"].read_part(part)
+                else:
+                    with pytest.raises(CheckpointError, match="damaged: w does not match"):
+                        state["w"].read_part(part)
+            with pytest.raises(CheckpointError, match="damaged: w does not match"):
+                state["w"].read()
+
+
 def test_a_disk_that_is_full_for_one_rank_stops_all_of_them(tmp_path, monkeypatch):
     path = tmp_path / "c"
     checkpoint.save(path, {"epoch": 1})
@@ -319,11 +392,15 @@ def test_a_disk_that_is_full_for_one_rank_stops_all_of_them(tmp_path, monkeypatc
 # Files that somebody made on purpose ---------------------------------------------------------------------------------
 
 
-def crafted(path, tree, table=None, data=b"", metadata=None):
-    """A checkpoint with checksums that are right, whatever it says."""
+def crafted(path, tree, table=None, data=b"", metadata=None, former=False):
+    """A checkpoint with checksums that are right, whatever it says; former: with those of earlier versions."""
     table = {} if table is None else table
-    digests = {name: hashlib.sha256(data).hexdigest() for name in table}
-    texts = {"format": "qdist", "tree": json.dumps(tree), "tensors_sha256": json.dumps(digests), "sha256": BLANK}
+    if former:
+        sums = {"tensors_sha256": json.dumps({name: hashlib.sha256(data).hexdigest() for name in table})}
+    else:
+        text = f"{zlib.crc32(data):08x}" if data else ""
+        sums = {"block": "1024", "tensors_crc32": json.dumps(dict.fromkeys(table, text))}
+    texts = {"format": "qdist", "tree": json.dumps(tree), **sums, "sha256": BLANK}
     texts |= metadata or {}
     texts["sha256"] = hashlib.sha256(header_bytes(table, {**texts, "sha256": BLANK})).hexdigest()
     path.write_bytes(header_bytes(table, texts) + data)
@@ -346,8 +423,26 @@ def nested(depth):
 
 
 def test_a_crafted_file_that_is_right_is_read(tmp_path):
-    assert checkpoint.load(crafted(tmp_path / "c", note(), {"w": entry()}, bytes(8))).tolist() == [0, 0]
-    assert checkpoint.load(crafted(tmp_path / "c", {"dict": {"a": {"tuple": [1, None]}}})) == {"a": (1, None)}
+    for former in (False, True):
+        right = crafted(tmp_path / "c", note(), {"w": entry()}, bytes(8), former=former)
+        assert checkpoint.load(right).tolist() == [0, 0]
+        tree = {"dict": {"a": {"tuple": [1, None]}}}
+        assert checkpoint.load(crafted(tmp_path / "c", tree, former=former)) == {"a": (1, None)}
+
+
+def test_files_of_earlier_versions_are_read_and_verified(tmp_path):
+    data = np.arange(2.0, dtype="<f4").tobytes()
+    path = crafted(tmp_path / "c", note(), {"w": entry()}, data, former=True)
+    assert checkpoint.load(path).tolist() == [0, 1]
+    with checkpoint.reading(path) as stored:
+        assert stored.read_part(slice(1, 2)).tolist() == [1]
+    path.write_bytes(path.read_bytes()[:-1] + b"\x40")
+    with pytest.raises(CheckpointError, match="damaged: w does not match its checksum"):
+        checkpoint.load(path)
+    with checkpoint.reading(path) as stored, pytest.raises(CheckpointError, match="damaged: w"):
+        stored.read_part(slice(0, 1))
+    empty = {"w": entry((0,), offsets=(0, 0))}
+    assert checkpoint.load(crafted(path, note(shape=(0,)), empty, former=True)).shape == (0,)
 
 
 TABLES = {
@@ -416,6 +511,14 @@ def test_trees_that_make_no_sense_are_refused(tmp_path, name):
 
 
 METADATA = {
+    "checksums that are a list": {"tensors_crc32": "[]"},
+    "no checksums": {"tensors_crc32": "{}"},
+    "checksums that are numbers": {"tensors_crc32": '{"w": 1}'},
+    "checksums of more blocks": {"tensors_crc32": '{"w": "0000000000000000"}'},
+    "a block of 3": {"block": "3"},
+    "no block": {"block": "0"},
+    "a block of many digits": {"block": "1" * 5000},
+    "a block that is no number": {"block": "all"},
     "digests that are a list": {"tensors_sha256": "[]"},
     "no digests": {"tensors_sha256": "{}"},
     "digests that are numbers": {"tensors_sha256": '{"w": 1}'},

@@ -1,7 +1,8 @@
 """States on disk: one safetensors file, written and read by all ranks at once, for any number of ranks.
 
 Amplitudes are stored in physical order together with the layout, so that no rank exchanges anything. Every block of
-them has a SHA-256 in the header, so that a rank verifies what it reads without reading the rest.
+them has a checksum in the header, so that a rank verifies what it reads without reading the rest; older files have
+SHA-256s, and are read too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from qdist.backends import on_host
+from qdist.blocks import Checks, DirectFile, PartialSums, joined
 from qdist.comm import Communicator
 from qdist.plan.layout import Layout
 from qdist.plan.planner import MAX_QUBITS
@@ -27,6 +29,7 @@ from qdist.tensorfile import (
     agreeing,
     header_bytes,
     open_file,
+    padded,
     parse_json,
     read_header,
 )
@@ -44,15 +47,15 @@ _PARTS = {"complex64": "F32", "complex128": "F64"}
 class Description:
     """What a file says about the state in it."""
 
-    def __init__(self, dtype: str, layout: Layout, block: int, digests: str, note: str = "") -> None:
+    def __init__(self, dtype: str, layout: Layout, checks: Checks, note: str = "") -> None:
         self.dtype = dtype
         self.layout = layout
-        self.block = block
-        """Amplitudes under one checksum."""
-        self.digests = digests
-        """The checksums, 64 hexadecimal digits each, concatenated."""
+        self.checks = checks
+        """Of blocks, each of a power of two of amplitudes."""
         self.note = note
         """What the writer wants to know again; empty for none."""
+        self.start = 0
+        """Where in its file the amplitudes begin, when it was read from one."""
 
     @property
     def size(self) -> int:
@@ -69,13 +72,13 @@ class Description:
             "format": _FORMAT,
             "dtype": self.dtype,
             "positions": json.dumps(self.layout.positions),
-            "block": str(self.block),
-            "blocks_sha256": self.digests,
+            "block": str(self.checks.block // np.dtype(self.dtype).itemsize),
+            f"blocks_{self.checks.method}": self.checks.text,
             **({"note": self.note} if self.note else {}),
             "sha256": BLANK,
         }
         digest = hashlib.sha256(header_bytes(tensors, metadata)).hexdigest()
-        return header_bytes(tensors, {**metadata, "sha256": digest})
+        return padded(header_bytes(tensors, {**metadata, "sha256": digest}), nbytes)
 
 
 def save(sv: Shards, path: Path, note: str = "") -> None:
@@ -84,31 +87,30 @@ def save(sv: Shards, path: Path, note: str = "") -> None:
     note: a text that `read_description` gives back.
     """
     comm, itemsize = sv.comm, sv.dtype.itemsize
+    nbytes = itemsize << sv.num_qubits
     # A block is never shared by two ranks.
-    block = max(_SMALLEST_BLOCK // itemsize, (1 << sv.num_qubits) // _MOST_BLOCKS)
-    block = min(block, 1 << sv.shard_bits)
-    blank = BLANK * ((1 << sv.num_qubits) // block)
-    description = Description(sv.dtype.name, sv.layout, block, blank, note)
+    block = min(max(_SMALLEST_BLOCK, nbytes // _MOST_BLOCKS), itemsize << sv.shard_bits)
+    description = Description(sv.dtype.name, sv.layout, Checks.blank(block, nbytes), note)
     data_start = len(description.header)
     replacement: Replacement | None = None
     try:
         with agreeing(comm):
             if comm.rank == 0:
                 replacement = Replacement(path)
-                os.truncate(replacement.temporary, data_start + description.size * itemsize)
+                os.truncate(replacement.temporary, data_start + nbytes)
         temporary = comm.broadcast_object(None if replacement is None else str(replacement.temporary))
-        digests = ""
-        with agreeing(comm), open(temporary, "r+b") as file:
-            start, _ = sv.bounds(comm.rank)
-            file.seek(data_start + start * itemsize)
-            for first in counted(f"saving {path.name}", range(0, len(sv.local), block), comm):
-                part = on_host(sv.local[first : first + block])
+        start, _ = sv.bounds(comm.rank)
+        sums = PartialSums(block, nbytes)
+        with agreeing(comm), DirectFile(temporary) as file:
+            for first in counted(f"saving {path.name}", range(0, len(sv.local), block // itemsize), comm):
+                part = on_host(sv.local[first : first + block // itemsize])
                 part = part.astype(sv.dtype.newbyteorder("<"), copy=False).view(np.uint8)
-                digests += hashlib.sha256(part.data).hexdigest()
-                file.write(part.data)
-            file.flush()
-            os.fsync(file.fileno())
-        description.digests = "".join(comm.all_gather_object(digests))
+                at = (start + first) * itemsize
+                sums.add(at, part.data)
+                file.write(data_start + at, part)
+            sums.close()
+            file.sync()
+        description.checks = joined(block, nbytes, comm.all_gather_object(sums.found))
         with agreeing(comm):
             if replacement is not None:
                 replacement.commit_with(description.header)
@@ -126,14 +128,17 @@ def read_description(path: Path, comm: Communicator) -> Description:
     """
     with agreeing(comm), open_file(path) as file:
         _, metadata = read_header(path, file)
+        start = file.tell()
         if metadata.get("format") != _FORMAT:
             raise CheckpointError(f"{path} is a safetensors file but holds no state of this library")
         try:
             description = _described(metadata)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} is damaged: its header makes no sense ({error})") from error
-        file.seek(0)
-        if file.read(len(description.header)) != description.header:
+        description.start = start
+        file.seek(8)
+        # Where the amplitudes begin depends on what can be written directly; older files leave no room.
+        if file.read(start - 8).rstrip(b" ") != description.header[8:].rstrip(b" "):
             raise CheckpointError(f"{path} is damaged: its header does not match its checksum")
     return description
 
@@ -145,30 +150,32 @@ def _described(metadata: dict[str, str]) -> Description:
         raise ValueError(f"a state has 1 to {MAX_QUBITS} qubits")
     if metadata["dtype"] not in _PARTS:
         raise ValueError(f"amplitudes are {' or '.join(_PARTS)}")
-    block, digests = int(metadata["block"]), metadata["blocks_sha256"]
-    description = Description(metadata["dtype"], Layout(positions), block, digests, metadata.get("note", ""))
-    if block < 1 or block & (block - 1) or block > description.size:
+    method = "sha256" if "blocks_sha256" in metadata else "crc32"
+    layout, itemsize, block = Layout(positions), np.dtype(metadata["dtype"]).itemsize, int(metadata["block"])
+    if block < 1 or block & (block - 1) or block > 1 << layout.num_qubits:
         raise ValueError("a block has a power of two of the amplitudes")
-    if len(digests) != len(BLANK) * (description.size // block):
-        raise ValueError("there is not one checksum for each block")
-    return description
+    checks = Checks(method, block * itemsize, itemsize << layout.num_qubits, metadata[f"blocks_{method}"])
+    return Description(metadata["dtype"], layout, checks, metadata.get("note", ""))
 
 
 def read_amplitudes(sv: Shards, path: Path, description: Description) -> None:
     """Fills a state that has the file's size, dtype and layout. Takes memory for one block."""
-    block, kind = description.block, np.dtype(description.dtype).newbyteorder("<")
+    checks, kind = description.checks, np.dtype(description.dtype).newbyteorder("<")
+    block = checks.block // kind.itemsize
     start, end = sv.bounds(sv.comm.rank)
     with agreeing(sv.comm), open_file(path) as file:
         buffer = np.empty(block, kind)
         first_block = start // block
-        file.seek(len(description.header) + first_block * block * kind.itemsize)
+        file.seek(description.start + first_block * checks.block)
         for number in counted(f"reading {path.name}", range(first_block, -(-end // block)), sv.comm):
-            file.readinto(buffer.view(np.uint8).data)
-            digest = hashlib.sha256(buffer.view(np.uint8).data).hexdigest()
-            if digest != description.digests[64 * number : 64 * (number + 1)]:
-                raise CheckpointError(f"{path} is damaged: block {number} does not match its checksum")
             # More ranks than when it was saved may each need a part of a block.
             low, high = max(start, number * block), min(end, (number + 1) * block)
-            own = buffer[low - number * block : high - number * block].astype(sv.dtype, copy=False)
-            sv.local[low - start : high - start] = sv.backend.moved(own)
+            own = sv.local[low - start : high - start]
+            in_place = sv.backend.is_host and high - low == block and sv.dtype == kind
+            raw = (own if in_place else buffer).view(np.uint8).data
+            if file.readinto(raw) != len(raw) or not checks.matches(number, raw):
+                raise CheckpointError(f"{path} is damaged: block {number} does not match its checksum")
+            if not in_place:
+                part = buffer[low - number * block : high - number * block].astype(sv.dtype, copy=False)
+                own[:] = sv.backend.moved(part)
     _log.info("read %s: %d qubits, %s", path, sv.num_qubits, sv.dtype)

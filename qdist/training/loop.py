@@ -281,7 +281,7 @@ class Loop:
             if failed:
                 raise self._problem or OSError("rank 0 cannot write the log")
             if not busy:
-                self._completed(self._writer.advance())
+                self._completed(self._writer.finish())
             if self._folder is not None and (due or last or asked):
                 self._save(last or bool(asked))
         if asked:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qdist.checkpoint import Saving
 from qdist.tensorfile import Ranks, agreeing
@@ -16,7 +16,7 @@ __all__ = ["Writer"]
 
 
 class Writer:
-    """One checkpoint at a time. Every rank has one; `start`, `advance` and `finish` are collective, and raise OSError
+    """One checkpoint at a time. Every rank has one; `start` and `finish` are collective, and raise OSError
     on all ranks when one cannot write.
 
     behind: whether a thread writes a copy; otherwise `start` returns when the file is complete.
@@ -26,8 +26,7 @@ class Writer:
         self._ranks, self._behind = ranks, behind
         self._saving: Saving | None = None
         # Kept from one checkpoint to the next: the kernel takes longer to give new memory than a copy takes.
-        self._copies: dict[str, np.ndarray] | None = {} if behind else None
-        self._todo: list[Callable[[], None]] = []
+        self._copies: dict[str, NDArray[np.uint8]] | None = {} if behind else None
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
@@ -44,22 +43,23 @@ class Writer:
     def start(self, path: Path, state: Any) -> None:
         """Begins a checkpoint; one that is being written is completed first."""
         self.finish()
-        self._saving = Saving(path, state, self._ranks, copies=self._copies)
-        self._todo = list(self._saving.phases)
+        saving = self._saving = Saving(path, state, self._ranks, copies=self._copies)
         if self._behind:
-            self._go_on()
+            self._thread = threading.Thread(target=self._write, args=(saving,), name="qdist-checkpoint", daemon=True)
+            self._thread.start()
         else:
+            self._write(saving)
             self.finish()
 
-    def advance(self) -> Path | None:
-        """When no rank's thread is busy: goes on to the next phase. Returns the file when it is complete."""
+    def finish(self) -> Path | None:
+        """Waits until the checkpoint that is being written, if any, is complete; returns its file.
+
+        Called when no rank's thread is busy it does not wait.
+        """
         if self._saving is None:
             return None
         try:
             self._settle()
-            if self._todo:
-                self._go_on()
-                return None
             self._saving.commit()
         except BaseException:
             self.discard()
@@ -67,36 +67,18 @@ class Writer:
         path, self._saving = self._saving.path, None
         return path
 
-    def finish(self) -> Path | None:
-        """Waits until the checkpoint that is being written, if any, is complete; returns its file."""
-        done = None
-        while self._saving is not None:
-            if self._thread is None and self._todo:
-                self._go_on()
-            done = self.advance()
-        return done
-
     def discard(self) -> None:
         """Gives up what is being written, on this rank; not collective."""
         if self._thread is not None:
             self._thread.join()
         self._thread = self._error = None
-        self._todo = []
         if self._saving is not None:
             self._saving.discard()
             self._saving = None
 
-    def _go_on(self) -> None:
-        phase = self._todo.pop(0)
-        if self._behind:
-            self._thread = threading.Thread(target=self._run, args=(phase,), name="qdist-checkpoint", daemon=True)
-            self._thread.start()
-        else:
-            self._run(phase)
-
-    def _run(self, phase: Callable[[], None]) -> None:
+    def _write(self, saving: Saving) -> None:
         try:
-            phase()
+            saving.write()
         except Exception as error:  # told to all ranks by _settle
             self._error = error
 

@@ -1,12 +1,18 @@
 """The short programs, and that every program runs when its file alone is copied somewhere."""
 
+import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import programs
 import pytest
+
+from qdist import training
 
 LEFT_OUT = {"training"}  # A former name.
 
@@ -40,6 +46,43 @@ def test_a_mesh_gives_the_losses_of_one_rank(run_ranks) -> None:
     assert result.returncode == 0, result.stderr
     shared = [float(word) for word in result.stdout.partition("losses ")[2].split(",")[:2]]
     assert shared == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mesh_training", []),
+        ("qaoa_weighted", ["--layers", "1"]),
+        ("reuploading", ["--layers", "1"]),
+        ("vqe_molecule", ["--molecule", "h2"]),
+    ],
+)
+def test_a_program_that_was_told_to_leave_goes_on_bit_by_bit(
+    name: str, options: list[str], tmp_path, monkeypatch
+) -> None:
+    program, descend, taken = programs.load(name), training.descend, []
+
+    def main(folder: str) -> None:
+        program.main([*options, "--steps", "5", "--save", str(tmp_path / folder)])
+
+    def told(*args: Any) -> float:
+        taken.append(descend(*args))
+        if len(taken) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return taken[-1]
+
+    main("whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "descend", told)
+        with pytest.raises(training.Preempted):
+            main("parts")
+    assert len(taken) == 3
+    assert (tmp_path / "parts" / "step-00000003.safetensors").exists()
+    main("parts")
+    last = "step-00000005.safetensors"
+    assert (tmp_path / "parts" / last).read_bytes() == (tmp_path / "whole" / last).read_bytes()
+    steps = [json.loads(line).get("step") for line in (tmp_path / "parts" / "log.jsonl").read_text().splitlines()]
+    assert [step for step in steps if step is not None] == [0, 1, 2, 3, 4]
 
 
 def test_a_hybrid_net_in_torch_learns_two_moons() -> None:

@@ -11,6 +11,7 @@ import pytest
 from states import DTYPES, address, random_ket, random_layout
 
 from qdist.backends import on_host
+from qdist.blocks import PAGE
 from qdist.checkpoint import CheckpointError
 from qdist.state import StateVector, storage
 from qdist.tensorfile import BLANK, header_bytes
@@ -72,6 +73,35 @@ def test_the_safetensors_library_reads_the_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pairs[:, 0] + 1j * pairs[:, 1], ket)
 
 
+def test_files_of_earlier_versions_are_read_and_verified(tmp_path: Path) -> None:
+    path, ket = tmp_path / "state", random_ket(3)
+    StateVector.from_amplitudes(ket).save(path)
+    raw = path.read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:start])
+    # In the order that they were written in.
+    texts = {key: text for key, text in header.pop("__metadata__").items() if key in ("format", "dtype", "positions")}
+    blocks = [hashlib.sha256(raw[at : at + 64]).hexdigest() for at in (start, start + 64)]
+    texts |= {"block": "4", "blocks_sha256": "".join(blocks), "sha256": BLANK}
+    texts["sha256"] = hashlib.sha256(header_bytes(header, texts)).hexdigest()
+    former = header_bytes(header, texts) + raw[start:]
+    path.write_bytes(former)
+    np.testing.assert_array_equal(StateVector.load(path).amplitudes(), ket)
+    path.write_bytes(former[:-1] + bytes([former[-1] ^ 1]))
+    with pytest.raises(CheckpointError, match="block 1 does not match"):
+        StateVector.load(path)
+
+
+def test_a_large_state_starts_at_a_page_and_comes_back(tmp_path: Path) -> None:
+    state = StateVector.from_amplitudes(random_ket(17))
+    state.save(tmp_path / "state")
+    raw = (tmp_path / "state").read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    assert start % PAGE == 0
+    assert raw[start:] == on_host(state.local).tobytes()
+    assert np.array_equal(on_host(StateVector.load(tmp_path / "state").local), on_host(state.local))
+
+
 def crafted(path: Path, raw: bytes, table: dict[str, Any] | None = None, **metadata: Any) -> Path:
     """A file of a state with other metadata, and checksums that are right."""
     start = 8 + int.from_bytes(raw[:8], "little")
@@ -91,8 +121,11 @@ METADATA = {
     "a block that is no number": {"block": "four"},
     "a block of many digits": {"block": "1" * 5000},
     "a number that is no text": {"block": 4},
-    "no checksums": {"blocks_sha256": ""},
-    "too many checksums": {"blocks_sha256": BLANK * 4},
+    "no checksums": {"blocks_crc32": ""},
+    "too many checksums": {"blocks_crc32": "00000000" * 4},
+    "no checksums of earlier versions": {"blocks_sha256": ""},
+    "too many of them": {"blocks_sha256": BLANK * 4},
+    "others": {"blocks_crc32": "00000000"},
     "no permutation": {"positions": "[0, 0, 1]"},
     "a hole": {"positions": "[0, 1, 3]"},
     "negative positions": {"positions": "[0, 1, -1]"},

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist import checkpoint
-from qdist.checkpoint import Part
+from qdist.checkpoint import Part, Stored
 from qdist.comm import Mesh, counting_communicator
 from qdist.nn import Module, Parameter
 from qdist.optim import Optimizer
@@ -62,13 +62,11 @@ class _Held(NamedTuple):
         """Values for these elements, as a checkpoint stores them."""
         return values if self.places is None else Part(values, self.shape, self.places)
 
-    def part(self, whole: NDArray[Any]) -> NDArray[Any]:
-        """These elements of the whole, in the shape that they have here."""
+    def read(self, stored: Stored) -> NDArray[Any]:
+        """These elements of a whole tensor in a file, in the shape that they have here."""
         if self.places is None:
-            return whole
-        part = whole.reshape(-1)[self.places].reshape(self.tensor.shape)
-        # A view would keep the whole in memory.
-        return part.copy() if isinstance(self.places, slice) else part
+            return stored.read().numpy()
+        return stored.read_part(self.places).reshape(self.tensor.shape)
 
 
 class _Kind(NamedTuple):
@@ -137,7 +135,7 @@ def _restoring(model: OnMesh, state: dict[str, Any], needed: dict[str, _Kind], p
         scale = _read_scale(state.get("loss_scale"))
     except (AttributeError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} is damaged: its state makes no sense ({error})") from error
-    values = [each.part(state["model"][each.names[0]].read().numpy()) for each in held]
+    values = [each.read(state["model"][each.names[0]]) for each in held]
     averages = {name: state["model"][name].read() for name in buffers}
 
     def take_over() -> None:
@@ -341,7 +339,7 @@ def _read_optimizer(model: OnMesh, held: list[_Held], stored: dict[str, Any]) ->
             whole = value.shape if each.places is None else each.shape
             if entry[key].shape != whole:
                 raise ValueError(f"the file's {key} of {each.names[0]} has shape {entry[key].shape}, not {whole}")
-            mine[key] = Tensor(each.part(entry[key].read().numpy()))
+            mine[key] = Tensor(each.read(entry[key]))
     for i, group in enumerate(own["param_groups"]):
         options = stored["groups"][str(i)]
         if options.keys() != group.keys() - {"params"}:

@@ -13,6 +13,7 @@ from qdist.backends import choice, on_host
 from qdist.backends.cpu import CpuBackend
 from qdist.backends.cuda.backend import CudaBackend
 from qdist.backends.errors import StateError
+from qdist.blocks import Checks
 from qdist.checkpoint import CheckpointError
 from qdist.native import kernels
 from qdist.plan import Layout
@@ -173,10 +174,10 @@ def test_what_one_rank_cannot_load_no_rank_waits_for(monkeypatch: pytest.MonkeyP
         raise MemoryError("nothing left")
 
     # When the shards are made, and when the file is read.
-    for name in ("zeros", "moved"):
+    for owner, name in ((CpuBackend, "zeros"), (Checks, "matches")):
         with monkeypatch.context() as patch:
             if last:
-                patch.setattr(CpuBackend, name, full)
+                patch.setattr(owner, name, full)
             with pytest.raises(MemoryError, match="nothing left"):
                 StateVector.load(folder / "state", COMM, device="cpu")
     np.testing.assert_array_equal(StateVector.load(folder / "state", COMM).amplitudes(), random_ket())
