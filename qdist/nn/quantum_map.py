@@ -18,6 +18,7 @@ from qdist.backends import on_host
 from qdist.program import adjoint, batches
 from qdist.program.program import Program
 from qdist.program.rows import Reading, RowProgram
+from qdist.program.runner import Runner
 from qdist.state.checking import checks, same
 from qdist.state.moves.relayout import relayout
 from qdist.state.outputs import Output, values
@@ -162,7 +163,8 @@ class CircuitMap:
     def _values(self, params: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any, Layout | None]:
         """The outputs for every row of parameters; the states, if a gradient can go on from them; and their layout, if
         reading may have changed it."""
-        program, outputs = self.program, self.outputs
+        # States of which gradients may be computed have the precision that these need.
+        program, outputs = self.program.for_gradients, self.outputs
         fit = batches.fit(program, outputs)
         if fit and not program.backend.is_host:
             return batches.values(program, outputs, params), None, None
@@ -171,7 +173,7 @@ class CircuitMap:
             ket = bound.evolved()
             layout = ket.layout
             return self.columns.of(values(ket, outputs, gates))[None], [ket], layout
-        kets = program.run_batch(params) if fit and batches.one_part(program, len(params)) else None
+        kets = _batch(program, params) if fit and batches.one_part(program, len(params)) else None
         states = _states(program, params) if kets is None else _loaded(kets, program.device)
         found = np.empty((len(params), self.columns.width))
         for row, state in zip(found, states):
@@ -217,12 +219,16 @@ class _Last(local):
 _last = _Last()
 
 
-def _states(program: Program, params: NDArray[np.float64]) -> Iterator[StateVector]:
+def _batch(program: Runner, params: NDArray[np.float64]) -> NDArray[Any]:
+    return batches.states(program, checks.checked_batch(params, program.circuit.num_parameters, program.comm))
+
+
+def _states(program: Runner, params: NDArray[np.float64]) -> Iterator[StateVector]:
     """The state of each row, valid until the next is asked for. Small ones are computed many at once."""
     at_once = _BATCH_BYTES // (program.dtype.itemsize << program.num_qubits) if program.backend.is_host else 1
     if at_once > 1 and not program.plan.far and all(part.instruction is None for part in program.plan.parts):
         for start in range(0, len(params), at_once):
-            yield from _loaded(program.run_batch(params[start : start + at_once]), program.device)
+            yield from _loaded(_batch(program, params[start : start + at_once]), program.device)
         return
     state = None
     for row in params:

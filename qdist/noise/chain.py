@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from qdist.program.adjoint import sweep_back
 from qdist.program.program import Program
+from qdist.program.runner import Runner
 from qdist.state.statevector import StateVector
 
 __all__ = ["Step", "advance", "chain_gradient"]
@@ -28,7 +29,7 @@ class Step(NamedTuple):
     adjoint: Program | None = None
 
 
-def advance(program: Program, theta: NDArray[np.float64], state: StateVector) -> StateVector:
+def advance(program: Runner, theta: NDArray[np.float64], state: StateVector) -> StateVector:
     """Runs a program on a state, in place."""
     values = program.values(theta if program.source.parameters else None)
     return program.run_with(values, state, None, state)
@@ -49,7 +50,7 @@ def chain_gradient(
         starts.append(state.layout)
         if step.adjoint is not None:
             stored.append(state.copy())
-        state = advance(step.program, theta, state)
+        state = advance(step.program.for_gradients, theta, state)
     bra = bra_of(state)
     gradient = np.zeros(len(theta))
     for step, layout in zip(reversed(steps), reversed(starts)):
@@ -58,7 +59,7 @@ def chain_gradient(
             state = stored.pop()
             bra.relayout(state.layout)
             continue
-        program = step.program
+        program = step.program.for_gradients
         with program.lock:
             values = program.values(theta if program.source.parameters else None)
             runner = program.of_states(layout)

@@ -64,6 +64,8 @@ class Plan:
     schedule: str = "lazy"
     in_double: bool = False
     """Whether tiles are computed in complex128, whatever the amplitudes are stored in (plan/precision.py)."""
+    gradients_in_double: bool = False
+    """Whether a plan for gradients is computed so, where one for values need not be."""
     rows_in_double: bool = False
     """The same for batches as row programs, whose rotations run one after the other."""
     folded: Mapping[int, Sequence[tuple[Gate, int]]] = field(default_factory=dict)
@@ -209,7 +211,9 @@ class Plan:
         """The totals, then each exchange between ranks and each sweep over memory with its gates and blocks."""
         shards = f" in {1 << self.far} shards, {self.exchanges} exchanges" if self.far else ""
         size = readable_size(self.state_bytes)
-        double = " computed in double" if self.in_double and self.dtype == np.complex64 else ""
+        double = ""
+        if self.dtype == np.complex64 and self.gradients_in_double:
+            double = " computed in double" if self.in_double else " with gradients computed in double"
         lines = [
             f"{self.num_qubits} qubits, {self.dtype}{double}{shards}: {self.sweeps} sweeps of {size}, "
             f"{len(self.blocks)} blocks, {self.flops:.3g} flops"

@@ -46,6 +46,7 @@ def make_plan(
     start: Layout | None = None,
     cluster: Cluster = SERVERS_OF_GPUS,
     time_limit: float = 1.0,
+    gradients: bool = False,
 ) -> Plan:
     """The plan of a circuit on 2**far shards. Deterministic, and so the same on every rank.
 
@@ -59,6 +60,7 @@ def make_plan(
             then chosen, and first gates on far qubits are absorbed into the initial product state.
         cluster: the interconnect of the ranks; decides between few exchanges and few of them between nodes.
         time_limit: seconds for the search for few exchanges, counted in gate visits (exchanges.VISITS_PER_SECOND).
+        gradients: whether they are computed from it, which takes a higher precision than values do.
 
     Raises:
         ValueError: for an unknown schedule, or more positions inside than are far.
@@ -108,8 +110,10 @@ def make_plan(
         schedule,
         folded=planner.folded,
     )
-    plan.in_double = computes_in_double(plan, circuit.num_parameters > 0)
-    plan.rows_in_double = computes_in_double(plan, circuit.num_parameters > 0, one_by_one=True)
+    trained = circuit.num_parameters > 0
+    plan.gradients_in_double = computes_in_double(plan, trained)
+    plan.in_double = plan.gradients_in_double if gradients else computes_in_double(plan, trained, gradients=False)
+    plan.rows_in_double = computes_in_double(plan, trained, one_by_one=True)
     widened = target.widened()
     if plan.in_double and widened != target:
         _stage_again(plan, widened, levels)

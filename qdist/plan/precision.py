@@ -7,7 +7,8 @@ observable by less. A gradient, whose ket and bra go through all blocks again, i
 length.
 
 Where that would pass 1e-6, tiles are computed in double precision while they are in cache, and rounded once a stage, of
-which there are far fewer than blocks. Other circuits keep the speed of single precision, which is up to twice as high.
+which there are far fewer than blocks. Other circuits keep the speed of single precision, which is up to twice as high;
+so do the runs of circuits of which only the gradients are computed in double.
 """
 
 from __future__ import annotations
@@ -18,23 +19,34 @@ from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
 from qdist.plan.plan import Plan
 
-__all__ = ["MOST_OF_GRADIENTS", "MOST_OF_GRADIENTS_A_QUBIT", "MOST_OF_VALUES", "computes_in_double", "roundings"]
+__all__ = [
+    "MOST_OF_GRADIENTS",
+    "MOST_OF_GRADIENTS_A_QUBIT",
+    "MOST_OF_VALUES",
+    "MOST_OF_VALUES_A_QUBIT",
+    "computes_in_double",
+    "roundings",
+]
 
 MOST_OF_GRADIENTS = 240
-"""The weight up to which circuits with parameters run in single precision."""
+"""The weight up to which gradients are computed in single precision."""
 MOST_OF_GRADIENTS_A_QUBIT = 10
 """The same divided by the number of qubits, where that allows more: in so few layers most errors do not reach what is
 observed on other qubits."""
+MOST_OF_VALUES_A_QUBIT = 64
+"""The same of states and values, of circuits with parameters, divided by the number of qubits: small states are cheap,
+and in long circuits on few qubits roundings are alike and add up."""
 MOST_OF_VALUES = 4096
-"""The same of circuits that have no parameters, hence no gradients."""
+"""The same of circuits that have no parameters."""
 
 _COMPLEX = 4
 """What a matrix with complex entries weighs; others, phases and Pauli rotations weigh 1."""
 
 
-def computes_in_double(plan: Plan, has_parameters: bool, one_by_one: bool = False) -> bool:
-    """Whether a plan is computed in complex128, whatever its state is stored in. one_by_one: where Pauli rotations of a
-    block run one after the other, as those of row programs do."""
+def computes_in_double(plan: Plan, has_parameters: bool, gradients: bool = True, one_by_one: bool = False) -> bool:
+    """Whether a plan is computed in complex128, whatever its state is stored in. gradients: whether they are wanted by
+    the parameters, if there are. one_by_one: where Pauli rotations of a block run one after the other, as those of row
+    programs do."""
     if plan.dtype == np.complex128:
         return True
     if not has_parameters:
@@ -42,7 +54,8 @@ def computes_in_double(plan: Plan, has_parameters: bool, one_by_one: bool = Fals
     elif one_by_one:
         most = plan.target.row_roundings
     else:
-        most = max(MOST_OF_GRADIENTS, MOST_OF_GRADIENTS_A_QUBIT * plan.num_qubits)
+        a_qubit = MOST_OF_GRADIENTS_A_QUBIT if gradients else MOST_OF_VALUES_A_QUBIT
+        most = max(MOST_OF_GRADIENTS, a_qubit * plan.num_qubits)
     return roundings(plan, one_by_one) > most
 
 

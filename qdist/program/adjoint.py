@@ -207,7 +207,7 @@ def _vjp(
     ket: StateVector | None = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
     with program.lock:
-        runner, gates = program.bind_for(outputs, params)
+        runner, gates = program.for_gradients.bind_for(outputs, params)
         workspace = runner.workspaces.take()
         result = _locked_vjp(runner, gates, outputs, cotangents, ket, workspace)
         runner.workspaces.put_back(workspace)
@@ -221,6 +221,7 @@ def _vjp_from(
     cotangents: Sequence[Any],
     initial: StateVector,
 ) -> tuple[list[Any], NDArray[np.float64]]:
+    program = program.for_gradients
     with program.lock:
         ket = program.run_with(program.values(params), initial, None, None)
         return _locked_vjp(program.of_states(initial.layout), NO_TAIL, outputs, cotangents, ket, Workspace())
@@ -256,6 +257,8 @@ def _gradient(
     if ket is None:
         ket = workspace.ket = program.evolved(out=workspace.ket)
     program.hold()
+    for _, executor, _ in program.steps_back:
+        executor.bind_back()
     if workspace.bra is None:
         workspace.bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
     bra = workspace.bra

@@ -173,6 +173,7 @@ def vjp(
 ) -> tuple[list[Any], NDArray[np.float64]]:
     """``Program.vjp`` of a batch that fits the kernels of single circuits, in parts that take a bounded amount of
     memory; the kets may be given where they are ``one_part``."""
+    program = program.for_gradients
     ((_, executor, _),) = program.steps_back
     strings, constants = _plan(program, outputs, traceless=True)
     found, weights = np.zeros((len(theta), len(outputs))), np.stack(cotangents, axis=1)

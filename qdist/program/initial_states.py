@@ -101,6 +101,7 @@ def _one(
     by_state: bool,
 ) -> tuple[list[Any], NDArray[np.float64], StateVector | None]:
     """For one row: values, gradient, and the bra before the circuit if asked for."""
+    program = program.for_gradients
     with program.lock:
         values = program.values(theta)
         ket = program.run_with(values, start, None, None)

@@ -380,7 +380,6 @@ class Program(Runner):
 
         Raises:
             StateError: as ``vjp`` does.
-            CircuitError: for gates that are given by a function of the angles (``matrix_gate``).
         """
         return self._tangents.jvp(outputs, params, tangents)
 

@@ -45,6 +45,7 @@ class Runner:
     """Runs a circuit, from |0...0> or from a given state.
 
     bound, lock: the values that each thread has bound, and the mutex of runs, if shared with another runner.
+    for_gradients: whether it was compiled for them.
     """
 
     def __init__(
@@ -53,8 +54,9 @@ class Runner:
         compiled: Compiled,
         bound: PerThread[Values | None] | None = None,
         lock: Any = None,
+        for_gradients: bool = False,
     ) -> None:
-        self.source = source
+        self.source, self._for_gradients = source, for_gradients
         self.circuit, self.comm, self.dtype, self.affine = source.circuit, source.comm, source.dtype, source.affine
         self.backend, self.device = source.backend, source.backend.device
         # Executors hold one set of matrices: one thread at a time.
@@ -106,13 +108,22 @@ class Runner:
         if not gates:
             return None
         compiled = Compiled(plan, self.affine, self.backend, self.is_random)
-        return Runner(self.source, compiled, self._bound, self.lock), Shortened(plan, gates, self.plan, self.backend)
+        runner = Runner(self.source, compiled, self._bound, self.lock, self._for_gradients)
+        return runner, Shortened(plan, gates, self.plan, self.backend)
+
+    @cached_property
+    def for_gradients(self) -> Runner:
+        """The runner that derivatives are computed with: another one where they take a higher precision."""
+        if self._for_gradients or self.plan.in_double or not self.plan.gradients_in_double:
+            return self
+        return Runner(self.source, self.source.compiled(None, gradients=True), self._bound, self.lock, True)
 
     def of_states(self, layout: Layout) -> Runner:
         """The runner whose adjoint sweep ends in a given state with this layout, not in |0...0>."""
         runner = self._of_states.get(layout)
         if runner is None:
-            runner = Runner(self.source, self.source.compiled(layout), self._bound, self.lock)
+            compiled = self.source.compiled(layout, self._for_gradients)
+            runner = Runner(self.source, compiled, self._bound, self.lock, self._for_gradients)
             self._of_states.put(layout, runner)
         return runner
 
@@ -120,9 +131,11 @@ class Runner:
         """Gives back the memory that gradients keep for the next one."""
         with self.lock:
             self.workspaces.take()
-            short = self.__dict__.get("_short")  # If it was ever needed.
+            short, other = self.__dict__.get("_short"), self.__dict__.get("for_gradients")  # If they were ever needed.
             if short is not None:
                 short[0].workspaces.take()
+            if other is not None and other is not self:
+                other.release()
 
     # Values ----------------------------------------------------------------------------------------------------------
 
@@ -282,7 +295,7 @@ class Runner:
             return self._from_zero
         compiled = self._from.get(layout)
         if compiled is None:
-            compiled = self.source.compiled(layout)
+            compiled = self.source.compiled(layout, self._for_gradients)
             self._from.put(layout, compiled)
         return compiled
 

@@ -240,11 +240,32 @@ def test_short_circuits_are_computed_in_single_precision_and_long_ones_in_double
     assert not in_double(moves)
 
 
+def test_values_of_circuits_of_medium_length_are_computed_in_single_precision_and_their_gradients_in_double() -> None:
+    circuit, observable = layers(12, 1200, 20), "Z0 Z3"
+    theta = np.random.default_rng(3).uniform(-3, 3, 20)
+    program, double = qd.compile(circuit), qd.compile(circuit, dtype="complex128")
+    assert (program.plan.in_double, program.plan.gradients_in_double) == (False, True)
+    assert "gradients computed in double" in program.plan.summary()
+    value, gradient = program.value_and_grad(observable, theta)
+    wanted, exact = double.value_and_grad(observable, theta)
+    assert program.for_gradients.plan.in_double
+    assert program.for_gradients.for_gradients is program.for_gradients
+    assert abs(value - wanted) < 1e-7
+    assert np.linalg.norm(gradient - exact) <= BOUND / 5 * np.linalg.norm(exact)
+    assert abs(program.expectation(observable, theta) - wanted) < BOUND
+    start = program.run(theta[::-1])
+    from_start = qd.compile(circuit).vjp([observable], theta, [1.0], initial=start)[1]
+    again = qd.StateVector.from_amplitudes(start.amplitudes().astype(np.complex128), "complex128")
+    by_double = double.vjp([observable], theta, [1.0], initial=again)[1]
+    assert np.linalg.norm(from_start - by_double) <= BOUND / 5 * np.linalg.norm(by_double)
+
+
 def test_states_in_complex64_of_programs_in_double_are_rounded_states() -> None:
     """Small tiles, whole states, batches, and states that are given: all are rounded once a stage at most."""
-    circuit = layers(6, 800, 20)
+    circuit = layers(6, 12000, 20)
     theta = np.random.default_rng(6).uniform(-3, 3, (3, 20))
     program, double = qd.compile(circuit), qd.compile(circuit, dtype="complex128")
+    assert program.plan.in_double
     for row in theta:
         state = program.run(row)
         assert state.dtype == np.complex64

@@ -17,6 +17,7 @@ import numpy as np
 
 from qdist.circuit import Circuit, CircuitError, Parameter, PauliSum
 from qdist.circuit.data_gates import pauli_rotation_gate
+from qdist.circuit.functions import Elementary, Function
 from qdist.circuit.gate import Gate
 from qdist.circuit.gates import GATES
 from qdist.circuit.instruction import Instruction
@@ -40,35 +41,71 @@ class TangentCircuit:
 
 
 def tangent_circuit(circuit: Circuit) -> TangentCircuit:
-    """Of a circuit of gates that the kernels know (``circuit.lowered``); measurements at its end are left out.
-
-    Raises CircuitError for gates that are given by a function of the angles, of which there is no second derivative.
-    """
+    """Of a circuit of gates that the kernels know (``circuit.lowered``); measurements at its end are left out."""
     body, _ = split_final_measurements(circuit.instructions)
     tangents = Tangents(circuit.parameters)
     extra = circuit.num_qubits
-    instructions: list[Instruction] = []
-    slots: list[int] = []
-    count = 0
+    made = _Instructions()
     for gate, qubits, params, clbits, condition in body:
+        made.enter(_together(params))
         if not any(isinstance(param, Expression) for param in params):
-            instructions.append(Instruction(gate, qubits, params, clbits, condition))
-            count += len(params)
+            made.append(Instruction(gate, qubits, params, clbits, condition))
             continue
         for step, places, angles in _steps(gate, qubits, params):
-            instructions.append(Instruction(step, places, angles))
-            count += len(angles)
+            made.append(Instruction(step, places, angles))
             for angle in angles:
                 change = tangents.of(angle)
-                if not isinstance(change, Expression):
-                    continue
-                for added, where, factor in _added(step, places, extra):
-                    instructions.append(Instruction(added, where, (factor * change,)))
-                    slots.append(count)
-                    count += 1
-    result = Circuit(extra + 1, circuit.num_clbits, circuit.name).with_instructions(instructions)
+                if isinstance(change, Expression):
+                    for added, where, factor in _added(step, places, extra):
+                        made.add(Instruction(added, where, (factor * change,)))
+    made.enter(None)
+    result = Circuit(extra + 1, circuit.num_clbits, circuit.name).with_instructions(made.instructions)
     symbols: Sequence[Parameter] = (*circuit.parameters, *tangents.parameters)
-    return TangentCircuit(result.with_order(symbols), np.array(slots, np.intp))
+    return TangentCircuit(result.with_order(symbols), np.array(made.slots, np.intp))
+
+
+class _Instructions:
+    """Those of a tangent circuit, with the places of the added ones' angles.
+
+    Added rotations stand directly behind their gate, but those of a gate that is given by its matrix behind all of the
+    rotations by 0 that have its derivative: in dU = -i/2 sum_P c_P P U they act at once, whether they commute or not.
+    """
+
+    def __init__(self) -> None:
+        self.instructions: list[Instruction] = []
+        self.slots: list[int] = []
+        self._count = 0
+        self._group: Any = None
+        self._waiting: list[Instruction] = []
+
+    def enter(self, group: Any) -> None:
+        """What follows is of this group, or with None of none."""
+        if group is None or group != self._group:
+            waiting, self._waiting, self._group = self._waiting, [], None
+            for instruction in waiting:
+                self.add(instruction)
+        self._group = group
+
+    def append(self, instruction: Instruction) -> None:
+        self.instructions.append(instruction)
+        self._count += len(instruction.params)
+
+    def add(self, instruction: Instruction) -> None:
+        """An added rotation, of one angle."""
+        if self._group is not None:
+            self._waiting.append(instruction)
+            return
+        self.slots.append(self._count)
+        self.append(instruction)
+
+
+def _together(params: tuple[Angle, ...]) -> Any:
+    """The call that the angle of a rotation by 0 comes from, which has the derivative of a gate's matrix; else None."""
+    for param in params:
+        for symbol in param.terms if isinstance(param, Expression) else ():
+            if isinstance(symbol, Function) and not isinstance(symbol.call[0], Elementary):
+                return symbol.call
+    return None
 
 
 def _steps(gate: Gate, qubits: tuple[int, ...], params: tuple[Angle, ...]) -> Iterator[Step]:

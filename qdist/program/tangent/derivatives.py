@@ -33,7 +33,7 @@ _STEP = {np.dtype(np.complex64): 2.0**-13, np.dtype(np.complex128): 2.0**-26}
 class TangentProgram:
     """Derivatives of a program along tangents of its parameters.
 
-    Raises StateError for circuits that cannot be differentiated, and CircuitError for gates without second derivatives.
+    Raises StateError for circuits that cannot be differentiated.
     """
 
     def __init__(self, program: Runner) -> None:

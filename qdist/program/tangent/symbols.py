@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qdist.circuit import CircuitError, Parameter
+from qdist.circuit import Parameter
 from qdist.circuit.functions import Elementary, Function
 from qdist.circuit.parameters import Angle, Expression, total
 
@@ -26,7 +26,7 @@ class Tangents:
         self._known: dict[Parameter, Angle] = dict(zip(parameters, self.parameters))
 
     def of(self, angle: Angle) -> Angle:
-        """The change of an angle; 0.0 where it is a number. Raises CircuitError for what has no second derivative."""
+        """The change of an angle; 0.0 where it is a number."""
         if not isinstance(angle, Expression):
             return 0.0
         return total(coefficient * self._symbol(symbol) for symbol, coefficient in angle.terms.items())
@@ -39,12 +39,9 @@ class Tangents:
 
     def _function(self, symbol: Function) -> Angle:
         operation, arguments = symbol.call
-        if not isinstance(operation, Elementary):
-            raise CircuitError(
-                f"{symbol.name} is an angle of a gate that is given by a function, of which only first derivatives "
-                "are known: give the gate as a circuit or by its generator, or use vjp and value_and_grad"
-            )
         changes = [self.of(argument) for argument in arguments]
+        if not isinstance(operation, Elementary):
+            return operation.change(arguments, changes, symbol.output)
         partials = operation.partials(_Symbolic, arguments)
         return total(partial * change for partial, change in zip(partials, changes) if isinstance(change, Expression))
 

@@ -20,7 +20,7 @@ def planned(layers: int, far: int = 0) -> tuple[qd.Circuit, Plan, CudaTarget]:
             circuit.u(next(theta), next(theta), next(theta), q)
         for q in range(14):
             circuit.cx(q, (q + k + 1) % 14)
-    plan = make_plan(circuit, SINGLE, far=far, target=cuda_target(SINGLE))
+    plan = make_plan(circuit, SINGLE, far=far, target=cuda_target(SINGLE), gradients=True)
     assert isinstance(plan.target, CudaTarget)
     return circuit, plan, plan.target
 
