@@ -144,6 +144,9 @@ class Executor(ABC):
     def lower_back(self, plan: Backward) -> None:
         """Prepares ``run_back``; the second call does nothing."""
 
+    def bind_back(self) -> None:  # noqa: B027
+        """Computes what ``run_back`` needs of the bound values, if it is not done: best while a device still runs."""
+
     @abstractmethod
     def run_back(
         self,

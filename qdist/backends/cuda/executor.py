@@ -67,6 +67,7 @@ class CudaExecutor(Executor):
         self._trainable = frozenset(affine.slots.tolist())
         self._angles = np.zeros(0)
         self._sweep: CudaSweep | None = None
+        self._sweep_is_bound = False
 
     @property
     def num_stages(self) -> int:
@@ -90,7 +91,8 @@ class CudaExecutor(Executor):
     def bind_angles(self, angles: np.ndarray) -> None:
         check_size(len(angles), len(self._affine.constants), "the angles")
         self._angles = angles.copy()
-        self._launcher.bind(angles[None])
+        self._launcher.bind(self._angles[None])
+        self._sweep_is_bound = False
 
     def run_from_zero(self, shard: Any) -> None:
         shard.fill(0)
@@ -128,6 +130,7 @@ class CudaExecutor(Executor):
         check_size(len(gradient), len(self._angles), "the gradient")
         check_first(offset, ket.size)
         self._shift(ket[None], bra[None], np.array([shift]))
+        self.bind_back()
         self._lowered_back().run(ket, bra, self._angles[None], gradient[None], offset, support, recover)
 
     def run_back_batch(
@@ -142,6 +145,8 @@ class CudaExecutor(Executor):
         rows = min(_MOST_ROWS, back.most_rows)
         for first in range(0, len(angles), rows):
             some = slice(first, first + rows)
+            back.bind(angles[some])
+            self._sweep_is_bound = False
             back.run(kets[some], bras[some], angles[some], gradients[some], 0, 0, False)
 
     def _shift(self, kets: Any, bras: Any, shifts: np.ndarray) -> None:
@@ -155,6 +160,11 @@ class CudaExecutor(Executor):
     def lower_back(self, plan: Backward) -> None:
         if self._sweep is None:
             self._sweep = CudaSweep(self._num_bits, plan, self._trainable, self._device)
+
+    def bind_back(self) -> None:
+        if not self._sweep_is_bound:
+            self._lowered_back().bind(self._angles[None])
+            self._sweep_is_bound = True
 
     def _lowered_back(self) -> CudaSweep:
         assert self._sweep is not None, "lower_back comes first"

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.compiler import stage_kernel
-from qdist.backends.cuda.lowering.fours import record
+from qdist.backends.cuda.lowering.fours import FourPlaces
 from qdist.backends.cuda.lowering.records import LAUNCH, OP, PHASE, SLOT
 from qdist.backends.cuda.lowering.resident import blocks_at_once, resident
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.moves import runs_of
+from qdist.backends.cuda.staging import staging
 
 __all__ = ["Launcher", "as_bytes"]
 
@@ -46,20 +47,24 @@ class Launcher:
         self._records: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = {}
         self._places: dict[tuple[int, bool, bool], tuple[NDArray[Any], int, int]] = {}
         self._kernels: dict[int, Any] = {}
+        self._fours = [FourPlaces(stage.fours) for stage in tables.stages]
         self.bound: Bound | None = None
 
     def bind(self, angles: np.ndarray) -> None:
         """Computes all matrices and phases, for each row of the circuit's angles (float64). They go to the device in
         one copy."""
-        reals, turns = self.tables.binding.values(angles)
-        begin = -(-reals.nbytes // 16) * 16
-        # One byte more: an address is needed where there are no turns, though nothing is read.
-        together = np.zeros(begin + turns.nbytes + 1, np.uint8)
-        together[: reals.nbytes] = reals.reshape(-1).view(np.uint8)
-        together[begin:-1] = turns.reshape(-1).view(np.uint8)
-        fours = [(same, as_bytes(own)) for same, own in (record(s.fours, reals) for s in self.tables.stages)]
+        binding, rows = self.tables.binding, len(angles)
+        sizes = [rows * binding.size * binding.real.itemsize, rows * binding.num_turns * binding.turn.itemsize]
+        begin = -(-sizes[0] // 16) * 16
         with self._cupy.cuda.Device(self.device):
-            buffer = self._cupy.asarray(together)
+            stage = staging(self.device)
+            # One byte more: an address is needed where there are no turns, though nothing is read.
+            together = stage.room(begin + sizes[1] + 1)
+            reals = together[: sizes[0]].view(binding.real).reshape(rows, -1)
+            turns = together[begin : begin + sizes[1]].view(binding.turn).reshape(rows, binding.num_turns)
+            binding.put_values(angles, reals, turns)
+            fours = [(same, as_bytes(own)) for same, own in (places.record(reals) for places in self._fours)]
+            buffer = stage.send()
         at = buffer.data.ptr
         self.bound = Bound(buffer, at, reals.shape[1], at + begin, turns.shape[1], fours)
 

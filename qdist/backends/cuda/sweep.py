@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from qdist.backends.cuda.compiler import sum_kernel
-from qdist.backends.cuda.kept_norm import STAGES, KeptNorm
+from qdist.backends.cuda.kernels import project, squared_norm
 from qdist.backends.cuda.launcher import Launcher, as_bytes
 from qdist.backends.cuda.lowering.back_resident import resident
 from qdist.backends.cuda.lowering.back_tables import BackTables
@@ -22,6 +23,24 @@ __all__ = ["CudaSweep"]
 
 _PARTIAL_BYTES = 1 << 26
 """Memory that the sums of a stage may take before they are added up."""
+_STAGES_A_NORM = 64
+"""Measuring a norm twice and scaling cost as much as two stages: after so many of them it is worth it."""
+
+
+class _KeptNorm:
+    """Brings a shard back to the norm that it has now, which no gates change: they are unitary on every shard by
+    itself. In complex64 the rounding errors of many stages do; a complex128 shard is left alone."""
+
+    def __init__(self, shard: Any) -> None:
+        self._shard, self._squared = shard, squared_norm(shard) if shard.dtype == np.complex64 else 0.0
+
+    def restore(self) -> None:
+        if not self._squared > 0:
+            return
+        factor = math.sqrt(self._squared / squared_norm(self._shard))
+        # A smaller change rounds to nothing.
+        if abs(factor - 1) > 2.0**-25:
+            project(self._shard, 0, 0, 0, factor)
 
 
 class CudaSweep:
@@ -58,6 +77,10 @@ class CudaSweep:
         needed = (self._warps(k) * extent.sums[1] * 8 for k, extent in enumerate(self._tables.extents))
         return max(1, _PARTIAL_BYTES // max([8, *needed]))
 
+    def bind(self, angles: np.ndarray) -> None:
+        """Computes the inverse matrices and phases for each row of angles, and queues their copy to the GPU."""
+        self._launcher.bind(angles)
+
     def run(
         self,
         kets: Any,
@@ -68,7 +91,8 @@ class CudaSweep:
         support: int,
         recover: bool,
     ) -> None:
-        """Undoes a run for each row of angles, and adds 2 Re <bra|d ket> by each angle to the row of ``gradients``.
+        """Undoes a run for each row of angles, which are bound, and adds 2 Re <bra|d ket> by each angle to the row of
+        ``gradients``.
 
         The arguments are those of ``CudaExecutor.run_back``. The sums come to the host in one copy.
         """
@@ -77,7 +101,6 @@ class CudaSweep:
         end = len(self._steps) if recover else (wanted[-1] + 1 if wanted else 0)
         if end == 0 or rows == 0:
             return
-        self._launcher.bind(angles)
         with cupy.cuda.Device(self._device):
             # The sums of all stages, and behind them each stage's parts of them, set to zero at once.
             supports = self._support(support)[:end]
@@ -86,20 +109,26 @@ class CudaSweep:
             together = sum(sizes) <= _PARTIAL_BYTES // 8
             num_sums = rows * max(tables.num_sums, 1)
             room = cupy.zeros(num_sums + (sum(sizes) if together else 0))
-            sums, at = room[:num_sums].reshape(rows, -1), num_sums
-            norms: list[KeptNorm] = []
+            sums, at = room[:num_sums].reshape(rows, -1), room.data.ptr + room.itemsize * num_sums
+            norms: list[_KeptNorm] = []
             for k, (step, support_before) in enumerate(steps):
                 # Where stages skip tiles, the shards hold values there that mean nothing, and have no norm to keep.
-                if rows == 1 and end >= STAGES and k % STAGES == 0 and support_before == (1 << self._num_bits) - 1:
+                if (
+                    rows == 1
+                    and end >= _STAGES_A_NORM
+                    and k % _STAGES_A_NORM == 0
+                    and support_before == (1 << self._num_bits) - 1
+                ):
                     for norm in norms:
                         norm.restore()
-                    norms = norms or [KeptNorm(kets.ravel()), KeptNorm(bras.ravel())]
+                    norms = norms or [_KeptNorm(kets.ravel()), _KeptNorm(bras.ravel())]
                 if isinstance(step, WideGate):
                     for row in (*kets.reshape(rows, -1), *bras.reshape(rows, -1)):
                         step.run(row, offset)
                 else:
-                    partial = room[at : at + sizes[k]] if together else cupy.zeros(sizes[k])
-                    at += sizes[k] if together else 0
+                    own = None if together else cupy.zeros(sizes[k])
+                    partial = at if own is None else own.data.ptr
+                    at += room.itemsize * sizes[k]
                     self._undo(step, kets, bras, offset, support_before, rows, sums, partial, recover or k + 1 < end)
             found = sums.get()
         for row, own, gradient in zip(found, angles, gradients):
@@ -114,16 +143,16 @@ class CudaSweep:
         support: int,
         rows: int,
         sums: Any,
-        partial: Any,
+        partial: int,
         keep: bool,
     ) -> None:
-        """partial: zeros of ``_partial_size``."""
+        """partial: the address of zeros of ``_partial_size``."""
         launcher, warps = self._launcher, self._warps(number)
         first, count = self._tables.extents[number].sums
         blocks, _ = self._partial_size(number, support, rows)
         places, shared_bytes = self._resident[number]
         sweep = self._record
-        sweep["bra"], sweep["partial"] = bras.data.ptr, partial.data.ptr
+        sweep["bra"], sweep["partial"] = bras.data.ptr, partial
         sweep["num_sums"], sweep["keep"] = count, keep
         more = self._record_bytes, places
         launcher.launch(number, kets, offset, support, (blocks, rows), more, shared_bytes)
@@ -133,8 +162,9 @@ class CudaSweep:
                 stage = self._tables.stages[number]
                 kernel = sum_kernel(self._dtype, self._tables.shape, self._device, stage.rare, stage.long)
                 self._sum_kernels[number] = kernel
-            stride = np.uint64(sums.shape[1])
-            kernel((count, rows), (256,), (partial, np.int32(blocks * warps), np.int32(count), sums[0, first:], stride))
+            to, stride = np.uint64(sums.data.ptr + sums.itemsize * first), np.uint64(sums.shape[1])
+            numbers = np.int32(blocks * warps), np.int32(count)
+            kernel((count, rows), (256,), (np.uint64(partial), *numbers, to, stride))
 
     def _partial_size(self, number: int, support: int, rows: int) -> tuple[int, int]:
         """Blocks of a stage's launch, for each row, and the numbers that they add up: each block goes through its share

@@ -81,6 +81,7 @@ T __shfl_xor_sync(unsigned, T value, int lanes) {
 template <class T>
 T __ldg(const T* from) { return *from; }
 inline long long __double2ll_rn(double x) { return std::llrint(x); }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(unsigned x) { return __builtin_ffs(int(x)); }
 inline void sincospi(double x, double* sine, double* cosine) {
     const long double pi = 3.14159265358979323846264338327950288L;

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pinned import add_pinned
 
 from qdist.backends.cuda.compiling.texts import source
 
@@ -145,6 +146,7 @@ def cupy(compiled_rows: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         launches=launches,
     )
     monkeypatch.setitem(sys.modules, "cupy", fake)
+    add_pinned(cuda, monkeypatch)
     monkeypatch.setattr(rows, "kernel", kernel)
     rows._with_room.cache_clear()
     yield fake

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
+from pinned import add_pinned
 
 import qdist as qd
 from qdist.backends.cuda import compiler
@@ -100,23 +101,12 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, member in members.items():
         setattr(cupy, name, member)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
+    add_pinned(cuda, monkeypatch, lambda: calls.update(["upload"]))
     monkeypatch.setattr(compiler, "_loaded", lambda text, number: Module())
-    for cached in (
-        compiler.stage_kernel,
-        compiler.sum_kernel,
-        compiler._stage_module,
-        compiler.kernel,
-        compiler._module,
-    ):
+    for cached in CACHED:
         cached.cache_clear()
     yield
-    for cached in (
-        compiler.stage_kernel,
-        compiler.sum_kernel,
-        compiler._stage_module,
-        compiler.kernel,
-        compiler._module,
-    ):
+    for cached in CACHED:
         cached.cache_clear()
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 import qdist as qd
-from qdist.backends.cuda.lowering.fours import record
+from qdist.backends.cuda.lowering.fours import FourPlaces
 from qdist.backends.cuda.lowering.tables import OPS, Tables
 from qdist.backends.cuda.lowering.tile import FOURS_BYTES, Shape, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
@@ -26,7 +26,7 @@ def test_each_operation_of_a_volume_has_its_slot() -> None:
         reals, _ = tables.binding.values(np.zeros((1, 0)))
         pairs = 0
         for stage in tables.stages:
-            same, numbers = record(stage.fours, reals)
+            same, numbers = FourPlaces(stage.fours).record(reals)
             assert same
             assert numbers.nbytes == FOURS_BYTES == 2 * tables.shape.four_phases * 32 * reals.itemsize
             slots, first = dict(stage.fours), stage.first_op
@@ -81,6 +81,6 @@ def test_rows_that_differ_do_not_take_their_numbers_from_the_launch() -> None:
     one, other = (affine(np.array(x)) for x in ([0.3, 0.4], [0.3, 0.5]))
     for rows, same in (([one], True), ([one, one], True), ([one, other], False)):
         reals, _ = tables.binding.values(np.stack(rows))
-        found = [record(stage.fours, reals) for stage in tables.stages if stage.fours]
+        found = [FourPlaces(stage.fours).record(reals) for stage in tables.stages if stage.fours]
         assert found
         assert all(bool(alike) for alike, _ in found) == same

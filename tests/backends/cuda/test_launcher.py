@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pinned import add_pinned
 
 import qdist as qd
 from qdist.backends.cuda import launcher, sweep
@@ -37,12 +38,14 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         Device=lambda number: nullcontext(), runtime=SimpleNamespace(getDeviceProperties=lambda d: card)
     )
     fake = SimpleNamespace(asarray=FakeArray, zeros=lambda *a: FakeArray(np.zeros(*a)), cuda=cuda)
+    fake.empty = lambda *a: FakeArray(np.empty(*a))
     monkeypatch.setitem(sys.modules, "cupy", fake)
 
     def kernel(*key: Any) -> Any:
         return lambda grid, block, arguments, shared_mem=0: kept.append(arguments)
 
     monkeypatch.setattr(launcher, "stage_kernel", kernel)
+    add_pinned(cuda, monkeypatch)
     monkeypatch.setattr(sweep, "sum_kernel", lambda *key: lambda grid, block, arguments: None)
     return kept
 
@@ -102,7 +105,7 @@ def test_a_stage_of_the_adjoint_sweep_is_launched_with_three_records(launches: l
     kets, bras = (FakeArray(np.zeros((1, 1 << n), kind)) for _ in range(2))
     sums = FakeSums()
     partial = FakeArray(np.zeros(back._partial_size(0, (1 << n) - 1, 1)[1]))
-    back._undo(0, kets, bras, 0, (1 << n) - 1, 1, sums, partial, False)
+    back._undo(0, kets, bras, 0, (1 << n) - 1, 1, sums, partial.data.ptr, False)
     ((launch, swept, places),) = launches
     launch, swept, places = (x.view(r.dtype) for x, r in zip((launch, swept, places), (LAUNCH, SWEEP, BACKWARD_PLACES)))
     assert (launch["ket"], swept["bra"], swept["keep"]) == (kets.data.ptr, bras.data.ptr, 0)
@@ -114,7 +117,4 @@ def test_a_stage_of_the_adjoint_sweep_is_launched_with_three_records(launches: l
 
 
 class FakeSums:
-    shape = (1, 4)
-
-    def __getitem__(self, key: Any) -> None:
-        return None
+    shape, itemsize, data = (1, 4), 8, SimpleNamespace(ptr=1 << 20)

@@ -18,7 +18,10 @@ def check(n: int, seed: int, in_double: bool, xp: Any = None, dtype: str = "floa
     rng = np.random.default_rng(100 * n + seed)
     of_rows = sorted(rng.permutation(PARAMETERS)[: rng.integers(PARAMETERS + 1)].tolist())
     records = row_records(random_circuit(n, 100 * n + seed), of_rows)
-    sums = [random_sum(n, seed, 3), qd.PauliSum({f"Z{n - 1}": 1.0})]
+    # Many strings of the same flips are summed in another way than few.
+    signs = [[q for q in range(1, n) if k >> q & 1] for k in range(0, min(12, 1 << n), 2)]
+    many = {" ".join(["Y0", *(f"Z{q}" for q in own)]): 0.3 * k - 1 for k, own in enumerate(signs)}
+    sums = [random_sum(n, seed, 3) + qd.PauliSum(many), qd.PauliSum({f"Z{n - 1}": 1.0})]
     chosen = lowered_outputs(records.frame, [sums[0], tuple(rng.permutation(n)[:2].tolist()), sums[1]])
     batch = int(rng.integers(1, 4))
     rows, shared, cotangents = (

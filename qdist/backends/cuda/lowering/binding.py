@@ -20,12 +20,12 @@ __all__ = ["Binding", "constant_matrix", "reordered"]
 
 
 class Binding:
-    """Collects what must be computed when angles are bound; ``freeze`` ends that, ``values`` does it."""
+    """Collects what must be computed when angles are bound; ``freeze`` ends that, ``put_values`` does it."""
 
     def __init__(self, dtype: np.dtype, register_bits: int) -> None:
         self.real = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
         self.turn = np.dtype(np.uint32 if dtype == np.complex64 else np.uint64)
-        self._settings = np.arange(1 << register_bits)
+        self._settings = 1 << register_bits
         self.size = 0
         """Places in reals so far."""
         self._constants: list[tuple[int, NDArray[Any]]] = []
@@ -80,7 +80,7 @@ class Binding:
     def phase_table(self, terms: Sequence[tuple[int, int, Affine]]) -> int:
         """A place in reals for a phase factor for each setting of the registers: the product of those whose
         (mask, value) the setting has."""
-        at = self.place(2 * len(self._settings))
+        at = self.place(2 * self._settings)
         for mask, value, affine in terms:
             self._terms.append((len(self._tables), mask, value, self.angle(affine)))
         self._tables.append(at)
@@ -100,75 +100,44 @@ class Binding:
 
     def freeze(self) -> None:
         """Nothing is added after this."""
-        self._template = np.zeros(max(self.size, 1), self.real)
+        self.size = max(self.size, 1)
+        constants = np.zeros(self.size)
         for at, numbers in self._constants:
-            self._template[at : at + len(numbers)] = numbers
-        empty = [np.zeros(0, np.int64)]
-        self._to = np.concatenate(empty + [to for to, _, _ in self._entries])
-        self._from = np.concatenate(empty + [source for _, source, _ in self._entries])
-        self._sign = np.concatenate([np.zeros(0), *(sign for _, _, sign in self._entries)])
-        self._offsets = np.array([constant for constant, _ in self._affine], np.float64)
+            constants[at : at + len(numbers)] = numbers
+        none = [np.zeros(0, np.int64)]
         parts = [(k, slot, c) for k, (_, slots) in enumerate(self._affine) for slot, c in slots]
-        self._owner, self._slot = (np.array([p[j] for p in parts], np.int64) for j in (0, 1))
-        self._coefficient = np.array([p[2] for p in parts], np.float64)
-        rows, masks, values, angles = np.array(self._terms, np.int64).reshape(-1, 4).T
-        self._holds = (self._settings & masks[:, None]) == values[:, None]
-        self._term_angles = angles
-        # A table's terms stand together, and it has at least one.
-        self._first_terms = np.searchsorted(rows, np.arange(len(self._tables)))
-        width = 2 * len(self._settings)
-        self._table_places = np.array(self._tables, np.int64)[:, None] + np.arange(width)
-        self._rotation_data = np.array(self._rotations, np.int64).reshape(-1, 4).T
+        self._numbers = kernels.DeviceNumbers(
+            self._matrices,
+            constants,
+            np.concatenate(none + [to for to, _, _ in self._entries]),
+            np.concatenate(none + [source for _, source, _ in self._entries]),
+            np.concatenate([np.zeros(0), *(sign for _, _, sign in self._entries)]),
+            np.array([constant for constant, _ in self._affine], np.float64),
+            np.array([owner for owner, _, _ in parts], np.int64),
+            np.array([slot for _, slot, _ in parts], np.int64),
+            np.array([c for _, _, c in parts], np.float64),
+            self._settings,
+            np.array(self._tables, np.int64),
+            np.array(self._terms, np.int64).reshape(-1, 4),
+            np.array(self._rotations, np.int64).reshape(-1, 4),
+        )
+
+    @property
+    def num_turns(self) -> int:
+        return len(self._affine)
 
     def values(self, angles: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
         """(reals, turns) for each row of the circuit's angles."""
-        rows = len(angles)
-        angles = np.array(angles, np.float64)
-        kernels.reduce_angles(angles)
-        reals = np.tile(self._template, (rows, 1))
-        sums = np.tile(self._offsets, (rows, 1))
-        if len(self._owner):
-            # One bincount for all rows: each has its own range of bins.
-            bins = self._owner + len(self._offsets) * np.arange(rows)[:, None]
-            weights = self._coefficient * angles[:, self._slot]
-            sums += np.bincount(bins.ravel(), weights.ravel(), sums.size).reshape(sums.shape)
-        if len(self._tables):
-            terms = sums[:, self._term_angles, None] * self._holds
-            phases = np.add.reduceat(terms, self._first_terms, axis=1)
-            reals[:, self._table_places] = np.exp(1j * phases).view(np.float64)
-        if len(self._to):
-            matrices = np.empty((rows, self._matrices.size), np.complex128)
-            for row, own, growth in zip(angles, matrices, self._table_growth(reals)):
-                self._matrices.at(row, own, self.real == np.float32, growth)
-            reals[:, self._to] = matrices.view(np.float64)[:, self._from] * self._sign
-        if self._rotations:
-            at, angle, num_y, everywhere = self._rotation_data
-            half = sums[:, angle] / 2
-            factor = -1j * np.sin(half) * np.array([1, 1j, -1, -1j])[num_y & 3]
-            # Contiguous by rows, whatever order the indexing of sums left: the kernel below writes in place.
-            numbers = np.ascontiguousarray(np.stack([np.cos(half), factor.real, factor.imag], axis=-1))
-            if self.real == np.float32:
-                for own in numbers:
-                    kernels.balance_rotations(own, everywhere.astype(bool))
-            reals[:, at[:, None] + np.arange(3)] = numbers
-        return reals, self._turns(sums)
+        found = np.empty((len(angles), self.size), self.real), np.empty((len(angles), self.num_turns), self.turn)
+        self.put_values(angles, *found)
+        return found
 
-    def _table_growth(self, reals: NDArray[Any]) -> NDArray[np.float64]:
-        """What the rounding of all phase tables multiplies the norm by, where all probabilities are the same."""
-        if self.real != np.float32 or not len(self._tables):
-            return np.ones(len(reals))
-        squares = reals[:, self._table_places].astype(np.float64) ** 2
-        return np.sqrt(2 * squares.mean(axis=-1)).prod(axis=-1)
-
-    def _turns(self, angles: NDArray[np.float64]) -> NDArray[Any]:
-        fraction = angles / (2 * np.pi)
-        fraction -= np.round(fraction)
-        bits = 8 * self.turn.itemsize
-        signed = np.int32 if bits == 32 else np.int64
-        # Just below pi, so that rounding cannot reach past the largest integer.
-        largest = float(np.nextafter(2.0 ** (bits - 1), 0)) if bits == 64 else 2.0**31 - 1
-        scaled = np.clip(np.rint(fraction * 2.0**bits), -(2.0 ** (bits - 1)), largest)
-        return np.ascontiguousarray(scaled.astype(signed)).view(self.turn)
+    def put_values(self, angles: NDArray[np.float64], reals: NDArray[Any], turns: NDArray[Any]) -> None:
+        """Writes the numbers for each row of the circuit's angles to the rows of reals and turns."""
+        if self.real == np.float32:
+            self._numbers.in_single(angles, reals, turns)
+        else:
+            self._numbers.in_double(angles, reals, turns)
 
 
 def constant_matrix(factors: Factors, order: Sequence[int]) -> NDArray[np.complex128]:

@@ -16,7 +16,7 @@ from qdist.backends.cuda.lowering.records import FOURS
 from qdist.backends.in_tile import dense_targets
 from qdist.plan.fuse import Block
 
-__all__ = ["flags_of", "is_alone", "record", "slots_of"]
+__all__ = ["FourPlaces", "flags_of", "is_alone", "slots_of"]
 
 _NUMBERS = 32
 """Of a 4x4 matrix; pairs have fewer (pairs.py)."""
@@ -40,13 +40,19 @@ def flags_of(ops: Sequence[tuple[int, bool]]) -> int:
     return sum((1 if is_pair else 8) << pair for pair, is_pair in ops)
 
 
-def record(slots: Sequence[tuple[int, int]], reals: NDArray[Any]) -> tuple[bool, NDArray[Any]]:
-    """Whether all rows of ``reals`` have the same numbers at these (slot, place), and those of the first row as the
-    kernel takes them (a Fours)."""
-    numbers = np.zeros((), FOURS.dtype_of(reals.itemsize))
-    same = True
-    for slot, at in slots:
-        own = reals[:, at : at + _NUMBERS]
-        same &= bool((own == own[0]).all())
-        numbers["of"][slot] = own[0].view(numbers["of"].dtype)
-    return same, numbers
+class FourPlaces:
+    """Where the matrices of a stage are: (slot, place in reals) of each."""
+
+    def __init__(self, slots: Sequence[tuple[int, int]]) -> None:
+        self._slots = np.array([slot for slot, _ in slots], np.int64)
+        self._at = np.array([at for _, at in slots], np.int64)[:, None] + np.arange(_NUMBERS)
+
+    def record(self, reals: NDArray[Any]) -> tuple[bool, NDArray[Any]]:
+        """Whether all rows of ``reals`` have the same matrices, and those of the first row as the kernel takes them (a
+        Fours)."""
+        numbers = np.zeros((), FOURS.dtype_of(reals.itemsize))
+        if not len(self._slots):
+            return True, numbers
+        first = reals[0, self._at]
+        numbers["of"][self._slots] = first.view(numbers["of"].dtype)
+        return len(reals) == 1 or bool((reals[:, self._at] == first).all()), numbers

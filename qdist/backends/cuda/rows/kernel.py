@@ -16,6 +16,7 @@ from qdist.backends.cuda.compiler import kernel
 from qdist.backends.cuda.lowering.records import ROW_LAUNCH
 from qdist.backends.cuda.rows.outputs import output_tables
 from qdist.backends.cuda.rows.tables import far_bytes, row_tables, state_bytes, state_numbers
+from qdist.backends.cuda.staging import staging
 from qdist.plan.observables.row_outputs import RowOutputRecords
 from qdist.plan.rows.records import RowRecords
 
@@ -187,10 +188,17 @@ class CudaRows:
             single = all(array.dtype == np.float32 for array in there[:2] if array.size or array is there[0])
             result = np.dtype(np.float32 if single else np.float64)
             return _Given([a.data.ptr for a in there], there, count, singles, result, True)
-        flat = np.concatenate([np.asarray(array, np.float64).ravel() for array in arrays] + [_ONE_MORE])
-        if not np.isfinite(flat).all():
+        stage = staging(self._device)
+        # One number more, so that there is an address where there is no value.
+        room = stage.room(8 * (1 + sum(array.size for array in arrays))).view(np.float64)
+        begin = 0
+        for array in arrays:
+            room[begin : begin + array.size] = np.ravel(array)
+            begin += array.size
+        room[begin] = 0
+        if not np.isfinite(room).all():
             return None
-        whole = cupy.asarray(flat)
+        whole = stage.send()
         addresses, at = [], whole.data.ptr
         for array in arrays:
             addresses.append(at)
@@ -234,10 +242,6 @@ class CudaRows:
     def _start(self, name: str, blocks: int, launch: NDArray[Any], to: int) -> None:
         taken = (launch.view(np.dtype((np.void, launch.itemsize))), np.uint64(to))
         kernel("rows", name, self._dtype, self._device)((blocks,), (_THREADS,), taken)
-
-
-_ONE_MORE = np.zeros(1)
-"""Behind what is copied, so that there is an address where there is no value."""
 
 
 class _Given(NamedTuple):

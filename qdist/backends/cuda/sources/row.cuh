@@ -88,13 +88,21 @@ struct Row {
                 bra[zero] = a * own[0] + b * own[1] + c * own[2] + d * own[3];
                 bra[zero ^ plane()] = b * own[0] - a * own[1] + d * own[2] - c * own[3];
             }
+            // Each warp's sums; rooms take turns, so that one barrier a qubit is enough.
+            double* const sums = room + (q & 1) * 3 * 32;
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
-                const double total = team_sum(team, sum[k], room);
-                if (team.thread == 0) bras[4 * q + k] = Real(total);
+                sum[k] = warp_sum(sum[k]);
+                if (team.thread % 32 == 0) sums[team.thread / 32 * 4 + k] = sum[k];
             }
             team.sync();
+            if (team.thread < 4) {
+                double total = 0;
+                for (unsigned w = 0; w < team.warps(); ++w) total += sums[4 * w + team.thread];
+                bras[4 * q + team.thread] = Real(total);
+            }
         }
+        team.sync();
         for (int q = team.thread; q < launch.num_bits; q += team.threads) {
             Real *const k = qubits + 4 * q, *const b = bras + 4 * q;
             for (int f = launch.start_begins[q + 1] - 1; f >= launch.start_begins[q]; --f) {
@@ -131,11 +139,14 @@ struct Row {
     // Which of the 2^K numbers that a group mixes belong to pair r of rotation j: the first, without bit j.
     static __device__ __forceinline__ constexpr int first_of(int r, int j) { return (r >> j) << (j + 1) | (r & ((1 << j) - 1)); }
 
+    // Whether pair r of rotation j turns the other way.
+    static __device__ __forceinline__ bool is_negative(const RowOp& op, int j, int r) { return op.signs >> (4 * j + r) & 1; }
+
     template <int K, bool BACK>
     __device__ __forceinline__ void rotate(const RowOp& op, int parity) const {
         constexpr int SIZE = 1 << K, PAIRS = SIZE / 2;
         unsigned offset[SIZE];
-        Real cosine[K], sine[K][PAIRS], sign[K][PAIRS], sum[K];
+        Real cosine[K], sine[K][PAIRS], sum[K];
         offset[0] = 0;
 #pragma unroll
         for (int j = 0; j < K; ++j) {
@@ -146,8 +157,7 @@ struct Row {
             sum[j] = 0;
 #pragma unroll
             for (int r = 0; r < PAIRS; ++r) {
-                sign[j][r] = op.signs >> (4 * j + r) & 1 ? Real(-1) : Real(1);
-                sine[j][r] = (BACK ? -t.sine : t.sine) * sign[j][r];
+                sine[j][r] = is_negative(op, j, r) != BACK ? -t.sine : t.sine;
             }
         }
         const auto turn = [&](Real* x, int j) {
@@ -172,7 +182,8 @@ struct Row {
 #pragma unroll
                     for (int r = 0; r < PAIRS; ++r) {
                         const int first = first_of(r, j), second = first | 1 << j;
-                        sum[j] += sign[j][r] * (y[second] * x[first] - y[first] * x[second]);
+                        const Real part = y[second] * x[first] - y[first] * x[second];
+                        sum[j] += is_negative(op, j, r) ? -part : part;
                     }
                     turn(x, j);
                     turn(y, j);
@@ -195,6 +206,10 @@ struct Row {
                 if (lane == 0) own[32 * j + warp] = sum[j];
             }
             team.sync();
+            if (team.threads == 32) {
+                if (lane < K) note(lane == 0 ? op.angle[0] : lane == 1 ? op.angle[1] : op.angle[2], own[32 * lane]);
+                return;
+            }
             for (unsigned j = warp; j < K; j += team.warps()) {
                 const double total = warp_sum(lane < team.warps() ? own[32 * j + lane] : 0.0);
                 if (lane == 0) note(j == 0 ? op.angle[0] : j == 1 ? op.angle[1] : op.angle[2], total);
@@ -328,9 +343,43 @@ struct Row {
         if (launch.single_values) launch.single_values[number * launch.num_outputs + output] = float(value);
     }
 
+    // Few strings are summed one by one; more are cheaper together, by a Walsh-Hadamard transform of all.
+    static constexpr int FEW = 4;
+    static __device__ __forceinline__ bool has_few(const RowFlip& flip) { return flip.bits != 0 && flip.end - flip.first <= FEW; }
+
+    // Of amplitude a, without the lowest of the flipped bits.
+    static __device__ __forceinline__ unsigned packed(const RowFlip& flip, unsigned a) { return a >> (flip.pivot + 1) << flip.pivot | (a & ((1u << flip.pivot) - 1)); }
+
+    // Places are their own inverses: the mask of string m.
+    __device__ __forceinline__ unsigned mask_of(int m) const { return swizzled(launch.masks[m]); }
+
+    // A warp sums over all pairs of a flip.
+    __device__ __forceinline__ void sum_few(const RowFlip& flip) const {
+        double sum[FEW] = {};
+        unsigned mask[FEW];
+#pragma unroll
+        for (int k = 0; k < FEW; ++k) mask[k] = flip.first + k < flip.end ? mask_of(flip.first + k) : 0;
+#pragma unroll 4
+        for (unsigned i = team.thread % 32; i < size() / 2; i += 32) {
+            const unsigned first = i >> flip.pivot << (flip.pivot + 1) | (i & ((1u << flip.pivot) - 1));
+            const unsigned a = swizzled(first), b = swizzled(first ^ flip.bits);
+            const Real ar = ket[a], ai = ket[a ^ plane()], br = ket[b], bi = ket[b ^ plane()];
+            const double value = flip.imaginary ? br * ai - bi * ar : br * ar + bi * ai;
+#pragma unroll
+            for (int k = 0; k < FEW; ++k) sum[k] += __popc(i & mask[k]) & 1 ? -value : value;
+        }
+#pragma unroll
+        for (int k = 0; k < FEW; ++k) {
+            if (flip.first + k >= flip.end) break;
+            const double total = warp_sum(sum[k]);
+            if (team.thread % 32 == 0) leaves[flip.first + k] = Real(total);
+        }
+    }
+
     __device__ __forceinline__ void outputs() const {
         for (int f = 0; f < launch.num_flips; ++f) {
             const RowFlip flip = launch.flips.first[f];
+            if (has_few(flip)) continue;
             if (flip.bits == 0) {
                 for (unsigned s = team.thread; s < size(); s += team.threads) {
                     const Real x = ket[swizzled(s)], y = ket[swizzled(s) ^ plane()];
@@ -347,6 +396,11 @@ struct Row {
             for (int m = flip.first + team.thread; m < flip.end; m += team.threads) leaves[m] = work[launch.masks[m]];
             team.sync();
         }
+        for (int f = team.thread / 32; f < launch.num_flips; f += team.warps()) {
+            const RowFlip flip = launch.flips.first[f];
+            if (has_few(flip)) sum_few(flip);
+        }
+        team.sync();
         for (int k = team.thread; k < launch.num_sums; k += team.threads) {
             double sum = 0;
             for (int e = launch.sum_begins[k]; e < launch.sum_begins[k + 1]; ++e) sum += launch.sum_entries.at(e, &RowEntry::coefficient) * leaves[launch.sum_entries.at(e, &RowEntry::other)];
@@ -374,22 +428,54 @@ struct Row {
         return place;
     }
 
+    // Adds the flips of few strings to the bra, with the sums of cotangents that leaves hold. A thread has the same amplitudes
+    // for every flip, and needs no barrier between them.
+    __device__ __forceinline__ void add_few() const {
+        for (int f = 0; f < launch.num_flips; ++f) {
+            const RowFlip flip = launch.flips.first[f];
+            if (!has_few(flip)) continue;
+            unsigned mask[FEW];
+            Real leaf[FEW];
+#pragma unroll
+            for (int k = 0; k < FEW; ++k) {
+                const bool there = flip.first + k < flip.end;
+                mask[k] = there ? mask_of(flip.first + k) : 0;
+                leaf[k] = there ? leaves[flip.first + k] / 2 : 0;
+            }
+#pragma unroll 4
+            for (unsigned s = team.thread; s < size(); s += team.threads) {
+                const bool second = s >> flip.pivot & 1;
+                const unsigned i = packed(flip, second ? s ^ flip.bits : s), here = swizzled(s), other = swizzled(s ^ flip.bits);
+                Real weight = 0;
+#pragma unroll
+                for (int k = 0; k < FEW; ++k) weight += __popc(i & mask[k]) & 1 ? -leaf[k] : leaf[k];
+                const Real x = ket[other], y = ket[other ^ plane()], turned = second ? -weight : weight;
+                bra[here] += flip.imaginary ? -turned * y : weight * x;
+                bra[here ^ plane()] += flip.imaginary ? turned * x : weight * y;
+            }
+        }
+        team.sync();
+    }
+
     // bra = sum of cotangents O ket, less a multiple of the ket, which changes no derivative.
     __device__ __forceinline__ void pull_back() const {
         const double* const values = launch.values + number * launch.num_outputs;
         double shift = 0;
         for (int k = team.thread; k < launch.num_outputs; k += team.threads) shift += cotangent(k) * values[k];
         shift = team_sum(team, shift, room);
+        for (int m = team.thread; m < launch.num_masks; m += team.threads) {
+            double sum = m == launch.identity ? -shift : 0;
+            for (int e = launch.mask_begins[m]; e < launch.mask_begins[m + 1]; ++e) sum += launch.mask_entries.at(e, &RowEntry::coefficient) * cotangent(launch.mask_entries.at(e, &RowEntry::other));
+            leaves[m] = Real(sum);
+        }
+        team.sync();
         for (int f = 0; f < launch.num_flips; ++f) {
             const RowFlip flip = launch.flips.first[f];
+            if (has_few(flip)) continue;
             const int bits = launch.num_bits - (flip.bits != 0);
             for (unsigned s = team.thread; s < 1u << bits; s += team.threads) work[s] = 0;
             team.sync();
-            for (int m = flip.first + team.thread; m < flip.end; m += team.threads) {
-                double sum = m == launch.identity ? -shift : 0;
-                for (int e = launch.mask_begins[m]; e < launch.mask_begins[m + 1]; ++e) sum += launch.mask_entries.at(e, &RowEntry::coefficient) * cotangent(launch.mask_entries.at(e, &RowEntry::other));
-                work[launch.masks[m]] = Real(flip.bits ? sum / 2 : sum);
-            }
+            for (int m = flip.first + team.thread; m < flip.end; m += team.threads) work[launch.masks[m]] = flip.bits ? leaves[m] / 2 : leaves[m];
             team.sync();
             walsh(team, work, bits);
             if (flip.bits == 0) {
@@ -410,6 +496,7 @@ struct Row {
                 });
             }
         }
+        add_few();
         for (int m = 0; m < launch.num_marginals; ++m) {
             const int *const marginal = launch.marginals + m * (launch.num_bits + 3), inside = launch.num_bits - marginal[1];
             for (unsigned g = team.thread; g < size(); g += team.threads) {

@@ -1,64 +1,16 @@
-// The matrices of dense blocks, for executors that keep them elsewhere: the same formulas as the CPU's own blocks.
+// Matrices and other numbers that follow from a circuit's angles, for executors that keep them elsewhere.
 #include <utility>
 
 #include "base/checks.hpp"
 #include "bind/arrays.hpp"
 #include "gates/angles.hpp"
 #include "gates/formulas.hpp"
-#include "gates/matrices.hpp"
-#include "program/block_checks.hpp"
-#include "program/matrix_setter.hpp"
+#include "program/device_numbers.hpp"
+#include "program/matrix_list.hpp"
 
 namespace {
 
 using namespace qdist;
-
-// A list of matrices, each a product of factors on some of its bits.
-class MatrixList {
-public:
-    // everywhere: whether it works on the whole state.
-    void add(int num_bits, const std::vector<FactorData>& factors, bool everywhere) {
-        check_range(num_bits, 0, max_bits, "the number of a matrix's bits");
-        matrices_.push_back({num_bits, checked_factors(factors, num_bits, num_angles_), everywhere});
-        size_ += std::size_t(1) << 2 * num_bits;
-    }
-
-    std::size_t size() const { return size_; }
-    // How many angles the matrices read.
-    std::size_t num_angles() const { return std::size_t(num_angles_); }
-    static constexpr int max_bits = 15;  // 16 GiB of entries
-
-    // single: whether they will be rounded to single precision. Then each that works everywhere makes up for what the
-    // rounding of the one before it does to the norm, and the first for `scale`, by which it is multiplied elsewhere.
-    void at(const double* angles, bool single, double scale, Complex* out) const {
-        for (const auto& [bits, factors, everywhere] : matrices_) {
-            Matrix m = product(factors, bits, angles);
-            if (everywhere && single) {
-                for (Complex& z : m) z /= scale;
-                scale = rounding_scale<float>(m.data(), m.size());
-            }
-            out = std::copy(m.begin(), m.end(), out);
-        }
-    }
-
-    void add_gradients(const Complex* transitions, const double* angles, double* gradient) const {
-        for (const auto& [bits, factors, everywhere] : matrices_) {
-            const Complex* end = transitions + (std::size_t(1) << 2 * bits);
-            add_dense_gradient(bits, factors, Matrix(transitions, end), angles, gradient);
-            transitions = end;
-        }
-    }
-
-private:
-    struct Entry {
-        int bits;
-        std::vector<Factor> factors;
-        bool everywhere;
-    };
-    std::vector<Entry> matrices_;
-    std::size_t size_ = 0;
-    int num_angles_ = 0;
-};
 
 void check_angles(const MatrixList& list, std::size_t count) {
     if (count < list.num_angles()) refuse("the matrices read ", list.num_angles(), " angles; got ", count);
@@ -81,16 +33,34 @@ void add_affine(Array<const std::int64_t> slots, Array<const std::int64_t> param
     }
 }
 
-// Each row of numbers is that of a rotation: (cosine, real and imaginary part of the factor of its Pauli string).
-void balance_rotations(Rows<double> numbers, Array<const bool> everywhere) {
-    if (numbers.shape(1) != 3 || everywhere.size() != numbers.shape(0)) throw nb::value_error("the arrays do not fit together");
-    double scale = 1;
-    for (std::size_t k = 0; k < everywhere.size(); ++k) {
-        if (!everywhere.data()[k]) continue;
-        double* own = numbers.data() + 3 * k;
-        const Complex m[2] = {own[0] /= scale, {own[1] /= scale, own[2] /= scale}};
-        scale = rounding_scale<float>(m, 2);
+template <class T>
+std::vector<T> copied(const Array<const T>& array) {
+    return {array.data(), array.data() + array.size()};
+}
+
+// Records of four integers each.
+template <class Record>
+std::vector<Record> records(const Rows<const std::int64_t>& rows, const char* what) {
+    check_size(rows.shape(1), 4, what);
+    std::vector<Record> found(rows.shape(0));
+    for (std::size_t k = 0; k < found.size(); ++k) {
+        const std::int64_t* own = rows.data() + 4 * k;
+        found[k] = {own[0], own[1], own[2], own[3]};
     }
+    return found;
+}
+
+template <class Real, class Turn>
+void device_numbers_at(const DeviceNumbers& all, Rows<const double> angles, Rows<Real> reals, Rows<Turn> turns) {
+    check_size(reals.shape(1), all.num_reals(), "a row of reals");
+    check_size(turns.shape(1), all.num_turns(), "a row of turns");
+    check_size(reals.shape(0), angles.shape(0), "the rows of reals");
+    check_size(turns.shape(0), angles.shape(0), "the rows of turns");
+    if (angles.shape(1) < all.num_angles()) refuse("there must be ", all.num_angles(), " angles; got ", angles.shape(1));
+    const nb::gil_scoped_release released;
+    for (std::size_t row = 0; row < angles.shape(0); ++row)
+        all.at(angles.data() + row * angles.shape(1), angles.shape(1), reals.data() + row * reals.shape(1),
+               turns.data() + row * turns.shape(1));
 }
 
 }  // namespace
@@ -131,8 +101,24 @@ void bind_matrices(nb::module_& m) {
           "Takes angles (float64) modulo 4 pi, in place; those of up to 4 pi stay.");
     m.def("add_affine", &add_affine, "slots"_a, "parameters"_a, "coefficients"_a, "theta"_a, exact("angles"),
           "Adds coefficients * theta[:, parameters] to angles[:, slots], modulo 4 pi and without the products' rounding errors.");
-    m.def("balance_rotations", &balance_rotations, exact("numbers"), "everywhere"_a,
-          "Scales the numbers of rotations, which run in this order, such that the norm stays when they are rounded to single "
-          "precision. numbers: (cosine, real and imaginary part of the Pauli string's factor); everywhere: which of them have "
-          "no conditions.");
+    using Integers = Array<const std::int64_t>;
+    using Numbers = Array<const double>;
+    nb::class_<DeviceNumbers>(m, "DeviceNumbers", "What a GPU's kernels read: see program/device_numbers.hpp.")
+        .def(
+            "__init__",
+            [](DeviceNumbers* self, const MatrixList& matrices, Numbers constants, Integers to, Integers from, Numbers sign,
+               Numbers offsets, Integers owner, Integers slot, Numbers coefficient, std::int64_t settings, Integers tables,
+               Rows<const std::int64_t> terms, Rows<const std::int64_t> rotations) {
+                new (self) DeviceNumbers({matrices, copied(constants), copied(to), copied(from), copied(sign), copied(offsets),
+                                          copied(owner), copied(slot), copied(coefficient), settings, copied(tables),
+                                          records<DeviceNumbers::Term>(terms, "a term"),
+                                          records<DeviceNumbers::Rotation>(rotations, "a rotation")});
+            },
+            "matrices"_a, "constants"_a, "to"_a, "source"_a, "sign"_a, "offsets"_a, "owner"_a, "slot"_a, "coefficient"_a,
+            "settings"_a, "tables"_a, "terms"_a, "rotations"_a,
+            "terms: (table, mask, value, angle); rotations: (place, angle, number of Y, whether it works everywhere)")
+        .def("in_single", &device_numbers_at<float, std::uint32_t>, "angles"_a, exact("reals"), exact("turns"),
+             "Writes the reals and the angles in fixed point of each row of the circuit's angles.")
+        .def("in_double", &device_numbers_at<double, std::uint64_t>, "angles"_a, exact("reals"), exact("turns"),
+             "The same in double precision.");
 }

@@ -209,6 +209,3 @@ nb::class_<Program<Real>> bind_program_of(nb::module_& m, const char* name) {
 }
 
 }  // namespace bindings
-
-// Runs on states in complex64, computed in double and rounded once a stage.
-void bind_rounded_runs(nb::class_<qdist::Program<double>>& program);

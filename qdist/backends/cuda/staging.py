@@ -1,0 +1,75 @@
+"""Numbers on their way to a GPU: through page-locked memory, so that the host does not wait for them to arrive."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Staging", "staging"]
+
+_SLOTS = 4
+"""Uploads that may be under way at a time."""
+_MOST_BYTES = 1 << 22
+"""Of an upload; larger ones take longer than they are waited for."""
+
+
+class Staging:
+    """Uploads of one thread to the current GPU. ``room`` is where the numbers are written, ``send`` queues their
+    copy."""
+
+    def __init__(self) -> None:
+        self._slots: list[tuple[NDArray[np.uint8], Any] | None] = [None] * _SLOTS
+        self._next = 0
+        self._room: NDArray[np.uint8] = np.zeros(0, np.uint8)
+
+    def room(self, nbytes: int) -> NDArray[np.uint8]:
+        """So many bytes of the host, until ``send``; they begin at a multiple of 16."""
+        import cupy
+        import cupyx
+
+        if nbytes > _MOST_BYTES:
+            self._room = np.empty(nbytes, np.uint8)
+            return self._room
+        slot = self._slots[self._next]
+        if slot is not None:
+            slot[1].synchronize()
+        if slot is None or len(slot[0]) < nbytes:
+            memory = cupyx.empty_pinned(1 << max(12, (nbytes - 1).bit_length()), np.uint8)
+            slot = self._slots[self._next] = memory, cupy.cuda.Event(disable_timing=True)
+        self._room = slot[0][:nbytes]
+        return self._room
+
+    def send(self) -> Any:
+        """The bytes on the GPU: they are there before what is queued next."""
+        import cupy
+
+        nbytes = len(self._room)
+        if nbytes > _MOST_BYTES:
+            return cupy.asarray(self._room)
+        there = cupy.empty(nbytes, np.uint8)
+        slot = self._slots[self._next]
+        assert slot is not None, "room comes first"
+        stream, runtime = cupy.cuda.get_current_stream(), cupy.cuda.runtime
+        runtime.memcpyAsync(there.data.ptr, slot[0].ctypes.data, nbytes, runtime.memcpyHostToDevice, stream.ptr)
+        slot[1].record(stream)
+        self._next = (self._next + 1) % _SLOTS
+        return there
+
+
+class _OfThread(threading.local):
+    def __init__(self) -> None:
+        self.by_device: dict[int, Staging] = {}
+
+
+_of_thread = _OfThread()
+
+
+def staging(device: int) -> Staging:
+    """That of this thread for GPU number ``device``."""
+    found = _of_thread.by_device.get(device)
+    if found is None:
+        found = _of_thread.by_device[device] = Staging()
+    return found
