@@ -6,6 +6,11 @@ compute run beside it.
 
     python benchmarks/layer_bench.py --quick
     python benchmarks/layer_bench.py --save layer
+
+With --overhead: qdist's own layer and its layers in torch and JAX alone, at 4 qubits and 32 rows, step by step in turn
+in one process, and the median of how much longer a step of those takes than the one before it of qdist's own.
+
+    python benchmarks/layer_bench.py --overhead --save layer_overhead
 """
 
 from __future__ import annotations
@@ -17,13 +22,14 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common import machine_line, save, table
-from layer_peers import LIBRARIES
+from layer_peers import LIBRARIES, data
 
 POINTS = [(4, 2), (6, 3), (8, 4), (10, 6), (12, 6), (14, 6)]
 """Qubits and layers."""
@@ -66,11 +72,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--limit", type=float, default=300.0, help="seconds that a library may take for a point")
     parser.add_argument("--busy", type=int, default=0, help="processes that compute beside")
+    parser.add_argument("--overhead", action="store_true", help="of the layers in torch and JAX over qdist's own")
     parser.add_argument("--quick", action="store_true", help="4 and 8 qubits, 32 rows, 5 repeats")
     parser.add_argument("--save", nargs="?", const="layer", metavar="NAME", help="write results/NAME.json")
     options = parser.parse_args()
     if options.quick:
         options.qubits, options.rows, options.repeats = [4, 8], [32], 5
+    if options.overhead:
+        result = overhead(options.threads, max(options.repeats, 300))
+        if options.save:
+            print("written to", save(options.save, result))
+        return
     wanted = options.only or list(LIBRARIES)
     missing = [name for name in wanted if not installed(LIBRARIES[name][0])]
     print(machine_line())
@@ -99,6 +111,31 @@ def main() -> None:
                 report(results[-1])
     if options.save:
         print("written to", save(options.save, results))
+
+
+def overhead(threads: int, repeats: int) -> dict[str, Any]:
+    """Steps of the layers in turn, so that a machine whose speed varies treats them alike; prints them."""
+    os.environ.update(OMP_NUM_THREADS=str(threads), XLA_FLAGS=xla_flags(threads), JAX_PLATFORMS="cpu")
+    names = [name for name in ("qdist", "qdist in torch", "qdist in JAX (jit)") if installed(LIBRARIES[name][0])]
+    features, weights = data(4, 2, 32)
+    steps = {name: LIBRARIES[name][1](4, 2, features, threads) for name in names}
+    found = {name: dict(zip(("loss", "gradient"), step(weights))) for name, step in steps.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for k in range(repeats):
+        for name, step in steps.items():
+            given = weights + np.float32(0.001 * (k + 1))
+            start = time.perf_counter()
+            step(given)
+            seconds[name].append(time.perf_counter() - start)
+    print(machine_line())
+    print(f"{threads} threads, medians of {repeats} steps in turn; 4 qubits, 2 layers, 32 rows\n")
+    lines = []
+    for name in names:
+        more = statistics.median(np.subtract(seconds[name], seconds["qdist"]).tolist())
+        note = "" if agrees(found[name], found["qdist"]) else "DIFFERENT RESULT"
+        lines.append([name, 1e3 * statistics.median(seconds[name]), 1e3 * more, note])
+    print(table(["library", "ms a step", "ms more than qdist's own", ""], lines))
+    return {"qubits": 4, "layers": 2, "rows": 32, "threads": threads, "seconds": seconds}
 
 
 def report(result: dict[str, Any]) -> None:

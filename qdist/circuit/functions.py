@@ -35,6 +35,10 @@ class Call:
         """The derivatives of a loss by each argument, given those by some outputs."""
         raise NotImplementedError
 
+    def change(self, arguments: Sequence[Angle], changes: Sequence[Angle], output: int) -> Angle:
+        """The change of an output along changes of the arguments, as an angle."""
+        raise NotImplementedError
+
     def text(self, arguments: Sequence[str], output: int) -> str:
         """As OpenQASM 3 and Python write it."""
         raise NotImplementedError

@@ -3,7 +3,8 @@
 A generator becomes Pauli rotations where its strings commute, and else those of its diagonal form between two constant
 matrices. A matrix of angles becomes rotations between pairs of basis states, whose angles are computed from the matrix
 at the bound values. Those angles may jump, so the derivative goes another way: behind the gate stand Pauli rotations by
-0, and dU = -i/2 sum_P c_P P U says how fast each of them turns.
+0, and dU = -i/2 sum_P c_P P U says how fast each of them turns. Of second derivatives there is no function; they are
+differences of the c_P.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .circuit import Circuit
 from .data_gates import pauli_rotation_gate, unitary_gate
@@ -138,6 +140,9 @@ class _Turns(Call):
     def pull_back(self, xp: Any, arguments: Sequence[Column], cotangents: Mapping[int, Column]) -> list[Column]:
         return [0.0] * len(arguments)
 
+    def change(self, arguments: Sequence[Angle], changes: Sequence[Angle], output: int) -> Angle:
+        return 0.0
+
     def text(self, arguments: Sequence[str], output: int) -> str:
         return f"{self.gate.name}({', '.join(arguments)})[{output}]"
 
@@ -157,26 +162,63 @@ class _Tangents(_Turns):
 
     def pull_back(self, xp: Any, arguments: Sequence[Column], cotangents: Mapping[int, Column]) -> list[Column]:
         n, count = self.gate.num_qubits, len(arguments)
-
-        def rates(angles: Sequence[float]) -> list[float]:
-            back = self.gate.matrix(*angles).conj().T
-            found = [_coefficients(2j * (self.gate.derivative(k, *angles) @ back), n) for k in range(count)]
-            return list(itertools.chain.from_iterable(found))
-
-        table = _each_row(xp, arguments, rates)
+        table = _each_row(xp, arguments, lambda angles: _rates(self.gate, angles).reshape(-1))
         return [sum(g * table[k * 4**n + p] for p, g in cotangents.items()) for k in range(count)]
+
+    def change(self, arguments: Sequence[Angle], changes: Sequence[Angle], output: int) -> Angle:
+        return call(_Changes(self.gate), (*arguments, *changes), output)
 
     def text(self, arguments: Sequence[str], output: int) -> str:
         return f"d {self.gate.name}({', '.join(arguments)})[{output}]"
 
 
+class _Changes(_Turns):
+    """sum_k c_Pk dt_k for each Pauli string P, of the angles t and then their changes dt."""
+
+    def values(self, xp: Any, arguments: Sequence[Column]) -> list[Column]:
+        return _each_row(xp, arguments, lambda given: given[self._count :] @ _rates(self.gate, given[: self._count]))
+
+    def pull_back(self, xp: Any, arguments: Sequence[Column], cotangents: Mapping[int, Column]) -> list[Column]:
+        strings, count = 4**self.gate.num_qubits, self._count
+
+        def partials(given: NDArray[np.float64]) -> NDArray[np.float64]:
+            angles, changes = given[:count], given[count:]
+            by_angles = [changes @ _slope(self.gate, angles, k) for k in range(count)]
+            return np.concatenate([*by_angles, *_rates(self.gate, angles)])
+
+        table = _each_row(xp, arguments, partials)
+        return [sum(g * table[k * strings + p] for p, g in cotangents.items()) for k in range(2 * count)]
+
+    def text(self, arguments: Sequence[str], output: int) -> str:
+        return f"change of {self.gate.name}({', '.join(arguments)})[{output}]"
+
+    @property
+    def _count(self) -> int:
+        return self.gate.num_params
+
+
+def _rates(gate: Gate, angles: NDArray[np.float64]) -> NDArray[np.float64]:
+    """c_kP in dU = -i/2 sum_P c_kP P U dt_k: (angles, Pauli strings)."""
+    back = gate.matrix(*angles).conj().T
+    found = [_coefficients(2j * (gate.derivative(k, *angles) @ back), gate.num_qubits) for k in range(len(angles))]
+    return np.array(found)
+
+
+def _slope(gate: Gate, angles: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """The derivative of ``_rates`` by angle k, by differences of sixth order: right to about 1e-13 where the matrix
+    turns as fast as its angles, 1e-11 where ten times as fast."""
+    step = 0.004 * np.eye(len(angles))[k]
+    near, middle, far = (_rates(gate, angles + m * step) - _rates(gate, angles - m * step) for m in (1, 2, 3))
+    return (45 * near - 9 * middle + far) / (60 * 0.004)
+
+
 def _each_row(xp: Any, arguments: Sequence[Column], function: Any) -> list[Column]:
-    """A function of floats, which gives several, for each row: on the host, whose matrices the gate has."""
+    """A function of an array of numbers, which gives several, for each row: on the host, whose matrix the gate has."""
     there = [a.get() if hasattr(a, "get") else np.asarray(a, np.float64) for a in arguments]
     columns = np.broadcast_arrays(*there)
-    rows = np.array([function([float(c) for c in row]) for row in zip(*(c.reshape(-1) for c in columns))])
+    rows = np.array([function(row) for row in np.stack([c.reshape(-1) for c in columns], axis=1)])
     if not len(rows):
-        rows = np.zeros((0, len(function([0.3 + 0.4 * k for k in range(len(arguments))]))))
+        rows = np.zeros((0, len(function(0.3 + 0.4 * np.arange(len(arguments))))))
     return [xp.asarray(column.reshape(columns[0].shape)) for column in rows.T]
 
 

@@ -104,7 +104,8 @@ class _Remembering:
         self._last.clear()
         found, saved = self.map.forward(xp, x, weights)
         if keep:
-            self._last.append(saved)
+            # x and weights may be memory that a framework lends for this call.
+            self._last.append(saved if len(saved) == 2 else (saved[0], None, *saved[2:]))
         return found
 
     def backward(self, xp: Any, x: Any, weights: Any, g: Any, needs: Sequence[bool]) -> list[Any]:
@@ -137,7 +138,7 @@ class _Remembering:
             if self.map.is_of_rows:
                 now = self.map.division.of_rows(xp, x, weights)
                 if all(np.array_equal(a, b) for a, b in zip(now, saved[0])):
-                    return saved
+                    return saved[0], (x, weights), *saved[2:]
             elif np.array_equal(self.map.division.parameters(np, x, weights), saved[0]):
                 return saved
         return self.map.forward(xp, x, weights)[1]

@@ -178,7 +178,6 @@ def add_affine(
     theta: _Rows[np.float64],
     angles: _Rows[np.float64],
 ) -> None: ...
-def balance_rotations(numbers: _Rows[np.float64], everywhere: _Vector[np.bool_]) -> None: ...
 
 class MatrixList:
     def __init__(self) -> None: ...
@@ -191,6 +190,26 @@ class MatrixList:
     def add_gradients(
         self, transitions: _Vector[np.complex128], angles: _Vector[np.float64], gradient: _Vector[np.float64]
     ) -> None: ...
+
+class DeviceNumbers:
+    def __init__(
+        self,
+        matrices: MatrixList,
+        constants: _Vector[np.float64],
+        to: _Vector[np.int64],
+        source: _Vector[np.int64],
+        sign: _Vector[np.float64],
+        offsets: _Vector[np.float64],
+        owner: _Vector[np.int64],
+        slot: _Vector[np.int64],
+        coefficient: _Vector[np.float64],
+        settings: int,
+        tables: _Vector[np.int64],
+        terms: _Rows[np.int64],
+        rotations: _Rows[np.int64],
+    ) -> None: ...
+    def in_single(self, angles: _Rows[np.float64], reals: _Rows[np.float32], turns: _Rows[np.uint32]) -> None: ...
+    def in_double(self, angles: _Rows[np.float64], reals: _Rows[np.float64], turns: _Rows[np.uint64]) -> None: ...
 
 # Programs (bind/program.cpp)
 
@@ -411,3 +430,7 @@ class CallTable:
     def count(self) -> int: ...
     @property
     def digest(self) -> int: ...
+
+# Calls from XLA (bind/xla.cpp)
+
+def xla_function(receiver: Callable[[str, list[Any], list[Any]], None]) -> object: ...

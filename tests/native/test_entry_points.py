@@ -47,6 +47,25 @@ def pauli_plan(bits: int = BITS, **changes: Any) -> Any:
     return kernels.PauliPlan(**arguments | changes)
 
 
+def device_numbers() -> dict[str, Any]:
+    """Two matrices' numbers, a phase table and a rotation."""
+    return {
+        "matrices": matrices(),
+        "constants": doubles(40),
+        "to": ints(0, 39),
+        "source": ints(0, 31),
+        "sign": np.ones(2),
+        "offsets": doubles(1),
+        "owner": ints(0),
+        "slot": ints(0),
+        "coefficient": np.ones(1),
+        "settings": 2,
+        "tables": ints(4),
+        "terms": ints(0, 1, 1, 0)[None],
+        "rotations": ints(8, 0, 1, 1)[None],
+    }
+
+
 def program(dtype: str, stage: bool = True, bind: bool = True, angles: int = 2) -> Any:
     """RX of angle 1 on bit 0 of a stage that has all bits."""
     p = (kernels.Program64 if dtype == "complex64" else kernels.Program128)(BITS)
@@ -274,12 +293,6 @@ def functions(dtype: str) -> dict[str, Wrong]:
             base=[SIZE, 2],
             within=[SIZE, 3],
         ),
-        "balance_rotations": Wrong(
-            kernels.balance_rotations,
-            lambda: {"numbers": np.ones((2, 3)), "everywhere": np.array([True, False])},
-            numbers=[np.ones((3, 3)), np.ones((2, 2)), np.ones((2, 4))],
-            everywhere=[np.ones(1, bool), np.ones(3, bool)],
-        ),
         "reduce_angles": Wrong(kernels.reduce_angles, lambda: {"rows": np.zeros((2, 3))}),
         "MatrixList": Wrong(kernels.MatrixList, dict),
         "MatrixList.add": Wrong(
@@ -319,6 +332,45 @@ def functions(dtype: str) -> dict[str, Wrong]:
             gradient=[doubles(1), doubles(0)],
         ),
         "MatrixList.size": Wrong(lambda: matrices().size, dict),
+        "DeviceNumbers": Wrong(
+            kernels.DeviceNumbers,
+            device_numbers,
+            to=[ints(0, 40), ints(0, -1), ints(0)],
+            source=[ints(0, 32), ints(-1, 0), ints(0)],
+            sign=[doubles(1)],
+            offsets=[doubles(0)],
+            owner=[ints(1), ints(-1), ints(0, 0)],
+            slot=[ints(-1), ints(LARGE), ints(0, 0)],
+            coefficient=[doubles(0)],
+            settings=[0, -1, 1 << 40],
+            tables=[ints(38), ints(-1)],
+            terms=[ints(1, 0, 0, 0)[None], ints(0, 0, 0, 1)[None], ints(-1, 0, 0, 0)[None], ints(0, 0, 0)[None]],
+            rotations=[ints(38, 0, 0, 0)[None], ints(-1, 0, 0, 0)[None], ints(0, 1, 0, 0)[None], ints(0, 0, 0)[None]],
+        ),
+        "DeviceNumbers.in_single": Wrong(
+            method("in_single"),
+            lambda: {
+                "it": kernels.DeviceNumbers(**device_numbers()),
+                "angles": np.zeros((2, 2)),
+                "reals": np.zeros((2, 40), np.float32),
+                "turns": np.zeros((2, 1), np.uint32),
+            },
+            angles=[np.zeros((2, 1)), np.zeros((1, 2)), np.zeros((3, 2))],
+            reals=[np.zeros((2, 39), np.float32), np.zeros((1, 40), np.float32)],
+            turns=[np.zeros((2, 2), np.uint32), np.zeros((3, 1), np.uint32)],
+        ),
+        "DeviceNumbers.in_double": Wrong(
+            method("in_double"),
+            lambda: {
+                "it": kernels.DeviceNumbers(**device_numbers()),
+                "angles": np.zeros((2, 2)),
+                "reals": np.zeros((2, 40)),
+                "turns": np.zeros((2, 1), np.uint64),
+            },
+            angles=[np.zeros((2, 1)), np.zeros((1, 2))],
+            reals=[np.zeros((2, 39)), np.zeros((1, 40))],
+            turns=[np.zeros((2, 2), np.uint64)],
+        ),
         "PauliPlan": Wrong(
             pauli_plan,
             dict,

@@ -43,7 +43,38 @@ def functions() -> qd.Circuit:
     return circuit.rxx(np.tanh(a) ** b, 0, 3).ry(np.cos(a) + 2.0**c, 2).u(a, b * c, c, 1)
 
 
-CIRCUITS = {"every gate": every_gate, "functions": functions}
+def matrices() -> qd.Circuit:
+    """Gates by functions that give their matrix: of one and two qubits, controlled, inverse, bound, of functions."""
+    rng = np.random.default_rng(9)
+    first, second = (m + m.conj().T for m in rng.normal(size=(2, 4, 4)) + 1j * rng.normal(size=(2, 4, 4)))
+
+    def turn(generator: np.ndarray, t: float) -> np.ndarray:
+        values, vectors = np.linalg.eigh(generator)
+        return (vectors * np.exp(-0.3j * t * values)) @ vectors.conj().T
+
+    def derivative(k: int, s: float, t: float) -> np.ndarray:
+        middle = -0.3j * (second if k else first)
+        return turn(second, t) @ middle @ turn(first, s)
+
+    two = matrix_gate("two", lambda s, t: turn(second, t) @ turn(first, s), derivative, 2)
+    one = matrix_gate("one", _euler, _euler_derivative)
+    a, b, c = (qd.Parameter(name) for name in "abc")
+    circuit = qd.Circuit(N).h(range(N)).ry(a, 1).append(two, [0, 2], [a, b]).append(one, [1], [b * c])
+    circuit.append(two, [0, 2], [a, b]).cx(1, 3).append(two.inverse((a, b))[0], [3, 1], [c, np.sin(a)])
+    circuit.append(one.controlled(1), [2, 0], [c]).append(two.controlled(1, 0), [1, 3, 2], [b - 2 * a, 0.4])
+    return circuit.append(one, [3], [0.7]).rx(c, 0).append(two, [2, 1], [0.2, 0.1])
+
+
+def _euler(t: float) -> np.ndarray:
+    return np.array([[np.exp(2j * t) * np.cos(t), -np.sin(t)], [np.sin(t), np.exp(-2j * t) * np.cos(t)]])
+
+
+def _euler_derivative(k: int, t: float) -> np.ndarray:
+    phase, c, s = np.exp(2j * t), np.cos(t), np.sin(t)
+    return np.array([[phase * (2j * c - s), -c], [c, phase.conjugate() * (-2j * c - s)]])
+
+
+CIRCUITS = {"every gate": every_gate, "functions": functions, "matrices": matrices}
 each = pytest.mark.parametrize("name", list(CIRCUITS))
 
 
@@ -194,13 +225,6 @@ def test_refusals_name_the_way_out() -> None:
         program.jvp("Z0", [0.1], [1.0])
     with pytest.raises(StateError, match="measure"):
         qd.compile(qd.Circuit(2, 1).rx(x, 0).measure(0, 0).h(0)).jvp(["Z0"], [0.1], [1.0])
-
-    def rotation(t: float) -> np.ndarray:
-        return np.array([[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]])
-
-    own = matrix_gate("own", rotation, lambda k, t: rotation(t + np.pi / 2))
-    with pytest.raises(CircuitError, match="first derivatives"):
-        qd.compile(qd.Circuit(2).append(own, [0], [x])).hvp("Z0", [0.1], [1.0])
 
 
 def test_the_tangent_circuit_takes_few_more_sweeps_of_twice_the_memory() -> None:

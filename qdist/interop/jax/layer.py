@@ -23,8 +23,11 @@ class QuantumLayer:
     """layer(weights, x): (..., features) in, (..., outputs) out; weights are an array of the caller's.
 
     circuit, observables, inputs, weights, comm, frozen: as for ``qdist.interop.torch.QuantumLayer``. float32 runs in
-    complex64, float64 in complex128, on the CPU. Works under jit, vmap, grad and shard_map; reverse derivatives of
-    first and second order are exact, a third raises NotImplementedError.
+    complex64, float64 in complex128, on the CPU: there on XLA's own memory, while arrays of a GPU are copied to the
+    host and back. Works under jit, vmap, grad and shard_map; reverse derivatives of first and second order are exact, a
+    third raises NotImplementedError. On several ranks all of them run the same JAX program, in which calls of circuits
+    keep their order, and wait (``jax.block_until_ready``) before they talk to each other by other means; there is no
+    shard_map there.
     Raises CircuitError and StateError as ``qdist.nn.QuantumLayer`` does.
     """
 

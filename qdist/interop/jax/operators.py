@@ -1,4 +1,4 @@
-"""A circuit as a JAX function with custom_vjp, differentiated twice; the numbers come from the host by pure_callback.
+"""A circuit as a JAX function with custom_vjp, differentiated twice; how it is called is in calls.py.
 
 vmap folds its dimension into the batch (custom_vmap): one call, whatever is vmapped. The derivative of the vjp is by
 the tangent circuit; a third derivative is refused.
@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.custom_batching import custom_vmap
-from numpy.typing import NDArray
 
-from qdist.interop.circuit_maps import CircuitMaps, found
+from qdist.interop.circuit_maps import CircuitMaps
+
+from .calls import called
 
 __all__ = ["function_of"]
 
@@ -39,11 +39,10 @@ def function_of(maps: CircuitMaps) -> Function:
 
 
 def _made(handle: str, width: int) -> Function:
-    host = _Host(handle)
-
     @custom_vmap
     def forward(x: Any, w: Any) -> Any:
-        return jax.pure_callback(host.forward, jax.ShapeDtypeStruct((x.shape[0], width), x.dtype), x, w)
+        (found,) = called("forward", handle, [jax.ShapeDtypeStruct((x.shape[0], width), x.dtype)], x, w)
+        return found
 
     @forward.def_vmap
     def _(size: int, batched: Any, x: Any, w: Any) -> Any:
@@ -55,8 +54,7 @@ def _made(handle: str, width: int) -> Function:
 
     @custom_vmap
     def backward(x: Any, w: Any, g: Any) -> Any:
-        shapes = jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(w.shape, x.dtype)
-        return jax.pure_callback(host.backward, shapes, x, w, g)
+        return tuple(called("backward", handle, _shapes(x, x, w), x, w, g))
 
     @backward.def_vmap
     def _(size: int, batched: Any, x: Any, w: Any, g: Any) -> Any:
@@ -68,8 +66,7 @@ def _made(handle: str, width: int) -> Function:
 
     @custom_vmap
     def second(x: Any, w: Any, g: Any, dx: Any, dw: Any) -> Any:
-        shapes = [jax.ShapeDtypeStruct(array.shape, x.dtype) for array in (g, x, w)]
-        return jax.pure_callback(host.second, tuple(shapes), x, w, g, dx, dw)
+        return tuple(called("second", handle, _shapes(x, g, x, w), x, w, g, dx, dw))
 
     @second.def_vmap
     def _(size: int, batched: Any, x: Any, w: Any, g: Any, dx: Any, dw: Any) -> Any:
@@ -108,29 +105,8 @@ def _made(handle: str, width: int) -> Function:
     return circuit
 
 
-class _Host:
-    """What the callbacks run: NumPy arrays in and out."""
-
-    def __init__(self, handle: str) -> None:
-        self._handle = handle
-
-    def forward(self, *given: Any) -> NDArray[Any]:
-        map_, x, w = self._of(*given)
-        return np.asarray(map_.forward(np, x, w))
-
-    def backward(self, *given: Any) -> tuple[NDArray[Any], ...]:
-        map_, x, w, g = self._of(*given)
-        by_x, by_w = map_.backward(np, x, w, g, (True, True))
-        return by_x, by_w
-
-    def second(self, *given: Any) -> tuple[NDArray[Any], ...]:
-        map_, *arrays = self._of(*given)
-        changes, by_x, by_w = map_.second(np, *arrays)
-        return changes, by_x, by_w
-
-    def _of(self, *given: Any) -> list[Any]:
-        arrays = [np.asarray(array) for array in given]
-        return [found(self._handle).of("cpu", arrays[0].dtype), *arrays]
+def _shapes(x: Any, *arrays: Any) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct(array.shape, x.dtype) for array in arrays]
 
 
 def _front(array: Any, batched: bool, size: int) -> Any:

@@ -44,6 +44,9 @@ def test_split_amplitudes_give_the_derivatives_of_one_process(comm) -> None:
         given = small.weights.detach().clone().requires_grad_()
         assert torch.autograd.gradcheck(call, (given,), fast_mode=True)
         assert torch.autograd.gradgradcheck(call, (given,), fast_mode=True)
+        torch.library.opcheck(torch.ops.qdist.circuit.default, (rows, given, small._handle))
+        g = torch.rand(1, 2, dtype=torch.float64, generator=torch.manual_seed(1))
+        torch.library.opcheck(torch.ops.qdist.circuit_vjp.default, (rows, given, g, small._handle, False, True))
 
 
 def test_data_parallel_training_is_that_of_the_whole_batch(comm) -> None:

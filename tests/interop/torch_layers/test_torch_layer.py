@@ -125,6 +125,27 @@ def test_compiled_in_one_graph() -> None:
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("around", [False, True], ids=["alone", "in a model"])
+def test_compiled_by_inductor(around: bool) -> None:
+    """The default backend: alone the layer takes no C++ compiler, with a function around it inductor writes kernels."""
+    layer = layer_of(2)
+    x, _ = values_of(layer)
+    model = (lambda x: torch.sin(layer(2 * x))) if around else layer
+    given = [x, layer.weights]
+    want = model(x)
+    g = torch.rand(want.shape, dtype=DOUBLE, generator=torch.manual_seed(0))
+    wanted = torch.autograd.grad(want, given, g)
+    compiled = torch.compile(model, fullgraph=True)
+    try:
+        out = compiled(x)
+    except torch._inductor.exc.InductorError as error:
+        if around and "InvalidCxxCompiler" in str(error):
+            pytest.skip("inductor finds no C++ compiler")
+        raise
+    torch.testing.assert_close(out, want)
+    torch.testing.assert_close(torch.autograd.grad(out, given, g), wanted)
+
+
 def test_transforms_are_one_batch(monkeypatch) -> None:
     layer = layer_of(4)
     call = function_of(layer)

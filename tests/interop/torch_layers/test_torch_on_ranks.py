@@ -1,4 +1,4 @@
-"""Runs tests/interop/ranks/mpi_torch_layer.py on 2 and 4 MPI processes."""
+"""Runs the tests of layers in torch and, where it is installed, in JAX, on 2 and 4 MPI processes."""
 
 from pathlib import Path
 
@@ -7,4 +7,5 @@ import pytest
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_all_ranks_pass(pass_on_ranks, ranks: int) -> None:
-    pass_on_ranks(ranks, [Path(__file__).parents[1] / "ranks" / "mpi_torch_layer.py"])
+    folder = Path(__file__).parents[1] / "ranks"
+    pass_on_ranks(ranks, [folder / "mpi_torch_layer.py", folder / "mpi_jax_layer.py"])

@@ -14,6 +14,7 @@ void bind_program_double(nb::module_& m);
 void bind_program_single(nb::module_& m);
 void bind_search(nb::module_& m);
 void bind_tensor(nb::module_& m);
+void bind_xla(nb::module_& m);
 
 namespace {
 
@@ -40,6 +41,7 @@ NB_MODULE(QDIST_MODULE, m) {
     bind_program_double(m);
     bind_search(m);
     bind_tensor(m);
+    bind_xla(m);
     m.def("max_threads", &qdist::max_threads, "Threads that the next kernel will use.");
     m.def("set_threads", &set_threads, "threads"_a, "Sets the threads of the kernels that follow.");
 }
