@@ -102,21 +102,21 @@ def run_nccl_ranks(run_ranks: RunRanks, tmp_path: Path) -> RunRanks:
 
 
 @pytest.fixture(scope="session")
-def pass_on_ranks(run_ranks: RunRanks) -> PassOnRanks:
+def pass_on_ranks(run_ranks: RunRanks, request: pytest.FixtureRequest) -> PassOnRanks:
     """pass_on_ranks(n, [files of tests, options of pytest]) runs tests on n ranks: on each of them all must pass."""
-    return partial(_pass, run_ranks)
+    return partial(_pass, run_ranks, request.config.getoption("--thorough"))
 
 
 @pytest.fixture
-def pass_on_nccl_ranks(run_nccl_ranks: RunRanks) -> PassOnRanks:
+def pass_on_nccl_ranks(run_nccl_ranks: RunRanks, request: pytest.FixtureRequest) -> PassOnRanks:
     """As pass_on_ranks, for tests that talk over NCCL."""
-    return partial(_pass, run_nccl_ranks)
+    return partial(_pass, run_nccl_ranks, request.config.getoption("--thorough"))
 
 
-def _pass(run: RunRanks, ranks: int, tests: Sequence[str | Path], **environ: str) -> None:
+def _pass(run: RunRanks, thorough: bool, ranks: int, tests: Sequence[str | Path], **environ: str) -> None:
     # Nothing is captured: what a guard says before it ends the job, pytest would not live to show.
     options = ["-x", "-s", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers -q"]
-    done = run(ranks, ["-m", "pytest", *options, *tests], **environ)
+    done = run(ranks, ["-m", "pytest", *options, *["--thorough"] * thorough, *tests], **environ)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert done.stdout.count(" passed") == ranks
 
@@ -125,6 +125,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--device", default="cpu", choices=["cpu", "cuda"], help="where the states of the shared suites are"
     )
+    parser.addoption("--thorough", action="store_true", help="run what other tests show in a smaller way, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -133,8 +134,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start ranks are marked so, and the files that have some come first: they take longest."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what --thorough asks for. Tests that start ranks are marked so, and the files that have some come
+    first: they take longest."""
+    if not config.getoption("--thorough"):
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     starts_ranks = {"run_ranks", "pass_on_ranks", "run_nccl_ranks", "pass_on_nccl_ranks", "bundled_mpich"}
     files = set()
     for item in items:

@@ -25,6 +25,7 @@ MOST_FILES = 16
 
 MAY_IMPORT = {
     "backends": {"circuit", "comm", "native", "plan"},
+    "blocks": set(),
     "circuit": {"hints", "native"},
     "comm": {"hints", "native"},
     "data": {"comm", "tensor"},
@@ -35,7 +36,18 @@ MAY_IMPORT = {
     "plan": {"circuit", "native"},
     "plots": {"circuit"},
     "program": {"hints", "backends", "circuit", "comm", "plan", "progress", "state", "tensorfile"},
-    "state": {"hints", "backends", "circuit", "comm", "native", "plan", "progress", "statetree", "tensorfile"},
+    "state": {
+        "hints",
+        "backends",
+        "blocks",
+        "circuit",
+        "comm",
+        "native",
+        "plan",
+        "progress",
+        "statetree",
+        "tensorfile",
+    },
     "tensor": {"native"},
     "tracing": {
         "backends",

@@ -18,7 +18,7 @@ OTHERS = ("strided", "fortran", "read-only", "big-endian", "list-", "float32", "
 FEWER = ["-k", f"not ({' or '.join(OTHERS)})"]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.thorough), 8])
 def test_all_ranks_pass(pass_on_ranks, ranks: int) -> None:
     pass_on_ranks(ranks, [*FILES, OUT] if ranks == 3 else [*FILES, *FEWER])
 

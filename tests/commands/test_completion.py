@@ -1,7 +1,11 @@
 """`qdist completion`: what shells offer after the tab key is what the parser takes."""
 
+import os
+import pty
+import select
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -54,3 +58,61 @@ def test_shells_read_their_scripts(shell) -> None:
     check = ["fish", "--no-execute"] if shell == "fish" else [shell, "-n"]
     done = subprocess.run(check, input=script(shell, parser()), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish_offers_commands_options_and_values(tmp_path) -> None:
+    (tmp_path / "qdist.fish").write_text(script("fish", parser()))
+
+    def offered(line: str) -> set[str]:
+        ask = ["fish", "--no-config", "-c", f"source qdist.fish; complete -C '{line}'"]
+        done = subprocess.run(
+            ask, cwd=tmp_path, env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True
+        )
+        assert done.stderr == ""
+        return {word.split("\t")[0] for word in done.stdout.splitlines()}
+
+    assert offered("qdist ") >= COMMANDS
+    assert offered("qdist si") == {"simulate"}
+    assert offered("qdist simulate --o") == {"--observable", "--output"}
+    assert offered("qdist simulate --dtype ") == {"complex64", "complex128"}
+    assert offered("qdist completion ") == set(SHELLS)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+def test_zsh_offers_commands_options_and_values(tmp_path) -> None:
+    (tmp_path / "qdist.zsh").write_text(script("zsh", parser()))
+    (tmp_path / ".zshrc").write_text(
+        "PROMPT='ready '; autoload -Uz compinit; compinit -u -D; setopt no_beep; source ./qdist.zsh\n"
+    )
+    for line, words in {
+        "qdist si": {"simulate"},
+        "qdist simulate --o": {"--observable", "--output"},
+        "qdist simulate --dtype complex": {"complex64", "complex128"},
+        "qdist completion ": set(SHELLS),
+    }.items():
+        screen = typed_into_zsh(tmp_path, line + "\t", words)
+        assert all(word in screen for word in words), screen
+
+
+def typed_into_zsh(folder, keys: str, words: set[str]) -> str:
+    """What a terminal shows of zsh, once it has shown the words, or after a minute."""
+    terminal, other = pty.openpty()
+    environ = os.environ | {"ZDOTDIR": str(folder), "HOME": str(folder), "TERM": "vt100"}
+    shell = subprocess.Popen(
+        ["zsh", "-i"], cwd=folder, env=environ, stdin=other, stdout=other, stderr=other, start_new_session=True
+    )
+    os.close(other)
+    screen, sent, end = "", False, time.monotonic() + 60
+    try:
+        while time.monotonic() < end and not (sent and all(word in screen for word in words)):
+            if select.select([terminal], [], [], 1.0)[0]:
+                screen += os.read(terminal, 4096).decode(errors="replace")
+            if not sent and "ready " in screen:
+                os.write(terminal, keys.encode())
+                sent, screen = True, ""
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(terminal)
+    return screen

@@ -7,6 +7,6 @@ import pytest
 FILE = Path(__file__).parent / "ranks" / "mpi_noise.py"
 
 
-@pytest.mark.parametrize("ranks", [1, 3, 8])
+@pytest.mark.parametrize("ranks", [1, 3, pytest.param(8, marks=pytest.mark.thorough)])
 def test_noise_on_ranks(ranks: int, pass_on_ranks) -> None:
     pass_on_ranks(ranks, [FILE])

@@ -1,5 +1,6 @@
 """What the tests of states share: random states, layouts and observables, and a look at amplitudes on any device."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,12 +51,20 @@ def molecule_like(representations: tuple[int, ...], seed: int = 0) -> PauliSum:
 
 def applied(observable: PauliSum, ket: np.ndarray) -> np.ndarray:
     """O |ket>, string by string: |i> becomes i^|x & z| (-1)^|z & i| |i ^ x>."""
+    terms = tuple((string.x, string.z, coefficient) for string, coefficient in observable)
+    return _applied(terms, ket.dtype, ket.tobytes())
+
+
+@lru_cache(32)
+def _applied(terms: tuple[tuple[int, int, complex], ...], dtype: np.dtype, numbers: bytes) -> np.ndarray:
+    """Of the same sum and state, whatever layouts and threads they are tried with."""
+    ket = np.frombuffer(numbers, dtype)
     index = np.arange(len(ket))
     result = np.zeros(len(ket), np.complex128)
-    for string, coefficient in observable:
-        parity = index & string.z
+    for x, z, coefficient in terms:
+        parity = index & z
         for shift in (16, 8, 4, 2, 1):
             parity ^= parity >> shift
-        factor = coefficient * 1j ** (string.x & string.z).bit_count()
-        result[index ^ string.x] += factor * np.where(parity & 1, -ket, ket)
+        factor = coefficient * 1j ** (x & z).bit_count()
+        result[index ^ x] += factor * np.where(parity & 1, -ket, ket)
     return result

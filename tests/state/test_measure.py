@@ -204,14 +204,14 @@ def test_reset_leaves_the_qubit_in_zero_and_the_rest_as_measured(n: int, dtype: 
     for sv in svs:
         for qubit in {0, 1 % n, n // 2, n - 1}:
             seen = set()
+            choices = []
+            for value in (0, 1):
+                moved = np.where(index >> qubit & 1 == 0, ket[index & ~(1 << qubit) | value << qubit], 0)
+                choices.append(moved / np.linalg.norm(moved))
             for seed in range(12):
                 after = sv.copy()
                 after.reset_qubit(qubit, seed)
                 found = after.amplitudes()
-                choices = []
-                for value in (0, 1):
-                    moved = np.where(index >> qubit & 1 == 0, ket[index & ~(1 << qubit) | value << qubit], 0)
-                    choices.append(moved / np.linalg.norm(moved))
                 errors = [np.abs(found - choice).max() for choice in choices]
                 assert min(errors) < TOLERANCE[dtype] * 10
                 seen.add(int(np.argmin(errors)))

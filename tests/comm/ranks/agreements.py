@@ -167,7 +167,7 @@ def _gone(tables: set[str]) -> bool:
 def test_groups_have_tables_of_their_own_which_go_with_them(comm: qc.Communicator) -> None:
     everyone = list(range(comm.size))
     files = _descriptors()
-    for _ in range(20):
+    for _ in range(8):
         before = _mapped()  # Tables of other tests' groups may be among them, and go at any time.
         part = comm.split([everyone])
         assert part is not None

@@ -1,5 +1,7 @@
-"""Models on meshes and their checkpoints: on 2, 4 and 8 ranks (tests/parallel/ranks), and what a step sends on a
-thousand. `python tests/parallel/sweep.py` compares all meshes of up to eight ranks with one process; it takes long."""
+"""Models on meshes: pieces of the sweep, and what a step sends on a thousand ranks.
+
+`python tests/parallel/sweep.py` compares all meshes of up to eight ranks with one process; it takes long.
+"""
 
 import subprocess
 import sys
@@ -11,14 +13,6 @@ import pytest
 from qdist import nn, optim
 from qdist.comm import Mesh, Message, counting_communicator
 from qdist.parallel import ParallelModel, Plan, mesh_generator, parallelize
-
-NAMES = ("mpi_mesh.py", "mpi_checkpoints.py", "mpi_wrong_without_a_word.py", "mpi_precision.py")
-FILES = [Path(__file__).parents[1] / "ranks" / name for name in NAMES]
-
-
-@pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_all_ranks_pass(pass_on_ranks, tmp_path, ranks: int) -> None:
-    pass_on_ranks(ranks, FILES, QDIST_TEST_FOLDER=str(tmp_path))
 
 
 def sweep(ranks: int, group: str) -> str:

@@ -1,6 +1,5 @@
-"""Pipelines: in one process, and on 2, 3, 4 and 8 ranks (tests/parallel/ranks/mpi_pipeline.py)."""
+"""Pipelines in one process; on ranks, see test_parallel_on_ranks.py."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,20 +11,6 @@ from qdist.parallel import Pipeline, PipelineTraining, make_schedule
 from qdist.parallel.pipeline.micro_batches import cut_by_count, cut_by_size
 from qdist.parallel.pipeline.stage_messages import DOWN, Channels, Spec
 from qdist.tensor import Tensor, concatenate
-
-FILE = Path(__file__).parents[1] / "ranks" / "mpi_pipeline.py"
-# All on 2 ranks; on more the comparison with one process, and what has more to go wrong there.
-CHOICE = {
-    2: "",
-    3: "one_process and 1f1b or live or bytes",
-    4: "one_process and interleaved or side_by_side",
-    8: "one_process and 1f1b and (mlp or transformer) or deep or side_by_side",
-}
-
-
-@pytest.mark.parametrize("ranks", CHOICE)
-def test_all_ranks_pass(pass_on_ranks, ranks: int) -> None:
-    pass_on_ranks(ranks, [FILE, "-k", CHOICE[ranks]])
 
 
 def sizes(parts: list[range]) -> list[int]:

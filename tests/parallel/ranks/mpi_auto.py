@@ -1,7 +1,4 @@
-"""Semi-automatic and automatic parallelism against one process; run on every rank of 8 at once.
-
-Smaller groups are parts of the 8 ranks, all at work at the same time.
-"""
+"""Semi-automatic and automatic parallelism against one process; run on every rank of 4 and of 8 at once."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from groups import Groups
 from models import assert_same, batch, build, gradients_of, loss_of, parameters_of, sgd, train_alone
 
 import qdist as qd
@@ -46,12 +44,8 @@ def world() -> Communicator:
 
 
 @pytest.fixture(scope="session")
-def groups(world: Communicator) -> dict[int, Communicator]:
-    """This rank's group of 2, 4 and 8 ranks."""
-    found = {}
-    for size in (2, 4, 8):
-        found[size] = world.split([list(range(i, i + size)) for i in range(0, world.size, size)])
-    return found
+def groups(world: Communicator) -> Groups:
+    return Groups(world)
 
 
 def line(comm: Communicator, name: str) -> ProcessMesh:
@@ -184,8 +178,9 @@ def test_masks_are_those_of_one_process(groups) -> None:
 
 
 def test_clipping_counts_every_part_once(groups) -> None:
+    comm = groups[max(groups)]
     norms = []
-    for mesh in (None, line(groups[2], "mp"), meshes(groups[8])[-1]):
+    for mesh in (None, line(comm, "mp"), meshes(comm)[-1]):
         model = build("mlp")
         if mesh is not None:
             annotate(model, mesh)
@@ -196,7 +191,7 @@ def test_clipping_counts_every_part_once(groups) -> None:
     np.testing.assert_allclose(norms[1::2], 0.1, rtol=1e-12)
 
 
-@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("size", [2, 4, pytest.param(8, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("net", auto_parallel.NETS)
 def test_the_examples_give_the_losses_of_one_process_in_every_mode(net, size, groups) -> None:
     def losses(*words: str) -> list[float]:
@@ -242,7 +237,8 @@ class TwoProducts(nn.Module):
         return matmul(functional.relu(self.matmul(x, self.weight)), self.weight2)
 
 
-def test_the_two_product_net_has_the_shapes_and_the_group_of_the_tutorial(world) -> None:
+def test_the_two_product_net_has_the_shapes_and_the_group_of_the_tutorial(groups) -> None:
+    world = groups[8]
     rng = np.random.default_rng(1)
     x, y = rng.random((16, 32)), rng.random((16, 16))
     alone = TwoProducts(None)

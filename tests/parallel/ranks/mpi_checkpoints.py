@@ -90,7 +90,7 @@ def test_a_checkpoint_of_any_mesh_goes_on_on_any_other(comm, folder) -> None:
         assert_same({n: t.numpy() for n, t in plain.state_dict().items()}, before)
 
 
-@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 def test_what_stages_share_has_the_names_of_the_plain_model(comm, folder) -> None:
     def model() -> nn.Sequential:
         random.manual_seed(0)
@@ -116,7 +116,7 @@ def test_what_stages_share_has_the_names_of_the_plain_model(comm, folder) -> Non
     assert_same(models.state_of(plain), state)
 
 
-@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 def test_files_that_do_not_fit_are_refused_everywhere(comm, folder) -> None:
     path = folder / "other"
     spread("mlp", Mesh(comm, tp=2), {}).save(path)
@@ -139,7 +139,7 @@ def test_files_that_do_not_fit_are_refused_everywhere(comm, folder) -> None:
     assert_same({name: tensor.numpy() for name, tensor in other.state_dict().items()}, before)
 
 
-@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 @pytest.mark.parametrize("axis", ["dp", "pp"])
 def test_dropout_goes_on_after_a_checkpoint(comm, folder, axis: str) -> None:
     mesh = Mesh(comm, **{axis: 2})
@@ -192,7 +192,7 @@ DAMAGED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 def test_crafted_files_are_refused_everywhere_and_change_nothing(comm, folder) -> None:
     mesh = Mesh(comm, dp=2)
     model = spread("mlp", mesh, {})

@@ -25,7 +25,7 @@ F64 = np.float64
 
 @pytest.fixture(scope="session")
 def comm() -> Communicator:
-    return qd.comm.init(timeout=60)
+    return qd.comm.init(timeout=120)
 
 
 class Net(nn.Module):

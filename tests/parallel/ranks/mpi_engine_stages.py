@@ -1,4 +1,5 @@
-"""An Engine's pipelines together with everything else it does, against one process; run on every rank of 8 at once."""
+"""An Engine's pipelines together with everything else it does, against one process; run on every rank of 4
+and of 8 at once."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from groups import Groups
 
 import qdist as qd
 from qdist import nn, optim
@@ -25,8 +27,8 @@ def world() -> Communicator:
 
 
 @pytest.fixture(scope="session")
-def groups(world: Communicator) -> dict[int, Communicator]:
-    return {n: world.split([list(range(i, i + n)) for i in range(0, 8, n)]) for n in (2, 4, 8)}
+def groups(world: Communicator) -> Groups:
+    return Groups(world)
 
 
 class Block(nn.Module):
@@ -146,12 +148,27 @@ def test_stages_with_everything_train_as_one_process(groups, size: int, parts: s
             np.testing.assert_allclose(got[name], value, atol=1e-10, err_msg=f"{names} {parts} {name}")
 
 
-@pytest.mark.parametrize("search", ["dynamic_programming", "recursive_programming", "sharding_propagation"])
-@pytest.mark.parametrize("staged", ["by annotation", "by weight"])
-def test_placements_are_searched_for_inside_of_every_stage(groups, search: str, staged: str) -> None:
-    comm = groups[8]
-    for shape, names in MESHES[8]:
-        mesh = ProcessMesh(np.arange(8).reshape(shape), names, comm)
+SEARCHES = [
+    (search, staged)
+    for search in ("dynamic_programming", "recursive_programming", "sharding_propagation")
+    for staged in ("by annotation", "by weight")
+]
+
+
+@pytest.mark.parametrize(
+    ("size", "search", "staged"),
+    [
+        *((4, *how) for how in SEARCHES),
+        (8, *SEARCHES[0]),
+        *(pytest.param(8, *how, marks=pytest.mark.thorough) for how in SEARCHES[1:]),
+    ],
+)
+def test_placements_are_searched_for_inside_of_every_stage(groups, size: int, search: str, staged: str) -> None:
+    comm = groups[size]
+    for shape, names in MESHES[size]:
+        if "mp" not in names:
+            continue
+        mesh = ProcessMesh(np.arange(size).reshape(shape), names, comm)
         strategy = strategy_of(pipeline={"accumulate_steps": 2})
         strategy.auto, strategy.search_mode = True, search
         # What a rank computes costs, and messages nothing: something is cut wherever that can be.

@@ -113,7 +113,7 @@ def test_clipping_scales_as_in_one_process(comm) -> None:
     np.testing.assert_allclose(trained.predict(x).numpy(), model(Tensor(x)).numpy(), atol=1e-10)
 
 
-@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_parallel_on_ranks.py also starts")
 @pytest.mark.parametrize(
     ("degrees", "options"),
     [({"dp": 2, "pp": 2}, {"micro_batches": 2}), ({"dp": 2, "cp": 2}, {"positions": ["0.places"], "zero": 2})],
@@ -131,7 +131,7 @@ def test_losses_may_be_sums(comm, degrees, options) -> None:
     assert_same(trained.gradients(), models.gradients_of(model))
 
 
-@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_parallel_on_ranks.py also starts")
 @pytest.mark.parametrize(("degrees", "zero"), [({"dp": 2, "pp": 2}, 0), ({"dp": 2, "pp": 2}, 2)])
 def test_several_passes_make_one_step(comm, degrees, zero: int) -> None:
     mesh = Mesh(comm, **degrees)
@@ -143,7 +143,7 @@ def test_several_passes_make_one_step(comm, degrees, zero: int) -> None:
     assert_same(trained.gradients(), models.gradients_of(model))
 
 
-@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_parallel_on_ranks.py also starts")
 def test_the_loss_may_work_on_a_divided_vocabulary(comm) -> None:
     mesh = Mesh(comm, dp=2, tp=2)
     goal = partial(vocab_parallel_cross_entropy, comm=mesh["tp"])
@@ -155,7 +155,7 @@ def test_the_loss_may_work_on_a_divided_vocabulary(comm) -> None:
     assert_same({n: t.numpy() for n, t in trained.state_dict().items()}, want.parameters)
 
 
-@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_parallel_on_ranks.py also starts")
 def test_norms_that_are_not_finite_raise_everywhere(comm) -> None:
     mesh = Mesh(comm, pp=2, tp=2)
     parameter = nn.Parameter(np.ones(2))
@@ -170,7 +170,7 @@ def test_norms_that_are_not_finite_raise_everywhere(comm) -> None:
     assert grad_norm([parameter], over=over) == pytest.approx(np.sqrt(3 * 8))
 
 
-@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 def test_frozen_parameters_stay_frozen(comm) -> None:
     def model() -> nn.Module:
         made = build("transformer")
@@ -199,7 +199,7 @@ class Keeper(nn.Module):
         return self.layer(x)
 
 
-@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 @pytest.mark.parametrize("zero", [0, 3])
 def test_stages_share_weights_that_one_of_them_or_none_uses(comm, zero: int) -> None:
     def model() -> nn.Sequential:
@@ -217,7 +217,7 @@ def test_stages_share_weights_that_one_of_them_or_none_uses(comm, zero: int) -> 
 # Seeds ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 @pytest.mark.parametrize(
     ("axis", "options"),
     [
@@ -253,7 +253,7 @@ def test_masks_are_those_of_one_process(comm, axis: str, options: dict[str, Any]
     np.testing.assert_allclose(got, want, rtol=1e-10)
 
 
-@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_parallel_on_ranks.py also starts")
 def test_dropout_differs_over_dp_and_agrees_over_tp(comm) -> None:
     mesh = Mesh(comm, dp=2, tp=2)
 
@@ -279,7 +279,7 @@ def test_dropout_differs_over_dp_and_agrees_over_tp(comm) -> None:
 # Refusals ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 @pytest.mark.parametrize(
     ("name", "degrees", "options", "message"),
     [
@@ -309,7 +309,7 @@ def test_what_does_not_fit_is_refused(comm, name, degrees, options, message) -> 
         spread(name, Mesh(comm, **degrees), options)
 
 
-@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 def test_models_and_weights_that_do_not_fit_are_refused(comm) -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:
@@ -342,7 +342,7 @@ def test_models_and_weights_that_do_not_fit_are_refused(comm) -> None:
         parallelize(models.mlp(unit=8 - 4 * comm.rank), pp, Plan(), optimizer=sgd, loss=loss)
 
 
-@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 def test_layers_that_were_made_divided_stay(comm) -> None:
     mesh = Mesh(comm, tp=2)
     model = build("mlp")
@@ -352,7 +352,7 @@ def test_layers_that_were_made_divided_stay(comm) -> None:
     np.testing.assert_allclose(losses, alone("mlp", False).losses, rtol=1e-10)
 
 
-@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 def test_sequences_are_at_most_as_long_as_the_table_of_positions(comm) -> None:
     trained = spread("transformer", Mesh(comm, cp=2), {"positions": ["0.places"]})
     x, y = batch("transformer", 0, 2)
@@ -365,7 +365,7 @@ def test_sequences_are_at_most_as_long_as_the_table_of_positions(comm) -> None:
     np.testing.assert_allclose(trained.predict(x).numpy(), want, atol=1e-10)
 
 
-@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_parallel_on_ranks.py also starts")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # The mean over no rows.
 def test_batches_without_rows(comm) -> None:
     """A rank of "dp" may have none, but not in a pipeline."""
@@ -385,7 +385,7 @@ def test_batches_without_rows(comm) -> None:
                 trained.backward(x[:0], y[:0])
 
 
-@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_parallel_on_ranks.py also starts")
 @pytest.mark.parametrize("degrees", [{"dp": 4}, {"dp": 2, "pp": 2}])
 def test_running_averages_are_the_first_replicas_everywhere(comm, degrees: dict[str, int]) -> None:
     def model() -> nn.Sequential:
@@ -402,7 +402,7 @@ def test_running_averages_are_the_first_replicas_everywhere(comm, degrees: dict[
         np.testing.assert_allclose(trained.state_dict()[name].numpy(), plain.state_dict()[name].numpy(), rtol=1e-12)
 
 
-@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_mesh.py also starts")
+@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_parallel_on_ranks.py also starts")
 def test_ranks_that_would_gather_for_different_micro_batches_are_refused(comm) -> None:
     mesh = Mesh(comm, dp=2, pp=2)
     trained = spread("mlp", mesh, {"micro_batches": 2, "zero": 3})

@@ -25,7 +25,7 @@ SGD = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-3}
 
 @pytest.fixture(scope="session")
 def comm() -> qd.comm.Communicator:
-    return qd.comm.init(timeout=60)
+    return qd.comm.init(timeout=120)
 
 
 @pytest.fixture(scope="session")

@@ -34,8 +34,12 @@ from qdist.tensor.arrays import as_dtype
 
 SEQUENCE: dict[str, Any] = {"layers": {**BLOCKS, "3": "norm"}, "sequence_parallel": True}
 
+SIZE = qd.comm.init(timeout=120).size
+
 needs_bfloat16 = pytest.mark.skipif(find_spec("ml_dtypes") is None, reason="bfloat16 needs ml_dtypes")
-HALVES = ["float16", pytest.param("bfloat16", marks=needs_bfloat16)]
+# Eight ranks do nothing else than four, and take long.
+ON_MANY = [pytest.mark.thorough] if SIZE == 8 else []
+HALVES = ["float16", pytest.param("bfloat16", marks=[needs_bfloat16, *ON_MANY])]
 
 Case = tuple[str, dict[str, int], dict[str, Any]]
 CASES: dict[int, list[Case]] = {
@@ -77,9 +81,6 @@ def comm() -> Communicator:
 @pytest.fixture(scope="session")
 def folder(comm: Communicator) -> Path:
     return Path(comm.broadcast_object(os.environ["QDIST_TEST_FOLDER"]))
-
-
-SIZE = qd.comm.init(timeout=120).size
 
 
 @pytest.mark.parametrize("half", HALVES)
@@ -218,7 +219,7 @@ SKIPPING: dict[int, list[Case]] = {
 }
 
 
-@pytest.mark.parametrize("case", SKIPPING[SIZE], ids=str)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=ON_MANY) for case in SKIPPING[SIZE]], ids=str)
 def test_the_steps_that_one_process_leaves_out_are_left_out(comm: Communicator, case: Case) -> None:
     """From a scale far beyond what float16 holds down to one that fits, halved at every step."""
     kind, degrees, options = case

@@ -1,7 +1,5 @@
-"""Divided models against the same model in one process, and collectives against NumPy; run on every rank of 8 at once.
-
-Smaller groups are parts of the 8 ranks, all at work at the same time.
-"""
+"""Divided models against the same model in one process, and collectives against NumPy; run on every rank of 4
+and of 8 at once."""
 
 from __future__ import annotations
 
@@ -11,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from groups import Groups
 from language import BATCH, FEATURES, LENGTH, assert_trained, batches, language, part, train
 from models import Trained, assert_same, batch, build, gradients_of, loss_of, parameters_of, sgd, train_alone
 
@@ -39,17 +38,19 @@ def world() -> Communicator:
     return qd.comm.init(timeout=120)
 
 
+@pytest.fixture(scope="session")
+def groups(world: Communicator) -> Groups:
+    return Groups(world)
+
+
 @pytest.fixture(scope="session", params=[2, 3, 4, 8])
-def group(request, world: Communicator) -> Communicator:
-    """This rank's group of so many; ranks that are left over have nothing to do."""
-    size = request.param
-    found = world.split([list(range(i, i + size)) for i in range(0, world.size - size + 1, size)])
-    if found is None:
-        pytest.skip("this rank is left over")
-    return found
+def group(request, groups: Groups) -> Communicator:
+    return groups[request.param]
 
 
 def mesh(world: Communicator, tp: int, cp: int) -> Mesh:
+    if (tp * cp == 8) != (world.size == 8):
+        pytest.skip(f"{tp * cp} ranks are those of another job")
     return Mesh(world, dp=-1, cp=cp, tp=tp)
 
 

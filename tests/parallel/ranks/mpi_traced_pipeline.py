@@ -47,7 +47,7 @@ CASES: dict[int, list[tuple[str, dict[str, int], dict[str, Any]]]] = {
 
 @pytest.fixture(scope="session")
 def comm() -> Communicator:
-    return qd.comm.init(timeout=60)
+    return qd.comm.init(timeout=120)
 
 
 @cache
@@ -71,7 +71,7 @@ def mesh_of(comm: Communicator, shape: tuple[tuple[str, int], ...]) -> Mesh:
 
 
 def cases() -> list[Any]:
-    size = qd.comm.init(timeout=60).size
+    size = qd.comm.init(timeout=120).size
     return CASES.get(size, [])
 
 

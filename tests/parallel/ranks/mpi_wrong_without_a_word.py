@@ -28,7 +28,9 @@ def comm() -> Communicator:
 
 
 def only(*sizes: int) -> Any:
-    return pytest.mark.skipif(SIZE not in sizes, reason=f"runs on {sizes} ranks, which test_mesh.py also starts")
+    return pytest.mark.skipif(
+        SIZE not in sizes, reason=f"runs on {sizes} ranks, which test_parallel_on_ranks.py also starts"
+    )
 
 
 # Positions and attention of one's own --------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import copy
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,13 +25,8 @@ from qdist.parallel import (
 from qdist.parallel.tensor import parallel_linear
 from qdist.tensor import Tensor, functional, manual_seed
 
-RANK_TESTS = Path(__file__).parents[1] / "ranks" / "mpi_tensor_parallel.py"
 BATCH, LENGTH, FEATURES, HEADS = 2, 16, 24, 8
 ACTIVATION = BATCH * LENGTH * FEATURES * 8  # Bytes of one tensor between layers, float64.
-
-
-def test_eight_ranks_give_what_one_process_gives(pass_on_ranks) -> None:
-    pass_on_ranks(8, [RANK_TESTS])
 
 
 # Bytes

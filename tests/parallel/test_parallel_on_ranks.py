@@ -1,0 +1,52 @@
+"""Runs the tests of tests/parallel/ranks on real ranks: one start for each number of them, since that of eight
+processes on two cores takes longer than many a test.
+
+Files choose by the number of ranks themselves, or are chosen from here where all pass on any number: replicas on 3,
+which divides nothing, pipelines on 2, and on the others the comparison with one process and what has more to go wrong
+there.
+"""
+
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent / "ranks"
+MESHES = {"mesh": "", "checkpoints": "", "wrong_without_a_word": "", "precision": ""}
+DIVIDED = {"tensor_parallel": "", "auto": "", "engine_stages": ""}
+CHOICE = {
+    2: {**MESHES, "traced_pipeline": "", "pipeline": ""},
+    3: {"replicas": "", "pipeline": "one_process and 1f1b or live or bytes"},
+    4: {
+        "deferred": "",  # First: it counts on memory that nothing has been freed to.
+        **MESHES,
+        **DIVIDED,
+        "dynamic_pipeline": "",
+        "traced_pipeline": "",
+        "stage_refusals": "",
+        "pipeline": "one_process and interleaved or side_by_side",
+    },
+    8: {**MESHES, **DIVIDED, "replicas": "one_process and (mlp or hybrid)"},
+}
+MORE = {
+    2: {"replicas": "one_process and (cnn or hybrid)"},
+    4: {"replicas": "one_process and (mlp or transformer)"},
+    8: {"pipeline": "one_process and 1f1b and (mlp or transformer) or deep or side_by_side"},
+}
+
+
+def arguments(choice: dict[str, str]) -> list[str | Path]:
+    """Of pytest: the files, and which of their tests."""
+    files = {FOLDER / f"mpi_{name}.py": tests for name, tests in choice.items()}
+    parts = [f"{file.name} and ({tests})" if tests else file.name for file, tests in files.items()]
+    return [*files, "-k", " or ".join(parts)]
+
+
+@pytest.mark.parametrize("ranks", CHOICE)
+def test_all_ranks_pass(pass_on_ranks, tmp_path: Path, ranks: int) -> None:
+    pass_on_ranks(ranks, arguments(CHOICE[ranks]), QDIST_TEST_FOLDER=str(tmp_path))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("ranks", MORE)
+def test_all_ranks_pass_more(pass_on_ranks, ranks: int) -> None:
+    pass_on_ranks(ranks, arguments(MORE[ranks]))
