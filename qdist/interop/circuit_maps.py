@@ -99,21 +99,25 @@ class _Remembering:
 
     def forward(self, xp: Any, x: Any, weights: Any, keep: bool = True) -> Any:
         """(batch, numbers) for (batch, features) and weights, of all rows or of each, in x's dtype."""
-        if weights is not None and weights.ndim == 2:
-            return xp.asarray(self.map.forward_each(_host(x), _host(weights)).astype(x.dtype))
         self._last.clear()
-        found, saved = self.map.forward(xp, x, weights)
-        if keep:
+        found, saved = self.forward_saved(xp, x, weights)
+        if keep and saved is not None:
             # x and weights may be memory that a framework lends for this call.
             self._last.append(saved if len(saved) == 2 else (saved[0], None, *saved[2:]))
         return found
 
-    def backward(self, xp: Any, x: Any, weights: Any, g: Any, needs: Sequence[bool]) -> list[Any]:
+    def forward_saved(self, xp: Any, x: Any, weights: Any) -> tuple[Any, Any]:
+        """As ``forward``, and what ``backward`` takes of it, as long as x and weights do not change."""
+        if weights is not None and weights.ndim == 2:
+            return xp.asarray(self.map.forward_each(_host(x), _host(weights)).astype(x.dtype)), None
+        return self.map.forward(xp, x, weights)
+
+    def backward(self, xp: Any, x: Any, weights: Any, g: Any, needs: Sequence[bool], saved: Any = None) -> list[Any]:
         """The derivatives by x and by the weights, in x's dtype; None where they are not needed."""
         if weights is not None and weights.ndim == 2:
             both: Sequence[Any] = self.map.backward_each(_host(x), _host(weights), _host(g))
         else:
-            both = self.map.backward(xp, g, self._saved(xp, x, weights), needs)
+            both = self.map.backward(xp, g, saved or self._saved(xp, x, weights), needs)
         return [
             xp.asarray(part).astype(x.dtype, copy=False) if need and part is not None else None
             for part, need in zip(both, needs)
@@ -134,13 +138,13 @@ class _Remembering:
             saved = self._last.pop()
         except IndexError:
             saved = None
-        if saved is not None and xp is np:  # On a GPU a comparison would wait for it.
-            if self.map.is_of_rows:
-                now = self.map.division.of_rows(xp, x, weights)
-                if all(np.array_equal(a, b) for a, b in zip(now, saved[0])):
-                    return saved[0], (x, weights), *saved[2:]
-            elif np.array_equal(self.map.division.parameters(np, x, weights), saved[0]):
+        if saved is not None and not self.map.is_of_rows:
+            if np.array_equal(self.map.division.parameters(np, _host(x), _host(weights)), saved[0]):
                 return saved
+        elif saved is not None and xp is np:  # On a GPU a comparison would wait for it.
+            now = self.map.division.of_rows(xp, x, weights)
+            if all(np.array_equal(a, b) for a, b in zip(now, saved[0])):
+                return saved[0], (x, weights), *saved[2:]
         return self.map.forward(xp, x, weights)[1]
 
 

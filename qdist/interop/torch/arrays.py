@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,17 @@ def device_name(tensor: torch.Tensor) -> str:
     return "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index}"
 
 
-@contextmanager
-def module_on(tensor: torch.Tensor) -> Iterator[Any]:
+def module_on(tensor: torch.Tensor) -> AbstractContextManager[Any]:
     """NumPy, or CuPy on torch's current stream of the tensor's device: kernels are launched there, in order with
     torch's own."""
-    if tensor.device.type == "cpu":
-        yield np
-        return
+    return _numpy if tensor.device.type == "cpu" else _cupy_on(tensor)
+
+
+_numpy = nullcontext(np)
+
+
+@contextmanager
+def _cupy_on(tensor: torch.Tensor) -> Iterator[Any]:
     import cupy
 
     stream = torch.cuda.current_stream(tensor.device)

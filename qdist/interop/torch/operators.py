@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,41 +16,34 @@ from qdist.interop.circuit_maps import found
 
 from .arrays import DTYPES, as_array, as_tensor, device_name, module_on
 
-__all__ = ["circuit", "circuit_second", "circuit_vjp", "run_circuit", "run_vjp"]
+__all__ = ["circuit", "circuit_second", "circuit_vjp", "pulled_back", "read"]
 
 
 def _map(x: Tensor, handle: str) -> Any:
     return found(handle).of(device_name(x), DTYPES.get(x.dtype, x.dtype))  # type: ignore[arg-type]
 
 
-def run_circuit(x: Tensor, weights: Tensor, handle: str) -> Tensor:
-    """What qdist::circuit does."""
-    if x.device.type == "cpu":
-        return as_tensor(np, _map(x, handle).forward(np, as_array(np, x), as_array(np, weights)))
+def read(x: Tensor, weights: Tensor, handle: str) -> tuple[Tensor, Any]:
+    """What qdist::circuit gives, and what `pulled_back` takes of it, as long as x and weights do not change."""
     with module_on(x) as xp:
-        return as_tensor(xp, _map(x, handle).forward(xp, as_array(xp, x), as_array(xp, weights)))
+        found, saved = _map(x, handle).forward_saved(xp, as_array(xp, x), as_array(xp, weights))
+        return as_tensor(xp, found), saved
 
 
-def run_vjp(x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool) -> tuple[Tensor, Tensor]:
-    """What qdist::circuit_vjp does."""
-    if x.device.type == "cpu":
-        return _vjp(np, x, weights, g, handle, by_x, by_weights)
+def pulled_back(
+    x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool, saved: Any = None
+) -> tuple[Tensor | None, Tensor | None]:
+    """dL/dx and dL/dweights; None where not asked for."""
     with module_on(x) as xp:
-        return _vjp(xp, x, weights, g, handle, by_x, by_weights)
-
-
-def _vjp(
-    xp: Any, x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool
-) -> tuple[Tensor, Tensor]:
-    arrays = (as_array(xp, tensor) for tensor in (x, weights, g))
-    both = _map(x, handle).backward(xp, *arrays, (by_x, by_weights))
-    first, second = (x.new_empty(0) if part is None else as_tensor(xp, part) for part in both)
-    return first, second
+        arrays = (as_array(xp, tensor) for tensor in (x, weights, g))
+        first, second = _map(x, handle).backward(xp, *arrays, (by_x, by_weights), saved)
+        return None if first is None else as_tensor(xp, first), None if second is None else as_tensor(xp, second)
 
 
 @torch.library.custom_op("qdist::circuit", mutates_args=())
 def circuit(x: Tensor, weights: Tensor, handle: str) -> Tensor:
-    return run_circuit(x, weights, handle)
+    with module_on(x) as xp:
+        return as_tensor(xp, _map(x, handle).forward(xp, as_array(xp, x), as_array(xp, weights)))
 
 
 @circuit.register_fake
@@ -64,7 +56,8 @@ def circuit_vjp(
     x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool
 ) -> tuple[Tensor, Tensor]:
     """dL/dx and dL/dweights; empty where not asked for."""
-    return run_vjp(x, weights, g, handle, by_x, by_weights)
+    first, second = pulled_back(x, weights, g, handle, by_x, by_weights)
+    return x.new_empty(0) if first is None else first, x.new_empty(0) if second is None else second
 
 
 @circuit_vjp.register_fake
