@@ -8,10 +8,13 @@ crc(a + b) = crc(a) ^ crc(b) ^ crc(0).
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
+
+from qdist.native import kernels
 
 __all__ = ["Checks", "PartialSums", "block_size", "blocks_of", "joined"]
 
@@ -53,7 +56,7 @@ class Checks:
 
     def matches(self, number: int, data: Any) -> bool:
         """Whether these bytes are those of a block."""
-        found = f"{zlib.crc32(data):08x}" if self.method == "crc32" else hashlib.sha256(data).hexdigest()
+        found = f"{_crc32(data):08x}" if self.method == "crc32" else hashlib.sha256(data).hexdigest()
         return found == self.text[self._width * number : self._width * (number + 1)]
 
 
@@ -78,7 +81,7 @@ class PartialSums:
                 self.close()
                 self._number = number
             count = min(len(data) - done, self._block - first)
-            self._crc = zlib.crc32(data[done : done + count], _after_zeros(self._crc, first - self._at))
+            self._crc = _crc32(data[done : done + count], _after_zeros(self._crc, first - self._at))
             self._at = first + count
             done += count
 
@@ -115,5 +118,10 @@ def _after_zeros(crc: int, count: int) -> int:
     """The CRC of what has this one, followed by so many zeros."""
     while count > 0:
         step = min(count, len(_ZEROS))
-        crc, count = zlib.crc32(_ZEROS if step == len(_ZEROS) else _ZEROS[:step], crc), count - step
+        crc, count = _crc32(_ZEROS if step == len(_ZEROS) else _ZEROS[:step], crc), count - step
     return crc
+
+
+def _crc32(data: Any, before: int = 0) -> int:
+    """The CRC of what has `before`, followed by these bytes."""
+    return kernels.crc32(np.frombuffer(data, np.uint8), before)

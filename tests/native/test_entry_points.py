@@ -864,10 +864,12 @@ def row_programs(dtype: str) -> dict[str, Wrong]:
 DTYPES = ["complex64", "complex128"]
 TABLE = {dtype: {**functions(dtype), **row_programs(dtype)} for dtype in DTYPES}
 ELSEWHERE = {
+    "crc32": "tests/native/test_native.py",
     "direct_call": "tests/comm/test_direct_call.py",
     "formulas": "tests/native/test_formulas.py",
     "lane_bits": "a constant",
     "variant": "a constant",
+    "xla_function": "tests/native/test_xla_call_frame.py",
 }
 
 

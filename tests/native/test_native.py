@@ -6,12 +6,14 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from qdist import native
+from qdist.native import kernels
 from qdist.native.cpu import cpu_flags
 
 V2 = ["cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]
@@ -124,3 +126,11 @@ def test_wrong_arrays_are_refused() -> None:
         native.kernels.squared_norm(np.zeros((2, 2), np.complex64))
     with pytest.raises(ValueError, match="from 1 to 1024; got 0"):
         native.kernels.set_threads(0)
+
+
+@pytest.mark.parametrize("size", [*range(0, 20), 63, 64, 65, 127, 128, 200, 1000, 4096 + 17, 100_003])
+def test_crc32_is_zlibs(size: int) -> None:
+    """Every way through: tables, products of 128 bits, and what is left at the end, from any address."""
+    data = np.random.default_rng(size).integers(0, 256, size + 3, np.uint8)[3:]
+    for before in (0, 1, 0xFFFFFFFF, 0x12345678):
+        assert kernels.crc32(data, before) == zlib.crc32(data, before)

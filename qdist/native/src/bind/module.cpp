@@ -1,5 +1,6 @@
 // The native module. Every kernel releases the GIL while it runs.
 #include "base/checks.hpp"
+#include "base/crc32.hpp"
 #include "base/pool.hpp"
 #include "bind/arrays.hpp"
 #include "calls/direct_call.hpp"
@@ -23,6 +24,11 @@ void set_threads(int threads) {
     qdist::chosen_threads = threads;
 }
 
+std::uint32_t crc32(const Array<const std::uint8_t>& data, std::uint32_t before) {
+    nb::gil_scoped_release release;
+    return qdist::crc32(data.data(), data.size(), before);
+}
+
 }  // namespace
 
 NB_MODULE(QDIST_MODULE, m) {
@@ -42,6 +48,7 @@ NB_MODULE(QDIST_MODULE, m) {
     bind_search(m);
     bind_tensor(m);
     bind_xla(m);
+    m.def("crc32", &crc32, exact("data"), "before"_a = 0, "As zlib.crc32, which takes several times as long.");
     m.def("max_threads", &qdist::max_threads, "Threads that the next kernel will use.");
     m.def("set_threads", &set_threads, "threads"_a, "Sets the threads of the kernels that follow.");
 }
