@@ -97,6 +97,10 @@ class _Remembering:
         self.map = circuit_map
         self._last: deque[Any] = deque(maxlen=1)
 
+    def module(self, xp: Any, x: Any, weights: Any) -> Any:
+        """Whose arrays are best given: those of a GPU, xp, only where kernels read them there."""
+        return xp if weights.ndim < 2 and self.map.takes_rows(len(x)) else np
+
     def forward(self, xp: Any, x: Any, weights: Any, keep: bool = True) -> Any:
         """(batch, numbers) for (batch, features) and weights, of all rows or of each, in x's dtype."""
         self._last.clear()
@@ -138,7 +142,7 @@ class _Remembering:
             saved = self._last.pop()
         except IndexError:
             saved = None
-        if saved is not None and not self.map.is_of_rows:
+        if saved is not None and len(saved) == 2:
             if np.array_equal(self.map.division.parameters(np, _host(x), _host(weights)), saved[0]):
                 return saved
         elif saved is not None and xp is np:  # On a GPU a comparison would wait for it.

@@ -67,10 +67,13 @@ class CircuitMap:
         self.__dict__.update(state)
         self._rows = self._row_program()
 
-    @property
-    def is_of_rows(self) -> bool:
-        """Whether batches go to the kernels of rows, which on a GPU take and give arrays there."""
-        return self._rows is not None
+    def takes_rows(self, count: int) -> bool:
+        """Whether so many rows go to the kernels of rows, which on a GPU take and give arrays there."""
+        return self._rows is not None and not self._is_alone(count)
+
+    def _is_alone(self, count: int) -> bool:
+        """Whether there is one row, of a circuit that runs faster by itself than as a batch."""
+        return count == 1 and self.program.num_qubits > self.program.plan.target.one_row
 
     def params(self, x: Any, weights: Any) -> NDArray[np.float64]:
         """One row of the circuit's parameters for every row of x. Raises StateError where one is not finite."""
@@ -81,7 +84,7 @@ class CircuitMap:
 
     def forward(self, xp: Any, x: Any, weights: Any) -> tuple[Any, Any]:
         """The outputs for every row of x, in its dtype, and what ``backward`` takes."""
-        if self._rows is None:
+        if self._rows is None or self._is_alone(len(x)):
             params = self.params(x, weights)
             Kept.drop(self.program.comm)
             found, *kept = self._values(params)
@@ -104,7 +107,11 @@ class CircuitMap:
         if len(saved) == 2:
             params, kept = saved
             cotangents = self.columns.cotangents(on_host(g).astype(np.float64))
-            _, gradient = adjoint.vjp(self.program, self.outputs, params, cotangents, kept.take())
+            if self._is_alone(len(params)):
+                one = [cotangent[0] for cotangent in cotangents]
+                gradient = adjoint.vjp(self.program, self.outputs, params[0], one, kept.take())[1][None]
+            else:
+                _, gradient = adjoint.vjp(self.program, self.outputs, params, cotangents, kept.take())
             by_x, by_weights = self.division.gradients(gradient)
             return xp.asarray(by_x), xp.asarray(by_weights)
         (rows, shared), (x, weights), numbers, kept = saved
@@ -165,7 +172,7 @@ class CircuitMap:
         reading may have changed it."""
         # States of which gradients may be computed have the precision that these need.
         program, outputs = self.program.for_gradients, self.outputs
-        fit = batches.fit(program, outputs)
+        fit = batches.fit(program, outputs) and not self._is_alone(len(params))
         if fit and not program.backend.is_host:
             return batches.values(program, outputs, params), None, None
         if len(params) == 1 and not fit:

@@ -250,6 +250,30 @@ def test_a_step_of_a_row_program_runs_forward_once(parts, runs: list[str], outpu
     assert runs == ["rows"] * 5
 
 
+def test_one_row_of_a_larger_circuit_runs_by_itself(runs: list[str]) -> None:
+    """As ``Program.value_and_grad`` does, and with what the same row has in a batch."""
+    n = 13  # More than a GPU takes as a batch of one row.
+    x, w = qd.ParameterVector("x", n), qd.ParameterVector("w", n)
+    circuit = qd.Circuit(n)
+    for q in range(n):
+        circuit.rx(x[q], q).cx(q, (q + 1) % n).ry(w[q], q)
+    layer = nn.QuantumLayer(circuit, ["Z0", {"X1 Z3": 0.5}], inputs=x, weights=w, dtype="complex128", seed=3)
+    data = np.random.default_rng(8).normal(size=(2, n))
+
+    def step(rows: np.ndarray) -> list[np.ndarray]:
+        given = Tensor(rows, requires_grad=True)
+        layer.weights.grad = None
+        out = layer(given)
+        (out[:1] ** 2).sum().backward()
+        return [out.numpy()[0], given.grad.numpy()[0], layer.weights.grad.numpy()]
+
+    together = step(data)
+    runs.clear()
+    for alone, one in zip(step(data[:1]), together):
+        np.testing.assert_allclose(alone, one, atol=1e-12)
+    assert runs == ["evolved"]
+
+
 def test_a_layer_of_rows_says_what_is_not_finite(parts) -> None:
     circuit, x, w = parts
     layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, seed=0)

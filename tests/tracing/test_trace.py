@@ -64,7 +64,7 @@ def total(events: list[dict], name: str) -> float:
 
 @pytest.fixture
 def program(device: str) -> qd.Program:
-    return qd.compile(qd.library.hardware_efficient(12, 3), device=device)
+    return qd.compile(qd.library.hardware_efficient(13, 3), device=device)  # One row would be one launch.
 
 
 def test_counts_of_a_run_are_the_plans(program, tmp_path) -> None:

@@ -38,12 +38,14 @@ def _cupy_on(tensor: torch.Tensor) -> Iterator[Any]:
 
 
 def as_array(xp: Any, tensor: torch.Tensor) -> Any:
-    """The tensor's memory as a C-contiguous array."""
+    """The tensor's memory as a C-contiguous array; on the host a copy of what is on a GPU."""
     plain = tensor.detach().contiguous()
-    return plain.numpy() if xp is np else xp.from_dlpack(plain)
+    return plain.cpu().numpy() if xp is np else xp.from_dlpack(plain)
 
 
-def as_tensor(xp: Any, array: Any) -> torch.Tensor:
-    """An array's memory as a tensor."""
+def as_tensor(xp: Any, array: Any, like: torch.Tensor) -> torch.Tensor:
+    """An array's memory as a tensor, or a copy of it where `like` is on another device."""
     whole = xp.ascontiguousarray(array)
-    return torch.from_numpy(whole) if xp is np else torch.from_dlpack(whole)
+    if xp is not np:
+        return torch.from_dlpack(whole)
+    return torch.from_numpy(whole).to(like.device, non_blocking=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,25 +26,31 @@ def _map(x: Tensor, handle: str) -> Any:
 
 def read(x: Tensor, weights: Tensor, handle: str) -> tuple[Tensor, Any]:
     """What qdist::circuit gives, and what `pulled_back` takes of it, as long as x and weights do not change."""
+    circuit_map = _map(x, handle)
     with module_on(x) as xp:
-        found, saved = _map(x, handle).forward_saved(xp, as_array(xp, x), as_array(xp, weights))
-        return as_tensor(xp, found), saved
+        xp = circuit_map.module(xp, x, weights)
+        found, saved = circuit_map.forward_saved(xp, as_array(xp, x), as_array(xp, weights))
+        return as_tensor(xp, found, x), saved
 
 
 def pulled_back(
     x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool, saved: Any = None
 ) -> tuple[Tensor | None, Tensor | None]:
     """dL/dx and dL/dweights; None where not asked for."""
+    circuit_map = _map(x, handle)
     with module_on(x) as xp:
+        xp = circuit_map.module(xp, x, weights)
         arrays = (as_array(xp, tensor) for tensor in (x, weights, g))
-        first, second = _map(x, handle).backward(xp, *arrays, (by_x, by_weights), saved)
-        return None if first is None else as_tensor(xp, first), None if second is None else as_tensor(xp, second)
+        first, second = circuit_map.backward(xp, *arrays, (by_x, by_weights), saved)
+        return None if first is None else as_tensor(xp, first, x), None if second is None else as_tensor(xp, second, x)
 
 
 @torch.library.custom_op("qdist::circuit", mutates_args=())
 def circuit(x: Tensor, weights: Tensor, handle: str) -> Tensor:
+    circuit_map = _map(x, handle)
     with module_on(x) as xp:
-        return as_tensor(xp, _map(x, handle).forward(xp, as_array(xp, x), as_array(xp, weights)))
+        xp = circuit_map.module(xp, x, weights)
+        return as_tensor(xp, circuit_map.forward(xp, as_array(xp, x), as_array(xp, weights)), x)
 
 
 @circuit.register_fake
@@ -70,9 +77,9 @@ def circuit_second(
     x: Tensor, weights: Tensor, g: Tensor, dx: Tensor, dweights: Tensor, handle: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The changes of the outputs along dx and dweights, and the derivatives of their product with g."""
-    with module_on(x) as xp:
-        arrays = (as_array(xp, tensor) for tensor in (x, weights, g, dx, dweights))
-        changes, by_x, by_weights = (as_tensor(xp, part) for part in _map(x, handle).second(xp, *arrays))
+    with module_on(x):
+        arrays = (as_array(np, tensor) for tensor in (x, weights, g, dx, dweights))
+        changes, by_x, by_weights = (as_tensor(np, part, x) for part in _map(x, handle).second(np, *arrays))
         return changes, by_x, by_weights
 
 

@@ -41,6 +41,23 @@ def test_gradcheck_and_gradgradcheck_of_random_circuits(seed: int) -> None:
     assert torch.autograd.gradgradcheck(call, given)
 
 
+def test_a_plain_backward_has_the_states_of_its_own_forward(monkeypatch) -> None:
+    """Also after another forward with other values, whose states are then the ones that are kept."""
+    layer = layer_of(1)
+    (x, w), forwards = values_of(layer), []
+    run = RowProgram.values
+    monkeypatch.setattr(RowProgram, "values", lambda *args, **how: forwards.append(1) or run(*args, **how))
+    call = function_of(layer)
+    first, second = call(x, w), call(2 * x, w)
+    assert len(forwards) == 2
+    found = [torch.autograd.grad((out**2).sum(), (x, w)) for out in (first, second)]
+    assert len(forwards) == 2
+    again = [torch.autograd.grad((call(k * x, w) ** 2).sum(), (x, w)) for k in (1, 2)]
+    for one, other in zip(found, again):
+        for a, b in zip(one, other):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("seed", [0, 3])
 def test_opcheck(seed: int) -> None:
     layer = layer_of(seed)
