@@ -110,11 +110,12 @@ class _Remembering:
             self._last.append(saved if len(saved) == 2 else (saved[0], None, *saved[2:]))
         return found
 
-    def forward_saved(self, xp: Any, x: Any, weights: Any) -> tuple[Any, Any]:
-        """As ``forward``, and what ``backward`` takes of it, as long as x and weights do not change."""
+    def forward_saved(self, xp: Any, x: Any, weights: Any, differentiated: bool = False) -> tuple[Any, Any]:
+        """As ``forward``, and what ``backward`` takes of it, as long as x and weights do not change; differentiated:
+        whether it will be called."""
         if weights is not None and weights.ndim == 2:
             return xp.asarray(self.map.forward_each(_host(x), _host(weights)).astype(x.dtype)), None
-        return self.map.forward(xp, x, weights)
+        return self.map.forward(xp, x, weights, differentiated)
 
     def backward(self, xp: Any, x: Any, weights: Any, g: Any, needs: Sequence[bool], saved: Any = None) -> list[Any]:
         """The derivatives by x and by the weights, in x's dtype; None where they are not needed."""

@@ -82,11 +82,15 @@ class CircuitMap:
         params = same.values(self.program.comm, params, "input and weight")
         return checks.checked_batch(params, params.shape[1])
 
-    def forward(self, xp: Any, x: Any, weights: Any) -> tuple[Any, Any]:
-        """The outputs for every row of x, in its dtype, and what ``backward`` takes."""
+    def forward(self, xp: Any, x: Any, weights: Any, differentiated: bool = False) -> tuple[Any, Any]:
+        """The outputs for every row of x, in its dtype, and what ``backward`` takes. differentiated: whether it will be
+        called; of one row and one number the gradient is then computed with it, in one go."""
         if self._rows is None or self._is_alone(len(x)):
             params = self.params(x, weights)
             Kept.drop(self.program.comm)
+            if differentiated and self._is_alone(len(x)) and self.columns.width == 1:
+                values, gradient = adjoint.vjp(self.program, self.outputs, params[0], self._unit())
+                return xp.asarray(self.columns.of(values)[None].astype(x.dtype)), (params, gradient[None])
             found, *kept = self._values(params)
             return xp.asarray(found.astype(x.dtype)), (params, Kept(self.program.comm, *kept))
         rows, reading = self._rows
@@ -106,8 +110,11 @@ class CircuitMap:
         outputs."""
         if len(saved) == 2:
             params, kept = saved
-            cotangents = self.columns.cotangents(on_host(g).astype(np.float64))
-            if self._is_alone(len(params)):
+            upstream = on_host(g).astype(np.float64)
+            cotangents = self.columns.cotangents(upstream)
+            if not isinstance(kept, Kept):
+                gradient = upstream * kept
+            elif self._is_alone(len(params)):
                 one = [cotangent[0] for cotangent in cotangents]
                 gradient = adjoint.vjp(self.program, self.outputs, params[0], one, kept.take())[1][None]
             else:
@@ -123,6 +130,10 @@ class CircuitMap:
         assert found is not None, "the forward run has checked the values"
         _, by_rows, by_shared = found
         return self.division.gradients_of_rows(xp, x, weights, by_rows, by_shared)
+
+    def _unit(self) -> list[Any]:
+        """The cotangents of one number by itself."""
+        return [cotangent[0] for cotangent in self.columns.cotangents(np.ones((1, 1)))]
 
     # With weights of all rows or of each, on the host.
 

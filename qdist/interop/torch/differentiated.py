@@ -18,7 +18,8 @@ __all__ = ["run"]
 def run(x: Tensor, weights: Tensor, handle: str) -> Tensor:
     """qdist::circuit, differentiated twice."""
     if _is_plain(x, weights):
-        return _Plain.apply(x, weights, handle)  # type: ignore[no-any-return]
+        differentiated = torch.is_grad_enabled() and (x.requires_grad or weights.requires_grad)
+        return _Plain.apply(x, weights, handle, differentiated)  # type: ignore[no-any-return]
     return _Circuit.apply(x, weights, handle)  # type: ignore[no-any-return]
 
 
@@ -37,19 +38,19 @@ class _Plain(torch.autograd.Function):
     """_Circuit without its setup_context, for which torch binds a signature at every call."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weights: Tensor, handle: str) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, weights: Tensor, handle: str, differentiated: bool) -> Tensor:  # type: ignore[override]
         operators.keep(ctx, (x, weights, handle), None)
-        found, ctx.saved = operators.read(x, weights, handle)
+        found, ctx.saved = operators.read(x, weights, handle, differentiated)
         return found
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
         if torch.is_grad_enabled() or not _is_plain(g):
-            return _Circuit.backward(ctx, g)
-        by_x, by_weights, _ = ctx.needs_input_grad
+            return *_Circuit.backward(ctx, g), None
+        by_x, by_weights = ctx.needs_input_grad[:2]
         x, weights = ctx.saved_tensors
         # torch has refused tensors that changed since the forward.
-        return *operators.pulled_back(x, weights, g, ctx.handle, by_x, by_weights, ctx.saved), None
+        return *operators.pulled_back(x, weights, g, ctx.handle, by_x, by_weights, ctx.saved), None, None
 
 
 class _Circuit(torch.autograd.Function):

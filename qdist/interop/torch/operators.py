@@ -24,12 +24,13 @@ def _map(x: Tensor, handle: str) -> Any:
     return found(handle).of(device_name(x), DTYPES.get(x.dtype, x.dtype))  # type: ignore[arg-type]
 
 
-def read(x: Tensor, weights: Tensor, handle: str) -> tuple[Tensor, Any]:
-    """What qdist::circuit gives, and what `pulled_back` takes of it, as long as x and weights do not change."""
+def read(x: Tensor, weights: Tensor, handle: str, differentiated: bool) -> tuple[Tensor, Any]:
+    """What qdist::circuit gives, and what `pulled_back` takes of it, as long as x and weights do not change;
+    differentiated: whether it will be called."""
     circuit_map = _map(x, handle)
     with module_on(x) as xp:
         xp = circuit_map.module(xp, x, weights)
-        found, saved = circuit_map.forward_saved(xp, as_array(xp, x), as_array(xp, weights))
+        found, saved = circuit_map.forward_saved(xp, as_array(xp, x), as_array(xp, weights), differentiated)
         return as_tensor(xp, found, x), saved
 
 

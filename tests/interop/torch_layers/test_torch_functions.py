@@ -6,6 +6,7 @@ import torch
 
 import qdist as qd
 from qdist.interop.torch import expectation, overlap, probabilities, state
+from qdist.program import adjoint
 
 
 @pytest.fixture
@@ -80,3 +81,25 @@ def test_compiled_in_one_graph(program, params) -> None:
         compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
         torch.testing.assert_close(compiled(params), loss(params), msg=name)
         torch.testing.assert_close(*(torch.autograd.grad(f(params), params)[0] for f in (compiled, loss)))
+
+
+def test_one_value_of_a_larger_circuit_comes_with_its_gradient(monkeypatch) -> None:
+    """In one go where a backward will follow; alone where none can."""
+    program = qd.compile(qd.library.hardware_efficient(9, 2), dtype="complex128", device="cpu")
+    torch.manual_seed(0)
+    params = torch.rand(program.circuit.num_parameters, dtype=torch.float64, requires_grad=True)
+    wanted = program.value_and_grad(H, params.detach().numpy())
+    gradients, vjp = [], adjoint.vjp
+    monkeypatch.setattr(adjoint, "vjp", lambda *args: gradients.append(1) or vjp(*args))
+    value = expectation(program, H, params)
+    value.backward(retain_graph=True)
+    assert value.item() == pytest.approx(wanted[0], abs=1e-12)
+    np.testing.assert_allclose(params.grad.numpy(), wanted[1], atol=1e-12)
+    (-2 * value).backward()
+    np.testing.assert_allclose(params.grad.numpy(), -wanted[1], atol=1e-12)
+    assert gradients == [1]
+    with torch.no_grad():
+        assert expectation(program, H, params).item() == pytest.approx(wanted[0], abs=1e-12)
+    expectation(program, H, params.detach())
+    assert gradients == [1]
+    assert torch.autograd.gradgradcheck(lambda p: expectation(program, H, p).reshape(1), params, fast_mode=True)
