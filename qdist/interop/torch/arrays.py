@@ -40,7 +40,9 @@ def _cupy_on(tensor: torch.Tensor) -> Iterator[Any]:
 def as_array(xp: Any, tensor: torch.Tensor) -> Any:
     """The tensor's memory as a C-contiguous array; on the host a copy of what is on a GPU."""
     plain = tensor.detach().contiguous()
-    return plain.cpu().numpy() if xp is np else xp.from_dlpack(plain)
+    if xp is not np:
+        return xp.from_dlpack(plain)
+    return plain.cpu().numpy() if plain.is_cuda else plain.numpy()
 
 
 def as_tensor(xp: Any, array: Any, like: torch.Tensor) -> torch.Tensor:
@@ -48,4 +50,5 @@ def as_tensor(xp: Any, array: Any, like: torch.Tensor) -> torch.Tensor:
     whole = xp.ascontiguousarray(array)
     if xp is not np:
         return torch.from_dlpack(whole)
-    return torch.from_numpy(whole).to(like.device, non_blocking=True)
+    found = torch.from_numpy(whole)
+    return found.to(like.device, non_blocking=True) if like.is_cuda else found

@@ -40,17 +40,16 @@ class _Plain(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weights: Tensor, handle: str, differentiated: bool) -> Tensor:  # type: ignore[override]
         operators.keep(ctx, (x, weights, handle), None)
-        found, ctx.saved = operators.read(x, weights, handle, differentiated)
+        ctx.map = operators.map_of(x, handle)
+        found, ctx.saved = operators.read(ctx.map, x, weights, differentiated)
         return found
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
         if torch.is_grad_enabled() or not _is_plain(g):
             return *_Circuit.backward(ctx, g), None
-        by_x, by_weights = ctx.needs_input_grad[:2]
-        x, weights = ctx.saved_tensors
-        # torch has refused tensors that changed since the forward.
-        return *operators.pulled_back(x, weights, g, ctx.handle, by_x, by_weights, ctx.saved), None, None
+        x, weights = ctx.saved_tensors  # torch refuses those that changed since the forward.
+        return *operators.pulled_back(ctx.map, x, weights, g, ctx.needs_input_grad[:2], ctx.saved), None, None
 
 
 class _Circuit(torch.autograd.Function):

@@ -17,17 +17,17 @@ from qdist.interop.circuit_maps import found
 
 from .arrays import DTYPES, as_array, as_tensor, device_name, module_on
 
-__all__ = ["circuit", "circuit_second", "circuit_vjp", "pulled_back", "read"]
+__all__ = ["circuit", "circuit_second", "circuit_vjp", "map_of", "pulled_back", "read"]
 
 
-def _map(x: Tensor, handle: str) -> Any:
+def map_of(x: Tensor, handle: str) -> Any:
+    """The circuit of a handle, for x's precision and device."""
     return found(handle).of(device_name(x), DTYPES.get(x.dtype, x.dtype))  # type: ignore[arg-type]
 
 
-def read(x: Tensor, weights: Tensor, handle: str, differentiated: bool) -> tuple[Tensor, Any]:
+def read(circuit_map: Any, x: Tensor, weights: Tensor, differentiated: bool) -> tuple[Tensor, Any]:
     """What qdist::circuit gives, and what `pulled_back` takes of it, as long as x and weights do not change;
     differentiated: whether it will be called."""
-    circuit_map = _map(x, handle)
     with module_on(x) as xp:
         xp = circuit_map.module(xp, x, weights)
         found, saved = circuit_map.forward_saved(xp, as_array(xp, x), as_array(xp, weights), differentiated)
@@ -35,20 +35,19 @@ def read(x: Tensor, weights: Tensor, handle: str, differentiated: bool) -> tuple
 
 
 def pulled_back(
-    x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool, saved: Any = None
+    circuit_map: Any, x: Tensor, weights: Tensor, g: Tensor, needs: tuple[bool, bool], saved: Any = None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """dL/dx and dL/dweights; None where not asked for."""
-    circuit_map = _map(x, handle)
+    """dL/dx and dL/dweights; None where they are not needed."""
     with module_on(x) as xp:
         xp = circuit_map.module(xp, x, weights)
         arrays = (as_array(xp, tensor) for tensor in (x, weights, g))
-        first, second = circuit_map.backward(xp, *arrays, (by_x, by_weights), saved)
+        first, second = circuit_map.backward(xp, *arrays, needs, saved)
         return None if first is None else as_tensor(xp, first, x), None if second is None else as_tensor(xp, second, x)
 
 
 @torch.library.custom_op("qdist::circuit", mutates_args=())
 def circuit(x: Tensor, weights: Tensor, handle: str) -> Tensor:
-    circuit_map = _map(x, handle)
+    circuit_map = map_of(x, handle)
     with module_on(x) as xp:
         xp = circuit_map.module(xp, x, weights)
         return as_tensor(xp, circuit_map.forward(xp, as_array(xp, x), as_array(xp, weights)), x)
@@ -64,7 +63,7 @@ def circuit_vjp(
     x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool
 ) -> tuple[Tensor, Tensor]:
     """dL/dx and dL/dweights; empty where not asked for."""
-    first, second = pulled_back(x, weights, g, handle, by_x, by_weights)
+    first, second = pulled_back(map_of(x, handle), x, weights, g, (by_x, by_weights))
     return x.new_empty(0) if first is None else first, x.new_empty(0) if second is None else second
 
 
@@ -80,7 +79,7 @@ def circuit_second(
     """The changes of the outputs along dx and dweights, and the derivatives of their product with g."""
     with module_on(x):
         arrays = (as_array(np, tensor) for tensor in (x, weights, g, dx, dweights))
-        changes, by_x, by_weights = (as_tensor(np, part, x) for part in _map(x, handle).second(np, *arrays))
+        changes, by_x, by_weights = (as_tensor(np, part, x) for part in map_of(x, handle).second(np, *arrays))
         return changes, by_x, by_weights
 
 
