@@ -1,5 +1,6 @@
 """The structs of XLA's call frames are those of the header that jaxlib brings."""
 
+import ctypes
 import importlib.util
 import os
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import qdist
+from qdist.native import kernels
 
 CHECKED = {
     "Extension XLA_FFI_Extension_Base": {"type": "type", "next": "next"},
@@ -68,3 +70,50 @@ def test_offsets_and_numbers_are_those_of_the_header(tmp_path: Path) -> None:
     command = [compiler, "-std=c++20", "-fsyntax-only", *(f"-I{folder}" for folder in folders), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+class Version(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("next", ctypes.c_void_p), ("major", ctypes.c_int), ("minor", ctypes.c_int)]
+
+
+class Metadata(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("version", Version), ("traits", ctypes.c_uint32), ("type", ctypes.c_int64)]
+
+
+class Extension(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("next", ctypes.c_void_p),
+        ("metadata", ctypes.POINTER(Metadata)),
+    ]
+
+
+class Api(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("next", ctypes.c_void_p), ("version", Version)]
+
+
+class Frame(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("extensions", ctypes.POINTER(Extension)),
+        ("api", ctypes.POINTER(Api)),
+        ("rest", ctypes.c_char * 512),
+    ]
+
+
+@pytest.mark.parametrize(("own", "answer"), [(None, (0, 1)), ((0, 1), (0, 1)), ((0, 7), (0, 7)), ((1, 3), (0, 0))])
+def test_the_version_that_xla_is_told(own: tuple[int, int] | None, answer: tuple[int, int]) -> None:
+    """XLA's own where the major version fits; of version 0.1, which does not say, that one."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(Frame))(pointer(kernels.xla_function(print), None))
+    # The first versions' metadata end before the type of a state.
+    metadata = Metadata(size=Metadata.type.offset, type=7)
+    extension = Extension(size=ctypes.sizeof(Extension), type=1, metadata=ctypes.pointer(metadata))
+    frame = Frame(size=ctypes.sizeof(Frame), extensions=ctypes.pointer(extension))
+    if own is not None:
+        frame.api = ctypes.pointer(Api(version=Version(major=own[0], minor=own[1])))
+    assert function(ctypes.byref(frame)) is None
+    assert (metadata.version.major, metadata.version.minor) == answer
+    assert metadata.type == 7

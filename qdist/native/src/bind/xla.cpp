@@ -19,10 +19,11 @@ Error* error(const CallFrame* frame, const std::string& message) {
 }
 
 // XLA asks for the version that a function was written for. What is read here is the same in all versions 0.x, so the
-// answer is XLA's own, or for another major version one that it refuses.
+// answer is XLA's own, or for another major version one that it refuses. Version 0.1 does not say yet which it is.
 void describe(const CallFrame* frame, Metadata& metadata) {
-    const Version& own = frame->api->version;
-    metadata.version = {sizeof(Version), nullptr, 0, own.major == 0 ? own.minor : 0};
+    int minor = 1;
+    if (frame->api != nullptr) minor = frame->api->version.major == 0 ? frame->api->version.minor : 0;
+    metadata.version = {sizeof(Version), nullptr, 0, minor};
     metadata.traits = 0;
     if (metadata.struct_size >= sizeof(Metadata)) metadata.state_type = 0;
 }
