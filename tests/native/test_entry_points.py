@@ -868,6 +868,7 @@ ELSEWHERE = {
     "formulas": "tests/native/test_formulas.py",
     "lane_bits": "a constant",
     "variant": "a constant",
+    "xla_function": "tests/native/test_xla_call_frame.py and tests/interop/jax_layers/test_jax_foreign.py",
 }
 
 
