@@ -106,7 +106,7 @@ def _next() -> None:
         activate = os.path.relpath(os.path.join(sys.prefix, "bin", "activate"))
         print(f"{f'source {activate}':<54}once in a shell: finds the commands below")
     print(
-        "python circuits/vqe_tfim.py --plot tfim.png           such a training with a picture; pip install 'qdist[plot]'\n"
+        "python circuits/vqe_tfim.py --plot tfim.png           such a training, with a picture (qdist[plot])\n"
         "qdist run -n 4 circuits/mesh_training.py              states and batches split over ranks\n"
         "qdist simulate FILE.qasm --shots 1000                 any OpenQASM 2 or 3 program\n"
         "qdist plan FILE.qasm --ranks 1024 --html plan.html    how it would run on a cluster\n"
