@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -128,7 +129,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--save", action="store_true", help="write results/compare_gpu.json")
     chosen = parser.parse_args()
-    import cupy
+    try:
+        import cupy
+    except ImportError:
+        sys.exit("this measures a GPU, with CuPy: `qdist info` has the line that installs it")
 
     card = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     bandwidth = copy_bandwidth(chosen.repeats)

@@ -1,5 +1,6 @@
 """What all tests share: where ranks come from, the device to test, and property tests that always answer the same."""
 
+import gc
 import os
 import socket
 import subprocess
@@ -132,17 +133,27 @@ def pytest_configure(config: pytest.Config) -> None:
     # xdist would begin with the files of many tests, and at last one worker would wait for the other's one long test.
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+    # What is collected, and what it imports, stays to the end: nothing there is garbage to look for.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Every later search for garbage, of which some tests ask for many, leaves out what has been collected: in a
+    worker that has all tests it would take seconds."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what --thorough asks for. Tests that start ranks are marked so, and the files that have some come
-    first: they take longest."""
+    first, with the one of mypy: they take longest, and at the end one worker would wait for the other's."""
     if not config.getoption("--thorough"):
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     starts_ranks = {"run_ranks", "pass_on_ranks", "run_nccl_ranks", "pass_on_nccl_ranks", "bundled_mpich"}
-    files = set()
+    files = {Path(__file__).with_name("test_style.py")}
     for item in items:
         if starts_ranks & set(getattr(item, "fixturenames", ())):
             item.add_marker("ranks")

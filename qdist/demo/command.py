@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import time
@@ -101,8 +102,12 @@ def _speed(num_qubits: int) -> None:
 
 def _next() -> None:
     _head("What next")
+    if shutil.which("qdist") is None:
+        activate = os.path.relpath(os.path.join(sys.prefix, "bin", "activate"))
+        print(f"{f'source {activate}':<54}once in a shell: finds the commands below")
     print(
-        "qdist run -n 4 circuits/vqe_tfim.py --plot tfim.png   this training on ranks, with a picture\n"
+        "python circuits/vqe_tfim.py --plot tfim.png           such a training, with a picture (qdist[plot])\n"
+        "qdist run -n 4 circuits/mesh_training.py              states and batches split over ranks\n"
         "qdist simulate FILE.qasm --shots 1000                 any OpenQASM 2 or 3 program\n"
         "qdist plan FILE.qasm --ranks 1024 --html plan.html    how it would run on a cluster\n"
         "circuits/README.md                                    programs by task, from a first circuit to GPUs"

@@ -48,5 +48,5 @@ def plot_histogram(
     axes.set_xticks(range(len(names)), names, rotation=0 if len(names) * len(names[0]) < 30 else 90, family="monospace")
     axes.set_ylabel("share of shots")
     if labels:
-        axes.legend()
+        figure.legend(loc="outside upper center", ncols=len(runs), frameon=False)
     return figure

@@ -69,9 +69,10 @@ class Source:
         share_cores(comm)
         far = 0 if comm is None else (comm.size - 1).bit_length()
         if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:
+            most = 1 << max(0, circuit.num_qubits - FEWEST_CLOSE)
+            way_out = f"use at most {most} ranks, or leave comm out" if most > 1 else "leave comm out"
             raise StateError(
-                f"{circuit.num_qubits} qubits on {comm.size} ranks leave each fewer than {FEWEST_CLOSE}: use at most "
-                f"{1 << max(0, circuit.num_qubits - FEWEST_CLOSE)} ranks"
+                f"{circuit.num_qubits} qubits on {comm.size} ranks leave each fewer than {FEWEST_CLOSE}: {way_out}"
             )
         own, kind = lowered(circuit).frozen(), checks.checked_dtype(dtype)
         same.circuit(comm, own, kind.name, schedule, str(device).partition(":")[0])

@@ -41,7 +41,7 @@ UNDECLARED = {
 }
 
 
-MAX_SIMULATED = 12_000
+MAX_SIMULATED = 6_000
 
 
 def _program_text(path: Path) -> str:
@@ -78,7 +78,8 @@ def test_small_programs_give_the_amplitudes_of_qiskit(path: Path):
         assert sum(branch.probability for branch in branches) == pytest.approx(1)
         return
     theirs = qasm2.loads(text, custom_instructions=qasm2.LEGACY_CUSTOM_INSTRUCTIONS)
-    theirs.remove_final_measurements()
+    if "measure" in theirs.count_ops():  # Else Qiskit would look at each of 186,795 gates for ten seconds.
+        theirs.remove_final_measurements()
     circuit = circuit.remove_final_measurements()
     if len(circuit) > MAX_SIMULATED:
         # Both simulators would take half a minute: compare all instructions, and the first amplitudes.

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.thorough)])
 def test_all_ranks_pass(pass_on_ranks, ranks: int) -> None:
     folder = Path(__file__).parents[1] / "ranks"
     pass_on_ranks(ranks, [folder / "mpi_torch_layer.py", folder / "mpi_jax_layer.py"])
