@@ -18,6 +18,7 @@ _Stored = TypeVar("_Stored", bound=np.complex64 | np.complex128)
 
 _Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[_T]]
 _Rows: TypeAlias = np.ndarray[tuple[int, int], np.dtype[_T]]
+_Matrices: TypeAlias = np.ndarray[tuple[int, int, int], np.dtype[_T]]
 _Images: TypeAlias = np.ndarray[tuple[int, int, int, int], np.dtype[_T]]
 
 _Factor: TypeAlias = tuple[int, Sequence[int], Sequence[int], Sequence[complex]]
@@ -63,6 +64,14 @@ def descend(
 
 # Kernels of the tensor package (bind/tensor.cpp)
 
+def multiply(
+    a: _Matrices[np.float32],
+    b: _Matrices[np.float32],
+    row: _Vector[np.float32] | None,
+    add: bool,
+    threads: int,
+    out: _Matrices[np.float32],
+) -> None: ...
 def rational(
     x: _Vector[np.float32],
     times: _Vector[np.float32],
@@ -107,6 +116,7 @@ def layer_norm_back(
     weight_sum: _Vector[_R],
     bias_sum: _Vector[_R],
 ) -> None: ...
+def add_rows(places: _Vector[np.int64], values: _Rows[_R], target: _Rows[_R]) -> None: ...
 def gather_windows(
     x: _Images[_R],
     kernel: tuple[int, int],

@@ -6,12 +6,15 @@ the data is on a GPU. CuPy is imported only when something asks for a GPU or han
 
 from __future__ import annotations
 
+import math
 import sys
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from qdist.native import kernels
 
 Array = Any  # numpy.ndarray or cupy.ndarray
 Scalar = bool | int | float | complex
@@ -222,10 +225,16 @@ def add_at(xp: ModuleType, target: Array, key: Any, values: Array) -> None:
 
 
 def add_rows_at(xp: ModuleType, target: Array, rows: Array, values: Array) -> None:
-    """target[rows[i]] += values[i] for a 1-D `rows`: one segmented sum, much faster than add_at."""
+    """target[rows[i]] += values[i] for a 1-D `rows`, much faster than add_at."""
     if xp is not np:
         add_at(xp, target, rows, values)
-    elif rows.size:
+    elif not values.size:
+        return
+    elif target.dtype == values.dtype and target.dtype in (FLOAT32, FLOAT64) and target.flags.c_contiguous:
+        width = math.prod(target.shape[1:])
+        places = np.ascontiguousarray(rows, np.int64)
+        kernels.add_rows(places, np.ascontiguousarray(values).reshape(len(rows), width), target.reshape(-1, width))
+    else:
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))

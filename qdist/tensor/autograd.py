@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from heapq import heappop, heappush
 from itertools import count
+from sys import getrefcount
 from types import ModuleType
 from typing import Any, NoReturn
 from weakref import ref
@@ -217,10 +218,28 @@ def fit(xp: ModuleType, g: Array, shape: tuple[int, ...], dtype: np.dtype) -> Ar
     return g
 
 
-def _add(a: Any, b: Any) -> Any:
+def _add(a: Any, b: Any, own_a: bool, own_b: bool) -> Any:
+    """a + b: in the place of one that belongs to nobody else, if there is one."""
     if isinstance(a, list):
         return [x if y is None else y if x is None else x + y for x, y in zip(a, b)]
+    if own_a and a.dtype == b.dtype:
+        a += b
+        return a
+    if own_b and a.dtype == b.dtype:
+        b += a
+        return b
     return a + b
+
+
+def _is_fresh(c: Array, g: Any) -> bool:
+    """Whether a vjp has made this cotangent and nobody else has it: vjps hand out fresh arrays, also as the only view
+    of one, the cotangent g that they were given, or views of what others have."""
+    base = c.base
+    if c is g or base is None:
+        return c is not g
+    # References to it are the view's, the one here, and getrefcount's own.
+    whole = base.__class__ is np.ndarray and base.base is None and base.size == c.size
+    return whole and c.flags.writeable and getrefcount(base) <= 3
 
 
 def _survey(roots: list[Any], barrier: set[Any]) -> tuple[list[Node], dict[Any, int]]:
@@ -332,7 +351,8 @@ def _walk(
         """One contribution to the cotangent of an edge; g None still counts as a use of a leaf."""
         if g is not None and (useful is None or edge in useful):
             if edge in gathered:
-                gathered[edge] = (_add(gathered[edge][0], g), True)
+                before, own = gathered[edge]
+                gathered[edge] = (_add(before, g, own, owned), True)
             else:
                 gathered[edge] = (g, owned)
                 if edge.__class__ is Node:
@@ -375,11 +395,11 @@ def _walk(
                 continue
             owned = False
             if c is not None and edge.shape is not None:
+                # What several inputs get is nobody's own.
+                alone = sum(other is c for other in cotangents) == 1
                 if c.shape != edge.shape or c.dtype != edge.dtype:
                     c = fit(xp, c, edge.shape, FLOAT32 if edge.wide_gradient else edge.dtype)
-                # A vjp hands out fresh arrays, the cotangent it was given, or views; only the first may be
-                # kept.
-                owned = c is not g and c.base is None
+                owned = alone and _is_fresh(c, g)
             deliver(edge, c, owned)
     return result
 

@@ -2,12 +2,16 @@
 
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
 
 from qdist import tensor as qt
 from qdist.tensor import Tensor, functional
+from qdist.tensor.kernels import shaping
+from qdist.tensor.rules import Rule
+from qdist.tensor.tensor import apply
 
 
 def leaf(*values):
@@ -412,3 +416,46 @@ def test_callbacks_after_the_backward_pass_see_all_gradients_and_run_once():
     remove()
     (x * x).backward()
     assert len(seen) == 2
+
+
+def test_sums_of_cotangents_change_no_array_that_others_hold() -> None:
+    x = Tensor(np.arange(4.0, dtype=np.float32), requires_grad=True)
+    seen: list[Tensor] = []
+    y = x * 2.0
+    y.register_hook(lambda g: seen.append(g))
+    # y gets a fresh cotangent, a view of one, the sum's own that z gets too, and one by a reshape.
+    z = y + y.reshape(2, 2).exp().reshape(4) + y * 3.0
+    w = z + y
+    w.register_hook(lambda g: seen.append(g))
+    w.sum().backward()
+    np.testing.assert_array_equal(seen[0].numpy(), np.ones(4))
+    want = 1 + np.exp(2 * np.arange(4.0)) + 3 + 1
+    np.testing.assert_allclose(seen[1].numpy(), want, rtol=1e-6)
+    np.testing.assert_allclose(x.grad.numpy(), 2 * want, rtol=1e-6)
+
+
+def test_an_array_that_two_inputs_get_is_added_to_for_neither() -> None:
+    def both(xp: Any, g: Any, saved: Any, needs: Any) -> Any:
+        shared = g * 1
+        return shared, shared
+
+    rule = Rule("both", lambda xp, a, b: (a + b, ()), both)
+    a, b = (Tensor(np.ones(3, np.float32), requires_grad=True) for _ in range(2))
+    p, q = a * 1.0, b * 1.0
+    # Each of p and q is used again, so that something is added to what they got first.
+    out = apply(rule, p, q) + p * 5.0 + q * 7.0
+    out.sum().backward()
+    np.testing.assert_array_equal(a.grad.numpy(), np.full(3, 6.0))
+    np.testing.assert_array_equal(b.grad.numpy(), np.full(3, 8.0))
+
+
+def test_parts_that_lie_side_by_side_are_joined_without_a_copy() -> None:
+    whole = np.arange(24.0).reshape(2, 3, 4)
+    parts = np.split(whole, [1, 3], axis=2)
+    (joined,) = shaping.split_vjp(np, parts, [p.shape for p in parts], [True], (1, 2, 1), 2)
+    np.testing.assert_array_equal(joined, whole)
+    assert np.shares_memory(joined, whole)
+    for others in (parts[::-1], [parts[0], parts[1].copy(), parts[2]], [parts[0], None, parts[2]], [parts[0]] * 3):
+        (joined,) = shaping.split_vjp(np, others, [p.shape for p in parts], [True], (1, 2, 1), 2)
+        filled = [np.zeros(parts[i].shape) if p is None else p for i, p in enumerate(others)]
+        np.testing.assert_array_equal(joined, np.concatenate(filled, axis=2))

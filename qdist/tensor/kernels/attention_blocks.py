@@ -14,6 +14,7 @@ import numpy as np
 from ..arrays import Array
 from ..threads import over_rows
 from .activation import softmax_back_block, softmax_block
+from .products import multiply
 
 __all__ = ["attend", "attend_vjp", "fits"]
 
@@ -75,11 +76,11 @@ def attend(q: Array, k: Array, v: Array, scale: float, causal: bool) -> tuple[Ar
                 out[at, :, rows] = 0
                 continue
             part = own[block.place].reshape(heads, block.last - block.first, block.keys)
-            np.matmul(q[at, :, rows], k[at, :, : block.keys].swapaxes(-1, -2), out=part)
+            multiply(q[at, :, rows], k[at, :, : block.keys].swapaxes(-1, -2), part)
             flat = part.reshape(-1, block.keys)
             # The block's last query sees all of its keys, the one before all but the last.
             softmax_block(flat, flat, scale, block.last - block.first if causal else 0)
-            np.matmul(part, v[at, :, : block.keys], out=out[at, :, rows])
+            multiply(part, v[at, :, : block.keys], out[at, :, rows])
 
     _over_batch(row, weights, batch, size)
     return out, weights
@@ -91,7 +92,7 @@ def attend_vjp(
     """The cotangents of q, k and v for that of what attend() gave."""
     batch, heads = q.shape[:2]
     blocks, size = _blocks(q, k, causal)
-    gq, gk, gv = (_tokens_first(batch, heads, a.shape[2], a.shape[3], a.dtype) for a in (q, k, v))
+    gq, gk, gv = _cotangents(q, k, v)
 
     def row(at: int, own: Array) -> None:
         for block in blocks:
@@ -101,23 +102,26 @@ def attend_vjp(
                 continue
             part = own[block.place].reshape(heads, block.last - block.first, block.keys)
             cotangent = g[at, :, rows]
-            _add_product(part.swapaxes(-1, -2), cotangent, gv[at, :, seen], block is blocks[0])
-            scores = np.matmul(cotangent, v[at, :, seen].swapaxes(-1, -2))
+            later = block is not blocks[0]
+            multiply(part.swapaxes(-1, -2), cotangent, gv[at, :, seen], add=later)
+            scores = np.empty_like(part)
+            multiply(cotangent, v[at, :, seen].swapaxes(-1, -2), scores)
             flat = scores.reshape(-1, block.keys)
             softmax_back_block(flat, part.reshape(-1, block.keys), flat, scale)
-            np.matmul(scores, k[at, :, seen], out=gq[at, :, rows])
-            _add_product(scores.swapaxes(-1, -2), q[at, :, rows], gk[at, :, seen], block is blocks[0])
+            multiply(scores, k[at, :, seen], gq[at, :, rows])
+            multiply(scores.swapaxes(-1, -2), q[at, :, rows], gk[at, :, seen], add=later)
 
     _over_batch(row, weights, batch, size)
     return gq, gk, gv
 
 
-def _add_product(a: Array, b: Array, out: Array, first: bool) -> None:
-    """out = a b for the first block, out += a b for the others."""
-    if first:
-        np.matmul(a, b, out=out)
-    else:
-        out += np.matmul(a, b)
+def _cotangents(q: Array, k: Array, v: Array) -> tuple[Array, ...]:
+    """Arrays like q, k and v, tokens first; parts of one array where those are, as of one linear map to all three."""
+    if q.base is not None and q.base is k.base is v.base and q.shape == k.shape == v.shape:
+        batch, heads, length, width = q.shape
+        together = np.empty((batch, length, 3, heads, width), q.dtype)
+        return tuple(together[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
+    return tuple(_tokens_first(*a.shape, a.dtype) for a in (q, k, v))
 
 
 def _over_batch(row: Callable[[int, Array], None], weights: Array, batch: int, size: int) -> None:

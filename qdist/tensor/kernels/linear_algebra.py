@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..arrays import Array
 from .arithmetic import conj
+from .products import product
 
 
 def matmul(xp: Any, a: Array, b: Array) -> Any:
@@ -46,17 +49,22 @@ def matmul_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
 
 def linear(xp: Any, x: Array, weight: Array, *bias: Array) -> Any:
     """x @ weight.T + bias for x (..., in), weight (out, in) and an optional bias (out,)."""
-    y = xp.matmul(x.reshape(-1, x.shape[-1]), weight.T)
-    if bias:
-        y += bias[0]
+    rows = x.reshape(-1, x.shape[-1])
+    if xp is np:
+        y = product(rows, weight.T, *bias)
+    else:
+        y = xp.matmul(rows, weight.T)
+        if bias:
+            y += bias[0]
     return y.reshape(*x.shape[:-1], weight.shape[0]), (x, weight)
 
 
 def linear_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     x, weight = saved
     g2 = g.reshape(-1, g.shape[-1])
-    gx = xp.matmul(g2, conj(weight)).reshape(x.shape) if needs[0] else None
-    gw = xp.matmul(g2.T, conj(x).reshape(-1, x.shape[-1])) if needs[1] else None
+    multiply = product if xp is np else xp.matmul
+    gx = multiply(g2, conj(weight)).reshape(x.shape) if needs[0] else None
+    gw = multiply(g2.T, conj(x).reshape(-1, x.shape[-1])) if needs[1] else None
     if len(needs) == 2:
         return gx, gw
     # A product with ones sums the columns on all cores; a strided sum would use one.

@@ -76,9 +76,36 @@ def split(xp: Any, a: Array, sizes: tuple[int, ...], axis: int) -> Any:
 
 
 def split_vjp(xp: Any, g: Any, saved: Any, needs: Any, sizes: tuple[int, ...], axis: int) -> Any:
+    whole = _side_by_side(g, axis) if xp is np else None
+    if whole is not None:
+        return (whole,)
     dtype = next(part.dtype for part in g if part is not None)
     parts = [xp.zeros(shape, dtype) if part is None else part for part, shape in zip(g, saved)]
     return (xp.concatenate(parts, axis=axis),)
+
+
+def _side_by_side(parts: Any, axis: int) -> Array | None:
+    """The array that these NumPy arrays are the parts of along an axis, if they lie in memory as such; else None."""
+    first = parts[0]
+    if len(parts) < 2 or any(part is None for part in parts) or first.base is None:
+        return None
+    place, length = _address(first), first.shape[axis]
+    # The stride of an axis with one number means nothing.
+    step = (_address(parts[1]) - place) // max(1, length)
+    strides = (*first.strides[:axis], step, *first.strides[axis + 1 :])
+    for part in parts[1:]:
+        same = (*part.strides[:axis], step, *part.strides[axis + 1 :]) == strides and part.dtype == first.dtype
+        if part.base is not first.base or not same or _address(part) != place + length * step:
+            return None
+        length += part.shape[axis]
+    if step <= 0 or any(part.shape[axis] > 1 and part.strides[axis] != step for part in parts):
+        return None
+    shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
+    return np.lib.stride_tricks.as_strided(first, shape, strides)
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
 
 
 def pad(xp: Any, a: Array, widths: tuple[tuple[int, int], ...], value: float) -> Any:

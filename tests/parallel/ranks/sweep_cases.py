@@ -50,6 +50,7 @@ REFUSALS = {
     "hooks on a divided layer": r"has hooks, and the plan divides it or what is in it",
     "more stages than layers": r"\d+ layers do not make \d+ stages: every stage needs at least one layer",
     "positions that are not this rank's": r"cp=\d+ divides the sequence, so a rank has only some positions, and",
+    "ranks that do not divide it": r"is \d+, which cannot be divided over \d+ ranks",
     "sequence_parallel without tp": r"sequence_parallel needs an axis 'tp' of more than one rank in the mesh",
 }
 """All that is refused, and the error that says so."""

@@ -128,13 +128,13 @@ def _on_mesh(comm: Communicator, kind: str, shape: dict[str, int], zero: int) ->
 
 
 def half_cases(comm: Communicator) -> Iterator[Case]:
-    """Of a power of two of ranks: heads and positions divide by no other number."""
-    if comm.size & (comm.size - 1):
-        return
+    """Heads and positions are powers of two, which no other number of ranks divides."""
     everything = product(("gpt", "llama"), ("bfloat16", "float16"), ZERO, factorisations(comm.size, 4))
     for kind, half, zero, degrees in everything:
         shape = dict(zip(("dp", "tp", "pp", "cp"), degrees))
         refusals = ("more stages than layers",) if shape["pp"] > 5 else ()
+        if any(shape[axis] & (shape[axis] - 1) for axis in ("tp", "cp")):
+            refusals += ("ranks that do not divide it",)
         run = partial(_in_half, comm, kind, half, shape, zero)
         yield Case(f"{kind} in {half}, {shape}, zero={zero}", run, refusals)
 

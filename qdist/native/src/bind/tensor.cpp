@@ -1,11 +1,12 @@
-// Kernels of the tensor package: chains of elementwise operations, rows, windows and pooling. They run on the thread that
-// calls them.
+// Kernels of the tensor package: products, chains of elementwise operations, rows, windows and pooling. All but products run
+// on the thread that calls them.
 #include <algorithm>
 
 #include "base/checks.hpp"
 #include "bind/arrays.hpp"
 #include "tensor/elementwise.hpp"
 #include "tensor/pooling.hpp"
+#include "tensor/product.hpp"
 #include "tensor/rows.hpp"
 #include "tensor/windows.hpp"
 
@@ -16,6 +17,27 @@ namespace {
 template <class T>
 using Images = nb::ndarray<T, nb::ndim<4>, nb::device::cpu>;
 using Pair = std::pair<std::size_t, std::size_t>;
+// Matrices of any strides, one behind the other.
+template <class T>
+using Matrices = nb::ndarray<T, nb::ndim<3>, nb::device::cpu>;
+
+void multiply(Matrices<const float> a, Matrices<const float> b, std::optional<Array<const float>> row, bool add, int threads,
+              Matrices<float> out) {
+    const std::size_t m = out.shape(1), n = out.shape(2), k = a.shape(2);
+    check_size(a.shape(0), out.shape(0), "the matrices of a");
+    check_size(b.shape(0), out.shape(0), "the matrices of b");
+    check_size(a.shape(1), m, "the rows of a");
+    check_size(b.shape(1), k, "the rows of b");
+    check_size(b.shape(2), n, "the columns of b");
+    if (row) check_size(row->size(), n, "row");
+    check_range(threads, 1, most_threads, "threads");
+    if ((n > 1 && out.stride(2) != 1) || (m > 1 && out.stride(1) < std::int64_t(n))) refuse("rows of out must be contiguous");
+    nb::gil_scoped_release release;
+    for (std::size_t q = 0; q < out.shape(0); ++q)
+        qdist::multiply(threads, m, n, k, {a.data() + std::int64_t(q) * a.stride(0), a.stride(1), a.stride(2)},
+                        {b.data() + std::int64_t(q) * b.stride(0), b.stride(1), b.stride(2)}, {row ? row->data() : nullptr, add},
+                        out.data() + std::int64_t(q) * out.stride(0), std::size_t(out.stride(1)));
+}
 
 void rational(Array<const float> x, Array<const float> times, float limit, std::vector<float> p, std::vector<float> q,
               Array<float> out) {
@@ -115,6 +137,16 @@ void layer_norm_back(Rows<const Real> g, Rows<const Real> hat, Array<const Real>
     nb::gil_scoped_release release;
     qdist::layer_norm_back(g.shape(0), g.shape(1), g.data(), hat.data(), rstd.data(), weight ? weight->data() : nullptr,
                            out.data(), weight_sum.data(), bias_sum.data());
+}
+
+template <class Real>
+void add_rows(Array<const std::int64_t> places, Rows<const Real> values, Rows<Real> target) {
+    check_size(places.size(), values.shape(0), "places");
+    check_size(target.shape(1), values.shape(1), "a row of target");
+    for (std::size_t r = 0; r < places.size(); ++r)
+        check_range(places.data()[r], 0, std::int64_t(target.shape(0)) - 1, "a place");
+    nb::gil_scoped_release release;
+    qdist::add_rows(values.shape(0), values.shape(1), places.data(), values.data(), target.data());
 }
 
 template <class T, class Images>
@@ -238,6 +270,8 @@ void bind(nb::module_& m) {
     m.def("layer_norm_back", &layer_norm_back<Real>, exact("g"), exact("hat"), exact("rstd"), exact("weight").none(),
           exact("out"), exact("weight_sum"), exact("bias_sum"),
           "out = the cotangent of x; adds those of weight and bias, summed over rows.");
+    m.def("add_rows", &add_rows<Real>, exact("places"), exact("values"), exact("target"),
+          "target row places[r] += row r of values, one after the other.");
     m.def("gather_windows", &gather_windows<Real>, exact("x"), "kernel"_a, "stride"_a, "padding"_a, "dilation"_a, "first"_a,
           exact("out"),
           "Rows of the matrix of all windows of x (channels, images, height, width): row (channel, i, j) has number (i, j) of "
@@ -260,6 +294,8 @@ void bind(nb::module_& m) {
 
 void bind_tensor(nb::module_& m) {
     using namespace qdist::bindings;
+    m.def("multiply", &multiply, exact("a"), exact("b"), exact("row").none(), "add"_a, "threads"_a, exact("out"),
+          "out = a b for stacks of matrices (.., m, k), (.., k, n), plus `row` in every row, and plus what out was with `add`.");
     m.def("rational", &rational, exact("x"), exact("times"), "limit"_a, "p"_a, "q"_a, exact("out"),
           "out = times * (1/2 + x P(x^2) / Q(x^2)) with |x| at most limit; P and Q have six coefficients, lowest first.");
     bind<float>(m);

@@ -1,4 +1,4 @@
-// Softmax, cross entropy and layer norm of rows of numbers, and their derivatives: a row is read from memory once.
+// Softmax, cross entropy and layer norm of rows of numbers, their derivatives, and sums of rows: a row is read from memory once.
 //
 // Loops over a row are reductions that OpenMP's `simd` lets compilers split into lanes. NaNs reach the whole row.
 #pragma once
@@ -139,6 +139,16 @@ void layer_norm_back(std::size_t rows, std::size_t width, const Real* g, const R
             weight_sum[k] += g[k] * hat[k];
             bias_sum[k] += g[k];
         }
+    }
+}
+
+// target row places[r] += row r of values, one after the other. Places must be below the number of target's rows.
+template <class Real, class Integer>
+void add_rows(std::size_t rows, std::size_t width, const Integer* places, const Real* values, Real* target) {
+    for (std::size_t r = 0; r < rows; ++r, values += width) {
+        Real* const sum = target + std::size_t(places[r]) * width;
+#pragma omp simd
+        for (std::size_t k = 0; k < width; ++k) sum[k] += values[k];
     }
 }
 

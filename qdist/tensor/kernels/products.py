@@ -1,0 +1,50 @@
+"""Matrix products of NumPy arrays: by the kernel of this package where it is faster than the library behind NumPy.
+
+That is float32 on few threads. A number that the kernel gives does not depend on threads, nor on how many rows and
+columns there are beside it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qdist.native import kernels, variant
+
+from ..arrays import FLOAT32, Array
+from ..threads import num_threads
+
+__all__ = ["multiply", "product"]
+
+_VARIANTS = ("x86_64_v3", "x86_64_v4")
+"""With registers for a tile of sums."""
+_THREADS = 4
+"""At most: libraries divide products over many threads in more ways."""
+_LEAST = 32
+"""Rows of a product: with fewer, it takes as long to lay out what they are multiplied by."""
+
+
+def product(a: Array, b: Array, row: Array | None = None) -> Array:
+    """a (m, k) times b (k, n), plus `row` (n,) in every row."""
+    if not _natively(a, b) or (row is not None and (row.dtype != FLOAT32 or not row.flags.c_contiguous)):
+        y = np.matmul(a, b)
+        if row is not None:
+            y += row
+        return y
+    out = np.empty((a.shape[0], b.shape[1]), FLOAT32)
+    kernels.multiply(a[None], b[None], row, False, num_threads(), out[None])
+    return out
+
+
+def multiply(a: Array, b: Array, out: Array, add: bool = False) -> None:
+    """out = a b, or out += a b, for stacks of matrices (s, m, k), (s, k, n), on this thread."""
+    if _natively(a, b) and out.strides[-1] == out.itemsize:
+        kernels.multiply(a, b, None, add, 1, out)
+    elif add:
+        out += np.matmul(a, b)
+    else:
+        np.matmul(a, b, out=out)
+
+
+def _natively(a: Array, b: Array) -> bool:
+    few = num_threads() <= _THREADS and variant in _VARIANTS
+    return few and a.dtype == b.dtype == FLOAT32 and a.shape[-2] >= _LEAST
