@@ -234,12 +234,21 @@ def _add(a: Any, b: Any, own_a: bool, own_b: bool) -> Any:
 def _is_fresh(c: Array, g: Any) -> bool:
     """Whether a vjp has made this cotangent and nobody else has it: vjps hand out fresh arrays, also as the only view
     of one, the cotangent g that they were given, or views of what others have."""
-    base = c.base
-    if c is g or base is None:
+    if c is g or c.base is None:
         return c is not g
-    # References to it are the view's, the one here, and getrefcount's own.
+    base = c.base
     whole = base.__class__ is np.ndarray and base.base is None and base.size == c.size
-    return whole and c.flags.writeable and getrefcount(base) <= 3
+    del base
+    return whole and c.flags.writeable and _base_references(c) <= _ALONE
+
+
+def _base_references(view: Array) -> int:
+    """How many references there are to what a view shows, with those that asking takes."""
+    return getrefcount(view.base)
+
+
+_ALONE = _base_references(np.empty(2).reshape(1, 2))
+"""Of the only view: versions of Python count differently."""
 
 
 def _survey(roots: list[Any], barrier: set[Any]) -> tuple[list[Node], dict[Any, int]]:
