@@ -478,6 +478,39 @@ def row_kernels(dtype: str) -> dict[str, Wrong]:
             bias_sum=columns,
             **norm,
         ),
+        "add_rows": Wrong(
+            kernels.add_rows,
+            lambda: {"places": targets(), "values": rows(), "target": np.ones((4, 4), dtype)},
+            places=classes,
+            values=shapes,
+            target=[np.ones((3, 4), dtype), np.ones((4, 3), dtype), np.ones((4, 8), dtype)[:, ::2]],
+        ),
+    }
+
+
+def matrices_of(*shape: int) -> np.ndarray:
+    return np.ones(shape, "float32")
+
+
+def product_kernels() -> dict[str, Wrong]:
+    """Two products of (3, 4) by (4, 5)."""
+    return {
+        "multiply": Wrong(
+            kernels.multiply,
+            lambda: {
+                **{"a": matrices_of(2, 3, 4), "b": matrices_of(2, 4, 5), "row": matrices_of(5)},
+                **{"add": True, "threads": 1, "out": matrices_of(2, 3, 5)},
+            },
+            a=[matrices_of(1, 3, 4), matrices_of(2, 2, 4), matrices_of(2, 3, 5), matrices_of(2, 3, 4).astype(float)],
+            b=[matrices_of(1, 4, 5), matrices_of(2, 3, 5), matrices_of(2, 4, 6), matrices_of(2, 4, 5).astype(float)],
+            row=[matrices_of(4), matrices_of(6), matrices_of(10)[::2]],
+            threads=[0, -1, 1 << 20],
+            out=[
+                *(matrices_of(3, 3, 5), matrices_of(2, 4, 5), matrices_of(2, 3, 4), matrices_of(2, 3, 10)[..., ::2]),
+                np.broadcast_to(matrices_of(1, 1, 5), (2, 3, 5)),
+                np.lib.stride_tricks.as_strided(matrices_of(50), (2, 3, 5), (64, 16, 4)),
+            ],
+        ),
     }
 
 
@@ -540,6 +573,7 @@ def tensor_kernels(dtype: str) -> dict[str, Wrong]:
     large = [images(2, 3, 3, 6), images(2, 3, 4, 5), images(3, 3, 4, 6), images(2, 3, 6, 4).swapaxes(2, 3)]
     return {
         **row_kernels(dtype),
+        **product_kernels(),
         **window_kernels(dtype),
         "rational": Wrong(
             kernels.rational,

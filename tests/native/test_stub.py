@@ -59,6 +59,7 @@ def built_signatures(item: Any, kind: str) -> list[Signature]:
         text = re.sub(r"^def \(", "def get(", text)
         text = re.sub(r"\bndarray\[dtype=(\w+), shape=\(\*\)[^\]]*\]", r"_Vector[np.\1]", text)
         text = re.sub(r"\bndarray\[dtype=(\w+), shape=\(\*, \*\)[^\]]*\]", r"_Rows[np.\1]", text)
+        text = re.sub(r"\bndarray\[dtype=(\w+), shape=\(\*, \*, \*\)[^\]]*\]", r"_Matrices[np.\1]", text)
         text = re.sub(r"\bndarray\[dtype=(\w+), shape=\(\*, \*, \*, \*\)[^\]]*\]", r"_Images[np.\1]", text)
         text = re.sub(r"\bnp\.bool\b", "np.bool_", text)
         text = re.sub(r"\b(collections\.abc|typing|qdist\.native\._kernels_\w+)\.", "", text)
@@ -104,7 +105,8 @@ class Stub:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None
         }
         # These stand for arrays on both sides.
-        del self.aliases["_Vector"], self.aliases["_Rows"], self.aliases["_Images"]
+        for name in ("_Vector", "_Rows", "_Matrices", "_Images"):
+            del self.aliases[name]
 
     def names(self) -> dict[str, list[Signature] | None]:
         found: dict[str, list[Signature] | None] = {}
