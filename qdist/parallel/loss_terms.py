@@ -10,6 +10,7 @@ import numpy as np
 
 from qdist.comm import Communicator
 from qdist.tensor import Rule, Tensor, apply, no_grad
+from qdist.tensor.arrays import is_inexact, module_of
 from qdist.tensor.functional import as_tensor
 from qdist.tensor.half import widened
 from qdist.tensor.losses import Terms
@@ -106,26 +107,50 @@ def check_mean_over(loss: Loss, output: Any, targets: Any, axes: tuple[int, ...]
     if hasattr(loss, "terms") or getattr(loss, "reduction", "mean") != "mean":
         return
     with no_grad():
+        plain = _detached(output)
         for axis in axes:
-            halves = _halves((_detached(output), targets), axis)
-            if halves is None:
-                continue
-            (first, one), (second, two) = halves
-            value = loss(_detached(output), targets)
-            if not isinstance(value, Tensor) or value.size != 1:
-                return  # A pair, or what is no loss at all.
-            parts = [float(loss(*first)), float(loss(*second))]
-            mean = (one * parts[0] + two * parts[1]) / (one + two)
-            # One that overflowed tells nothing; a loss scale leaves such a step out.
-            if np.isfinite(float(value)) and not np.isclose(float(value), mean, rtol=1e-3, atol=1e-6):
-                what = ("rows", "positions")[axis]
-                raise ValueError(
-                    f"the loss of a batch is {float(value):.6g}, and the mean of the losses of its halves, of {one} "
-                    f"and {two} {what}, is {mean:.6g}: so it is no mean over {what}, all of which count the same "
-                    "(does it mask some?), and ranks and micro-batches cannot be joined. Have it return a pair "
-                    "(numerator, denominator), such as ((values * mask).sum(), mask.sum()), or use "
-                    "nn.CrossEntropyLoss(ignore_index=...)"
-                )
+            # Of a model that knows nothing yet, the losses of halves hardly differ; of the other outputs they do.
+            for given in (plain, _contrasted(plain, axis)):
+                _check_halves(loss, given, targets, axis)
+
+
+def _check_halves(loss: Loss, output: Any, targets: Any, axis: int) -> None:
+    halves = _halves((output, targets), axis)
+    if halves is None:
+        return
+    (first, one), (second, two) = halves
+    try:
+        value = loss(output, targets)
+        parts = [loss(*first), loss(*second)]
+    except Exception:
+        return  # It takes no such outputs.
+    if not isinstance(value, Tensor) or value.size != 1:
+        return  # A pair, or what is no loss at all.
+    low, high = (float(part) for part in parts)
+    mean = (one * low + two * high) / (one + two)
+    rounding = 1e-6 + 1e-3 * abs(mean) + 1e-4 * max(abs(low), abs(high))
+    # One that overflowed tells nothing; a loss scale leaves such a step out.
+    if np.isfinite(float(value)) and abs(float(value) - mean) > rounding:
+        what = ("rows", "positions")[axis]
+        raise ValueError(
+            f"the loss of a batch is {float(value):.6g}, and the mean of the losses of its halves, of {one} "
+            f"and {two} {what}, is {mean:.6g}: so it is no mean over {what}, all of which count the same "
+            "(does it mask some?), and ranks and micro-batches cannot be joined. Have it return a pair "
+            "(numerator, denominator), such as ((values * mask).sum(), mask.sum()), or use "
+            "nn.CrossEntropyLoss(ignore_index=...)"
+        )
+
+
+def _contrasted(output: Any, axis: int) -> Any:
+    """Outputs whose first half along an axis is eight times as large."""
+    if isinstance(output, tuple):
+        return tuple(_contrasted(part, axis) for part in output)
+    if not isinstance(output, Tensor) or output.ndim <= axis or not is_inexact(output.dtype):
+        return output
+    xp = module_of(output.data)
+    values = xp.array(output.data)
+    values[(slice(None),) * axis + (slice(0, output.shape[axis] // 2),)] *= 8
+    return Tensor(values)
 
 
 def _detached(value: Any) -> Any:

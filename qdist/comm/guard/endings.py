@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["FAILED", "FOLDER", "LEFT", "REQUEUE", "SAVES", "note_ending", "read_endings"]
+__all__ = ["FAILED", "FOLDER", "LEFT", "REQUEUE", "SAVES", "ended_before", "note_ending", "read_endings"]
 
 FOLDER = "QDIST_ENDINGS"
 """The variable with the folder's name; ranks on other machines find no such folder, and leave no note."""
@@ -35,9 +35,22 @@ def note_ending(how: str, rank: int) -> None:
 
 def read_endings(folder: Path, how: str) -> list[int]:
     """The ranks that left such a note, the first first."""
-    found: list[tuple[int, int]] = []
+    times = _times(folder, how)
+    return sorted(times, key=lambda rank: (times[rank], rank))
+
+
+def ended_before(folder: Path, rank: int) -> list[int]:
+    """The ranks that had come to their end when this one failed, the first first."""
+    failed = _times(folder, FAILED).get(rank)
+    times = _times(folder, LEFT)
+    return [other for other in read_endings(folder, LEFT) if failed is not None and times[other] < failed]
+
+
+def _times(folder: Path, how: str) -> dict[int, int]:
+    """When the ranks left such a note."""
+    found = {}
     for path in folder.glob(f"{how}-*"):
         text = path.read_text()
         # A note that was being written when its process was killed is the last.
-        found.append((int(text) if text.isdigit() else 1 << 62, int(path.name.rpartition("-")[2])))
-    return [rank for _, rank in sorted(found)]
+        found[int(path.name.rpartition("-")[2])] = int(text) if text.isdigit() else 1 << 62
+    return found

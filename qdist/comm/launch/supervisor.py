@@ -16,7 +16,8 @@ from typing import Any
 
 from qdist.comm import standalone
 from qdist.comm.errors import CommError
-from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, REQUEUE, SAVES, read_endings
+from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, REQUEUE, SAVES, ended_before, read_endings
+from qdist.comm.guard.watch import ranks_text
 from qdist.comm.launch.command import check_output, environment_of_ranks, mpirun_command, with_python
 from qdist.comm.launch.hosts import Host, check_hosts, check_reachable, host_of_rank, other_machines, widened
 from qdist.comm.launch.job import GRACE, Job, Signalled
@@ -159,8 +160,10 @@ def _supervise(
             where = started[first]
             # Only this host's processes can be watched: one elsewhere may have ended before.
             among = "" if len(here) == ranks else " on this host"
+            earlier = ended_before(Path(endings.name), first)
+            after = f", after {ranks_text(earlier)} had ended without an error" if earlier else ""
             print(
-                f"qdist run: rank {first} (pid {where['pid']} on {where['host']}) was the first to fail{among}; "
+                f"qdist run: rank {first} (pid {where['pid']} on {where['host']}) was the first to fail{among}{after}; "
                 f"the job's exit code is {code}",
                 file=sys.stderr,
             )

@@ -124,13 +124,17 @@ def watching(inputs: tuple[Any, ...], ranks: int, axis: int = 1) -> Iterator[Non
     """Inside, ValueError is raised for the first operation that takes this rank's positions for all of them.
 
     Args:
-        inputs: Tensors; those with as many axes have this rank's positions along `axis`.
+        inputs: Tensors; those with as many axes have this rank's positions along `axis`. What an earlier stage has made
+            may be a row for each position instead, which is how vectors of positions are.
         ranks: how many divide the sequence.
     """
-    watch = _Watch(ranks)
+    watch, where = _Watch(ranks), place()
+    held = None if where is None or where.positions is None else len(where.positions)
     for x in inputs:
-        if isinstance(x, Tensor) and x.ndim > axis and x.shape[axis] > 1:
-            watch.mark(x, axis)
+        if isinstance(x, Tensor) and x.ndim > axis:
+            by_row = x.ndim == 2 and x.shape[1] != held == x.shape[0]
+            if x.shape[0 if by_row else axis] > 1:
+                watch.mark(x, 0 if by_row else axis)
     before, _now.watch = _now.watch, watch
     try:
         with tracing(watch.take):

@@ -84,6 +84,18 @@ def test_run_names_the_rank_that_raised(tmp_path: Path) -> None:
         assert "was the first to fail;" in done.stderr, done.stderr
 
 
+def test_run_names_the_rank_that_had_left_before(tmp_path: Path) -> None:
+    script = tmp_path / "leave.py"
+    script.write_text(
+        "import sys\nimport qdist as qd\ncomm = qd.comm.init(timeout=60)\ncomm.barrier()\n"
+        "if comm.rank == 2:\n    sys.exit(3)\ncomm.barrier()\n"
+    )
+    command = [sys.executable, "-m", "qdist", "run", "--mpi", "bundled", "-n", "3", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode != 0
+    assert "was the first to fail, after rank 2 had ended without an error; " in done.stderr, done.stderr
+
+
 def test_without_a_launcher_no_note_is_left(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.delenv(FOLDER, raising=False)
     note_ending(FAILED, 0)

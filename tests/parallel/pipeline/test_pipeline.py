@@ -128,7 +128,8 @@ def test_dropout_differs_from_micro_batch_to_micro_batch_and_ends_with_training(
     seen: list[bytes] = []
 
     def loss(output: Tensor, target: Tensor) -> Tensor:
-        if len(output) == 2:  # Not the halves that tell whether it is a mean over rows.
+        # Not the halves, nor the larger values, that tell whether it is a mean over rows.
+        if len(output) == 2 and float(output.max()) <= 2:
             seen.append(output.numpy().tobytes())
         return output.mean()
 

@@ -8,7 +8,8 @@ from qdist.comm import counting_communicator
 from qdist.parallel import RingAttention, ring_attention, shard_sequence
 from qdist.parallel.sequence import context
 from qdist.parallel.sequence.positions import positions_of
-from qdist.tensor import Tensor
+from qdist.parallel.sequence.watch import watching
+from qdist.tensor import Tensor, random
 
 LENGTH = 32
 
@@ -112,3 +113,11 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(make, text: str) -
     with pytest.raises(ValueError, match=text):
         make(comm)
     assert comm.messages == []
+
+
+def test_vectors_of_positions_may_come_from_an_earlier_stage() -> None:
+    words, places = Tensor(np.ones((3, 4, 6))), Tensor(np.ones((4, 6)))
+    with random.placed(random.Place(positions=np.array([0, 1, 6, 7]))), watching((words, places), 2):
+        assert (words + places).shape == (3, 4, 6)
+        with pytest.raises(ValueError, match="joins a tensor of shape"):
+            words + Tensor(np.ones((4, 6)))
