@@ -296,6 +296,7 @@ HEADER = [
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Bars of all seconds, on a logarithmic scale, one panel for each dtype and kind of work."""
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
     panels = [
         (dtype, what, shown)
@@ -310,11 +311,13 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
         for k, name in enumerate(names):
             places = [(i, row["seconds"][name]) for i, row in enumerate(shown) if name in row["seconds"]]
             x, y = zip(*places) if places else ((), ())
-            axes.bar(np.array(x) + (k - (len(names) - 1) / 2) * width, y, width, label=name, color=f"C{k}")
+            axes.bar(np.array(x) + (k - (len(names) - 1) / 2) * width, y, width, color=f"C{k}")
         axes.set(yscale="log", ylabel="seconds", title=f"{what}, {dtype}")
-        axes.set_xticks(range(len(shown)), [f"{row['circuit']}\n{row['num_qubits']}" for row in shown])
+        axes.set_xticks(range(len(shown)), [f"{row['circuit']}\n{row['num_qubits']}" for row in shown], fontsize=8)
         axes.grid(axis="y", alpha=0.3)
-    figure.axes[0].legend(ncols=len(names), fontsize=8)
+    # Of all simulators, also of those that have no bar in a panel.
+    handles = [Patch(color=f"C{k}", label=name) for k, name in enumerate(names)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(names), frameon=False)
     figure.suptitle(machine_line(), fontsize=9)
     figure.savefig(path, dpi=100)
 

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     path
-    for pattern in ("*.md", "benchmarks/README.md", "circuits/*.md", "qdist/*/README.md")
+    for pattern in ("*.md", "benchmarks/**/*.md", "circuits/*.md", "papers/**/*.md", "qdist/*/README.md")
     for path in sorted(ROOT.glob(pattern))
 ]
 

@@ -55,10 +55,12 @@ class Estimator(BaseEstimatorV2):
 
     @property
     def default_precision(self) -> float:
+        """The standard error of PUBs that name none of their own; 0 for exact values."""
         return self._default_precision
 
     @property
     def seed(self) -> np.random.Generator | int | None:
+        """What noise is drawn with, as it was given."""
         return self._seed
 
     def run(

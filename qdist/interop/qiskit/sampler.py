@@ -50,10 +50,12 @@ class Sampler(BaseSamplerV2):
 
     @property
     def default_shots(self) -> int:
+        """Shots of PUBs that name no number of their own."""
         return self._default_shots
 
     @property
     def seed(self) -> np.random.Generator | int | None:
+        """What samples are drawn with, as it was given."""
         return self._seed
 
     def run(
