@@ -129,8 +129,8 @@ def _check_halves(loss: Loss, output: Any, targets: Any, axis: int) -> None:
     low, high = (float(part) for part in parts)
     mean = (one * low + two * high) / (one + two)
     rounding = 1e-6 + 1e-3 * abs(mean) + 1e-4 * max(abs(low), abs(high))
-    # One that overflowed tells nothing; a loss scale leaves such a step out.
-    if np.isfinite(float(value)) and abs(float(value) - mean) > rounding:
+    # One that overflowed tells nothing; a loss scale leaves such a step out. A half that is all masked has none.
+    if np.isfinite(float(value)) and not abs(float(value) - mean) <= rounding:
         what = ("rows", "positions")[axis]
         raise ValueError(
             f"the loss of a batch is {float(value):.6g}, and the mean of the losses of its halves, of {one} "

@@ -45,6 +45,9 @@ def test_a_mean_that_masks_is_refused_also_where_all_losses_are_nearly_equal() -
     for axes in ((0,), (1,)):
         with pytest.raises(ValueError, match=r"so it is no mean over (rows|positions)"):
             check_mean_over(masked_mean, Tensor(output), Tensor(targets), axes)
+    targets[4:] = 0  # The mean of nothing.
+    with pytest.raises(ValueError, match="so it is no mean over rows"), np.errstate(invalid="ignore"):
+        check_mean_over(masked_mean, Tensor(output), Tensor(targets), (0,))
 
 
 def _of_small(output: Tensor, targets: Tensor) -> Tensor:
