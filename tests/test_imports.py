@@ -25,7 +25,7 @@ MOST_FILES = 16
 
 MAY_IMPORT = {
     "backends": {"circuit", "comm", "native", "plan"},
-    "blocks": set(),
+    "blocks": {"native"},
     "circuit": {"hints", "native"},
     "comm": {"hints", "native"},
     "data": {"comm", "tensor"},

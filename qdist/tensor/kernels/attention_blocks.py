@@ -121,7 +121,7 @@ def _cotangents(q: Array, k: Array, v: Array) -> tuple[Array, ...]:
         batch, heads, length, width = q.shape
         together = np.empty((batch, length, 3, heads, width), q.dtype)
         return tuple(together[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
-    return tuple(_tokens_first(*a.shape, a.dtype) for a in (q, k, v))
+    return tuple(_tokens_first(a.shape[0], a.shape[1], a.shape[2], a.shape[3], a.dtype) for a in (q, k, v))
 
 
 def _over_batch(row: Callable[[int, Array], None], weights: Array, batch: int, size: int) -> None:

@@ -49,7 +49,12 @@ def test_two_launchers_make_one_job(tmp_path: Path, free_port: int) -> None:
 
 def test_the_first_to_fail_ends_the_others(tmp_path: Path) -> None:
     script = tmp_path / "fail.py"
-    script.write_text("import os, sys, time\nif os.environ['RANK'] == '3': sys.exit(5)\ntime.sleep(300)\n")
+    other = tmp_path / "out.2"
+    # The first to fail has to find another that runs.
+    wait = f"while not os.path.exists({str(other)!r}): time.sleep(0.01)"
+    script.write_text(
+        f"import os, sys, time\nif os.environ['RANK'] == '3':\n    {wait}\n    sys.exit(5)\ntime.sleep(300)\n"
+    )
     options = ["--nproc-per-node=2", "--nnodes=2", "--node-rank=1", "--output-filename", tmp_path / "out"]
     began = time.monotonic()
     job = launcher(*options, script, QDIST_SECRET=SECRET)
