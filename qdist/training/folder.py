@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 from qdist import checkpoint
@@ -29,6 +31,7 @@ class Folder:
             raise ValueError(f"keep={keep}: at least 1 checkpoint")
         self.path, self.keep = Path(path), keep
         self.lock = FolderLock(self.path)
+        self._removals: list[threading.Thread] = []
 
     def file(self, step: int) -> Path:
         return self.path / f"step-{step:08d}.safetensors"
@@ -70,6 +73,21 @@ class Folder:
         return None
 
     def prune(self) -> None:
-        """Removes all checkpoints but the newest."""
+        """Removes all checkpoints but the newest, whose space is given back in a thread. Raises OSError.
+
+        File systems may take seconds for a large file; they begin when it has neither a name nor a reader.
+        """
         for path in self.saved()[self.keep :]:
-            path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                reader = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    path.unlink(missing_ok=True)
+                finally:
+                    removal = threading.Thread(target=os.close, args=(reader,), name="qdist-removal", daemon=True)
+                    self._removals.append(removal)
+                    removal.start()
+
+    def wait(self) -> None:
+        """Until what `prune` has removed takes no space any more."""
+        while self._removals:
+            self._removals.pop().join()

@@ -313,6 +313,7 @@ class Loop:
         whole["loop"] = {"done": self.done, "ended": self._ended, "history": history, "patience": patience}
         self._completed(self._writer.finish())
         path = self._folder.file(self.done)
+        self._folder.wait()
         self._writer.start(path, whole)
         self._saved_at = time.monotonic()
         if wait:
