@@ -54,10 +54,15 @@ def test_offsets_and_numbers_are_those_of_the_header(tmp_path: Path) -> None:
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
     if found is None or found.origin is None or compiler is None:
         pytest.skip("takes jaxlib and a C++ compiler")
+    # qdist's own folder last: both have a folder xla, with different files.
+    folders = Path(found.origin).parent / "include", Path(qdist.__file__).parent / "native" / "src"
+    header = (folders[0] / "xla" / "ffi" / "api" / "c_api.h").read_text()
     lines = ["#include <cstddef>", '#include "xla/ffi/api/c_api.h"', '#include "xla/call_frame.hpp"']
     for names, fields in CHECKED.items():
         own, theirs = names.split()
         for mine, other in fields.items():
+            if other == "state_type_id" and other not in header:
+                continue  # The first versions lack it, which the size of what they hand over says.
             lines.append(f"static_assert(offsetof(qdist::xla::{own}, {mine}) == offsetof({theirs}, {other}));")
             size = f"sizeof(qdist::xla::{own}::{mine}) == sizeof({theirs}::{other})"
             lines.append(f"static_assert({size});")
@@ -65,8 +70,6 @@ def test_offsets_and_numbers_are_those_of_the_header(tmp_path: Path) -> None:
     lines.append("static_assert(XLA_FFI_API_MAJOR == 0 && XLA_FFI_RetType_BUFFER == qdist::xla::BUFFER);")
     source = tmp_path / "compare.cpp"
     source.write_text("\n".join([*lines, ""]))
-    # qdist's own folder last: both have a folder xla, with different files.
-    folders = Path(found.origin).parent / "include", Path(qdist.__file__).parent / "native" / "src"
     command = [compiler, "-std=c++20", "-fsyntax-only", *(f"-I{folder}" for folder in folders), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
