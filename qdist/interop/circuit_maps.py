@@ -101,11 +101,11 @@ class _Remembering:
         """Whose arrays are best given: those of a GPU, xp, only where kernels read them there."""
         return xp if weights.ndim < 2 and self.map.takes_rows(len(x)) else np
 
-    def forward(self, xp: Any, x: Any, weights: Any, keep: bool = True) -> Any:
+    def forward(self, xp: Any, x: Any, weights: Any) -> Any:
         """(batch, numbers) for (batch, features) and weights, of all rows or of each, in x's dtype."""
         self._last.clear()
         found, saved = self.forward_saved(xp, x, weights)
-        if keep and saved is not None:
+        if saved is not None:
             # x and weights may be memory that a framework lends for this call.
             self._last.append(saved if len(saved) == 2 else (saved[0], None, *saved[2:]))
         return found
@@ -132,11 +132,6 @@ class _Remembering:
         """See ``CircuitMap.second``; in x's dtype."""
         found = self.map.second(*(_host(array) for array in (x, weights, g, dx, dweights)))
         return [xp.asarray(array.astype(x.dtype)) for array in found]
-
-    def changes(self, xp: Any, x: Any, weights: Any, dx: Any, dweights: Any) -> Any:
-        """See ``CircuitMap.changes``; in x's dtype."""
-        found = self.map.changes(*(_host(array) for array in (x, weights, dx, dweights)))
-        return xp.asarray(found.astype(x.dtype))
 
     def _saved(self, xp: Any, x: Any, weights: Any) -> Any:
         try:

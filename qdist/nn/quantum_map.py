@@ -150,13 +150,6 @@ class CircuitMap:
         _, gradient = adjoint.vjp(self.program, self.outputs, self.params(x, weights), cotangents)
         return self._divided(gradient, weights)
 
-    def changes(
-        self, x: NDArray[Any], weights: NDArray[Any] | None, dx: NDArray[Any], dweights: NDArray[Any] | None
-    ) -> NDArray[np.float64]:
-        """How fast the outputs change along tangents of x and of the weights."""
-        tangents = self.division.parameters(np, dx, dweights)
-        return self.columns.of_rows(self.program.jvp(self.outputs, self.params(x, weights), tangents)[1])
-
     def second(
         self,
         x: NDArray[Any],
