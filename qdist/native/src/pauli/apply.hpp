@@ -9,6 +9,7 @@
 #include "base/bits.hpp"
 #include "base/ordered_sum.hpp"
 #include "base/simd.hpp"
+#include "pauli/block_sums.hpp"
 #include "pauli/expectation.hpp"
 #include "pauli/plan.hpp"
 #include "pauli/product_tables.hpp"
@@ -37,46 +38,6 @@ private:
     Amplitudes<Real> some_{};
 };
 
-// Calls put(row, sum) for each row with the sum of the rows of the tile `in` that it takes, times their factors. Its parts
-// must not become calls: the sums would go through memory.
-template <class Real, std::size_t block, class Put>
-QDIST_INLINE inline void sum_blocks(const RowSums& sums, const Real* factors, const Real* in, Put put) {
-    const std::uint16_t* counts = sums.counts.data();
-    const RowSums::Source *shared = sums.shared.data(), *own = sums.own.data();
-    const auto sum_block = [&]<std::size_t... j>(std::size_t first, std::index_sequence<j...>) QDIST_INLINE {
-        Amplitudes<Real> sum[] = {(void(j), Amplitudes<Real>{})...};
-        for (const PauliKind& kind : sums.kinds) {
-            const auto add_all = [&](auto flip, auto imaginary, auto by_lane) QDIST_INLINE {
-                const auto factor = [&](const RowSums::Source& source) QDIST_INLINE {
-                    if constexpr (by_lane)
-                        return doubled<imaginary>(Lanes<Real>::load(factors + source.factor));
-                    else
-                        return Amplitudes<Real>::all(factors[source.factor]);
-                };
-                const auto row = [&](std::size_t start)
-                                     QDIST_INLINE { return flipped<2 * flip + imaginary>(Amplitudes<Real>::load(in + start)); };
-                for (const auto* end = shared + counts[0]; shared != end; ++shared) {
-                    const auto f = factor(*shared);
-                    ((sum[j] = sum[j] + f * row(shared->row + 2 * lanes * j)), ...);
-                }
-                for (const auto* end = own + block * counts[1]; own != end; own += block)
-                    ((sum[j] = sum[j] + factor(own[j]) * row(own[j].row)), ...);
-            };
-            specialised(kind.lane_flip, kind.imaginary, [&](auto flip, auto imaginary) QDIST_INLINE {
-                if constexpr (imaginary)
-                    add_all(flip, imaginary, std::true_type());
-                else if (kind.by_lane)
-                    add_all(flip, imaginary, std::true_type());
-                else
-                    add_all(flip, imaginary, std::false_type());
-            });
-            counts += 2;
-        }
-        (put(first + j, sum[j]), ...);
-    };
-    for (std::size_t first = 0; first < sums.rows; first += block) sum_block(first, std::make_index_sequence<block>());
-}
-
 // Which product with the state is wanted: of what is added to `out`, or of the whole of what it then holds.
 enum class Product { none, added, whole };
 
@@ -91,12 +52,12 @@ struct Target {
 };
 
 // Puts the sums of one tile into its place. offsets: the pass's. Returns the product's real part.
-template <class Real, std::size_t block>
+template <class Real>
 double put_rows(const RowSums& sums, const Real* factors, const Real* in, const Index* offsets, const Target<Real>& target) {
     RealProduct<Real> product;
     const auto scale = Amplitudes<Real>::all(target.scale);
     const bool whole = target.product == Product::whole;
-    sum_blocks<Real, block>(sums, factors, in, [&](std::size_t row, Amplitudes<Real> value) QDIST_INLINE {
+    sum_blocks(sums, factors, in, [&](std::size_t row, Amplitudes<Real> value) QDIST_INLINE {
         Real* place = target.out + 2 * offsets[row];
         if (target.product == Product::added) product.add(row, Amplitudes<Real>::load(in + 2 * lanes * row), value);
         if (!whole) value = value * scale;
@@ -132,8 +93,7 @@ void apply_pass(const PauliPlan& plan, const PauliPass& pass, const typename Pro
             const Real* in = grid.interleaved(shard + 2 * source, room);
             tables.factors.set_tile(first + source, factors);
             const Target<Real> place{target.product, target.fresh, target.scale, target.out + 2 * base};
-            const auto put = tables.sums.rows < block_rows<Real> ? put_rows<Real, 1> : put_rows<Real, block_rows<Real>>;
-            const double product = put(tables.sums, factors.data(), in, tables.offsets.data(), place);
+            const double product = put_rows(tables.sums, factors.data(), in, tables.offsets.data(), place);
             if (target.product != Product::none) *found += product;
             if (!values) continue;
             grid.load(shard + 2 * base, tile);
@@ -193,7 +153,7 @@ void add_value_of_pass(const PauliPass& pass, const typename ProductTables<Real>
             RealProduct<Real> product;
             const auto add = [&](std::size_t row, const Amplitudes<Real>& value)
                                  QDIST_INLINE { product.add(row, Amplitudes<Real>::load(own + 2 * lanes * row), value); };
-            sum_blocks<Real, block_rows<Real>>(tables.sums, factors.data(), in, add);
+            sum_blocks(tables.sums, factors.data(), in, add);
             *found += pairs * product.total();
         }
     });

@@ -1,0 +1,110 @@
+// The sums that a pass of a PauliPlan puts into the rows of a tile, block by block.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/simd.hpp"
+#include "pauli/expectation.hpp"
+#include "pauli/product_tables.hpp"
+#include "pauli/rows.hpp"
+
+namespace qdist {
+
+// Sums up one block of neighbouring rows after the other. What is done with the sums is left to the caller, so that the loops
+// below, one for each way in which rows are flipped, are compiled once.
+template <class Real>
+class BlockSums {
+public:
+    BlockSums(const RowSums& sums, const Real* factors, const Real* in)
+        : kinds_(sums.kinds), factors_(factors), in_(in), counts_(sums.counts.data()), shared_(sums.shared.data()),
+          own_(sums.own.data()), is_single_(sums.rows < block_rows<Real>) {}
+
+    std::size_t block() const { return is_single_ ? 1 : block_rows<Real>; }
+    Amplitudes<Real> row(std::size_t j) const { return Amplitudes<Real>::load(sums_ + 2 * lanes * j); }
+
+    void next() {
+        if (is_single_)
+            add_single();
+        else
+            add_block(std::make_index_sequence<block_rows<Real>>());
+    }
+
+private:
+    // Its parts must not become calls: the sums would go through memory with each addition.
+    template <std::size_t... j>
+    [[gnu::noinline]] void add_block(std::index_sequence<j...>) {
+        constexpr std::size_t block = sizeof...(j);
+        const RowSums::Source *shared = shared_, *own = own_;
+        Amplitudes<Real> sum[] = {(void(j), Amplitudes<Real>{})...};
+        for (const PauliKind& kind : kinds_) {
+            const auto add_all = [&](auto flip, auto imaginary, auto by_lane) QDIST_INLINE {
+                const auto factor = [&](const RowSums::Source& source) QDIST_INLINE {
+                    if constexpr (by_lane)
+                        return doubled<imaginary>(Lanes<Real>::load(factors_ + source.factor));
+                    else
+                        return Amplitudes<Real>::all(factors_[source.factor]);
+                };
+                const auto row = [&](std::size_t start)
+                                     QDIST_INLINE { return flipped<2 * flip + imaginary>(Amplitudes<Real>::load(in_ + start)); };
+                for (const auto* end = shared + counts_[0]; shared != end; ++shared) {
+                    const auto f = factor(*shared);
+                    ((sum[j] = sum[j] + f * row(shared->row + 2 * lanes * j)), ...);
+                }
+                for (const auto* end = own + block * counts_[1]; own != end; own += block)
+                    ((sum[j] = sum[j] + factor(own[j]) * row(own[j].row)), ...);
+            };
+            specialised(kind.lane_flip, kind.imaginary, [&](auto flip, auto imaginary) QDIST_INLINE {
+                if constexpr (imaginary)
+                    add_all(flip, imaginary, std::true_type());
+                else if (kind.by_lane)
+                    add_all(flip, imaginary, std::true_type());
+                else
+                    add_all(flip, imaginary, std::false_type());
+            });
+            counts_ += 2;
+        }
+        shared_ = shared;
+        own_ = own;
+        (sum[j].store(sums_ + 2 * lanes * j), ...);
+    }
+
+    // The same for one row, of a state too small for a block.
+    void add_single() {
+        std::fill_n(sums_, 2 * lanes, Real(0));
+        for (const PauliKind& kind : kinds_) {
+            const std::size_t flip = 2 * kind.lane_flip + kind.imaginary;
+            const auto add = [&](const RowSums::Source& source) {
+                for (std::size_t l = 0; l < 2 * lanes; ++l) {
+                    const Real factor = factors_[source.factor + (kind.by_lane ? l / 2 : 0)];
+                    sums_[l] += (kind.imaginary && l % 2 == 0 ? -factor : factor) * in_[source.row + (l ^ flip)];
+                }
+            };
+            for (const auto* end = shared_ + counts_[0]; shared_ != end; ++shared_) add(*shared_);
+            for (const auto* end = own_ + counts_[1]; own_ != end; ++own_) add(*own_);
+            counts_ += 2;
+        }
+    }
+
+    const std::vector<PauliKind>& kinds_;
+    const Real *factors_, *in_;
+    const std::uint16_t* counts_;
+    const RowSums::Source *shared_, *own_;
+    bool is_single_;
+    alignas(64) Real sums_[2 * lanes * block_rows<Real>];
+};
+
+// Calls put(row, sum) for each row with the sum of the rows of the tile `in` that it takes, times their factors.
+template <class Real, class Put>
+QDIST_INLINE inline void sum_blocks(const RowSums& sums, const Real* factors, const Real* in, Put put) {
+    BlockSums<Real> blocks(sums, factors, in);
+    const std::size_t block = blocks.block();
+    for (std::size_t first = 0; first < sums.rows; first += block) {
+        blocks.next();
+        for (std::size_t j = 0; j < block; ++j) put(first + j, blocks.row(j));
+    }
+}
+
+}  // namespace qdist
