@@ -114,6 +114,11 @@ class Executor(ABC):
     def is_trainable(self) -> bool:
         """Whether anything in it depends on a parameter."""
 
+    @property
+    def takes_shift(self) -> bool:
+        """Whether ``run_back`` does anything with its ``shift``."""
+        return True
+
     @abstractmethod
     def bind(self, theta: NDArray[np.float64]) -> bool:
         """Computes all matrices and phases from the parameters' values; False if one is not finite."""
@@ -197,9 +202,10 @@ class ObservableKernel(Protocol):
         out: Any,
         add: bool,
         values: NDArray[np.float64] | None,
-    ) -> None:
+    ) -> Callable[[], None] | None:
         """out = the sum of all strings, times their observables' weights, applied to the shard; with ``add`` it is
-        added to what is there. out is another array. The observables' values are added to ``values``."""
+        added to what is there. out is another array. The observables' values are added to ``values``, at once or, where
+        a device has still to compute them, by what is returned."""
         ...
 
     def apply_rows(self, kets: Any, weights: NDArray[np.float64], bras: Any, values: NDArray[np.float64]) -> None:

@@ -118,13 +118,14 @@ class _Remembering:
         return self.map.forward(xp, x, weights, differentiated)
 
     def backward(self, xp: Any, x: Any, weights: Any, g: Any, needs: Sequence[bool], saved: Any = None) -> list[Any]:
-        """The derivatives by x and by the weights, in x's dtype; None where they are not needed."""
+        """The derivatives by x and by the weights, in g's dtype; None where they are not needed. saved: of
+        ``forward_saved``, with which x and weights are not read."""
         if weights is not None and weights.ndim == 2:
             both: Sequence[Any] = self.map.backward_each(_host(x), _host(weights), _host(g))
         else:
             both = self.map.backward(xp, g, saved or self._saved(xp, x, weights), needs)
         return [
-            xp.asarray(part).astype(x.dtype, copy=False) if need and part is not None else None
+            xp.asarray(part).astype(g.dtype, copy=False) if need and part is not None else None
             for part, need in zip(both, needs)
         ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from threading import local
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -90,7 +90,8 @@ class CircuitMap:
             Kept.drop(self.program.comm)
             if differentiated and self._is_alone(len(x)) and self.columns.width == 1:
                 values, gradient = adjoint.vjp(self.program, self.outputs, params[0], self._unit())
-                return xp.asarray(self.columns.of(values)[None].astype(x.dtype)), (params, gradient[None])
+                derivatives = Derivatives(*self.division.gradients(gradient[None]))
+                return xp.asarray(self.columns.of(values)[None].astype(x.dtype)), derivatives
             found, *kept = self._values(params)
             return xp.asarray(found.astype(x.dtype)), (params, Kept(self.program.comm, *kept))
         rows, reading = self._rows
@@ -108,13 +109,13 @@ class CircuitMap:
     def backward(self, xp: Any, g: Any, saved: Any, needs: Sequence[bool]) -> tuple[Any, Any]:
         """The derivatives of a loss by x and by the weights, None where they are not needed; given those by the
         outputs."""
+        if isinstance(saved, Derivatives):
+            upstream = on_host(g).astype(np.float64)
+            return xp.asarray(upstream * saved.by_x), xp.asarray(upstream[0] * saved.by_weights)
         if len(saved) == 2:
             params, kept = saved
-            upstream = on_host(g).astype(np.float64)
-            cotangents = self.columns.cotangents(upstream)
-            if not isinstance(kept, Kept):
-                gradient = upstream * kept
-            elif self._is_alone(len(params)):
+            cotangents = self.columns.cotangents(on_host(g).astype(np.float64))
+            if self._is_alone(len(params)):
                 one = [cotangent[0] for cotangent in cotangents]
                 gradient = adjoint.vjp(self.program, self.outputs, params[0], one, kept.take())[1][None]
             else:
@@ -190,6 +191,13 @@ class CircuitMap:
         for row, state in zip(found, states):
             row[:] = self.columns.of(values(state, outputs))
         return found, kets, None
+
+
+class Derivatives(NamedTuple):
+    """Of one number of one row, which came with it: by x, (1, features), and by the weights."""
+
+    by_x: Any
+    by_weights: Any
 
 
 class Kept:

@@ -6,7 +6,7 @@ entries. After blocks of total weight W (see ``roundings``) a state is off by ab
 observable by less. A gradient, whose ket and bra go through all blocks again, is off by up to 6.5e-8 sqrt(W) of its
 length.
 
-Where that would pass 1e-6, tiles are computed in double precision while they are in cache, and rounded once a stage, of
+Where that would pass about 1e-6, tiles are computed in double precision while they are in cache, and rounded once a stage, of
 which there are far fewer than blocks. Other circuits keep the speed of single precision, which is up to twice as high;
 so do the runs of circuits of which only the gradients are computed in double.
 """
@@ -30,7 +30,7 @@ __all__ = [
 
 MOST_OF_GRADIENTS = 240
 """The weight up to which gradients are computed in single precision."""
-MOST_OF_GRADIENTS_A_QUBIT = 10
+MOST_OF_GRADIENTS_A_QUBIT = 13
 """The same divided by the number of qubits, where that allows more: in so few layers most errors do not reach what is
 observed on other qubits."""
 MOST_OF_VALUES_A_QUBIT = 64

@@ -263,8 +263,12 @@ def _gradient(
         workspace.bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
     bra = workspace.bra
     bra.layout = ket.layout
-    values, shift = pull_back(ket, outputs, cotangents, bra, gates)
-    gradient = ket.sum_over_ranks(program.affine.transposed(sweep_back(program, ket, bra, shift=shift, bar=bar)))
+    read = pull_back(ket, outputs, cotangents, bra, gates)
+    # A GPU has the values while the host launches the sweep.
+    early = read() if any(executor.takes_shift for _, executor, _ in program.steps_back) else None
+    swept = sweep_back(program, ket, bra, shift=early[1] if early else 0.0, bar=bar)
+    values, _ = early or read()
+    gradient = ket.sum_over_ranks(program.affine.transposed(swept))
     theta = program.values(None).theta
     return values, gradient if theta is None else program.source.pulled_back(theta, gradient)
 

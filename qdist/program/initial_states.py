@@ -108,7 +108,7 @@ def _one(
         runner = program.of_states(start.layout)
         runner.hold()
         bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
-        found, shift = pull_back(ket, outputs, cotangents, bra)
+        found, shift = pull_back(ket, outputs, cotangents, bra)()
         by_angle = adjoint.sweep_back(runner, ket, bra, recover=by_state, shift=shift)
         gradient = ket.sum_over_ranks(program.affine.transposed(by_angle))
         if by_state and runner.steps_back:

@@ -9,7 +9,7 @@ The expectation values of a call share their passes over the state: ``values`` a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,18 +198,16 @@ def values(ket: StateVector, outputs: Sequence[Output], gates: Tail = NO_TAIL) -
 
 def pull_back(
     ket: StateVector, outputs: Sequence[Output], cotangents: Sequence[Any], bra: StateVector, gates: Tail = NO_TAIL
-) -> tuple[list[Any], float]:
+) -> Callable[[], tuple[list[Any], float]]:
     """bra = the pull-back of the cotangents through all outputs, up to a multiple of the ket, which changes no
-    derivative. Returns the outputs' values, and the multiple of the ket to subtract from the bra. gates: as for
-    ``values``."""
+    derivative. Returns what gives the outputs' values, and the multiple of the ket to subtract from the bra, once it is
+    called: that waits for the device, and all ranks call it together. gates: as for ``values``."""
     found: list[Any] = [None] * len(outputs)
-    shift = 0.0
+    read: Callable[[], tuple[Any, float]] | None = None
     expected = {k: output.observable for k, output in enumerate(outputs) if isinstance(output, Expectation)}
     if expected:
         weights = np.array([float(cotangents[k]) for k in expected])
-        numbers, shift = expectation.pull_back(ket, list(expected.values()), weights, bra, gates)
-        for k, number in zip(expected, numbers.tolist()):
-            found[k] = number
+        read = expectation.pull_back(ket, list(expected.values()), weights, bra, gates)
     else:
         bra.local.fill(0)
     for k, output in enumerate(outputs):
@@ -218,7 +216,16 @@ def pull_back(
             relayout(ket, bra.layout)
             output.pull_back(ket, cotangents[k], bra)
             relayout(ket, bra.layout)
-    return found, shift
+
+    def finish() -> tuple[list[Any], float]:
+        if read is None:
+            return found, 0.0
+        numbers, shift = read()
+        for k, number in zip(expected, numbers.tolist()):
+            found[k] = number
+        return found, shift
+
+    return finish
 
 
 def _add_logical(bra: StateVector, amplitudes: NDArray[Any]) -> None:

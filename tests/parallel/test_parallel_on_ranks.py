@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent / "ranks"
 MESHES = {"mesh": "", "checkpoints": "", "wrong_without_a_word": "", "precision": ""}
 DIVIDED = {"tensor_parallel": "", "auto": "", "engine_stages": ""}
 CHOICE = {
-    2: {**MESHES, "traced_pipeline": "", "pipeline": ""},
+    2: {"pipeline": ""},
     3: {"replicas": "", "pipeline": "one_process and 1f1b or live or bytes"},
     4: {
         "deferred": "",  # First: it counts on memory that nothing has been freed to.
@@ -28,7 +28,7 @@ CHOICE = {
     8: {**MESHES, **DIVIDED, "replicas": "one_process and (mlp or hybrid)"},
 }
 MORE = {
-    2: {"replicas": "one_process and (cnn or hybrid)"},
+    2: {**MESHES, "traced_pipeline": "", "replicas": "one_process and (cnn or hybrid)"},
     4: {"replicas": "one_process and (mlp or transformer)"},
     8: {"pipeline": "one_process and 1f1b and (mlp or transformer) or deep or side_by_side"},
 }
@@ -48,5 +48,5 @@ def test_all_ranks_pass(pass_on_ranks, tmp_path: Path, ranks: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("ranks", MORE)
-def test_all_ranks_pass_more(pass_on_ranks, ranks: int) -> None:
-    pass_on_ranks(ranks, arguments(MORE[ranks]))
+def test_all_ranks_pass_more(pass_on_ranks, tmp_path: Path, ranks: int) -> None:
+    pass_on_ranks(ranks, arguments(MORE[ranks]), QDIST_TEST_FOLDER=str(tmp_path))

@@ -23,10 +23,9 @@ def files(topics: Sequence[str], device: str) -> list[str | Path]:
         (1, TOPICS),
         (2, MORE),
         (3, TOPICS),
-        (4, ("exchange", "states", "alike", "programs", "adjoint")),
         (8, ("exchange", "programs")),
-        # What follows is as on 2, 3 and 4 ranks, and slow where so many share a few cores.
-        pytest.param(4, ("observables", "shots", "tangents"), marks=pytest.mark.thorough),
+        # What follows is as on 2, 3 and 8 ranks, and slow where so many share a few cores.
+        pytest.param(4, TOPICS, marks=pytest.mark.thorough),
         pytest.param(7, ("exchange",), marks=pytest.mark.thorough),
         pytest.param(8, ("states", "adjoint", "shots"), marks=pytest.mark.thorough),
     ],

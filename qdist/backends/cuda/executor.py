@@ -82,6 +82,10 @@ class CudaExecutor(Executor):
     def is_trainable(self) -> bool:
         return any(o.reads & self._trainable for _, blocks in self._stages for b in blocks for o in b.operations)
 
+    @property
+    def takes_shift(self) -> bool:
+        return self.num_stages >= _STAGES_A_SHIFT
+
     def bind(self, theta: np.ndarray) -> bool:
         if not np.isfinite(theta).all():
             return False
@@ -151,7 +155,7 @@ class CudaExecutor(Executor):
 
     def _shift(self, kets: Any, bras: Any, shifts: np.ndarray) -> None:
         """Takes the multiple of its ket from each row's bra, where that costs little beside the sweeps that follow."""
-        if self.num_stages < _STAGES_A_SHIFT or not shifts.any():
+        if not self.takes_shift or not shifts.any():
             return
         with self._cupy.cuda.Device(self._device):
             rows = self._cupy.asarray(shifts.astype(kets.real.dtype))[:, None]

@@ -6,6 +6,8 @@ tile has is gathered from memory, string by string.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -110,7 +112,7 @@ class PauliPlan:
         out: Any,
         add: bool,
         values: NDArray[np.float64] | None,
-    ) -> None:
+    ) -> Callable[[], None] | None:
         self._check(shard, first)
         check_size(out.size, shard.size, "out")
         check_size(len(weights), self.observables, "weights")
@@ -130,11 +132,14 @@ class PauliPlan:
             more = x, z, numbers, count(wide), np.int32(add), out
             launch("apply_paulis", shard, shard.size, shard, *sizes, *more, module="pauli")
         if values is None:
-            return
+            return None
+        if found is not None:
+            return partial(_add_quotient, found, weights[0], values)
         if alone:
-            values[0] += (inner(shard, out).real if found is None else float(found.get().sum())) / weights[0]
+            values[0] += inner(shard, out).real / weights[0]
         else:
             self.add_expectations(shard, first, values)
+        return None
 
     def _check(self, shard: Any, first: int) -> None:
         """A shard of the size that the plan is for."""
@@ -181,6 +186,10 @@ class PauliPlan:
         found = empty(kets, (rows, len(self._x)))
         run("term_values", kets, (len(self._x), rows), kets, np.uint64(size), x, z, factors, found, module="pauli")
         np.add.at(values.T, self._observable, found.get().T)
+
+
+def _add_quotient(sums: Any, divisor: float, values: NDArray[np.float64]) -> None:
+    values[0] += float(sums.get().sum()) / divisor
 
 
 def _on_device(shard: Any, *arrays: NDArray[Any]) -> list[Any]:

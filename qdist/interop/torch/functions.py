@@ -1,4 +1,8 @@
-"""What can be read from a program, as differentiable functions of its parameters."""
+"""What can be read from a program, as differentiable functions of its parameters.
+
+``torch.compile(fullgraph=True)`` takes them with torch 2.13, where dynamo lets a Program be a constant of the graph;
+with 2.11 it does not, and takes only ``QuantumLayer``.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,8 @@ def expectation(program: Program, observable: Any, params: Tensor) -> Tensor:
     Returns (...) of params' dtype, or (..., observables) for a list. The derivatives of first and second order are
     exact; those of higher order raise RuntimeError.
     """
-    found = _read(_expectation_handle(program, observable), params)
-    return found if isinstance(observable, list | tuple) else found[..., 0]
+    ends = (-1,) if isinstance(observable, list | tuple) else ()
+    return _read(_expectation_handle(program, observable), params, ends)
 
 
 def probabilities(program: Program, params: Tensor, qubits: int | Sequence[int] | None = None) -> Tensor:
@@ -51,12 +55,13 @@ def overlap(program: Program, state: StateVector, params: Tensor) -> Tensor:
     return _complex(_read(_overlap_handle(program, state), params))[..., 0]
 
 
-def _read(handle: str, params: Tensor) -> Tensor:
+def _read(handle: str, params: Tensor, ends: tuple[int, ...] = (-1,)) -> Tensor:
+    """What a circuit gives for each row of params; ends: the shape of that, behind the rows' own."""
     rows = params.reshape(-1, params.shape[-1])
     if rows.dtype in (torch.float16, torch.bfloat16):
         rows = rows.float()
     found = run(rows, rows.new_empty(0), handle)
-    return found.reshape(*params.shape[:-1], -1)
+    return found.reshape((*params.shape[:-1], *ends))
 
 
 def _complex(parts: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from qdist.interop.circuit_maps import found
+from qdist.nn.quantum_map import Derivatives
 
 from .arrays import DTYPES, as_array, as_tensor, device_name, module_on
 
@@ -31,17 +32,29 @@ def read(circuit_map: Any, x: Tensor, weights: Tensor, differentiated: bool) -> 
     with module_on(x) as xp:
         xp = circuit_map.module(xp, x, weights)
         found, saved = circuit_map.forward_saved(xp, as_array(xp, x), as_array(xp, weights), differentiated)
+        if isinstance(saved, Derivatives):
+            return _on_device_of(x, found, saved)
         return as_tensor(xp, found, x), saved
+
+
+def _on_device_of(x: Tensor, found: Any, derivatives: Derivatives) -> tuple[Tensor, Derivatives]:
+    """One number and its derivatives, in one copy."""
+    together = as_tensor(np, np.concatenate([found.ravel(), *map(np.ravel, derivatives)]).astype(found.dtype), x)
+    number, by_x, by_weights = together.split([1, derivatives.by_x.size, derivatives.by_weights.size])
+    return number.view(1, 1).clone(), Derivatives(by_x.view(1, -1), by_weights)
 
 
 def pulled_back(
     circuit_map: Any, x: Tensor, weights: Tensor, g: Tensor, needs: tuple[bool, bool], saved: Any = None
 ) -> tuple[Tensor | None, Tensor | None]:
     """dL/dx and dL/dweights; None where they are not needed."""
+    if isinstance(saved, Derivatives):
+        return g * saved.by_x if needs[0] else None, g[0] * saved.by_weights if needs[1] else None
     with module_on(x) as xp:
         xp = circuit_map.module(xp, x, weights)
-        arrays = (as_array(xp, tensor) for tensor in (x, weights, g))
-        first, second = circuit_map.backward(xp, *arrays, needs, saved)
+        # What was saved has x and the weights.
+        given = (None, None) if saved else (as_array(xp, x), as_array(xp, weights))
+        first, second = circuit_map.backward(xp, *given, as_array(xp, g), needs, saved)
         return None if first is None else as_tensor(xp, first, x), None if second is None else as_tensor(xp, second, x)
 
 

@@ -8,7 +8,7 @@ groups (``plan.observables``); each group has a kernel of the state's device.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -171,7 +171,8 @@ def apply_and_expect(
         raise StateError(f"{len(observables)} observables need as many cotangents; got shape {weights.shape}")
     found = lowered(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates, products=True)
     values = np.zeros(len(observables))
-    _apply(sv, found, weights, out, values)
+    for add_late in _apply(sv, found, weights, out, values):
+        add_late()
     return sv.sum_over_ranks(values)
 
 
@@ -181,19 +182,25 @@ def pull_back(
     cotangents: NDArray[np.float64],
     out: Shards,
     gates: Tail = NO_TAIL,
-) -> tuple[NDArray[np.float64], float]:
+) -> Callable[[], tuple[NDArray[np.float64], float]]:
     """``apply_and_expect`` for derivatives in a normalised state, where multiples of the identity have no
     derivative: ``out`` leaves them out, so that they do not amplify rounding errors.
 
     Returns:
-        The expectation values, and Re <psi|out>.
+        What gives the expectation values, and Re <psi|out>, once it is called: that waits for the device.
     """
     sums = [as_pauli_sum(o, sv.num_qubits) for o in observables]
     found = lowered(sv, sums, True, gates, products=True, traceless=True)
     values = np.zeros(len(observables))
-    _apply(sv, found, cotangents, out, values)
-    sv.sum_over_ranks(values)
-    return values + found.constants, float(cotangents @ values)
+    late = _apply(sv, found, cotangents, out, values)
+
+    def read() -> tuple[NDArray[np.float64], float]:
+        for add_late in late:
+            add_late()
+        sv.sum_over_ranks(values)
+        return values + found.constants, float(cotangents @ values)
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,23 +250,26 @@ def _apply(
     weights: NDArray[np.float64],
     out: Shards,
     values: NDArray[np.float64] | None,
-) -> None:
-    """The present layout comes last, so that ``out`` takes part in one exchange less than the state."""
+) -> list[Callable[[], None]]:
+    """The present layout comes last, so that ``out`` takes part in one exchange less than the state. Returns what adds
+    values that come later."""
     if out is sv:
         raise StateError(f"out must be another state of the same size and dtype; got {out!r} itself")
     check_alike("a product with an observable", sv, out)
     home, started = sv.layout, False
+    late: list[Callable[[], None]] = []
     for group, kernel in zip(observables.groups[1:], observables.kernels[1:]):
         _move_to((sv, out) if started else (sv,), group)
         out.layout = group.layout
-        _add_products(kernel, sv, weights, out, started, values)
+        late += _add_products(kernel, sv, weights, out, started, values)
         started = True
     if started:
         relayout((sv, out), home)
     out.layout = home
-    _add_products(observables.kernels[0], sv, weights, out, started, values)
+    late += _add_products(observables.kernels[0], sv, weights, out, started, values)
     for wide in observables.wide:
         wide.apply(sv, weights, out, values)
+    return late
 
 
 def _add_products(
@@ -269,10 +279,12 @@ def _add_products(
     out: Shards,
     add: bool,
     values: NDArray[np.float64] | None,
-) -> None:
-    """out = the product of one group's strings with the state; with ``add`` it is added to what is there."""
-    for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
-        kernel.apply(shard, first, weights, result, add, values)
+) -> list[Callable[[], None]]:
+    """out = the product of one group's strings with the state; with ``add`` it is added to what is there. Returns what
+    adds values that come later."""
+    shards = zip(sv.shards(), out.shards())
+    found = [kernel.apply(shard, first, weights, result, add, values) for (first, shard), (_, result) in shards]
+    return [add_late for add_late in found if add_late is not None]
 
 
 def _move_to(states: Sequence[Shards], group: LayoutGroup) -> None:

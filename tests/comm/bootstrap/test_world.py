@@ -271,6 +271,7 @@ print("fine")
 
 
 @pytest.mark.large
+@pytest.mark.thorough
 def test_messages_of_more_than_two_to_the_31_elements(run_ranks) -> None:
     free = int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]) / 2**20
     if free < 16:

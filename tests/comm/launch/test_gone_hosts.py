@@ -54,6 +54,7 @@ def begun(hosts: two_hosts.TwoHosts, folder: Path, *options: str) -> Job:
     return job
 
 
+@pytest.mark.thorough
 def test_a_cut_link_ends_a_job_that_needs_all_ranks_and_the_next_goes_on_without_that_host(
     hosts, curve, tmp_path
 ) -> None:

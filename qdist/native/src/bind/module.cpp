@@ -32,6 +32,8 @@ std::uint32_t crc32(const Array<const std::uint8_t>& data, std::uint32_t before)
 }  // namespace
 
 NB_MODULE(QDIST_MODULE, m) {
+    // What Python still holds when it ends is no leak of a user's making.
+    nb::set_leak_warnings(false);
     m.attr("variant") = QDIST_VARIANT;
     m.def("direct_call", &qdist::direct_call, "context"_a,
           "A function of (x, out) that checks both, notes the call and runs primitive(x, out); it returns out, or None "
