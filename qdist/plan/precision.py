@@ -6,9 +6,9 @@ entries. After blocks of total weight W (see ``roundings``) a state is off by ab
 observable by less. A gradient, whose ket and bra go through all blocks again, is off by up to 6.5e-8 sqrt(W) of its
 length.
 
-Where that would pass about 1e-6, tiles are computed in double precision while they are in cache, and rounded once a stage, of
-which there are far fewer than blocks. Other circuits keep the speed of single precision, which is up to twice as high;
-so do the runs of circuits of which only the gradients are computed in double.
+Where that would pass about 1e-6, tiles are computed in double precision while they are in cache, and rounded once a
+stage, of which there are far fewer than blocks. Other circuits keep the speed of single precision, which is up to twice
+as high; so do the runs of circuits of which only the gradients are computed in double.
 """
 
 from __future__ import annotations
