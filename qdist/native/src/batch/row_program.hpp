@@ -198,10 +198,10 @@ private:
         const std::size_t count = blocks(batch);
         const double total = double(count) * runs * double(operations_.size() + 2) * 8 * double(std::size_t(1) << n_);
         const int threads = std::min(max_threads(), int(std::min(total / work_of_a_thread, double(most_threads))));
-        Pool::instance().run(threads, count, [&](Pool::Pieces& pieces) {
+        run_on_threads(threads, count, [&](Pieces& pieces) {
             const FlushedSubnormals flushed;
             Room room(*this);
-            for (std::size_t block = pieces.next(); block != Pool::Pieces::none; block = pieces.next()) work(block, room);
+            for (std::size_t block = pieces.next(); block != Pieces::none; block = pieces.next()) work(block, room);
         });
     }
 

@@ -168,15 +168,15 @@ inline void multiply(int threads, std::size_t m, std::size_t n, std::size_t k, M
             // What is asked for ahead lies behind the last panel too.
             right.resize(std::max(right.size(), (panels * deep + ahead) * columns));
             float* const packed = right.data();
-            Pool::instance().run(threads, panels, [&](Pool::Pieces& pieces) {
-                for (std::size_t q = pieces.next(); q != Pool::Pieces::none; q = pieces.next())
+            run_on_threads(threads, panels, [&](Pieces& pieces) {
+                for (std::size_t q = pieces.next(); q != Pieces::none; q = pieces.next())
                     pack_columns(b.from(p, j + q * columns), deep, std::min(columns, wide - q * columns),
                                  packed + q * columns * deep);
             });
             const Addend now{p == 0 && addend.row ? addend.row + j : nullptr, p > 0 || addend.before};
-            Pool::instance().run(threads, blocks, [&](Pool::Pieces& pieces) {
+            run_on_threads(threads, blocks, [&](Pieces& pieces) {
                 left.resize(std::max(left.size(), (high + rows) * spread));
-                for (std::size_t q = pieces.next(); q != Pool::Pieces::none; q = pieces.next()) {
+                for (std::size_t q = pieces.next(); q != Pieces::none; q = pieces.next()) {
                     const std::size_t i = q * high, tall = std::min(high, m - i);
                     pack_rows(a.from(i, p), deep, tall, along, left.data());
                     tiles(tall, wide, deep, left.data(), along, packed, now, out + i * step + j, step);

@@ -23,11 +23,11 @@ struct DenseShape {
         : t_(t), targets_(std::move(targets)), control_mask_(control_mask), control_value_(control_value) {
         const std::size_t in_lane = lanes - 1;
         std::vector<int> rows, fixed = positions_of(control_mask & ~in_lane);
-        for (std::size_t j = 0; j < targets_.size(); ++j) {
-            const bool is_lane = targets_[j] < lane_bits;
-            (is_lane ? lane_targets_ : row_targets_).push_back(int(j));
-            (is_lane ? lane_bits_ : rows).push_back(targets_[j]);
-        }
+        for (std::size_t j = 0; j < targets_.size(); ++j) (targets_[j] < lane_bits ? lane_targets_ : row_targets_).push_back(int(j));
+        // In order, whatever order the matrix has them in: half as many cases for `specialised`.
+        std::ranges::sort(lane_targets_, {}, [&](int j) { return targets_[j]; });
+        for (int j : lane_targets_) lane_bits_.push_back(targets_[j]);
+        for (int j : row_targets_) rows.push_back(targets_[j]);
         fixed.insert(fixed.end(), rows.begin(), rows.end());
         offset_ = all_scattered(rows);
         // Lane permutations: one for every set of targets inside the vector.
@@ -55,10 +55,11 @@ struct DenseShape {
     template <class F>
     void specialised(F f) const {
         const auto with = [&]<int rows, int perms>(std::integer_sequence<int, rows, perms>) {
-            // Each of the two flips one bit: far fewer cases to compile than permutations of lanes.
-            with_constant<perms == 1 ? 1 : lane_bits>(perms == 1 ? 0 : lane_bits_[0], [&](auto b1) {
-                with_constant<perms == 4 ? lane_bits : 1>(perms == 4 ? lane_bits_[1] : 0, [&](auto b2) {
-                    f.template operator()<rows, perms, perms == 1 ? 0 : 1 << b1, perms == 4 ? 1 << b2 : 0>();
+            // Each of the two flips one bit, the second a higher one: far fewer cases to compile than permutations of lanes.
+            with_constant<perms == 1 ? 1 : perms == 2 ? lane_bits : lane_bits - 1>(perms == 1 ? 0 : lane_bits_[0], [&](auto b1) {
+                constexpr int above = b1 + 1;
+                with_constant<perms == 4 ? lane_bits - above : 1>(perms == 4 ? lane_bits_[1] - above : 0, [&](auto b2) {
+                    f.template operator()<rows, perms, perms == 1 ? 0 : 1 << b1, perms == 4 ? 1 << (above + b2) : 0>();
                 });
             });
         };
