@@ -73,6 +73,11 @@ class Bucket:
         """Whether what was sent has arrived. Most transports move data only while they are asked."""
         return self.work is None or self.work.is_completed()
 
+    def land(self) -> None:
+        """Wait until what was sent has arrived."""
+        if self.work is not None:
+            self.work.wait()
+
     def finish(self, used: Sequence[bool]) -> None:
         """Wait, and hand out the result. used: which parameters had a gradient on any rank."""
         raise NotImplementedError

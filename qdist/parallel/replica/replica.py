@@ -63,6 +63,7 @@ class Replica(Module):
         self._launched = self._landed = 0
         self._sending = True  # not within no_sync()
         self._eager = True  # gradients are sent as they come
+        self._most_sent: int | None = None  # buckets under way at a time
         self._remove_hooks: list[Callable[[], None]] = []
         self._take_over(module.parameters())
         # What is built without values gets them, and the first rank's, when it is divided.
@@ -196,6 +197,9 @@ class Replica(Module):
                 self._buckets[self._launched].launch()
                 self._launched += 1
             while self._landed < self._launched and self._buckets[self._landed].poll():
+                self._landed += 1
+            while self._most_sent is not None and self._launched - self._landed > self._most_sent:
+                self._buckets[self._landed].land()
                 self._landed += 1
 
     def _complete(self, bucket: Bucket) -> None:

@@ -32,6 +32,9 @@ __all__ = ["Zero", "bucket_bytes_of", "rounds"]
 
 _LEAST_BUCKET = 1 << 17
 """Bytes: smaller messages cost more time than they free memory."""
+_MOST_SENT = 2
+"""Messages with gradients that are under way at a time. A rank that is ahead of the others waits, instead of keeping all
+its gradients until they come."""
 
 
 class Zero(Replica):
@@ -87,6 +90,7 @@ class Zero(Replica):
         self.precision = dtype
         self.loss_scale = (loss_scale or LossScale()) if dtype == np.float16 else None
         self._eager = stage > 1
+        self._most_sent = _MOST_SENT
         self._pending = False
         self._passes = 0
         self._held: list[Unit] = []

@@ -287,10 +287,10 @@ class Unit(Bucket):
 
     def poll(self) -> bool:
         if self.work is not None and self.work.is_completed():
-            self._collect()
+            self.land()
         return self.work is None
 
-    def _collect(self) -> None:
+    def land(self) -> None:
         if self.work is None:
             return
         part, self.work = self.work.wait(), None
@@ -302,7 +302,7 @@ class Unit(Bucket):
             self.gradient += part
 
     def finish(self, used: Sequence[bool]) -> None:
-        self._collect()
+        self.land()
         self.used = [before or now for before, now in zip(self.used, used)]
         for piece in self.pieces:
             gradient = self.part(piece, self.gradient) if self.used[piece.index] else None

@@ -1,5 +1,7 @@
 """DataParallel and Zero give what one process gives on the whole batch; run on every rank at once."""
 
+import time
+import tracemalloc
 from functools import cache, partial
 from tempfile import TemporaryDirectory
 
@@ -439,3 +441,27 @@ def test_on_one_node_gradients_are_sent_when_the_pass_is_over(comm) -> None:
         assert len(large) > 1
         assert not any(large)
         assert count() > 0
+
+
+def test_stage_2_has_no_more_than_a_few_gradients_at_a_time(comm) -> None:
+    """Not all of them under way, as where ranks are out of step."""
+    layers, width = 16, 128
+    x, peaks = np.ones((2, width), np.float32), {}
+    for stage in (1, 2):
+        manual_seed(0)
+        model = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)))
+        zero = Zero(model, optim.SGD(model.parameters(), lr=0.1), stage, comm, bucket_bytes=4 * width * width)
+        tracemalloc.start()
+        loss = zero(Tensor(x)).sum()
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        if comm.rank == 0:
+            time.sleep(0.2)  # The others are ahead of it.
+        zero.backward(loss)
+        peaks[stage] = tracemalloc.get_traced_memory()[1] - before
+        tracemalloc.stop()
+        zero.step()
+    gradient = 4 * width * width
+    assert peaks[1] > 0.9 * layers * gradient
+    # This rank's parts, two that are under way, the next, and what a product takes.
+    assert peaks[2] < (layers / comm.size + 6) * gradient

@@ -23,7 +23,8 @@ struct DenseShape {
         : t_(t), targets_(std::move(targets)), control_mask_(control_mask), control_value_(control_value) {
         const std::size_t in_lane = lanes - 1;
         std::vector<int> rows, fixed = positions_of(control_mask & ~in_lane);
-        for (std::size_t j = 0; j < targets_.size(); ++j) (targets_[j] < lane_bits ? lane_targets_ : row_targets_).push_back(int(j));
+        for (std::size_t j = 0; j < targets_.size(); ++j)
+            (targets_[j] < lane_bits ? lane_targets_ : row_targets_).push_back(int(j));
         // In order, whatever order the matrix has them in: half as many cases for `specialised`.
         std::ranges::sort(lane_targets_, {}, [&](int j) { return targets_[j]; });
         for (int j : lane_targets_) lane_bits_.push_back(targets_[j]);
