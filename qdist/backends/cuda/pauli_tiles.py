@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -153,13 +154,19 @@ def pass_value(one: TilePass, shard: Any, first: int) -> Any:
     return _launch("tile_values", one, shard, first, (values,), values)
 
 
+@cache
+def _kernel(name: str, dtype: np.dtype, device: int) -> Any:
+    """A kernel that holds a tile in shared memory."""
+    function = kernel("pauli_tiles", name, dtype, device)
+    function.max_dynamic_shared_size_bytes = dtype.itemsize << _TILE_BITS
+    return function
+
+
 def _launch(name: str, one: TilePass, shard: Any, first: int, more: Sequence[Any], values: Any) -> Any:
     runs, places, groups, strings = one.tables(shard)
     numbers = groups, count(one.groups), strings, count(one.strings)
     with shard.device:
-        function = kernel("pauli_tiles", name, shard.dtype, shard.device.id)
-        function.max_dynamic_shared_size_bytes = shard.dtype.itemsize << _TILE_BITS
-        function(
+        _kernel(name, shard.dtype, shard.device.id)(
             (one.tiles,),
             (1 << _THREAD_BITS,),
             (shard, np.uint64(first), runs, np.int32(len(one.runs) // 3), places, *numbers, *more),

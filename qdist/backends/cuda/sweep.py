@@ -25,6 +25,8 @@ _PARTIAL_BYTES = 1 << 26
 """Memory that the sums of a stage may take before they are added up."""
 _STAGES_A_NORM = 64
 """Measuring a norm twice and scaling cost as much as two stages: after so many of them it is worth it."""
+_MOST_SCHEDULES = 64
+"""Kept, one for each size of a batch."""
 
 
 class _KeptNorm:
@@ -66,6 +68,7 @@ class CudaSweep:
         card = cupy.cuda.runtime.getDeviceProperties(device)
         self._blocks = card["multiProcessorCount"] * shape.blocks
         self._sum_kernels: dict[int, Any] = {}
+        self._schedules: dict[tuple[int, int, bool], Any] = {}
         # Filled once, and what changes from launch to launch is set in place: a launch copies it.
         fixed = {name: self._launcher.array(name).data.ptr for name in ("parities", "weighs")}
         self._record = SWEEP.filled({"bra": 0, "partial": 0, "num_sums": 0, "keep": 0, **fixed})
@@ -97,15 +100,12 @@ class CudaSweep:
         The arguments are those of ``CudaExecutor.run_back``. The sums come to the host in one copy.
         """
         rows, tables, cupy = len(angles), self._tables, self._cupy
-        wanted = [k for k, step in enumerate(self._steps) if isinstance(step, int) and tables.extents[step].sums[1]]
-        end = len(self._steps) if recover else (wanted[-1] + 1 if wanted else 0)
+        steps, sizes = self._schedule(support, rows, recover)
+        end = len(steps)
         if end == 0 or rows == 0:
             return
         with cupy.cuda.Device(self._device):
             # The sums of all stages, and behind them each stage's parts of them, set to zero at once.
-            supports = self._support(support)[:end]
-            steps = list(zip(self._steps, supports))
-            sizes = [0 if isinstance(s, WideGate) else self._partial_size(s, before, rows)[1] for s, before in steps]
             together = sum(sizes) <= _PARTIAL_BYTES // 8
             num_sums = rows * max(tables.num_sums, 1)
             room = cupy.zeros(num_sums + (sum(sizes) if together else 0))
@@ -133,6 +133,21 @@ class CudaSweep:
             found = sums.get()
         for row, own, gradient in zip(found, angles, gradients):
             tables.gradients.add(row, own, gradient)
+
+    def _schedule(self, support: int, rows: int, recover: bool) -> tuple[list[tuple[int | WideGate, int]], list[int]]:
+        """The steps to take, each with the nonzero-support mask before it ran, and how many parts of sums it has."""
+        key = support, rows, recover
+        found = self._schedules.get(key)
+        if found is None:
+            extents = self._tables.extents
+            wanted = [k for k, step in enumerate(self._steps) if isinstance(step, int) and extents[step].sums[1]]
+            end = len(self._steps) if recover else (wanted[-1] + 1 if wanted else 0)
+            steps = list(zip(self._steps, self._support(support)[:end]))
+            sizes = [0 if isinstance(s, WideGate) else self._partial_size(s, before, rows)[1] for s, before in steps]
+            found = steps, sizes
+            if len(self._schedules) < _MOST_SCHEDULES:
+                self._schedules[key] = found
+        return found
 
     def _undo(
         self,

@@ -33,8 +33,8 @@ __all__ = ["Zero", "bucket_bytes_of", "rounds"]
 _LEAST_BUCKET = 1 << 17
 """Bytes: smaller messages cost more time than they free memory."""
 _MOST_SENT = 2
-"""Messages with gradients that are under way at a time. A rank that is ahead of the others waits, instead of keeping all
-its gradients until they come."""
+"""Messages with gradients that are under way at a time. A rank that is ahead of the others waits, instead of keeping
+all its gradients until they come."""
 
 
 class Zero(Replica):

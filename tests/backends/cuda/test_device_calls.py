@@ -11,7 +11,7 @@ import pytest
 from pinned import add_pinned
 
 import qdist as qd
-from qdist.backends.cuda import compiler
+from qdist.backends.cuda import compiler, pauli_tiles
 
 CARD = {
     "multiProcessorCount": 132,
@@ -85,7 +85,14 @@ class Module:
         return Kernel()
 
 
-CACHED = (compiler.stage_kernel, compiler.sum_kernel, compiler._stage_module, compiler.kernel, compiler._module)
+CACHED = (
+    compiler.stage_kernel,
+    compiler.sum_kernel,
+    compiler._stage_module,
+    compiler.kernel,
+    compiler._module,
+    pauli_tiles._kernel,
+)
 
 
 @pytest.fixture

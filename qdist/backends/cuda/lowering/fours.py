@@ -7,6 +7,7 @@ the numbers of phase p's first pair of register bits, slot 2 p + 1 those of anot
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,12 @@ def flags_of(ops: Sequence[tuple[int, bool]]) -> int:
     return sum((1 if is_pair else 8) << pair for pair, is_pair in ops)
 
 
+@cache
+def _none(real_bytes: int) -> NDArray[Any]:
+    """Of a stage without such matrices."""
+    return np.zeros((), FOURS.dtype_of(real_bytes))
+
+
 class FourPlaces:
     """Where the matrices of a stage are: (slot, place in reals) of each."""
 
@@ -50,9 +57,9 @@ class FourPlaces:
     def record(self, reals: NDArray[Any]) -> tuple[bool, NDArray[Any]]:
         """Whether all rows of ``reals`` have the same matrices, and those of the first row as the kernel takes them (a
         Fours)."""
-        numbers = np.zeros((), FOURS.dtype_of(reals.itemsize))
         if not len(self._slots):
-            return True, numbers
+            return True, _none(reals.itemsize)
+        numbers = np.zeros((), FOURS.dtype_of(reals.itemsize))
         first = reals[0, self._at]
         numbers["of"][self._slots] = first.view(numbers["of"].dtype)
         return len(reals) == 1 or bool((reals[:, self._at] == first).all()), numbers
