@@ -83,7 +83,11 @@ public:
                 const std::size_t left = load(ket + 2 * base, bra + 2 * base, grid, base | offset, pair, room, sums.data());
                 undo_blocks(left, pair, base | offset, room, sums.data());
                 if (!wanted_.rest) continue;
-                const std::size_t stored = wanted_.everything ? grid.size : std::size_t(1) << rest_bits_;
+                const std::size_t rest = std::size_t(1) << rest_bits_;
+                const std::size_t stored = wanted_.everything ? grid.size : rest;
+                // Above it the ket is zero by now, but for rounding errors that lack the factor of rotations.
+                std::fill(pair.ket.re + std::min(rest, stored), pair.ket.re + stored, Real(0));
+                std::fill(pair.ket.im + std::min(rest, stored), pair.ket.im + stored, Real(0));
                 grid.store(ket + 2 * base, pair.ket, stored);
                 grid.store(bra + 2 * base, pair.bra, stored);
             }

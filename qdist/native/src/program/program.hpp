@@ -2,7 +2,6 @@
 #pragma once
 #include <algorithm>
 #include <map>
-#include <variant>
 #include <vector>
 
 #include "base/bits.hpp"
@@ -13,89 +12,33 @@
 #include "gates/angles.hpp"
 #include "gates/formulas.hpp"
 #include "gates/matrices.hpp"
+#include "program/blocks.hpp"
+#include "program/fused.hpp"
 #include "program/matrix_setter.hpp"
-#include "tile/dense.hpp"
-#include "tile/diagonal.hpp"
-#include "tile/diagonal_sums.hpp"
 #include "tile/givens.hpp"
-#include "tile/permutation.hpp"
-#include "tile/rotations.hpp"
 #include "tile/tile_norm.hpp"
 #include "tile/tiles.hpp"
-#include "tile/transition.hpp"
 
 namespace qdist {
-
-template <class Real>
-struct DenseBlock {
-    DenseBlock(Dense<Real> block, Bits far_bits, std::vector<Factor> parts, const Slots& trainable)
-        : dense(std::move(block)),
-          undo(dense),
-          transition(dense.shape()),
-          num_targets(int(dense.shape().targets_.size())),
-          far(far_bits),
-          factors(std::move(parts)) {
-        for (const Factor& f : factors) {
-            for (int slot : f.source.slots) is_trainable = is_trainable || trainable.contains(slot);
-            is_real = is_real && f.source.is_real();
-            is_x_rotation = is_x_rotation && f.source.formula == Formula::rx;
-        }
-    }
-
-    Dense<Real> dense, undo;
-    Transition<Real> transition;
-    int num_targets;
-    Bits far;
-    std::vector<Factor> factors;
-    bool is_trainable = false;
-    // Whatever the angles are.
-    bool is_real = true, is_x_rotation = true;
-};
-
-template <class Real>
-struct DiagonalBlock {
-    DiagonalBlock(int t, Diagonal<Real> block, const Slots& trainable)
-        : diagonal(std::move(block)), sums(t, diagonal, trainable) {}
-
-    Diagonal<Real> diagonal;
-    DiagonalSums<Real> sums;
-};
-
-template <class Real>
-using Block = std::variant<DenseBlock<Real>, DiagonalBlock<Real>, TableDiagonal<Real>, Permutation<Real>, Rotations<Real>>;
-
-// Whether a block depends on an angle that depends on a parameter.
-template <class Real>
-bool is_trainable(const Block<Real>& block) {
-    if (const auto* d = std::get_if<DenseBlock<Real>>(&block)) return d->is_trainable;
-    if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return !g->sums.empty();
-    const auto* r = std::get_if<Rotations<Real>>(&block);
-    return r && r->is_trainable();
-}
-
-// The Givens rotations of different bits, all real or all imaginary, from `block` on, at most `most`, which can run in one pass;
-// returns their number. which:
-// the matrices that are run, DenseBlock's dense or undo.
-template <class Real, class Iterator>
-int next_givens(Iterator block, Iterator end, Dense<Real> DenseBlock<Real>::* which, int most, Givens* rotations) {
-    int count = 0;
-    for (; block != end && count < most; ++block) {
-        const auto* d = std::get_if<DenseBlock<Real>>(&*block);
-        const Givens* givens = d ? (d->*which).givens() : nullptr;
-        const auto apart = [&](const Givens& g) { return g.bit == givens->bit || g.imaginary != givens->imaginary; };
-        if (!givens || std::any_of(rotations, rotations + count, apart)) break;
-        rotations[count++] = *givens;
-    }
-    return count;
-}
 
 template <class Real>
 struct Stage {
     std::vector<int> positions;  // of the shard's index; the tile's bits in order
     std::vector<Block<Real>> blocks = {};
     std::vector<double> lacking = {};  // the factor missing from ket and bra before each block is undone
+    std::map<std::size_t, FusedBlocks<Real>> fused = {};  // by the number of their first block
 
     Index mask() const { return scattered(~Index(0), positions); }
+
+    void find_fused(int t) {
+        fused.clear();
+        for (std::size_t k = 0; k < blocks.size();) {
+            auto some = FusedBlocks<Real>::find(t, blocks, k);
+            const std::size_t count = some ? some->num_blocks() : 1;
+            if (some) fused.emplace(k, *std::move(some));
+            k += count;
+        }
+    }
 
     // Whether rounding errors of the norm are worth being measured.
     bool keeps_norm() const { return KeptNorm<Real>::rounds && int(blocks.size()) >= KeptNorm<Real>::worth_it; }
@@ -138,7 +81,7 @@ public:
     int tile_bits() const { return std::max(stage_bits(), Simd<Real>::lane_bits); }
 
     void add(Block<Real> block) {
-        is_bound_ = false;
+        is_bound_ = is_complete_ = false;
         is_trainable_ = is_trainable_ || qdist::is_trainable(block);
         stages_.back().blocks.push_back(std::move(block));
     }
@@ -170,6 +113,7 @@ public:
         undo_bound_ = false;
         MatrixSetter<Real> setter;
         for (Stage<Real>& stage : stages_) {
+            if (!is_complete_) stage.find_fused(std::max(int(stage.positions.size()), Simd<Real>::lane_bits));
             for (Block<Real>& block : stage.blocks) {
                 if (auto* d = std::get_if<DenseBlock<Real>>(&block))
                     setter.set(d->dense, matrix(*d, angles_.data()), !d->far.mask, {true, true});
@@ -181,6 +125,7 @@ public:
             }
             setter.finish_stage();
         }
+        is_complete_ = true;
     }
 
     // Computes the matrices that undo the dense blocks, unless they are those of the last bind already.
@@ -312,17 +257,26 @@ private:
         KeptNorm<Real> norm;
         if (stage.keeps_norm()) norm.note(tile, size, 1);
         const auto& blocks = stage.blocks;
+        auto fused = stage.fused.begin();
         for (std::size_t k = 0; k < blocks.size(); ++k) {
+            if (fused != stage.fused.end() && fused->first == k) {
+                const FusedBlocks<Real>& some = (fused++)->second;
+                if (some.apply(blocks, k, tile, base)) {
+                    k += some.num_blocks() - 1;
+                    continue;
+                }
+            }
             if (const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k])) {
                 if (!d->far.holds(base)) continue;
+                const std::size_t end = fused == stage.fused.end() ? blocks.size() : fused->first;
                 Givens rotations[max_givens];
-                if (const int count =
-                        next_givens<Real>(blocks.begin() + k, blocks.end(), &DenseBlock<Real>::dense, max_givens, rotations)) {
+                if (const int count = next_givens<Real>(blocks.begin() + k, blocks.begin() + end, &DenseBlock<Real>::dense,
+                                                        max_givens, rotations)) {
                     GivensRotations<Real>::apply(d->dense.shape().t_, rotations, count, tile);
                     k += count - 1;
                     continue;
                 }
-                const auto* next = k + 1 < blocks.size() ? std::get_if<DenseBlock<Real>>(&blocks[k + 1]) : nullptr;
+                const auto* next = k + 1 < end ? std::get_if<DenseBlock<Real>>(&blocks[k + 1]) : nullptr;
                 if (next && next->far.holds(base) && Dense<Real>::pairs(d->dense, next->dense)) {
                     Dense<Real>::apply_pair(d->dense, next->dense, tile);
                     ++k;
@@ -348,7 +302,7 @@ private:
     std::vector<double> constants_, angles_;
     Slots trainable_;
     std::size_t needed_angles_ = 0, num_parameters_ = 0;
-    bool is_trainable_ = false, is_bound_ = false, undo_bound_ = false;
+    bool is_trainable_ = false, is_complete_ = false, is_bound_ = false, undo_bound_ = false;
 };
 
 }  // namespace qdist

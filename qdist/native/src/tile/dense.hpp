@@ -29,6 +29,14 @@ public:
     // Whether it works on all of the tile.
     bool is_unconditional() const { return !control_mask_; }
 
+    // Whether it is a matrix of one bit above the lanes, without controls.
+    bool is_plain_of_one_bit() const { return plain_ && targets_.size() == 1 && !control_mask_; }
+    bool is_real() const { return real_; }
+    // Not of Givens rotations: real parts, then imaginary parts.
+    void copy_matrix(Real* to) const {
+        std::copy(matrix_im_.begin(), matrix_im_.end(), std::copy(matrix_re_.begin(), matrix_re_.end(), to));
+    }
+
     // Makes it a Givens rotation whose cosine is left out, if m is one of one bit above the lanes, without controls: a real one
     // or an imaginary one, where these are allowed.
     bool set_givens(const Matrix& m, GivensForms allowed) {

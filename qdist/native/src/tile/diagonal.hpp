@@ -79,6 +79,13 @@ public:
         own_ = tables();
         // A factor for every element pays only where it depends on all of its bits, and rows have no factors of their own.
         if (many_tiles_ && !rows_only_ && far_.empty()) own_ = expanded(own_);
+        if (!rows_only_) return;
+        row_re_.resize(own_.row.size());
+        row_im_.resize(own_.row.size());
+        for (std::size_t r = 0; r < own_.row.size(); ++r) {
+            row_re_[r] = Real(own_.row[r].real());
+            row_im_[r] = Real(own_.row[r].imag());
+        }
     }
 
     // What it, or undoing it, multiplies the norm by where all probabilities are the same: the rounded phases' root mean
@@ -167,6 +174,15 @@ public:
 
     const std::vector<Term>& terms() const { return terms_; }
     const std::vector<Wide>& wide() const { return wide_; }
+
+    // Whether each row or, if not rows_only(), each element has a factor in a table, the same in all tiles.
+    bool has_plain_factors() const {
+        const auto is_far = [this](const Term& term) { return term.second >= t_; };
+        return wide_.empty() && (rows_only_ || many_tiles_) && std::none_of(terms_.begin(), terms_.end(), is_far);
+    }
+    std::pair<const Real*, const Real*> factors() const {
+        return rows_only_ ? std::pair{row_re_.data(), row_im_.data()} : std::pair{own_.re.data(), own_.im.data()};
+    }
 
     // Whether phases do not depend on the lowest columns() bits of the tile: rows of so many bits have one each.
     bool rows_only() const { return rows_only_; }
@@ -347,6 +363,7 @@ private:
     std::size_t cross_ = 0;
     std::vector<int> class_bits_;
     Tables own_;
+    std::vector<Real> row_re_, row_im_;  // rows_only(): of each row
     FarPhases<Real> far_;
 };
 

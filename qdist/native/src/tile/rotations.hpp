@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "base/bits.hpp"
@@ -53,6 +54,17 @@ public:
     bool is_one_string() const { return strings_.size() == 1; }
     // Whether an angle depends on a parameter.
     bool is_trainable() const { return is_trainable_; }
+    // For kernels of several blocks: whether it mixes whole rows, which are the tile's vectors, everywhere; the bits that it
+    // flips; whether it has an odd number of Ys, and whether it rotates at least half of the patterns.
+    bool mixes_rows() const { return is_unconditional() && x_ && !(x_ & (lanes - 1)); }
+    std::size_t flips() const { return x_; }
+    bool is_odd() const { return odd_; }
+    bool moves_much() const { return moves_much_; }
+    // Pattern by pattern, those of a row's lanes. A pattern is the exclusive or of a row's and of what is outside of the tile.
+    std::pair<const Real*, const Real*> cosines_and_sines() const { return {cosine_.data(), sine_.data()}; }
+    std::size_t near_pattern(std::size_t element) const;
+    std::size_t far_pattern(std::size_t base) const;
+
     // What it, or undoing it, multiplies the norm by: the root mean square over all patterns.
     double scale() const;
 
@@ -79,8 +91,6 @@ private:
     };
 
     std::size_t num_patterns() const { return std::size_t(1) << basis_.size(); }
-    std::size_t near_pattern(std::size_t element) const;
-    std::size_t far_pattern(std::size_t base) const;
     void find_basis();
     void find_groups();
     void note_slopes(const std::vector<ByParameter>& slopes);
@@ -111,6 +121,7 @@ private:
     // whether a parameter changes an angle.
     AlignedVector<Real> cosine_, sine_;
     std::vector<char> moves_, depends_;
+    bool moves_much_ = false;
     double scale_ = 1;
 };
 

@@ -1,0 +1,84 @@
+// What a stage does to its tiles: the kinds of blocks.
+#pragma once
+#include <algorithm>
+#include <variant>
+#include <vector>
+
+#include "base/bits.hpp"
+#include "gates/angles.hpp"
+#include "gates/formulas.hpp"
+#include "gates/matrices.hpp"
+#include "tile/dense.hpp"
+#include "tile/diagonal.hpp"
+#include "tile/diagonal_sums.hpp"
+#include "tile/givens.hpp"
+#include "tile/permutation.hpp"
+#include "tile/rotations.hpp"
+#include "tile/transition.hpp"
+
+namespace qdist {
+
+template <class Real>
+struct DenseBlock {
+    DenseBlock(Dense<Real> block, Bits far_bits, std::vector<Factor> parts, const Slots& trainable)
+        : dense(std::move(block)),
+          undo(dense),
+          transition(dense.shape()),
+          num_targets(int(dense.shape().targets_.size())),
+          far(far_bits),
+          factors(std::move(parts)) {
+        for (const Factor& f : factors) {
+            for (int slot : f.source.slots) is_trainable = is_trainable || trainable.contains(slot);
+            is_real = is_real && f.source.is_real();
+            is_x_rotation = is_x_rotation && f.source.formula == Formula::rx;
+        }
+    }
+
+    Dense<Real> dense, undo;
+    Transition<Real> transition;
+    int num_targets;
+    Bits far;
+    std::vector<Factor> factors;
+    bool is_trainable = false;
+    // Whatever the angles are.
+    bool is_real = true, is_x_rotation = true;
+};
+
+template <class Real>
+struct DiagonalBlock {
+    DiagonalBlock(int t, Diagonal<Real> block, const Slots& trainable)
+        : diagonal(std::move(block)), sums(t, diagonal, trainable) {}
+
+    Diagonal<Real> diagonal;
+    DiagonalSums<Real> sums;
+};
+
+template <class Real>
+using Block = std::variant<DenseBlock<Real>, DiagonalBlock<Real>, TableDiagonal<Real>, Permutation<Real>, Rotations<Real>>;
+
+// Whether a block depends on an angle that depends on a parameter.
+template <class Real>
+bool is_trainable(const Block<Real>& block) {
+    if (const auto* d = std::get_if<DenseBlock<Real>>(&block)) return d->is_trainable;
+    if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return !g->sums.empty();
+    const auto* r = std::get_if<Rotations<Real>>(&block);
+    return r && r->is_trainable();
+}
+
+// The Givens rotations of different bits, all real or all imaginary, from `block` on, at most `most`, which can run in one pass;
+// returns their number. which:
+// the matrices that are run, DenseBlock's dense or undo.
+template <class Real, class Iterator>
+int next_givens(Iterator block, Iterator end, Dense<Real> DenseBlock<Real>::* which, int most, Givens* rotations) {
+    int count = 0;
+    for (; block != end && count < most; ++block) {
+        const auto* d = std::get_if<DenseBlock<Real>>(&*block);
+        const Givens* givens = d ? (d->*which).givens() : nullptr;
+        const auto apart = [&](const Givens& g) { return g.bit == givens->bit || g.imaginary != givens->imaginary; };
+        if (!givens || std::any_of(rotations, rotations + count, apart)) break;
+        rotations[count++] = *givens;
+    }
+    return count;
+}
+
+}  // namespace qdist
