@@ -79,7 +79,9 @@ def built_names() -> dict[str, list[Signature] | None]:
             continue
         found[name] = None
         if isinstance(item, type):
-            for member, value in vars(item).items():
+            # Of its bases too: what both precisions share is bound once.
+            members = {m: v for base in reversed(item.__mro__[:-1]) for m, v in vars(base).items()}
+            for member, value in members.items():
                 if member.startswith("_") and member != "__init__":
                     continue
                 if isinstance(value, property):

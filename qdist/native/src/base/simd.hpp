@@ -130,10 +130,12 @@ QDIST_INLINE inline void store_interleaved(Stored* p, V re, V im) {
 }
 
 // Calls f with the constants 0 .. count - 1. GCC unrolls a loop only after scalar replacement, so an array would go to memory.
-template <std::size_t count, class F>
+template <std::size_t count, std::size_t first = 0, class F>
 QDIST_INLINE inline void unrolled(F f) {
-    [&]<std::size_t... k>(std::index_sequence<k...>)
-        QDIST_INLINE { (f(std::integral_constant<std::size_t, k>()), ...); }(std::make_index_sequence<count>());
+    f(std::integral_constant<std::size_t, first>());
+    // Two at a time: far fewer functions to inline than with a pack of all.
+    if constexpr (first + 1 < count) f(std::integral_constant<std::size_t, first + 1>());
+    if constexpr (first + 2 < count) unrolled<count, first + 2>(f);
 }
 
 // Some numbers, eight unless said otherwise, in as few registers as hold them.
@@ -143,29 +145,41 @@ struct Lanes {
     using Register = Vec<Real, width>;
     Register part[count];
 
-    // part(k): register k, which is a constant.
+    // part(k): register k, which is a constant. What has one register, as most do with AVX-512, goes without it below: each
+    // lambda takes the compiler time.
     template <class Part>
     QDIST_INLINE static Lanes of(Part part) {
         Lanes result;
-        unrolled<count>([&](auto k) QDIST_INLINE { result.part[k] = part(k); });
+        if constexpr (count == 1)
+            result.part[0] = part(std::integral_constant<std::size_t, 0>());
+        else
+            unrolled<count>([&](auto k) QDIST_INLINE { result.part[k] = part(k); });
         return result;
     }
     QDIST_INLINE static Lanes load(const Real* source) {
+        if constexpr (count == 1) return {{load_unaligned<Register>(source)}};
         return of([&](auto k) QDIST_INLINE { return load_unaligned<Register>(source + k * width); });
     }
     QDIST_INLINE static Lanes all(Real number) {
+        if constexpr (count == 1) return {{number - Register{}}};
         return of([&](auto) QDIST_INLINE { return number - Register{}; });
     }
     QDIST_INLINE void store(Real* target) const {
-        unrolled<count>([&](auto k) QDIST_INLINE { std::memcpy(target + k * width, &part[k], sizeof(Register)); });
+        if constexpr (count == 1)
+            std::memcpy(target, part, sizeof(Register));
+        else
+            unrolled<count>([&](auto k) QDIST_INLINE { std::memcpy(target + k * width, &part[k], sizeof(Register)); });
     }
     QDIST_INLINE friend Lanes operator+(const Lanes& a, const Lanes& b) {
+        if constexpr (count == 1) return {{a.part[0] + b.part[0]}};
         return of([&](auto k) QDIST_INLINE { return a.part[k] + b.part[k]; });
     }
     QDIST_INLINE friend Lanes operator-(const Lanes& a, const Lanes& b) {
+        if constexpr (count == 1) return {{a.part[0] - b.part[0]}};
         return of([&](auto k) QDIST_INLINE { return a.part[k] - b.part[k]; });
     }
     QDIST_INLINE friend Lanes operator*(const Lanes& a, const Lanes& b) {
+        if constexpr (count == 1) return {{a.part[0] * b.part[0]}};
         return of([&](auto k) QDIST_INLINE { return a.part[k] * b.part[k]; });
     }
     QDIST_INLINE double sum() const {
@@ -197,6 +211,12 @@ QDIST_INLINE inline Lanes<double, size> widened(const Lanes<Real, size>& a) {
     }
 }
 
+// Adds a vector's numbers to as many doubles.
+template <class Real, std::size_t size = Simd<Real>::lanes>
+QDIST_INLINE inline void add_lanes(const Vec<Real>& v, double* sums) {
+    (Lanes<double, size>::load(sums) + widened(Lanes<Real, size>{{v}})).store(sums);
+}
+
 // Eight amplitudes as they lie in memory: real and imaginary parts interleaved.
 template <class Real>
 using Amplitudes = Lanes<Real, 2 * lanes>;
@@ -216,18 +236,31 @@ QDIST_INLINE inline Amplitudes<Real> doubled(const Lanes<Real>& a) {
 // of comparisons it makes expectation values take an eighth longer.
 template <int N, int first = 0, class F>
 QDIST_INLINE inline void with_constant(int x, F f) {
-    const auto call = [&](auto k) QDIST_INLINE {
-        if constexpr (first + k < N) f(std::integral_constant<int, first + k>());
-    };
     switch (x - first) {
-        case 0: return call(std::integral_constant<int, 0>());
-        case 1: return call(std::integral_constant<int, 1>());
-        case 2: return call(std::integral_constant<int, 2>());
-        case 3: return call(std::integral_constant<int, 3>());
-        case 4: return call(std::integral_constant<int, 4>());
-        case 5: return call(std::integral_constant<int, 5>());
-        case 6: return call(std::integral_constant<int, 6>());
-        case 7: return call(std::integral_constant<int, 7>());
+        case 0:
+            if constexpr (first < N) f(std::integral_constant<int, first>());
+            return;
+        case 1:
+            if constexpr (first + 1 < N) f(std::integral_constant<int, first + 1>());
+            return;
+        case 2:
+            if constexpr (first + 2 < N) f(std::integral_constant<int, first + 2>());
+            return;
+        case 3:
+            if constexpr (first + 3 < N) f(std::integral_constant<int, first + 3>());
+            return;
+        case 4:
+            if constexpr (first + 4 < N) f(std::integral_constant<int, first + 4>());
+            return;
+        case 5:
+            if constexpr (first + 5 < N) f(std::integral_constant<int, first + 5>());
+            return;
+        case 6:
+            if constexpr (first + 6 < N) f(std::integral_constant<int, first + 6>());
+            return;
+        case 7:
+            if constexpr (first + 7 < N) f(std::integral_constant<int, first + 7>());
+            return;
     }
     if constexpr (first + 8 < N) with_constant<N, first + 8>(x, f);
 }

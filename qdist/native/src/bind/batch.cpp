@@ -63,11 +63,32 @@ std::vector<rows::Entry> checked_entries(const Records& records, const Array<con
     return found;
 }
 
-template <class Real>
-void make(rows::RowProgram<Real>* self, int n, int per_row, int num_shared, Array<const double> slot_constants, Records slot_entries,
-          Array<const double> slot_coefficients, Array<const double> constants, Records entries, Array<const double> coefficients,
-          Records start, Records operations, Records rotations, Records terms, Integers targets, Array<const std::complex<double>> matrices, Integers walks,
-          Integers columns, Integers logical, int phase) {
+// What a row program is made of, as it is handed in; in the order of the arguments.
+struct Given {
+    int n, per_row, num_shared;
+    Array<const double> slot_constants;
+    Records slot_entries;
+    Array<const double> slot_coefficients, constants;
+    Records entries;
+    Array<const double> coefficients;
+    Records start, operations, rotations, terms;
+    Integers targets;
+    Array<const std::complex<double>> matrices;
+    Integers walks, columns, logical;
+    int phase;
+};
+
+// The same, checked: whatever the precision.
+struct Parts {
+    rows::Angles angles;
+    std::vector<rows::Factor> start;
+    std::vector<rows::Operation> operations;
+    rows::Walk order;
+};
+
+Parts checked_parts(const Given& given) {
+    const auto& [n, per_row, num_shared, slot_constants, slot_entries, slot_coefficients, constants, entries, coefficients, start, operations, rotations,
+                 terms, targets, matrices, walks, columns, logical, phase] = given;
     check_range(n, 1, most_qubits, "the number of qubits");
     check_range(per_row, 0, (std::int64_t(1) << 31) - 2, "the number of parameters of a row");
     check_range(num_shared, 0, (std::int64_t(1) << 31) - 2 - per_row, "the number of shared parameters");
@@ -141,7 +162,18 @@ void make(rows::RowProgram<Real>* self, int n, int per_row, int num_shared, Arra
     check_size(logical.size(), std::size_t(n) + 1, "the logical order");
     rows::Walk order = checked_walk(Index(logical.data()[0]), {logical.data() + 1, std::size_t(n)}, n, n, "the logical order");
     check_range(phase, -1, num_angles - 1, "the angle of the global phase");
-    new (self) rows::RowProgram<Real>(n, per_row, num_shared, std::move(angles), std::move(factors), std::move(found), std::move(order), phase);
+    return {std::move(angles), std::move(factors), std::move(found), std::move(order)};
+}
+
+template <class Real>
+void make(rows::RowProgram<Real>* self, int n, int per_row, int num_shared, Array<const double> slot_constants, Records slot_entries,
+          Array<const double> slot_coefficients, Array<const double> constants, Records entries, Array<const double> coefficients,
+          Records start, Records operations, Records rotations, Records terms, Integers targets, Array<const std::complex<double>> matrices, Integers walks,
+          Integers columns, Integers logical, int phase) {
+    Parts parts = checked_parts({n, per_row, num_shared, slot_constants, slot_entries, slot_coefficients, constants, entries, coefficients, start, operations,
+                                 rotations, terms, targets, matrices, walks, columns, logical, phase});
+    new (self) rows::RowProgram<Real>(n, per_row, num_shared, std::move(parts.angles), std::move(parts.start), std::move(parts.operations),
+                                      std::move(parts.order), phase);
 }
 
 rows::Outputs made_outputs(int n, int num_outputs, Records strings, Array<const double> coefficients, Records marginals) {

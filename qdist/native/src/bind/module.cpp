@@ -11,6 +11,7 @@ void bind_exchange(nb::module_& m);
 void bind_matrices(nb::module_& m);
 void bind_measure(nb::module_& m);
 void bind_pauli(nb::module_& m);
+void bind_program(nb::module_& m);
 void bind_program_double(nb::module_& m);
 void bind_program_single(nb::module_& m);
 void bind_search(nb::module_& m);
@@ -45,6 +46,7 @@ NB_MODULE(QDIST_MODULE, m) {
     bind_matrices(m);
     bind_measure(m);
     bind_pauli(m);
+    bind_program(m);
     bind_program_single(m);
     bind_program_double(m);
     bind_search(m);

@@ -2,9 +2,10 @@
 #include "bind/program.hpp"
 
 void bind_program_double(nb::module_& m) {
-    auto program = bindings::bind_program_of<double>(m, "Program128");
-    bindings::bind_runs<double, double>(program);
-    // On states in complex64, computed in double and rounded once a stage.
-    bindings::bind_runs<double, float>(program);
+    using namespace bindings;
+    nb::class_<ProgramOf<double>, AnyProgram> program(m, "Program128");
+    program.def(nb::init<int>(), "num_bits"_a);
+    // Those in complex64 are computed in double and rounded once a stage.
+    bind_runs_of_both(program);
     m.attr("lane_bits") = nb::make_tuple(qdist::Simd<float>::lane_bits, qdist::Simd<double>::lane_bits);
 }

@@ -17,6 +17,7 @@
 #include <numeric>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "base/bits.hpp"
@@ -128,12 +129,16 @@ public:
         for (PauliJob& job : jobs)
             for (PauliTerm& term : job.terms) term.z = lift.mask(term.z);
         if (this->bits <= tile_bits) {
-            if (!jobs.empty()) add_pass(low_bits(this->bits), 0, jobs, [](const PauliJob&) { return true; });
+            if (!jobs.empty()) add_pass(low_bits(this->bits), 0, jobs, {});
         } else {
             cover(jobs);
         }
         // To read what an earlier pass has written is cheap where the tile has long runs, and best where it has no gaps.
-        std::ranges::stable_sort(passes, {}, [](const PauliPass& pass) { return pass.far ? 0 : std::countr_one(pass.tile); });
+        std::vector<Index> run_lengths;
+        for (const PauliPass& pass : passes) run_lengths.push_back(pass.far ? 0 : Index(std::countr_one(pass.tile)));
+        std::vector<PauliPass> sorted;
+        for (std::size_t k : order_of(run_lengths)) sorted.push_back(std::move(passes[k]));
+        passes = std::move(sorted);
     }
 
     Lift lift;
@@ -143,11 +148,19 @@ public:
     mutable ProductTablesKept product_tables;
 
 private:
+    // The numbers of the keys, in order of them; equal ones stay as they are.
+    static std::vector<std::size_t> order_of(std::span<const Index> keys) {
+        std::vector<std::pair<Index, std::size_t>> numbered;
+        for (std::size_t k = 0; k < keys.size(); ++k) numbered.push_back({keys[k], k});
+        std::sort(numbered.begin(), numbered.end());
+        std::vector<std::size_t> order;
+        for (const auto& [key, k] : numbered) order.push_back(k);
+        return order;
+    }
+
     static std::vector<PauliJob> grouped(std::span<const Index> x, std::span<const Index> z,
                                          std::span<const std::complex<double>> c, std::span<const std::int64_t> observable) {
-        std::vector<std::size_t> order(x.size());
-        std::iota(order.begin(), order.end(), 0);
-        std::ranges::stable_sort(order, {}, [&](std::size_t k) { return x[k]; });
+        const std::vector<std::size_t> order = order_of(x);
         std::vector<PauliJob> jobs;
         for (std::size_t start = 0, end = 0; start < order.size(); start = end) {
             while (end < order.size() && x[order[end]] == x[order[start]]) ++end;
@@ -170,14 +183,16 @@ private:
     // bits and the high bits that serve most jobs, or pairs of low tiles for strings that flip more than that.
     void cover(std::vector<PauliJob>& jobs) {
         const Index low = low_bits(tile_bits), run = low_bits(run_bits);
-        add_pass(low, 0, jobs, [&](const PauliJob& job) { return (job.x & ~low) == 0; });
+        add_pass(low, 0, jobs, {~low, 0});
         while (!jobs.empty()) {
             const Index far = jobs.front().x & ~low;
             Index tile = run | jobs.front().x;
             if (std::popcount(tile) <= tile_bits) grow(tile, jobs);
-            const auto within = [&](const PauliJob& job) { return (job.x & ~tile) == 0; };
-            const auto paired = [&](const PauliJob& job) { return (job.x & ~low) == far; };
-            if (std::popcount(tile) == tile_bits && std::ranges::count_if(jobs, within) >= std::ranges::count_if(jobs, paired))
+            const Bits within{~tile, 0}, paired{~low, far};
+            const auto count = [&](Bits flips) {
+                return std::ranges::count_if(jobs, [=](const PauliJob& job) { return flips.holds(job.x); });
+            };
+            if (std::popcount(tile) == tile_bits && count(within) >= count(paired))
                 add_pass(tile, 0, jobs, within);
             else
                 add_pass(low, far, jobs, paired);
@@ -203,18 +218,23 @@ private:
         for (Index bit = 1; std::popcount(tile) < tile_bits; bit <<= 1) tile |= bit;
     }
 
-    template <class Chosen>
-    void add_pass(Index tile, Index far, std::vector<PauliJob>& jobs, Chosen chosen) {
+    // Takes the jobs with certain flips.
+    void add_pass(Index tile, Index far, std::vector<PauliJob>& jobs, Bits flips) {
         PauliPass pass{tile, far, {}};
-        const auto rest = std::stable_partition(jobs.begin(), jobs.end(), chosen);
+        std::vector<PauliJob> rest;
         std::size_t kept = 0;
-        for (auto job = jobs.begin(); job != rest; ++job)
-            for (PauliJob& some : by_reach(std::move(*job), tile))
+        for (PauliJob& job : jobs) {
+            if (!flips.holds(job.x)) {
+                rest.push_back(std::move(job));
+                continue;
+            }
+            for (PauliJob& some : by_reach(std::move(job), tile))
                 for (PauliJob& part : split(std::move(some), tile, kept)) {
                     sort_rows(part, tile);
                     pass.jobs.push_back(std::move(part));
                 }
-        jobs.erase(jobs.begin(), rest);
+        }
+        jobs = std::move(rest);
         if (!pass.jobs.empty()) passes.push_back(std::move(pass));
     }
 

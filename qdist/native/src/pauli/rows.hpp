@@ -37,9 +37,20 @@ struct Lookup {
     std::size_t at(std::size_t slot) const { return start + slot * kind.stride(); }
 };
 
+// Where the factors of a pass are.
+class PassLookups {
+public:
+    const std::vector<Lookup>& lookups() const { return lookups_; }
+    std::size_t rows() const { return rows_; }
+
+protected:
+    std::size_t rows_;
+    std::vector<Lookup> lookups_;
+};
+
 // The factors of a pass, with a weight for each observable.
 template <class Real>
-class PassFactors {
+class PassFactors : public PassLookups {
 public:
     // once_from: partners that differ in row bits of so much or more are summed up once; 0: all are.
     PassFactors(const PauliPass& pass, const double* weights, int observables, std::size_t once_from)
@@ -59,8 +70,6 @@ public:
         }
     }
 
-    const std::vector<Lookup>& lookups() const { return lookups_; }
-    std::size_t rows() const { return rows_; }
     const std::vector<Real>& numbers() const { return numbers_; }
 
     // Makes `numbers`, a copy of those here, the factors of the tile whose first amplitude has index `base`.
@@ -116,10 +125,10 @@ private:
         for (std::size_t sets = 0; !rest.empty(); ++sets) {
             if (sets == max_sets || std::ranges::find(result, true) == result.end()) return std::vector<bool>(job.slots());
             const Index outside = rest.front().z & ~pass_.tile;
-            const auto others = std::stable_partition(rest.begin(), rest.end(),
-                                                      [&](const PauliTerm& t) { return (t.z & ~pass_.tile) == outside; });
-            set.terms.assign(rest.begin(), others);
-            rest.erase(rest.begin(), others);
+            std::vector<PauliTerm> others;
+            set.terms.clear();
+            for (const PauliTerm& t : rest) ((t.z & ~pass_.tile) == outside ? set.terms : others).push_back(t);
+            rest = std::move(others);
             fill(set, lookup, 0, numbers_.data() + lookup.start);
             set_zeros(lookup, job.slots());
             for (std::size_t slot = 0; slot < result.size(); ++slot) result[slot] = result[slot] && lookup.is_zero[slot];
@@ -194,8 +203,6 @@ private:
 
     const PauliPass& pass_;
     std::vector<double> weights_;
-    std::size_t rows_;
-    std::vector<Lookup> lookups_;
     std::vector<Real> numbers_;
 };
 
@@ -208,8 +215,7 @@ public:
         std::uint32_t row, factor;
     };
 
-    template <class Real>
-    RowSums(const PassFactors<Real>& factors, std::size_t block) : rows(factors.rows()) {
+    RowSums(const PassLookups& factors, std::size_t block) : rows(factors.rows()) {
         // By kind: a lookup, and whether its sources serve whole blocks. Rows of a block differ by the same in all blocks.
         std::vector<std::vector<std::pair<const Lookup*, bool>>> of_kind;
         for (const Lookup& lookup : factors.lookups()) {

@@ -13,51 +13,56 @@ namespace {
 // Angles below this share of the strings' are what rounding leaves of angles that cancel.
 constexpr double rounding = 0x1p-50;
 
+template <class Real>
+struct Amplitude {
+    Vec<Real> re, im;
+};
+
+template <class Real>
+QDIST_INLINE inline Amplitude<Real> get(Tile<Real> tile, std::size_t i) {
+    return {load(tile.re + i), load(tile.im + i)};
+}
+template <class Real>
+QDIST_INLINE inline void put(Tile<Real> tile, std::size_t i, Amplitude<Real> z) {
+    store<Real>(tile.re + i, z.re);
+    store<Real>(tile.im + i, z.im);
+}
+
+// Element i of a pair, with its partner. The largest product, mostly the cosine's, comes last: as part of an FMA it is not
+// rounded by itself. s: the sine of the element's own pattern, whose sign an odd number of Ys changes in the partner's.
+template <bool odd, class Real>
+QDIST_INLINE inline Amplitude<Real> turned(Amplitude<Real> z, Amplitude<Real> partner, Vec<Real> c, Vec<Real> s) {
+    if constexpr (odd) return {s * partner.re + c * z.re, s * partner.im + c * z.im};
+    return {s * partner.im + c * z.re, c * z.im - s * partner.re};
+}
+
+// Im conj(bra) P ket, or the part of it that i and its partner have.
+template <bool odd, class Real>
+QDIST_INLINE inline Vec<Real> overlap(Amplitude<Real> bra, Amplitude<Real> ket) {
+    if constexpr (odd) return bra.re * ket.re + bra.im * ket.im;
+    return bra.re * ket.im - bra.im * ket.re;
+}
+
 // What a kernel works on, as constants: X, how the lanes of a row are permuted; whether rows go in pairs, with the row that
 // flips of higher bits lead to; whether the number of Ys is odd.
 template <class Real, std::size_t X, bool pairs, bool odd>
 struct RotationKernel {
     using V = Vec<Real>;
+    using Z = Amplitude<Real>;
     static constexpr std::size_t lanes = Simd<Real>::lanes;
 
-    struct Amplitude {
-        V re, im;
-    };
+    QDIST_INLINE static Z permuted(Z z) { return {lane_xor<X>(z.re), lane_xor<X>(z.im)}; }
 
-    QDIST_INLINE static Amplitude get(Tile<Real> tile, std::size_t i) { return {load(tile.re + i), load(tile.im + i)}; }
-    QDIST_INLINE static void put(Tile<Real> tile, std::size_t i, V re, V im) {
-        store<Real>(tile.re + i, re);
-        store<Real>(tile.im + i, im);
-    }
-    QDIST_INLINE static Amplitude permuted(Amplitude z) { return {lane_xor<X>(z.re), lane_xor<X>(z.im)}; }
-
-    // Element i of a pair, with its partner. The largest product, mostly the cosine's, comes last: as part of an FMA it is not
-    // rounded by itself. s: the sine of the element's own pattern, whose sign an odd number of Ys changes in the partner's.
-    QDIST_INLINE static Amplitude turned(Amplitude z, Amplitude partner, V c, V s) {
-        if constexpr (odd) return {s * partner.re + c * z.re, s * partner.im + c * z.im};
-        return {s * partner.im + c * z.re, c * z.im - s * partner.re};
-    }
-    QDIST_INLINE static void rotate(Tile<Real> tile, std::size_t i, std::size_t flip, V c, V s) {
-        const Amplitude z = get(tile, i);
-        rotate(tile, i, flip, c, s, z, permuted(pairs ? get(tile, i ^ flip) : z));
-    }
-    QDIST_INLINE static void rotate(Tile<Real> tile, std::size_t i, std::size_t flip, V c, V s, Amplitude z, Amplitude partner) {
-        const Amplitude first = turned(z, partner, c, s);
-        put(tile, i, first.re, first.im);
-        if constexpr (pairs) {
-            const Amplitude second = permuted(turned(partner, z, c, odd ? -s : s));
-            put(tile, i ^ flip, second.re, second.im);
-        }
+    QDIST_INLINE static void rotate(Tile<Real> tile, std::size_t i, std::size_t flip, V c, V s, Z z, Z partner) {
+        put(tile, i, turned<odd, Real>(z, partner, c, s));
+        if constexpr (pairs) put(tile, i ^ flip, permuted(turned<odd, Real>(partner, z, c, odd ? -s : s)));
     }
 
     static void apply(Tile<Real> tile, const std::uint32_t* row, const std::uint32_t* last, std::size_t flip, V c, V s) {
-        for (; row != last; ++row) rotate(tile, *row, flip, c, s);
-    }
-
-    // Im conj(bra) P ket, or the part of it that i and its partner have.
-    QDIST_INLINE static V overlap(Amplitude bra, Amplitude ket) {
-        if constexpr (odd) return bra.re * ket.re + bra.im * ket.im;
-        return bra.re * ket.im - bra.im * ket.re;
+        for (; row != last; ++row) {
+            const Z z = get(tile, *row);
+            rotate(tile, *row, flip, c, s, z, permuted(pairs ? get(tile, *row ^ flip) : z));
+        }
     }
 
     static void undo(const TilePair<Real>& tiles, const std::uint32_t* row, const std::uint32_t* last, std::size_t flip, V c, V s,
@@ -68,16 +73,15 @@ struct RotationKernel {
             V sum{};
             for (const auto* end = row + std::min(together, last - row); row != end; ++row) {
                 const std::size_t i = *row;
-                const Amplitude k = get(tiles.ket, i), b = get(tiles.bra, i);
-                const Amplitude l = permuted(pairs ? get(tiles.ket, i ^ flip) : k);
-                const Amplitude a = permuted(pairs ? get(tiles.bra, i ^ flip) : b);
-                sum += overlap(b, l);
-                if constexpr (pairs) sum = odd ? sum - overlap(a, k) : sum + overlap(a, k);
+                const Z k = get(tiles.ket, i), b = get(tiles.bra, i);
+                const Z l = permuted(pairs ? get(tiles.ket, i ^ flip) : k);
+                const Z a = permuted(pairs ? get(tiles.bra, i ^ flip) : b);
+                sum += overlap<odd, Real>(b, l);
+                if constexpr (pairs) sum = odd ? sum - overlap<odd, Real>(a, k) : sum + overlap<odd, Real>(a, k);
                 rotate(tiles.ket, i, flip, c, -s, k, l);
                 rotate(tiles.bra, i, flip, c, -s, b, a);
             }
-            if (sums)
-                for (std::size_t l = 0; l < lanes; ++l) sums[l] += sum[l];
+            if (sums) add_lanes<Real>(sum, sums);
         }
     }
 };

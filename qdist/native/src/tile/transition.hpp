@@ -35,13 +35,14 @@ private:
         V re[entries] = {}, im[entries] = {};
         int pending = 0;
         const auto flush = [&] {
+            // By copies: the sums stay in registers where nothing has their address.
+            V sums[2 * entries];
             for (int e = 0; e < entries; ++e) {
-                for (int l = 0; l < lanes; ++l) {
-                    total[2 * e][l] += re[e][l];
-                    total[2 * e + 1][l] += im[e][l];
-                }
+                sums[2 * e] = re[e];
+                sums[2 * e + 1] = im[e];
                 re[e] = im[e] = V{};
             }
+            add_vectors(sums, 2 * entries, total);
             pending = 0;
         };
         std::size_t o[Rows];
@@ -68,12 +69,21 @@ private:
             }
         });
         flush();
-        for (int p = 0; p < Some; ++p)
-            for (int q = 0; q < Rows; ++q)
-                for (int x = 0; x < Perms; ++x)
+        add_entries(total, Rows, Some, Perms, first_row, sums);
+    }
+
+    // What every case has in common: compiled once, and not with each of them.
+    [[gnu::noinline]] static void add_vectors(const V* vectors, int count, double (*total)[lanes]) {
+        for (int e = 0; e < count; ++e) add_lanes<Real>(vectors[e], total[e]);
+    }
+    [[gnu::noinline]] void add_entries(const double (*total)[lanes], int rows, int some, int perms, int first_row,
+                                       double* sums) const {
+        for (int p = 0; p < some; ++p)
+            for (int q = 0; q < rows; ++q)
+                for (int x = 0; x < perms; ++x)
                     for (int lane = 0; lane < lanes; ++lane) {
                         if (!shape_.holds(lane)) continue;
-                        const int e = (p * Rows + q) * Perms + x;
+                        const int e = (p * rows + q) * perms + x;
                         const std::size_t row = shape_.index(q, lane ^ shape_.permutations_[x]),
                                           column = shape_.index(first_row + p, lane);
                         sums[2 * (row * size_ + column)] += total[2 * e][lane];
