@@ -1,7 +1,8 @@
 """THE gate table: every gate that has a name, and the makers of those that carry data.
 
 A row says all that the planner and the kernels ask of a gate; what its matrix shows (diagonal, real, X-like) is read
-off the matrix. A gate with angles also needs its formula in native/src/gates/formulas.hpp, unless it is diagonal.
+off the matrix. Most gates with angles also need a formula in native/src/gates/formulas.hpp and a rule in
+plan/rows/steps.py: ARCHITECTURE.md ("How to add") says which.
 
 Conventions are Qiskit's; names are those of OpenQASM's qelib1.inc and stdgates.inc, then Qiskit's.
 """

@@ -7,6 +7,8 @@ on both.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from itertools import product
 
 import numpy as np
 
@@ -16,17 +18,6 @@ from qdist.circuit.gate import Params
 from qdist.circuit.instruction import Instruction
 
 __all__ = ["conjugate", "doubled"]
-
-# Gates of several angles: which of them change their signs in the complex conjugate.
-_SIGNS = {
-    "u": (1, -1, -1),
-    "u2": (-1, -1),
-    "u0": (1,),
-    "r": (-1, -1),
-    "xx_plus_yy": (-1, -1),
-    "fsim": (-1, -1),
-    "phased_u": (1, -1, -1, -1),
-}
 
 
 def doubled(instructions: Iterable[Instruction], num_qubits: int, adjoint: bool = False) -> list[Instruction]:
@@ -55,16 +46,17 @@ def conjugate(gate: Gate, params: Params) -> tuple[Gate, Params]:
     return (base.controlled(gate.num_controls, gate.ctrl_state) if gate.num_controls else base), angles
 
 
+@cache
 def _signs(base: Gate) -> tuple[int, ...]:
+    """Of each angle: -1 where it changes its sign in the complex conjugate."""
     if base.pauli is not None:
         return (1 if base.pauli.count("Y") % 2 else -1,)
-    if base.name in _SIGNS:
-        return _SIGNS[base.name]
-    generator = base.generator
-    if generator is not None and not np.any(generator.imag):
-        return (-1,)
-    if generator is not None and not np.any(generator.real):
-        return (1,)
+    # Angles with no special relation to each other.
+    angles = [0.6180339887 + 0.7320508075 * k for k in range(base.num_params)]
+    wanted = base.matrix(*angles).conj()
+    for signs in product((1, -1), repeat=base.num_params):
+        if np.allclose(base.matrix(*(s * a for s, a in zip(signs, angles))), wanted, rtol=0, atol=1e-12):
+            return signs
     raise CircuitError(f"{base.name} has no complex conjugate among the gates; use method='trajectories'")
 
 

@@ -158,3 +158,8 @@ def test_derivatives_of_a_kind_that_nothing_sums_are_refused() -> None:
     with pytest.raises(NotImplementedError, match="angles of linear blocks"):
         BackTables(9, kind, [(stage, [replace(block, kind="linear")])], shape, {0})
     assert BackTables(9, kind, [(stage, [block])], shape, {0}).num_sums > 0
+    circuit = qd.Circuit(9).unitary(qd.library.random_circuits.random_su(8, seed=1), [0, 1, 2])
+    ((stage, (block,)),) = make_plan(circuit, kind, [tile_level(9, shape)]).segments[0].stages
+    with_angle = replace(block, operations=[replace(block.operations[0], slots=(0,))])
+    with pytest.raises(NotImplementedError, match="angles of dense blocks that mix 3 qubits"):
+        BackTables(9, kind, [(stage, [with_angle])], shape, {0})

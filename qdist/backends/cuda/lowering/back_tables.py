@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.gradients import Gradients
 from qdist.backends.cuda.lowering.inverse import undoing
-from qdist.backends.cuda.lowering.phases import Phase, TilePhases
+from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases
 from qdist.backends.cuda.lowering.records import OPS, PARITY
 from qdist.backends.cuda.lowering.tables import StageTables, Tables, View, halves, table_of
 from qdist.backends.cuda.lowering.tile import Shape
@@ -82,8 +82,9 @@ class BackTables(Tables):
 
     def _stage(self, stage: Stage, blocks: list[Block]) -> StageTables:
         for block in blocks:
-            if block.kind not in _SUMMED and any(o.reads & self._trainable for o in block.operations):
-                raise NotImplementedError(f"nothing sums what the angles of {block.kind} blocks change")
+            if not _is_summed(block) and any(o.reads & self._trainable for o in block.operations):
+                what = f"{block.kind} blocks that mix {block.mixes.bit_count()} qubits"
+                raise NotImplementedError(f"no method of BackTables sums what the angles of {what} change")
         before = self._sizes()
         self._first_sum = self.num_sums
         result = super()._stage(stage, blocks)
@@ -190,6 +191,11 @@ class BackTables(Tables):
     def _own(self, number: int) -> int:
         """The number of a sum within its stage."""
         return number - self._first_sum
+
+
+def _is_summed(block: Block) -> bool:
+    """Whether the method of the block adds sums; ``wide``, of matrices that do not run in registers, does not."""
+    return block.kind in _SUMMED and (block.kind != "dense" or block.mixes.bit_count() <= WIDEST)
 
 
 def _add_parities(

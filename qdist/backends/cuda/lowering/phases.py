@@ -173,7 +173,7 @@ def _run_section(section: list[Block], found: list[Phase], bit: dict[int, int], 
 
 def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> bool:
     """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs."""
-    mixed = [bit[q] for q in dense_targets(block)] if block.kind == "dense" else []
+    mixed = [bit[q] for q in dense_targets(block)] if block.mixes else []
     pairs = list(phase.pairs)
     if len(mixed) == 2 and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
         pairs.append((mixed[0], mixed[1]))

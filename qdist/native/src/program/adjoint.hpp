@@ -24,6 +24,9 @@
 
 namespace qdist {
 
+// Some of these have a default, which is wrong for a block with angles.
+static_assert(std::variant_size_v<Block<float>> == 5, "a new block has cases in touched, sizes, undo, collect and finish");
+
 // The bits of a tile of t that a block reads or changes, or more than those.
 template <class Real>
 std::size_t touched(const Block<Real>& block, int t) {

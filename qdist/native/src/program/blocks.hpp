@@ -55,6 +55,8 @@ struct DiagonalBlock {
 
 template <class Real>
 using Block = std::variant<DenseBlock<Real>, DiagonalBlock<Real>, TableDiagonal<Real>, Permutation<Real>, Rotations<Real>>;
+// Some of these have a default, which is wrong for a block with angles.
+static_assert(std::variant_size_v<Block<float>> == 5, "a new block has cases in is_trainable, bind, bind_undo and run_tile");
 
 // Whether a block depends on an angle that depends on a parameter.
 template <class Real>
