@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.compiler import stage_kernel
-from qdist.backends.cuda.lowering.argument_matrices import MatrixSlots
+from qdist.backends.cuda.lowering.fours import FourPlaces
 from qdist.backends.cuda.lowering.records import LAUNCH, OP, PHASE, SLOT
 from qdist.backends.cuda.lowering.resident import blocks_at_once, resident
 from qdist.backends.cuda.lowering.tables import Tables
@@ -20,15 +20,14 @@ __all__ = ["Launcher", "as_bytes"]
 
 class Bound(NamedTuple):
     """Numbers on the device, a row for each state of a batch: where reals and turns begin in ``buffer``, and how long
-    their rows are. argument_matrices: each stage's (argument_matrices.py): whether all rows have the same, and their
-    bytes."""
+    their rows are. fours: each stage's 4x4 matrices (fours.py): whether all rows have the same, and their bytes."""
 
     buffer: Any
     reals: int
     reals_stride: int
     turns: int
     turns_stride: int
-    argument_matrices: list[tuple[bool, NDArray[Any]]]
+    fours: list[tuple[bool, NDArray[Any]]]
 
 
 class Launcher:
@@ -48,7 +47,7 @@ class Launcher:
         self._records: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = {}
         self._places: dict[tuple[int, bool, bool], tuple[NDArray[Any], int, int]] = {}
         self._kernels: dict[int, Any] = {}
-        self._slots = [MatrixSlots(stage.argument_matrices) for stage in tables.stages]
+        self._fours = [FourPlaces(stage.fours) for stage in tables.stages]
         self.bound: Bound | None = None
 
     def bind(self, angles: np.ndarray) -> None:
@@ -64,10 +63,10 @@ class Launcher:
             reals = together[: sizes[0]].view(binding.real).reshape(rows, -1)
             turns = together[begin : begin + sizes[1]].view(binding.turn).reshape(rows, binding.num_turns)
             binding.put_values(angles, reals, turns)
-            matrices = [(same, as_bytes(own)) for same, own in (places.record(reals) for places in self._slots)]
+            fours = [(same, as_bytes(own)) for same, own in (places.record(reals) for places in self._fours)]
             buffer = stage.send()
         at = buffer.data.ptr
-        self.bound = Bound(buffer, at, reals.shape[1], at + begin, turns.shape[1], matrices)
+        self.bound = Bound(buffer, at, reals.shape[1], at + begin, turns.shape[1], fours)
 
     def num_tiles(self, number: int, live: int) -> int:
         """How many tiles of stage ``number`` hold amplitudes that may be nonzero. live: the nonzero-support
@@ -85,7 +84,7 @@ class Launcher:
     def run(self, number: int, states: Any, offset: int, live: int, rows: int) -> None:
         """Runs stage ``number`` on ``rows`` states: as many blocks as run at once, each going through many tiles."""
         assert self.bound is not None, "bind comes first"
-        with_launch, matrices = self.bound.argument_matrices[number]
+        with_launch, fours = self.bound.fours[number]
         key = number, states.data.ptr % 16 == 0, with_launch
         if key not in self._places:
             stage, shape = self.tables.stages[number], self.tables.shape
@@ -94,7 +93,7 @@ class Launcher:
             self._places[key] = as_bytes(layout.arguments(stage, shape, *key[1:])), layout.end, most
         places, shared_bytes, most = self._places[key]
         grid = min(self.num_tiles(number, live), most), rows
-        self.launch(number, states, offset, live, grid, (places, matrices), shared_bytes)
+        self.launch(number, states, offset, live, grid, (places, fours), shared_bytes)
 
     def launch(
         self,

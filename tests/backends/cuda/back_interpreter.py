@@ -51,7 +51,7 @@ class BackInterpreter(Interpreter):
             threads = int(op["threads"])
             active = (np.arange(len(ket)) & threads & 0xFFFF) == threads >> 16
             rest = self.setting[(self.setting & sum(1 << b for b in bits)) == 0]
-            rest = rest[int(op["predicate"]) >> rest & 1 == 1]
+            rest = rest[int(op["word"]) >> rest & 1 == 1]
             places = span([1 << b for b in bits])[:, None] | rest
             matrix = np.einsum("tqk,tpk->qp", ket[active][:, places], bra[active][:, places].conj())
             self._add(number, int(op["data"]), matrix.ravel().view(np.float64))
@@ -66,11 +66,11 @@ class BackInterpreter(Interpreter):
             return [int(x) for x in lists[at - count : at].view(np.uint32)]
 
         for _ in range(*take(1)):
-            threads, predicate, *far, result = take(7)
+            threads, word, *far, result = take(7)
             mask, value = (far[k] | far[k + 1] << 32 for k in (0, 2))
             if where & mask == value:
                 active = (thread & threads & 0xFFFF) == threads >> 16
-                self._add(number, result, w[active][:, predicate >> self.setting & 1 == 1].sum())
+                self._add(number, result, w[active][:, word >> self.setting & 1 == 1].sum())
         groups = []
         (single,) = take(1)
         if single != 0xFFFFFFFF:

@@ -67,7 +67,7 @@ class Interpreter:
                     self._op(op, amplitudes, own, coefficients, where)
                 turn = turns[0]
             next_op = end_op
-            assert bool(phase["has_common_phase"]) or not turn.any()
+            assert bool(phase["turns"]) or not turn.any()
             for amplitudes in states:
                 amplitudes *= self._factor(turn)[:, None]
             if step + 1 < stage.num_phases:
@@ -159,15 +159,15 @@ class Interpreter:
         if name in ("transition1", "transition2", "weigh"):
             return
         thread = np.arange(len(amplitudes))
-        predicate = (int(op["predicate"]) >> self.setting & 1).astype(bool)
-        if name in ("common_phase", "cross"):
+        word = (int(op["word"]) >> self.setting & 1).astype(bool)
+        if name in ("turn", "cross"):
             sums = np.zeros_like(turn)
             for threads, coefficient in self.arrays["terms"][data : int(op["threads"])].tolist():
                 sums[(thread & threads & 0xFFFF) == threads >> 16] += coefficients[coefficient]
-            if name == "common_phase":
+            if name == "turn":
                 turn += sums
             else:
-                chosen = predicate if which == GENERAL else (self.setting >> which & 1).astype(bool)
+                chosen = word if which == GENERAL else (self.setting >> which & 1).astype(bool)
                 amplitudes[:, chosen] *= self._factor(sums)[:, None]
             return
         if name == "phases":
@@ -178,10 +178,10 @@ class Interpreter:
         active &= where & int(op["far_mask"]) == int(op["far_value"])
         if name == "lookup":
             factors = self._looked_up(data, thread, where)
-            amplitudes[:] = np.where(active[:, None] & predicate, amplitudes * factors, amplitudes)
+            amplitudes[:] = np.where(active[:, None] & word, amplitudes * factors, amplitudes)
             return
         if name == "real1":
-            for b in np.flatnonzero(predicate[: self.tables.shape.registers]):
+            for b in np.flatnonzero(word[: self.tables.shape.registers]):
                 matrix = self.reals[data + 4 * b : data + 4 * b + 4].reshape(2, 2)
                 pairs = amplitudes[:, np.stack([self.setting & ~(1 << b), self.setting | 1 << b], axis=1)]
                 amplitudes[:] = (matrix[self.setting >> b & 1] * pairs).sum(-1)
@@ -196,7 +196,7 @@ class Interpreter:
         rest = self.setting & ~sum(1 << b for b in bits)
         spread = span([1 << b for b in bits])
         result = (matrix[row][None] * amplitudes[:, rest[:, None] | spread]).sum(-1)
-        where_held = (active[:, None] & predicate) if name.startswith("controlled") else True
+        where_held = (active[:, None] & word) if name.startswith("controlled") else True
         amplitudes[:] = np.where(where_held, result, amplitudes)
 
     def _first_of(self, pair: int) -> int:

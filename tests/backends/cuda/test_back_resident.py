@@ -50,7 +50,7 @@ def test_what_operations_read_is_there(make: object, dtype: str) -> None:
             if kind in sizes:
                 assert stage.first_number <= data <= data + sizes[kind] <= stage.first_number + stage.num_numbers
                 seen += 1
-            elif kind in (OPS["common_phase"], OPS["cross"]):
+            elif kind in (OPS["turn"], OPS["cross"]):
                 assert extent.terms[0] <= data <= int(op["threads"]) <= sum(extent.terms)
             elif kind == OPS["weigh"]:
                 assert extent.weighs[0] <= data < sum(extent.weighs)

@@ -63,10 +63,10 @@ def test_a_stage_is_launched_with_three_records(launches: list[tuple[Any, ...]],
     assert len(tables.stages) > 1
     for number, stage in enumerate(tables.stages):
         own.run(number, state, 3 << n, (1 << n) - 1, 1)
-        launch, places, matrices = launches.pop()
-        assert launch.shape == places.shape == matrices.shape == ()
+        launch, places, fours = launches.pop()
+        assert launch.shape == places.shape == fours.shape == ()
         # CuPy is given bytes: listing a record's fields for each launch would take longer than the launch.
-        assert all(record.dtype.fields is None for record in (launch, places, matrices))
+        assert all(record.dtype.fields is None for record in (launch, places, fours))
         launch, places = launch.view(LAUNCH.dtype), places.view(FORWARD_PLACES.dtype)
         assert (launch["ket"], launch["size"], launch["offset"]) == (state.data.ptr, 1 << n, 3 << n)
         assert launch["tiles"] == 1 << n - len(stage.tile)

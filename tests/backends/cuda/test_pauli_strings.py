@@ -20,13 +20,13 @@ def run(one: TilePass, ket: np.ndarray, first: int, out: np.ndarray) -> None:
         done[places] += 1
         shared = ket[places].T.ravel()  # The thread's number is the lowest bits.
         begin = 0
-        for x, predicate, imaginary, middle, end in one.groups.tolist():
+        for x, word, imaginary, middle, end in one.groups.tolist():
             factors = np.zeros(places.shape)
             for k, (far, near, _, factor) in enumerate(one.strings[begin:end].tolist(), begin):
                 odd = (
                     ((first | base) & far).bit_count()
                     + np.bitwise_count(thread & near)
-                    + (k >= middle) * (predicate >> j & 1)
+                    + (k >= middle) * (word >> j & 1)
                 )
                 factors += np.where(odd & 1, -factor, factor)
             begin = end

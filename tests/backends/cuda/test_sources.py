@@ -207,5 +207,5 @@ def test_records_lie_as_c_lays_them_out() -> None:
 
 def test_kernel_arguments_find_room() -> None:
     for real_bytes in (4, 8):
-        taken = (records.LAUNCH, records.FORWARD_PLACES, records.ARGUMENT_MATRICES)
+        taken = (records.LAUNCH, records.FORWARD_PLACES, records.FOURS)
         assert sum(-(-r.dtype_of(real_bytes).itemsize // 16) * 16 for r in taken) <= 4096

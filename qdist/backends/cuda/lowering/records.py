@@ -15,15 +15,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from qdist.backends.cuda.lowering.record import Field, Record
-from qdist.backends.cuda.lowering.tile import ARGUMENT_BYTES
+from qdist.backends.cuda.lowering.tile import FOURS_BYTES
 
 __all__ = [
-    "ARGUMENT_MATRICES",
     "BACKWARD_PLACES",
     "BACKWARD_STEP",
     "FLIP",
     "FORWARD_PLACES",
     "FORWARD_STEP",
+    "FOURS",
     "GROUP",
     "HEADER",
     "LAUNCH",
@@ -49,7 +49,7 @@ __all__ = [
     "header",
 ]
 
-_OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "common_phase", "lookup")
+_OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
 SUM_NAMES = ("transition1", "transition2", "weigh")
 """Operations that are sums over a ket and a bra, which change nothing (back_tables.py)."""
 OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, "pair"))}
@@ -70,14 +70,14 @@ OP = Record(
         Field(
             "data",
             "int",
-            "where its numbers are in reals; of CROSS and COMMON_PHASE the first term; of sums the result or the list",
+            "where its numbers are in reals; of CROSS and TURN the first term; of sums the result or the list",
         ),
         Field(
             "threads",
             "unsigned",
-            "condition on the thread; of CROSS and COMMON_PHASE the end of its terms; of REAL1 the bits to sum for",
+            "condition on the thread; of CROSS and TURN the end of its terms; of REAL1 the register bits to sum for",
         ),
-        Field("predicate", "unsigned", "register mask; of REAL1 the register bits that have a matrix"),
+        Field("word", "unsigned", "register mask; of REAL1 the register bits that have a matrix"),
         Field("far_mask", "Index", "condition on far bits; of REAL1 the first sum"),
         Field("far_value", "Index"),
     ),
@@ -97,9 +97,9 @@ PHASE = Record(
         Field("load", "int", "columns of the register bits when reading", (5,)),
         Field("store", "int", "columns of the register bits when writing", (5,)),
         Field("index", "int", "the register bits in the tile's index", (5,)),
-        Field("has_common_phase", "int", "whether all amplitudes of a thread get a common phase at the end"),
+        Field("turns", "int", "whether all amplitudes of a thread get a common phase at the end"),
         Field("apart", "int", "whether adjacent places are read one by one, not by one access of 16 bytes"),
-        Field("matrix_kinds", "int", "kinds of its 4x4 matrices, if it has no other operations (argument_matrices.py)"),
+        Field("fours", "int", "kinds of its 4x4 matrices, if it has no other operations (fours.py)"),
     ),
     align=8,
 )
@@ -169,9 +169,7 @@ GROUP = Record(
     (
         Field("x", "unsigned", "the flips, in the tile's index"),
         Field(
-            "predicate",
-            "unsigned short",
-            "register mask: amplitudes with the opposite sign in the strings from middle on",
+            "word", "unsigned short", "register mask: amplitudes with the opposite sign in the strings from middle on"
         ),
         Field("imaginary", "unsigned short", "whether their factors lack an i"),
         Field("middle", "int", "strings before it have one sign for all of a thread's amplitudes"),
@@ -272,14 +270,14 @@ FORWARD_PLACES = Record(
         Field("own", "int"),
         Field("norms", "int"),
         Field("plain", "int", "1: tiles are loaded without a change of index, 16 bytes at a time; 2: stored so"),
-        Field("with_launch", "int", "whether the matrices in ArgumentMatrices are those of all states"),
+        Field("with_launch", "int", "whether the matrices in Fours are those of all states"),
     ),
 )
 
-ARGUMENT_MATRICES = Record(
-    "ArgumentMatrices",
-    "4x4 matrices passed as kernel arguments (constant bank): two slots a phase (argument_matrices.py).",
-    (Field("of", "Complex", "", ((ARGUMENT_BYTES // 128, ARGUMENT_BYTES // 256), 16)),),
+FOURS = Record(
+    "Fours",
+    "4x4 matrices passed as kernel arguments (constant bank): two slots a phase (fours.py).",
+    (Field("of", "Complex", "", ((FOURS_BYTES // 128, FOURS_BYTES // 256), 16)),),
 )
 
 BACKWARD_PLACES = Record(
@@ -387,9 +385,9 @@ ROW_LAUNCH = Record(
         Field("by_angle", "double*", "derivatives by each angle, of each row"),
         Field("states", "Complex*", "in logical order; none if null"),
         Field("shared_slots", "double*", "what constants and shared parameters give"),
-        Field("shared_half_angles", "Complex*", "cosine and sine of half of each angle that all rows share"),
+        Field("turned", "Complex*", "cosine and sine of half of each angle that all rows share"),
         Field("phases", "Complex*", "of each diagonal and amplitude"),
-        Field("scratch", "Real*", "a row's half angles and sums of masks, where shared memory has no room; else null"),
+        Field("scratch", "Real*", "a row's turns and sums of masks, where shared memory has no room; else null"),
         Field("far_states", "Real*", "ket, bra and work of each block, where shared memory has no room for them"),
         Field("far_turns", "Turn*", "phases of each diagonal, likewise"),
         Field("constants", "Table<double>", "one an angle"),
@@ -447,7 +445,7 @@ ROW_LAUNCH = Record(
 _TABLES = (OP, PHASE, FLIP, TERM, PART, SLOT, PARITY, STRING, GROUP)
 _ROWS = (ROW_OP, ROW_TERM, ROW_ENTRY, ROW_FLIP, ROW_LAUNCH)
 _SHARED = (OWN, FORWARD_STEP, BACKWARD_STEP, PIECE)
-_TAKEN = (LAUNCH, FORWARD_PLACES, ARGUMENT_MATRICES, BACKWARD_PLACES, SWEEP)
+_TAKEN = (LAUNCH, FORWARD_PLACES, FOURS, BACKWARD_PLACES, SWEEP)
 
 
 def header() -> str:

@@ -37,7 +37,7 @@ class Resident:
         """What the kernel takes of it: a ForwardPlaces.
 
         aligned: whether accesses of 16 bytes may begin at the state's first amplitude. with_launch: whether the
-        matrices that are passed as arguments (argument_matrices.py) are those of all states.
+        matrices that are passed as arguments (fours.py) are those of all states.
         """
         load, store = (plain and aligned for plain in stage.plain)
         return FORWARD_PLACES.filled(

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.argument_matrices import flags_of, is_alone, slots_of
 from qdist.backends.cuda.lowering.binding import Binding, constant_matrix
+from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
 from qdist.backends.cuda.lowering.pairs import Pairs
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, phases
 from qdist.backends.cuda.lowering.record import Record
@@ -66,8 +66,8 @@ class StageTables:
     first_number: int
     """In reals: what the stage's operations read there."""
     num_numbers: int
-    argument_matrices: list[tuple[int, int]]
-    """(slot, place in reals) of the 4x4 matrices passed as kernel arguments (argument_matrices.py)."""
+    fours: list[tuple[int, int]]
+    """(slot, place in reals) of the 4x4 matrices passed as kernel arguments (fours.py)."""
     plain: tuple[bool, bool]
     """Whether no index changes when the tile is read from memory, and when it is written, and bit 0 is the index's."""
     rare: bool
@@ -140,14 +140,14 @@ class Tables:
         identity = IndexMap.identity(tile.size)
         if self._pairs and tile.load != identity:
             self._pairs.touch(-1)
-        matrices: list[tuple[int, int]] = []
+        fours: list[tuple[int, int]] = []
         for number, phase in enumerate(tile.phases):
-            alone = self.shape.states == 1 and number < self.shape.matrix_phases and is_alone(phase.blocks)
+            alone = self.shape.states == 1 and number < self.shape.four_phases and is_alone(phase.blocks)
             op = len(self._ops)
             self._phase(tile, phase, first_op, first_coefficient, alone)
             if alone:
                 self._alone.append((first_phase + number, op, len(self._ops)))
-                matrices += slots_of(number, [(kind & 7, at) for kind, at, *_ in self._ops[op:]])
+                fours += slots_of(number, [(kind & 7, at) for kind, at, *_ in self._ops[op:]])
         if self._pairs and tile.store != identity:
             self._pairs.touch(-1)
         places = sum(len(p) for p in self._places)
@@ -168,7 +168,7 @@ class Tables:
             len(self._ops) - first_op,
             first_number,
             self.binding.size - first_number,
-            matrices,
+            fours,
             (positions[0] == 0 and tile.load == identity, positions[0] == 0 and tile.store == identity),
             any(mode not in COMMON_MODES for mode, *_ in self._phases[first_phase:])
             or any(kind & ~7 not in COMMON_OPS for kind, *_ in self._ops[first_op:]),
@@ -240,7 +240,7 @@ class Tables:
             if self._pairs and not (alone and _is_constant(block)):
                 self._pairs.touch(block.all)
             getattr(self, block.kind)(view, block, first_coefficient)
-        has_common_phase = any(kind == OPS["common_phase"] for kind, *_ in self._ops[first_op:])
+        has_common_phase = any(kind == OPS["turn"] for kind, *_ in self._ops[first_op:])
 
         def columns(values: list[int]) -> tuple[int, ...]:
             chosen = [values[b] for b in phase.registers]
@@ -339,8 +339,7 @@ class Tables:
 
     def diagonal(self, view: View, block: Block, first_coefficient: int) -> None:
         """Phases that depend on register bits alone are one table of factors. Those of thread bits and far bits are
-        angles in fixed point, summed by each thread (COMMON_PHASE); those of both likewise, for some registers (CROSS).
-        """
+        angles in fixed point, summed by each thread (TURN); those of both the same, for some registers (CROSS)."""
         split = [(*view.split(conditions), affine) for conditions, affine in phases_of(block)]
         table: list[tuple[int, int, Affine]] = []
         crossing: dict[int, dict[int, list[tuple[int, int, Affine]]]] = {}
@@ -359,10 +358,10 @@ class Tables:
                     [(mask, value, self.binding.angle(affine), 0) for mask, value, affine in parts]
                 )
             single = [b for b in range(len(view.registers)) if predicate == view.predicate((1 << b, 1 << b))]
-            kind = OPS["common_phase"] if predicate == view.everything else OPS["cross"] + (single or [GENERAL])[0]
+            kind = OPS["turn"] if predicate == view.everything else OPS["cross"] + (single or [GENERAL])[0]
             self.op(kind, first, len(self._terms), predicate)
         if table:
-            # After COMMON_PHASE, whose factor the adjoint sweep multiplies into the entries, once for ket and bra.
+            # After TURN, whose factor the adjoint sweep multiplies into the table's entries, once for ket and bra.
             self.op(OPS["phases"], self.binding.phase_table(table))
 
     def table(self, view: View, block: Block, first_coefficient: int) -> None:

@@ -21,7 +21,7 @@ __all__ = ["ROOM", "Shape", "back_shape_of", "rank", "shape_of", "tile_level"]
 ROOM = 99 << 10
 """Bytes of shared memory that a block can have on any GPU since compute capability 8.0 (CUDA C++ Programming Guide)."""
 
-ARGUMENT_BYTES = 3584
+FOURS_BYTES = 3584
 """Bytes of 4x4 matrices passed as kernel arguments, of which any GPU takes 4 KiB (CUDA C++ Programming Guide)."""
 
 # The bank that a bit of a tile's index moves a place by, for places of 8 bytes (16 banks) and 16 (8 banks).
@@ -70,9 +70,9 @@ class Shape:
         return min(255, 65536 // (self.blocks << self.tile - self.registers) & ~7)
 
     @property
-    def matrix_phases(self) -> int:
+    def four_phases(self) -> int:
         """Phases whose matrices may be kernel arguments: two 4x4 matrices each."""
-        return ARGUMENT_BYTES // (2 * 16 * self.itemsize)
+        return FOURS_BYTES // (2 * 16 * self.itemsize)
 
     @property
     def pairs_up(self) -> bool:

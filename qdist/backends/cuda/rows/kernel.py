@@ -211,7 +211,7 @@ class CudaRows:
         known = common is not None
         if not known:
             common = cupy.empty(self._common_starts[-1] + 1, np.uint8)
-        for field, start in zip(("shared_slots", "shared_half_angles", "phases", "far_turns"), self._common_starts):
+        for field, start in zip(("shared_slots", "turned", "phases", "far_turns"), self._common_starts):
             launch[field] = common.data.ptr + start
         if count == 0:
             return common

@@ -5,17 +5,17 @@
 // Flags of a phase. OTHERWISE: reading the tile changes indices by far bits or performs an operation. APART: adjacent places are not
 // read by one access of 16 bytes. LISTED: its operations are in the list. Else it has 4x4 matrices alone, one a pair of register
 // bits at most, passed as kernel arguments (constant bank): PAIRED and WHOLE, shifted by the number of the pair, tell of which kind.
-enum { OTHERWISE = 1, EXCLUSIVE = 2, LISTED = 4, COMMON = 8, APART = 16, PAIRED = 32, WHOLE = 256 };
+enum { OTHERWISE = 1, EXCLUSIVE = 2, LISTED = 4, TURNS = 8, APART = 16, PAIRED = 32, WHOLE = 256 };
 
 __device__ __forceinline__ int2 head_of(Table<Phase> phases, int p, int with_launch) {
-    const int first_op = p > 0 ? phases.at(p - 1, &Phase::end_op) : 0, end_op = phases.at(p, &Phase::end_op), matrix_kinds = phases.at(p, &Phase::matrix_kinds);
+    const int first_op = p > 0 ? phases.at(p - 1, &Phase::end_op) : 0, end_op = phases.at(p, &Phase::end_op), fours = phases.at(p, &Phase::fours);
     int flags = 0;
     if (phases.at(p, &Phase::mode) != SHARED || phases.at(p, &Phase::first_flip) < phases.at(p, &Phase::end_flip)) flags |= OTHERWISE;
     if (phases.at(p, &Phase::apart)) flags |= APART;
     if (phases.at(p, &Phase::exclusive)) flags |= EXCLUSIVE;
-    if (phases.at(p, &Phase::has_common_phase)) flags |= COMMON;
-    if (matrix_kinds && with_launch)
-        flags |= matrix_kinds * PAIRED;
+    if (phases.at(p, &Phase::turns)) flags |= TURNS;
+    if (fours && with_launch)
+        flags |= fours * PAIRED;
     else if (first_op < end_op)
         flags |= LISTED;
     return {flags, end_op};
@@ -43,7 +43,7 @@ __device__ __forceinline__ void fetch_neighbours(unsigned place, const ForwardSt
     }
 }
 
-extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, const __grid_constant__ ForwardPlaces in_shared, const __grid_constant__ ArgumentMatrices matrices) {
+extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, const __grid_constant__ ForwardPlaces in_shared, const __grid_constant__ Fours fours) {
     const Index tiles = launch.tiles, outside = launch.outside, size = launch.size, offset = launch.offset;
     const int num_phases = launch.num_phases, num_coefficients = launch.num_coefficients, num_runs = launch.num_runs;
     const Table<int> runs = launch.runs, begins = launch.begins, lists = launch.lists;
@@ -149,20 +149,20 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
             if (p == 0) norm.note(a);
 #endif
             if (head.x & LISTED) {
-                run_ops(a, head.y, head.x & COMMON, o, own_ops, launch.terms, lists, nullptr, nullptr, reals, numbers, coefficients, where, nullptr);
+                run_ops(a, head.y, head.x & TURNS, o, own_ops, launch.terms, lists, nullptr, nullptr, reals, numbers, coefficients, where, nullptr);
             } else {
                 if (head.x & PAIRED)
-                    pair<0>(a, matrices.of[2 * p]);
+                    pair<0>(a, fours.of[2 * p]);
                 else if (head.x & WHOLE)
-                    dense2<0, false>(a, Operands{matrices.of[2 * p]}, 0);
+                    dense2<0, false>(a, Operands{fours.of[2 * p]}, 0);
                 if (head.x & PAIRED << 1)
-                    pair<1>(a, matrices.of[2 * p + 1]);
+                    pair<1>(a, fours.of[2 * p + 1]);
                 else if (head.x & WHOLE << 1)
-                    dense2<1, false>(a, Operands{matrices.of[2 * p + 1]}, 0);
+                    dense2<1, false>(a, Operands{fours.of[2 * p + 1]}, 0);
                 if (head.x & PAIRED << 2)
-                    pair<2>(a, matrices.of[2 * p + 1]);
+                    pair<2>(a, fours.of[2 * p + 1]);
                 else if (head.x & WHOLE << 2)
-                    dense2<2, false>(a, Operands{matrices.of[2 * p + 1]}, 0);
+                    dense2<2, false>(a, Operands{fours.of[2 * p + 1]}, 0);
                 o = head.y;
             }
 #if KEEP_NORM

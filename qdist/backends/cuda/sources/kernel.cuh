@@ -192,22 +192,22 @@ __device__ __forceinline__ void read_tile(States& states, Table<Phase> phases, i
 #endif
 }
 
-// All operations of a phase, in registers. o: the number of its first, then of the next phase's first. has_common_phase: whether all of a
+// All operations of a phase, in registers. o: the number of its first, then of the next phase's first. turns: whether all of a
 // thread's amplitudes get a common phase at the end. numbers: matrices and phase factors in shared memory.
 template <class Terms>
-__device__ __forceinline__ void run_ops(States& a, int end_op, bool has_common_phase, int& o, const Op* ops, Terms terms, Table<int> lists, const int* weighs, const Parity* parities, Table<Real> reals, const Real* numbers, const Turn* coefficients, Index where, double* sums) {
+__device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& o, const Op* ops, Terms terms, Table<int> lists, const int* weighs, const Parity* parities, Table<Real> reals, const Real* numbers, const Turn* coefficients, Index where, double* sums) {
     const unsigned thread = threadIdx.x;
     Turn turn = 0;
 #pragma unroll 1
     for (; o < end_op; ++o) {
-        // kind, data, threads, predicate
+        // kind, data, threads, word
         const int4 head = *reinterpret_cast<const int4*>(ops + o);
         const int kind = head.x;
         const Four* data = reinterpret_cast<const Four*>(numbers + head.y);
         if (kind == REAL1) {
 #if STATES == 2
             // A matrix on another bit acts on ket and bra alike and leaves these sums unchanged.
-            if (head.z) add_rotation_sums(a, head.z, sums + ops[o].far_mask);
+            if (head.z) add_turns(a, head.z, sums + ops[o].far_mask);
 #endif
             if (head.w & 1) real1<0>(a, data);
             if (head.w & 2) real1<1>(a, data);
@@ -218,11 +218,11 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool has_common_p
         }
         if (kind == PHASES) {
 #if STATES == 2
-            if (has_common_phase) {
+            if (turns) {
                 // The phase so far is common to all of a thread's amplitudes: it is multiplied into the table's entries once, for ket and bra.
                 const Complex factor = cis(turn);
                 turn = 0;
-                has_common_phase = false;
+                turns = false;
                 multiply_by_table(a, data, [&](Complex entry) { return times(factor, entry); });
                 continue;
             }
@@ -240,16 +240,16 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool has_common_p
             }
             continue;
         }
-        if (kind == COMMON_PHASE || (kind >= CROSS && kind < CROSS + 8)) {
+        if (kind == TURN || (kind >= CROSS && kind < CROSS + 8)) {
             Turn sum = 0;
 #pragma unroll 1
             for (int t = head.y; t < head.z; ++t) {
                 const Term term = term_of(terms, t);
                 if (holds(thread, term.threads)) sum += coefficients[term.coefficient];
             }
-            if (kind == COMMON_PHASE) {
+            if (kind == TURN) {
                 turn += sum;
-                has_common_phase = true;
+                turns = true;
                 continue;
             }
             const Complex factor = cis(sum);
@@ -269,34 +269,34 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool has_common_p
             continue;
         }
         if ((where & ops[o].far_mask) != ops[o].far_value) continue;
-        const unsigned predicate = kind < CONTROLLED1 ? ~0u : holds(thread, head.z) ? head.w : 0;
+        const unsigned word = kind < CONTROLLED1 ? ~0u : holds(thread, head.z) ? head.w : 0;
         switch (kind) {
 #if RARE
-            case CONTROLLED1: dense1<0, true>(a, data, predicate); break;
-            case CONTROLLED1 + 1: dense1<1, true>(a, data, predicate); break;
-            case CONTROLLED1 + 2: dense1<2, true>(a, data, predicate); break;
-            case CONTROLLED1 + 3: dense1<FOURTH, true>(a, data, predicate); break;
-            case CONTROLLED1 + 4: dense1<R - 1, true>(a, data, predicate); break;
-            case LOOKUP: look_up(a, lists + head.y, reals, thread, predicate, where); break;
+            case CONTROLLED1: dense1<0, true>(a, data, word); break;
+            case CONTROLLED1 + 1: dense1<1, true>(a, data, word); break;
+            case CONTROLLED1 + 2: dense1<2, true>(a, data, word); break;
+            case CONTROLLED1 + 3: dense1<FOURTH, true>(a, data, word); break;
+            case CONTROLLED1 + 4: dense1<R - 1, true>(a, data, word); break;
+            case LOOKUP: look_up(a, lists + head.y, reals, thread, word, where); break;
 #endif
             case DENSE2:
-            case CONTROLLED2: dense2<0, true>(a, Entries(data), predicate); break;
+            case CONTROLLED2: dense2<0, true>(a, Entries(data), word); break;
             case DENSE2 + 1:
-            case CONTROLLED2 + 1: dense2<1, true>(a, Entries(data), predicate); break;
+            case CONTROLLED2 + 1: dense2<1, true>(a, Entries(data), word); break;
             case DENSE2 + 2:
-            case CONTROLLED2 + 2: dense2<2, true>(a, Entries(data), predicate); break;
+            case CONTROLLED2 + 2: dense2<2, true>(a, Entries(data), word); break;
 #if STATES == 2
-            case TRANSITION1: add_transition1<0>(a, predicate, sums + head.y); break;
-            case TRANSITION1 + 1: add_transition1<1>(a, predicate, sums + head.y); break;
-            case TRANSITION1 + 2: add_transition1<2>(a, predicate, sums + head.y); break;
-            case TRANSITION1 + 3: add_transition1<FOURTH>(a, predicate, sums + head.y); break;
-            case TRANSITION2: add_transition2<0>(a, predicate, sums + head.y); break;
-            case TRANSITION2 + 1: add_transition2<1>(a, predicate, sums + head.y); break;
+            case TRANSITION1: add_transition1<0>(a, word, sums + head.y); break;
+            case TRANSITION1 + 1: add_transition1<1>(a, word, sums + head.y); break;
+            case TRANSITION1 + 2: add_transition1<2>(a, word, sums + head.y); break;
+            case TRANSITION1 + 3: add_transition1<FOURTH>(a, word, sums + head.y); break;
+            case TRANSITION2: add_transition2<0>(a, word, sums + head.y); break;
+            case TRANSITION2 + 1: add_transition2<1>(a, word, sums + head.y); break;
             case WEIGH: weigh(a, weighs + head.y, parities, thread, where, sums); break;
 #endif
         }
     }
-    if (has_common_phase) {
+    if (turns) {
         const Complex factor = cis(turn);
 #pragma unroll
         for (Complex* own : a)

@@ -97,9 +97,9 @@ __device__ __forceinline__ void real1(States& states, const Four* matrices) {
             if (!(k >> B & 1)) mix(m, a[k], a[k | 1 << B]);
 }
 
-// predicate: the register mask, a bit for each of the thread's amplitudes: whether it takes part.
+// word: the register mask, a bit for each of the thread's amplitudes: whether it takes part.
 template <int B, bool Controlled>
-__device__ __forceinline__ void dense1(States& states, const Four* m, unsigned predicate) {
+__device__ __forceinline__ void dense1(States& states, const Four* m, unsigned word) {
     const Four top = m[0], bottom = m[1];
     const Complex m00 = {top.a, top.b}, m01 = {top.c, top.d}, m10 = {bottom.a, bottom.b}, m11 = {bottom.c, bottom.d};
 #pragma unroll
@@ -107,7 +107,7 @@ __device__ __forceinline__ void dense1(States& states, const Four* m, unsigned p
 #pragma unroll
         for (int k = 0; k < N; ++k)
             if (!(k >> B & 1)) {
-                if (Controlled && !(predicate >> k & 1)) continue;
+                if (Controlled && !(word >> k & 1)) continue;
                 Complex &p = a[k], &q = a[k | 1 << B];
                 const Complex u = times(m10, p), v = times(m01, q);
                 p = times_plus(m00, p, v);
@@ -159,7 +159,7 @@ __device__ constexpr int first_of(int P) { return P < 2 ? 2 * P : R - 2; }
 __device__ constexpr bool is_pair(int P) { return P < 2 ? 2 * P + 1 < R : SIDE > 1; }
 
 template <int P, bool Controlled, class Matrix>
-__device__ __forceinline__ void dense2(States& states, const Matrix& m, unsigned predicate) {
+__device__ __forceinline__ void dense2(States& states, const Matrix& m, unsigned word) {
     if constexpr (is_pair(P)) {
         constexpr int low = 1 << first_of(P);
 #pragma unroll
@@ -167,7 +167,7 @@ __device__ __forceinline__ void dense2(States& states, const Matrix& m, unsigned
 #pragma unroll
             for (int k = 0; k < N; ++k)
                 if (!(k & 3 * low)) {
-                    if (Controlled && !(predicate >> k & 1)) continue;
+                    if (Controlled && !(word >> k & 1)) continue;
                     Complex others[4];
 #pragma unroll
                     for (int p = 0; p < 4; ++p) {
@@ -256,7 +256,7 @@ __device__ __forceinline__ void multiply_by_table(States& states, const Four* ta
 __device__ __forceinline__ Table<Complex> complex(Table<Real> reals) { return {reinterpret_cast<const Complex*>(reals.first)}; }
 
 // The phase of a diagonal gate that is given as a table.
-__device__ __forceinline__ void look_up(States& states, Table<int> list, Table<Real> reals, unsigned thread, unsigned predicate, Index where) {
+__device__ __forceinline__ void look_up(States& states, Table<int> list, Table<Real> reals, unsigned thread, unsigned word, Index where) {
     const Table<Complex> table = complex(reals + list[0]);
     const Table<int> own = list + 1;
     list = list + 1 + N;
@@ -271,7 +271,7 @@ __device__ __forceinline__ void look_up(States& states, Table<int> list, Table<R
     for (int j = 0; j < outside; ++j, list = list + 2) at |= int(where >> list[0] & 1) << list[1];
 #pragma unroll
     for (int k = 0; k < N; ++k)
-        if (predicate >> k & 1) {
+        if (word >> k & 1) {
             const Complex factor = table[at | own[k]];
 #pragma unroll
             for (Complex* a : states) multiply(factor, a[k]);

@@ -83,12 +83,12 @@ __device__ __forceinline__ void add_products(const Complex* tile, const Group& g
         const Complex v = met<IMAGINARY>(tile, group, j);
         sum[j] = {fma(c, v.x, sum[j].x), fma(c, v.y, sum[j].y)};
     };
-    if (group.predicate == 0) {
+    if (group.word == 0) {
 #pragma unroll
         for (int j = 0; j < HELD; ++j) add(j, factors.outside);
     } else {
 #pragma unroll
-        for (int j = 0; j < HELD; ++j) add(j, group.predicate >> j & 1 ? factors.inside : factors.outside);
+        for (int j = 0; j < HELD; ++j) add(j, group.word >> j & 1 ? factors.inside : factors.outside);
     }
 }
 
@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES) apply_tiles(co
             const Group group = g < FEW ? few.groups[g] : groups[g];
             const GroupFactors<Real> factors(group, few, strings, where, s);
 #pragma unroll
-            for (int j = 0; j < HELD; ++j) own[j] += group.predicate >> j & 1 ? factors.inside : factors.outside;
+            for (int j = 0; j < HELD; ++j) own[j] += group.word >> j & 1 ? factors.inside : factors.outside;
         }
 #pragma unroll
         for (int j = 0; j < HELD; ++j) {
@@ -159,7 +159,7 @@ __device__ __forceinline__ double group_value(const Complex* own, const Complex*
         const Complex v = met<IMAGINARY>(tile, group, j);
         const Real product = fma(own[j].x, v.x, own[j].y * v.y);
         all += product;
-        if (group.predicate >> j & 1) inside += product;
+        if (group.word >> j & 1) inside += product;
     }
     return factors.outside * (double(all) - inside) + factors.inside * inside;
 }

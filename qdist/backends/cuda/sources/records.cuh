@@ -7,7 +7,7 @@
 enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
 
 // kinds of operations
-enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, COMMON_PHASE = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, PAIR = 96 };
+enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, PAIR = 96 };
 
 // kinds of operations of rows, and doubles of a row's room
 enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_ROOM = 192 };
@@ -15,9 +15,9 @@ enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_ROOM = 192 };
 // An operation on a thread's registers.
 struct __align__(16) Op {
     int kind;  // what it does; the register bit, or pair of bits, is added where there is one
-    int data;  // where its numbers are in reals; of CROSS and COMMON_PHASE the first term; of sums the result or the list
-    unsigned threads;  // condition on the thread; of CROSS and COMMON_PHASE the end of its terms; of REAL1 the bits to sum for
-    unsigned predicate;  // register mask; of REAL1 the register bits that have a matrix
+    int data;  // where its numbers are in reals; of CROSS and TURN the first term; of sums the result or the list
+    unsigned threads;  // condition on the thread; of CROSS and TURN the end of its terms; of REAL1 the register bits to sum for
+    unsigned word;  // register mask; of REAL1 the register bits that have a matrix
     Index far_mask;  // condition on far bits; of REAL1 the first sum
     Index far_value;
 };
@@ -34,9 +34,9 @@ struct __align__(8) Phase {
     int load[5];  // columns of the register bits when reading
     int store[5];  // columns of the register bits when writing
     int index[5];  // the register bits in the tile's index
-    int has_common_phase;  // whether all amplitudes of a thread get a common phase at the end
+    int turns;  // whether all amplitudes of a thread get a common phase at the end
     int apart;  // whether adjacent places are read one by one, not by one access of 16 bytes
-    int matrix_kinds;  // kinds of its 4x4 matrices, if it has no other operations (argument_matrices.py)
+    int fours;  // kinds of its 4x4 matrices, if it has no other operations (fours.py)
 };
 static_assert(sizeof(Phase) == 96, "size of Phase");
 
@@ -93,7 +93,7 @@ static_assert(sizeof(String) == 24, "size of String");
 // Pauli strings that flip the same bits of a tile.
 struct __align__(16) Group {
     unsigned x;  // the flips, in the tile's index
-    unsigned short predicate;  // register mask: amplitudes with the opposite sign in the strings from middle on
+    unsigned short word;  // register mask: amplitudes with the opposite sign in the strings from middle on
     unsigned short imaginary;  // whether their factors lack an i
     int middle;  // strings before it have one sign for all of a thread's amplitudes
     int end;  // the string after the last
@@ -182,15 +182,15 @@ struct ForwardPlaces {
     int own;
     int norms;
     int plain;  // 1: tiles are loaded without a change of index, 16 bytes at a time; 2: stored so
-    int with_launch;  // whether the matrices in ArgumentMatrices are those of all states
+    int with_launch;  // whether the matrices in Fours are those of all states
 };
 static_assert(sizeof(ForwardPlaces) == 48, "size of ForwardPlaces");
 
-// 4x4 matrices passed as kernel arguments (constant bank): two slots a phase (argument_matrices.py).
-struct ArgumentMatrices {
+// 4x4 matrices passed as kernel arguments (constant bank): two slots a phase (fours.py).
+struct Fours {
     Complex of[(sizeof(Real) == 4 ? 28 : 14)][16];
 };
-static_assert(sizeof(ArgumentMatrices) == 3584, "size of ArgumentMatrices");
+static_assert(sizeof(Fours) == 3584, "size of Fours");
 
 // Where a block of the adjoint sweep has its tables in shared memory, in bytes (back_resident.py).
 struct BackwardPlaces {
@@ -281,9 +281,9 @@ struct RowLaunch {
     double* by_angle;  // derivatives by each angle, of each row
     Complex* states;  // in logical order; none if null
     double* shared_slots;  // what constants and shared parameters give
-    Complex* shared_half_angles;  // cosine and sine of half of each angle that all rows share
+    Complex* turned;  // cosine and sine of half of each angle that all rows share
     Complex* phases;  // of each diagonal and amplitude
-    Real* scratch;  // a row's half angles and sums of masks, where shared memory has no room; else null
+    Real* scratch;  // a row's turns and sums of masks, where shared memory has no room; else null
     Real* far_states;  // ket, bra and work of each block, where shared memory has no room for them
     Turn* far_turns;  // phases of each diagonal, likewise
     Table<double> constants;  // one an angle
@@ -343,7 +343,7 @@ static_assert(sizeof(RowLaunch) == 432, "size of RowLaunch");
 static_assert(OFFSET(Op, kind) == 0, "kind");
 static_assert(OFFSET(Op, data) == 4, "data");
 static_assert(OFFSET(Op, threads) == 8, "threads");
-static_assert(OFFSET(Op, predicate) == 12, "predicate");
+static_assert(OFFSET(Op, word) == 12, "word");
 static_assert(OFFSET(Op, far_mask) == 16, "far_mask");
 static_assert(OFFSET(Op, far_value) == 24, "far_value");
 static_assert(OFFSET(Phase, mode) == 0, "mode");
@@ -355,9 +355,9 @@ static_assert(OFFSET(Phase, special) == 20, "special");
 static_assert(OFFSET(Phase, load) == 24, "load");
 static_assert(OFFSET(Phase, store) == 44, "store");
 static_assert(OFFSET(Phase, index) == 64, "index");
-static_assert(OFFSET(Phase, has_common_phase) == 84, "has_common_phase");
+static_assert(OFFSET(Phase, turns) == 84, "turns");
 static_assert(OFFSET(Phase, apart) == 88, "apart");
-static_assert(OFFSET(Phase, matrix_kinds) == 92, "matrix_kinds");
+static_assert(OFFSET(Phase, fours) == 92, "fours");
 static_assert(OFFSET(Flip, mask) == 0, "mask");
 static_assert(OFFSET(Flip, value) == 8, "value");
 static_assert(OFFSET(Flip, bits) == 16, "bits");
@@ -379,7 +379,7 @@ static_assert(OFFSET(String, near) == 8, "near");
 static_assert(OFFSET(String, unused) == 12, "unused");
 static_assert(OFFSET(String, factor) == 16, "factor");
 static_assert(OFFSET(Group, x) == 0, "x");
-static_assert(OFFSET(Group, predicate) == 4, "predicate");
+static_assert(OFFSET(Group, word) == 4, "word");
 static_assert(OFFSET(Group, imaginary) == 6, "imaginary");
 static_assert(OFFSET(Group, middle) == 8, "middle");
 static_assert(OFFSET(Group, end) == 12, "end");
@@ -439,7 +439,7 @@ static_assert(OFFSET(ForwardPlaces, own) == 32, "own");
 static_assert(OFFSET(ForwardPlaces, norms) == 36, "norms");
 static_assert(OFFSET(ForwardPlaces, plain) == 40, "plain");
 static_assert(OFFSET(ForwardPlaces, with_launch) == 44, "with_launch");
-static_assert(OFFSET(ArgumentMatrices, of) == 0, "of");
+static_assert(OFFSET(Fours, of) == 0, "of");
 static_assert(OFFSET(BackwardPlaces, coefficients) == 0, "coefficients");
 static_assert(OFFSET(BackwardPlaces, places) == 4, "places");
 static_assert(OFFSET(BackwardPlaces, numbers) == 8, "numbers");
@@ -497,7 +497,7 @@ static_assert(OFFSET(RowLaunch, cotangents) == 32, "cotangents");
 static_assert(OFFSET(RowLaunch, by_angle) == 40, "by_angle");
 static_assert(OFFSET(RowLaunch, states) == 48, "states");
 static_assert(OFFSET(RowLaunch, shared_slots) == 56, "shared_slots");
-static_assert(OFFSET(RowLaunch, shared_half_angles) == 64, "shared_half_angles");
+static_assert(OFFSET(RowLaunch, turned) == 64, "turned");
 static_assert(OFFSET(RowLaunch, phases) == 72, "phases");
 static_assert(OFFSET(RowLaunch, scratch) == 80, "scratch");
 static_assert(OFFSET(RowLaunch, far_states) == 88, "far_states");

@@ -9,7 +9,7 @@ struct Row {
     Team team;
     Index number;
     Real *ket, *bra, *work, *leaves, *qubits;
-    HalfAngle* half_angles;
+    Turned* turns;
     double* room;
 
     __device__ __forceinline__ unsigned size() const { return 1u << launch.num_bits; }
@@ -20,11 +20,11 @@ struct Row {
     __device__ __forceinline__ void bind() const {
         for (int a = team.thread; a < launch.num_angles; a += team.threads) {
             if (!launch.of_row[a]) {
-                const Complex both = launch.shared_half_angles[a];
-                half_angles[a] = {both.x, both.y};
+                const Complex both = launch.turned[a];
+                turns[a] = {both.x, both.y};
                 continue;
             }
-            half_angles[a] = half_angle(angle_of(launch, a, [&](int s) {
+            turns[a] = turned(angle_of(launch, a, [&](int s) {
                 return sum_of(launch.shared_slots[s], launch.row_begins[s], launch.row_begins[s + 1], launch.row_entries, [&](int p) { return given(launch.row_values, launch.singles & ROWS_SINGLE, number * launch.per_row + p); });
             }));
         }
@@ -32,7 +32,7 @@ struct Row {
     }
 
     // The first rotations of each qubit: its amplitudes of |0> and |1>, four numbers.
-    __device__ __forceinline__ void rotate_qubit(Real* q, int axis, Real c, Real s) const {
+    __device__ __forceinline__ void turn_qubit(Real* q, int axis, Real c, Real s) const {
         const Real a = q[0], b = q[1], d = q[2], e = q[3];
         if (axis == 0)
             q[0] = c * a + s * e, q[1] = c * b - s * d, q[2] = c * d + s * b, q[3] = c * e - s * a;
@@ -47,8 +47,8 @@ struct Row {
             Real* const own = qubits + 4 * q;
             own[0] = 1, own[1] = own[2] = own[3] = 0;
             for (int f = launch.start_begins[q]; f < launch.start_begins[q + 1]; ++f) {
-                const HalfAngle t = half_angles[launch.factors[2 * f + 1]];
-                rotate_qubit(own, launch.factors[2 * f], t.cosine, t.sine);
+                const Turned t = turns[launch.factors[2 * f + 1]];
+                turn_qubit(own, launch.factors[2 * f], t.cosine, t.sine);
             }
         }
         team.sync();
@@ -113,9 +113,9 @@ struct Row {
                     note(angle, b[2] * k[0] - b[0] * k[2] + b[3] * k[1] - b[1] * k[3]);
                 else
                     note(angle, b[0] * k[1] - b[1] * k[0] - b[2] * k[3] + b[3] * k[2]);
-                const HalfAngle t = half_angles[angle];
-                rotate_qubit(k, axis, t.cosine, -t.sine);
-                rotate_qubit(b, axis, t.cosine, -t.sine);
+                const Turned t = turns[angle];
+                turn_qubit(k, axis, t.cosine, -t.sine);
+                turn_qubit(b, axis, t.cosine, -t.sine);
             }
         }
     }
@@ -139,7 +139,7 @@ struct Row {
     // Which of the 2^K numbers that a group mixes belong to pair r of rotation j: the first, without bit j.
     static __device__ __forceinline__ constexpr int first_of(int r, int j) { return (r >> j) << (j + 1) | (r & ((1 << j) - 1)); }
 
-    // Whether pair r of rotation j rotates the other way.
+    // Whether pair r of rotation j turns the other way.
     static __device__ __forceinline__ bool is_negative(const RowOp& op, int j, int r) { return op.signs >> (4 * j + r) & 1; }
 
     template <int K, bool BACK>
@@ -152,7 +152,7 @@ struct Row {
         for (int j = 0; j < K; ++j) {
 #pragma unroll
             for (int o = 0; o < 1 << j; ++o) offset[o | 1 << j] = offset[o] ^ op.direction[j];
-            const HalfAngle t = half_angles[op.angle[j]];
+            const Turned t = turns[op.angle[j]];
             cosine[j] = t.cosine;
             sum[j] = 0;
 #pragma unroll
@@ -160,7 +160,7 @@ struct Row {
                 sine[j][r] = is_negative(op, j, r) != BACK ? -t.sine : t.sine;
             }
         }
-        const auto rotate_pairs = [&](Real* x, int j) {
+        const auto turn = [&](Real* x, int j) {
 #pragma unroll
             for (int r = 0; r < PAIRS; ++r) {
                 const int first = first_of(r, j), second = first | 1 << j;
@@ -185,14 +185,14 @@ struct Row {
                         const Real part = y[second] * x[first] - y[first] * x[second];
                         sum[j] += is_negative(op, j, r) ? -part : part;
                     }
-                    rotate_pairs(x, j);
-                    rotate_pairs(y, j);
+                    turn(x, j);
+                    turn(y, j);
                 }
 #pragma unroll
                 for (int o = 0; o < SIZE; ++o) bra[place ^ offset[o]] = y[o];
             } else {
 #pragma unroll
-                for (int j = 0; j < K; ++j) rotate_pairs(x, j);
+                for (int j = 0; j < K; ++j) turn(x, j);
             }
 #pragma unroll
             for (int o = 0; o < SIZE; ++o) ket[place ^ offset[o]] = x[o];
@@ -449,9 +449,9 @@ struct Row {
                 Real weight = 0;
 #pragma unroll
                 for (int k = 0; k < FEW; ++k) weight += __popc(i & mask[k]) & 1 ? -leaf[k] : leaf[k];
-                const Real x = ket[other], y = ket[other ^ plane()], signed_weight = second ? -weight : weight;
-                bra[here] += flip.imaginary ? -signed_weight * y : weight * x;
-                bra[here ^ plane()] += flip.imaginary ? signed_weight * x : weight * y;
+                const Real x = ket[other], y = ket[other ^ plane()], turned = second ? -weight : weight;
+                bra[here] += flip.imaginary ? -turned * y : weight * x;
+                bra[here ^ plane()] += flip.imaginary ? turned * x : weight * y;
             }
         }
         team.sync();
@@ -511,8 +511,8 @@ struct Row {
 
     // The whole state, in logical order.
     __device__ __forceinline__ void write_state() const {
-        HalfAngle phase = {1, 0};
-        if (launch.phase >= 0) phase = half_angles[launch.phase];
+        Turned phase = {1, 0};
+        if (launch.phase >= 0) phase = turns[launch.phase];
         Complex* const to = launch.states + (number << launch.num_bits);
         for (unsigned s = team.thread; s < size(); s += team.threads) {
             unsigned place = launch.logical[0];

@@ -14,8 +14,8 @@ __device__ __forceinline__ void prepare(const RowLaunch& launch, Turn* far) {
         for (int s = team.thread; s < launch.num_slots; s += team.threads) launch.shared_slots[s] = slot_of(s);
         team.sync();
         for (int a = team.thread; a < launch.num_angles; a += team.threads) {
-            const HalfAngle t = half_angle(angle_of(launch, a, [&](int s) { return launch.shared_slots[s]; }));
-            launch.shared_half_angles[a] = {t.cosine, t.sine};
+            const Turned t = turned(angle_of(launch, a, [&](int s) { return launch.shared_slots[s]; }));
+            launch.turned[a] = {t.cosine, t.sine};
         }
         return;
     }

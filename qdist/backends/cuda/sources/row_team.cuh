@@ -17,8 +17,8 @@ __device__ __forceinline__ double reduced(double angle) {
     constexpr double PERIOD = 0x1.921fb54442d18p+3, REST = 0x1.1a62633145c07p-51;
     if (fabs(angle) <= PERIOD) return angle;
     if (fabs(angle) < 0x1p50) {
-        const double periods = rint(angle / PERIOD);
-        return fma(-periods, REST, fma(-periods, PERIOD, angle));
+        const double turns = rint(angle / PERIOD);
+        return fma(-turns, REST, fma(-turns, PERIOD, angle));
     }
     return reduced_huge(angle);
 }
@@ -30,10 +30,10 @@ __device__ __forceinline__ double plus_product(double angle, double coefficient,
 }
 
 // Cosine and sine of half an angle.
-struct __align__(2 * sizeof(Real)) HalfAngle {
+struct __align__(2 * sizeof(Real)) Turned {
     Real cosine, sine;
 };
-__device__ __forceinline__ HalfAngle half_angle(double angle) {
+__device__ __forceinline__ Turned turned(double angle) {
     double s, c;
     sincospi(angle * 0x1.45f306dc9c883p-3, &s, &c);
     return {Real(c), Real(s)};

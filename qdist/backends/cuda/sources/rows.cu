@@ -23,7 +23,7 @@ __device__ __forceinline__ void run_rows(const RowLaunch& launch) {
     Real* const work = BACK ? bra + 2 * size : bra;
     Real* const qubits = work + size;
     Real* const scratch = launch.scratch ? launch.scratch + number * (2 * launch.num_angles + launch.num_masks) : qubits + 8 * launch.num_bits;
-    const Row row = {launch, {threadIdx.x, blockDim.x}, number, ket, bra, work, scratch + 2 * launch.num_angles, qubits, reinterpret_cast<HalfAngle*>(scratch), room};
+    const Row row = {launch, {threadIdx.x, blockDim.x}, number, ket, bra, work, scratch + 2 * launch.num_angles, qubits, reinterpret_cast<Turned*>(scratch), room};
     row.run_all<BACK>();
 }
 

@@ -56,7 +56,7 @@ __device__ __forceinline__ void add_overlap(Complex overlap, int num_y, double* 
 
 // The sum of bra1 ket0 - bra0 ket1 for real and imaginary parts: all that a real rotation of register bit B needs.
 template <int B>
-__device__ __forceinline__ Real rotation_sum(const States& a) {
+__device__ __forceinline__ Real turned(const States& a) {
     // Four accumulators, so that an addition does not wait for the one before it.
     Real sum[4] = {};
 #pragma unroll
@@ -72,23 +72,23 @@ __device__ __forceinline__ Real rotation_sum(const States& a) {
 }
 
 // For the register bits in `bits`; that of bit b goes to sums[b].
-__device__ __forceinline__ void add_rotation_sums(const States& a, unsigned bits, double* sums) {
+__device__ __forceinline__ void add_turns(const States& a, unsigned bits, double* sums) {
     Real own[4] = {};
-    if (bits & 1) own[0] = rotation_sum<0>(a);
-    if (bits & 2) own[1] = rotation_sum<1>(a);
-    if (bits & 4) own[2] = rotation_sum<2>(a);
-    if (R > 3 && bits & 8) own[3] = rotation_sum<FOURTH>(a);
+    if (bits & 1) own[0] = turned<0>(a);
+    if (bits & 2) own[1] = turned<1>(a);
+    if (bits & 4) own[2] = turned<2>(a);
+    if (R > 3 && bits & 8) own[3] = turned<FOURTH>(a);
     add_warp_sums<4>(own, sums);
 }
 
 // Row q of the transition matrix T_qp = sum of ket_q conj(bra_p) on the register bits of `low`, whose settings are those of
-// SIZE multiples of it: real and imaginary parts in turn. predicate: the register mask.
+// SIZE multiples of it: real and imaginary parts in turn. word: the register mask.
 template <int SIZE, int LOW>
-__device__ __forceinline__ void add_row(const States& a, int q, unsigned predicate, double* sums) {
+__device__ __forceinline__ void add_row(const States& a, int q, unsigned word, double* sums) {
     Real own[2 * SIZE] = {};
 #pragma unroll
     for (int k = 0; k < N; ++k)
-        if (!(k & (SIZE - 1) * LOW) && predicate >> k & 1) {
+        if (!(k & (SIZE - 1) * LOW) && word >> k & 1) {
             const Complex ket = a[0][k | q * LOW];
 #pragma unroll
             for (int p = 0; p < SIZE; ++p) {
@@ -101,17 +101,17 @@ __device__ __forceinline__ void add_row(const States& a, int q, unsigned predica
 }
 
 template <int B>
-__device__ __forceinline__ void add_transition1(const States& a, unsigned predicate, double* sums) {
+__device__ __forceinline__ void add_transition1(const States& a, unsigned word, double* sums) {
 #pragma unroll
-    for (int q = 0; q < 2; ++q) add_row<2, 1 << B>(a, q, predicate, sums);
+    for (int q = 0; q < 2; ++q) add_row<2, 1 << B>(a, q, word, sums);
 }
 
 // On register bits 2 P and 2 P + 1.
 template <int P>
-__device__ __forceinline__ void add_transition2(const States& a, unsigned predicate, double* sums) {
+__device__ __forceinline__ void add_transition2(const States& a, unsigned word, double* sums) {
     if constexpr (2 * P + 1 < R) {
 #pragma unroll
-        for (int q = 0; q < 4; ++q) add_row<4, 1 << 2 * P>(a, q, predicate, sums);
+        for (int q = 0; q < 4; ++q) add_row<4, 1 << 2 * P>(a, q, word, sums);
     }
 }
 
@@ -147,11 +147,11 @@ __device__ __forceinline__ void weigh(const States& a, const int* list, const Pa
 #pragma unroll 1
     for (int c = 0; c < conditions; ++c, list += 7) {
         if ((where & joined(list + 2)) != joined(list + 4)) continue;
-        const unsigned predicate = holds(thread, list[0]) ? list[1] : 0;
+        const unsigned word = holds(thread, list[0]) ? list[1] : 0;
         Real own[1] = {0};
 #pragma unroll
         for (int k = 0; k < N; ++k)
-            if (predicate >> k & 1) own[0] += w(k);
+            if (word >> k & 1) own[0] += w(k);
         add_warp_sums<1>(own, sums + list[6]);
     }
     const int single = list[0], first = list[1], end = list[2], groups = list[3];

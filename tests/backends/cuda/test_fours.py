@@ -3,9 +3,9 @@
 import numpy as np
 
 import qdist as qd
-from qdist.backends.cuda.lowering.argument_matrices import MatrixSlots
+from qdist.backends.cuda.lowering.fours import FourPlaces
 from qdist.backends.cuda.lowering.tables import OPS, Tables
-from qdist.backends.cuda.lowering.tile import ARGUMENT_BYTES, Shape, shape_of, tile_level
+from qdist.backends.cuda.lowering.tile import FOURS_BYTES, Shape, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
 from qdist.circuit import unitary_gate
 from qdist.plan.planner import make_plan
@@ -26,16 +26,16 @@ def test_each_operation_of_a_volume_has_its_slot() -> None:
         reals, _ = tables.binding.values(np.zeros((1, 0)))
         pairs = 0
         for stage in tables.stages:
-            same, numbers = MatrixSlots(stage.argument_matrices).record(reals)
+            same, numbers = FourPlaces(stage.fours).record(reals)
             assert same
-            assert numbers.nbytes == ARGUMENT_BYTES == 2 * tables.shape.matrix_phases * 32 * reals.itemsize
-            slots, first = dict(stage.argument_matrices), stage.first_op
+            assert numbers.nbytes == FOURS_BYTES == 2 * tables.shape.four_phases * 32 * reals.itemsize
+            slots, first = dict(stage.fours), stage.first_op
             for number in range(stage.num_phases):
                 phase = arrays["phases"][stage.first_phase + number]
                 end = stage.first_op + phase["end_op"]
                 flags = 0
                 for kind, at in zip(arrays["ops"]["kind"][first:end], arrays["ops"]["data"][first:end]):
-                    if number >= tables.shape.matrix_phases:
+                    if number >= tables.shape.four_phases:
                         assert kind & ~7 == OPS["dense2"]
                         continue
                     pair = int(kind) & 7
@@ -45,7 +45,7 @@ def test_each_operation_of_a_volume_has_its_slot() -> None:
                     np.testing.assert_array_equal(numbers["of"][slot].view(reals.dtype), reals[0, at : at + 32])
                     pairs += kind & ~7 == OPS["pair"]
                     flags |= (1 if kind & ~7 == OPS["pair"] else 8) << pair
-                assert phase["matrix_kinds"] == flags
+                assert phase["fours"] == flags
                 first = end
             assert not slots
         assert pairs
@@ -65,7 +65,7 @@ def test_phases_with_other_operations_keep_theirs_in_the_list() -> None:
         kinds = arrays["ops"]["kind"][first : phase["end_op"]] & ~7
         first = phase["end_op"]
         only = len(kinds) > 0 and set(kinds.tolist()) <= {OPS["dense2"], OPS["pair"]}
-        assert bool(phase["matrix_kinds"]) == only
+        assert bool(phase["fours"]) == only
         if not only:
             listed += len(kinds)
             # The list knows no pairs.
@@ -81,8 +81,6 @@ def test_rows_that_differ_do_not_take_their_numbers_from_the_launch() -> None:
     one, other = (affine(np.array(x)) for x in ([0.3, 0.4], [0.3, 0.5]))
     for rows, same in (([one], True), ([one, one], True), ([one, other], False)):
         reals, _ = tables.binding.values(np.stack(rows))
-        found = [
-            MatrixSlots(stage.argument_matrices).record(reals) for stage in tables.stages if stage.argument_matrices
-        ]
+        found = [FourPlaces(stage.fours).record(reals) for stage in tables.stages if stage.fours]
         assert found
         assert all(bool(alike) for alike, _ in found) == same

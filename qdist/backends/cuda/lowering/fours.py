@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.records import ARGUMENT_MATRICES
+from qdist.backends.cuda.lowering.records import FOURS
 from qdist.backends.in_tile import dense_targets
 from qdist.plan.fuse import Block
 
-__all__ = ["MatrixSlots", "flags_of", "is_alone", "slots_of"]
+__all__ = ["FourPlaces", "flags_of", "is_alone", "slots_of"]
 
 _NUMBERS = 32
 """Of a 4x4 matrix; pairs have fewer (pairs.py)."""
@@ -25,8 +25,8 @@ _NUMBERS = 32
 
 def is_alone(blocks: Sequence[Block]) -> bool:
     """Whether a phase's blocks are such operations: uncontrolled matrices on two qubits each, no two on the same."""
-    matrices = [block for block in blocks if block.kind == "dense" and not block.operations[0].controls]
-    qubits = [dense_targets(block) for block in matrices]
+    fours = [block for block in blocks if block.kind == "dense" and not block.operations[0].controls]
+    qubits = [dense_targets(block) for block in fours]
     disjoint = len({q for two in qubits for q in two}) == 2 * len(blocks)
     return bool(blocks) and disjoint and all(len(two) == 2 for two in qubits)
 
@@ -44,10 +44,10 @@ def flags_of(ops: Sequence[tuple[int, bool]]) -> int:
 @cache
 def _none(real_bytes: int) -> NDArray[Any]:
     """Of a stage without such matrices."""
-    return np.zeros((), ARGUMENT_MATRICES.dtype_of(real_bytes))
+    return np.zeros((), FOURS.dtype_of(real_bytes))
 
 
-class MatrixSlots:
+class FourPlaces:
     """Where the matrices of a stage are: (slot, place in reals) of each."""
 
     def __init__(self, slots: Sequence[tuple[int, int]]) -> None:
@@ -56,10 +56,10 @@ class MatrixSlots:
 
     def record(self, reals: NDArray[Any]) -> tuple[bool, NDArray[Any]]:
         """Whether all rows of ``reals`` have the same matrices, and those of the first row as the kernel takes them (a
-        ArgumentMatrices)."""
+        Fours)."""
         if not len(self._slots):
             return True, _none(reals.itemsize)
-        numbers = np.zeros((), ARGUMENT_MATRICES.dtype_of(reals.itemsize))
+        numbers = np.zeros((), FOURS.dtype_of(reals.itemsize))
         first = reals[0, self._at]
         numbers["of"][self._slots] = first.view(numbers["of"].dtype)
         return len(reals) == 1 or bool((reals[:, self._at] == first).all()), numbers
