@@ -1,4 +1,4 @@
-"""Launches that are made again and again with the same arguments: recorded as a CUDA graph, which is replayed in one."""
+"""Launches that are made again and again with the same arguments, recorded as a CUDA graph: one launch replays them."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -48,22 +48,17 @@ class _KeptNorm:
             project(self._shard, 0, 0, 0, factor)
 
 
-class _Schedule(NamedTuple):
-    """The steps to take, each with the nonzero-support mask before it ran, and how many parts of sums it has."""
+class _Schedule:
+    """steps: those to take, each with the nonzero-support mask before it ran. sizes: how many parts of sums each has.
+    is_together: whether the parts of all steps find room at the same time. repeats: whether there is nothing but
+    launches, which wait for nothing and find room that is kept."""
 
-    steps: list[tuple[int | WideGate, int]]
-    sizes: list[int]
-
-    @property
-    def is_together(self) -> bool:
-        """Whether the parts of all stages find room at the same time."""
-        return sum(self.sizes) <= _PARTIAL_BYTES // 8
-
-    @property
-    def repeats(self) -> bool:
-        """Whether there is nothing but launches, which wait for nothing and find room that is kept."""
-        tiled = not any(isinstance(step, WideGate) for step, _ in self.steps)
-        return tiled and 8 * sum(self.sizes) <= _KEPT_BYTES and len(self.steps) < _STAGES_A_NORM
+    def __init__(self, steps: list[tuple[int | WideGate, int]], sizes: list[int]) -> None:
+        self.steps, self.sizes = steps, sizes
+        nbytes = 8 * sum(sizes)
+        self.is_together = nbytes <= _PARTIAL_BYTES
+        tiled = not any(isinstance(step, WideGate) for step, _ in steps)
+        self.repeats = tiled and nbytes <= _KEPT_BYTES and len(steps) < _STAGES_A_NORM
 
 
 class CudaSweep:

@@ -12,7 +12,6 @@ import pytest
 
 from qdist.backends.cuda import staging
 
-
 _recorded: list[list[Callable[[], None]]] = []
 """What the stream that records has been given so far."""
 

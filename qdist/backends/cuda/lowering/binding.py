@@ -60,8 +60,8 @@ class Binding:
         product.
 
         entries: "complex", "real" (the real parts alone), or "imag": of a matrix on one bit that is imaginary off the
-        diagonal the real one S^-1 U S, with S = diag(1, i). everywhere: it has no conditions, so that it may make up for what the rounding of
-        others does to the norm; such matrices are given in the order in which they run.
+        diagonal the real one S^-1 U S, with S = diag(1, i). everywhere: it has no conditions, so that it may make up
+        for what the rounding of others does to the norm; such matrices are given in the order in which they run.
         """
         first = self._matrices.size
         self._matrices.add(num_bits, factors, everywhere)

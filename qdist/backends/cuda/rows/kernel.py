@@ -6,7 +6,7 @@ in float32 are read as they are, and the results have that dtype.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -34,10 +34,14 @@ _GRADIENTS_SINGLE = 8
 """Of RowLaunch's singles; the bits before say the same of what is given."""
 
 
+_MOST_GRIDS = 64
+"""Kept, two for each size of a batch."""
 _MOST_ONES = 8
 """Kinds of backward runs of one row whose memory and graphs are kept."""
 
 _LAUNCH = ROW_LAUNCH.dtype
+_IN_BYTES = np.dtype((np.void, _LAUNCH.itemsize))
+"""A launch without its fields, which CuPy would have NumPy list each time."""
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
@@ -56,6 +60,18 @@ class _Kept(NamedTuple):
 
     common: Any
     values: Any
+
+
+class _Grid(NamedTuple):
+    """A launch of the kernel of rows. scratch, states: numbers of global memory, where shared memory has no room."""
+
+    kernel: Any
+    grid: tuple[int]
+    block: tuple[int, int]
+    row_bytes: int
+    shared_bytes: int
+    scratch: int
+    states: int
 
 
 class _Room:
@@ -107,11 +123,13 @@ class CudaRows:
         arrays = self._tables.arrays | {"matrices": records.matrices.astype(self._dtype)}
         with cupy.cuda.Device(device):
             self._arrays = {name: _on_device(cupy, array) for name, array in arrays.items()}
+        self._prepare_bytes = 0 if self._far else self._real.itemsize << self._n
         self._phase = records.phase
         # Slots, cosines and sines of angles, phases, and in fixed point: each begins at a multiple of 16 bytes.
         item, phases = self._dtype.itemsize, self._tables.num_diagonals << self._n
         sizes = [8 * self._num_slots, item * self._num_angles, item * phases, item // 2 * phases * self._far]
         self._common_starts = np.cumsum([0] + [-(-size // 16) * 16 for size in sizes]).tolist()
+        self._grids: dict[tuple[str, int, int], _Grid] = {}
         self._ones: dict[tuple[bytes, bool, bool], _One] = {}
         self._nothing = self.outputs(RowOutputRecords(self._n, 0, *_no_strings(self._n)))
 
@@ -293,42 +311,59 @@ class CudaRows:
             at += 8 * array.size
         return _Given(addresses, [whole], count, 0, _DOUBLE, False)
 
-    def _run(
-        self, name: str, launch: NDArray[Any], count: int, outputs: _Reading, common: Any, room: _Room
-    ) -> Any:
+    def _run(self, name: str, launch: NDArray[Any], count: int, outputs: _Reading, common: Any, room: _Room) -> Any:
         """What all rows share, unless an earlier run has computed it, then the rows. Returns what they share. room:
         used until the launches are queued; freed memory is then used again in their order."""
-        real = self._real.itemsize
         known = common is not None
         if not known:
             common = room.empty(self._common_starts[-1] + 1, np.uint8)
+        at = common.data.ptr
         for field, start in zip(("shared_slots", "turned", "phases", "far_turns"), self._common_starts):
-            launch[field] = common.data.ptr + start
+            launch[field] = at + start
         if count == 0:
             return common
-        back, prefix = name == "backward", "far_" if self._far else ""
+        grid = self._grids.get((name, count, outputs.num_masks))
+        if grid is None:
+            grid = self._grid(name, count, outputs.num_masks)
+        if grid.scratch:
+            launch["scratch"] = room.empty(grid.scratch, self._real).data.ptr
+        if grid.states:
+            launch["far_states"] = room.empty(grid.states, self._real).data.ptr
+        launch["row_bytes"] = grid.row_bytes
+        taken = (launch.view(_IN_BYTES),)
+        if not known:
+            self._prepare((1 + self._tables.num_diagonals,), (_THREADS,), taken, shared_mem=self._prepare_bytes)
+        grid.kernel(grid.grid, grid.block, taken, shared_mem=grid.shared_bytes)
+        return common
+
+    @cached_property
+    def _prepare(self) -> Any:
+        prefix = "far_" if self._far else ""
+        return kernel(f"{prefix}rows", f"prepare_{prefix}rows", self._dtype, self._device)
+
+    def _grid(self, name: str, count: int, num_masks: int) -> _Grid:
+        back, prefix, real = name == "backward", "far_" if self._far else "", self._real.itemsize
         needed = far_bytes(self._n, real) if self._far else state_bytes(self._n, real, back)
         blocks = min(count, self._far_blocks) if self._far else count
-        numbers = 2 * self._num_angles + outputs.num_masks
+        numbers = 2 * self._num_angles + num_masks
+        scratch = states = 0
         if needed + real * numbers <= self._room:
             needed += real * numbers
         else:
-            launch["scratch"] = room.empty(blocks * numbers, self._real).data.ptr
+            scratch = blocks * numbers
         if self._far:
-            launch["far_states"] = room.empty(blocks * state_numbers(self._n, back), self._real).data.ptr
-        launch["row_bytes"] = row_bytes = -(-needed // 16) * 16
+            states = blocks * state_numbers(self._n, back)
+        row_bytes = -(-needed // 16) * 16
         teams = 1 if self._threads > _WARP else max(1, min(_MOST_TEAMS, count, self._room // row_bytes))
-        taken = (launch.view(np.dtype((np.void, launch.itemsize))),)
-        if not known:
-            prepare = kernel(f"{prefix}rows", f"prepare_{prefix}rows", self._dtype, self._device)
-            shared_mem = 0 if self._far else real << self._n
-            prepare((1 + self._tables.num_diagonals,), (_THREADS,), taken, shared_mem=shared_mem)
         run = _with_room(f"{prefix}rows", f"{prefix}rows_{name}", self._dtype, self._device, teams * row_bytes)
-        run((-(-blocks // teams),), (self._threads, teams), taken, shared_mem=teams * row_bytes)
-        return common
+        sizes = (-(-blocks // teams),), (self._threads, teams)
+        found = _Grid(run, *sizes, row_bytes, teams * row_bytes, scratch, states)
+        if len(self._grids) < _MOST_GRIDS:
+            self._grids[name, count, num_masks] = found
+        return found
 
     def _start(self, name: str, blocks: int, launch: NDArray[Any], to: int) -> None:
-        taken = (launch.view(np.dtype((np.void, launch.itemsize))), np.uint64(to))
+        taken = launch.view(_IN_BYTES), np.uint64(to)
         kernel("rows", name, self._dtype, self._device)((blocks,), (_THREADS,), taken)
 
 
