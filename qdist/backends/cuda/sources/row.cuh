@@ -231,28 +231,17 @@ struct Row {
     template <bool BACK>
     __device__ __forceinline__ void phases(const RowOp& op) const {
         const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
-        // Some are read at a time: the table is far away.
-        constexpr int SOME = 4;
-        for (unsigned first = team.thread; first < size(); first += SOME * team.threads) {
-            Complex factor[SOME];
-#pragma unroll
-            for (int k = 0; k < SOME; ++k)
-                if (first + k * team.threads < size()) factor[k] = table[first + k * team.threads];
-#pragma unroll
-            for (int k = 0; k < SOME; ++k) {
-                const unsigned s = first + k * team.threads;
-                if (s >= size()) break;
-                const unsigned re = swizzled(s), im = re ^ plane();
-                const Complex p = {factor[k].x, BACK ? -factor[k].y : factor[k].y};
-                const Real a = ket[re], b = ket[im];
-                ket[re] = p.x * a - p.y * b;
-                ket[im] = p.x * b + p.y * a;
-                if constexpr (BACK) {
-                    const Real c = bra[re], d = bra[im];
-                    work[re] = c * b - d * a;
-                    bra[re] = p.x * c - p.y * d;
-                    bra[im] = p.x * d + p.y * c;
-                }
+        for (unsigned s = team.thread; s < size(); s += team.threads) {
+            const unsigned re = swizzled(s), im = re ^ plane();
+            const Complex p = {table[s].x, BACK ? -table[s].y : table[s].y};
+            const Real a = ket[re], b = ket[im];
+            ket[re] = p.x * a - p.y * b;
+            ket[im] = p.x * b + p.y * a;
+            if constexpr (BACK) {
+                const Real c = bra[re], d = bra[im];
+                work[re] = c * b - d * a;
+                bra[re] = p.x * c - p.y * d;
+                bra[im] = p.x * d + p.y * c;
             }
         }
         team.sync();
