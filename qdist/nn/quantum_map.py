@@ -7,6 +7,7 @@ do not take runs row by row. A layer of another framework is this function under
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from threading import local
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -89,7 +90,7 @@ class CircuitMap:
             params = self.params(x, weights)
             Kept.drop(self.program.comm)
             if differentiated and self._is_alone(len(x)) and self.columns.width == 1:
-                values, gradient = adjoint.vjp(self.program, self.outputs, params[0], self._unit())
+                values, gradient = adjoint.vjp(self.program, self.outputs, params[0], self._unit)
                 derivatives = Derivatives(*self.division.gradients(gradient[None]))
                 return xp.asarray(self.columns.of(values)[None].astype(x.dtype)), derivatives
             found, *kept = self._values(params)
@@ -132,6 +133,7 @@ class CircuitMap:
         _, by_rows, by_shared = found
         return self.division.gradients_of_rows(xp, x, weights, by_rows, by_shared)
 
+    @cached_property
     def _unit(self) -> list[Any]:
         """The cotangents of one number by itself."""
         return [cotangent[0] for cotangent in self.columns.cotangents(np.ones((1, 1)))]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from qdist.backends.backend import Executor
 from qdist.backends.cuda.checks import check_first, check_size
+from qdist.backends.cuda.graphs import Graphs
 from qdist.backends.cuda.launcher import Launcher
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.measuring import set_first
@@ -68,6 +69,8 @@ class CudaExecutor(Executor):
         self._angles = np.zeros(0)
         self._sweep: CudaSweep | None = None
         self._sweep_is_bound = False
+        self._graphs = Graphs()
+        self._is_tiled = len(tiled) == len(stages)
 
     @property
     def num_stages(self) -> int:
@@ -78,7 +81,7 @@ class CudaExecutor(Executor):
         """How often a tile is held in registers, summed over the stages."""
         return sum(stage.num_phases for stage in self._tables.stages)
 
-    @property
+    @cached_property
     def is_trainable(self) -> bool:
         return any(o.reads & self._trainable for _, blocks in self._stages for b in blocks for o in b.operations)
 
@@ -95,13 +98,22 @@ class CudaExecutor(Executor):
     def bind_angles(self, angles: np.ndarray) -> None:
         check_size(len(angles), len(self._affine.constants), "the angles")
         self._angles = angles.copy()
-        self._launcher.bind(self._angles[None])
+        self._launcher.bind(self._angles[None], in_place=True)
         self._sweep_is_bound = False
 
     def run_from_zero(self, shard: Any) -> None:
-        shard.fill(0)
-        set_first(shard, 1.0)
-        self.run(shard, 0, 0)
+        check_size(shard.size, 1 << self._num_bits, "the shard")
+
+        def launches() -> None:
+            shard.fill(0)
+            set_first(shard, 1.0)
+            self._launch(shard, 0, 0, 1, None)
+
+        with self._cupy.cuda.Device(self._device):
+            if self._is_tiled and self._launcher.repeats:
+                self._graphs.run(shard.data.ptr, launches)
+            else:
+                launches()
 
     def run(
         self, shard: Any, offset: int = 0, support: int = -1, after_stage: Callable[[], None] | None = None
@@ -167,7 +179,7 @@ class CudaExecutor(Executor):
 
     def bind_back(self) -> None:
         if not self._sweep_is_bound:
-            self._lowered_back().bind(self._angles[None])
+            self._lowered_back().bind(self._angles[None], in_place=True)
             self._sweep_is_bound = True
 
     def _lowered_back(self) -> CudaSweep:
@@ -177,15 +189,19 @@ class CudaExecutor(Executor):
     def _run(self, states: Any, offset: int, support: int, rows: int, after_stage: Callable[[], None] | None) -> None:
         check_size(states.size, rows << self._num_bits, "the shard")
         check_first(offset, 1 << self._num_bits)
-        support &= (1 << self._num_bits) - 1
         with self._cupy.cuda.Device(self._device):
-            for step in self._steps:
-                if isinstance(step, WideGate):
-                    for row in states.reshape(rows, -1):
-                        step.run(row, offset)
-                    support = (1 << self._num_bits) - 1
-                else:
-                    self._launcher.run(step, states, offset, support, rows)
-                    support |= sum(1 << p for p in self._tables.stages[step].tile)
-                if after_stage is not None:
-                    after_stage()
+            self._launch(states, offset, support & (1 << self._num_bits) - 1, rows, after_stage)
+
+    def _launch(
+        self, states: Any, offset: int, support: int, rows: int, after_stage: Callable[[], None] | None
+    ) -> None:
+        for step in self._steps:
+            if isinstance(step, WideGate):
+                for row in states.reshape(rows, -1):
+                    step.run(row, offset)
+                support = (1 << self._num_bits) - 1
+            else:
+                self._launcher.run(step, states, offset, support, rows)
+                support |= sum(1 << p for p in self._tables.stages[step].tile)
+            if after_stage is not None:
+                after_stage()

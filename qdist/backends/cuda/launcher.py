@@ -13,7 +13,7 @@ from qdist.backends.cuda.lowering.records import LAUNCH, OP, PHASE, SLOT
 from qdist.backends.cuda.lowering.resident import blocks_at_once, resident
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.moves import runs_of
-from qdist.backends.cuda.staging import staging
+from qdist.backends.cuda.staging import Kept, staging
 
 __all__ = ["Launcher", "as_bytes"]
 
@@ -28,6 +28,7 @@ class Bound(NamedTuple):
     turns: int
     turns_stride: int
     fours: list[tuple[bool, NDArray[Any]]]
+    in_place: bool
 
 
 class Launcher:
@@ -48,11 +49,19 @@ class Launcher:
         self._places: dict[tuple[int, bool, bool], tuple[NDArray[Any], int, int]] = {}
         self._kernels: dict[int, Any] = {}
         self._fours = [FourPlaces(stage.fours) for stage in tables.stages]
+        self._with_fours = any(stage.fours for stage in tables.stages)
+        self._arguments: list[tuple[bool, NDArray[Any]]] = []
+        self._kept: Kept | None = None
         self.bound: Bound | None = None
 
-    def bind(self, angles: np.ndarray) -> None:
+    @property
+    def repeats(self) -> bool:
+        """Whether launches for numbers that are bound in place are the same every time: no matrices are arguments."""
+        return not self._with_fours and self.bound is not None and self.bound.in_place
+
+    def bind(self, angles: np.ndarray, in_place: bool = False) -> None:
         """Computes all matrices and phases, for each row of the circuit's angles (float64). They go to the device in
-        one copy."""
+        one copy: to new memory, or, those of one row, where the last ones in place were."""
         binding, rows = self.tables.binding, len(angles)
         sizes = [rows * binding.size * binding.real.itemsize, rows * binding.num_turns * binding.turn.itemsize]
         begin = -(-sizes[0] // 16) * 16
@@ -63,10 +72,14 @@ class Launcher:
             reals = together[: sizes[0]].view(binding.real).reshape(rows, -1)
             turns = together[begin : begin + sizes[1]].view(binding.turn).reshape(rows, binding.num_turns)
             binding.put_values(angles, reals, turns)
-            fours = [(same, as_bytes(own)) for same, own in (places.record(reals) for places in self._fours)]
-            buffer = stage.send()
+            if self._with_fours or not self._arguments:
+                found = (places.record(reals) for places in self._fours)
+                self._arguments = [(same, as_bytes(own)) for same, own in found]
+            if in_place and self._kept is None:
+                self._kept = Kept(len(together))
+            buffer = stage.send(self._kept.taken() if in_place and self._kept is not None else None)
         at = buffer.data.ptr
-        self.bound = Bound(buffer, at, reals.shape[1], at + begin, turns.shape[1], fours)
+        self.bound = Bound(buffer, at, reals.shape[1], at + begin, turns.shape[1], self._arguments, in_place)
 
     def num_tiles(self, number: int, live: int) -> int:
         """How many tiles of stage ``number`` hold amplitudes that may be nonzero. live: the nonzero-support

@@ -41,20 +41,20 @@ class TilePass:
     diagonal: int
     """So many groups, the first ones, flip nothing and have real factors."""
     strings: NDArray[Any]
-    on_devices: dict[int, list[Any]] = field(default_factory=dict, compare=False)
+    on_devices: dict[int, tuple[Any, ...]] = field(default_factory=dict, compare=False)
     """Copies of the tables on the GPUs where they were needed, by number."""
 
-    def tables(self, shard: Any) -> list[Any]:
-        """runs, places, groups and strings beside a shard."""
+    def tables(self, shard: Any) -> tuple[Any, ...]:
+        """runs, places, groups and strings beside a shard, with their numbers, as kernels take them."""
         found = self.on_devices.get(shard.device.id)
         if found is None:
-            tables: list[NDArray[Any]] = [
-                self.runs,
-                self.places,
-                self.groups.view(np.uint8),
-                self.strings.view(np.uint8),
-            ]
-            found = self.on_devices[shard.device.id] = [beside(shard, table) for table in tables]
+            runs, places, groups, strings = (
+                beside(shard, table)
+                for table in (self.runs, self.places, self.groups.view(np.uint8), self.strings.view(np.uint8))
+            )
+            num_runs = np.int32(len(self.runs) // 3)
+            found = runs, num_runs, places, groups, count(self.groups), strings, count(self.strings)
+            self.on_devices[shard.device.id] = found
         return found
 
 
@@ -163,13 +163,11 @@ def _kernel(name: str, dtype: np.dtype, device: int) -> Any:
 
 
 def _launch(name: str, one: TilePass, shard: Any, first: int, more: Sequence[Any], values: Any) -> Any:
-    runs, places, groups, strings = one.tables(shard)
-    numbers = groups, count(one.groups), strings, count(one.strings)
-    with shard.device:
-        _kernel(name, shard.dtype, shard.device.id)(
+    with shard.device as device:
+        _kernel(name, shard.dtype, device.id)(
             (one.tiles,),
             (1 << _THREAD_BITS,),
-            (shard, np.uint64(first), runs, np.int32(len(one.runs) // 3), places, *numbers, *more),
+            (shard, np.uint64(first), *one.tables(shard), *more),
             shared_mem=shard.dtype.itemsize << _TILE_BITS,
         )
         return values

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Staging", "staging"]
+__all__ = ["Kept", "Staging", "staging"]
 
 _SLOTS = 4
 """Uploads that may be under way at a time."""
@@ -42,14 +42,16 @@ class Staging:
         self._room = slot[0][:nbytes]
         return self._room
 
-    def send(self) -> Any:
-        """The bytes on the GPU: they are there before what is queued next."""
+    def send(self, there: Any = None) -> Any:
+        """The bytes on the GPU, in new memory or in ``there``, before what is queued next."""
         import cupy
 
         nbytes = len(self._room)
+        if there is None:
+            there = cupy.empty(nbytes, np.uint8)
         if nbytes > _MOST_BYTES:
-            return cupy.asarray(self._room)
-        there = cupy.empty(nbytes, np.uint8)
+            there.set(self._room)
+            return there
         slot = self._slots[self._next]
         assert slot is not None, "room comes first"
         stream, runtime = cupy.cuda.get_current_stream(), cupy.cuda.runtime
@@ -57,6 +59,31 @@ class Staging:
         slot[1].record(stream)
         self._next = (self._next + 1) % _SLOTS
         return there
+
+
+_PER_THREAD = 2
+"""The address of the stream that every thread has for itself."""
+
+
+class Kept:
+    """Memory of the current GPU that calls use one after the other, in the same place."""
+
+    def __init__(self, nbytes: int) -> None:
+        import cupy
+
+        self._array = cupy.empty(nbytes, np.uint8)
+        self._last: tuple[int, int] | None = None
+
+    def taken(self) -> Any:
+        """The memory, once what another stream has queued before is done with it."""
+        import cupy
+
+        stream = cupy.cuda.get_current_stream().ptr
+        user = stream, threading.get_ident() if stream == _PER_THREAD else 0
+        if self._last is not None and self._last != user:
+            cupy.cuda.runtime.deviceSynchronize()
+        self._last = user
+        return self._array
 
 
 class _OfThread(threading.local):

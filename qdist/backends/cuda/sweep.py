@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qdist.backends.cuda.compiler import sum_kernel
+from qdist.backends.cuda.graphs import Graphs
 from qdist.backends.cuda.kernels import project, squared_norm
 from qdist.backends.cuda.launcher import Launcher, as_bytes
 from qdist.backends.cuda.lowering.back_resident import resident
@@ -23,6 +24,8 @@ __all__ = ["CudaSweep"]
 
 _PARTIAL_BYTES = 1 << 26
 """Memory that the sums of a stage may take before they are added up."""
+_KEPT_BYTES = 1 << 24
+"""The same, kept from sweep to sweep."""
 _STAGES_A_NORM = 64
 """Measuring a norm twice and scaling cost as much as two stages: after so many of them it is worth it."""
 _MOST_SCHEDULES = 64
@@ -43,6 +46,19 @@ class _KeptNorm:
         # A smaller change rounds to nothing.
         if abs(factor - 1) > 2.0**-25:
             project(self._shard, 0, 0, 0, factor)
+
+
+class _Schedule:
+    """steps: those to take, each with the nonzero-support mask before it ran. sizes: how many parts of sums each has.
+    is_together: whether the parts of all steps find room at the same time. repeats: whether there is nothing but
+    launches, which wait for nothing and find room that is kept."""
+
+    def __init__(self, steps: list[tuple[int | WideGate, int]], sizes: list[int]) -> None:
+        self.steps, self.sizes = steps, sizes
+        nbytes = 8 * sum(sizes)
+        self.is_together = nbytes <= _PARTIAL_BYTES
+        tiled = not any(isinstance(step, WideGate) for step, _ in steps)
+        self.repeats = tiled and nbytes <= _KEPT_BYTES and len(steps) < _STAGES_A_NORM
 
 
 class CudaSweep:
@@ -68,7 +84,9 @@ class CudaSweep:
         card = cupy.cuda.runtime.getDeviceProperties(device)
         self._blocks = card["multiProcessorCount"] * shape.blocks
         self._sum_kernels: dict[int, Any] = {}
-        self._schedules: dict[tuple[int, int, bool], Any] = {}
+        self._schedules: dict[tuple[int, int, bool], _Schedule] = {}
+        self._rooms: dict[int, Any] = {}
+        self._graphs = Graphs()
         # Filled once, and what changes from launch to launch is set in place: a launch copies it.
         fixed = {name: self._launcher.array(name).data.ptr for name in ("parities", "weighs")}
         self._record = SWEEP.filled({"bra": 0, "partial": 0, "num_sums": 0, "keep": 0, **fixed})
@@ -80,9 +98,10 @@ class CudaSweep:
         needed = (self._warps(k) * extent.sums[1] * 8 for k, extent in enumerate(self._tables.extents))
         return max(1, _PARTIAL_BYTES // max([8, *needed]))
 
-    def bind(self, angles: np.ndarray) -> None:
-        """Computes the inverse matrices and phases for each row of angles, and queues their copy to the GPU."""
-        self._launcher.bind(angles)
+    def bind(self, angles: np.ndarray, in_place: bool = False) -> None:
+        """Computes the inverse matrices and phases for each row of angles, and queues their copy to the GPU; in_place:
+        see ``Launcher.bind``."""
+        self._launcher.bind(angles, in_place)
 
     def run(
         self,
@@ -99,43 +118,57 @@ class CudaSweep:
 
         The arguments are those of ``CudaExecutor.run_back``. The sums come to the host in one copy.
         """
-        rows, tables, cupy = len(angles), self._tables, self._cupy
-        steps, sizes = self._schedule(support, rows, recover)
-        end = len(steps)
-        if end == 0 or rows == 0:
+        rows, cupy = len(angles), self._cupy
+        schedule = self._schedule(support, rows, recover)
+        if not schedule.steps or rows == 0:
             return
+        num_sums = rows * max(self._tables.num_sums, 1)
+        numbers = num_sums + (sum(schedule.sizes) if schedule.is_together else 0)
         with cupy.cuda.Device(self._device):
-            # The sums of all stages, and behind them each stage's parts of them, set to zero at once.
-            together = sum(sizes) <= _PARTIAL_BYTES // 8
-            num_sums = rows * max(tables.num_sums, 1)
-            room = cupy.zeros(num_sums + (sum(sizes) if together else 0))
-            sums, at = room[:num_sums].reshape(rows, -1), room.data.ptr + room.itemsize * num_sums
-            norms: list[_KeptNorm] = []
-            for k, (step, support_before) in enumerate(steps):
-                # Where stages skip tiles, the shards hold values there that mean nothing, and have no norm to keep.
-                if (
-                    rows == 1
-                    and end >= _STAGES_A_NORM
-                    and k % _STAGES_A_NORM == 0
-                    and support_before == (1 << self._num_bits) - 1
-                ):
-                    for norm in norms:
-                        norm.restore()
-                    norms = norms or [_KeptNorm(kets.ravel()), _KeptNorm(bras.ravel())]
-                if isinstance(step, WideGate):
-                    for row in (*kets.reshape(rows, -1), *bras.reshape(rows, -1)):
-                        step.run(row, offset)
-                else:
-                    own = None if together else cupy.zeros(sizes[k])
-                    partial = at if own is None else own.data.ptr
-                    at += room.itemsize * sizes[k]
-                    self._undo(step, kets, bras, offset, support_before, rows, sums, partial, recover or k + 1 < end)
-            found = sums.get()
+            if rows == 1 and schedule.repeats and self._launcher.repeats:
+                # Until other steps are taken: what it holds comes to the host before anybody else can use it.
+                if numbers not in self._rooms:
+                    self._rooms = {numbers: cupy.empty(numbers)}
+                room = self._rooms[numbers]
+                key = kets.data.ptr, bras.data.ptr, room.data.ptr, offset, support, recover
+                self._graphs.run(key, lambda: self._launch(kets, bras, room, 1, offset, schedule, recover))
+            else:
+                room = cupy.empty(numbers)
+                self._launch(kets, bras, room, rows, offset, schedule, recover)
+            found = room[:num_sums].get().reshape(rows, -1)
         for row, own, gradient in zip(found, angles, gradients):
-            tables.gradients.add(row, own, gradient)
+            self._tables.gradients.add(row, own, gradient)
 
-    def _schedule(self, support: int, rows: int, recover: bool) -> tuple[list[tuple[int | WideGate, int]], list[int]]:
-        """The steps to take, each with the nonzero-support mask before it ran, and how many parts of sums it has."""
+    def _launch(
+        self, kets: Any, bras: Any, room: Any, rows: int, offset: int, schedule: _Schedule, recover: bool
+    ) -> None:
+        """room: for the sums of all stages, and behind them, if they fit together, each stage's parts of them."""
+        steps, sizes = schedule.steps, schedule.sizes
+        end, num_sums = len(steps), rows * max(self._tables.num_sums, 1)
+        room.fill(0)
+        sums, at = room[:num_sums].reshape(rows, -1), room.data.ptr + room.itemsize * num_sums
+        norms: list[_KeptNorm] = []
+        for k, (step, support_before) in enumerate(steps):
+            # Where stages skip tiles, the shards hold values there that mean nothing, and have no norm to keep.
+            if (
+                rows == 1
+                and end >= _STAGES_A_NORM
+                and k % _STAGES_A_NORM == 0
+                and support_before == (1 << self._num_bits) - 1
+            ):
+                for norm in norms:
+                    norm.restore()
+                norms = norms or [_KeptNorm(kets.ravel()), _KeptNorm(bras.ravel())]
+            if isinstance(step, WideGate):
+                for row in (*kets.reshape(rows, -1), *bras.reshape(rows, -1)):
+                    step.run(row, offset)
+            else:
+                own = None if schedule.is_together else self._cupy.zeros(sizes[k])
+                partial = at if own is None else own.data.ptr
+                at += room.itemsize * sizes[k]
+                self._undo(step, kets, bras, offset, support_before, rows, sums, partial, recover or k + 1 < end)
+
+    def _schedule(self, support: int, rows: int, recover: bool) -> _Schedule:
         key = support, rows, recover
         found = self._schedules.get(key)
         if found is None:
@@ -144,7 +177,7 @@ class CudaSweep:
             end = len(self._steps) if recover else (wanted[-1] + 1 if wanted else 0)
             steps = list(zip(self._steps, self._support(support)[:end]))
             sizes = [0 if isinstance(s, WideGate) else self._partial_size(s, before, rows)[1] for s, before in steps]
-            found = steps, sizes
+            found = _Schedule(steps, sizes)
             if len(self._schedules) < _MOST_SCHEDULES:
                 self._schedules[key] = found
         return found

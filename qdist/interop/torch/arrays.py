@@ -41,10 +41,10 @@ def _cupy_on(tensor: torch.Tensor) -> Iterator[Any]:
 def as_array(xp: Any, tensor: torch.Tensor) -> Any:
     """The tensor's memory as a C-contiguous array; on the host a copy of what is on a GPU."""
     plain = tensor.detach().contiguous()
+    if not plain.numel():
+        return xp.empty(plain.shape, DTYPES[plain.dtype])  # Nothing to copy, nothing to wait for.
     if xp is not np:
         # What DLPack gives, without its exchange of streams, which takes longer than a small circuit: both are on one.
-        if not plain.numel():
-            return xp.empty(plain.shape, DTYPES[plain.dtype])
         memory = xp.cuda.UnownedMemory(plain.data_ptr(), plain.nbytes, plain, plain.device.index)
         return xp.ndarray(plain.shape, DTYPES[plain.dtype], xp.cuda.MemoryPointer(memory, 0))
     return plain.cpu().numpy() if plain.is_cuda else plain.numpy()

@@ -38,11 +38,12 @@ class BackInterpreter(Interpreter):
         ket, bra = states
         if name == "weigh":
             self._weigh(number, int(op["data"]), (1j * bra.conj() * ket).real, where)
-        if name == "real1":
+        if name in ("real1", "imag1"):
             for b in range(self.tables.shape.registers):
                 if int(op["threads"]) >> b & 1:
                     zero = self.setting[self.setting >> b & 1 == 0]
-                    products = bra[:, zero | 1 << b].conj() * ket[:, zero] - bra[:, zero].conj() * ket[:, zero | 1 << b]
+                    one, turn = zero | 1 << b, -1j if name == "imag1" else 1
+                    products = (turn * bra[:, one]).conj() * ket[:, zero] - bra[:, zero].conj() * turn * ket[:, one]
                     self._add(number, int(op["far_mask"]) + b, products.real.sum())
         if name.startswith("transition"):
             if where & int(op["far_mask"]) != int(op["far_value"]):

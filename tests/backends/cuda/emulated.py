@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pinned import add_pinned
+from pinned import add_pinned, launched
 
 from qdist.backends.cuda.compiling.texts import source
 
@@ -121,9 +121,14 @@ def cupy(compiled_rows: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
             max_dynamic_shared_size_bytes = found.max_dynamic_shared_size_bytes
 
             def __call__(self, grid: Any, block: Any, args: Any, shared_mem: int = 0) -> None:
-                launches.append(name)
                 found.max_dynamic_shared_size_bytes = max(shared_mem, found.max_dynamic_shared_size_bytes)
-                found(grid, block, args, shared_mem)
+                copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+
+                def call() -> None:
+                    launches.append(name)
+                    found(grid, block, copies, shared_mem)
+
+                launched(call)
 
         return Counted()
 

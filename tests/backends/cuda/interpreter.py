@@ -180,9 +180,11 @@ class Interpreter:
             factors = self._looked_up(data, thread, where)
             amplitudes[:] = np.where(active[:, None] & word, amplitudes * factors, amplitudes)
             return
-        if name == "real1":
+        if name in ("real1", "imag1"):
             for b in np.flatnonzero(word[: self.tables.shape.registers]):
                 matrix = self.reals[data + 4 * b : data + 4 * b + 4].reshape(2, 2)
+                if name == "imag1":
+                    matrix = matrix * np.array([[1, -1j], [1j, 1]])
                 pairs = amplitudes[:, np.stack([self.setting & ~(1 << b), self.setting | 1 << b], axis=1)]
                 amplitudes[:] = (matrix[self.setting >> b & 1] * pairs).sum(-1)
             return

@@ -151,6 +151,25 @@ def test_sums_are_few(dtype: str) -> None:
     assert sum(extent.sums[1] for extent in tables.extents) == tables.num_sums <= n + 4 * len(real)
 
 
+@both
+def test_turns_about_x_are_one_number_each(dtype: str) -> None:
+    kind, n = np.dtype(dtype), 14
+    t = qd.ParameterVector("t", 4)
+    circuit = qd.Circuit(n).h(range(n))
+    for coupling, field in (t[:2], t[2:]):
+        for q in range(n - 1):
+            circuit.rzz(coupling, q, q + 1)
+        circuit.rx(field, range(n))
+    check(circuit, dtype, (shape_of(kind), back_shape_of(kind)))
+    (segment,) = make_plan(circuit, kind, [tile_level(n, shape_of(kind))]).segments
+    tables = BackTables(n, kind, segment.stages, back_shape_of(kind), set(circuit.affine().slots.tolist()))
+    ops = tables.arrays()["ops"]
+    assert not ((ops["kind"] >= OPS["transition1"]) & (ops["kind"] < OPS["weigh"])).any()
+    assert not ((ops["kind"] >= OPS["dense1"]) & (ops["kind"] < OPS["dense2"])).any()
+    summed = sum(int(op["threads"]).bit_count() for op in ops[ops["kind"] == OPS["imag1"]])
+    assert summed == 2 * n
+
+
 def test_derivatives_of_a_kind_that_nothing_sums_are_refused() -> None:
     kind, shape = np.dtype("complex128"), back_shape_of(np.dtype("complex128"))
     circuit = qd.Circuit(9).rz(qd.Parameter("t"), 0)

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
-from pinned import add_pinned
+from pinned import add_pinned, launched
 
 import qdist as qd
 from qdist.backends.cuda import compiler, pauli_tiles
@@ -52,8 +52,7 @@ class Array(np.ndarray):
         return np.array(self)
 
     def fill(self, value: Any) -> None:
-        calls["set to zero" if value == 0 else "computed"] += 1
-        np.ndarray.fill(self, value)
+        launched(lambda: calls.update(["set to zero" if value == 0 else "computed"]))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         calls["computed"] += 1
@@ -80,9 +79,18 @@ class Module:
             max_dynamic_shared_size_bytes = 0
 
             def __call__(self, grid: Any, block: Any, arguments: Any, shared_mem: int = 0) -> None:
-                calls[name] += 1
+                launched(lambda: calls.update([name]))
 
         return Kernel()
+
+
+replays: list[int] = []
+"""How many launches were in each graph that was launched."""
+
+
+def replayed(recorded: list[Any]) -> None:
+    calls["graph"] += 1
+    replays.append(len(recorded))
 
 
 CACHED = (
@@ -108,7 +116,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, member in members.items():
         setattr(cupy, name, member)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    add_pinned(cuda, monkeypatch, lambda: calls.update(["upload"]))
+    add_pinned(cuda, monkeypatch, lambda: calls.update(["upload"]), replayed)
     monkeypatch.setattr(compiler, "_loaded", lambda text, number: Module())
     for cached in CACHED:
         cached.cache_clear()
@@ -117,8 +125,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
         cached.cache_clear()
 
 
-def test_a_gradient_is_two_uploads_two_downloads_and_its_launches(device: None) -> None:
-    n = 14
+def ising(n: int) -> tuple[qd.Circuit, qd.PauliSum]:
     circuit, t = qd.Circuit(n).h(range(n)), iter(qd.ParameterVector("t", 8))
     for _ in range(4):
         coupling, field = next(t), next(t)
@@ -126,16 +133,38 @@ def test_a_gradient_is_two_uploads_two_downloads_and_its_launches(device: None) 
             circuit.rzz(coupling, q, q + 1)
         circuit.rx(field, range(n))
     energy = qd.PauliSum({f"Z{q} Z{q + 1}": 1.0 for q in range(n - 1)} | {f"X{q}": 0.5 for q in range(n)})
+    return circuit, energy
+
+
+def test_a_gradient_is_two_uploads_two_downloads_and_its_launches(device: None) -> None:
+    circuit, energy = ising(14)
+    program = qd.compile(circuit, device="cuda:0")
+    theta = np.random.default_rng(1).normal(size=8)
+    calls.clear()
+    program.value_and_grad(energy, theta)
+    stages = calls["run_stage"] + calls["add_partial"]
+    assert stages >= 6
+    program.value_and_grad(energy, theta)  # In states that are kept from now on.
+    for shift in range(1, 4):
+        calls.clear()
+        replays.clear()
+        program.value_and_grad(energy, theta + shift)
+        # Bound values go there twice, forward and back; the value and the sums of all derivatives come back. The
+        # launches of either way are one, beside those of the observable.
+        assert calls == {"upload": 2, "download": 2, "graph": 2, "apply_tiles": calls["apply_tiles"]}
+        # With two that set memory to zero, and one that sets the first amplitude.
+        assert sum(replays) == stages + 3
+
+
+def test_a_gradient_of_few_qubits_is_an_upload_a_graph_and_a_download(device: None) -> None:
+    circuit, energy = ising(4)
     program = qd.compile(circuit, device="cuda:0")
     theta = np.random.default_rng(1).normal(size=8)
     program.value_and_grad(energy, theta)
-    calls.clear()
-    program.value_and_grad(energy, theta + 1)
-    stages = calls["run_stage"]
-    assert stages >= 4
-    # Bound values go there twice, forward and back; the value and the sums of all derivatives come back.
-    others = {name: count for name, count in calls.items() if name not in ("run_stage", "add_partial", "apply_tiles")}
-    assert others == {"upload": 2, "download": 2, "set to zero": 2, "set_first": 1}
+    for shift in range(1, 4):
+        calls.clear()
+        program.value_and_grad(energy, theta + shift)
+        assert calls == {"upload": 1, "graph": 1, "download": 1}
 
 
 def test_a_first_gradient_computes_nothing_with_kernels_of_cupy(device: None) -> None:

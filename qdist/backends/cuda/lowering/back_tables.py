@@ -1,7 +1,7 @@
 """The tables of the adjoint sweep: a program's blocks undone on a ket and a bra, and the sums that gradients need.
 
 Before a block with trainable angles is undone, what its angles change in <bra|ket> is summed over all amplitudes: of a
-dense block the transition matrix T_qp = sum of ket_q conj(bra_p), of a real one-qubit block one number of it, of a
+dense block the transition matrix T_qp = sum of ket_q conj(bra_p), of a turn about Y or X one number of it, of a
 diagonal Re(i conj(bra) ket) with the sign of parities of the index or under conditions, of a Pauli rotation the overlap
 Im <bra|P|ket>. Every sum has a number; ``gradients`` knows what it means for the angles.
 """
@@ -20,7 +20,7 @@ from qdist.backends.cuda.lowering.gradients import Gradients
 from qdist.backends.cuda.lowering.inverse import undoing
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases
 from qdist.backends.cuda.lowering.records import OPS, PARITY
-from qdist.backends.cuda.lowering.tables import StageTables, Tables, View, halves, table_of
+from qdist.backends.cuda.lowering.tables import StageTables, Tables, View, entries_of, halves, table_of
 from qdist.backends.cuda.lowering.tile import Shape
 from qdist.backends.in_tile import dense_targets, factors_of
 from qdist.plan.cost import is_real
@@ -96,10 +96,10 @@ class BackTables(Tables):
     def _sizes(self) -> tuple[int, ...]:
         return self.num_sums, len(self._terms), len(self._parities), len(self._weighs)
 
-    def matrix(self, block: Block, targets: list[int], order: Sequence[int], at: int, real: bool = False) -> None:
+    def matrix(self, block: Block, targets: list[int], order: Sequence[int], at: int, entries: str = "complex") -> None:
         everywhere = not block.operations[0].controls
         factors = factors_of(block, targets)
-        self.binding.matrix(len(targets), factors, order, at, real=real, adjoint=True, everywhere=everywhere)
+        self.binding.matrix(len(targets), factors, order, at, entries, adjoint=True, everywhere=everywhere)
 
     def rotation(self, tile: TilePhases, phase: Phase, block: Block) -> None:
         super().rotation(tile, phase, block)
@@ -120,13 +120,14 @@ class BackTables(Tables):
         factors = factors_of(block, targets)
         order = sorted(range(len(targets)), key=registers.__getitem__)
         controls = block.operations[0].controls
-        if is_real(block) and len(targets) == 1 and not controls:
+        if entries_of(block) != "complex":
             super().dense(view, block, first_coefficient)
             kind, data, bits, predicate, at, _ = self._ops[-1]
             if not bits:
                 at = self._own(self.gradients.places(4))
             (register,) = registers
-            self.gradients.real_rotation(factors, self._first_sum + at + register)
+            rotation = self.gradients.real_rotation if is_real(block) else self.gradients.imag_rotation
+            rotation(factors, self._first_sum + at + register)
             self._ops[-1] = (kind, data, bits | 1 << register, predicate, at, 0)
             return
         threads, predicate, far = view.where(controls)

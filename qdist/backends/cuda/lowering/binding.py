@@ -52,22 +52,26 @@ class Binding:
         factors: Factors,
         order: Sequence[int],
         at: int,
-        real: bool = False,
+        entries: str = "complex",
         adjoint: bool = False,
         everywhere: bool = False,
     ) -> None:
         """Puts a matrix, or its adjoint, at a place, row by row. Bit k of its index is bit order[k] of the factors'
         product.
 
-        real: the real parts alone. everywhere: it has no conditions, so that it may make up for what the rounding of
-        others does to the norm; such matrices are given in the order in which they run.
+        entries: "complex", "real" (the real parts alone), or "imag": of a matrix on one bit that is imaginary off the
+        diagonal the real one S^-1 U S, with S = diag(1, i). everywhere: it has no conditions, so that it may make up
+        for what the rounding of others does to the norm; such matrices are given in the order in which they run.
         """
         first = self._matrices.size
         self._matrices.add(num_bits, factors, everywhere)
-        entries = reordered(order)
-        source = 2 * (first + (entries.T if adjoint else entries).ravel())
+        places = reordered(order)
+        source = 2 * (first + (places.T if adjoint else places).ravel())
         sign = np.ones(len(source))
-        if not real:
+        if entries == "imag":
+            source[1:3] += 1
+            sign[1:3] = (1, -1) if adjoint else (-1, 1)
+        elif entries == "complex":
             source = np.stack([source, source + 1], axis=1).ravel()
             sign = np.stack([sign, -sign if adjoint else sign], axis=1).ravel()
         self._entries.append((at + np.arange(len(source)), source, sign))

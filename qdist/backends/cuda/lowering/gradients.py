@@ -46,6 +46,10 @@ class Gradients:
         self._entries.append((np.array([2 * (self._matrices.size + 1)]), np.array([at])))
         self._matrices.add(1, factors)
 
+    def imag_rotation(self, factors: Factors, at: int) -> None:
+        """Sum number ``at`` is the same of S^-1 T S, where the block turns about X: the other way about Y."""
+        self._linear += [(at, slots[0], -1.0) for _, slots, *_ in factors]
+
     def transition(self, factors: Factors, order: Sequence[int]) -> int:
         """The entries of a transition matrix, real and imaginary parts in turn, row by row. Bit k of its index is bit
         order[k] of the factors' product."""

@@ -21,6 +21,7 @@ from qdist.backends.cuda.lowering.records import FLIP, MODES, OP, OPS, PART, PHA
 from qdist.backends.cuda.lowering.tile import Shape
 from qdist.backends.in_tile import condition_masks, dense_targets, factors_of, pauli_masks, permutation_source
 from qdist.backends.index_map import IndexMap
+from qdist.circuit.gate import FORMULAS
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Affine
@@ -178,7 +179,8 @@ class Tables:
     def _work(self, first_phase: int, first_op: int) -> int:
         """How many operations change amplitudes, from these on."""
         entries = sum(mode not in (MODES["shared"], MODES["permute"]) for mode, *_ in self._phases[first_phase:])
-        return 4 * entries + sum(kind & ~7 not in SUMS for kind, *_ in self._ops[first_op:])
+        ops = [(kind & ~7, word) for kind, _, _, word, *_ in self._ops[first_op:]]
+        return 4 * entries + sum(word.bit_count() if kind == OPS["imag1"] else kind not in SUMS for kind, word in ops)
 
     def _fill_pairs(self) -> None:
         """Fills in the constant matrices on two bits, some of which become another kind of operation, and tells the
@@ -270,10 +272,10 @@ class Tables:
         """Adds to lists; numbers of 64 bits are given as two."""
         self._lists += numbers
 
-    def matrix(self, block: Block, targets: list[int], order: Sequence[int], at: int, real: bool = False) -> None:
+    def matrix(self, block: Block, targets: list[int], order: Sequence[int], at: int, entries: str = "complex") -> None:
         """Has a dense block's matrix put at a place in reals."""
         everywhere = not block.operations[0].controls
-        self.binding.matrix(len(targets), factors_of(block, targets), order, at, real=real, everywhere=everywhere)
+        self.binding.matrix(len(targets), factors_of(block, targets), order, at, entries, everywhere=everywhere)
 
     # What reading the tile performs ----------------------------------------------------------------------------------
 
@@ -307,18 +309,19 @@ class Tables:
         targets = dense_targets(block)
         registers = [view.register[q] for q in targets]
         controls = block.operations[0].controls
-        real = is_real(block) and len(targets) == 1 and not controls
+        entries = entries_of(block)
         order = sorted(range(len(targets)), key=registers.__getitem__)
         where = registers[0] if len(targets) == 1 else self._pair_number(min(registers))
-        if real:
-            # Real matrices on different bits, one after the other, are one operation.
+        if entries != "complex":
+            # Such matrices on different bits, one after the other, are one operation.
+            real1 = OPS[f"{entries}1"]
             kind, at, threads, predicate, *more = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
-            if kind == OPS["real1"] and not predicate >> where & 1:
+            if kind == real1 and not predicate >> where & 1:
                 self._ops[-1] = (kind, at, threads, predicate | 1 << where, *more)
             else:
                 at = self.binding.place(4 * self.shape.registers)
-                self.op(OPS["real1"], at, predicate=1 << where)
-            self.matrix(block, targets, order, at + 4 * where, real=True)
+                self.op(real1, at, predicate=1 << where)
+            self.matrix(block, targets, order, at + 4 * where, entries)
             return
         data = self.binding.place(2 << 2 * len(targets))
         if self._pairs and view.alone and _is_constant(block):
@@ -422,6 +425,15 @@ def phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affin
         for product, affine in operation.terms:
             yield tuple((q, 1) for q in sorted(set(product))), affine
         yield from operation.wide
+
+
+def entries_of(block: Block) -> str:
+    """What four real numbers of a dense block's matrix are: "real" if it is, "imag" if it is a turn about X (see
+    ``Binding.matrix``); else "complex". For matrices on one bit without conditions."""
+    if len(dense_targets(block)) > 1 or block.operations[0].controls:
+        return "complex"
+    turns = all(o.formula == FORMULAS["rx"] for o in block.operations)
+    return "imag" if turns else "real" if is_real(block) else "complex"
 
 
 def _is_constant(block: Block) -> bool:

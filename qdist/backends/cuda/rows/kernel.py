@@ -6,17 +6,19 @@ in float32 are read as they are, and the results have that dtype.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.compiler import kernel
+from qdist.backends.cuda.graphs import Graphs
 from qdist.backends.cuda.lowering.records import ROW_LAUNCH
 from qdist.backends.cuda.rows.outputs import output_tables
 from qdist.backends.cuda.rows.tables import far_bytes, row_tables, state_bytes, state_numbers
-from qdist.backends.cuda.staging import staging
+from qdist.backends.cuda.staging import Kept, staging
 from qdist.plan.observables.row_outputs import RowOutputRecords
 from qdist.plan.rows.records import RowRecords
 
@@ -32,7 +34,15 @@ _GRADIENTS_SINGLE = 8
 """Of RowLaunch's singles; the bits before say the same of what is given."""
 
 
+_MOST_GRIDS = 64
+"""Kept, two for each size of a batch."""
+_MOST_ONES = 8
+"""Kinds of backward runs of one row whose memory and graphs are kept."""
+
 _LAUNCH = ROW_LAUNCH.dtype
+_IN_BYTES = np.dtype((np.void, _LAUNCH.itemsize))
+"""A launch without its fields, which CuPy would have NumPy list each time."""
+_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class _Reading(NamedTuple):
@@ -50,6 +60,44 @@ class _Kept(NamedTuple):
 
     common: Any
     values: Any
+
+
+class _Grid(NamedTuple):
+    """A launch of the kernel of rows. scratch, states: numbers of global memory, where shared memory has no room."""
+
+    kernel: Any
+    grid: tuple[int]
+    block: tuple[int, int]
+    row_bytes: int
+    shared_bytes: int
+    scratch: int
+    states: int
+
+
+class _Room:
+    """Arrays that a call takes one after the other; after ``rewind`` the same ones."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+        self._arrays: list[Any] = []
+        self._next = 0
+
+    def rewind(self) -> None:
+        self._next = 0
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
+        if self._next == len(self._arrays):
+            self._arrays.append(self._cupy.empty(shape, dtype))
+        self._next += 1
+        return self._arrays[self._next - 1]
+
+
+class _One:
+    """Backward runs of one row that the host gives: all memory stays where it is, and so its launches are the same.
+    One thread at a time."""
+
+    def __init__(self, cupy: Any, numbers: int) -> None:
+        self.given, self.room, self.graphs, self.lock = Kept(8 * numbers), _Room(cupy), Graphs(), Lock()
 
 
 class CudaRows:
@@ -75,11 +123,14 @@ class CudaRows:
         arrays = self._tables.arrays | {"matrices": records.matrices.astype(self._dtype)}
         with cupy.cuda.Device(device):
             self._arrays = {name: _on_device(cupy, array) for name, array in arrays.items()}
+        self._prepare_bytes = 0 if self._far else self._real.itemsize << self._n
         self._phase = records.phase
         # Slots, cosines and sines of angles, phases, and in fixed point: each begins at a multiple of 16 bytes.
         item, phases = self._dtype.itemsize, self._tables.num_diagonals << self._n
         sizes = [8 * self._num_slots, item * self._num_angles, item * phases, item // 2 * phases * self._far]
         self._common_starts = np.cumsum([0] + [-(-size // 16) * 16 for size in sizes]).tolist()
+        self._grids: dict[tuple[str, int, int], _Grid] = {}
+        self._ones: dict[tuple[bytes, bool, bool], _One] = {}
         self._nothing = self.outputs(RowOutputRecords(self._n, 0, *_no_strings(self._n)))
 
     def outputs(self, records: RowOutputRecords) -> _Reading:
@@ -116,7 +167,7 @@ class CudaRows:
             if given.result == np.float32:
                 found = self._cupy.empty(shape, np.float32)
                 launch["single_values"] = found.data.ptr
-            common = self._run("forward", launch, len(rows), outputs, None)
+            common = self._run("forward", launch, len(rows), outputs, None, _Room(self._cupy))
             return (found if given.on_device else found.get()), _Kept(common, values) if keep else None
 
     def backward(
@@ -130,38 +181,94 @@ class CudaRows:
         kets: _Kept | None = None,
         values: Any = None,
     ) -> tuple[Any, Any, Any] | None:
-        cupy, count = self._cupy, len(rows)
+        cupy, count, width = self._cupy, len(rows), outputs.num_outputs
+        known = kets is not None and values is not None
+        # All that is computed, in one piece: it may go to the host in one copy.
+        first = 0 if known else count * width
+        second = first + self._num_shared * by_shared
+        ends = first, second, second + count * self._per_row * by_rows
         with cupy.cuda.Device(self._device):
-            given = self._given(rows, shared, cotangents)
+            if count == 1 and kets is None and not self._on_device(rows, shared, cotangents):
+                all_found = self._back_of_one(rows, shared, outputs, cotangents, ends, by_rows, by_shared)
+                if all_found is None:
+                    return None
+            else:
+                given = self._given(rows, shared, cotangents)
+                if given is None:
+                    return None
+                found = self._launch_back(given, outputs, ends, by_rows, by_shared, kets, known, _Room(cupy))
+                all_found = found if given.on_device else found.get()
+        return (
+            values if known else _part(all_found, 0, ends[0]).reshape(count, width),
+            _part(all_found, ends[1], ends[2]).reshape(count, self._per_row) if by_rows else None,
+            _part(all_found, ends[0], ends[1]) if by_shared else None,
+        )
+
+    def _back_of_one(
+        self,
+        rows: Any,
+        shared: Any,
+        outputs: _Reading,
+        cotangents: Any,
+        ends: tuple[int, int, int],
+        by_rows: bool,
+        by_shared: bool,
+    ) -> Any:
+        """What a backward run of one row finds, on the host; None where a value is not finite."""
+        key = outputs.launch, by_rows, by_shared
+        one = self._ones.get(key)
+        if one is None:
+            if len(self._ones) >= _MOST_ONES:
+                self._ones.clear()
+            numbers = self._per_row + self._num_shared + outputs.num_outputs + 1
+            one = self._ones[key] = _One(self._cupy, numbers)
+        with one.lock:
+            given = self._given(rows, shared, cotangents, there=one.given)
             if given is None:
                 return None
-            launch, width = given.launch(outputs), outputs.num_outputs
-            known = kets is not None and values is not None
-            # All that is computed, in one piece: it may go to the host in one copy.
-            sizes = [0 if known else count * width, self._num_shared * by_shared, count * self._per_row * by_rows]
-            ends = np.cumsum(sizes).tolist()
-            found = cupy.empty(ends[2], given.result)
-            in_double = kets.values if kets is not None and known else found
-            if given.result == np.float32 and not known:
-                in_double = cupy.empty(count * width)
-                launch["single_values"] = found.data.ptr
-            by_angle = cupy.empty((max(1, self._num_angles), max(1, count)))
-            launch["values"], launch["known"] = in_double.data.ptr, known
-            launch["by_angle"] = by_angle.data.ptr
-            launch["first_op"] = self._tables.first_op[by_rows, by_shared]
-            launch["undo_start"] = self._tables.undo_start[by_rows, by_shared]
-            self._run("backward", launch, count, outputs, None if kets is None else kets.common)
-            at, item = found.data.ptr, given.result.itemsize
-            if sizes[1]:
-                self._start("shared_gradients", self._num_shared, launch, at + item * ends[0])
-            if sizes[2]:
-                self._start("row_gradients", -(-sizes[2] // _THREADS), launch, at + item * ends[1])
-            all_found = found if given.on_device else found.get()
-            return (
-                values if known else _part(all_found, 0, ends[0]).reshape(count, width),
-                _part(all_found, ends[1], ends[2]).reshape(count, self._per_row) if by_rows else None,
-                _part(all_found, ends[0], ends[1]) if by_shared else None,
-            )
+
+            def launches() -> None:
+                one.room.rewind()
+                self._launch_back(given, outputs, ends, by_rows, by_shared, None, False, one.room)
+
+            one.graphs.run(None, launches)
+            one.room.rewind()
+            return one.room.empty(ends[2]).get()
+
+    def _on_device(self, *arrays: Any) -> bool:
+        return any(isinstance(array, self._cupy.ndarray) for array in arrays)
+
+    def _launch_back(
+        self,
+        given: _Given,
+        outputs: _Reading,
+        ends: tuple[int, int, int],
+        by_rows: bool,
+        by_shared: bool,
+        kets: _Kept | None,
+        known: bool,
+        room: _Room,
+    ) -> Any:
+        """Queues a backward run; the values end at ends[0] of what it gives, then come the derivatives by the shared
+        parameters and by those of rows."""
+        launch, count = given.launch(outputs), given.num_rows
+        found = room.empty(ends[2], given.result)
+        in_double = kets.values if kets is not None and known else found
+        if given.result == np.float32 and not known:
+            in_double = room.empty(count * outputs.num_outputs)
+            launch["single_values"] = found.data.ptr
+        by_angle = room.empty((max(1, self._num_angles), max(1, count)))
+        launch["values"], launch["known"] = in_double.data.ptr, known
+        launch["by_angle"] = by_angle.data.ptr
+        launch["first_op"] = self._tables.first_op[by_rows, by_shared]
+        launch["undo_start"] = self._tables.undo_start[by_rows, by_shared]
+        self._run("backward", launch, count, outputs, None if kets is None else kets.common, room)
+        at, item = found.data.ptr, given.result.itemsize
+        if ends[1] > ends[0]:
+            self._start("shared_gradients", self._num_shared, launch, at + item * ends[0])
+        if ends[2] > ends[1]:
+            self._start("row_gradients", -(-(ends[2] - ends[1]) // _THREADS), launch, at + item * ends[1])
+        return found
 
     def states(self, rows: Any, shared: Any, out: Any) -> bool:
         with self._cupy.cuda.Device(self._device):
@@ -171,23 +278,22 @@ class CudaRows:
             found = self._cupy.empty(out.shape, self._dtype)
             launch = given.launch(self._nothing)
             launch["states"] = found.data.ptr
-            self._run("forward", launch, len(rows), self._nothing, None)
+            self._run("forward", launch, len(rows), self._nothing, None, _Room(self._cupy))
             out[...] = found.astype(out.dtype, copy=False) if isinstance(out, self._cupy.ndarray) else found.get()
             return True
 
     # Launches --------------------------------------------------------------------------------------------------------
 
-    def _given(self, *arrays: Any) -> _Given | None:
-        """Rows, shared parameters and cotangents on the device; those of the host go there in one copy. None if one of
-        the host's has a value that is not finite."""
+    def _given(self, *arrays: Any, there: Kept | None = None) -> _Given | None:
+        """Rows, shared parameters and cotangents on the device; those of the host go there in one copy, to new memory
+        or ``there``. None if one of the host's has a value that is not finite."""
         cupy, count = self._cupy, len(arrays[0])
-        if any(isinstance(array, cupy.ndarray) for array in arrays):
-            there = [_readable(cupy, array) for array in arrays]
-            singles = sum(1 << k for k, array in enumerate(there) if array.dtype == np.float32)
+        if self._on_device(*arrays):
+            read = [_readable(cupy, array) for array in arrays]
+            singles = sum(1 << k for k, array in enumerate(read) if array.dtype == np.float32)
             # Parameters in double have derivatives in double.
-            single = all(array.dtype == np.float32 for array in there[:2] if array.size or array is there[0])
-            result = np.dtype(np.float32 if single else np.float64)
-            return _Given([a.data.ptr for a in there], there, count, singles, result, True)
+            single = all(array.dtype == np.float32 for array in read[:2] if array.size or array is read[0])
+            return _Given([a.data.ptr for a in read], read, count, singles, _SINGLE if single else _DOUBLE, True)
         stage = staging(self._device)
         # One number more, so that there is an address where there is no value.
         room = stage.room(8 * (1 + sum(array.size for array in arrays))).view(np.float64)
@@ -198,49 +304,66 @@ class CudaRows:
         room[begin] = 0
         if not np.isfinite(room).all():
             return None
-        whole = stage.send()
+        whole = stage.send(None if there is None else there.taken())
         addresses, at = [], whole.data.ptr
         for array in arrays:
             addresses.append(at)
             at += 8 * array.size
-        return _Given(addresses, [whole], count, 0, np.dtype(np.float64), False)
+        return _Given(addresses, [whole], count, 0, _DOUBLE, False)
 
-    def _run(self, name: str, launch: NDArray[Any], count: int, outputs: _Reading, common: Any) -> Any:
-        """What all rows share, unless an earlier run has computed it, then the rows. Returns what they share."""
-        cupy, real = self._cupy, self._real.itemsize
+    def _run(self, name: str, launch: NDArray[Any], count: int, outputs: _Reading, common: Any, room: _Room) -> Any:
+        """What all rows share, unless an earlier run has computed it, then the rows. Returns what they share. room:
+        used until the launches are queued; freed memory is then used again in their order."""
         known = common is not None
         if not known:
-            common = cupy.empty(self._common_starts[-1] + 1, np.uint8)
+            common = room.empty(self._common_starts[-1] + 1, np.uint8)
+        at = common.data.ptr
         for field, start in zip(("shared_slots", "turned", "phases", "far_turns"), self._common_starts):
-            launch[field] = common.data.ptr + start
+            launch[field] = at + start
         if count == 0:
             return common
-        back, prefix = name == "backward", "far_" if self._far else ""
+        grid = self._grids.get((name, count, outputs.num_masks))
+        if grid is None:
+            grid = self._grid(name, count, outputs.num_masks)
+        if grid.scratch:
+            launch["scratch"] = room.empty(grid.scratch, self._real).data.ptr
+        if grid.states:
+            launch["far_states"] = room.empty(grid.states, self._real).data.ptr
+        launch["row_bytes"] = grid.row_bytes
+        taken = (launch.view(_IN_BYTES),)
+        if not known:
+            self._prepare((1 + self._tables.num_diagonals,), (_THREADS,), taken, shared_mem=self._prepare_bytes)
+        grid.kernel(grid.grid, grid.block, taken, shared_mem=grid.shared_bytes)
+        return common
+
+    @cached_property
+    def _prepare(self) -> Any:
+        prefix = "far_" if self._far else ""
+        return kernel(f"{prefix}rows", f"prepare_{prefix}rows", self._dtype, self._device)
+
+    def _grid(self, name: str, count: int, num_masks: int) -> _Grid:
+        back, prefix, real = name == "backward", "far_" if self._far else "", self._real.itemsize
         needed = far_bytes(self._n, real) if self._far else state_bytes(self._n, real, back)
         blocks = min(count, self._far_blocks) if self._far else count
-        numbers = 2 * self._num_angles + outputs.num_masks
-        used = []  # Until the launches are queued: freed memory is then used again in their order.
+        numbers = 2 * self._num_angles + num_masks
+        scratch = states = 0
         if needed + real * numbers <= self._room:
             needed += real * numbers
         else:
-            used.append(cupy.empty(blocks * numbers, self._real))
-            launch["scratch"] = used[-1].data.ptr
+            scratch = blocks * numbers
         if self._far:
-            used.append(cupy.empty(blocks * state_numbers(self._n, back), self._real))
-            launch["far_states"] = used[-1].data.ptr
-        launch["row_bytes"] = row_bytes = -(-needed // 16) * 16
+            states = blocks * state_numbers(self._n, back)
+        row_bytes = -(-needed // 16) * 16
         teams = 1 if self._threads > _WARP else max(1, min(_MOST_TEAMS, count, self._room // row_bytes))
-        taken = (launch.view(np.dtype((np.void, launch.itemsize))),)
-        if not known:
-            prepare = kernel(f"{prefix}rows", f"prepare_{prefix}rows", self._dtype, self._device)
-            shared_mem = 0 if self._far else real << self._n
-            prepare((1 + self._tables.num_diagonals,), (_THREADS,), taken, shared_mem=shared_mem)
         run = _with_room(f"{prefix}rows", f"{prefix}rows_{name}", self._dtype, self._device, teams * row_bytes)
-        run((-(-blocks // teams),), (self._threads, teams), taken, shared_mem=teams * row_bytes)
-        return common
+        sizes = (-(-blocks // teams),), (self._threads, teams)
+        found = _Grid(run, *sizes, row_bytes, teams * row_bytes, scratch, states)
+        if len(self._grids) < _MOST_GRIDS:
+            self._grids[name, count, num_masks] = found
+        return found
 
     def _start(self, name: str, blocks: int, launch: NDArray[Any], to: int) -> None:
-        taken = (launch.view(np.dtype((np.void, launch.itemsize))), np.uint64(to))
+        taken = launch.view(_IN_BYTES), np.uint64(to)
         kernel("rows", name, self._dtype, self._device)((blocks,), (_THREADS,), taken)
 
 

@@ -207,13 +207,16 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
         if (kind == REAL1) {
 #if STATES == 2
             // A matrix on another bit acts on ket and bra alike and leaves these sums unchanged.
-            if (head.z) add_turns(a, head.z, sums + ops[o].far_mask);
+            if (head.z) add_turns<false>(a, head.z, sums + ops[o].far_mask);
 #endif
-            if (head.w & 1) real1<0>(a, data);
-            if (head.w & 2) real1<1>(a, data);
-            if (head.w & 4) real1<2>(a, data);
-            if (R > 3 && head.w & 8) real1<FOURTH>(a, data);
-            if (R > 4 && head.w & 16) real1<R - 1>(a, data);
+            real1_each<false>(a, head.w, data);
+            continue;
+        }
+        if (kind == IMAG1) {
+#if STATES == 2
+            if (head.z) add_turns<true>(a, head.z, sums + ops[o].far_mask);
+#endif
+            real1_each<true>(a, head.w, data);
             continue;
         }
         if (kind == PHASES) {

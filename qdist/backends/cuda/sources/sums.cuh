@@ -54,15 +54,18 @@ __device__ __forceinline__ void add_overlap(Complex overlap, int num_y, double* 
     add_warp_sums<1>(own, sums);
 }
 
-// The sum of bra1 ket0 - bra0 ket1 for real and imaginary parts: all that a real rotation of register bit B needs.
-template <int B>
+// The sum of bra1 ket0 - bra0 ket1 for real and imaginary parts: all that a real rotation of register bit B needs. Imag: the same of
+// what S^-1 = diag(1, -i) makes of ket and bra, for a turn about X.
+template <int B, bool Imag>
 __device__ __forceinline__ Real turned(const States& a) {
     // Four accumulators, so that an addition does not wait for the one before it.
     Real sum[4] = {};
 #pragma unroll
     for (int k = 0; k < N; ++k)
         if (!(k >> B & 1)) {
-            const Complex p = a[0][k], q = a[0][k | 1 << B], u = a[1][k], v = a[1][k | 1 << B];
+            const Complex p = a[0][k], u = a[1][k];
+            Complex q = a[0][k | 1 << B], v = a[1][k | 1 << B];
+            if (Imag) q = {q.y, -q.x}, v = {v.y, -v.x};
             sum[0] = fma(v.x, p.x, sum[0]);
             sum[1] = fma(v.y, p.y, sum[1]);
             sum[2] = fma(u.x, q.x, sum[2]);
@@ -72,12 +75,13 @@ __device__ __forceinline__ Real turned(const States& a) {
 }
 
 // For the register bits in `bits`; that of bit b goes to sums[b].
+template <bool Imag>
 __device__ __forceinline__ void add_turns(const States& a, unsigned bits, double* sums) {
     Real own[4] = {};
-    if (bits & 1) own[0] = turned<0>(a);
-    if (bits & 2) own[1] = turned<1>(a);
-    if (bits & 4) own[2] = turned<2>(a);
-    if (R > 3 && bits & 8) own[3] = turned<FOURTH>(a);
+    if (bits & 1) own[0] = turned<0, Imag>(a);
+    if (bits & 2) own[1] = turned<1, Imag>(a);
+    if (bits & 4) own[2] = turned<2, Imag>(a);
+    if (R > 3 && bits & 8) own[3] = turned<FOURTH, Imag>(a);
     add_warp_sums<4>(own, sums);
 }
 
