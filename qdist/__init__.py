@@ -2,31 +2,31 @@
 
 __version__ = "0.1.0"
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import qdist.logs  # noqa: F401 (sets up logging, before anything logs)
-from qdist import comm, data, nn, noise, optim
-from qdist.circuit import (
-    Circuit,
-    CircuitError,
-    Hermitian,
-    Parameter,
-    ParameterVector,
-    PauliString,
-    PauliSum,
-    generator_gate,
-    library,
-    matrix_gate,
-)
-from qdist.comm.launch import spawn
-from qdist.program.program import Program, compile, simulate
-from qdist.state.outputs import Expectation, Overlap, Probabilities, State, Variance
-from qdist.state.statevector import StateVector
-from qdist.tensor import Tensor
-from qdist.threads import set_num_threads
 
 if TYPE_CHECKING:
-    from qdist import checkpoint, parallel, plots
+    from qdist import checkpoint, comm, data, nn, noise, optim, parallel, plots
+    from qdist.circuit import (
+        Circuit,
+        CircuitError,
+        Hermitian,
+        Parameter,
+        ParameterVector,
+        PauliString,
+        PauliSum,
+        generator_gate,
+        library,
+        matrix_gate,
+    )
+    from qdist.comm.launch import spawn
+    from qdist.program.program import Program, compile, simulate
+    from qdist.state.outputs import Expectation, Overlap, Probabilities, State, Variance
+    from qdist.state.statevector import StateVector
+    from qdist.tensor import Tensor
+    from qdist.threads import set_num_threads
     from qdist.tracing import trace
 
 __all__ = [
@@ -64,15 +64,36 @@ __all__ = [
     "trace",
 ]
 
+_HOMES = {
+    "qdist.circuit": "Circuit CircuitError Hermitian Parameter ParameterVector PauliString PauliSum generator_gate "
+    "matrix_gate",
+    "qdist.comm.launch": "spawn",
+    "qdist.program.program": "Program compile simulate",
+    "qdist.state.outputs": "Expectation Overlap Probabilities State Variance",
+    "qdist.state.statevector": "StateVector",
+    "qdist.tensor": "Tensor",
+    "qdist.threads": "set_num_threads",
+    "qdist.tracing": "trace",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULES = (
+    "backends blocks checkpoint circuit comm data hints native nn noise optim parallel plan plots program progress "
+    "state tensor tensorfile threads"
+)
+_MODULE_OF = {"library": "qdist.circuit.library", **{name: f"qdist.{name}" for name in _MODULES.split()}}
+
 
 def __getattr__(name: str) -> Any:
-    # A third of the time that all imports take, and not needed to run circuits.
-    if name in ("checkpoint", "parallel", "plots"):
-        import importlib
+    # What is asked for is imported then: a rank that only talks needs no circuits, and a circuit no optimisers.
+    if name in _HOME_OF:
+        value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    elif name in _MODULE_OF:
+        value = importlib.import_module(_MODULE_OF[name])
+    else:
+        raise AttributeError(f"module 'qdist' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
-        return importlib.import_module(f"qdist.{name}")
-    if name == "trace":
-        from qdist.tracing import trace
 
-        return trace
-    raise AttributeError(f"module 'qdist' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,14 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from qdist import __version__
-from qdist.circuit.qasm.errors import QasmError
 from qdist.comm.errors import CommError
 from qdist.commands import exit_codes
-from qdist.commands.completion import add_completion_command
-from qdist.commands.simulate import add_simulate_command
-from qdist.commands.trace import add_trace_command
-from qdist.demo import add_demo_command
-from qdist.plan_command import add_plan_command
 from qdist.run_command import add_run_command
 
 __all__ = ["main", "parser"]
@@ -36,7 +30,8 @@ QDIST_LOG=info, or debug, has every command and program tell on stderr what it d
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code, which ``qdist.commands.exit_codes`` explains."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser(*given[:1]).parse_args(given)
     try:
         code = options.command(options)
         sys.stdout.flush()
@@ -56,11 +51,14 @@ def _one_line(error: Exception) -> str:
     """What an error says; for an OpenQASM program the file, line and column without the excerpt below them."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    from qdist.circuit.qasm.errors import QasmError
+
     return str(error).split("\n", 1)[0] if isinstance(error, QasmError) else str(error)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line: all commands with their options."""
+def parser(first: str = "") -> argparse.ArgumentParser:
+    """The command line: all commands with their options. Where the first word is `run`, that one alone: a launcher
+    starts without what simulates and draws."""
     made = argparse.ArgumentParser(
         prog="qdist",
         description="Distributed quantum-circuit simulation and training.",
@@ -69,6 +67,15 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=f"qdist {__version__}")
     commands = made.add_subparsers(dest="name", required=True, metavar="command")
+    if first == "run":
+        add_run_command(commands)
+        return made
+    from qdist.commands.completion import add_completion_command
+    from qdist.commands.simulate import add_simulate_command
+    from qdist.commands.trace import add_trace_command
+    from qdist.demo import add_demo_command
+    from qdist.plan_command import add_plan_command
+
     add_demo_command(commands)
     add_run_command(commands)
     add_simulate_command(commands)

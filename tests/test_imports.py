@@ -5,11 +5,14 @@ An import inside a function, or for the sake of types alone, counts as any other
 
 import ast
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+import qdist
 
 ROOT = Path(__file__).parents[1]
 
@@ -208,6 +211,22 @@ def test_the_core_imports_neither_interop_nor_the_command_line() -> None:
     outside = ("qdist.interop", "qdist.cli", "qdist.__main__")
     core = [m for m in FILES if not m.startswith(outside)]
     assert {m: other for m in core for other in IMPORTS[m] if other.startswith(outside)} == {}
+
+
+@pytest.mark.parametrize("what", ["qdist.comm", "qdist.run_command"])
+def test_what_only_talks_imports_no_circuits(what: str) -> None:
+    """Hundreds of ranks start at a time, and every launcher: half of their time would go there."""
+    code = f"import sys, {what}; print(*sorted({{m.split('.')[1] for m in sys.modules if m.startswith('qdist.')}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"comm", "hints", "logs", "native", "run_command"}
+
+
+def test_the_package_has_its_names_when_they_are_asked_for() -> None:
+    assert set(qdist.__all__) <= set(dir(qdist))
+    for name in qdist.__all__:
+        assert getattr(qdist, name) is vars(qdist)[name]
+    with pytest.raises(AttributeError, match="module 'qdist' has no attribute 'nothing'"):
+        _ = qdist.nothing
 
 
 def test_scripts_that_are_run_by_path_need_the_standard_library_alone() -> None:

@@ -1,11 +1,12 @@
-"""The stub of the native module says what was built: the same names, arguments, types and defaults."""
+"""The stub of the native module says what was built: the same names, arguments, types and defaults.
+
+That mypy checks calls by it is seen in tests/test_style.py, where mypy runs.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,6 @@ import pytest
 from qdist import native
 
 STUB = Path(native.__file__).with_name("_kernels.pyi")
-ROOT = Path(__file__).parents[2]
 
 VAGUE = {"object", "list", "tuple"}
 """What a binding says where C++ has no better type; the stub may say more."""
@@ -172,26 +172,3 @@ def test_the_stub_has_the_signatures_that_were_built(name: str) -> None:
     assert len(written) == len(built)
     for one in built:
         assert any(one.agrees(other) for other in written), f"built: {one}\nstub: {written}"
-
-
-def test_calls_of_kernels_are_checked_by_mypy(tmp_path: Path) -> None:
-    lines = {
-        "kernels.squared_norm(single)": "",
-        "kernels.inner(single, double)": "type-var",
-        "kernels.squared_norm(real)": "type-var",
-        "kernels.add_probabilities(single, 0, [0], single)": "arg-type",
-        "kernels.pack(single, 0, 7)": "call-arg",
-        "kernels.Program64(3).run_from_zero(real)": "arg-type",
-        "kernels.no_such_kernel(single)": "attr-defined",
-    }
-    scratch = tmp_path / "calls.py"
-    head = "import numpy as np\nfrom qdist.native import kernels\n"
-    arrays = "single, double, real = np.zeros(8, np.complex64), np.zeros(8, np.complex128), np.zeros(8)\n"
-    scratch.write_text(head + arrays + "\n".join(lines))
-    # The rest of qdist, which the tests of style see to, is not read.
-    options = tmp_path / "mypy.ini"
-    options.write_text("[mypy]\nfollow_imports = skip\n[mypy-numpy.*,qdist.native.*]\nfollow_imports = normal\n")
-    command = [sys.executable, "-m", "mypy", "--config-file", options, "--cache-dir", tmp_path / "cache", scratch]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    found = dict(re.findall(r"calls\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE))
-    assert found == {str(4 + k): code for k, code in enumerate(lines.values()) if code}, done.stdout + done.stderr

@@ -11,27 +11,33 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent / "ranks"
-MESHES = {"mesh": "", "checkpoints": "", "wrong_without_a_word": "", "precision": ""}
+MESHES = {"mesh": "", "checkpoints": "", "wrong_without_a_word": ""}
 DIVIDED = {"tensor_parallel": "", "auto": "", "engine_stages": ""}
 CHOICE = {
-    2: {"pipeline": ""},
+    2: {"pipeline": "", **MESHES},
     3: {"replicas": "", "pipeline": "one_process and 1f1b or live or bytes"},
     4: {
         "deferred": "",  # First: it counts on memory that nothing has been freed to.
         **MESHES,
+        "precision": "",
         **DIVIDED,
         "dynamic_pipeline": "",
         "traced_pipeline": "",
         "stage_refusals": "",
         "pipeline": "one_process and interleaved or side_by_side",
     },
-    8: {**MESHES, **DIVIDED, "replicas": "one_process and (mlp or hybrid)"},
+    8: {"mesh": "", "checkpoints": "", **DIVIDED},
 }
 MORE = {
-    2: {**MESHES, "traced_pipeline": "", "replicas": "one_process and (cnn or hybrid)"},
+    2: {"precision": "", "traced_pipeline": "", "replicas": "one_process and (cnn or hybrid)"},
     4: {"replicas": "one_process and (mlp or transformer)"},
-    8: {"pipeline": "one_process and 1f1b and (mlp or transformer) or deep or side_by_side"},
+    8: {
+        "precision": "",
+        "replicas": "one_process and (mlp or hybrid)",
+        "pipeline": "one_process and 1f1b and (mlp or transformer) or deep or side_by_side",
+    },
 }
+"""As on the others: half precision on 4, stages of a traced model on 4, replicas on 3, pipelines on 2, 3 and 4."""
 
 
 def arguments(choice: dict[str, str]) -> list[str | Path]:

@@ -6,7 +6,7 @@ with 2.11 it does not, and takes only ``QuantumLayer``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -72,21 +72,27 @@ def _complex(parts: Tensor) -> Tensor:
 # Under torch.compile these run while it traces; what they give is a constant of the graph.
 
 
-@torch.compiler.assume_constant_result
+def _constant(function: Callable[..., str]) -> Callable[..., str]:
+    """As ``torch.compiler.assume_constant_result``, without its import of dynamo, which takes longer than torch's."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+@_constant
 def _expectation_handle(program: Program, observable: Any) -> str:
     return program_outputs.expectations(program, observable).handle
 
 
-@torch.compiler.assume_constant_result
+@_constant
 def _probabilities_handle(program: Program, qubits: Any) -> str:
     return program_outputs.probabilities(program, qubits).handle
 
 
-@torch.compiler.assume_constant_result
+@_constant
 def _state_handle(program: Program) -> str:
     return program_outputs.state(program).handle
 
 
-@torch.compiler.assume_constant_result
+@_constant
 def _overlap_handle(program: Program, given: StateVector) -> str:
     return program_outputs.overlap(program, given).handle

@@ -23,12 +23,21 @@ def nvrtc() -> Nvrtc:
         pytest.skip("needs the nvidia-cuda-nvrtc-cu12 package")
 
 
-@pytest.mark.parametrize("rare", [False, True])
+def others(*cases: tuple) -> list:
+    """The same kernels with and without what is rare the other way round: a compilation takes seconds."""
+    return [pytest.param(*case, marks=pytest.mark.thorough) for case in cases]
+
+
 @pytest.mark.parametrize(
-    ("dtype", "generation", "long"),
-    [("complex64", "90", False), ("complex64", "80", True), ("complex128", "80", False)],
+    ("dtype", "generation", "long", "rare"),
+    [
+        ("complex64", "90", False, False),
+        ("complex64", "80", True, True),
+        ("complex128", "80", False, False),
+        *others(("complex64", "90", False, True), ("complex64", "80", True, False), ("complex128", "80", False, True)),
+    ],
 )
-def test_the_tile_kernel(nvrtc: Nvrtc, dtype: str, generation: str, rare: bool, long: bool) -> None:
+def test_the_tile_kernel(nvrtc: Nvrtc, dtype: str, generation: str, long: bool, rare: bool) -> None:
     kind = np.dtype(dtype)
     shape = shape_of(kind)
     code, options = stage_source(kind, shape, rare, long)
@@ -57,12 +66,16 @@ def test_the_tile_kernel(nvrtc: Nvrtc, dtype: str, generation: str, rare: bool, 
     assert len(re.findall(r"ld\.param\.(v\d\.)?f\d+", text)) >= pairs * (15 + 32) // 4
 
 
-@pytest.mark.parametrize("rare", [False, True])
 @pytest.mark.parametrize(
-    ("dtype", "generation", "long"),
-    [("complex64", "80", False), ("complex64", "90", True), ("complex128", "90", False)],
+    ("dtype", "generation", "long", "rare"),
+    [
+        ("complex64", "80", False, False),
+        ("complex64", "90", True, True),
+        ("complex128", "90", False, False),
+        *others(("complex64", "80", False, True), ("complex64", "90", True, False), ("complex128", "90", False, True)),
+    ],
 )
-def test_the_kernel_of_the_adjoint_sweep(nvrtc: Nvrtc, dtype: str, generation: str, rare: bool, long: bool) -> None:
+def test_the_kernel_of_the_adjoint_sweep(nvrtc: Nvrtc, dtype: str, generation: str, long: bool, rare: bool) -> None:
     kind = np.dtype(dtype)
     shape = back_shape_of(kind)
     code, options = stage_source(kind, shape, rare, long)
@@ -172,13 +185,14 @@ def test_a_source_has_each_file_once_and_messages_name_it(nvrtc: Nvrtc) -> None:
 
 
 def test_each_source_includes_what_it_uses(nvrtc: Nvrtc) -> None:
-    """As an editor reads it: alone, without the options that the program is compiled with."""
+    """As an editor reads it: alone, without the options that the program is compiled with. What was read need not be
+    made fast (-G), a fifth of the work."""
     for path in sorted((Path(texts.__file__).parents[1] / "sources").iterdir()):
         text = path.read_text()
         assert ("#pragma once" in text) == (path.suffix == ".cuh"), path.name
         # Forward kernels have one state.
         options = ("-DREGISTER_BITS=4", "-DSTATES=1", "-DRARE=1", "-DKEEP_NORM=1") if path.stem == "forward" else ()
-        nvrtc.ptx(expanded(path.name), ("-std=c++17", "-arch=compute_80", *options))
+        nvrtc.ptx(expanded(path.name), ("-std=c++17", "-arch=compute_80", "-G", *options))
 
 
 def test_records_that_changed_are_not_compiled_with_the_old_header(monkeypatch: pytest.MonkeyPatch) -> None:

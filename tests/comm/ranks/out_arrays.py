@@ -143,20 +143,20 @@ def test_out_may_overlap_the_input_in_any_way(comm: qc.Communicator, name: str, 
     case = CASES[name]
     for n in SIZES:
         x_shape, out_shape = case.x_shape(comm.size, n), case.out_shape(comm.size, n)
+        everyone = [memory(rank, comm.size, n, case.dtype) for rank in range(comm.size)]
         for way, views in WAYS.items():
 
             def pair(whole: Any, views: Any = views, shapes: Any = (x_shape, out_shape)) -> tuple[Any, Any]:
                 x, out = views(whole, *(int(np.prod(shape)) for shape in shapes))
                 return x.reshape(shapes[0]), out.reshape(shapes[1])
 
-            everyone = [memory(rank, comm.size, n, case.dtype) for rank in range(comm.size)]
             want = everyone[comm.rank].copy()
             result = case.model([pair(whole)[0].copy() for whole in everyone], comm.rank)
             if result is not None:
                 target = pair(want)[1]
                 assert np.shares_memory(target, want)
                 target[...] = result
-            mine = xp.asarray(everyone[comm.rank])
+            mine = xp.asarray(everyone[comm.rank].copy())
             x, out = pair(mine)
             got = case.call(comm, x, out, async_op=async_op)
             got = got.wait() if async_op else got

@@ -20,8 +20,8 @@ from qdist.parallel import DataParallel, LayerDesc, Pipeline, SharedLayerDesc, Z
 from qdist.tensor import Tensor, functional, manual_seed
 
 WIDTH = 1024  # A layer has 4 MiB in float32.
-LAYERS = 96
-ROOM = 325 << 20
+LAYERS = 64
+ROOM = 200 << 20
 """Bytes that a rank may take besides what it has: less than the model, more than training its part takes."""
 
 

@@ -37,9 +37,7 @@ SEQUENCE: dict[str, Any] = {"layers": {**BLOCKS, "3": "norm"}, "sequence_paralle
 SIZE = qd.comm.init(timeout=120).size
 
 needs_bfloat16 = pytest.mark.skipif(find_spec("ml_dtypes") is None, reason="bfloat16 needs ml_dtypes")
-# Eight ranks do nothing else than four, and take long.
-ON_MANY = [pytest.mark.thorough] if SIZE == 8 else []
-HALVES = ["float16", pytest.param("bfloat16", marks=[needs_bfloat16, *ON_MANY])]
+HALVES = ["float16", pytest.param("bfloat16", marks=needs_bfloat16)]
 
 Case = tuple[str, dict[str, int], dict[str, Any]]
 CASES: dict[int, list[Case]] = {
@@ -83,8 +81,23 @@ def folder(comm: Communicator) -> Path:
     return Path(comm.broadcast_object(os.environ["QDIST_TEST_FOLDER"]))
 
 
-@pytest.mark.parametrize("half", HALVES)
-@pytest.mark.parametrize("case", CASES[SIZE], ids=lambda case: f"{case[0]}-{case[1]}-{case[2].get('zero', 0)}")
+def name_of(case: Case) -> str:
+    return f"{case[0]}-{case[1]}-{case[2].get('zero', 0)}"
+
+
+# Numbers of both kinds take the same ways; the first two meshes have the rows, the sequence and the weights divided.
+IN_HALVES = [
+    *(pytest.param(case, "float16", id=f"{name_of(case)}-float16") for case in CASES[SIZE]),
+    *(
+        pytest.param(
+            case, "bfloat16", id=f"{name_of(case)}-bfloat16", marks=[needs_bfloat16, *[pytest.mark.thorough] * (k > 1)]
+        )
+        for k, case in enumerate(CASES[SIZE])
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "half"), IN_HALVES)
 def test_every_mesh_trains_as_one_process_in_half_precision(comm: Communicator, case: Case, half: str) -> None:
     kind, degrees, options = case
     model = spread(kind, Mesh(comm, **degrees), half, **options)
@@ -219,7 +232,7 @@ SKIPPING: dict[int, list[Case]] = {
 }
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=ON_MANY) for case in SKIPPING[SIZE]], ids=str)
+@pytest.mark.parametrize("case", SKIPPING[SIZE], ids=str)
 def test_the_steps_that_one_process_leaves_out_are_left_out(comm: Communicator, case: Case) -> None:
     """From a scale far beyond what float16 holds down to one that fits, halved at every step."""
     kind, degrees, options = case
@@ -239,7 +252,7 @@ def test_the_steps_that_one_process_leaves_out_are_left_out(comm: Communicator, 
     assert scales(Mesh(comm, **degrees), **options) == scales(by_itself(comm))
 
 
-@pytest.mark.parametrize("case", CASES[SIZE], ids=lambda case: f"{case[0]}-{case[1]}-{case[2].get('zero', 0)}")
+@pytest.mark.parametrize("case", CASES[SIZE], ids=name_of)
 def test_memory_is_foreseen(comm: Communicator, case: Case) -> None:
     kind, degrees, options = case
     model = spread(kind, Mesh(comm, **degrees), "float16", **options)
