@@ -1,22 +1,23 @@
 """qdist on one GPU: seconds, and the share of the card's bandwidth and arithmetic that they are.
 
-    python benchmarks/compare_gpu.py [--qubits 26 28 30] [--dtypes complex64 complex128] [--repeats 5] [--save]
+    python benchmarks/compare_gpu.py [--qubits 28 30] [--dtypes complex64 complex128] [--repeats 5] [--save NAME]
 
-Circuits: `hea`, 8 layers of RY, RZ on every qubit and a CX chain; `qft` without the last swaps; `qv`, 10 layers of
-random SU(4) on random pairs. Only the evolution of the state is timed, with CUDA events, the median of the repeats:
-`zero` from |0...0>, where what must still be zero is passed over, `dense` from a state without zeros.
+Circuits: the families of families.py. The evolution of the state is timed, with CUDA events, the median of the repeats:
+`zero` from |0...0>, where what must still be zero is passed over, `dense` from a state without zeros. `gradient` is the
+Heisenberg energy with its derivatives by all parameters, in runs from |0...0>.
 
 `bandwidth` and `flops` are those of the dense run, in percent of what this card reaches in a copy, which is timed
 first, and of 132 x 128 FMA (64 in double) at the clock the driver names.
 
 cuStateVec gate by gate and cuStateVecEx with its own fusing updater run beside it where cuquantum-python is installed
-(custatevec.py). Where it is not, their times are those of version 1.15 on one H200, measured 2026-11-14 with the same
+(custatevec.py). Where it is not, their times are those of version 1.15 on one H200, measured in November 2026 with such
 circuits, and say nothing about another card; `source` says which.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import sys
 from collections.abc import Callable
@@ -25,31 +26,36 @@ from typing import Any
 import custatevec as peers
 import numpy as np
 from common import machine_line, save, table
+from families import FAMILIES
 
 import qdist as qd
 from qdist.backends.cuda import custatevec
 
 # Milliseconds on one H200: {(circuit, qubits, dtype): (gate by gate, cuStateVecEx)}.
 CUSTATEVEC = {
-    ("hea", 30, "complex64"): (3047, 274),
+    ("ansatz", 30, "complex64"): (3047, 274),
     ("qft", 30, "complex64"): (1425, 158),
-    ("qv", 30, "complex64"): (612, 277),
-    ("hea", 30, "complex128"): (4926, 389),
+    ("volume", 30, "complex64"): (612, 277),
+    ("ansatz", 30, "complex128"): (4926, 389),
     ("qft", 30, "complex128"): (2392, 221),
-    ("qv", 30, "complex128"): (1224, 383),
-    ("hea", 28, "complex64"): (None, 62),
+    ("volume", 30, "complex128"): (1224, 383),
+    ("ansatz", 28, "complex64"): (None, 62),
     ("qft", 28, "complex64"): (None, 38),
-    ("qv", 28, "complex64"): (None, 67),
-    ("hea", 26, "complex64"): (None, 16),
+    ("volume", 28, "complex64"): (None, 67),
+    ("qaoa", 28, "complex64"): (None, 60.7),
+    ("heisenberg", 28, "complex64"): (None, 73.7),
+    ("layers", 28, "complex64"): (None, 75.4),
+    ("grid", 28, "complex64"): (None, 70.8),
+    ("zz_map", 28, "complex64"): (None, 293),
+    ("grover", 28, "complex64"): (None, 251),
+    # Pauli rotations one by one: no fusing updater takes them.
+    ("doubles", 28, "complex64"): (974, None),
+    ("ansatz", 26, "complex64"): (None, 16),
     ("qft", 26, "complex64"): (None, 14),
-    ("qv", 26, "complex64"): (None, 14),
+    ("volume", 26, "complex64"): (None, 14),
 }
 
-CIRCUITS: dict[str, Callable[[int], qd.Circuit]] = {
-    "hea": lambda n: qd.library.hardware_efficient(n, 8),
-    "qft": lambda n: qd.library.qft(n, swaps=False),
-    "qv": lambda n: qd.library.quantum_volume(n, 10, seed=3),
-}
+CIRCUITS = {name: circuit for name, circuit in FAMILIES.items() if name != "uccsd"}
 
 
 def milliseconds(run: Callable[[], Any], repeats: int) -> float:
@@ -93,7 +99,12 @@ def measure(name: str, n: int, dtype: str, repeats: int, bandwidth: float) -> di
     zero = milliseconds(lambda: program.run(out=state), repeats)
     # The state of the last run has no zeros to pass over.
     dense = milliseconds(lambda: program.run(initial=state, out=state), repeats)
+    gradient = None
+    if circuit.num_parameters:
+        energy, theta = qd.library.heisenberg_xxz(n), np.linspace(-2, 2, circuit.num_parameters)
+        gradient = milliseconds(lambda: program.value_and_grad(energy, theta), repeats) / zero
     gates, fused, source = peer_milliseconds(name, n, dtype, repeats)
+    fastest = min((ms for ms in (gates, fused) if ms is not None), default=None)
     return {
         "circuit": name,
         "n": n,
@@ -101,11 +112,12 @@ def measure(name: str, n: int, dtype: str, repeats: int, bandwidth: float) -> di
         "sweeps": plan.sweeps,
         "zero ms": zero,
         "dense ms": dense,
+        "gradient": gradient,
         "bandwidth %": 100 * plan.bytes_moved / (1e-3 * dense) / bandwidth,
         "flops %": 100 * plan.flops / (1e-3 * dense) / peak_flops(dtype),
         "cuStateVec ms": gates,
         "cuStateVecEx ms": fused,
-        "Ex / zero": None if fused is None else fused / zero,
+        "ratio": None if fastest is None else fastest / zero,
         "source": source,
     }
 
@@ -113,7 +125,7 @@ def measure(name: str, n: int, dtype: str, repeats: int, bandwidth: float) -> di
 def peer_milliseconds(name: str, n: int, dtype: str, repeats: int) -> tuple[Any, Any, str]:
     """(cuStateVec gate by gate, cuStateVecEx, where both come from); None for what is not known."""
     if not custatevec.is_installed():
-        return *CUSTATEVEC.get((name, n, dtype), (None, None)), "H200, 2026-11-14"
+        return *CUSTATEVEC.get((name, n, dtype), (None, None)), "H200, November 2026"
     circuit = CIRCUITS[name](n)
     bound = circuit.bind(np.linspace(-2, 2, circuit.num_parameters))
     gates = milliseconds(peers.gate_by_gate(bound, dtype), repeats)
@@ -123,11 +135,11 @@ def peer_milliseconds(name: str, n: int, dtype: str, repeats: int) -> tuple[Any,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--qubits", type=int, nargs="+", default=[26, 28, 30])
+    parser.add_argument("--qubits", type=int, nargs="+", default=[28, 30])
     parser.add_argument("--dtypes", nargs="+", default=["complex64", "complex128"])
     parser.add_argument("--circuits", nargs="+", choices=CIRCUITS, default=list(CIRCUITS))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--save", action="store_true", help="write results/compare_gpu.json")
+    parser.add_argument("--save", nargs="?", const="compare_gpu", metavar="NAME", help="write results/NAME.json")
     chosen = parser.parse_args()
     try:
         import cupy
@@ -137,15 +149,13 @@ def main() -> None:
     card = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     bandwidth = copy_bandwidth(chosen.repeats)
     print(f"{card}, copy {bandwidth / 1e12:.2f} TB/s; {machine_line()}; CuPy {cupy.__version__}")
-    results = [
-        measure(name, n, dtype, chosen.repeats, bandwidth)
-        for dtype in chosen.dtypes
-        for n in chosen.qubits
-        for name in chosen.circuits
-    ]
+    results = []
+    for dtype, n, name in itertools.product(chosen.dtypes, chosen.qubits, chosen.circuits):
+        results.append(measure(name, n, dtype, chosen.repeats, bandwidth))
+        print(f"{name} n={n} {dtype}: {results[-1]['zero ms']:.1f} ms", file=sys.stderr, flush=True)
     print(table(list(results[0]), [["-" if v is None else v for v in r.values()] for r in results]))
     if chosen.save:
-        print(save("compare_gpu", {"card": card, "copy_bytes_per_second": bandwidth, "rows": results}))
+        print(save(chosen.save, {"card": card, "copy_bytes_per_second": bandwidth, "rows": results}))
 
 
 if __name__ == "__main__":
