@@ -1,4 +1,4 @@
-"""Blocks that follow each other run in one pass over a tile where they mix the same few rows; it gives what each alone does."""
+"""Neighbouring blocks that mix the same few rows of a tile run in one pass over it, and give what each alone does."""
 
 from __future__ import annotations
 
