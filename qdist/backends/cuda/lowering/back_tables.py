@@ -83,6 +83,8 @@ class BackTables(Tables):
     def _stage(self, stage: Stage, blocks: list[Block]) -> StageTables:
         for block in blocks:
             if not _is_summed(block) and any(o.reads & self._trainable for o in block.operations):
+                # For whoever adds a kind or a wide gate: its derivatives would be zeros. Matrices of more than two
+                # qubits have no angles today: generators are diagonal between constant matrices.
                 what = f"{block.kind} blocks that mix {block.mixes.bit_count()} qubits"
                 raise NotImplementedError(f"no method of BackTables sums what the angles of {what} change")
         before = self._sizes()
