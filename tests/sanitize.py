@@ -142,7 +142,8 @@ class Build:
         site = self.folder / "site" / "sitecustomize.py"
         site.parent.mkdir(exist_ok=True)
         site.write_text(SITE.format(module=f"qdist.native._kernels_{self.variant}", file=str(module)))
-        source = ["-std=c++20", "-I", str(ROOT / "qdist" / "native" / "src"), str(SOURCES / "planted.cpp")]
+        native = ROOT / "qdist" / "native" / "src"
+        source = ["-std=c++20", "-I", str(native), str(SOURCES / "planted.cpp"), str(native / "base" / "pool.cpp")]
         shared = [self.compiler, *flags.split(), "-pthread", "-fPIC", "-shared"]
         _run(*shared, *source, "-o", str(self.folder / "planted.so"))
 

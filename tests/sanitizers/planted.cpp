@@ -25,7 +25,7 @@ int shift(int by) { return 1 << by; }
 long race(int n) {
     volatile long total = 0;
     std::atomic<int> inside = 0;
-    qdist::Pool::instance().run(2, 2, [&](qdist::Pool::Pieces&) {
+    qdist::run_on_threads(2, 2, [&](qdist::Pieces&) {
         inside.fetch_add(1, std::memory_order_relaxed);
         for (const auto end = now() + std::chrono::seconds(20); inside.load(std::memory_order_relaxed) < 2 && now() < end;) {
         }
