@@ -7,10 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.native import kernels
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Operation
 
-__all__ = ["Factors", "condition_masks", "dense_targets", "factors_of", "pauli_masks", "permutation_source"]
+__all__ = [
+    "Factors",
+    "condition_masks",
+    "constant_matrix",
+    "dense_targets",
+    "factors_of",
+    "pauli_masks",
+    "permutation_source",
+    "reordered",
+]
 
 Factors = list[tuple[int, list[int], list[int], list[complex]]]
 """(formula, angle slots, bits of the product, constant matrix)"""
@@ -31,6 +41,27 @@ def factors_of(block: Block, targets: Sequence[int]) -> Factors:
         matrix = [] if o.matrix is None else np.asarray(o.matrix).ravel().tolist()
         factors.append((o.formula, list(o.slots), [targets.index(q) for q in o.targets], matrix))
     return factors
+
+
+def constant_matrix(
+    factors: Factors, order: Sequence[int], angles: NDArray[np.float64] | None = None
+) -> NDArray[np.complex128]:
+    """The product of factors at some angles; none for those that have none. Bit k of its index is bit order[k] of
+    theirs."""
+    matrices = kernels.MatrixList()
+    matrices.add(len(order), factors)
+    entries = np.empty(matrices.size, np.complex128)
+    matrices.at(np.zeros(0) if angles is None else angles, entries)
+    return entries[reordered(order)]
+
+
+def reordered(order: Sequence[int]) -> NDArray[np.int64]:
+    """For each entry of a matrix whose index has bit order[k] of another's as bit k: its place in the other."""
+    index = np.arange(1 << len(order))
+    old = np.zeros_like(index)
+    for k, bit in enumerate(order):
+        old |= (index >> k & 1) << bit
+    return old[:, None] << len(order) | old[None, :]
 
 
 def condition_masks(conditions: Iterable[tuple[int, int]], bit: Mapping[int, int]) -> tuple[int, int, int, int]:

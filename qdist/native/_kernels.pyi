@@ -238,6 +238,8 @@ class _Program(Generic[_Stored]):
     def dense(
         self, targets: Sequence[int], mask: int, value: int, far_mask: int, far_value: int, factors: Sequence[_Factor]
     ) -> None: ...
+    def pair(self, targets: Sequence[int], numbers: Sequence[float]) -> None:
+        """A two-qubit matrix as backends/pairs.py divides it."""
     def diagonal(
         self,
         terms: Sequence[tuple[int, int, float, _Products]],

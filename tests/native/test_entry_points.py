@@ -741,6 +741,13 @@ def program_methods(dtype: str) -> dict[str, Wrong]:
                 [(1, 1, 0, 0, 0.0, [(-5, 1.0)])],
             ],
         ),
+        "pair": Wrong(
+            method("pair"),
+            lambda: {"it": program(dtype), "targets": [2, 0], "numbers": [0.5] * 15},
+            it=[empty],
+            targets=[[0], [0, 0], [0, BITS], [-1, 0], [0, 1, 2]],
+            numbers=[[0.5] * 14, [0.5] * 16],
+        ),
         "permutation": Wrong(
             method("permutation"),
             lambda: {"it": program(dtype), "source": identity, "flips": [(1 << 8, 0, 1)]},

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qdist.backends.backend import Executor
-from qdist.backends.in_tile import condition_masks, dense_targets, factors_of, pauli_masks, permutation_source
+from qdist.backends.in_tile import (
+    condition_masks,
+    constant_matrix,
+    dense_targets,
+    factors_of,
+    pauli_masks,
+    permutation_source,
+)
 from qdist.backends.index_map import index_map
+from qdist.backends.pairs import Pairs
 from qdist.circuit import AffineMap
 from qdist.native import kernels
 from qdist.plan.fuse import Block
@@ -48,11 +58,16 @@ class CpuExecutor(Executor):
         self._native: _Native = (kernels.Program64 if single else kernels.Program128)(num_bits)
         entries = zip(affine.slots.tolist(), affine.parameters.tolist(), affine.coefficients.tolist())
         self._native.set_affine(list(entries), affine.constants.tolist())
+        pairs = _pairs([block for _, blocks in stages for block in blocks], affine)
+        numbers = count()
         for stage, blocks in stages:
             self._native.begin_stage(list(stage.close))
             bit = {qubit: k for k, qubit in enumerate(stage.close)}
-            for block in blocks:
-                _LOWER[block.kind](self._native, bit, block)
+            for block, number in zip(blocks, numbers):
+                if number in pairs:
+                    _pair(self._native, bit, block, *pairs[number])
+                else:
+                    _LOWER[block.kind](self._native, bit, block)
 
     def bind(self, theta: np.ndarray) -> bool:
         return self._native.bind_parameters(theta)
@@ -105,6 +120,32 @@ class CpuExecutor(Executor):
         self, kets: np.ndarray, bras: np.ndarray, angles: np.ndarray, shifts: np.ndarray, gradients: np.ndarray
     ) -> None:
         self._native.run_back_batch(kets, bras, angles, shifts, gradients)
+
+
+def _pairs(blocks: Sequence[Block], affine: AffineMap) -> dict[int, tuple[bool, NDArray[np.float64]]]:
+    """What becomes of the two-qubit matrices that no parameter changes (``Pairs.numbers``), by the number of the block.
+    Real ones cost less as they are."""
+    pairs, numbers = Pairs(), []
+    trainable = set(affine.slots.tolist())
+    for number, block in enumerate(blocks):
+        targets = dense_targets(block) if block.kind == "dense" else []
+        if len(targets) == 2 and not any(o.controls or trainable.intersection(o.slots) for o in block.operations):
+            matrix = constant_matrix(factors_of(block, targets), [0, 1], affine.constants)
+            if matrix.imag.any():
+                pairs.add((targets[0], targets[1]), matrix)
+                numbers.append(number)
+                continue
+        pairs.touch(block.all)
+    return dict(zip(numbers, pairs.numbers()))
+
+
+def _pair(native: _Native, bit: _Bits, block: Block, is_pair: bool, numbers: NDArray[np.float64]) -> None:
+    targets = dense_targets(block)
+    bits = [bit[q] for q in targets]
+    if is_pair:
+        native.pair(bits, numbers[:15].tolist())
+    else:
+        native.dense(bits, 0, 0, 0, 0, [(0, [], [0, 1], numbers.view(np.complex128).tolist())])
 
 
 def _dense(native: _Native, bit: _Bits, block: Block) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.in_tile import Factors
+from qdist.backends.in_tile import Factors, reordered
 from qdist.native import kernels
 from qdist.plan.operations import Affine
 
-__all__ = ["Binding", "constant_matrix", "reordered"]
+__all__ = ["Binding"]
 
 
 class Binding:
@@ -142,21 +142,3 @@ class Binding:
             self._numbers.in_single(angles, reals, turns)
         else:
             self._numbers.in_double(angles, reals, turns)
-
-
-def constant_matrix(factors: Factors, order: Sequence[int]) -> NDArray[np.complex128]:
-    """The product of factors that no angle changes. Bit k of its index is bit order[k] of theirs."""
-    matrices = kernels.MatrixList()
-    matrices.add(len(order), factors)
-    entries = np.empty(matrices.size, np.complex128)
-    matrices.at(np.zeros(0), entries)
-    return entries[reordered(order)]
-
-
-def reordered(order: Sequence[int]) -> NDArray[np.int64]:
-    """For each entry of a matrix whose index has bit order[k] of another's as bit k: its place in the other."""
-    index = np.arange(1 << len(order))
-    old = np.zeros_like(index)
-    for k, bit in enumerate(order):
-        old |= (index >> k & 1) << bit
-    return old[:, None] << len(order) | old[None, :]

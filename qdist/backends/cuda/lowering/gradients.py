@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.binding import reordered
-from qdist.backends.in_tile import Factors
+from qdist.backends.in_tile import Factors, reordered
 from qdist.circuit.gate import FORMULAS
 from qdist.native import kernels
 

@@ -12,15 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.binding import Binding, constant_matrix
+from qdist.backends.cuda.lowering.binding import Binding
 from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
-from qdist.backends.cuda.lowering.pairs import Pairs
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, phases
 from qdist.backends.cuda.lowering.record import Record
 from qdist.backends.cuda.lowering.records import FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
 from qdist.backends.cuda.lowering.tile import Shape
-from qdist.backends.in_tile import condition_masks, dense_targets, factors_of, pauli_masks, permutation_source
+from qdist.backends.in_tile import (
+    condition_masks,
+    constant_matrix,
+    dense_targets,
+    factors_of,
+    pauli_masks,
+    permutation_source,
+)
 from qdist.backends.index_map import IndexMap
+from qdist.backends.pairs import Pairs
 from qdist.circuit.gate import FORMULAS
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block

@@ -10,6 +10,7 @@
 #include "bind/arrays.hpp"
 #include "gates/formulas.hpp"
 #include "gates/matrices.hpp"
+#include "gates/pairs.hpp"
 
 namespace bindings {
 
@@ -40,6 +41,7 @@ public:
     // What has been checked.
     virtual void begin_stage(std::vector<int> positions) = 0;
     virtual void add_dense(std::vector<int> targets, Bits near, Bits far, std::vector<Factor> factors) = 0;
+    virtual void add_pair(std::vector<int> targets, const PairNumbers& numbers) = 0;
     virtual void add_diagonal(const std::vector<TermData>& terms, const std::vector<WideData>& wides) = 0;
     virtual void add_permutation(std::vector<std::uint32_t> source, const std::vector<FlipData>& flips) = 0;
     virtual void add_rotations(std::size_t x, Bits near, Bits far, const std::vector<StringData>& strings) = 0;

@@ -97,6 +97,15 @@ void add_dense(AnyProgram& p, std::vector<int> targets, std::size_t mask, std::s
     p.add_dense(std::move(targets), {mask, value}, {far_mask, far_value}, std::move(parts));
 }
 
+void add_pair(AnyProgram& p, std::vector<int> targets, const std::vector<double>& numbers) {
+    check_positions(targets, p.stage_bits(), "targets");
+    check_size(targets.size(), 2, "targets");
+    PairNumbers given;
+    check_size(numbers.size(), given.size(), "the numbers of a pair");
+    std::copy(numbers.begin(), numbers.end(), given.begin());
+    p.add_pair(std::move(targets), given);
+}
+
 void add_diagonal(AnyProgram& p, const std::vector<TermData>& terms, const std::vector<WideData>& wides) {
     for (const auto& [first, second, constant, slots] : terms) {
         check_term(first, second, p.tile_bits());
@@ -158,6 +167,8 @@ void bind_program(nb::module_& m) {
         .def_prop_ro("is_trainable", &AnyProgram::is_trainable)
         .def("begin_stage", &AnyProgram::begin_stage, "positions"_a)
         .def("dense", &add_dense, "targets"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "factors"_a)
+        .def("pair", &add_pair, "targets"_a, "numbers"_a,
+             "A two-qubit matrix as backends/pairs.py divides it.")
         .def("diagonal", &add_diagonal, "terms"_a, "wide"_a)
         .def("permutation", &add_permutation, "source"_a, "flips"_a)
         .def("rotations", &add_rotations, "x"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "strings"_a)

@@ -44,6 +44,13 @@ public:
         program_.add(DenseBlock<Real>(std::move(dense), far, std::move(factors), program_.trainable()));
     }
 
+    void add_pair(std::vector<int> targets, const PairNumbers& numbers) override {
+        Dense<Real> dense(tile_bits(), std::move(targets), 0, 0);
+        DenseBlock<Real> block(std::move(dense), {}, {{Source{Formula::constant, {}, PairSteps(numbers).matrix()}, {0, 1}}}, program_.trainable());
+        block.pair.emplace(block.dense.shape(), numbers);
+        program_.add(std::move(block));
+    }
+
     void add_diagonal(const std::vector<TermData>& terms, const std::vector<WideData>& wides) override {
         std::vector<typename Diagonal<Real>::Term> t;
         std::vector<typename Diagonal<Real>::Wide> w;

@@ -1,6 +1,7 @@
 // What a stage does to its tiles: the kinds of blocks.
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "tile/diagonal.hpp"
 #include "tile/diagonal_sums.hpp"
 #include "tile/givens.hpp"
+#include "tile/pair.hpp"
 #include "tile/permutation.hpp"
 #include "tile/rotations.hpp"
 #include "tile/transition.hpp"
@@ -35,6 +37,8 @@ struct DenseBlock {
     }
 
     Dense<Real> dense, undo;
+    // How the matrix runs forward, where it is not as `dense`.
+    std::optional<Pair<Real>> pair;
     Transition<Real> transition;
     int num_targets;
     Bits far;

@@ -14,6 +14,7 @@
 #include "gates/formulas.hpp"
 #include "tile/dense.hpp"
 #include "tile/diagonal.hpp"
+#include "tile/pair.hpp"
 #include "tile/rotations.hpp"
 
 namespace qdist {
@@ -50,6 +51,13 @@ public:
             last_ = nullptr;
         } else
             dense.set(m);
+    }
+
+    // Of a pair, which runs everywhere. What it is divided into is a unitary matrix up to rounding in double precision alone.
+    void set(Pair<Real>& pair) {
+        correction_ = 1 / pair.set(cosines_ * correction_);
+        cosines_ = 1;
+        last_ = nullptr;
     }
 
     void set(Rotations<Real>& rotations, const double* angles) {

@@ -115,9 +115,12 @@ public:
         for (Stage<Real>& stage : stages_) {
             if (!is_complete_) stage.find_fused(std::max(int(stage.positions.size()), Simd<Real>::lane_bits));
             for (Block<Real>& block : stage.blocks) {
-                if (auto* d = std::get_if<DenseBlock<Real>>(&block))
-                    setter.set(d->dense, matrix(*d, angles_.data()), !d->far.mask, {true, true});
-                else if (auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
+                if (auto* d = std::get_if<DenseBlock<Real>>(&block)) {
+                    if (d->pair)
+                        setter.set(*d->pair);
+                    else
+                        setter.set(d->dense, matrix(*d, angles_.data()), !d->far.mask, {true, true});
+                } else if (auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
                     g->diagonal.set(angles_.data());
                     setter.note(g->diagonal);
                 } else if (auto* r = std::get_if<Rotations<Real>>(&block))
@@ -268,6 +271,10 @@ private:
             }
             if (const auto* d = std::get_if<DenseBlock<Real>>(&blocks[k])) {
                 if (!d->far.holds(base)) continue;
+                if (d->pair) {
+                    d->pair->apply(tile);
+                    continue;
+                }
                 const std::size_t end = fused == stage.fused.end() ? blocks.size() : fused->first;
                 Givens rotations[max_givens];
                 if (const int count = next_givens<Real>(blocks.begin() + k, blocks.begin() + end, &DenseBlock<Real>::dense,

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <span>
 #include <vector>
 
@@ -37,29 +38,25 @@ Real* tile_room(std::size_t numbers) {
 class Runs {
 public:
     // fixed: those bits; value: theirs. Runs are no shorter than 2^floor: no bit below is fixed.
-    Runs(int t, std::span<const int> fixed, std::size_t value, int floor) : num_fixed_(fixed.size()), value_(value) {
-        std::copy(fixed.begin(), fixed.end(), fixed_.begin());
-        std::sort(fixed_.begin(), fixed_.begin() + num_fixed_);
-        length_ = std::size_t(1) << (fixed.empty() ? t : std::max(fixed_[0], floor));
-        count_ = std::size_t(1) << t >> num_fixed_;
+    Runs(int t, std::span<const int> fixed, std::size_t value, int floor) : value_(value) {
+        for (int bit : fixed) mask_ |= std::size_t(1) << bit;
+        length_ = std::size_t(1) << (fixed.empty() ? t : std::max(std::countr_zero(mask_), floor));
+        count_ = std::size_t(1) << t >> fixed.size();
     }
 
     // f(first, length): elements first .. first + length of the tile.
     template <class F>
     void each(F&& f) const {
-        for (std::size_t r = 0; r < count_; r += length_) {
-            std::size_t i = r;
-            for (std::size_t k = 0; k < num_fixed_; ++k) i = insert_zero(i, fixed_[k]);
-            f(i | value_, std::min(length_, count_));
-        }
+        const std::size_t length = std::min(length_, count_);
+        // With ones at the fixed bits a carry goes through them.
+        for (std::size_t r = 0, i = 0; r < count_; r += length_, i = ((i | mask_) + length_) & ~mask_) f(i | value_, length);
     }
 
     // Leaves out what is not zero in so many of the highest bits, none of which is fixed.
     void narrow(int highest) { count_ >>= highest; }
 
 private:
-    std::array<int, 32> fixed_;  // in order
-    std::size_t num_fixed_, value_, length_, count_;
+    std::size_t mask_ = 0, value_, length_, count_;
 };
 
 template <int write, class Number>
