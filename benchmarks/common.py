@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import platform
 from collections.abc import Sequence
@@ -66,5 +67,14 @@ def save(name: str, results: Any) -> Path:
     """Writes results/NAME.json with the machine beside the numbers; returns the path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
+    path.write_text(json.dumps({"machine": machine(), "results": _plain(results)}, indent=1, allow_nan=False) + "\n")
     return path
+
+
+def _plain(results: Any) -> Any:
+    """With None for numbers that are not there: JSON has no NaN."""
+    if isinstance(results, dict):
+        return {key: _plain(value) for key, value in results.items()}
+    if isinstance(results, list | tuple):
+        return [_plain(value) for value in results]
+    return None if isinstance(results, float) and not math.isfinite(results) else results

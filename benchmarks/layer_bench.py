@@ -8,7 +8,8 @@ compute run beside it.
     python benchmarks/layer_bench.py --save layer
 
 With --overhead: qdist's own layer and its layers in torch and JAX alone, at 4 qubits and 32 rows, step by step in turn
-in one process, and the median of how much longer a step of those takes than the one before it of qdist's own.
+in one process, and the median of how much longer a step of those takes than the one before it of qdist's own. Beside
+them a layer in torch that computes nothing: what torch takes for its own part of a step.
 
     python benchmarks/layer_bench.py --overhead --save layer_overhead
 """
@@ -29,10 +30,12 @@ from typing import Any
 
 import numpy as np
 from common import machine_line, save, table
-from layer_peers import LIBRARIES, data
+from layer_peers import LIBRARIES, data, empty_torch_step
 
 POINTS = [(4, 2), (6, 3), (8, 4), (10, 6), (12, 6), (14, 6)]
 """Qubits and layers."""
+
+EMPTY = "torch, a layer that computes nothing"
 
 
 def measured(name: str, point: tuple[int, int, int], threads: int, repeats: int, limit: float) -> dict[str, Any]:
@@ -119,8 +122,10 @@ def overhead(threads: int, repeats: int) -> dict[str, Any]:
     names = [name for name in ("qdist", "qdist in torch", "qdist in JAX (jit)") if installed(LIBRARIES[name][0])]
     features, weights = data(4, 2, 32)
     steps = {name: LIBRARIES[name][1](4, 2, features, threads) for name in names}
+    if "qdist in torch" in steps:
+        steps[EMPTY] = empty_torch_step(4, 2, features, threads)
     found = {name: dict(zip(("loss", "gradient"), step(weights))) for name, step in steps.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
     for k in range(repeats):
         for name, step in steps.items():
             given = weights + np.float32(0.001 * (k + 1))
@@ -130,9 +135,9 @@ def overhead(threads: int, repeats: int) -> dict[str, Any]:
     print(machine_line())
     print(f"{threads} threads, medians of {repeats} steps in turn; 4 qubits, 2 layers, 32 rows\n")
     lines = []
-    for name in names:
+    for name in steps:
         more = statistics.median(np.subtract(seconds[name], seconds["qdist"]).tolist())
-        note = "" if agrees(found[name], found["qdist"]) else "DIFFERENT RESULT"
+        note = "" if name == EMPTY or agrees(found[name], found["qdist"]) else "DIFFERENT RESULT"
         lines.append([name, 1e3 * statistics.median(seconds[name]), 1e3 * more, note])
     print(table(["library", "ms a step", "ms more than qdist's own", ""], lines))
     return {"qubits": 4, "layers": 2, "rows": 32, "threads": threads, "seconds": seconds}

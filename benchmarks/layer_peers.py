@@ -85,6 +85,35 @@ def qdist_torch_step(num_qubits: int, layers: int, features: NDArray[np.float32]
     return step
 
 
+def empty_torch_step(num_qubits: int, layers: int, features: NDArray[np.float32], threads: int) -> Step:
+    """A step of a layer that computes nothing: what torch itself takes for one."""
+    import torch
+
+    class Nothing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, weights: Any) -> Any:  # type: ignore[override]
+            ctx.save_for_backward(weights)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:  # type: ignore[override]
+            return None, ctx.saved_tensors[0].clone()
+
+    torch.set_num_threads(threads)
+    own = torch.nn.Parameter(torch.zeros(3 * num_qubits * layers))
+    rows = torch.tensor(features)
+
+    def step(weights: NDArray[np.float32]) -> tuple[float, NDArray[Any]]:
+        own.data[:] = torch.from_numpy(weights)
+        own.grad = None
+        out = Nothing.apply(rows, own)  # type: ignore[no-untyped-call]
+        loss = (out * out).sum()
+        loss.backward()
+        return loss.item(), own.grad.numpy()  # type: ignore[union-attr]
+
+    return step
+
+
 def qdist_jax_step(num_qubits: int, layers: int, features: NDArray[np.float32], threads: int) -> Step:
     import jax.numpy as jnp
 

@@ -18,7 +18,7 @@ from qdist.plan.cost import SERVERS_OF_GPUS, Cluster, Machine
 from qdist.plan.levels import inside_bits
 from qdist.plan.page import html_page
 from qdist.plan.picture import text_picture
-from qdist.plan.plan import Plan, readable_size
+from qdist.plan.plan import Plan, readable_size, several
 from qdist.plan.planner import SCHEDULES, make_plan
 from qdist.plan.stages.target import Target, cpu_target
 from qdist.plan.timeline import timeline
@@ -118,8 +118,10 @@ def _numbers(plan: Plan, ranks: int, cluster: Cluster, plan_seconds: float) -> d
 def _lines(plan: Plan, options: argparse.Namespace, numbers: dict[str, float]) -> list[str]:
     nodes = -(-options.ranks // options.per_node)
     return [
-        f"{plan.num_qubits} qubits, {plan.dtype}, {options.ranks} ranks on {nodes} nodes, schedule {plan.schedule}",
-        f"{numbers['stages']} stages, {plan.sweeps} sweeps, {numbers['exchanges']} exchanges, of which "
+        f"{several(plan.num_qubits, 'qubit')}, {plan.dtype}, {several(options.ranks, 'rank')} on "
+        f"{several(nodes, 'node')}, schedule {plan.schedule}",
+        f"{several(int(numbers['stages']), 'stage')}, {several(plan.sweeps, 'sweep')}, "
+        f"{several(int(numbers['exchanges']), 'exchange')}, of which "
         f"{numbers['exchanges_between_nodes']} between nodes",
         f"each rank: {readable_size(numbers['memory_per_rank'])} of memory, sends "
         f"{readable_size(numbers['bytes_per_rank'])}",

@@ -28,7 +28,7 @@ def test_the_variable_tells_of_kernels_ranks_device_and_plan() -> None:
     assert "INFO qdist.comm: rank 0 of 1 on " in text
     assert "INFO qdist.program: device cpu (asked for: auto), 3 qubits, complex64" in text
     assert "INFO qdist.program: plan on cpu in " in text
-    assert "3 qubits, complex64: 1 sweeps of 64 B" in text
+    assert "3 qubits, complex64: 1 sweep of 64 B" in text
 
 
 def test_nothing_is_said_without_it_and_a_wrong_level_is_told_of() -> None:

@@ -209,14 +209,14 @@ class Plan:
 
     def summary(self) -> str:
         """The totals, then each exchange between ranks and each sweep over memory with its gates and blocks."""
-        shards = f" in {1 << self.far} shards, {self.exchanges} exchanges" if self.far else ""
+        shards = f" in {1 << self.far} shards, {several(self.exchanges, 'exchange')}" if self.far else ""
         size = readable_size(self.state_bytes)
         double = ""
         if self.dtype == np.complex64 and self.gradients_in_double:
             double = " computed in double" if self.in_double else " with gradients computed in double"
         lines = [
-            f"{self.num_qubits} qubits, {self.dtype}{double}{shards}: {self.sweeps} sweeps of {size}, "
-            f"{len(self.blocks)} blocks, {self.flops:.3g} flops"
+            f"{several(self.num_qubits, 'qubit')}, {self.dtype}{double}{shards}: "
+            f"{several(self.sweeps, 'sweep')} of {size}, {several(len(self.blocks), 'block')}, {self.flops:.3g} flops"
         ]
         why = self.rows_unfit
         lines.append("  batches: " + (f"state by state, because {why}" if why else "rows of one kernel"))
@@ -231,10 +231,14 @@ class Plan:
                     lines.append("  exchange " + ", ".join(f"{a} with {b}" for a, b in segment.swaps))
                 for stage, blocks in segment.stages:
                     kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(b.kind for b in blocks).items())
-                    lines.append(
-                        f"  sweep of tiles of bits {_ranges(stage.close)}: {len(stage.operations)} gates as {kinds}"
-                    )
+                    gates = several(len(stage.operations), "gate")
+                    lines.append(f"  sweep of tiles of bits {_ranges(stage.close)}: {gates} as {kinds}")
         return "\n".join(lines)
+
+
+def several(count: int, what: str) -> str:
+    """1 gate, 2 gates"""
+    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def readable_size(nbytes: float) -> str:

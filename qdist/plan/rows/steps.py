@@ -141,6 +141,8 @@ def _dense(operation: Operation, conditions: Any) -> Iterator[Step]:
     gate = operation.gate
     assert gate is not None, "a dense operation has a row of the gate table"
     if operation.formula:
+        if gate.name not in _FORMULAS:
+            raise NotImplementedError(f"rows of a batch have no steps for the gate {gate.name}: add them to {__name__}")
         yield from _FORMULAS[gate.name](targets, angles, conditions)
     elif gate.name == "x":
         yield Rotate(1 << targets[0], 0, 0, _constant(math.pi), conditions)
