@@ -15,7 +15,7 @@ from qdist.circuit import Circuit, CircuitError
 from qdist.circuit.gate import FORMULAS, Gate
 from qdist.circuit.instruction import Instruction
 
-__all__ = ["FORMULAS", "Affine", "Operation", "as_rotation", "moved", "operation", "operations"]
+__all__ = ["FORMULAS", "Affine", "Operation", "as_rotation", "gate_operation", "moved", "operation", "operations"]
 
 # A coefficient list over angle slots, and a constant: constant + sum(coefficient * angle[slot]).
 Affine = tuple[float, tuple[tuple[int, float], ...]]
@@ -80,7 +80,7 @@ def operation(instruction: Instruction, slot: int) -> Operation | None:
         raise CircuitError(f"{gate.name} is not unitary and cannot be planned as a gate")
     if gate.base.is_identity:
         return None
-    return _operation(gate, qubits, range(slot, slot + len(params)))
+    return gate_operation(gate, qubits, range(slot, slot + len(params)))
 
 
 def as_rotation(operation: Operation) -> Operation | None:
@@ -130,7 +130,8 @@ def operations(circuit: Circuit) -> Iterator[Operation]:
         slot += len(instruction.params)
 
 
-def _operation(gate: Gate, qubits: Sequence[int], slots: range) -> Operation:
+def gate_operation(gate: Gate, qubits: Sequence[int], slots: range) -> Operation:
+    """A unitary gate that is no identity; slots: the numbers of its angles."""
     base = gate.base
     count = gate.num_controls
     controls = tuple((q, gate.ctrl_state >> k & 1) for k, q in enumerate(qubits[:count]))

@@ -10,6 +10,7 @@ from qdist.circuit import Circuit, CircuitError, Gate
 from qdist.circuit.channels import refuse_channels
 from qdist.circuit.instruction import Instruction
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster
+from qdist.plan.euler import with_phases_apart
 from qdist.plan.ladders import narrowed
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
@@ -198,6 +199,8 @@ class _Planner:
 
     def _network_stages(self, operations: list[Operation]) -> list[NetworkStage]:
         operations = without_sandwiches(operations)
+        if self._target.phases_apart:
+            operations = with_phases_apart(operations)
         if not operations:
             return []
         if self._close == self._n:

@@ -38,6 +38,8 @@ class Target:
     parities: int = 0
     """By how many parities of the index the Pauli rotations of one block may be told apart, in tables of 2**parities
     angles; 0 if the device runs each rotation by itself."""
+    phases_apart: bool = False
+    """Whether matrices of one qubit run as rotations between phases where these join others (plan/euler.py)."""
     row_block: int = 0
     """Bytes of cache that a block of rows of a batch may take (plan/rows); 0 if the device has no kernels for them."""
 
@@ -83,4 +85,4 @@ def cpu_target(dtype: np.dtype) -> Target:
     """Tiles that fit a core's first-level cache beside the copy that permutations need: 32 KiB of amplitudes, in rows
     of at least 128 bytes, so that every cache line read is used."""
     tile, row = ((size // dtype.itemsize).bit_length() - 1 for size in (32 * 1024, 128))
-    return Target("cache", dtype, tile, row, parities=_PARITIES, row_block=_ROW_BLOCK)
+    return Target("cache", dtype, tile, row, parities=_PARITIES, phases_apart=True, row_block=_ROW_BLOCK)
