@@ -110,6 +110,15 @@ class _Remembering:
             self._last.append(saved if len(saved) == 2 else (saved[0], None, *saved[2:]))
         return found
 
+    @property
+    def is_number(self) -> bool:
+        """See ``CircuitMap.is_number``."""
+        return self.map.is_number
+
+    def number(self, params: NDArray[Any]) -> tuple[float, NDArray[np.float64]]:
+        """See ``CircuitMap.number``."""
+        return self.map.number(params)
+
     def forward_saved(self, xp: Any, x: Any, weights: Any, differentiated: bool = False) -> tuple[Any, Any]:
         """As ``forward``, and what ``backward`` takes of it, as long as x and weights do not change; differentiated:
         whether it will be called."""

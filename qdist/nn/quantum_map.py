@@ -133,6 +133,20 @@ class CircuitMap:
         _, by_rows, by_shared = found
         return self.division.gradients_of_rows(xp, x, weights, by_rows, by_shared)
 
+    @property
+    def is_number(self) -> bool:
+        """Whether ``number`` is the way to a value that will be differentiated: there is one output, of features alone,
+        which are the circuit's parameters as they are; and no kernel that would read them on a GPU."""
+        on_gpu = not self.program.backend.is_host and self.takes_rows(1)
+        return self.columns.width == 1 and self.division.is_plain and not on_gpu
+
+    def number(self, params: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """The only number for one row of features, where ``is_number``, and its gradient, in one go."""
+        theta = checks.checked_batch(params[None], self.division.in_features)[0]
+        Kept.drop(self.program.comm)
+        (value,), gradient = adjoint.vjp(self.program, self.outputs, theta, self._unit)
+        return float(value), gradient
+
     @cached_property
     def _unit(self) -> list[Any]:
         """The cotangents of one number by itself."""

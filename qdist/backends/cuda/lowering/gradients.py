@@ -70,7 +70,7 @@ class Gradients:
 
     def add(self, sums: NDArray[np.float64], angles: NDArray[np.float64], gradient: NDArray[np.float64]) -> None:
         """Adds 2 Re <bra|d ket> by each angle to ``gradient``, given all sums and the angles' values."""
-        np.add.at(gradient, self._slots, self._coefficients * sums[self._sums])
+        gradient += np.bincount(self._slots, self._coefficients * sums[self._sums], minlength=len(gradient))
         if self._matrices.size:
             transitions = np.zeros(self._matrices.size, np.complex128)
             transitions.view(np.float64)[self._to] = sums[self._from]
