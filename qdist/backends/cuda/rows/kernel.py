@@ -25,6 +25,8 @@ from qdist.plan.rows.records import RowRecords
 __all__ = ["CudaRows"]
 
 _WARP, _MOST_THREADS, _NUMBERS_A_THREAD = 32, 512, 16
+_PHASES_A_THREAD = 8
+"""Of a table, whose cosines and sines in double take longest."""
 _MOST_TEAMS = 4
 """Rows of a warp each that share a block."""
 _FAR_BLOCKS = 2
@@ -124,6 +126,7 @@ class CudaRows:
         with cupy.cuda.Device(device):
             self._arrays = {name: _on_device(cupy, array) for name, array in arrays.items()}
         self._prepare_bytes = 0 if self._far else self._real.itemsize << self._n
+        self._prepare_threads = min(_MOST_THREADS, max(_THREADS, (1 << self._n) // _PHASES_A_THREAD))
         self._phase = records.phase
         # Slots, cosines and sines of angles, phases, and in fixed point: each begins at a multiple of 16 bytes.
         item, phases = self._dtype.itemsize, self._tables.num_diagonals << self._n
@@ -332,7 +335,8 @@ class CudaRows:
         launch["row_bytes"] = grid.row_bytes
         taken = (launch.view(_IN_BYTES),)
         if not known:
-            self._prepare((1 + self._tables.num_diagonals,), (_THREADS,), taken, shared_mem=self._prepare_bytes)
+            blocks, threads = 1 + self._tables.num_diagonals, self._prepare_threads
+            self._prepare((blocks,), (threads,), taken, shared_mem=self._prepare_bytes)
         grid.kernel(grid.grid, grid.block, taken, shared_mem=grid.shared_bytes)
         return common
 
