@@ -119,6 +119,10 @@ class _Remembering:
         """See ``CircuitMap.number``."""
         return self.map.number(params)
 
+    def queued_number(self, params: NDArray[Any]) -> tuple[Any, Any] | None:
+        """See ``CircuitMap.queued_number``; in the dtype of params."""
+        return self.map.queued_number(params, params.dtype)
+
     def forward_saved(self, xp: Any, x: Any, weights: Any, differentiated: bool = False) -> tuple[Any, Any]:
         """As ``forward``, and what ``backward`` takes of it, as long as x and weights do not change; differentiated:
         whether it will be called."""

@@ -22,7 +22,7 @@ from qdist.program.rows import Reading, RowProgram
 from qdist.program.runner import Runner
 from qdist.state.checking import checks, same
 from qdist.state.moves.relayout import relayout
-from qdist.state.outputs import Output, values
+from qdist.state.outputs import Expectation, Output, values
 from qdist.state.statevector import StateVector
 
 from ..comm import Communicator
@@ -146,6 +146,16 @@ class CircuitMap:
         Kept.drop(self.program.comm)
         (value,), gradient = adjoint.vjp(self.program, self.outputs, theta, self._unit)
         return float(value), gradient
+
+    def queued_number(self, params: NDArray[Any], dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
+        """What ``number`` gives, in arrays on a GPU that has still to compute them; None where the host has a part in
+        it."""
+        (output,) = self.outputs
+        if self.program.backend.is_host or not isinstance(output, Expectation):
+            return None
+        theta = checks.checked_batch(params[None], self.division.in_features)[0]
+        Kept.drop(self.program.comm)
+        return adjoint.queued_gradient(self.program, output, theta, dtype)
 
     @cached_property
     def _unit(self) -> list[Any]:

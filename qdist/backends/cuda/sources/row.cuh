@@ -231,11 +231,9 @@ struct Row {
     template <bool BACK>
     __device__ __forceinline__ void phases(const RowOp& op) const {
         const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
-#pragma unroll 4
         for (unsigned s = team.thread; s < size(); s += team.threads) {
             const unsigned re = swizzled(s), im = re ^ plane();
-            Complex p = read_only(table + s);
-            if (BACK) p.y = -p.y;
+            const Complex p = {table[s].x, BACK ? -table[s].y : table[s].y};
             const Real a = ket[re], b = ket[im];
             ket[re] = p.x * a - p.y * b;
             ket[im] = p.x * b + p.y * a;
@@ -357,11 +355,10 @@ struct Row {
 
     // A warp sums over all pairs of a flip.
     __device__ __forceinline__ void sum_few(const RowFlip& flip) const {
-        const int count = flip.end - flip.first;
         double sum[FEW] = {};
         unsigned mask[FEW];
 #pragma unroll
-        for (int k = 0; k < FEW; ++k) mask[k] = k < count ? mask_of(flip.first + k) : 0;
+        for (int k = 0; k < FEW; ++k) mask[k] = flip.first + k < flip.end ? mask_of(flip.first + k) : 0;
 #pragma unroll 4
         for (unsigned i = team.thread % 32; i < size() / 2; i += 32) {
             const unsigned first = i >> flip.pivot << (flip.pivot + 1) | (i & ((1u << flip.pivot) - 1));
@@ -369,33 +366,13 @@ struct Row {
             const Real ar = ket[a], ai = ket[a ^ plane()], br = ket[b], bi = ket[b ^ plane()];
             const double value = flip.imaginary ? br * ai - bi * ar : br * ar + bi * ai;
 #pragma unroll
-            for (int k = 0; k < FEW; ++k)
-                if (k < count) sum[k] += __popc(i & mask[k]) & 1 ? -value : value;
+            for (int k = 0; k < FEW; ++k) sum[k] += __popc(i & mask[k]) & 1 ? -value : value;
         }
 #pragma unroll
         for (int k = 0; k < FEW; ++k) {
-            if (k >= count) break;
+            if (flip.first + k >= flip.end) break;
             const double total = warp_sum(sum[k]);
             if (team.thread % 32 == 0) leaves[flip.first + k] = Real(total);
-        }
-    }
-
-    // What the strings of output number k of the sums give.
-    __device__ __forceinline__ double sum_strings(int k, int lane, int lanes) const {
-        double sum = 0;
-        for (int e = launch.sum_begins[k] + lane; e < launch.sum_begins[k + 1]; e += lanes) sum += launch.sum_entries.at(e, &RowEntry::coefficient) * leaves[launch.sum_entries.at(e, &RowEntry::other)];
-        return sum;
-    }
-
-    // A thread has an output, or a warp where they have many strings.
-    __device__ __forceinline__ void put_sums() const {
-        if (launch.sum_begins[launch.num_sums] <= FEW * launch.num_sums) {
-            for (int k = team.thread; k < launch.num_sums; k += team.threads) put_value(launch.sum_outputs[k], sum_strings(k, 0, 1));
-            return;
-        }
-        for (int k = team.thread / 32; k < launch.num_sums; k += team.warps()) {
-            const double sum = warp_sum(sum_strings(k, team.thread % 32, 32));
-            if (team.thread % 32 == 0) put_value(launch.sum_outputs[k], sum);
         }
     }
 
@@ -424,7 +401,11 @@ struct Row {
             if (has_few(flip)) sum_few(flip);
         }
         team.sync();
-        put_sums();
+        for (int k = team.thread; k < launch.num_sums; k += team.threads) {
+            double sum = 0;
+            for (int e = launch.sum_begins[k]; e < launch.sum_begins[k + 1]; ++e) sum += launch.sum_entries.at(e, &RowEntry::coefficient) * leaves[launch.sum_entries.at(e, &RowEntry::other)];
+            put_value(launch.sum_outputs[k], sum);
+        }
         for (int m = 0; m < launch.num_marginals; ++m) {
             const int *const marginal = launch.marginals + m * (launch.num_bits + 3), count = marginal[1], inside = launch.num_bits - count;
             for (unsigned k = team.thread / 32; k < 1u << count; k += team.warps()) {
@@ -447,46 +428,30 @@ struct Row {
         return place;
     }
 
-    // Adds the flips of few strings to the bra, with the sums of cotangents that leaves hold. A thread has some amplitudes in
-    // registers for all flips.
+    // Adds the flips of few strings to the bra, with the sums of cotangents that leaves hold. A thread has the same amplitudes
+    // for every flip, and needs no barrier between them.
     __device__ __forceinline__ void add_few() const {
-        constexpr int HELD = 4;
-#pragma unroll 1
-        for (unsigned first = team.thread; first < size(); first += HELD * team.threads) {
-            Complex sum[HELD] = {};
-#pragma unroll 1
-            for (int f = 0; f < launch.num_flips; ++f) {
-                const RowFlip flip = launch.flips.first[f];
-                if (!has_few(flip)) continue;
-                const int count = flip.end - flip.first;
-                unsigned mask[FEW];
-                Real leaf[FEW];
+        for (int f = 0; f < launch.num_flips; ++f) {
+            const RowFlip flip = launch.flips.first[f];
+            if (!has_few(flip)) continue;
+            unsigned mask[FEW];
+            Real leaf[FEW];
 #pragma unroll
-                for (int k = 0; k < FEW; ++k) {
-                    mask[k] = k < count ? mask_of(flip.first + k) : 0;
-                    leaf[k] = k < count ? leaves[flip.first + k] / 2 : 0;
-                }
-#pragma unroll
-                for (int h = 0; h < HELD; ++h) {
-                    const unsigned s = first + h * team.threads;
-                    if (s >= size()) break;
-                    const bool second = s >> flip.pivot & 1;
-                    const unsigned i = packed(flip, second ? s ^ flip.bits : s), other = swizzled(s ^ flip.bits);
-                    Real weight = 0;
-#pragma unroll
-                    for (int k = 0; k < FEW; ++k)
-                        if (k < count) weight += __popc(i & mask[k]) & 1 ? -leaf[k] : leaf[k];
-                    const Real x = ket[other], y = ket[other ^ plane()], turned = second ? -weight : weight;
-                    sum[h].x += flip.imaginary ? -turned * y : weight * x;
-                    sum[h].y += flip.imaginary ? turned * x : weight * y;
-                }
+            for (int k = 0; k < FEW; ++k) {
+                const bool there = flip.first + k < flip.end;
+                mask[k] = there ? mask_of(flip.first + k) : 0;
+                leaf[k] = there ? leaves[flip.first + k] / 2 : 0;
             }
+#pragma unroll 4
+            for (unsigned s = team.thread; s < size(); s += team.threads) {
+                const bool second = s >> flip.pivot & 1;
+                const unsigned i = packed(flip, second ? s ^ flip.bits : s), here = swizzled(s), other = swizzled(s ^ flip.bits);
+                Real weight = 0;
 #pragma unroll
-            for (int h = 0; h < HELD; ++h) {
-                const unsigned s = first + h * team.threads;
-                if (s >= size()) break;
-                bra[swizzled(s)] += sum[h].x;
-                bra[swizzled(s) ^ plane()] += sum[h].y;
+                for (int k = 0; k < FEW; ++k) weight += __popc(i & mask[k]) & 1 ? -leaf[k] : leaf[k];
+                const Real x = ket[other], y = ket[other ^ plane()], turned = second ? -weight : weight;
+                bra[here] += flip.imaginary ? -turned * y : weight * x;
+                bra[here ^ plane()] += flip.imaginary ? turned * x : weight * y;
             }
         }
         team.sync();
