@@ -7,6 +7,7 @@ in float32 are read as they are, and the results have that dtype.
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
+from struct import Struct
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from qdist.plan.rows.records import RowRecords
 
 __all__ = ["CudaRows"]
 
-_WARP, _MOST_THREADS, _NUMBERS_A_THREAD = 32, 512, 16
+_WARP, _MOST_THREADS, _NUMBERS_A_THREAD = 32, 512, 8
 _PHASES_A_THREAD = 8
 """Of a table, whose cosines and sines in double take longest."""
 _MOST_TEAMS = 4
@@ -41,10 +42,10 @@ _MOST_GRIDS = 64
 _MOST_ONES = 8
 """Kinds of backward runs of one row whose memory and graphs are kept."""
 
-_LAUNCH = ROW_LAUNCH.dtype
-_IN_BYTES = np.dtype((np.void, _LAUNCH.itemsize))
+_IN_BYTES = np.dtype((np.void, ROW_LAUNCH.dtype.itemsize))
 """A launch without its fields, which CuPy would have NumPy list each time."""
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+_READ = (_SINGLE, _DOUBLE)
 
 
 class _Reading(NamedTuple):
@@ -55,6 +56,43 @@ class _Reading(NamedTuple):
     num_outputs: int
     num_masks: int
     launch: bytes
+
+
+class _Launch(dict[str, int]):
+    """The fields of a RowLaunch that differ from launch to launch; those that are not set are 0. NumPy sets a record
+    field by field, which takes longer than a launch: here fields that lie together are set together."""
+
+    def __init__(self, outputs: _Reading) -> None:
+        self._fixed = outputs.launch
+
+    def __missing__(self, name: str) -> int:
+        return 0
+
+    def taken(self) -> NDArray[Any]:
+        """The record, as kernels take it."""
+        record = bytearray(self._fixed)
+        for packed, offset, names in _CHANGING:
+            packed.pack_into(record, offset, *[self[name] for name in names])
+        return np.frombuffer(record, _IN_BYTES).reshape(())
+
+
+def _together(*names: str) -> tuple[Struct, int, tuple[str, ...]]:
+    """Fields that lie one behind the other, from the first of them on."""
+    places = ROW_LAUNCH.dtype.fields
+    assert places is not None
+    packed = Struct("<" + "".join("Q" if places[name][0].itemsize == 8 else "i" for name in names))
+    first, last = places[names[0]], places[names[-1]]
+    assert packed.size == last[1] + last[0].itemsize - first[1], f"{names} do not lie together"
+    return packed, first[1], names
+
+
+_ADDRESSES = tuple(field.name for field in ROW_LAUNCH.fields[: [f.name for f in ROW_LAUNCH.fields].index("constants")])
+_CHANGING = (
+    _together(*_ADDRESSES),
+    _together("num_rows"),
+    _together("first_op", "undo_start"),
+    _together("singles", "known", "row_bytes"),
+)
 
 
 class _Kept(NamedTuple):
@@ -314,7 +352,7 @@ class CudaRows:
             at += 8 * array.size
         return _Given(addresses, [whole], count, 0, _DOUBLE, False)
 
-    def _run(self, name: str, launch: NDArray[Any], count: int, outputs: _Reading, common: Any, room: _Room) -> Any:
+    def _run(self, name: str, launch: _Launch, count: int, outputs: _Reading, common: Any, room: _Room) -> Any:
         """What all rows share, unless an earlier run has computed it, then the rows. Returns what they share. room:
         used until the launches are queued; freed memory is then used again in their order."""
         known = common is not None
@@ -333,7 +371,7 @@ class CudaRows:
         if grid.states:
             launch["far_states"] = room.empty(grid.states, self._real).data.ptr
         launch["row_bytes"] = grid.row_bytes
-        taken = (launch.view(_IN_BYTES),)
+        taken = (launch.taken(),)
         if not known:
             blocks, threads = 1 + self._tables.num_diagonals, self._prepare_threads
             self._prepare((blocks,), (threads,), taken, shared_mem=self._prepare_bytes)
@@ -366,8 +404,8 @@ class CudaRows:
             self._grids[name, count, num_masks] = found
         return found
 
-    def _start(self, name: str, blocks: int, launch: NDArray[Any], to: int) -> None:
-        taken = launch.view(_IN_BYTES), np.uint64(to)
+    def _start(self, name: str, blocks: int, launch: _Launch, to: int) -> None:
+        taken = launch.taken(), np.uint64(to)
         kernel("rows", name, self._dtype, self._device)((blocks,), (_THREADS,), taken)
 
 
@@ -382,10 +420,9 @@ class _Given(NamedTuple):
     result: np.dtype[Any]
     on_device: bool
 
-    def launch(self, outputs: _Reading) -> NDArray[Any]:
-        """The record that all kernels of a call take."""
-        # NumPy's copy of a record goes field by field, which takes longer than a launch.
-        launch = np.frombuffer(bytearray(outputs.launch), _LAUNCH).reshape(())
+    def launch(self, outputs: _Reading) -> _Launch:
+        """What all kernels of a call take."""
+        launch = _Launch(outputs)
         for field, address in zip(("row_values", "shared_values", "cotangents"), self.addresses):
             launch[field] = address
         launch["num_rows"] = self.num_rows
@@ -408,7 +445,9 @@ def _part(array: Any, begin: int, end: int) -> Any:
 
 def _readable(cupy: Any, array: Any) -> Any:
     """On the device and contiguous, in a precision that kernels read."""
-    if array.dtype not in (np.float32, np.float64):
+    if isinstance(array, cupy.ndarray) and array.dtype in _READ and array.flags.c_contiguous:
+        return array
+    if array.dtype not in _READ:
         array = array.astype(np.float64)
     return cupy.ascontiguousarray(cupy.asarray(array))
 
