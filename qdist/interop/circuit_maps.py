@@ -115,9 +115,18 @@ class _Remembering:
         """See ``CircuitMap.is_number``."""
         return self.map.is_number
 
+    @property
+    def reads_there(self) -> bool:
+        """See ``CircuitMap.reads_there``."""
+        return self.map.reads_there
+
     def number(self, params: NDArray[Any]) -> tuple[float, NDArray[np.float64]]:
         """See ``CircuitMap.number``."""
         return self.map.number(params)
+
+    def number_there(self, xp: Any, params: Any) -> tuple[Any, Any]:
+        """See ``CircuitMap.number_there``."""
+        return self.map.number_there(xp, params)
 
     def queued_number(self, params: NDArray[Any]) -> tuple[Any, Any] | None:
         """See ``CircuitMap.queued_number``; in the dtype of params."""

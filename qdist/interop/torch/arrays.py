@@ -14,7 +14,7 @@ from qdist.backends.cuda.staging import MOST_BYTES, staging
 
 __all__ = ["as_array", "as_tensor", "device_name", "module_on", "number_and_gradient"]
 
-DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+DTYPES: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 
 
 def device_name(tensor: torch.Tensor) -> str:

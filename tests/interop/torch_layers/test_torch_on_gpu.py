@@ -55,6 +55,27 @@ def test_values_and_derivatives(make, queued: bool, dtype: torch.dtype, off: flo
     assert [one is not None for one in found] == [queued] * 4
 
 
+@pytest.mark.parametrize("n", [3, 9, 12])
+def test_one_row_is_read_on_the_gpu(n: int, monkeypatch) -> None:
+    """Of few qubits: the kernel of rows reads the parameters, and its results stay there."""
+    circuit = qd.library.hardware_efficient(n, 2)
+    program = qd.compile(circuit, device="cpu", dtype="complex128")
+    energy = qd.PauliSum({"Z0 Z1": -1.0, "X2": 0.5, "": 0.25})
+    for dtype, off in ((torch.float32, 2e-5), (torch.float64, 1e-11)):
+        theta = np.random.default_rng(n).normal(size=circuit.num_parameters)
+        params = torch.tensor(theta, dtype=dtype, device="cuda", requires_grad=True)
+        wanted, gradient = program.value_and_grad(energy, params.detach().double().cpu().numpy())
+        monkeypatch.setattr(torch.Tensor, "cpu", None)  # Nothing comes to the host.
+        value = expectation(program, energy, params)
+        value.backward()
+        monkeypatch.undo()
+        assert (value.shape, value.dtype) == ((), dtype)
+        assert value.item() == pytest.approx(wanted, abs=off)
+        np.testing.assert_allclose(params.grad.cpu().numpy(), gradient, atol=off)
+    broken = torch.full_like(params, torch.nan).requires_grad_()
+    assert expectation(program, energy, broken).isnan()
+
+
 def test_streams_one_after_the_other() -> None:
     circuit, energy = ising()
     program = qd.compile(circuit, device="cpu", dtype="complex128")

@@ -6,6 +6,7 @@ in float32 are read as they are, and the results have that dtype.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from struct import Struct
 from threading import Lock
@@ -19,7 +20,7 @@ from qdist.backends.cuda.graphs import Graphs
 from qdist.backends.cuda.lowering.records import ROW_LAUNCH
 from qdist.backends.cuda.rows.outputs import output_tables
 from qdist.backends.cuda.rows.tables import far_bytes, row_tables, state_bytes, state_numbers
-from qdist.backends.cuda.staging import Kept, staging
+from qdist.backends.cuda.staging import staging
 from qdist.plan.observables.row_outputs import RowOutputRecords
 from qdist.plan.rows.records import RowRecords
 
@@ -133,11 +134,16 @@ class _Room:
 
 
 class _One:
-    """Backward runs of one row that the host gives: all memory stays where it is, and so its launches are the same.
-    One thread at a time."""
+    """Backward runs of one row that the host gives and takes: all memory stays where it is, page-locked on the host,
+    and so the launches and the copies before and after them are the same. One thread at a time. numbers, results: how
+    many go there and come back."""
 
-    def __init__(self, cupy: Any, numbers: int) -> None:
-        self.given, self.room, self.graphs, self.lock = Kept(8 * numbers), _Room(cupy), Graphs(), Lock()
+    def __init__(self, cupy: Any, numbers: int, results: int) -> None:
+        import cupyx
+
+        self.here, self.found = cupyx.empty_pinned(numbers, np.float64), cupyx.empty_pinned(max(results, 1), np.float64)
+        self.results, self.there = results, cupy.empty(numbers)
+        self.room, self.graphs, self.lock = _Room(cupy), Graphs(), Lock()
 
 
 class CudaRows:
@@ -205,7 +211,7 @@ class CudaRows:
             launch, shape = given.launch(outputs), (len(rows), outputs.num_outputs)
             values = found = self._cupy.empty(shape)
             launch["values"] = values.data.ptr
-            if given.result == np.float32:
+            if given.result == _SINGLE:
                 found = self._cupy.empty(shape, np.float32)
                 launch["single_values"] = found.data.ptr
             common = self._run("forward", launch, len(rows), outputs, None, _Room(self._cupy))
@@ -262,19 +268,26 @@ class CudaRows:
             if len(self._ones) >= _MOST_ONES:
                 self._ones.clear()
             numbers = self._per_row + self._num_shared + outputs.num_outputs + 1
-            one = self._ones[key] = _One(self._cupy, numbers)
+            one = self._ones[key] = _One(self._cupy, numbers, ends[2])
+        arrays, runtime = (rows, shared, cotangents), self._cupy.cuda.runtime
         with one.lock:
-            given = self._given(rows, shared, cotangents, there=one.given)
-            if given is None:
+            _put(arrays, one.here)
+            if not np.isfinite(one.here).all():
                 return None
 
             def launches() -> None:
+                stream = self._cupy.cuda.get_current_stream().ptr
+                there, here = one.there.data.ptr, one.here.ctypes.data
+                runtime.memcpyAsync(there, here, one.here.nbytes, runtime.memcpyHostToDevice, stream)
+                given = _Given(_addresses(there, arrays), [one.there], 1, 0, _DOUBLE, False)
                 one.room.rewind()
-                self._launch_back(given, outputs, ends, by_rows, by_shared, None, False, one.room)
+                found = self._launch_back(given, outputs, ends, by_rows, by_shared, None, False, one.room)
+                to, nbytes = one.found.ctypes.data, 8 * one.results
+                runtime.memcpyAsync(to, found.data.ptr, nbytes, runtime.memcpyDeviceToHost, stream)
 
             one.graphs.run(None, launches)
-            one.room.rewind()
-            return one.room.empty(ends[2]).get()
+            self._cupy.cuda.get_current_stream().synchronize()
+            return one.found[: one.results].copy()
 
     def _on_device(self, *arrays: Any) -> bool:
         return any(isinstance(array, self._cupy.ndarray) for array in arrays)
@@ -295,7 +308,7 @@ class CudaRows:
         launch, count = given.launch(outputs), given.num_rows
         found = room.empty(ends[2], given.result)
         in_double = kets.values if kets is not None and known else found
-        if given.result == np.float32 and not known:
+        if given.result == _SINGLE and not known:
             in_double = room.empty(count * outputs.num_outputs)
             launch["single_values"] = found.data.ptr
         by_angle = room.empty((max(1, self._num_angles), max(1, count)))
@@ -325,32 +338,24 @@ class CudaRows:
 
     # Launches --------------------------------------------------------------------------------------------------------
 
-    def _given(self, *arrays: Any, there: Kept | None = None) -> _Given | None:
-        """Rows, shared parameters and cotangents on the device; those of the host go there in one copy, to new memory
-        or ``there``. None if one of the host's has a value that is not finite."""
+    def _given(self, *arrays: Any) -> _Given | None:
+        """Rows, shared parameters and cotangents on the device; those of the host go there in one copy. None if one of
+        the host's has a value that is not finite."""
         cupy, count = self._cupy, len(arrays[0])
         if self._on_device(*arrays):
             read = [_readable(cupy, array) for array in arrays]
-            singles = sum(1 << k for k, array in enumerate(read) if array.dtype == np.float32)
+            singles = sum(1 << k for k, array in enumerate(read) if array.dtype == _SINGLE)
             # Parameters in double have derivatives in double.
-            single = all(array.dtype == np.float32 for array in read[:2] if array.size or array is read[0])
+            single = all(array.dtype == _SINGLE for array in read[:2] if array.size or array is read[0])
             return _Given([a.data.ptr for a in read], read, count, singles, _SINGLE if single else _DOUBLE, True)
         stage = staging(self._device)
         # One number more, so that there is an address where there is no value.
         room = stage.room(8 * (1 + sum(array.size for array in arrays))).view(np.float64)
-        begin = 0
-        for array in arrays:
-            room[begin : begin + array.size] = np.ravel(array)
-            begin += array.size
-        room[begin] = 0
+        _put(arrays, room)
         if not np.isfinite(room).all():
             return None
-        whole = stage.send(None if there is None else there.taken())
-        addresses, at = [], whole.data.ptr
-        for array in arrays:
-            addresses.append(at)
-            at += 8 * array.size
-        return _Given(addresses, [whole], count, 0, _DOUBLE, False)
+        whole = stage.send()
+        return _Given(_addresses(whole.data.ptr, arrays), [whole], count, 0, _DOUBLE, False)
 
     def _run(self, name: str, launch: _Launch, count: int, outputs: _Reading, common: Any, room: _Room) -> Any:
         """What all rows share, unless an earlier run has computed it, then the rows. Returns what they share. room:
@@ -426,8 +431,26 @@ class _Given(NamedTuple):
         for field, address in zip(("row_values", "shared_values", "cotangents"), self.addresses):
             launch[field] = address
         launch["num_rows"] = self.num_rows
-        launch["singles"] = self.singles | (_GRADIENTS_SINGLE if self.result == np.float32 else 0)
+        launch["singles"] = self.singles | (_GRADIENTS_SINGLE if self.result == _SINGLE else 0)
         return launch
+
+
+def _put(arrays: Sequence[Any], room: NDArray[np.float64]) -> None:
+    """Writes arrays one behind the other, and a number that is never read."""
+    begin = 0
+    for array in arrays:
+        room[begin : begin + array.size] = np.ravel(array)
+        begin += array.size
+    room[begin] = 0
+
+
+def _addresses(at: int, arrays: Sequence[Any]) -> list[int]:
+    """Where ``_put`` has put each of them, in memory that begins at an address."""
+    found = []
+    for array in arrays:
+        found.append(at)
+        at += 8 * array.size
+    return found
 
 
 @lru_cache(maxsize=256)
