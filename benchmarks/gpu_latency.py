@@ -81,8 +81,8 @@ def layer_step(num_qubits: int, layers: int, rows: int) -> Callable[[], float]:
     return step
 
 
-def one_circuit(num_qubits: int) -> Callable[[], float]:
-    """Value and gradient of the energy of a chain."""
+def chain(num_qubits: int) -> tuple[qd.Program, qd.PauliSum]:
+    """A TFIM ansatz of ten layers, and the energy of a chain."""
     theta = qd.ParameterVector("t", 20)
     circuit = qd.Circuit(num_qubits).h(range(num_qubits))
     for layer in range(10):
@@ -90,9 +90,33 @@ def one_circuit(num_qubits: int) -> Callable[[], float]:
             circuit.rzz(theta[2 * layer], q, q + 1)
         circuit.rx(theta[2 * layer + 1], range(num_qubits))
     energy = {f"Z{q} Z{q + 1}": 1.0 for q in range(num_qubits - 1)} | {f"X{q}": 0.5 for q in range(num_qubits)}
-    program, observable = qd.compile(circuit, device="cuda"), qd.PauliSum(energy)
+    return qd.compile(circuit, device="cuda"), qd.PauliSum(energy)
+
+
+def one_circuit(num_qubits: int) -> Callable[[], float]:
+    """Value and gradient of the energy."""
+    program, observable = chain(num_qubits)
     values = np.random.default_rng(1).normal(size=20)
     return lambda: float(program.value_and_grad(observable, values)[0])
+
+
+def one_in_torch(num_qubits: int) -> Callable[[], float]:
+    """The same through torch, of parameters on the GPU, where the gradient stays."""
+    import torch
+
+    from qdist.interop.torch import expectation
+
+    program, observable = chain(num_qubits)
+    values = np.random.default_rng(1).normal(size=20)
+    params = torch.tensor(values, dtype=torch.float32, device="cuda", requires_grad=True)
+
+    def step() -> float:
+        params.grad = None
+        energy = expectation(program, observable, params)
+        energy.backward()
+        return float(energy.detach())
+
+    return step
 
 
 def first_call(num_qubits: int, ahead: bool) -> float:
@@ -115,11 +139,18 @@ def main() -> None:
     parser.add_argument("--save", nargs="?", const="gpu_latency", metavar="NAME", help="write results/NAME.json")
     options = parser.parse_args()
     print(machine_line())
-    results: dict[str, dict[str, float]] = {"a step of a layer": {}, "one circuit": {}, "first call": {}}
+    kinds = "a step of a layer", "one circuit", "one circuit in torch", "first call"
+    results: dict[str, dict[str, float]] = {kind: {} for kind in kinds}
     for point in LAYERS:
         results["a step of a layer"]["/".join(map(str, point))] = milliseconds(layer_step(*point), options.repeats)
     for qubits in CIRCUITS:
         results["one circuit"][f"{qubits} qubits"] = milliseconds(one_circuit(qubits), options.repeats)
+    try:
+        import torch
+    except ImportError:
+        torch = None
+    for qubits in CIRCUITS if torch is not None and torch.cuda.is_available() else ():
+        results["one circuit in torch"][f"{qubits} qubits"] = milliseconds(one_in_torch(qubits), options.repeats)
     for qubits in () if options.skip_first else (12, 20):
         for ahead in (True, False) if any(packs.FOLDER.glob("*.zip")) else (False,):
             name = f"{qubits} qubits, {'compiled ahead' if ahead else 'NVRTC'}"

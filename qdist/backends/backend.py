@@ -170,6 +170,15 @@ class Executor(ABC):
         is first subtracted from the bra, which changes no derivative (see ``adjoint.sweep_back``).
         """
 
+    def queues_back(self) -> bool:
+        """Whether ``queue_back`` can do what ``run_back`` does; once ``lower_back`` was called."""
+        return False
+
+    def queue_back(self, ket: Any, bra: Any, support: int, out: Any) -> None:
+        """run_back, without recovery, of the first shard of a state, with the derivatives by parameters, not angles,
+        written to ``out``: an array of either precision on the device, which nothing waits for."""
+        raise NotImplementedError
+
     @abstractmethod
     def run_back_batch(
         self,
@@ -206,6 +215,16 @@ class ObservableKernel(Protocol):
         """out = the sum of all strings, times their observables' weights, applied to the shard; with ``add`` it is
         added to what is there. out is another array. The observables' values are added to ``values``, at once or, where
         a device has still to compute them, by what is returned."""
+        ...
+
+    def queues(self) -> bool:
+        """Whether ``queue`` can do what ``apply`` does."""
+        ...
+
+    def queue(self, shard: Any, out: Any, constant: float, value: Any) -> None:
+        """out = the strings of the one observable applied to the first shard of a state, and value = the observable's
+        value there, plus a constant: an array of one number, of either precision, on the device. Nothing waits for
+        it."""
         ...
 
     def apply_rows(self, kets: Any, weights: NDArray[np.float64], bras: Any, values: NDArray[np.float64]) -> None:

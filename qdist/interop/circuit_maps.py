@@ -110,6 +110,28 @@ class _Remembering:
             self._last.append(saved if len(saved) == 2 else (saved[0], None, *saved[2:]))
         return found
 
+    @property
+    def is_number(self) -> bool:
+        """See ``CircuitMap.is_number``."""
+        return self.map.is_number
+
+    @property
+    def reads_there(self) -> bool:
+        """See ``CircuitMap.reads_there``."""
+        return self.map.reads_there
+
+    def number(self, params: NDArray[Any]) -> tuple[float, NDArray[np.float64]]:
+        """See ``CircuitMap.number``."""
+        return self.map.number(params)
+
+    def number_there(self, xp: Any, params: Any) -> tuple[Any, Any]:
+        """See ``CircuitMap.number_there``."""
+        return self.map.number_there(xp, params)
+
+    def queued_number(self, params: NDArray[Any]) -> tuple[Any, Any] | None:
+        """See ``CircuitMap.queued_number``; in the dtype of params."""
+        return self.map.queued_number(params, params.dtype)
+
     def forward_saved(self, xp: Any, x: Any, weights: Any, differentiated: bool = False) -> tuple[Any, Any]:
         """As ``forward``, and what ``backward`` takes of it, as long as x and weights do not change; differentiated:
         whether it will be called."""

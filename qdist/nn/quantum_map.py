@@ -22,7 +22,7 @@ from qdist.program.rows import Reading, RowProgram
 from qdist.program.runner import Runner
 from qdist.state.checking import checks, same
 from qdist.state.moves.relayout import relayout
-from qdist.state.outputs import Output, values
+from qdist.state.outputs import Expectation, Output, values
 from qdist.state.statevector import StateVector
 
 from ..comm import Communicator
@@ -51,6 +51,7 @@ class CircuitMap:
         self.columns = Columns(outputs, program.num_qubits)
         self.in_rows = in_rows
         self._rows = self._row_program()
+        self._alone: dict[np.dtype[Any], tuple[Any, Any]] = {}
 
     def _row_program(self) -> tuple[RowProgram, Reading] | None:
         """The circuit for rows of x, with the weights shared, where batches run so; and what is read from them."""
@@ -62,11 +63,11 @@ class CircuitMap:
 
     def __getstate__(self) -> dict[str, Any]:
         # Kernels are made again where the map is copied to or loaded.
-        return {name: value for name, value in self.__dict__.items() if name != "_rows"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_rows", "_alone")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._rows = self._row_program()
+        self._rows, self._alone = self._row_program(), {}
 
     def takes_rows(self, count: int) -> bool:
         """Whether so many rows go to the kernels of rows, which on a GPU take and give arrays there."""
@@ -132,6 +133,51 @@ class CircuitMap:
         assert found is not None, "the forward run has checked the values"
         _, by_rows, by_shared = found
         return self.division.gradients_of_rows(xp, x, weights, by_rows, by_shared)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether ``number`` is the way to a value that will be differentiated: there is one output, of features alone,
+        which are the circuit's parameters as they are."""
+        return self.columns.width == 1 and self.division.is_plain and not (self.reads_there and self._is_mixed)
+
+    @property
+    def reads_there(self) -> bool:
+        """Whether a kernel reads the parameters of one row on a GPU: then ``number_there`` is the way."""
+        return not self.program.backend.is_host and self.takes_rows(1)
+
+    @property
+    def _is_mixed(self) -> bool:
+        """Whether there is more than expectation values and gates of parameters."""
+        return self.division.has_functions or not all(isinstance(output, Expectation) for output in self.outputs)
+
+    def number_there(self, xp: Any, params: Any) -> tuple[Any, Any]:
+        """``number`` for parameters on a GPU, in their dtype, there: without a row that has parameters of its own, as
+        ``batches.one_row_vjp`` does it. NaN where a value is not finite."""
+        rows = self.program.row_programs.of(())
+        if params.dtype not in self._alone:
+            self._alone[params.dtype] = xp.empty((1, 0), params.dtype), xp.ones((1, 1), params.dtype)
+        row, one = self._alone[params.dtype]
+        Kept.drop(self.program.comm)
+        found = rows.vjp(row, params, rows.reading(self.outputs), one, by_rows=False)
+        assert found is not None, "values on a GPU are not looked at"
+        return found[0].reshape(()), found[2]
+
+    def number(self, params: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """The only number for one row of features, where ``is_number``, and its gradient, in one go."""
+        theta = checks.checked_batch(params[None], self.division.in_features)[0]
+        Kept.drop(self.program.comm)
+        (value,), gradient = adjoint.vjp(self.program, self.outputs, theta, self._unit)
+        return float(value), gradient
+
+    def queued_number(self, params: NDArray[Any], dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
+        """What ``number`` gives, in arrays on a GPU that has still to compute them; None where the host has a part in
+        it."""
+        (output,) = self.outputs
+        if self.program.backend.is_host or not isinstance(output, Expectation):
+            return None
+        theta = checks.checked_batch(params[None], self.division.in_features)[0]
+        Kept.drop(self.program.comm)
+        return adjoint.queued_gradient(self.program, output, theta, dtype)
 
     @cached_property
     def _unit(self) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -108,6 +109,13 @@ class Division:
         by_weights = xp.zeros(self.num_weights)
         by_weights[self._on(xp, "_places")] = total[self._on(xp, "_weight_columns")]
         return by_x, by_weights
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the features are the circuit's parameters, in their order, and there are no weights."""
+        everything = np.arange(self._count)
+        own = self._features, self._input_columns
+        return not self.num_weights and all(np.array_equal(part, everything) for part in own)
 
     @property
     def has_functions(self) -> bool:

@@ -21,12 +21,21 @@ from qdist.program.runner import Runner
 from qdist.program.workspace import Workspace
 from qdist.progress import Progress, counted, is_shown
 from qdist.state.checking import checks, same
+from qdist.state.measuring import expectation
 from qdist.state.measuring.expectation import Observable, as_hermitian_sum
 from qdist.state.moves.exchange import swap_bits
 from qdist.state.outputs import Expectation, Output, as_output, pull_back
 from qdist.state.statevector import StateVector
 
-__all__ = ["check_differentiable", "checked_cotangent", "jacobian", "sweep_back", "value_and_grad", "vjp"]
+__all__ = [
+    "check_differentiable",
+    "checked_cotangent",
+    "jacobian",
+    "queued_gradient",
+    "sweep_back",
+    "value_and_grad",
+    "vjp",
+]
 
 METHODS = ("adjoint", "parameter-shift", "finite-difference")
 _STATES_BACK = 2
@@ -271,6 +280,43 @@ def _gradient(
     gradient = ket.sum_over_ranks(program.affine.transposed(swept))
     theta = program.values(None).theta
     return values, gradient if theta is None else program.source.pulled_back(theta, gradient)
+
+
+def queued_gradient(
+    program: Runner, output: Expectation, theta: NDArray[np.float64], dtype: np.dtype[Any]
+) -> tuple[Any, Any] | None:
+    """The expectation value, of shape (), and its gradient by the parameters, as ``adjoint.vjp`` computes them, in
+    arrays of this real dtype on the program's device, which has still to compute them. They are ready for whatever is
+    queued to the same stream. None where the host has a part in it: on several ranks, for functions of parameters, and
+    for gates whose derivatives are not linear in what the sweep sums up."""
+    if program.backend.is_host or program.plan.far or program.source.functions is not None:
+        return None
+    check_differentiable(program)
+    with program.lock:
+        runner, gates = program.for_gradients.chosen_for([output])
+        if runner.is_long or len(runner.steps_back) != 1 or runner.start.is_trainable:
+            return None
+        ((_, executor, support),) = runner.steps_back
+        if not executor.queues_back():
+            return None
+        workspace = runner.workspaces.take()
+        if workspace.ket is None or workspace.bra is None:
+            StateVector.check_room(runner.num_qubits, runner.dtype, runner.comm, runner.device, 2)
+            like = runner.num_qubits, runner.dtype, runner.comm, runner.plan.layout, runner.device
+            workspace.ket, workspace.bra = StateVector(*like), StateVector(*like)
+        ket, bra = workspace.ket, workspace.bra
+        ket.layout = runner.plan.layout
+        pull_back = expectation.queued_pull_back(ket, output.observable, gates)
+        if pull_back is not None:
+            runner.values(theta)
+            runner.evolved(out=ket)
+            # The host computes what the sweep needs while the device runs.
+            executor.bind_back()
+            value, gradient = runner.backend.empty((), dtype), runner.backend.empty((len(theta),), dtype)
+            pull_back(bra, value)
+            executor.queue_back(ket.local, bra.local, support, gradient)
+        runner.workspaces.put_back(workspace)
+    return None if pull_back is None else (value, gradient)
 
 
 def checked_cotangent(program: Runner, output: Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:

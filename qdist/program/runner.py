@@ -178,15 +178,19 @@ class Runner:
         self._bound.set(Values(angles=same.values(self.comm, angles.copy(), "angle")))
 
     def bind_for(self, outputs: Sequence[Output], params: ParameterValues | None) -> tuple[Runner, Tail]:
-        """The runner for these outputs, bound to these parameters, and the tail of gates that it leaves to the
-        observables. This one with no tail where nothing is gained, or where an output is no expectation value."""
-        observables = observables_of(outputs)
-        runner, gates = self, NO_TAIL
-        with self.lock:
-            if observables and self._short is not None and self._short[1].gains(observables):
-                runner, gates = self._short[0], self._short[1].gates
+        """What ``chosen_for`` gives, the runner bound to these parameters."""
+        runner, gates = self.chosen_for(outputs)
         runner.values(params)
         return runner, gates
+
+    def chosen_for(self, outputs: Sequence[Output]) -> tuple[Runner, Tail]:
+        """The runner for these outputs, and the tail of gates that it leaves to the observables. This one with no tail
+        where nothing is gained, or where an output is no expectation value."""
+        observables = observables_of(outputs)
+        with self.lock:
+            if observables and self._short is not None and self._short[1].gains(observables):
+                return self._short[0], self._short[1].gates
+        return self, NO_TAIL
 
     # Runs ------------------------------------------------------------------------------------------------------------
 

@@ -56,10 +56,18 @@ def one_on(device: str, shape: tuple[int, ...], dtype: np.dtype) -> Array:
 
 def is_array(value: object) -> bool:
     """True for NumPy and CuPy arrays."""
-    if isinstance(value, np.ndarray):
-        return True
-    cupy = sys.modules.get("cupy")
-    return cupy is not None and isinstance(value, cupy.ndarray)
+    kind = value.__class__
+    known = _ARRAYS.get(kind)
+    if known is None:
+        cupy = sys.modules.get("cupy")
+        known = issubclass(kind, np.ndarray) or (cupy is not None and issubclass(kind, cupy.ndarray))
+        if known:
+            _ARRAYS[kind] = True
+    return known
+
+
+_ARRAYS: dict[type, bool] = {np.ndarray: True, tuple: False, float: False, int: False}
+"""Classes that are known to be arrays, or not to be. CuPy, which may come later, decides about the others."""
 
 
 def as_dtype(name: Any) -> np.dtype:

@@ -35,7 +35,10 @@ def promote(rule: Rule, values: list, keep_halves: bool) -> list:
 
 def shared_module(rule: Rule, values: list) -> Any:
     """The array module of the inputs, which must all be in one place."""
+    first, *others = (a for a in values if arrays.is_array(a))
+    if all(a is first for a in others):
+        return arrays.module_of(first)
     places = {arrays.device_of(a) for a in values if arrays.is_array(a)}
     if len(places) > 1:
         raise TypeError(f"{rule.name}: inputs are on {' and '.join(sorted(places))}; move them with .to(device)")
-    return arrays.module_of(next(a for a in values if arrays.is_array(a)))
+    return arrays.module_of(first)

@@ -342,7 +342,7 @@ def functions(dtype: str) -> dict[str, Wrong]:
             owner=[ints(1), ints(-1), ints(0, 0)],
             slot=[ints(-1), ints(LARGE), ints(0, 0)],
             coefficient=[doubles(0)],
-            settings=[0, -1, 1 << 40],
+            settings=[0, -1, 3, 1 << 40],
             tables=[ints(38), ints(-1)],
             terms=[ints(1, 0, 0, 0)[None], ints(0, 0, 0, 1)[None], ints(-1, 0, 0, 0)[None], ints(0, 0, 0)[None]],
             rotations=[ints(38, 0, 0, 0)[None], ints(-1, 0, 0, 0)[None], ints(0, 1, 0, 0)[None], ints(0, 0, 0)[None]],

@@ -43,6 +43,12 @@ class CpuObservable:
     ) -> None:
         kernels.apply_batch(self._plan, kets, weights, bras, values)
 
+    def queues(self) -> bool:
+        return False
+
+    def queue(self, shard: NDArray[Any], out: NDArray[Any], constant: float, value: NDArray[Any]) -> None:
+        raise NotImplementedError("the host computes at once")
+
     def add_values(self, kets: NDArray[Any], values: NDArray[np.float64]) -> None:
         for ket, row in zip(kets, values):
             self.add_expectations(ket, 0, row)

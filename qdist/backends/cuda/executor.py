@@ -13,7 +13,7 @@ from qdist.backends.cuda.checks import check_first, check_size
 from qdist.backends.cuda.graphs import Graphs
 from qdist.backends.cuda.launcher import Launcher
 from qdist.backends.cuda.lowering.tables import Tables
-from qdist.backends.cuda.measuring import set_first
+from qdist.backends.cuda.measuring import Combination, set_first
 from qdist.backends.cuda.sweep import CudaSweep
 from qdist.backends.cuda.target import CudaTarget
 from qdist.backends.cuda.wide import WideGate
@@ -148,6 +148,21 @@ class CudaExecutor(Executor):
         self._shift(ket[None], bra[None], np.array([shift]))
         self.bind_back()
         self._lowered_back().run(ket, bra, self._angles[None], gradient[None], offset, support, recover)
+
+    def queues_back(self) -> bool:
+        return not self.takes_shift and self._combination is not None
+
+    def queue_back(self, ket: Any, bra: Any, support: int, out: Any) -> None:
+        check_size(ket.size, 1 << self._num_bits, "the shard")
+        check_size(bra.size, ket.size, "the bra")
+        assert self._combination is not None, "queues_back says whether"
+        self.bind_back()
+        self._lowered_back().queue(ket, bra, support, self._combination, out)
+
+    @cached_property
+    def _combination(self) -> Combination | None:
+        with self._cupy.cuda.Device(self._device):
+            return self._lowered_back().combination(self._affine)
 
     def run_back_batch(
         self, kets: Any, bras: Any, angles: np.ndarray, shifts: np.ndarray, gradients: np.ndarray

@@ -13,6 +13,7 @@ from qdist.backends.cuda.compiler import kernel
 
 __all__ = [
     "BLOCKS",
+    "Combination",
     "beside",
     "blocks",
     "count",
@@ -71,6 +72,32 @@ def set_first(shard: Any, value: complex) -> None:
     with shard.device:
         set_number = kernel("moves", "set_first", shard.dtype, shard.device.id)
         set_number((1,), (1,), (shard, real(value.real), real(value.imag)))
+
+
+class Combination:
+    """Linear combinations of doubles on a GPU: number k is constants[k] + the sum of coefficients[e] * number places[e]
+    over the entries e with rows[e] = k."""
+
+    def __init__(
+        self,
+        rows: NDArray[np.int64],
+        places: NDArray[np.int64],
+        coefficients: NDArray[np.float64],
+        constants: NDArray[np.float64],
+    ) -> None:
+        import cupy
+
+        order = np.argsort(rows, kind="stable")
+        begins = np.searchsorted(rows[order], np.arange(len(constants) + 1))
+        self._count = len(constants)
+        tables = begins.astype(np.int32), places[order].astype(np.int32), coefficients[order], constants
+        self._tables = tuple(cupy.asarray(table if table.size else np.zeros(1, table.dtype)) for table in tables)
+
+    def run(self, shard: Any, numbers: Any, out: Any) -> None:
+        """Queues them: from ``numbers`` to ``out``, of either precision, beside a shard."""
+        check_size(out.size, self._count, "out")
+        single = np.int32(out.dtype == np.float32)
+        run("combine", shard, (self._count,), numbers, *self._tables, out, single, module="moves")
 
 
 def count(things: Any) -> np.int32:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.checks import check_first, check_mask, check_size
-from qdist.backends.cuda.measuring import beside, blocks, count, empty, inner, launch, run, totals
+from qdist.backends.cuda.measuring import Combination, beside, blocks, count, empty, inner, launch, run, totals
 from qdist.backends.cuda.pauli_tiles import TilePass, apply_pass, pass_value, tile_passes
 
 __all__ = ["PauliPlan"]
@@ -51,6 +51,7 @@ class PauliPlan:
         self._num_y = np.array([(int(a) & int(b)).bit_count() for a, b in zip(x, z)], np.int64)
         self._factors = coefficients * np.array([1, 1j, -1, -1j])[self._num_y % 4]
         self._kept: Any = None
+        self._total: tuple[float, Combination] | None = None
         self._groups: list[tuple[int, NDArray[np.int64]]] = []
         most = _WIDTHS[-1]
         for flips in np.unique(x):
@@ -140,6 +141,24 @@ class PauliPlan:
         else:
             self.add_expectations(shard, first, values)
         return None
+
+    def queues(self) -> bool:
+        if self.observables != 1:
+            return False
+        passes, wide, _ = self._passes(np.ones(1))
+        return bool(passes) and not len(wide)
+
+    def queue(self, shard: Any, out: Any, constant: float, value: Any) -> None:
+        self._check(shard, 0)
+        check_size(out.size, shard.size, "out")
+        passes, _, _ = self._passes(np.ones(1))
+        for k, one in enumerate(passes):
+            found = apply_pass(one, shard, 0, k > 0, out, k + 1 == len(passes))
+        total = self._total  # Read once: another thread may put that of another constant there.
+        if total is None or total[0] != constant:
+            nothing, every = np.zeros(len(found), np.int64), np.arange(len(found))
+            total = self._total = constant, Combination(nothing, every, np.ones(len(found)), np.array([constant]))
+        total[1].run(shard, found, value)
 
     def _check(self, shard: Any, first: int) -> None:
         """A shard of the size that the plan is for."""

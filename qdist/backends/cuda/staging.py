@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Kept", "Staging", "staging"]
+__all__ = ["MOST_BYTES", "Kept", "Staging", "staging"]
 
 _SLOTS = 4
 """Uploads that may be under way at a time."""
-_MOST_BYTES = 1 << 22
+MOST_BYTES = 1 << 22
 """Of an upload; larger ones take longer than they are waited for."""
 
 
@@ -21,7 +21,7 @@ class Staging:
     copy."""
 
     def __init__(self) -> None:
-        self._slots: list[tuple[NDArray[np.uint8], Any] | None] = [None] * _SLOTS
+        self._slots: list[tuple[NDArray[np.uint8], Any, int] | None] = [None] * _SLOTS
         self._next = 0
         self._room: NDArray[np.uint8] = np.zeros(0, np.uint8)
 
@@ -30,7 +30,7 @@ class Staging:
         import cupy
         import cupyx
 
-        if nbytes > _MOST_BYTES:
+        if nbytes > MOST_BYTES:
             self._room = np.empty(nbytes, np.uint8)
             return self._room
         slot = self._slots[self._next]
@@ -38,7 +38,7 @@ class Staging:
             slot[1].synchronize()
         if slot is None or len(slot[0]) < nbytes:
             memory = cupyx.empty_pinned(1 << max(12, (nbytes - 1).bit_length()), np.uint8)
-            slot = self._slots[self._next] = memory, cupy.cuda.Event(disable_timing=True)
+            slot = self._slots[self._next] = memory, cupy.cuda.Event(disable_timing=True), memory.ctypes.data
         self._room = slot[0][:nbytes]
         return self._room
 
@@ -49,16 +49,26 @@ class Staging:
         nbytes = len(self._room)
         if there is None:
             there = cupy.empty(nbytes, np.uint8)
-        if nbytes > _MOST_BYTES:
+        if nbytes > MOST_BYTES:
             there.set(self._room)
             return there
+        self.send_parts((there.data.ptr, nbytes))
+        return there
+
+    def send_parts(self, *parts: tuple[int, int]) -> None:
+        """Copies the bytes, at most ``MOST_BYTES``, to several places on the GPU, one after the other: (address,
+        number of bytes) each."""
+        import cupy
+
         slot = self._slots[self._next]
         assert slot is not None, "room comes first"
-        stream, runtime = cupy.cuda.get_current_stream(), cupy.cuda.runtime
-        runtime.memcpyAsync(there.data.ptr, slot[0].ctypes.data, nbytes, runtime.memcpyHostToDevice, stream.ptr)
-        slot[1].record(stream)
+        _, event, at = slot
+        runtime, stream = cupy.cuda.runtime, cupy.cuda.get_current_stream()
+        for there, nbytes in parts:
+            runtime.memcpyAsync(there, at, nbytes, runtime.memcpyHostToDevice, stream.ptr)
+            at += nbytes
+        event.record(stream)
         self._next = (self._next + 1) % _SLOTS
-        return there
 
 
 _PER_THREAD = 2

@@ -16,8 +16,10 @@ from qdist.backends.cuda.lowering.back_resident import resident
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.inverse import undone
 from qdist.backends.cuda.lowering.records import SWEEP
+from qdist.backends.cuda.measuring import Combination
 from qdist.backends.cuda.target import CudaTarget
 from qdist.backends.cuda.wide import WideGate
+from qdist.circuit import AffineMap
 from qdist.plan.stages.backward import Backward
 
 __all__ = ["CudaSweep"]
@@ -118,26 +120,55 @@ class CudaSweep:
 
         The arguments are those of ``CudaExecutor.run_back``. The sums come to the host in one copy.
         """
-        rows, cupy = len(angles), self._cupy
-        schedule = self._schedule(support, rows, recover)
-        if not schedule.steps or rows == 0:
+        rows = len(angles)
+        if not self._schedule(support, rows, recover).steps or rows == 0:
             return
-        num_sums = rows * max(self._tables.num_sums, 1)
-        numbers = num_sums + (sum(schedule.sizes) if schedule.is_together else 0)
-        with cupy.cuda.Device(self._device):
-            if rows == 1 and schedule.repeats and self._launcher.repeats:
-                # Until other steps are taken: what it holds comes to the host before anybody else can use it.
-                if numbers not in self._rooms:
-                    self._rooms = {numbers: cupy.empty(numbers)}
-                room = self._rooms[numbers]
-                key = kets.data.ptr, bras.data.ptr, room.data.ptr, offset, support, recover
-                self._graphs.run(key, lambda: self._launch(kets, bras, room, 1, offset, schedule, recover))
-            else:
-                room = cupy.empty(numbers)
-                self._launch(kets, bras, room, rows, offset, schedule, recover)
-            found = room[:num_sums].get().reshape(rows, -1)
+        with self._cupy.cuda.Device(self._device):
+            found = self._queued(kets, bras, rows, offset, support, recover).get().reshape(rows, -1)
         for row, own, gradient in zip(found, angles, gradients):
             self._tables.gradients.add(row, own, gradient)
+
+    def combination(self, affine: AffineMap) -> Combination | None:
+        """What the sums mean for the parameters that angles follow from, where that is the same for all values."""
+        parts = self._tables.gradients.linear_parts
+        if parts is None:
+            return None
+        slots, sums, coefficients = parts
+        # A product of two sparse matrices: each entry of the first with all entries of its angle in the second.
+        order = np.argsort(affine.slots, kind="stable")
+        begins = np.searchsorted(affine.slots[order], np.arange(len(affine.constants) + 1))
+        uses = [order[begins[slot] : begins[slot + 1]] for slot in slots.tolist()]
+        lengths = np.array([len(own) for own in uses], np.int64)
+        chosen = np.concatenate([np.zeros(0, np.int64), *uses])
+        weights = np.repeat(coefficients, lengths) * affine.coefficients[chosen]
+        constants = np.zeros(affine.num_parameters)
+        return Combination(affine.parameters[chosen], np.repeat(sums, lengths), weights, constants)
+
+    def queue(self, ket: Any, bra: Any, support: int, combination: Combination, out: Any) -> None:
+        """Undoes a run of bound angles from its beginning on, as ``run`` does, and has the derivatives by parameters
+        written to ``out``, on the GPU."""
+        with self._cupy.cuda.Device(self._device):
+            if self._schedule(support, 1, False).steps:
+                combination.run(ket, self._queued(ket, bra, 1, 0, support, False), out)
+            else:
+                out.fill(0)
+
+    def _queued(self, kets: Any, bras: Any, rows: int, offset: int, support: int, recover: bool) -> Any:
+        """The sums of all rows, which the GPU has still to compute."""
+        schedule, cupy = self._schedule(support, rows, recover), self._cupy
+        num_sums = rows * max(self._tables.num_sums, 1)
+        numbers = num_sums + (sum(schedule.sizes) if schedule.is_together else 0)
+        if rows == 1 and schedule.repeats and self._launcher.repeats:
+            # Until other steps are taken: what it holds is read before anybody else can use it.
+            if numbers not in self._rooms:
+                self._rooms = {numbers: cupy.empty(numbers)}
+            room = self._rooms[numbers]
+            key = kets.data.ptr, bras.data.ptr, room.data.ptr, offset, support, recover
+            self._graphs.run(key, lambda: self._launch(kets, bras, room, 1, offset, schedule, recover))
+        else:
+            room = cupy.empty(numbers)
+            self._launch(kets, bras, room, rows, offset, schedule, recover)
+        return room[:num_sums]
 
     def _launch(
         self, kets: Any, bras: Any, room: Any, rows: int, offset: int, schedule: _Schedule, recover: bool

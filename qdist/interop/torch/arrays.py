@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-__all__ = ["as_array", "as_tensor", "device_name", "module_on"]
+from qdist.backends.cuda.staging import MOST_BYTES, staging
 
-DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+__all__ = ["as_array", "as_tensor", "device_name", "module_on", "number_and_gradient"]
+
+DTYPES: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 
 
 def device_name(tensor: torch.Tensor) -> str:
@@ -22,20 +25,40 @@ def device_name(tensor: torch.Tensor) -> str:
 def module_on(tensor: torch.Tensor) -> AbstractContextManager[Any]:
     """NumPy, or CuPy on torch's current stream of the tensor's device: kernels are launched there, in order with
     torch's own."""
-    return _numpy if tensor.device.type == "cpu" else _cupy_on(tensor)
+    return _numpy if tensor.device.type == "cpu" else _CupyOn(tensor.device.index)
 
 
 _numpy = nullcontext(np)
 
 
-@contextmanager
-def _cupy_on(tensor: torch.Tensor) -> Iterator[Any]:
+class _CupyOn:
+    """CuPy with torch's current stream as its own."""
+
+    __slots__ = ("_device", "_index", "_stream")
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __enter__(self) -> Any:
+        import cupy
+
+        stream = torch._C._cuda_getCurrentRawStream(self._index)  # type: ignore[attr-defined]
+        self._device, self._stream = cupy.cuda.Device(self._index), _stream_at(stream, self._index)
+        self._device.__enter__()
+        self._stream.__enter__()
+        return cupy
+
+    def __exit__(self, *error: Any) -> None:
+        self._stream.__exit__(*error)
+        self._device.__exit__(*error)
+
+
+@lru_cache(maxsize=64)
+def _stream_at(address: int, device: int) -> Any:
+    """A stream of torch's, which CuPy neither makes nor ends."""
     import cupy
 
-    index = tensor.device.index
-    stream = torch._C._cuda_getCurrentRawStream(index)  # type: ignore[attr-defined]
-    with cupy.cuda.Device(index), cupy.cuda.ExternalStream(stream, index):
-        yield cupy
+    return cupy.cuda.ExternalStream(address, device)
 
 
 def as_array(xp: Any, tensor: torch.Tensor) -> Any:
@@ -57,3 +80,21 @@ def as_tensor(xp: Any, array: Any, like: torch.Tensor) -> torch.Tensor:
         return torch.from_dlpack(whole)
     found = torch.from_numpy(whole)
     return found.to(like.device, non_blocking=True) if like.is_cuda else found
+
+
+def number_and_gradient(
+    number: float, gradient: NDArray[np.float64], like: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A number without dimensions, and its gradient, in the dtype and on the device of ``like``. Nothing waits for a
+    GPU, and they share no memory: what changes one in place leaves the other alone."""
+    dtype = DTYPES[like.dtype]
+    nbytes = (1 + gradient.size) * dtype.itemsize
+    if not like.is_cuda or nbytes > MOST_BYTES:
+        by_params = torch.from_numpy(gradient.astype(dtype)).to(like.device)
+        return torch.tensor(number, dtype=like.dtype, device=like.device), by_params
+    stage = staging(like.device.index)
+    room = stage.room(nbytes).view(dtype)
+    room[0], room[1:] = number, gradient
+    found, by_params = like.new_empty(()), like.new_empty(gradient.size)
+    stage.send_parts((found.data_ptr(), found.nbytes), (by_params.data_ptr(), by_params.nbytes))
+    return found, by_params

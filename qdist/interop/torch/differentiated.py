@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from . import operators
+from .arrays import DTYPES
 
-__all__ = ["run"]
+__all__ = ["run", "run_number"]
 
 
 def run(x: Tensor, weights: Tensor, handle: str) -> Tensor:
@@ -21,6 +22,17 @@ def run(x: Tensor, weights: Tensor, handle: str) -> Tensor:
         differentiated = torch.is_grad_enabled() and (x.requires_grad or weights.requires_grad)
         return _Plain.apply(x, weights, handle, differentiated)  # type: ignore[no-any-return]
     return _Circuit.apply(x, weights, handle)  # type: ignore[no-any-return]
+
+
+def run_number(params: Tensor, handle: str) -> Tensor | None:
+    """The only number of one set of parameters, (parameters,), together with its gradient; None where none will be
+    asked for, or where `run` is what can be transformed."""
+    if not (params.requires_grad and torch.is_grad_enabled() and _is_plain(params) and params.dtype in DTYPES):
+        return None
+    circuit_map = operators.map_of(params, handle)
+    if not circuit_map.is_number:
+        return None
+    return _Number.apply(params, handle, circuit_map)  # type: ignore[no-any-return]
 
 
 _PLAIN = {Tensor, torch.nn.Parameter}
@@ -50,6 +62,26 @@ class _Plain(torch.autograd.Function):
             return *_Circuit.backward(ctx, g), None
         x, weights = ctx.saved_tensors  # torch refuses those that changed since the forward.
         return *operators.pulled_back(ctx.map, x, weights, g, ctx.needs_input_grad[:2], ctx.saved), None, None
+
+
+class _Number(torch.autograd.Function):
+    """One number of one set of parameters, without the dimensions that _Circuit has around it. Its backward multiplies
+    the gradient, which is there."""
+
+    @staticmethod
+    def forward(ctx: Any, params: Tensor, handle: str, circuit_map: Any) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(params)
+        ctx.handle = handle
+        found, ctx.gradient = operators.read_number(circuit_map, params)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
+        (params,) = ctx.saved_tensors  # torch refuses those that changed since the forward.
+        if torch.is_grad_enabled() or not _is_plain(g):
+            rows = params.unsqueeze(0), params.new_empty(0), g.reshape(1, 1)
+            return _CircuitVjp.apply(*rows, ctx.handle, True, False)[0].squeeze(0), None, None  # type: ignore[index, misc]
+        return g * ctx.gradient, None, None
 
 
 class _Circuit(torch.autograd.Function):

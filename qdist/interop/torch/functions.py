@@ -16,7 +16,7 @@ from qdist.interop import program_outputs
 from qdist.program.program import Program
 from qdist.state.statevector import StateVector
 
-from .differentiated import run
+from .differentiated import run, run_number
 
 __all__ = ["expectation", "overlap", "probabilities", "state"]
 
@@ -33,8 +33,11 @@ def expectation(program: Program, observable: Any, params: Tensor) -> Tensor:
     Returns (...) of params' dtype, or (..., observables) for a list. The derivatives of first and second order are
     exact; those of higher order raise RuntimeError.
     """
-    ends = (-1,) if isinstance(observable, list | tuple) else ()
-    return _read(_expectation_handle(program, observable), params, ends)
+    handle = _expectation_handle(program, observable)
+    if isinstance(observable, list | tuple):
+        return _read(handle, params)
+    found = run_number(params, handle) if params.ndim == 1 and not torch.compiler.is_compiling() else None
+    return _read(handle, params, ()) if found is None else found
 
 
 def probabilities(program: Program, params: Tensor, qubits: int | Sequence[int] | None = None) -> Tensor:

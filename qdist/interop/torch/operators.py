@@ -16,9 +16,9 @@ from torch import Tensor
 from qdist.interop.circuit_maps import found
 from qdist.nn.quantum_map import Derivatives
 
-from .arrays import DTYPES, as_array, as_tensor, device_name, module_on
+from .arrays import DTYPES, as_array, as_tensor, device_name, module_on, number_and_gradient
 
-__all__ = ["circuit", "circuit_second", "circuit_vjp", "map_of", "pulled_back", "read"]
+__all__ = ["circuit", "circuit_second", "circuit_vjp", "map_of", "pulled_back", "read", "read_number"]
 
 
 def map_of(x: Tensor, handle: str) -> Any:
@@ -42,6 +42,20 @@ def _on_device_of(x: Tensor, found: Any, derivatives: Derivatives) -> tuple[Tens
     together = as_tensor(np, np.concatenate([found.ravel(), *map(np.ravel, derivatives)]).astype(found.dtype), x)
     number, by_x, by_weights = together.split([1, derivatives.by_x.size, derivatives.by_weights.size])
     return number.view(1, 1).clone(), Derivatives(by_x.view(1, -1), by_weights)
+
+
+def read_number(circuit_map: Any, params: Tensor) -> tuple[Tensor, Tensor]:
+    """The only number of one set of parameters, (parameters,), and its gradient."""
+    with module_on(params) as xp:
+        if circuit_map.reads_there:
+            found, gradient = circuit_map.number_there(xp, as_array(xp, params))
+            return torch.from_dlpack(found), torch.from_dlpack(gradient)
+        given = as_array(np, params)
+        queued = circuit_map.queued_number(given)
+        if queued is not None:
+            return torch.from_dlpack(queued[0]), torch.from_dlpack(queued[1])
+        number, gradient = circuit_map.number(given)
+        return number_and_gradient(number, gradient, params)
 
 
 def pulled_back(

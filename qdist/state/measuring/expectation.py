@@ -40,6 +40,7 @@ __all__ = [
     "expectations",
     "lowered",
     "pull_back",
+    "queued_pull_back",
 ]
 
 Observable: TypeAlias = (
@@ -201,6 +202,20 @@ def pull_back(
         return values + found.constants, float(cotangents @ values)
 
     return read
+
+
+def queued_pull_back(sv: Shards, observable: Observable, gates: Tail = NO_TAIL) -> Callable[[Shards, Any], None] | None:
+    """``pull_back`` of one observable with the weight 1 where the state's device needs nobody for it: what queues it,
+    given the state to write to and an array on the device for the value; else None. sv: as the state will be."""
+    found = lowered(sv, [as_pauli_sum(observable, sv.num_qubits)], True, gates, products=True, traceless=True)
+    if sv.comm.size > 1 or len(found.kernels) != 1 or found.wide or not found.kernels[0].queues():
+        return None
+
+    def queue(out: Shards, value: Any) -> None:
+        out.layout = sv.layout
+        found.kernels[0].queue(sv.local, out.local, float(found.constants[0]), value)
+
+    return queue
 
 
 @dataclass(frozen=True, slots=True)

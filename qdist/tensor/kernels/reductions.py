@@ -12,7 +12,7 @@ Axes = tuple[int, ...]
 
 def _restore(xp: Any, g: Array, axis: Axes, keepdims: bool) -> Array:
     """Put reduced axes back as length one, so that g broadcasts against the input."""
-    return g if keepdims or not axis else xp.expand_dims(g, axis)
+    return g if keepdims or not axis or not g.ndim else xp.expand_dims(g, axis)
 
 
 def sum_(xp: Any, a: Array, axis: Axes, keepdims: bool) -> Any:

@@ -80,6 +80,8 @@ T __shfl_xor_sync(unsigned, T value, int lanes) {
 
 template <class T>
 T __ldg(const T* from) { return *from; }
+template <class T>
+T __ldcs(const T* from) { return *from; }
 inline long long __double2ll_rn(double x) { return std::llrint(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(unsigned x) { return __builtin_ffs(int(x)); }

@@ -49,19 +49,22 @@ def _replay(calls: list[Callable[[], None]]) -> None:
 def add_pinned(
     cuda: Any,
     monkeypatch: pytest.MonkeyPatch,
-    copied: Callable[[], None] = lambda: None,
+    copied: Callable[[int], None] = lambda kind: None,
     replayed: Callable[[list[Callable[[], None]]], None] = _replay,
 ) -> None:
-    """Gives ``cupy.cuda`` what staging.py and graphs.py use; ``copied`` is called for each upload, ``replayed`` with
-    what a graph has recorded when it is launched."""
+    """Gives ``cupy.cuda`` what staging.py and graphs.py use; ``copied`` is called for each copy with its kind,
+    ``replayed`` with what a graph has recorded when it is launched."""
 
     def copy(to: int, source: int, nbytes: int, kind: int, stream: int) -> None:
-        copied()
-        ctypes.memmove(to, source, nbytes)
+        def made() -> None:
+            copied(kind)
+            ctypes.memmove(to, source, nbytes)
+
+        launched(made)
 
     cuda.Event = lambda disable_timing: SimpleNamespace(synchronize=lambda: None, record=lambda stream: None)
     cuda.Stream = lambda non_blocking: Stream(non_blocking, replayed)
-    cuda.get_current_stream = lambda: SimpleNamespace(ptr=0)
-    cuda.runtime.memcpyHostToDevice, cuda.runtime.memcpyAsync = 1, copy
+    cuda.get_current_stream = lambda: SimpleNamespace(ptr=0, synchronize=lambda: None)
+    cuda.runtime.memcpyHostToDevice, cuda.runtime.memcpyDeviceToHost, cuda.runtime.memcpyAsync = 1, 2, copy
     monkeypatch.setitem(sys.modules, "cupyx", SimpleNamespace(empty_pinned=lambda size, dtype: np.empty(size, dtype)))
     monkeypatch.setattr(staging, "_of_thread", staging._OfThread())

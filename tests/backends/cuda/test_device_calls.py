@@ -12,6 +12,7 @@ from pinned import add_pinned, launched
 
 import qdist as qd
 from qdist.backends.cuda import compiler, pauli_tiles
+from qdist.program import adjoint
 
 CARD = {
     "multiProcessorCount": 132,
@@ -116,7 +117,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, member in members.items():
         setattr(cupy, name, member)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    add_pinned(cuda, monkeypatch, lambda: calls.update(["upload"]), replayed)
+    add_pinned(cuda, monkeypatch, lambda kind: calls.update(["upload" if kind == 1 else "download"]), replayed)
     monkeypatch.setattr(compiler, "_loaded", lambda text, number: Module())
     for cached in CACHED:
         cached.cache_clear()
@@ -156,15 +157,47 @@ def test_a_gradient_is_two_uploads_two_downloads_and_its_launches(device: None) 
         assert sum(replays) == stages + 3
 
 
-def test_a_gradient_of_few_qubits_is_an_upload_a_graph_and_a_download(device: None) -> None:
+def test_a_queued_gradient_downloads_nothing(device: None) -> None:
+    """The value and the derivatives by parameters stay on the device, which nobody waits for."""
+    circuit, energy = ising(14)
+    program = qd.compile(circuit, device="cuda:0")
+    theta, output = np.random.default_rng(1).normal(size=8), qd.Expectation(energy)
+    for _ in range(2):
+        adjoint.queued_gradient(program, output, theta, np.dtype(np.float32))
+    for shift in range(1, 4):
+        calls.clear()
+        found = adjoint.queued_gradient(program, output, theta + shift, np.dtype(np.float32))
+        assert [(part.shape, part.dtype) for part in found] == [((), np.float32), ((8,), np.float32)]
+        assert calls == {"upload": 2, "graph": 2, "combine": 2, "apply_tiles": calls["apply_tiles"]}
+
+
+def test_what_the_host_has_a_part_in_is_not_queued(device: None) -> None:
+    t, single = qd.ParameterVector("t", 2), np.dtype(np.float32)
+    # Derivatives of a matrix of two factors on the same qubit follow from its entries and the angles.
+    circuit = qd.Circuit(14).h(range(14)).u(t[0], t[1], 0.3, 2)
+    program = qd.compile(circuit, device="cuda:0")
+    calls.clear()
+    assert adjoint.queued_gradient(program, qd.Expectation("Z2"), np.zeros(2), single) is None
+    # A string that flips more qubits than a tile holds is gathered from memory.
+    rotated = qd.Circuit(14).rx(t[0], range(14)).rz(t[1], 3)
+    program = qd.compile(rotated, device="cuda:0")
+    everywhere = {" ".join(f"X{q}" for q in range(14)): 1.0}
+    assert adjoint.queued_gradient(program, qd.Expectation(qd.PauliSum(everywhere)), np.zeros(2), single) is None
+    assert not calls["run_stage"] + calls["graph"]
+
+
+def test_a_gradient_of_few_qubits_is_a_graph(device: None) -> None:
     circuit, energy = ising(4)
     program = qd.compile(circuit, device="cuda:0")
     theta = np.random.default_rng(1).normal(size=8)
     program.value_and_grad(energy, theta)
     for shift in range(1, 4):
         calls.clear()
+        replays.clear()
         program.value_and_grad(energy, theta + shift)
-        assert calls == {"upload": 1, "graph": 1, "download": 1}
+        # Of a copy there, three kernels, and a copy back.
+        assert calls == {"graph": 1}
+        assert replays == [5]
 
 
 def test_a_first_gradient_computes_nothing_with_kernels_of_cupy(device: None) -> None:

@@ -120,7 +120,7 @@ KERNELS = {
     "measure": "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves add_weighted",
     "pauli": "apply_paulis apply_rows term_values pauli_values_2 pauli_values_4 pauli_values_16",
     "pauli_tiles": "apply_tiles tile_values",
-    "moves": "take_part put_part swap_parts set_first",
+    "moves": "take_part put_part swap_parts set_first combine",
     "rows": "prepare_rows rows_forward rows_backward row_gradients shared_gradients",
     "far_rows": "prepare_far_rows far_rows_forward far_rows_backward",
 }

@@ -67,9 +67,15 @@ class Gradients:
         self._sums, self._slots = (np.array([part[j] for part in self._linear], np.int64) for j in (0, 1))
         self._coefficients = np.array([part[2] for part in self._linear])
 
+    @property
+    def linear_parts(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
+        """(angle, sum, coefficient) of what the derivatives are made of, where they are linear in the sums whatever the
+        angles are; else None."""
+        return None if self._matrices.size else (self._slots, self._sums, self._coefficients)
+
     def add(self, sums: NDArray[np.float64], angles: NDArray[np.float64], gradient: NDArray[np.float64]) -> None:
         """Adds 2 Re <bra|d ket> by each angle to ``gradient``, given all sums and the angles' values."""
-        np.add.at(gradient, self._slots, self._coefficients * sums[self._sums])
+        gradient += np.bincount(self._slots, self._coefficients * sums[self._sums], minlength=len(gradient))
         if self._matrices.size:
             transitions = np.zeros(self._matrices.size, np.complex128)
             transitions.view(np.float64)[self._to] = sums[self._from]

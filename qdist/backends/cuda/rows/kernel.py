@@ -6,7 +6,9 @@ in float32 are read as they are, and the results have that dtype.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from struct import Struct
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -18,13 +20,15 @@ from qdist.backends.cuda.graphs import Graphs
 from qdist.backends.cuda.lowering.records import ROW_LAUNCH
 from qdist.backends.cuda.rows.outputs import output_tables
 from qdist.backends.cuda.rows.tables import far_bytes, row_tables, state_bytes, state_numbers
-from qdist.backends.cuda.staging import Kept, staging
+from qdist.backends.cuda.staging import staging
 from qdist.plan.observables.row_outputs import RowOutputRecords
 from qdist.plan.rows.records import RowRecords
 
 __all__ = ["CudaRows"]
 
-_WARP, _MOST_THREADS, _NUMBERS_A_THREAD = 32, 512, 16
+_WARP, _MOST_THREADS, _NUMBERS_A_THREAD = 32, 512, 8
+_PHASES_A_THREAD = 8
+"""Of a table, whose cosines and sines in double take longest."""
 _MOST_TEAMS = 4
 """Rows of a warp each that share a block."""
 _FAR_BLOCKS = 2
@@ -39,10 +43,10 @@ _MOST_GRIDS = 64
 _MOST_ONES = 8
 """Kinds of backward runs of one row whose memory and graphs are kept."""
 
-_LAUNCH = ROW_LAUNCH.dtype
-_IN_BYTES = np.dtype((np.void, _LAUNCH.itemsize))
+_IN_BYTES = np.dtype((np.void, ROW_LAUNCH.dtype.itemsize))
 """A launch without its fields, which CuPy would have NumPy list each time."""
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+_READ = (_SINGLE, _DOUBLE)
 
 
 class _Reading(NamedTuple):
@@ -53,6 +57,43 @@ class _Reading(NamedTuple):
     num_outputs: int
     num_masks: int
     launch: bytes
+
+
+class _Launch(dict[str, int]):
+    """The fields of a RowLaunch that differ from launch to launch; those that are not set are 0. NumPy sets a record
+    field by field, which takes longer than a launch: here fields that lie together are set together."""
+
+    def __init__(self, outputs: _Reading) -> None:
+        self._fixed = outputs.launch
+
+    def __missing__(self, name: str) -> int:
+        return 0
+
+    def taken(self) -> NDArray[Any]:
+        """The record, as kernels take it."""
+        record = bytearray(self._fixed)
+        for packed, offset, names in _CHANGING:
+            packed.pack_into(record, offset, *[self[name] for name in names])
+        return np.frombuffer(record, _IN_BYTES).reshape(())
+
+
+def _together(*names: str) -> tuple[Struct, int, tuple[str, ...]]:
+    """Fields that lie one behind the other, from the first of them on."""
+    places = ROW_LAUNCH.dtype.fields
+    assert places is not None
+    packed = Struct("<" + "".join("Q" if places[name][0].itemsize == 8 else "i" for name in names))
+    first, last = places[names[0]], places[names[-1]]
+    assert packed.size == last[1] + last[0].itemsize - first[1], f"{names} do not lie together"
+    return packed, first[1], names
+
+
+_ADDRESSES = tuple(field.name for field in ROW_LAUNCH.fields[: [f.name for f in ROW_LAUNCH.fields].index("constants")])
+_CHANGING = (
+    _together(*_ADDRESSES),
+    _together("num_rows"),
+    _together("first_op", "undo_start"),
+    _together("singles", "known", "row_bytes"),
+)
 
 
 class _Kept(NamedTuple):
@@ -93,11 +134,16 @@ class _Room:
 
 
 class _One:
-    """Backward runs of one row that the host gives: all memory stays where it is, and so its launches are the same.
-    One thread at a time."""
+    """Backward runs of one row that the host gives and takes: all memory stays where it is, page-locked on the host,
+    and so the launches and the copies before and after them are the same. One thread at a time. numbers, results: how
+    many go there and come back."""
 
-    def __init__(self, cupy: Any, numbers: int) -> None:
-        self.given, self.room, self.graphs, self.lock = Kept(8 * numbers), _Room(cupy), Graphs(), Lock()
+    def __init__(self, cupy: Any, numbers: int, results: int) -> None:
+        import cupyx
+
+        self.here, self.found = cupyx.empty_pinned(numbers, np.float64), cupyx.empty_pinned(max(results, 1), np.float64)
+        self.results, self.there = results, cupy.empty(numbers)
+        self.room, self.graphs, self.lock = _Room(cupy), Graphs(), Lock()
 
 
 class CudaRows:
@@ -124,6 +170,7 @@ class CudaRows:
         with cupy.cuda.Device(device):
             self._arrays = {name: _on_device(cupy, array) for name, array in arrays.items()}
         self._prepare_bytes = 0 if self._far else self._real.itemsize << self._n
+        self._prepare_threads = min(_MOST_THREADS, max(_THREADS, (1 << self._n) // _PHASES_A_THREAD))
         self._phase = records.phase
         # Slots, cosines and sines of angles, phases, and in fixed point: each begins at a multiple of 16 bytes.
         item, phases = self._dtype.itemsize, self._tables.num_diagonals << self._n
@@ -164,7 +211,7 @@ class CudaRows:
             launch, shape = given.launch(outputs), (len(rows), outputs.num_outputs)
             values = found = self._cupy.empty(shape)
             launch["values"] = values.data.ptr
-            if given.result == np.float32:
+            if given.result == _SINGLE:
                 found = self._cupy.empty(shape, np.float32)
                 launch["single_values"] = found.data.ptr
             common = self._run("forward", launch, len(rows), outputs, None, _Room(self._cupy))
@@ -221,19 +268,26 @@ class CudaRows:
             if len(self._ones) >= _MOST_ONES:
                 self._ones.clear()
             numbers = self._per_row + self._num_shared + outputs.num_outputs + 1
-            one = self._ones[key] = _One(self._cupy, numbers)
+            one = self._ones[key] = _One(self._cupy, numbers, ends[2])
+        arrays, runtime = (rows, shared, cotangents), self._cupy.cuda.runtime
         with one.lock:
-            given = self._given(rows, shared, cotangents, there=one.given)
-            if given is None:
+            _put(arrays, one.here)
+            if not np.isfinite(one.here).all():
                 return None
 
             def launches() -> None:
+                stream = self._cupy.cuda.get_current_stream().ptr
+                there, here = one.there.data.ptr, one.here.ctypes.data
+                runtime.memcpyAsync(there, here, one.here.nbytes, runtime.memcpyHostToDevice, stream)
+                given = _Given(_addresses(there, arrays), [one.there], 1, 0, _DOUBLE, False)
                 one.room.rewind()
-                self._launch_back(given, outputs, ends, by_rows, by_shared, None, False, one.room)
+                found = self._launch_back(given, outputs, ends, by_rows, by_shared, None, False, one.room)
+                to, nbytes = one.found.ctypes.data, 8 * one.results
+                runtime.memcpyAsync(to, found.data.ptr, nbytes, runtime.memcpyDeviceToHost, stream)
 
             one.graphs.run(None, launches)
-            one.room.rewind()
-            return one.room.empty(ends[2]).get()
+            self._cupy.cuda.get_current_stream().synchronize()
+            return one.found[: one.results].copy()
 
     def _on_device(self, *arrays: Any) -> bool:
         return any(isinstance(array, self._cupy.ndarray) for array in arrays)
@@ -254,7 +308,7 @@ class CudaRows:
         launch, count = given.launch(outputs), given.num_rows
         found = room.empty(ends[2], given.result)
         in_double = kets.values if kets is not None and known else found
-        if given.result == np.float32 and not known:
+        if given.result == _SINGLE and not known:
             in_double = room.empty(count * outputs.num_outputs)
             launch["single_values"] = found.data.ptr
         by_angle = room.empty((max(1, self._num_angles), max(1, count)))
@@ -284,34 +338,26 @@ class CudaRows:
 
     # Launches --------------------------------------------------------------------------------------------------------
 
-    def _given(self, *arrays: Any, there: Kept | None = None) -> _Given | None:
-        """Rows, shared parameters and cotangents on the device; those of the host go there in one copy, to new memory
-        or ``there``. None if one of the host's has a value that is not finite."""
+    def _given(self, *arrays: Any) -> _Given | None:
+        """Rows, shared parameters and cotangents on the device; those of the host go there in one copy. None if one of
+        the host's has a value that is not finite."""
         cupy, count = self._cupy, len(arrays[0])
         if self._on_device(*arrays):
             read = [_readable(cupy, array) for array in arrays]
-            singles = sum(1 << k for k, array in enumerate(read) if array.dtype == np.float32)
+            singles = sum(1 << k for k, array in enumerate(read) if array.dtype == _SINGLE)
             # Parameters in double have derivatives in double.
-            single = all(array.dtype == np.float32 for array in read[:2] if array.size or array is read[0])
+            single = all(array.dtype == _SINGLE for array in read[:2] if array.size or array is read[0])
             return _Given([a.data.ptr for a in read], read, count, singles, _SINGLE if single else _DOUBLE, True)
         stage = staging(self._device)
         # One number more, so that there is an address where there is no value.
         room = stage.room(8 * (1 + sum(array.size for array in arrays))).view(np.float64)
-        begin = 0
-        for array in arrays:
-            room[begin : begin + array.size] = np.ravel(array)
-            begin += array.size
-        room[begin] = 0
+        _put(arrays, room)
         if not np.isfinite(room).all():
             return None
-        whole = stage.send(None if there is None else there.taken())
-        addresses, at = [], whole.data.ptr
-        for array in arrays:
-            addresses.append(at)
-            at += 8 * array.size
-        return _Given(addresses, [whole], count, 0, _DOUBLE, False)
+        whole = stage.send()
+        return _Given(_addresses(whole.data.ptr, arrays), [whole], count, 0, _DOUBLE, False)
 
-    def _run(self, name: str, launch: NDArray[Any], count: int, outputs: _Reading, common: Any, room: _Room) -> Any:
+    def _run(self, name: str, launch: _Launch, count: int, outputs: _Reading, common: Any, room: _Room) -> Any:
         """What all rows share, unless an earlier run has computed it, then the rows. Returns what they share. room:
         used until the launches are queued; freed memory is then used again in their order."""
         known = common is not None
@@ -330,9 +376,10 @@ class CudaRows:
         if grid.states:
             launch["far_states"] = room.empty(grid.states, self._real).data.ptr
         launch["row_bytes"] = grid.row_bytes
-        taken = (launch.view(_IN_BYTES),)
+        taken = (launch.taken(),)
         if not known:
-            self._prepare((1 + self._tables.num_diagonals,), (_THREADS,), taken, shared_mem=self._prepare_bytes)
+            blocks, threads = 1 + self._tables.num_diagonals, self._prepare_threads
+            self._prepare((blocks,), (threads,), taken, shared_mem=self._prepare_bytes)
         grid.kernel(grid.grid, grid.block, taken, shared_mem=grid.shared_bytes)
         return common
 
@@ -362,8 +409,8 @@ class CudaRows:
             self._grids[name, count, num_masks] = found
         return found
 
-    def _start(self, name: str, blocks: int, launch: NDArray[Any], to: int) -> None:
-        taken = launch.view(_IN_BYTES), np.uint64(to)
+    def _start(self, name: str, blocks: int, launch: _Launch, to: int) -> None:
+        taken = launch.taken(), np.uint64(to)
         kernel("rows", name, self._dtype, self._device)((blocks,), (_THREADS,), taken)
 
 
@@ -378,15 +425,32 @@ class _Given(NamedTuple):
     result: np.dtype[Any]
     on_device: bool
 
-    def launch(self, outputs: _Reading) -> NDArray[Any]:
-        """The record that all kernels of a call take."""
-        # NumPy's copy of a record goes field by field, which takes longer than a launch.
-        launch = np.frombuffer(bytearray(outputs.launch), _LAUNCH).reshape(())
+    def launch(self, outputs: _Reading) -> _Launch:
+        """What all kernels of a call take."""
+        launch = _Launch(outputs)
         for field, address in zip(("row_values", "shared_values", "cotangents"), self.addresses):
             launch[field] = address
         launch["num_rows"] = self.num_rows
-        launch["singles"] = self.singles | (_GRADIENTS_SINGLE if self.result == np.float32 else 0)
+        launch["singles"] = self.singles | (_GRADIENTS_SINGLE if self.result == _SINGLE else 0)
         return launch
+
+
+def _put(arrays: Sequence[Any], room: NDArray[np.float64]) -> None:
+    """Writes arrays one behind the other, and a number that is never read."""
+    begin = 0
+    for array in arrays:
+        room[begin : begin + array.size] = np.ravel(array)
+        begin += array.size
+    room[begin] = 0
+
+
+def _addresses(at: int, arrays: Sequence[Any]) -> list[int]:
+    """Where ``_put`` has put each of them, in memory that begins at an address."""
+    found = []
+    for array in arrays:
+        found.append(at)
+        at += 8 * array.size
+    return found
 
 
 @lru_cache(maxsize=256)
@@ -404,7 +468,9 @@ def _part(array: Any, begin: int, end: int) -> Any:
 
 def _readable(cupy: Any, array: Any) -> Any:
     """On the device and contiguous, in a precision that kernels read."""
-    if array.dtype not in (np.float32, np.float64):
+    if isinstance(array, cupy.ndarray) and array.dtype in _READ and array.flags.c_contiguous:
+        return array
+    if array.dtype not in _READ:
         array = array.astype(np.float64)
     return cupy.ascontiguousarray(cupy.asarray(array))
 

@@ -33,3 +33,21 @@ extern "C" __global__ void swap_parts(Complex* a, Index a_base, Complex* b, Inde
 }
 
 extern "C" __global__ void set_first(Complex* shard, Real x, Real y) { shard[0] = {x, y}; }
+
+// Linear combinations of numbers, in either precision: a block has one of them, constants[k] + the sum of
+// coefficients[e] * numbers[places[e]] over its entries.
+extern "C" __global__ void combine(const double* numbers, const int* __restrict__ begins, const int* __restrict__ places, const double* __restrict__ coefficients, const double* __restrict__ constants, void* out, int single) {
+    __shared__ double parts[8];
+    double sum = 0;
+    for (int e = begins[blockIdx.x] + threadIdx.x; e < begins[blockIdx.x + 1]; e += blockDim.x) sum += coefficients[e] * numbers[places[e]];
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    sum = constants[blockIdx.x];
+    for (int warp = 0; warp < 8; ++warp) sum += parts[warp];
+    if (single)
+        static_cast<float*>(out)[blockIdx.x] = float(sum);
+    else
+        static_cast<double*>(out)[blockIdx.x] = sum;
+}

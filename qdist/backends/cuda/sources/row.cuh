@@ -231,9 +231,13 @@ struct Row {
     template <bool BACK>
     __device__ __forceinline__ void phases(const RowOp& op) const {
         const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
+        // The next one is on its way while this one is used.
+        const auto at = [&](unsigned s) { return launch.num_bits < STREAMED_BITS ? read_only(table + s) : streamed(table + s); };
+        Complex next = at(team.thread < size() ? team.thread : 0);
         for (unsigned s = team.thread; s < size(); s += team.threads) {
             const unsigned re = swizzled(s), im = re ^ plane();
-            const Complex p = {table[s].x, BACK ? -table[s].y : table[s].y};
+            const Complex p = {next.x, BACK ? -next.y : next.y};
+            if (s + team.threads < size()) next = at(s + team.threads);
             const Real a = ket[re], b = ket[im];
             ket[re] = p.x * a - p.y * b;
             ket[im] = p.x * b + p.y * a;
@@ -342,6 +346,9 @@ struct Row {
         launch.values[number * launch.num_outputs + output] = value;
         if (launch.single_values) launch.single_values[number * launch.num_outputs + output] = float(value);
     }
+
+    // Tables of phases of so many qubits are larger than what shared memory leaves to the cache.
+    static constexpr int STREAMED_BITS = 11;
 
     // Few strings are summed one by one; more are cheaper together, by a Walsh-Hadamard transform of all.
     static constexpr int FEW = 4;

@@ -60,6 +60,12 @@ __device__ __forceinline__ double angle_of(const RowLaunch& launch, int angle, S
     return sum;
 }
 
+// A number of a table that is read once from end to end: it does not drive out of the cache what is read again and again.
+__device__ __forceinline__ Complex streamed(const Complex* from) {
+    const Pair v = __ldcs(reinterpret_cast<const Pair*>(from));
+    return {v.x, v.y};
+}
+
 // The threads of one row: a warp, or a whole block.
 struct Team {
     unsigned thread, threads;

@@ -48,15 +48,18 @@ extern "C" __global__ void row_gradients(const __grid_constant__ RowLaunch launc
     put(gradients, launch.singles & GRADIENTS_SINGLE, row * launch.per_row + parameter, sum);
 }
 
-// Derivatives by the shared parameters, summed over rows: a block each.
+// Derivatives by the shared parameters, summed over rows: a block each. As many threads as there are rows share a use of the
+// parameter, and of few rows several uses are read at a time.
 extern "C" __global__ void shared_gradients(const __grid_constant__ RowLaunch launch, void* gradients) {
     __shared__ double room[32];
     const Team team = {threadIdx.x, blockDim.x};
+    unsigned width = 1;
+    while (width < launch.num_rows && width < team.threads) width *= 2;
     double sum = 0;
-    for (int e = launch.shared_uses[blockIdx.x]; e < launch.shared_uses[blockIdx.x + 1]; ++e) {
+    for (int e = launch.shared_uses[blockIdx.x] + team.thread / width; e < launch.shared_uses[blockIdx.x + 1]; e += team.threads / width) {
         const double coefficient = launch.shared_users.at(e, &RowEntry::coefficient);
         const double* const own = launch.by_angle + Index(launch.shared_users.at(e, &RowEntry::other)) * launch.num_rows;
-        for (Index row = team.thread; row < launch.num_rows; row += team.threads) sum += coefficient * own[row];
+        for (Index row = team.thread % width; row < launch.num_rows; row += width) sum += coefficient * own[row];
     }
     sum = team_sum(team, sum, room);
     if (team.thread == 0) put(gradients, launch.singles & GRADIENTS_SINGLE, blockIdx.x, sum);

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -15,6 +16,22 @@
 #include "program/matrix_list.hpp"
 
 namespace qdist {
+
+// Cosines and sines of angles, of which many come again: gates share parameters.
+class CosinesAndSines {
+public:
+    struct Both {
+        double angle = std::numeric_limits<double>::quiet_NaN(), cosine = 0, sine = 0;
+    };
+    const Both& of(double angle) {
+        Both& known = known_[std::bit_cast<std::uint64_t>(angle) * 0x9e3779b97f4a7c15u >> 58];
+        if (known.angle != angle) known = {angle, std::cos(angle), std::sin(angle)};
+        return known;
+    }
+
+private:
+    std::array<Both, 64> known_;
+};
 
 class DeviceNumbers {
 public:
@@ -57,6 +74,7 @@ public:
         }
         num_angles_ = std::max(num_angles_, p_.matrices.num_angles());
         check_range(p_.settings, 1, 1 << 16, "the settings of the registers");
+        if (!std::has_single_bit(std::uint64_t(p_.settings))) refuse("the settings of the registers must be a power of two; got ", p_.settings);
         for (std::int64_t at : p_.tables) check_range(at, 0, reals - 2 * p_.settings, "a phase table's place");
         for (const Term& t : p_.terms) {
             check_range(t.table, 0, std::int64_t(p_.tables.size()) - 1, "a phase table's number");
@@ -102,17 +120,26 @@ private:
     template <class Real>
     double set_tables(const std::vector<double>& own, Real* reals) const {
         std::vector<double> phases(p_.tables.size() * p_.settings);
-        for (const Term& t : p_.terms)
-            for (std::int64_t s = 0; s < p_.settings; ++s)
-                if ((s & t.mask) == t.value) phases[t.table * p_.settings + s] += own[t.angle];
+        for (const Term& t : p_.terms) {
+            // All settings with the value under the mask: what is free counts up, and carries pass through the mask.
+            const std::int64_t free = (p_.settings - 1) & ~t.mask;
+            if ((t.value & t.mask) != t.value || t.value < 0 || t.value >= p_.settings) continue;
+            double* const table = phases.data() + t.table * p_.settings;
+            std::int64_t s = 0;
+            do {
+                table[s | t.value] += own[t.angle];
+                s = (s - free) & free;
+            } while (s != 0);
+        }
         double growth = 1;
+        CosinesAndSines known;
         for (std::size_t t = 0; t < p_.tables.size(); ++t) {
             Real* to = reals + p_.tables[t];
             double squares = 0;
             for (std::int64_t s = 0; s < p_.settings; ++s, to += 2) {
-                const double phase = phases[t * p_.settings + s];
-                to[0] = Real(std::cos(phase));
-                to[1] = Real(std::sin(phase));
+                const auto& both = known.of(phases[t * p_.settings + s]);
+                to[0] = Real(both.cosine);
+                to[1] = Real(both.sine);
                 squares += double(to[0]) * to[0] + double(to[1]) * to[1];
             }
             growth *= std::sqrt(squares / p_.settings);

@@ -30,13 +30,17 @@ public:
     // single: whether they will be rounded to single precision. Then each that works everywhere makes up for what the
     // rounding of the one before it does to the norm, and the first for `scale`, by which it is multiplied elsewhere.
     void at(const double* angles, bool single, double scale, Complex* out) const {
-        for (const auto& [bits, factors, everywhere] : matrices_) {
-            Matrix m = product(factors, bits, angles);
-            if (everywhere && single) {
-                for (Complex& z : m) z /= scale;
-                scale = rounding_scale<float>(m.data(), m.size());
-            }
+        const Entry* before = nullptr;
+        Matrix m;
+        for (const Entry& entry : matrices_) {
+            if (before == nullptr || !are_equal(*before, entry, angles)) m = product(entry.factors, entry.bits, angles);
+            before = &entry;
+            Complex* const own = out;
             out = std::copy(m.begin(), m.end(), out);
+            if (entry.everywhere && single) {
+                for (Complex* z = own; z != out; ++z) *z /= scale;
+                scale = rounding_scale<float>(own, m.size());
+            }
         }
     }
 
@@ -54,6 +58,16 @@ private:
         std::vector<Factor> factors;
         bool everywhere;
     };
+
+    // Whether two matrices are the same formulas of the same values, as gates that share a parameter are.
+    static bool are_equal(const Entry& a, const Entry& b, const double* angles) {
+        return a.bits == b.bits && std::equal(a.factors.begin(), a.factors.end(), b.factors.begin(), b.factors.end(), [&](const Factor& f, const Factor& g) {
+            const auto is_same = [&](int s, int t) { return angles[s] == angles[t]; };
+            return f.source.formula != Formula::constant && f.source.formula == g.source.formula && f.bits == g.bits &&
+                   std::equal(f.source.slots.begin(), f.source.slots.end(), g.source.slots.begin(), g.source.slots.end(), is_same);
+        });
+    }
+
     std::vector<Entry> matrices_;
     std::size_t size_ = 0;
     int num_angles_ = 0;
