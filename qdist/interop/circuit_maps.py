@@ -99,7 +99,7 @@ class _Remembering:
 
     def module(self, xp: Any, x: Any, weights: Any) -> Any:
         """Whose arrays are best given: those of a GPU, xp, only where kernels read them there."""
-        return xp if weights.ndim < 2 and self.map.takes_rows(len(x)) else np
+        return xp if xp is np or (weights.ndim < 2 and self.map.takes_rows(x.shape[0])) else np
 
     def forward(self, xp: Any, x: Any, weights: Any) -> Any:
         """(batch, numbers) for (batch, features) and weights, of all rows or of each, in x's dtype."""

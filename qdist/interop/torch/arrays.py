@@ -19,13 +19,13 @@ DTYPES: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype(np.float32),
 
 def device_name(tensor: torch.Tensor) -> str:
     """As qdist names it: "cpu" or "cuda:N"."""
-    return "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index}"
+    return "cpu" if tensor.is_cpu else f"cuda:{tensor.device.index}"
 
 
 def module_on(tensor: torch.Tensor) -> AbstractContextManager[Any]:
     """NumPy, or CuPy on torch's current stream of the tensor's device: kernels are launched there, in order with
     torch's own."""
-    return _numpy if tensor.device.type == "cpu" else _CupyOn(tensor.device.index)
+    return _numpy if tensor.is_cpu else _CupyOn(tensor.device.index)
 
 
 _numpy = nullcontext(np)
@@ -63,14 +63,18 @@ def _stream_at(address: int, device: int) -> Any:
 
 def as_array(xp: Any, tensor: torch.Tensor) -> Any:
     """The tensor's memory as a C-contiguous array; on the host a copy of what is on a GPU."""
-    plain = tensor.detach().contiguous()
+    plain = tensor.detach()
+    if plain.is_cpu:
+        found = plain.numpy()
+        return found if found.flags.c_contiguous else np.ascontiguousarray(found)
+    plain = plain.contiguous()
     if not plain.numel():
         return xp.empty(plain.shape, DTYPES[plain.dtype])  # Nothing to copy, nothing to wait for.
     if xp is not np:
         # What DLPack gives, without its exchange of streams, which takes longer than a small circuit: both are on one.
         memory = xp.cuda.UnownedMemory(plain.data_ptr(), plain.nbytes, plain, plain.device.index)
         return xp.ndarray(plain.shape, DTYPES[plain.dtype], xp.cuda.MemoryPointer(memory, 0))
-    return plain.cpu().numpy() if plain.is_cuda else plain.numpy()
+    return plain.cpu().numpy()
 
 
 def as_tensor(xp: Any, array: Any, like: torch.Tensor) -> torch.Tensor:
