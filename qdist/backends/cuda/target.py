@@ -84,7 +84,8 @@ def cuda_target(dtype: np.dtype) -> CudaTarget:
 def target_of(dtype: np.dtype, shape: Shape) -> CudaTarget:
     """Tiles of this shape."""
     tile = shape.tile, shape.contiguous, shape.registers, shape.widest
-    return CudaTarget("tile", dtype, *tile, one_row=_ONE_ROW, row_roundings=_ROW_ROUNDINGS, shape=shape)
+    more = {"joins_phases": True, "one_row": _ONE_ROW, "row_roundings": _ROW_ROUNDINGS}
+    return CudaTarget("tile", dtype, *tile, **more, shape=shape)
 
 
 def _surely_fits(stage: Stage, operations: list[Operation], shape: Shape) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from qdist.native import kernels
-from qdist.plan.fuse import Block
+from qdist.plan.fuse import Block, fuse
 from qdist.plan.levels import Level
+from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage
 
 __all__ = ["Target", "cpu_target"]
@@ -38,6 +39,8 @@ class Target:
     parities: int = 0
     """By how many parities of the index the Pauli rotations of one block may be told apart, in tables of 2**parities
     angles; 0 if the device runs each rotation by itself."""
+    joins_phases: bool = False
+    """Whether phases of the qubits of a two-qubit matrix become part of it."""
     row_block: int = 0
     """Bytes of cache that a block of rows of a batch may take (plan/rows); 0 if the device has no kernels for them."""
 
@@ -59,6 +62,10 @@ class Target:
         if 3 * _VECTOR_BYTES << num_qubits + 1 > self.row_block:
             return f"blocks of rows of {num_qubits} qubits do not fit the cache"
         return ""
+
+    def fused(self, operations: Iterable[Operation]) -> list[Block]:
+        """The blocks that the device runs for these operations."""
+        return fuse(operations, self.parities, self.joins_phases)
 
     def has_room(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> bool:
         """Whether the executor's tables for the stage fit into the memory they are read from."""

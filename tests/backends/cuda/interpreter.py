@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from qdist.backends.cuda.lowering.records import SUM_NAMES
 from qdist.backends.cuda.lowering.tables import GENERAL, MODES, OPS, StageTables, Tables
 
 
@@ -156,7 +157,7 @@ class Interpreter:
     def _op(self, op: Any, amplitudes: np.ndarray, turn: np.ndarray, coefficients: np.ndarray, where: int) -> None:
         kind, data = int(op["kind"]), int(op["data"])
         name, which = name_of(kind)
-        if name in ("transition1", "transition2", "weigh"):
+        if name in SUM_NAMES:
             return
         thread = np.arange(len(amplitudes))
         word = (int(op["word"]) >> self.setting & 1).astype(bool)
@@ -188,6 +189,11 @@ class Interpreter:
                 pairs = amplitudes[:, np.stack([self.setting & ~(1 << b), self.setting | 1 << b], axis=1)]
                 amplitudes[:] = (matrix[self.setting >> b & 1] * pairs).sum(-1)
             return
+        if name == "core":
+            places, entries = self.of_two(int(op["word"])), self._complex(data, 8).reshape(2, 2, 2)
+            for matrix, mixed in zip(entries, ([0, 3], [1, 2])):
+                amplitudes[:, places[mixed]] = np.einsum("ij,tjk->tik", matrix, amplitudes[:, places[mixed]])
+            return
         if name == "pair":
             self._pair(self.reals[data : data + 16], which, amplitudes)
             return
@@ -200,6 +206,12 @@ class Interpreter:
         result = (matrix[row][None] * amplitudes[:, rest[:, None] | spread]).sum(-1)
         where_held = (active[:, None] & word) if name.startswith("controlled") else True
         amplitudes[:] = np.where(where_held, result, amplitudes)
+
+    def of_two(self, number: int) -> np.ndarray:
+        """The registers with each setting of two register bits, given their number: shape (4, rest)."""
+        every = [(low, high) for high in range(self.tables.shape.registers) for low in range(high)]
+        bits = [1 << b for b in every[number]]
+        return span(bits)[:, None] | self.setting[self.setting & sum(bits) == 0]
 
     def _first_of(self, pair: int) -> int:
         """The first register bit of a pair: the last one of them all is that of the last two bits."""

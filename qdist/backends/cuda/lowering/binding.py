@@ -16,7 +16,10 @@ from qdist.backends.in_tile import Factors
 from qdist.native import kernels
 from qdist.plan.operations import Affine
 
-__all__ = ["Binding", "constant_matrix", "reordered"]
+__all__ = ["PARITY_ENTRIES", "Binding", "constant_matrix", "reordered"]
+
+PARITY_ENTRIES = [4 * row + column for mixed in ((0, 3), (1, 2)) for row in mixed for column in mixed]
+"""The entries of a matrix on two bits that keeps parities, of its sixteen."""
 
 
 class Binding:
@@ -59,19 +62,22 @@ class Binding:
         """Puts a matrix, or its adjoint, at a place, row by row. Bit k of its index is bit order[k] of the factors'
         product.
 
-        entries: "complex", "real" (the real parts alone), or "imag": of a matrix on one bit that is imaginary off the
-        diagonal the real one S^-1 U S, with S = diag(1, i). everywhere: it has no conditions, so that it may make up
+        entries: "complex", "real" (the real parts alone), "imag": of a matrix on one bit that is imaginary off the
+        diagonal the real one S^-1 U S, with S = diag(1, i); or "parity": of a matrix on two bits those that mix 00 with
+        11, then those that mix 01 with 10. everywhere: it has no conditions, so that it may make up
         for what the rounding of others does to the norm; such matrices are given in the order in which they run.
         """
         first = self._matrices.size
         self._matrices.add(num_bits, factors, everywhere)
         places = reordered(order)
         source = 2 * (first + (places.T if adjoint else places).ravel())
+        if entries == "parity":
+            source = source[PARITY_ENTRIES]
         sign = np.ones(len(source))
         if entries == "imag":
             source[1:3] += 1
             sign[1:3] = (1, -1) if adjoint else (-1, 1)
-        elif entries == "complex":
+        elif entries != "real":
             source = np.stack([source, source + 1], axis=1).ravel()
             sign = np.stack([sign, -sign if adjoint else sign], axis=1).ravel()
         self._entries.append((at + np.arange(len(source)), source, sign))

@@ -25,7 +25,7 @@ _NUMBERS = 32
 
 def is_alone(blocks: Sequence[Block]) -> bool:
     """Whether a phase's blocks are such operations: uncontrolled matrices on two qubits each, no two on the same."""
-    fours = [block for block in blocks if block.kind == "dense" and not block.operations[0].controls]
+    fours = [block for block in blocks if block.is_plain_dense and not block.keeps_parity]
     qubits = [dense_targets(block) for block in fours]
     disjoint = len({q for two in qubits for q in two}) == 2 * len(blocks)
     return bool(blocks) and disjoint and all(len(two) == 2 for two in qubits)

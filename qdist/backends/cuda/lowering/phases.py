@@ -98,7 +98,8 @@ def _pieces(blocks: Sequence[Block], bit: dict[int, int]) -> list[Piece]:
     for number, block in enumerate(blocks):
         after = sum(1 << k for k in range(number) if not commute(blocks[k], block))
         begins = _crosses_threads(block)
-        pieces.append(Piece(after, 0 if begins else _near(block.mixes, bit), begins))
+        bits = 0 if begins else _near(block.mixes, bit)
+        pieces.append(Piece(after, bits, begins, bits.bit_count() == 2 and not block.keeps_parity))
     return pieces
 
 
@@ -172,10 +173,11 @@ def _run_section(section: list[Block], found: list[Phase], bit: dict[int, int], 
 
 
 def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> bool:
-    """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs."""
+    """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs. Matrices
+    that keep parities run on any two."""
     mixed = [bit[q] for q in dense_targets(block)] if block.mixes else []
     pairs = list(phase.pairs)
-    if len(mixed) == 2 and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
+    if len(mixed) == 2 and not block.keeps_parity and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
         pairs.append((mixed[0], mixed[1]))
     paired = [b for pair in pairs for b in pair]
     taken = _mixed(phase, bit) | shape.kept

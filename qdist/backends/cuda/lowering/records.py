@@ -50,9 +50,9 @@ __all__ = [
 ]
 
 _OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
-SUM_NAMES = ("transition1", "transition2", "weigh")
+SUM_NAMES = ("transition1", "transition2", "weigh", "core_transition")
 """Operations that are sums over a ket and a bra, which change nothing (back_tables.py)."""
-OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, "pair", "imag1"))}
+OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, "pair", "imag1", "core"))}
 """Kinds of operations; the register bit (or pair of bits) is added where there is one."""
 
 MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "wide"))}
@@ -77,7 +77,11 @@ OP = Record(
             "unsigned",
             "condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for",
         ),
-        Field("word", "unsigned", "register mask; of REAL1 and IMAG1 the register bits that have a matrix"),
+        Field(
+            "word",
+            "unsigned",
+            "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE the number of its two bits",
+        ),
         Field("far_mask", "Index", "condition on far bits; of REAL1 and IMAG1 the first sum"),
         Field("far_value", "Index"),
     ),

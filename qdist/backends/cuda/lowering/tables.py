@@ -239,7 +239,7 @@ class Tables:
         if self._pairs and (phase.entry is not None or phase.source is not None):
             self._pairs.touch(-1)
         for block in phase.blocks:
-            if self._pairs and not (alone and _is_constant(block)):
+            if self._pairs and not (alone and block.is_constant):
                 self._pairs.touch(block.all)
             getattr(self, block.kind)(view, block, first_coefficient)
         has_common_phase = any(kind == OPS["turn"] for kind, *_ in self._ops[first_op:])
@@ -311,6 +311,11 @@ class Tables:
         controls = block.operations[0].controls
         entries = entries_of(block)
         order = sorted(range(len(targets)), key=registers.__getitem__)
+        if entries == "parity":
+            data = self.binding.place(16)
+            self.matrix(block, targets, order, data, entries)
+            self.op(OPS["core"], data, predicate=number_of_two(registers))
+            return
         where = registers[0] if len(targets) == 1 else self._pair_number(min(registers))
         if entries != "complex":
             # Such matrices on different bits, one after the other, are one operation.
@@ -324,7 +329,7 @@ class Tables:
             self.matrix(block, targets, order, at + 4 * where, entries)
             return
         data = self.binding.place(2 << 2 * len(targets))
-        if self._pairs and view.alone and _is_constant(block):
+        if self._pairs and view.alone and block.is_constant:
             first, second = (targets[k] for k in order)
             self._pairs.add((first, second), constant_matrix(factors_of(block, targets), order))
             self._pair_ops.append(len(self._ops))
@@ -428,17 +433,20 @@ def phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affin
 
 
 def entries_of(block: Block) -> str:
-    """What four real numbers of a dense block's matrix are: "real" if it is, "imag" if it is a turn about X (see
-    ``Binding.matrix``); else "complex". For matrices on one bit without conditions."""
+    """Which numbers of a dense block's matrix the kernel reads (see ``Binding.matrix``). Without conditions, of a matrix
+    on one bit "real" if it is, "imag" if it is a turn about X; of one on two "parity" if it keeps that."""
+    if block.keeps_parity:
+        return "parity"
     if len(dense_targets(block)) > 1 or block.operations[0].controls:
         return "complex"
     turns = all(o.formula == FORMULAS["rx"] for o in block.operations)
     return "imag" if turns else "real" if is_real(block) else "complex"
 
 
-def _is_constant(block: Block) -> bool:
-    """Whether no angle changes the block."""
-    return not any(o.slots for o in block.operations)
+def number_of_two(registers: Sequence[int]) -> int:
+    """Of two register bits i < j, in any order: 0 and 1, 0 and 2, 1 and 2, 0 and 3 are the first."""
+    low, high = sorted(registers)
+    return high * (high - 1) // 2 + low
 
 
 def halves(numbers: Iterable[int]) -> list[int]:

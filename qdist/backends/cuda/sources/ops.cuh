@@ -203,6 +203,30 @@ __device__ __forceinline__ void dense2(States& states, const Matrix& m, unsigned
     }
 }
 
+// A complex matrix on two amplitudes, its rows one after the other.
+__device__ __forceinline__ void mix_complex(Four top, Four bottom, Complex& p, Complex& q) {
+    const Complex u = times({bottom.a, bottom.b}, p), v = times({top.c, top.d}, q);
+    p = times_plus({top.a, top.b}, p, v);
+    q = times_plus({bottom.c, bottom.d}, q, u);
+}
+
+// A 4x4 matrix that keeps parities, on register bits I < J: it mixes 00 with 11 and 01 with 10 alone.
+template <int I, int J>
+__device__ __forceinline__ void core(Two<I, J>, States& states, const Four* m) {
+    if constexpr (J < R) {
+        constexpr int low = 1 << I, high = 1 << J;
+        const Four even[2] = {m[0], m[1]}, odd[2] = {m[2], m[3]};
+#pragma unroll
+        for (Complex* a : states)
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                if (!(k & (low | high))) {
+                    mix_complex(even[0], even[1], a[k], a[k | low | high]);
+                    mix_complex(odd[0], odd[1], a[k | low], a[k | high]);
+                }
+    }
+}
+
 // (1, -t; t, 1): a real rotation without its cosine, which is multiplied into the real matrices (lowering/pairs.py).
 __device__ __forceinline__ void lean(Real t, Complex& p, Complex& q) {
     const Complex before = p;

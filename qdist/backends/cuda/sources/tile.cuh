@@ -47,3 +47,22 @@ template <class List>
 __device__ __forceinline__ Index joined(List halves) {
     return Index(unsigned(halves[0])) | Index(unsigned(halves[1])) << 32;
 }
+
+// Calls run(Two<I, J>()) for the register bits I < J that have a number (lowering/tables.py).
+template <int I, int J>
+struct Two {};
+template <class F>
+__device__ __forceinline__ void with_two(int number, F run) {
+    switch (number) {
+        case 0: run(Two<0, 1>()); break;
+        case 1: run(Two<0, 2>()); break;
+        case 2: run(Two<1, 2>()); break;
+        case 3: run(Two<0, 3>()); break;
+        case 4: run(Two<1, 3>()); break;
+        case 5: run(Two<2, 3>()); break;
+        case 6: run(Two<0, 4>()); break;
+        case 7: run(Two<1, 4>()); break;
+        case 8: run(Two<2, 4>()); break;
+        case 9: run(Two<3, 4>()); break;
+    }
+}

@@ -13,9 +13,11 @@ namespace qdist {
 using Complex = std::complex<double>;
 using Matrix = std::vector<Complex>;  // row by row
 
-// name, number of bits, number of angles, whether the matrix is real whatever the angles are
+// name, number of bits, number of angles, whether the matrix is real whatever the angles are. Constants and phases, exp(i t D)
+// of a diagonal D, come with numbers of their own and have any number of bits (matrices.hpp).
 #define QDIST_FORMULAS(FORMULA)      \
     FORMULA(constant, 0, 0, false)   \
+    FORMULA(phases, 0, 1, false)     \
     FORMULA(rx, 1, 1, false)         \
     FORMULA(ry, 1, 1, true)          \
     FORMULA(u, 1, 3, false)          \
