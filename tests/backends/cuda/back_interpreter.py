@@ -46,6 +46,10 @@ class BackInterpreter(Interpreter):
                     one, turn = zero | 1 << b, -1j if name == "imag1" else 1
                     products = (turn * bra[:, one]).conj() * ket[:, zero] - bra[:, zero].conj() * turn * ket[:, one]
                     self._add(number, int(op["far_mask"]) + b, products.real.sum())
+        if name == "turned" and (at := int(op["far_value"]) >> 8):
+            sign, flip, odd = self.turned(op, where, np.arange(len(ket)))
+            overlap = (sign * bra.conj() * ket[:, self.setting ^ flip]).sum()
+            self._add(number, at - 1, overlap.real if odd else overlap.imag)
         if name == "core_transition":
             places = self.of_two(int(op["word"]))
             matrix = np.einsum("tqk,tpk->qp", ket[:, places], bra[:, places].conj())

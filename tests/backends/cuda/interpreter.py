@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from qdist.backends.cuda.lowering.directions import register_flips
 from qdist.backends.cuda.lowering.records import SUM_NAMES
 from qdist.backends.cuda.lowering.tables import GENERAL, MODES, OPS, StageTables, Tables
 
@@ -174,6 +175,12 @@ class Interpreter:
         if name == "phases":
             amplitudes *= self._complex(data, self.count)
             return
+        if name == "turned":
+            sign, flip, odd = self.turned(op, where, thread)
+            cosine, re, im = self.reals[data : data + 3]
+            assert (im if odd else re) == 0
+            amplitudes[:] = cosine * amplitudes + (re + 1j * im) * sign * amplitudes[:, self.setting ^ flip]
+            return
         threads = int(op["threads"])
         active = (thread & threads & 0xFFFF) == threads >> 16
         active &= where & int(op["far_mask"]) == int(op["far_value"])
@@ -206,6 +213,13 @@ class Interpreter:
         result = (matrix[row][None] * amplitudes[:, rest[:, None] | spread]).sum(-1)
         where_held = (active[:, None] & word) if name.startswith("controlled") else True
         amplitudes[:] = np.where(where_held, result, amplitudes)
+
+    def turned(self, op: Any, where: int, thread: np.ndarray) -> tuple[np.ndarray, int, bool]:
+        """Of a Pauli rotation in registers: the sign of each amplitude, what is flipped, whether Ys are odd."""
+        shape, what = self.tables.shape, int(op["far_value"]) & 255
+        here = (where & int(op["far_mask"])).bit_count() & 1
+        odd = parity(thread & int(op["threads"]))[:, None] ^ (int(op["word"]) >> self.setting & 1) ^ here
+        return 1 - 2 * odd, register_flips(shape.registers, shape.kept)[what >> 1], bool(what & 1)
 
     def of_two(self, number: int) -> np.ndarray:
         """The registers with each setting of two register bits, given their number: shape (4, rest)."""

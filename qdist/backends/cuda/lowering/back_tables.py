@@ -122,6 +122,17 @@ class BackTables(Tables):
             at = self._own(self.gradients.linear({slot: -operation.sign}))
         self.long_list([at, operation.letters.count("Y") & 3])
 
+    def turned(self, view: View, block: Block, first_coefficient: int) -> None:
+        super().turned(view, block, first_coefficient)
+        (operation,) = block.operations
+        (slot,) = operation.slots
+        if slot in self._trainable:
+            # As for ``rotation``; the kernel leaves out the factor i of each Y.
+            sign = -1 if operation.letters.count("Y") & 2 else 1
+            at = self._own(self.gradients.linear({slot: -operation.sign * sign}))
+            *most, case = self._ops[-1]
+            self._ops[-1] = (*most, case | (at + 1) << 8)
+
     def dense(self, view: View, block: Block, first_coefficient: int) -> None:
         if not any(slot in self._trainable for o in block.operations for slot in o.reads):
             super().dense(view, block, first_coefficient)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import xor
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from qdist.backends.cuda.lowering.binding import Binding, constant_matrix
 from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
 from qdist.backends.cuda.lowering.pairs import Pairs
-from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, phases
+from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, is_turned, phases
 from qdist.backends.cuda.lowering.record import Record
 from qdist.backends.cuda.lowering.records import FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
 from qdist.backends.cuda.lowering.tile import Shape
@@ -33,9 +35,9 @@ SUMS = {OPS[name] for name in SUM_NAMES}
 GENERAL = 7
 """Added instead by a cross that is not of one register bit."""
 
-# What the smaller one of the kernels knows: no controlled matrices of one bit, no tables of phases, no gates that mix
-# threads otherwise than by a change of index.
-COMMON_OPS = {OPS[name] for name in OPS if name not in ("controlled1", "lookup")}
+# What the smaller one of the kernels knows: no controlled matrices of one bit, no tables of phases, no Pauli rotations
+# but those that are matrices, no gates that mix threads otherwise than by a change of index.
+COMMON_OPS = {OPS[name] for name in OPS if name not in ("controlled1", "lookup", "turned")}
 COMMON_MODES = {MODES["shared"]}
 
 LONG = 64
@@ -241,11 +243,12 @@ class Tables:
         for block in phase.blocks:
             if self._pairs and not (alone and block.is_constant):
                 self._pairs.touch(block.all)
-            getattr(self, block.kind)(view, block, first_coefficient)
+            name = "turned" if is_turned(block) else block.kind
+            getattr(self, name)(view, block, first_coefficient)
         has_common_phase = any(kind == OPS["turn"] for kind, *_ in self._ops[first_op:])
 
         def columns(values: list[int]) -> tuple[int, ...]:
-            chosen = [values[b] for b in phase.registers]
+            chosen = [reduce(xor, (v for b, v in enumerate(values) if c >> b & 1)) for c in phase.columns]
             return tuple(chosen + [0] * (5 - len(chosen)))
 
         self._phases.append(
@@ -345,6 +348,19 @@ class Tables:
         """Of the register bits ``low`` and the next: 0 and 1, 2 and 3, or the last two where bit 0 comes last."""
         return 2 if self.shape.pairs_up and low == self.shape.registers - 2 else low // 2
 
+    def turned(self, view: View, block: Block, first_coefficient: int) -> None:
+        """A Pauli rotation whose flips are a register bit. An amplitude's sign is the parity of the bits with Y or Z of
+        the one that it is mixed with: a mask of the thread's number, a register mask, and a mask of far bits."""
+        (operation,) = block.operations
+        assert view.phase.directions, "no phase of rotations"
+        x, z, far_z, num_y = pauli_masks(operation, view.bit)
+        data = self.binding.rotation((0.0, ((operation.slots[0], operation.sign),)), num_y, everywhere=True)
+        threads = sum(1 << k for k, b in enumerate(view.phase.lanes) if z >> b & 1)
+        index = _span(view.phase.columns, x, np.int64).tolist()
+        signs = sum((i & z).bit_count() % 2 << k for k, i in enumerate(index))
+        case = 2 * view.phase.directions.number(x) + num_y % 2
+        self.op(OPS["turned"], data, threads, signs, (far_z, case))
+
     def diagonal(self, view: View, block: Block, first_coefficient: int) -> None:
         """Phases that depend on register bits alone are one table of factors. Those of thread bits and far bits are
         angles in fixed point, summed by each thread (TURN); those of both the same, for some registers (CROSS)."""
@@ -395,6 +411,7 @@ class View:
 
     def __init__(self, tile: TilePhases, phase: Phase, first_op: int, alone: bool) -> None:
         self.first_op, self.alone = first_op, alone
+        self.phase, self.bit = phase, tile.bit
         places = {b: q for q, b in tile.bit.items()}
         self.registers = phase.registers
         self.register = {places[b]: k for k, b in enumerate(phase.registers) if b in places}

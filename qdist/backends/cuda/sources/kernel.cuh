@@ -12,6 +12,7 @@
 #include "norm.cuh"
 #include "ops.cuh"
 #include "sums.cuh"
+#include "turns.cuh"
 
 // Copies `count` elements of a table to shared memory, in units of 4 bytes.
 template <class T>
@@ -275,6 +276,12 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             }
             continue;
         }
+#if RARE
+        if (kind == TURNED) {
+            turned(a, ops[o], numbers + head.y, where, sums);
+            continue;
+        }
+#endif
         if ((where & ops[o].far_mask) != ops[o].far_value) continue;
         const unsigned word = kind < CONTROLLED1 ? ~0u : holds(thread, head.z) ? head.w : 0;
         switch (kind) {
