@@ -80,6 +80,11 @@ class Target:
         itself, if its tiles are the same then."""
         return self
 
+    def forward(self, num_bits: int) -> tuple[Target, ...]:
+        """Targets for the same device whose stages may take less time on shards of so many bits, to be tried beside this
+        one."""
+        return ()
+
     def backward(self) -> tuple[Target, ...]:
         """Targets for the adjoint sweep: first the one that undoes these stages as they are, then alternatives that may
         need fewer sweeps."""

@@ -38,6 +38,7 @@ class Binding:
         self._tables: list[int] = []
         self._terms: list[tuple[int, int, int, int]] = []
         self._rotations: list[tuple[int, int, int, bool]] = []
+        self._cores: list[tuple[int, ...]] = []
 
     def constant(self, numbers: Sequence[complex]) -> int:
         """A place in reals for complex numbers that never change: (real, imaginary) in turn."""
@@ -63,8 +64,8 @@ class Binding:
         product.
 
         entries: "complex", "real" (the real parts alone), "imag": of a matrix on one bit that is imaginary off the
-        diagonal the real one S^-1 U S, with S = diag(1, i); or "parity": of a matrix on two bits those that mix 00 with
-        11, then those that mix 01 with 10. everywhere: it has no conditions, so that it may make up
+        diagonal the real one S^-1 U S, with S = diag(1, i); or "parity": of a unitary on two bits that keeps parities what
+        native/src/program/core_numbers.hpp makes of it. everywhere: it has no conditions, so that it may make up
         for what the rounding of others does to the norm; such matrices are given in the order in which they run.
         """
         first = self._matrices.size
@@ -72,12 +73,13 @@ class Binding:
         places = reordered(order)
         source = 2 * (first + (places.T if adjoint else places).ravel())
         if entries == "parity":
-            source = source[PARITY_ENTRIES]
+            self._cores.append((at, int(adjoint), *(source[PARITY_ENTRIES] // 2).tolist()))
+            return
         sign = np.ones(len(source))
         if entries == "imag":
             source[1:3] += 1
             sign[1:3] = (1, -1) if adjoint else (-1, 1)
-        elif entries != "real":
+        elif entries == "complex":
             source = np.stack([source, source + 1], axis=1).ravel()
             sign = np.stack([sign, -sign if adjoint else sign], axis=1).ravel()
         self._entries.append((at + np.arange(len(source)), source, sign))
@@ -130,6 +132,7 @@ class Binding:
             np.array(self._tables, np.int64),
             np.array(self._terms, np.int64).reshape(-1, 4),
             np.array(self._rotations, np.int64).reshape(-1, 4),
+            np.array(self._cores, np.int64).reshape(-1, 2 + len(PARITY_ENTRIES)),
         )
 
     @property
@@ -150,12 +153,15 @@ class Binding:
             self._numbers.in_double(angles, reals, turns)
 
 
-def constant_matrix(factors: Factors, order: Sequence[int]) -> NDArray[np.complex128]:
-    """The product of factors that no angle changes. Bit k of its index is bit order[k] of theirs."""
+def constant_matrix(
+    factors: Factors, order: Sequence[int], angles: NDArray[np.float64] | None = None
+) -> NDArray[np.complex128]:
+    """The product of factors at the circuit's angles, of which they read none by default. Bit k of its index is bit
+    order[k] of theirs."""
     matrices = kernels.MatrixList()
     matrices.add(len(order), factors)
     entries = np.empty(matrices.size, np.complex128)
-    matrices.at(np.zeros(0), entries)
+    matrices.at(np.zeros(0) if angles is None else angles, entries)
     return entries[reordered(order)]
 
 

@@ -83,7 +83,7 @@ class Tables:
     """The tables of a program on shards of ``num_bits`` bits, and the binding that fills in its numbers.
 
     pairs: whether two-qubit matrices may hand parts of them to others (pairs.py), which asks that nothing else happens
-    between the stages.
+    between the stages. fixed: the circuit's angles, NaN for those that parameters change; by default these are all.
     """
 
     def __init__(
@@ -93,8 +93,10 @@ class Tables:
         stages: Sequence[tuple[Stage, list[Block]]],
         shape: Shape,
         pairs: bool = False,
+        fixed: NDArray[np.float64] | None = None,
     ) -> None:
         self.shape = shape
+        self._fixed = fixed
         self.num_bits = num_bits
         self._rounds = dtype == np.complex64
         self.binding = Binding(dtype, shape.registers)
@@ -241,7 +243,7 @@ class Tables:
         if self._pairs and (phase.entry is not None or phase.source is not None):
             self._pairs.touch(-1)
         for block in phase.blocks:
-            if self._pairs and not (alone and block.is_constant):
+            if self._pairs and not (alone and self._is_constant(block)):
                 self._pairs.touch(block.all)
             name = "turned" if is_turned(block) else block.kind
             getattr(self, name)(view, block, first_coefficient)
@@ -332,9 +334,9 @@ class Tables:
             self.matrix(block, targets, order, at + 4 * where, entries)
             return
         data = self.binding.place(2 << 2 * len(targets))
-        if self._pairs and view.alone and block.is_constant:
+        if self._pairs and view.alone and self._is_constant(block):
             first, second = (targets[k] for k in order)
-            self._pairs.add((first, second), constant_matrix(factors_of(block, targets), order))
+            self._pairs.add((first, second), constant_matrix(factors_of(block, targets), order, self._fixed))
             self._pair_ops.append(len(self._ops))
         else:
             self.matrix(block, targets, order, data)
@@ -343,6 +345,11 @@ class Tables:
             self.op(OPS[f"controlled{len(targets)}"] + where, data, threads, predicate, far)
         else:
             self.op(OPS[f"dense{len(targets)}"] + where, data)
+
+    def _is_constant(self, block: Block) -> bool:
+        """Whether no parameter changes the block."""
+        read = {slot for o in block.operations for slot in o.reads}
+        return not read or (self._fixed is not None and not np.isnan(self._fixed[list(read)]).any())
 
     def _pair_number(self, low: int) -> int:
         """Of the register bits ``low`` and the next: 0 and 1, 2 and 3, or the last two where bit 0 comes last."""
