@@ -197,8 +197,9 @@ class Interpreter:
                 amplitudes[:] = (matrix[self.setting >> b & 1] * pairs).sum(-1)
             return
         if name == "core":
-            places, numbers = self.of_two(int(op["word"])), self.reals[data : data + 16]
-            amplitudes[:, places] = np.einsum("ij,tjk->tik", core_matrix(numbers), amplitudes[:, places])
+            places, entries = self.of_two(int(op["word"])), self._complex(data, 8).reshape(2, 2, 2)
+            for matrix, mixed in zip(entries, ([0, 3], [1, 2])):
+                amplitudes[:, places[mixed]] = np.einsum("ij,tjk->tik", matrix, amplitudes[:, places[mixed]])
             return
         if name == "pair":
             self._pair(self.reals[data : data + 16], which, amplitudes)
@@ -256,16 +257,6 @@ def pair_matrix(numbers: np.ndarray) -> np.ndarray:
     before = 1 + 1j * np.array([0, 0, numbers[3], numbers[2]])
     after = 1 + 1j * np.array([0, numbers[13], numbers[14], numbers[12]])
     return after[:, None] * core * before @ np.kron(high, low)
-
-
-def core_matrix(numbers: np.ndarray) -> np.ndarray:
-    """The matrix that the kernel's 16 numbers of one that keeps parities stand for."""
-    core = np.zeros((4, 4), complex)
-    for mixed, real in zip(([0, 3], [1, 2]), numbers[:8].reshape(2, 2, 2)):
-        core[np.ix_(mixed, mixed)] = real * np.array([[1, -1j], [1j, 1]])
-    before = 1 + 1j * np.array([0, 0, numbers[13], numbers[12]])
-    after = 1 + 1j * numbers[[8, 10, 11, 9]]
-    return after[:, None] * core * before
 
 
 def name_of(kind: int) -> tuple[str, int]:

@@ -206,7 +206,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
         const int kind = head.x;
         const Four* data = reinterpret_cast<const Four*>(numbers + head.y);
         if (kind == CORE) {
-            with_two(head.w, [&](auto two) { core(two, a, data); });
+            with_two(head.w, Core{a, data});
             continue;
         }
         if (kind == REAL1) {
@@ -306,7 +306,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             case TRANSITION1 + 3: add_transition1<FOURTH>(a, word, sums + head.y); break;
             case TRANSITION2: add_transition2<0>(a, word, sums + head.y); break;
             case TRANSITION2 + 1: add_transition2<1>(a, word, sums + head.y); break;
-            case CORE_TRANSITION: with_two(head.w, [&](auto two) { add_core_transition(two, a, sums + head.y); }); break;
+            case CORE_TRANSITION: with_two(head.w, CoreTransition{a, sums + head.y}); break;
             case WEIGH: weigh(a, weighs + head.y, parities, thread, where, sums); break;
 #endif
         }

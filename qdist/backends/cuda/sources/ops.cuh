@@ -217,40 +217,32 @@ __device__ __forceinline__ void tilt(Real t, Complex& a) {
     a.y = fma(t, x, a.y);
 }
 
-// Multiplies the amplitudes whose register bits of BITS are set as in VALUE by 1 + i t, if there is a phase.
-template <int BITS, int VALUE>
-__device__ __forceinline__ void tilt_each(States& states, Real t) {
-    if (t == 0) return;
-#pragma unroll
-    for (Complex* a : states)
-#pragma unroll
-        for (int k = 0; k < N; ++k)
-            if ((k & BITS) == VALUE) tilt(t, a[k]);
+// A complex matrix on two amplitudes, its rows one after the other.
+__device__ __forceinline__ void mix_complex(Four top, Four bottom, Complex& p, Complex& q) {
+    const Complex u = times({bottom.a, bottom.b}, p), v = times({top.c, top.d}, q);
+    p = times_plus({top.a, top.b}, p, v);
+    q = times_plus({bottom.c, bottom.d}, q, u);
 }
 
-// A 4x4 unitary that keeps parities, on register bits I < J: between phases a matrix, imaginary off its diagonal, that mixes 00
-// with 11, and one that mixes 01 with 10 (native/src/program/core_numbers.hpp).
-template <int I, int J>
-__device__ __forceinline__ void core(Two<I, J>, States& states, const Four* m) {
-    if constexpr (J < R) {
-        constexpr int low = 1 << I, high = 1 << J, both = low | high;
-        const Four even = m[0], odd = m[1], after = m[2], before = m[3];
-        tilt_each<both, both>(states, before.a);
-        tilt_each<both, high>(states, before.b);
+// A 4x4 matrix that keeps parities, on register bits I < J: one that mixes 00 with 11, and one that mixes 01 with 10.
+struct Core {
+    States& states;
+    const Four* m;
+
+    template <int I, int J>
+    __device__ __forceinline__ void operator()(Two<I, J>) const {
+        constexpr int low = 1 << I, high = 1 << J;
+        const Four even[2] = {m[0], m[1]}, odd[2] = {m[2], m[3]};
 #pragma unroll
         for (Complex* a : states)
 #pragma unroll
             for (int k = 0; k < N; ++k)
-                if (!(k & both)) {
-                    mix_imag(even, a[k], a[k | both]);
-                    mix_imag(odd, a[k | low], a[k | high]);
+                if (!(k & (low | high))) {
+                    mix_complex(even[0], even[1], a[k], a[k | low | high]);
+                    mix_complex(odd[0], odd[1], a[k | low], a[k | high]);
                 }
-        tilt_each<both, 0>(states, after.a);
-        tilt_each<both, both>(states, after.b);
-        tilt_each<both, low>(states, after.c);
-        tilt_each<both, high>(states, after.d);
     }
-}
+};
 
 // What is left of a 4x4 matrix (lowering/pairs.py) on pair number P: a real rotation of each bit, then, between phases, a
 // real matrix that mixes 00 with 11 and one that mixes 01 with 10.

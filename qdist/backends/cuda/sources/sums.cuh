@@ -136,13 +136,16 @@ __device__ __forceinline__ void add_mixed(const States& a, double* sums) {
 }
 
 // Those on register bits I < J that a matrix which keeps parities needs, in the order of its own.
-template <int I, int J>
-__device__ __forceinline__ void add_core_transition(Two<I, J>, const States& a, double* sums) {
-    if constexpr (J < R) {
+struct CoreTransition {
+    const States& a;
+    double* sums;
+
+    template <int I, int J>
+    __device__ __forceinline__ void operator()(Two<I, J>) const {
         add_mixed<0, 1 << I | 1 << J>(a, sums);
         add_mixed<1 << I, 1 << J>(a, sums + 8);
     }
-}
+};
 
 __device__ __forceinline__ void add_parity(const Parity& parity, Real sum, unsigned thread, Index where, double* sums) {
     const int odd = __popc(thread & ~31 & parity.threads) + __popcll(where & parity.far);

@@ -12,7 +12,6 @@
 
 #include "base/checks.hpp"
 #include "gates/angles.hpp"
-#include "program/core_numbers.hpp"
 #include "program/matrix_list.hpp"
 
 namespace qdist {
@@ -29,10 +28,6 @@ public:
     struct Rotation {
         std::int64_t place, angle, num_y, everywhere;
     };
-    // A matrix that keeps parities (core_numbers.hpp); from: its entries; conjugate: of each the complex conjugate.
-    struct Core {
-        std::int64_t place, conjugate, from[8];
-    };
     struct Parts {
         MatrixList matrices;
         std::vector<double> constants;      // all reals, where nothing else is written
@@ -45,7 +40,6 @@ public:
         Places tables;                      // their places in reals
         std::vector<Term> terms;
         std::vector<Rotation> rotations;
-        std::vector<Core> cores;  // in the order in which they run
     };
 
     explicit DeviceNumbers(Parts parts) : p_(std::move(parts)) {
@@ -71,10 +65,6 @@ public:
         for (const Rotation& r : p_.rotations) {
             check_range(r.place, 0, reals - 3, "a rotation's place");
             check_range(r.angle, 0, own - 1, "the number of an angle");
-        }
-        for (const Core& c : p_.cores) {
-            check_range(c.place, 0, reals - CoreNumbers::count, "a core's place");
-            for (std::int64_t at : c.from) check_range(at, 0, std::int64_t(p_.matrices.size()) - 1, "a matrix's entry");
         }
     }
 
@@ -136,14 +126,6 @@ private:
         p_.matrices.at(angles.data(), std::is_same_v<Real, float>, growth, entries.data());
         const double* numbers = reinterpret_cast<const double*>(entries.data());
         for (std::size_t k = 0; k < p_.to.size(); ++k) reals[p_.to[k]] = Real(p_.sign[k] * numbers[p_.from[k]]);
-        CoreNumbers cores;
-        for (std::size_t k = 0; k < p_.cores.size(); ++k) {
-            const Core& core = p_.cores[k];
-            std::array<Complex, 8> matrix;
-            for (int e = 0; e < 8; ++e) matrix[e] = core.conjugate ? std::conj(entries[core.from[e]]) : entries[core.from[e]];
-            const auto found = cores.next(matrix, k + 1 == p_.cores.size());
-            std::transform(found.begin(), found.end(), reals + core.place, [](double x) { return Real(x); });
-        }
     }
 
     // In single precision each rotation that works everywhere makes up for what the rounding of the one before does to the norm.
