@@ -201,6 +201,11 @@ class Interpreter:
             for matrix, mixed in zip(entries, ([0, 3], [1, 2])):
                 amplitudes[:, places[mixed]] = np.einsum("ij,tjk->tik", matrix, amplitudes[:, places[mixed]])
             return
+        if name == "lean":
+            places = self.of_two(int(op["word"]))
+            matrix = lean_matrix(self.reals[data : data + 12])
+            amplitudes[:, places] = np.einsum("ij,tjk->tik", matrix, amplitudes[:, places])
+            return
         if name == "pair":
             self._pair(self.reals[data : data + 16], which, amplitudes)
             return
@@ -257,6 +262,14 @@ def pair_matrix(numbers: np.ndarray) -> np.ndarray:
     before = 1 + 1j * np.array([0, 0, numbers[3], numbers[2]])
     after = 1 + 1j * np.array([0, numbers[13], numbers[14], numbers[12]])
     return after[:, None] * core * before @ np.kron(high, low)
+
+
+def lean_matrix(numbers: np.ndarray) -> np.ndarray:
+    """The matrix that the kernel's 12 numbers of a lean one stand for."""
+    matrix = np.zeros((4, 4), complex)
+    for mixed, real in zip(([0, 3], [1, 2]), numbers[:8].reshape(2, 2, 2)):
+        matrix[np.ix_(mixed, mixed)] = real * np.array([[1, -1j], [1j, 1]])
+    return (1 + 1j * numbers[[8, 10, 11, 9]])[:, None] * matrix
 
 
 def name_of(kind: int) -> tuple[str, int]:

@@ -143,7 +143,7 @@ def test_the_other_kernels(nvrtc: Nvrtc, module: str, dtype: str, generation: st
 def test_the_smaller_kernel_lacks_what_the_tables_know_as_rare() -> None:
     text = (Path(tables.__file__).parents[1] / "sources/kernel.cuh").read_text()
     rare = "".join(re.findall(r"#if RARE\n(.*?)\n#endif", text, re.DOTALL))
-    ops = {tables.OPS[name.lower()] for name in re.findall(r"case (\w+)", rare)}
+    ops = {tables.OPS[name.lower()] for name in re.findall(r"(?:case|kind ==) (\w+)", rare)}
     assert ops == set(tables.OPS.values()) - tables.COMMON_OPS
     # What is none of the modes that are asked for is the last one.
     modes = {tables.MODES[name.lower()] for name in re.findall(r"mode == (\w+)", rare)}

@@ -38,6 +38,7 @@ class Binding:
         self._tables: list[int] = []
         self._terms: list[tuple[int, int, int, int]] = []
         self._rotations: list[tuple[int, int, int, bool]] = []
+        self._cores: list[tuple[int, ...]] = []
 
     def constant(self, numbers: Sequence[complex]) -> int:
         """A place in reals for complex numbers that never change: (real, imaginary) in turn."""
@@ -64,7 +65,7 @@ class Binding:
 
         entries: "complex", "real" (the real parts alone), "imag": of a matrix on one bit that is imaginary off the
         diagonal the real one S^-1 U S, with S = diag(1, i); or "parity": of a matrix on two bits those that mix 00 with
-        11, then those that mix 01 with 10. everywhere: it has no conditions, so that it may make up
+        11, then those that mix 01 with 10, unless it is made ``lean``. everywhere: it has no conditions, so that it may make up
         for what the rounding of others does to the norm; such matrices are given in the order in which they run.
         """
         first = self._matrices.size
@@ -72,15 +73,22 @@ class Binding:
         places = reordered(order)
         source = 2 * (first + (places.T if adjoint else places).ravel())
         if entries == "parity":
-            source = source[PARITY_ENTRIES]
+            self._cores.append((at, 0, int(adjoint), *(source[PARITY_ENTRIES] // 2).tolist()))
+            return
         sign = np.ones(len(source))
         if entries == "imag":
             source[1:3] += 1
             sign[1:3] = (1, -1) if adjoint else (-1, 1)
-        elif entries != "real":
+        elif entries == "complex":
             source = np.stack([source, source + 1], axis=1).ravel()
             sign = np.stack([sign, -sign if adjoint else sign], axis=1).ravel()
         self._entries.append((at + np.arange(len(source)), source, sign))
+
+    def lean(self, number: int) -> None:
+        """Makes such a matrix, number ``number`` of them, one that hands on a phase (native/src/program/lean_numbers.hpp).
+        Matrices that keep parities are given in the order in which they run, and the last is not lean."""
+        at, _, *rest = self._cores[number]
+        self._cores[number] = (at, 1, *rest)
 
     def angle(self, affine: Affine) -> int:
         """A place in turns, the phase angles in fixed point, for an angle."""
@@ -130,6 +138,7 @@ class Binding:
             np.array(self._tables, np.int64),
             np.array(self._terms, np.int64).reshape(-1, 4),
             np.array(self._rotations, np.int64).reshape(-1, 4),
+            np.array(self._cores, np.int64).reshape(-1, 3 + len(PARITY_ENTRIES)),
         )
 
     @property

@@ -52,7 +52,7 @@ __all__ = [
 _OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
 SUM_NAMES = ("transition1", "transition2", "weigh", "core_transition")
 """Operations that are sums over a ket and a bra, which change nothing (back_tables.py)."""
-OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, "pair", "imag1", "core", "turned"))}
+OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, "pair", "imag1", "core", "turned", "lean"))}
 """Kinds of operations; the register bit (or pair of bits) is added where there is one."""
 
 MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "wide"))}
@@ -81,7 +81,7 @@ OP = Record(
         Field(
             "word",
             "unsigned",
-            "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE the number of its two bits; "
+            "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of two bits; "
             "of TURNED those of opposite sign",
         ),
         Field(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.binding import Binding, constant_matrix
 from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
+from qdist.backends.cuda.lowering.lean import is_lean
 from qdist.backends.cuda.lowering.pairs import Pairs
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, is_turned, phases
 from qdist.backends.cuda.lowering.record import Record
@@ -111,11 +112,15 @@ class Tables:
         self._seldom_read: dict[int, int] = {}
         self._pairs = Pairs() if pairs else None
         self._pair_ops: list[int] = []
+        # Undone, phases come first: no matrix of the adjoint sweep is lean.
+        self._leans = shape.states == 1
+        self._cores: list[tuple[int, bool]] = []
         self._alone: list[
             tuple[int, int, int]
         ] = []  # Phases with 4x4 matrices alone, their first operation and the end.
         self.stages = [self._stage(stage, blocks) for stage, blocks in stages]
         self._fill_pairs()
+        self._make_lean()
         self.binding.freeze()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -197,6 +202,13 @@ class Tables:
         for place, first, end in self._alone:
             kinds = [(kind & 7, kind & ~7 == OPS["pair"]) for kind, *_ in self._ops[first:end]]
             self._phases[place] = (*self._phases[place][:-1], flags_of(kinds))
+
+    def _make_lean(self) -> None:
+        """Makes the matrices that can be lean, but for the last of all, operations of their own."""
+        for number, (place, lean) in enumerate(self._cores[:-1]):
+            if lean:
+                self.binding.lean(number)
+                self._ops[place] = (OPS["lean"], *self._ops[place][1:])
 
     def _place_seldom_read(self, blocks: list[Block]) -> None:
         """Places in reals, by block or operation, for numbers that may be many and that the kernel keeps in memory."""
@@ -319,6 +331,7 @@ class Tables:
         if entries == "parity":
             data = self.binding.place(16)
             self.matrix(block, targets, order, data, entries)
+            self._cores.append((len(self._ops), self._leans and is_lean(block)))
             self.op(OPS["core"], data, predicate=number_of_two(registers))
             return
         where = registers[0] if len(targets) == 1 else self._pair_number(min(registers))

@@ -244,6 +244,30 @@ struct Core {
     }
 };
 
+// One that is turns about XX and YY, then phases (native/src/program/lean_numbers.hpp).
+struct Lean {
+    States& states;
+    const Four* m;
+
+    template <int I, int J>
+    __device__ __forceinline__ void operator()(Two<I, J>) const {
+        constexpr int low = 1 << I, high = 1 << J;
+        const Four even = m[0], odd = m[1], tangents = m[2];
+#pragma unroll
+        for (Complex* a : states)
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                if (!(k & (low | high))) {
+                    Complex* b = a + k;
+                    mix_imag(even, b[0], b[low | high]);
+                    mix_imag(odd, b[low], b[high]);
+                    tilt(tangents.b, b[low | high]);
+                    tilt(tangents.c, b[low]);
+                    tilt(tangents.d, b[high]);
+                }
+    }
+};
+
 // What is left of a 4x4 matrix (lowering/pairs.py) on pair number P: a real rotation of each bit, then, between phases, a
 // real matrix that mixes 00 with 11 and one that mixes 01 with 10.
 template <int P>
