@@ -110,8 +110,8 @@ def _merging(blocks: _Blocks, after: Place, kind: str, operation: Operation) -> 
 
 
 def _joins(phases: Operation, block: Block) -> bool:
-    """Whether phases become part of a block: a matrix on two qubits, which are all that they depend on. A constant matrix
-    stays one, for which there are decompositions, unless it keeps parities, which are faster still."""
+    """Whether phases become part of a block: a matrix on two qubits, which are all that they depend on. A constant
+    matrix stays one, for which there are decompositions, unless it keeps parities, which are faster still."""
     if not block.is_plain_dense or block.mixes.bit_count() != 2 or phases.all & ~block.mixes or phases.wide:
         return False
     return not phases.reads or not block.is_constant or block.keeps_parity

@@ -96,8 +96,8 @@ def as_rotation(operation: Operation) -> Operation | None:
 
 
 def keeps_parity(operation: Operation) -> bool:
-    """Whether it mixes no two settings of its qubits with an even and an odd number of ones: phases, and matrices on two
-    qubits that mix 00 with 11 and 01 with 10 alone, as RXX, RYY, fSim and iSwap do."""
+    """Whether it mixes no two settings of its qubits with an even and an odd number of ones: phases, and matrices on
+    two qubits that mix 00 with 11 and 01 with 10 alone, as RXX, RYY, fSim and iSwap do."""
     if operation.kind == "diagonal":
         return True
     if operation.kind != "dense" or operation.controls or len(operation.targets) != 2 or operation.gate is None:

@@ -136,8 +136,8 @@ def _stage_again(plan: Plan, target: Target, levels: Sequence[Level] | None) -> 
 
 
 def _stage_faster(plan: Plan, support: int) -> None:
-    """The stages of one of the target's alternatives, if they take less time. support: as for ``sweeps_of``, of the first
-    segment; exchanges bring in what may be anything."""
+    """The stages of one of the target's alternatives, if they take less time. support: as for ``sweeps_of``, of the
+    first segment; exchanges bring in what may be anything."""
     bits = plan.shard_bits
     others = plan.target.forward(bits)
     if not others:

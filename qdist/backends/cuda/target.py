@@ -99,9 +99,15 @@ def cuda_target(dtype: np.dtype) -> CudaTarget:
 
 def target_of(dtype: np.dtype, shape: Shape) -> CudaTarget:
     """Tiles of this shape."""
-    tile = shape.tile, shape.contiguous, shape.registers, shape.widest
-    more = {"joins_phases": True, "one_row": _ONE_ROW, "row_roundings": _ROW_ROUNDINGS}
-    return CudaTarget("tile", dtype, *tile, **more, shape=shape)
+    return CudaTarget(
+        "tile",
+        dtype,
+        *(shape.tile, shape.contiguous, shape.registers, shape.widest),
+        joins_phases=True,
+        one_row=_ONE_ROW,
+        row_roundings=_ROW_ROUNDINGS,
+        shape=shape,
+    )
 
 
 def _surely_fits(stage: Stage, operations: list[Operation], shape: Shape) -> bool:

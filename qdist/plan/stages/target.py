@@ -81,8 +81,8 @@ class Target:
         return self
 
     def forward(self, num_bits: int) -> tuple[Target, ...]:
-        """Targets for the same device whose stages may take less time on shards of so many bits, to be tried beside this
-        one."""
+        """Targets for the same device whose stages may take less time on shards of so many bits, to be tried beside
+        this one."""
         return ()
 
     def backward(self) -> tuple[Target, ...]:

@@ -5,10 +5,10 @@ import pytest
 from interpreter import pair_matrix
 
 import qdist as qd
-from qdist.backends.cuda.lowering.cartan import cartan, zyz
-from qdist.backends.cuda.lowering.pairs import Pairs
 from qdist.backends.cuda.lowering.tables import OPS, Tables
 from qdist.backends.cuda.lowering.tile import shape_of, tile_level
+from qdist.backends.cuda.lowering.unitaries.cartan import cartan, zyz
+from qdist.backends.cuda.lowering.unitaries.pairs import Pairs
 from qdist.plan.planner import make_plan
 
 su = qd.library.random_circuits.random_su

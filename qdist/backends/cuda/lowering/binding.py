@@ -65,8 +65,9 @@ class Binding:
 
         entries: "complex", "real" (the real parts alone), "imag": of a matrix on one bit that is imaginary off the
         diagonal the real one S^-1 U S, with S = diag(1, i); or "parity": of a matrix on two bits those that mix 00 with
-        11, then those that mix 01 with 10, unless it is made ``lean``. everywhere: it has no conditions, so that it may make up
-        for what the rounding of others does to the norm; such matrices are given in the order in which they run.
+        11, then those that mix 01 with 10, unless it is made ``lean``. everywhere: it has no conditions, so that it may
+        make up for what the rounding of others does to the norm; such matrices are given in the order in which they
+        run.
         """
         first = self._matrices.size
         self._matrices.add(num_bits, factors, everywhere)
@@ -85,8 +86,8 @@ class Binding:
         self._entries.append((at + np.arange(len(source)), source, sign))
 
     def lean(self, number: int) -> None:
-        """Makes such a matrix, number ``number`` of them, one that hands on a phase (native/src/program/lean_numbers.hpp).
-        Matrices that keep parities are given in the order in which they run, and the last is not lean."""
+        """Makes a matrix that keeps parities, number ``number`` of them, one that hands on a phase: see
+        native/src/program/lean_numbers.hpp. They are given in the order in which they run, and the last is not lean."""
         at, _, *rest = self._cores[number]
         self._cores[number] = (at, 1, *rest)
 

@@ -49,8 +49,8 @@ class Directions:
         return True
 
     def complete(self, size: int) -> tuple[list[int], list[int]]:
-        """As many directions as there are register bits, bit 0 last where it is one, and a tile bit for each: the thread's
-        number has the other bits of the tile."""
+        """As many directions as there are register bits, bit 0 last where it is one, and a tile bit for each: the
+        thread's number has the other bits of the tile."""
         for bit in reversed(range(size)):
             if len(self.flips) + self.shape.kept.bit_count() < self.shape.registers:
                 self.takes(1 << bit)

@@ -20,7 +20,7 @@ from qdist.plan.fuse import Block
 __all__ = ["FourPlaces", "flags_of", "is_alone", "slots_of"]
 
 _NUMBERS = 32
-"""Of a 4x4 matrix; pairs have fewer (pairs.py)."""
+"""Of a 4x4 matrix; pairs have fewer (unitaries/pairs.py)."""
 
 
 def is_alone(blocks: Sequence[Block]) -> bool:

@@ -210,8 +210,8 @@ def _run_rotations(rotations: list[Block], found: list[Phase], bit: dict[int, in
 
 
 def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> bool:
-    """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs. Matrices
-    that keep parities run on any two."""
+    """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs.
+    Matrices that keep parities run on any two."""
     mixed = [bit[q] for q in dense_targets(block)] if block.mixes else []
     pairs = list(phase.pairs)
     if len(mixed) == 2 and not block.keeps_parity and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):

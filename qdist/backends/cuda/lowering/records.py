@@ -75,14 +75,14 @@ OP = Record(
         Field(
             "threads",
             "unsigned",
-            "condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; of "
-            "TURNED a mask, whose parity is a sign",
+            "condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; "
+            "of TURNED a mask, whose parity is a sign",
         ),
         Field(
             "word",
             "unsigned",
-            "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of two bits; "
-            "of TURNED those of opposite sign",
+            "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of "
+            "two bits; of TURNED those of opposite sign",
         ),
         Field(
             "far_mask",

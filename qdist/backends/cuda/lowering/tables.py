@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.binding import Binding, constant_matrix
 from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
-from qdist.backends.cuda.lowering.lean import is_lean
-from qdist.backends.cuda.lowering.pairs import Pairs
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, is_turned, phases
 from qdist.backends.cuda.lowering.record import Record
 from qdist.backends.cuda.lowering.records import FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
 from qdist.backends.cuda.lowering.tile import Shape
+from qdist.backends.cuda.lowering.unitaries.lean import is_lean
+from qdist.backends.cuda.lowering.unitaries.pairs import Pairs
 from qdist.backends.in_tile import condition_masks, dense_targets, factors_of, pauli_masks, permutation_source
 from qdist.backends.index_map import IndexMap
 from qdist.circuit.gate import FORMULAS
@@ -83,8 +83,8 @@ class StageTables:
 class Tables:
     """The tables of a program on shards of ``num_bits`` bits, and the binding that fills in its numbers.
 
-    pairs: whether two-qubit matrices may hand parts of them to others (pairs.py), which asks that nothing else happens
-    between the stages. fixed: the circuit's angles, NaN for those that parameters change; by default these are all.
+    pairs: whether two-qubit matrices may hand parts of them to others (unitaries/pairs.py), which asks that nothing
+    else happens between the stages. fixed: the circuit's angles, NaN for those that parameters change; by default these are all.
     """
 
     def __init__(
@@ -470,8 +470,8 @@ def phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affin
 
 
 def entries_of(block: Block) -> str:
-    """Which numbers of a dense block's matrix the kernel reads (see ``Binding.matrix``). Without conditions, of a matrix
-    on one bit "real" if it is, "imag" if it is a turn about X; of one on two "parity" if it keeps that."""
+    """Which numbers of a dense block's matrix the kernel reads (see ``Binding.matrix``). Without conditions, of a
+    matrix on one bit "real" if it is, "imag" if it is a turn about X; of one on two "parity" if it keeps that."""
     if block.keeps_parity:
         return "parity"
     if len(dense_targets(block)) > 1 or block.operations[0].controls:

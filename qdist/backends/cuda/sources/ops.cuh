@@ -203,7 +203,7 @@ __device__ __forceinline__ void dense2(States& states, const Matrix& m, unsigned
     }
 }
 
-// (1, -t; t, 1): a real rotation without its cosine, which is multiplied into the real matrices (lowering/pairs.py).
+// (1, -t; t, 1): a real rotation without its cosine, which is multiplied into the real matrices (lowering/unitaries/pairs.py).
 __device__ __forceinline__ void lean(Real t, Complex& p, Complex& q) {
     const Complex before = p;
     p = {fma(-t, q.x, p.x), fma(-t, q.y, p.y)};
@@ -268,7 +268,7 @@ struct Lean {
     }
 };
 
-// What is left of a 4x4 matrix (lowering/pairs.py) on pair number P: a real rotation of each bit, then, between phases, a
+// What is left of a 4x4 matrix (lowering/unitaries/pairs.py) on pair number P: a real rotation of each bit, then, between phases, a
 // real matrix that mixes 00 with 11 and one that mixes 01 with 10.
 template <int P>
 __device__ __forceinline__ void pair(States& states, Four first, Four even, Four odd, Four last) {

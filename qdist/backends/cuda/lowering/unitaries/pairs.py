@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.cartan import Matrix, cartan, zyz
+from qdist.backends.cuda.lowering.unitaries.cartan import Matrix, cartan, zyz
 
 __all__ = ["Pairs"]
 
