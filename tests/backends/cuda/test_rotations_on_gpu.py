@@ -17,7 +17,7 @@ both = pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("n", [7, 15])
 def test_states(n: int, dtype: str) -> None:
     for seed in range(3):
-        for circuit in (rotations(n, 40, seed, widest=7), random_layers(n, 60, seed)):
+        for circuit in (rotations(n, 40, seed), random_layers(n, 60, seed)):
             check(circuit, dtype, np.random.default_rng(seed).uniform(-6, 6, circuit.num_parameters))
 
 

@@ -84,7 +84,8 @@ class Tables:
     """The tables of a program on shards of ``num_bits`` bits, and the binding that fills in its numbers.
 
     pairs: whether two-qubit matrices may hand parts of them to others (unitaries/pairs.py), which asks that nothing
-    else happens between the stages. fixed: the circuit's angles, NaN for those that parameters change; by default these are all.
+    else happens between the stages. fixed: the circuit's angles, NaN for those that parameters change; by default these
+    are all.
     """
 
     def __init__(
