@@ -8,8 +8,8 @@
 __device__ __forceinline__ float signed_by(unsigned signs, int k, float x) { return __uint_as_float(__float_as_uint(x) ^ (signs << (31 - k) & 0x80000000)); }
 __device__ __forceinline__ double signed_by(unsigned signs, int k, double x) { return __hiloint2double(__double2hiint(x) ^ (signs << (31 - k) & 0x80000000), __double2loint(x)); }
 
-// FLIP: what it flips, as a mask of register bits. ODD: whether the number of Ys is odd, so that the factor of the other amplitude
-// is real; else it is imaginary. signs: a bit for each of the thread's amplitudes. sum: what the angle changes, if asked for.
+// FLIP: what is flipped, as a mask of register bits. ODD: whether the number of Ys is odd, so that the factor of the other amplitude
+// is real; else it is imaginary. signs: a bit for each of the thread's amplitudes, whether that factor has the opposite sign.
 template <int FLIP, bool ODD>
 __device__ __forceinline__ void turn_pairs(States& states, Real cosine, Real sine, unsigned signs) {
 #pragma unroll
@@ -27,6 +27,7 @@ __device__ __forceinline__ void turn_pairs(States& states, Real cosine, Real sin
         }
 }
 
+// The same of Z alone: each amplitude gets a phase.
 __device__ __forceinline__ void turn_alone(States& states, Real cosine, Real sine, unsigned signs) {
 #pragma unroll
     for (int k = 0; k < N; ++k)
@@ -48,6 +49,7 @@ __device__ __forceinline__ Real overlap_of(const States& a, unsigned signs) {
 }
 #endif
 
+// sum: the number of the sum for the angle's derivative, and 1; 0 if none is wanted.
 template <int FLIP, bool ODD>
 __device__ __forceinline__ void turn_by(States& a, const Real* numbers, unsigned signs, int sum, double* sums) {
     if constexpr (FLIP < N) {
@@ -57,7 +59,7 @@ __device__ __forceinline__ void turn_by(States& a, const Real* numbers, unsigned
             add_warp_sums<1>(own, sums + (sum - 1));
         }
 #endif
-        // The first of both amplitudes' sign is that of the other's bits: cosine, then the factor's parts.
+        // numbers: the cosine, then the real and the imaginary part of the factor.
         if constexpr (FLIP == 0)
             turn_alone(a, numbers[0], numbers[2], signs);
         else
