@@ -125,7 +125,8 @@ class Executor(ABC):
 
     @abstractmethod
     def bind_angles(self, angles: NDArray[np.float64]) -> None:
-        """Computes all matrices and phases from the circuit's angles."""
+        """Computes all matrices and phases from the circuit's angles, of which those that no parameter changes are as
+        they were given with the circuit."""
 
     @abstractmethod
     def run_from_zero(self, shard: Any) -> None:

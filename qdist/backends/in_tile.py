@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.circuit.gate import FORMULAS
 from qdist.native import kernels
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Operation
@@ -38,6 +39,9 @@ def factors_of(block: Block, targets: Sequence[int]) -> Factors:
     """The matrices whose product is that of a dense block."""
     factors: Factors = []
     for o in block.operations:
+        if o.kind == "diagonal":
+            factors += _phase_factors(o, targets)
+            continue
         matrix = [] if o.matrix is None else np.asarray(o.matrix).ravel().tolist()
         factors.append((o.formula, list(o.slots), [targets.index(q) for q in o.targets], matrix))
     return factors
@@ -62,6 +66,25 @@ def reordered(order: Sequence[int]) -> NDArray[np.int64]:
     for k, bit in enumerate(order):
         old |= (index >> k & 1) << bit
     return old[:, None] << len(order) | old[None, :]
+
+
+def _phase_factors(operation: Operation, targets: Sequence[int]) -> Factors:
+    """A diagonal operation that became part of a matrix: exp(i t D) for each of its angles t, and a constant."""
+    qubits = sorted(q for q in targets if operation.all >> q & 1)
+    parts: dict[int | None, NDArray[np.float64]] = {}
+    for product, (constant, slots) in operation.terms:
+        own = sum(1 << qubits.index(q) for q in set(product))
+        there = np.array([index & own == own for index in range(1 << len(qubits))], np.float64)
+        for slot, coefficient in ((None, constant), *slots):
+            if coefficient:
+                parts[slot] = parts.get(slot, 0.0) + coefficient * there
+    bits, factors = [targets.index(q) for q in qubits], Factors()
+    for slot, phases in parts.items():
+        if slot is None:
+            factors.append((0, [], bits, np.diag(np.exp(1j * phases)).ravel().tolist()))
+        else:
+            factors.append((FORMULAS["phases"], [slot], bits, phases.astype(complex).tolist()))
+    return factors
 
 
 def condition_masks(conditions: Iterable[tuple[int, int]], bit: Mapping[int, int]) -> tuple[int, int, int, int]:

@@ -4,6 +4,7 @@ Gates are placed as early as what they do not commute with allows, beside others
 two mixings become one block, all CX one change of index, one-qubit gates on a qubit one matrix. Pauli rotations that
 flip the same qubits become one block where the target has kernels for that: on each pair of amplitudes that the flips
 connect they are one 2 x 2 rotation, whose angle follows from parities of the index (native/src/tile/rotations.hpp).
+Phases of the qubits of a two-qubit matrix become part of it where the target runs such a matrix as fast without them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from operator import itemgetter
 
 from qdist.circuit.pauli.text import qubits_of
 from qdist.plan.commute import acts, stops
-from qdist.plan.operations import Operation, as_rotation
+from qdist.plan.operations import Operation, as_rotation, keeps_parity
 
 __all__ = ["Block", "fuse"]
 
@@ -57,20 +58,30 @@ class Block:
 
     @property
     def is_plain_dense(self) -> bool:
-        return self.kind == "dense" and not self.operations[-1].controls
+        return self.kind == "dense" and not self.operations[0].controls
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no angle changes it."""
+        return not any(o.reads for o in self.operations)
+
+    @property
+    def keeps_parity(self) -> bool:
+        """Whether it is a matrix on two qubits that mixes 00 with 11 and 01 with 10 alone."""
+        return self.is_plain_dense and self.mixes.bit_count() == 2 and all(keeps_parity(o) for o in self.operations)
 
 
 _KINDS = {"flip": "linear", "swap": "linear"}
 _MERGED = ("diagonal", "linear")
 
 
-def fuse(operations: Iterable[Operation], parities: int = 0) -> list[Block]:
+def fuse(operations: Iterable[Operation], parities: int = 0, joins_phases: bool = False) -> list[Block]:
     """Blocks that together do what the operations do in order, in about as many steps as there are operations.
 
     parities: by how many parities of the index the rotations of a block may be told apart; 0 for a block each
-    (``Target.parities``).
+    (``Target.parities``). joins_phases: whether phases become part of matrices (``Target.joins_phases``).
     """
-    blocks = _Blocks(parities)
+    blocks = _Blocks(parities, joins_phases)
     for operation in operations:
         kind = _KINDS.get(operation.kind, operation.kind)
         after = blocks.last_in_the_way(operation)
@@ -87,6 +98,8 @@ def fuse(operations: Iterable[Operation], parities: int = 0) -> list[Block]:
 
 def _merging(blocks: _Blocks, after: Place, kind: str, operation: Operation) -> Place | None:
     """Where the block is that the operation becomes part of, if there is one."""
+    if blocks.joins_phases and kind == "diagonal" and after in blocks and _joins(operation, blocks[after]):
+        return after
     if kind in _MERGED:
         return blocks.first_of(kind, after)
     if kind == "dense" and not operation.controls and after in blocks:
@@ -96,10 +109,21 @@ def _merging(blocks: _Blocks, after: Place, kind: str, operation: Operation) -> 
     return None
 
 
+def _joins(phases: Operation, block: Block) -> bool:
+    """Whether phases become part of a block: a matrix on two qubits, which are all that they depend on. A constant
+    matrix stays one, for which there are decompositions, unless it keeps parities, which are faster still."""
+    if not block.is_plain_dense or block.mixes.bit_count() != 2 or phases.all & ~block.mixes or phases.wide:
+        return False
+    return not phases.reads or not block.is_constant or block.keeps_parity
+
+
 def _new_block(blocks: _Blocks, kind: str, operation: Operation) -> Block:
     block = Block(kind)
     block.add(operation)
     if kind == "dense" and not operation.controls and operation.mixes.bit_count() == 2:
+        if blocks.joins_phases:
+            for phases in blocks.take_phases(block):
+                block.add_first([phases])
         # One-qubit matrices right before a two-qubit one become part of it.
         before: list[tuple[Place, Block]] = []
         for qubit in qubits_of(operation.mixes):
@@ -138,8 +162,9 @@ class _Blocks:
     others with a new run.
     """
 
-    def __init__(self, parities: int) -> None:
+    def __init__(self, parities: int, joins_phases: bool) -> None:
         self._parities = parities
+        self.joins_phases = joins_phases
         self._rotations: defaultdict[_Flips, list[Place]] = defaultdict(list)
         # Of blocks of rotations: a basis, over GF(2), of the parities that are their signs.
         self._signs: dict[Place, list[int]] = {}
@@ -215,13 +240,16 @@ class _Blocks:
             beside = self._order[-1]
         run = next(self._number) if beside is None else self._last_run(beside[0], block.kind)
         place = run, next(self._number)
+        self._put(place, block)
+        if self._parities and block.kind == "rotation":
+            insort(self._rotations[_flips(block.operations[0])], place)
+            self._add_signs(place, block.operations[0])
+
+    def _put(self, place: Place, block: Block) -> None:
         self._at[place] = block
         insort(self._order, place)
         insort(self._of_kind[block.kind], place)
         self._note(place, block, (0, 0, 0))
-        if self._parities and block.kind == "rotation":
-            insort(self._rotations[_flips(block.operations[0])], place)
-            self._add_signs(place, block.operations[0])
 
     def remove(self, place: Place) -> Block:
         """Takes a block out."""
@@ -231,6 +259,27 @@ class _Blocks:
         for places in lists:
             del places[bisect_left(places, place)]
         return block
+
+    def take_phases(self, block: Block) -> list[Operation]:
+        """Takes out the phases right before a matrix on two qubits that become part of it."""
+        found: list[Operation] = []
+        for place in sorted({self.last_on(q) for q in qubits_of(block.mixes)}):
+            if place not in self or self[place].kind != "diagonal":
+                continue
+            taken = [
+                o
+                for o in self[place].operations
+                if _joins(o, block) and all(self.last_on(q) == place for q in qubits_of(o.all))
+            ]
+            if taken:
+                rest = Block("diagonal")
+                for operation in self.remove(place).operations:
+                    if not any(operation is o for o in taken):
+                        rest.add(operation)
+                if rest.operations:
+                    self._put(place, rest)
+                found += taken
+        return found
 
     def _note(self, place: Place, block: Block, known: tuple[int, ...]) -> None:
         """Lists a block under its qubits, but for those it is known for."""

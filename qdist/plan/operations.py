@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,17 @@ from qdist.circuit import Circuit, CircuitError
 from qdist.circuit.gate import FORMULAS, Gate
 from qdist.circuit.instruction import Instruction
 
-__all__ = ["FORMULAS", "Affine", "Operation", "as_rotation", "gate_operation", "moved", "operation", "operations"]
+__all__ = [
+    "FORMULAS",
+    "Affine",
+    "Operation",
+    "as_rotation",
+    "gate_operation",
+    "keeps_parity",
+    "moved",
+    "operation",
+    "operations",
+]
 
 # A coefficient list over angle slots, and a constant: constant + sum(coefficient * angle[slot]).
 Affine = tuple[float, tuple[tuple[int, float], ...]]
@@ -92,6 +103,27 @@ def as_rotation(operation: Operation) -> Operation | None:
     if operation.kind != "dense" or gate is None or not gate.pauli or operation.mixes.bit_count() < 2:
         return None
     return replace(operation, kind="rotation", gate=None, letters=gate.pauli)
+
+
+def keeps_parity(operation: Operation) -> bool:
+    """Whether it mixes no two settings of its qubits with an even and an odd number of ones: phases, and matrices on
+    two qubits that mix 00 with 11 and 01 with 10 alone, as RXX, RYY, fSim and iSwap do."""
+    if operation.kind == "diagonal":
+        return True
+    if operation.kind != "dense" or operation.controls or len(operation.targets) != 2 or operation.gate is None:
+        return False
+    return _splits(operation.matrix) if operation.matrix is not None else _row_splits(operation.gate)
+
+
+@cache
+def _row_splits(gate: Gate) -> bool:
+    """The same of a row with angles; none of these is one that a gate is simpler at."""
+    return _splits(gate.matrix(*(0.7 + 0.3 * k for k in range(gate.num_params))))
+
+
+def _splits(matrix: Any) -> bool:
+    given, even, odd = np.asarray(matrix), [0, 3], [1, 2]
+    return not np.any(given[np.ix_(even, odd)]) and not np.any(given[np.ix_(odd, even)])
 
 
 def moved(operation: Operation, places: Sequence[int]) -> Operation:

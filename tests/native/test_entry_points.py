@@ -63,6 +63,7 @@ def device_numbers() -> dict[str, Any]:
         "tables": ints(4),
         "terms": ints(0, 1, 1, 0)[None],
         "rotations": ints(8, 0, 1, 1)[None],
+        "cores": ints(12, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7)[None],
     }
 
 
@@ -346,6 +347,13 @@ def functions(dtype: str) -> dict[str, Wrong]:
             tables=[ints(38), ints(-1)],
             terms=[ints(1, 0, 0, 0)[None], ints(0, 0, 0, 1)[None], ints(-1, 0, 0, 0)[None], ints(0, 0, 0)[None]],
             rotations=[ints(38, 0, 0, 0)[None], ints(-1, 0, 0, 0)[None], ints(0, 1, 0, 0)[None], ints(0, 0, 0)[None]],
+            cores=[
+                ints(25, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7)[None],
+                ints(12, 1, 0, 0, 1, 2, 3, 4, 5, 6, 7)[None],
+                ints(12, 0, 0, 0, 1, 2, 3, 4, 5, 6, LARGE)[None],
+                ints(12, 0, 0, 0, 1, 2, 3, 4, 5, 6, -1)[None],
+                ints(12, 0, 0, 0, 1, 2)[None],
+            ],
         ),
         "DeviceNumbers.in_single": Wrong(
             method("in_single"),

@@ -7,6 +7,7 @@ import pytest
 
 import qdist as qd
 from qdist.circuit import GATES, Gate
+from qdist.circuit.gate import FORMULAS
 from qdist.native import kernels
 from qdist.plan.operations import Operation, operations
 
@@ -24,8 +25,9 @@ def planned(row: Gate, angles: np.ndarray) -> list[Operation]:
 
 def test_every_formula_is_of_a_row() -> None:
     named = {row.name: row for row in ROWS}
-    assert kernels.formulas[0] == ("constant", 0, 0, False)
-    for number, (name, bits, angles, is_real) in enumerate(kernels.formulas[1:], 1):
+    # Those that come with their numbers are of none.
+    assert (kernels.formulas[0], kernels.formulas[-1]) == (("constant", 0, 0, False), ("phases", 0, 1, False))
+    for number, (name, bits, angles, is_real) in enumerate(kernels.formulas[1:-1], 1):
         row = named[name]
         assert (row.formula, row.num_qubits, row.num_params, row.is_real) == (number, bits, angles, is_real)
 
@@ -91,3 +93,23 @@ def matrices(row: Gate) -> kernels.MatrixList:
     found = kernels.MatrixList()
     found.add(row.num_qubits, [(row.formula, list(range(row.num_params)), list(range(row.num_qubits)), [])])
     return found
+
+
+def test_phases_that_come_with_their_numbers() -> None:
+    """exp(i t D) on two bits of three in another order, beside a constant, and its derivative."""
+    rng = np.random.default_rng(4)
+    numbers, angle = rng.normal(size=4), np.array([0.0, 0.83])
+    found = kernels.MatrixList()
+    found.add(2, [(0, [], [0], [0, 1, 1, 0]), (FORMULAS["phases"], [1], [1, 0], numbers.astype(complex).tolist())])
+    matrix = np.zeros(16, np.complex128)
+    found.at(angle, matrix)
+    # Bit 0 of the numbers' index is bit 1 of the matrix's.
+    diagonal = np.exp(1j * angle[1] * numbers)[[0, 2, 1, 3]]
+    np.testing.assert_allclose(matrix.reshape(4, 4), diagonal[:, None] * np.eye(4)[[1, 0, 3, 2]], atol=1e-14)
+    transition = rng.normal(size=(4, 4)) + 1j * rng.normal(size=(4, 4))
+    gradient = np.zeros(2)
+    found.add_gradients(transition.ravel(), angle, gradient)
+    expected = 2 * (1j * numbers[[0, 2, 1, 3]] * transition.diagonal()).sum().real
+    np.testing.assert_allclose(gradient, [0, expected], atol=1e-13)
+    with pytest.raises(ValueError, match="a diagonal"):
+        found.add(2, [(FORMULAS["phases"], [1], [0, 1], [1, 2])])

@@ -56,7 +56,10 @@ class CudaExecutor(Executor):
         self.dtype = target.dtype
         self._cupy, self._device, self._num_bits = cupy, device, num_bits
         tiled = [(stage, blocks) for stage, blocks in stages if not stage.is_wide]
-        self._tables = Tables(num_bits, target.shape.dtype, tiled, target.shape, pairs=len(tiled) == len(stages))
+        fixed = affine(np.zeros(affine.num_parameters))
+        fixed[affine.slots] = np.nan
+        pairs = len(tiled) == len(stages)
+        self._tables = Tables(num_bits, target.shape.dtype, tiled, target.shape, pairs, fixed)
         tiles = iter(range(len(self._tables.stages)))
         with cupy.cuda.Device(device):
             self._steps: list[int | WideGate] = [

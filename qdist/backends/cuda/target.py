@@ -13,7 +13,7 @@ from qdist.backends.cuda.lowering.inverse import undoing
 from qdist.backends.cuda.lowering.phases import phases
 from qdist.backends.cuda.lowering.resident import layout, resident
 from qdist.backends.cuda.lowering.tables import Tables
-from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of
+from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, larger_shapes, shape_of
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage
@@ -26,6 +26,12 @@ _ROW_BYTES = 128
 
 _PHASES_A_SWEEP = 3.0
 """Phases that take as long as memory does: a stage takes as long as the slower of both (benchmarks/gpu_notes.md)."""
+
+_FEWEST_BITS_TO_CHOOSE = 23
+"""Of shards for which several shapes are tried: smaller ones fit caches, where a sweep costs little."""
+
+_MORE_WARPS = 1.1
+"""What a larger tile than the shape's costs the adjoint sweep: barriers that more warps wait at."""
 
 _ONE_ROW = 12
 """A launch of one block, where the kernels of single circuits are bound by their many launches."""
@@ -62,7 +68,8 @@ class CudaTarget(Target):
             return max(memory, len(phases(list(stage.close), list(blocks), self.shape).phases) / _PHASES_A_SWEEP)
         # The adjoint sweep takes one more than it has: 0.8 ms each at 28 qubits in complex64 on an H200.
         count = len(phases(list(stage.close), undoing(blocks), self.shape).phases)
-        return max(memory, (1 + count) / _PHASES_A_SWEEP)
+        larger = _MORE_WARPS if len(stage.close) > self.shape.tile else 1.0
+        return larger * max(memory, (1 + count) / _PHASES_A_SWEEP)
 
     def widened(self) -> CudaTarget:
         double = np.dtype(np.complex128)
@@ -71,9 +78,18 @@ class CudaTarget(Target):
         of = shape_of if self.shape.states == 1 else back_shape_of
         return target_of(self.dtype, replace(of(double), contiguous=self.shape.contiguous))
 
+    def forward(self, num_bits: int) -> tuple[Target, ...]:
+        if num_bits < _FEWEST_BITS_TO_CHOOSE:
+            return ()
+        return tuple(target_of(self.dtype, shape) for shape in larger_shapes(self.shape))
+
     def backward(self) -> tuple[Target, ...]:
         shape = replace(back_shape_of(self.shape.dtype), contiguous=self.shape.contiguous)
-        return tuple(target_of(self.dtype, s) for s in (shape, replace(shape, contiguous=shape.contiguous - 1)))
+        others = [replace(shape, contiguous=shape.contiguous - 1)]
+        # Stages of larger tiles are undone as they are, or planned anew for the sweep's own.
+        if self.shape.tile > shape.tile:
+            others.insert(0, shape)
+        return tuple(target_of(self.dtype, s) for s in (shape, *others))
 
 
 def cuda_target(dtype: np.dtype) -> CudaTarget:
@@ -83,8 +99,15 @@ def cuda_target(dtype: np.dtype) -> CudaTarget:
 
 def target_of(dtype: np.dtype, shape: Shape) -> CudaTarget:
     """Tiles of this shape."""
-    tile = shape.tile, shape.contiguous, shape.registers, shape.widest
-    return CudaTarget("tile", dtype, *tile, one_row=_ONE_ROW, row_roundings=_ROW_ROUNDINGS, shape=shape)
+    return CudaTarget(
+        "tile",
+        dtype,
+        *(shape.tile, shape.contiguous, shape.registers, shape.widest),
+        joins_phases=True,
+        one_row=_ONE_ROW,
+        row_roundings=_ROW_ROUNDINGS,
+        shape=shape,
+    )
 
 
 def _surely_fits(stage: Stage, operations: list[Operation], shape: Shape) -> bool:

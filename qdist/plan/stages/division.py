@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from qdist.plan.fuse import Block, fuse
+from qdist.plan.fuse import Block
 from qdist.plan.levels import Level
 from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage, schedule, wide_stage
@@ -24,7 +24,7 @@ def staged(
 ) -> list[Tiles]:
     """Operations on a shard of ``num_bits`` bits in stages for the target. levels: if not its own."""
     stages = schedule(operations, num_bits, target.levels(num_bits) if levels is None else levels)
-    return list(divided(((s, fuse(s.operations, target.parities)) for s in stages), num_bits, target))
+    return list(divided(((s, target.fused(s.operations)) for s in stages), num_bits, target))
 
 
 def divided(stages: Iterable[Tiles], num_bits: int, target: Target) -> Iterator[Tiles]:
@@ -48,7 +48,7 @@ def divided(stages: Iterable[Tiles], num_bits: int, target: Target) -> Iterator[
                 continue
             yield from staged(narrow, num_bits, target)
             narrow = []
-            yield wide_stage(operation), fuse([operation], target.parities)
+            yield wide_stage(operation), target.fused([operation])
         yield from staged(narrow, num_bits, target)
 
 
@@ -75,4 +75,4 @@ def _with_room(stage: Stage, blocks: list[Block], num_bits: int, target: Target)
         return
     middle = len(operations) // 2
     for half in (operations[:middle], operations[middle:]):
-        yield from _with_room(Stage(stage.level, stage.close, half, []), fuse(half, target.parities), num_bits, target)
+        yield from _with_room(Stage(stage.level, stage.close, half, []), target.fused(half), num_bits, target)

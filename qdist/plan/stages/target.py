@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from qdist.native import kernels
-from qdist.plan.fuse import Block
+from qdist.plan.fuse import Block, fuse
 from qdist.plan.levels import Level
+from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage
 
 __all__ = ["Target", "cpu_target"]
@@ -40,6 +41,8 @@ class Target:
     angles; 0 if the device runs each rotation by itself."""
     phases_apart: bool = False
     """Whether matrices of one qubit run as rotations between phases where these join others (plan/euler.py)."""
+    joins_phases: bool = False
+    """Whether phases of the qubits of a two-qubit matrix become part of it."""
     row_block: int = 0
     """Bytes of cache that a block of rows of a batch may take (plan/rows); 0 if the device has no kernels for them."""
 
@@ -62,6 +65,10 @@ class Target:
             return f"blocks of rows of {num_qubits} qubits do not fit the cache"
         return ""
 
+    def fused(self, operations: Iterable[Operation]) -> list[Block]:
+        """The blocks that the device runs for these operations."""
+        return fuse(operations, self.parities, self.joins_phases)
+
     def has_room(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> bool:
         """Whether the executor's tables for the stage fit into the memory they are read from."""
         return True
@@ -74,6 +81,11 @@ class Target:
         """The target for amplitudes of this dtype whose tiles are computed in double precision (plan/precision.py);
         itself, if its tiles are the same then."""
         return self
+
+    def forward(self, num_bits: int) -> tuple[Target, ...]:
+        """Targets for the same device whose stages may take less time on shards of so many bits, to be tried beside
+        this one."""
+        return ()
 
     def backward(self) -> tuple[Target, ...]:
         """Targets for the adjoint sweep: first the one that undoes these stages as they are, then alternatives that may

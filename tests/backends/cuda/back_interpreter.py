@@ -8,6 +8,7 @@ import numpy as np
 from interpreter import Interpreter, name_of, parity, span
 
 from qdist.backends.cuda.lowering.back_tables import BackTables
+from qdist.backends.cuda.lowering.binding import PARITY_ENTRIES
 from qdist.backends.cuda.lowering.tables import MODES
 
 
@@ -45,6 +46,14 @@ class BackInterpreter(Interpreter):
                     one, turn = zero | 1 << b, -1j if name == "imag1" else 1
                     products = (turn * bra[:, one]).conj() * ket[:, zero] - bra[:, zero].conj() * turn * ket[:, one]
                     self._add(number, int(op["far_mask"]) + b, products.real.sum())
+        if name == "turned" and (at := int(op["far_value"]) >> 8):
+            sign, flip, odd = self.turned(op, where, np.arange(len(ket)))
+            overlap = (sign * bra.conj() * ket[:, self.setting ^ flip]).sum()
+            self._add(number, at - 1, overlap.real if odd else overlap.imag)
+        if name == "core_transition":
+            places = self.of_two(int(op["word"]))
+            matrix = np.einsum("tqk,tpk->qp", ket[:, places], bra[:, places].conj())
+            self._add(number, int(op["data"]), matrix.ravel()[PARITY_ENTRIES].view(np.float64))
         if name.startswith("transition"):
             if where & int(op["far_mask"]) != int(op["far_value"]):
                 return

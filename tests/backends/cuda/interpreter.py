@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from qdist.backends.cuda.lowering.directions import register_flips
+from qdist.backends.cuda.lowering.records import SUM_NAMES
 from qdist.backends.cuda.lowering.tables import GENERAL, MODES, OPS, StageTables, Tables
 
 
@@ -156,7 +158,7 @@ class Interpreter:
     def _op(self, op: Any, amplitudes: np.ndarray, turn: np.ndarray, coefficients: np.ndarray, where: int) -> None:
         kind, data = int(op["kind"]), int(op["data"])
         name, which = name_of(kind)
-        if name in ("transition1", "transition2", "weigh"):
+        if name in SUM_NAMES:
             return
         thread = np.arange(len(amplitudes))
         word = (int(op["word"]) >> self.setting & 1).astype(bool)
@@ -173,6 +175,12 @@ class Interpreter:
         if name == "phases":
             amplitudes *= self._complex(data, self.count)
             return
+        if name == "turned":
+            sign, flip, odd = self.turned(op, where, thread)
+            cosine, re, im = self.reals[data : data + 3]
+            assert (im if odd else re) == 0
+            amplitudes[:] = cosine * amplitudes + (re + 1j * im) * sign * amplitudes[:, self.setting ^ flip]
+            return
         threads = int(op["threads"])
         active = (thread & threads & 0xFFFF) == threads >> 16
         active &= where & int(op["far_mask"]) == int(op["far_value"])
@@ -188,6 +196,16 @@ class Interpreter:
                 pairs = amplitudes[:, np.stack([self.setting & ~(1 << b), self.setting | 1 << b], axis=1)]
                 amplitudes[:] = (matrix[self.setting >> b & 1] * pairs).sum(-1)
             return
+        if name == "core":
+            places, entries = self.of_two(int(op["word"])), self._complex(data, 8).reshape(2, 2, 2)
+            for matrix, mixed in zip(entries, ([0, 3], [1, 2])):
+                amplitudes[:, places[mixed]] = np.einsum("ij,tjk->tik", matrix, amplitudes[:, places[mixed]])
+            return
+        if name == "lean":
+            places = self.of_two(int(op["word"]))
+            matrix = lean_matrix(self.reals[data : data + 12])
+            amplitudes[:, places] = np.einsum("ij,tjk->tik", matrix, amplitudes[:, places])
+            return
         if name == "pair":
             self._pair(self.reals[data : data + 16], which, amplitudes)
             return
@@ -200,6 +218,19 @@ class Interpreter:
         result = (matrix[row][None] * amplitudes[:, rest[:, None] | spread]).sum(-1)
         where_held = (active[:, None] & word) if name.startswith("controlled") else True
         amplitudes[:] = np.where(where_held, result, amplitudes)
+
+    def turned(self, op: Any, where: int, thread: np.ndarray) -> tuple[np.ndarray, int, bool]:
+        """Of a Pauli rotation in registers: the sign of each amplitude, what is flipped, whether Ys are odd."""
+        shape, what = self.tables.shape, int(op["far_value"]) & 255
+        here = (where & int(op["far_mask"])).bit_count() & 1
+        odd = parity(thread & int(op["threads"]))[:, None] ^ (int(op["word"]) >> self.setting & 1) ^ here
+        return 1 - 2 * odd, register_flips(shape.registers, shape.kept)[what >> 1], bool(what & 1)
+
+    def of_two(self, number: int) -> np.ndarray:
+        """The registers with each setting of two register bits, given their number: shape (4, rest)."""
+        every = [(low, high) for high in range(self.tables.shape.registers) for low in range(high)]
+        bits = [1 << b for b in every[number]]
+        return span(bits)[:, None] | self.setting[self.setting & sum(bits) == 0]
 
     def _first_of(self, pair: int) -> int:
         """The first register bit of a pair: the last one of them all is that of the last two bits."""
@@ -231,6 +262,14 @@ def pair_matrix(numbers: np.ndarray) -> np.ndarray:
     before = 1 + 1j * np.array([0, 0, numbers[3], numbers[2]])
     after = 1 + 1j * np.array([0, numbers[13], numbers[14], numbers[12]])
     return after[:, None] * core * before @ np.kron(high, low)
+
+
+def lean_matrix(numbers: np.ndarray) -> np.ndarray:
+    """The matrix that the kernel's 12 numbers of a lean one stand for."""
+    matrix = np.zeros((4, 4), complex)
+    for mixed, real in zip(([0, 3], [1, 2]), numbers[:8].reshape(2, 2, 2)):
+        matrix[np.ix_(mixed, mixed)] = real * np.array([[1, -1j], [1j, 1]])
+    return (1 + 1j * numbers[[8, 10, 11, 9]])[:, None] * matrix
 
 
 def name_of(kind: int) -> tuple[str, int]:

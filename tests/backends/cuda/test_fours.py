@@ -75,7 +75,7 @@ def test_phases_with_other_operations_keep_theirs_in_the_list() -> None:
 
 def test_rows_that_differ_do_not_take_their_numbers_from_the_launch() -> None:
     a, b = qd.Parameter("a"), qd.Parameter("b")
-    circuit = qd.Circuit(6).rxx(a, 0, 5).ryy(b, 0, 5).rxx(b, 2, 3)
+    circuit = qd.Circuit(6).ry(b, 0).rxx(a, 0, 5).ry(b, 2).rxx(b, 2, 3)
     tables = tables_of(circuit, shape_of(np.dtype("complex64")))
     affine = circuit.affine()
     one, other = (affine(np.array(x)) for x in ([0.3, 0.4], [0.3, 0.5]))

@@ -24,7 +24,8 @@ def random_pieces(rng: np.random.Generator) -> list[Piece]:
         after = sum(1 << k for k in range(number) if rng.random() < 0.3)
         bits = sum(1 << int(b) for b in rng.permutation(6)[: rng.integers(0, 3)])
         begins = bool(rng.random() < 0.2)
-        pieces.append(Piece(after, 0 if begins else bits, begins))
+        together = not begins and bits.bit_count() == 2 and bool(rng.random() < 0.7)
+        pieces.append(Piece(after, 0 if begins else bits, begins, together))
     return pieces
 
 
@@ -33,7 +34,7 @@ def fits(pieces: list[Piece], step: Step, registers: int, closed: int) -> bool:
     used, pairs = 0, set()
     for piece in (pieces[k] for k in step[1]):
         used |= piece.bits
-        if piece.bits.bit_count() == 2:
+        if piece.together:
             pairs.add(piece.bits)
     apart = all(not a & b for a in pairs for b in pairs if a != b)
     return apart and used.bit_count() <= registers and not used & closed

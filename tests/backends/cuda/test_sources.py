@@ -11,7 +11,7 @@ from qdist.backends.cuda.compiling.nvrtc import CompileError, Nvrtc
 from qdist.backends.cuda.compiling.texts import MODULES, expanded, source, stage_source
 from qdist.backends.cuda.lowering import records, tables
 from qdist.backends.cuda.lowering.record import Field, Record
-from qdist.backends.cuda.lowering.tile import back_shape_of, shape_of
+from qdist.backends.cuda.lowering.tile import back_shape_of, larger_shapes, shape_of
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_the_other_kernels(nvrtc: Nvrtc, module: str, dtype: str, generation: st
 def test_the_smaller_kernel_lacks_what_the_tables_know_as_rare() -> None:
     text = (Path(tables.__file__).parents[1] / "sources/kernel.cuh").read_text()
     rare = "".join(re.findall(r"#if RARE\n(.*?)\n#endif", text, re.DOTALL))
-    ops = {tables.OPS[name.lower()] for name in re.findall(r"case (\w+)", rare)}
+    ops = {tables.OPS[name.lower()] for name in re.findall(r"(?:case|kind ==) (\w+)", rare)}
     assert ops == set(tables.OPS.values()) - tables.COMMON_OPS
     # What is none of the modes that are asked for is the last one.
     modes = {tables.MODES[name.lower()] for name in re.findall(r"mode == (\w+)", rare)}
@@ -223,3 +223,14 @@ def test_kernel_arguments_find_room() -> None:
     for real_bytes in (4, 8):
         taken = (records.LAUNCH, records.FORWARD_PLACES, records.FOURS)
         assert sum(-(-r.dtype_of(real_bytes).itemsize // 16) * 16 for r in taken) <= 4096
+
+
+def test_one_kernel_serves_all_sizes_of_tiles() -> None:
+    kind = np.dtype("complex64")
+    shape, *others = shape_of(kind), *larger_shapes(shape_of(kind))
+    assert [other.tile for other in others] == [12, 13]
+    assert {other.widest for other in others} == {shape.widest}
+    for other in others:
+        assert stage_source(kind, other, False, False) == stage_source(kind, shape, False, False)
+    # In double precision three blocks cannot be halved.
+    assert not larger_shapes(shape_of(np.dtype("complex128")))

@@ -16,11 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends.cuda.lowering.binding import PARITY_ENTRIES
 from qdist.backends.cuda.lowering.gradients import Gradients
 from qdist.backends.cuda.lowering.inverse import undoing
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases
 from qdist.backends.cuda.lowering.records import OPS, PARITY
-from qdist.backends.cuda.lowering.tables import StageTables, Tables, View, entries_of, halves, table_of
+from qdist.backends.cuda.lowering.tables import (
+    StageTables,
+    Tables,
+    View,
+    entries_of,
+    halves,
+    number_of_two,
+    table_of,
+)
 from qdist.backends.cuda.lowering.tile import Shape
 from qdist.backends.in_tile import dense_targets, factors_of
 from qdist.plan.cost import is_real
@@ -113,8 +122,19 @@ class BackTables(Tables):
             at = self._own(self.gradients.linear({slot: -operation.sign}))
         self.long_list([at, operation.letters.count("Y") & 3])
 
+    def turned(self, view: View, block: Block, first_coefficient: int) -> None:
+        super().turned(view, block, first_coefficient)
+        (operation,) = block.operations
+        (slot,) = operation.slots
+        if slot in self._trainable:
+            # As for ``rotation``; the kernel leaves out the factor i of each Y.
+            sign = -1 if operation.letters.count("Y") & 2 else 1
+            at = self._own(self.gradients.linear({slot: -operation.sign * sign}))
+            *most, case = self._ops[-1]
+            self._ops[-1] = (*most, case | (at + 1) << 8)
+
     def dense(self, view: View, block: Block, first_coefficient: int) -> None:
-        if not any(slot in self._trainable for o in block.operations for slot in o.slots):
+        if not any(slot in self._trainable for o in block.operations for slot in o.reads):
             super().dense(view, block, first_coefficient)
             return
         targets = dense_targets(block)
@@ -122,6 +142,11 @@ class BackTables(Tables):
         factors = factors_of(block, targets)
         order = sorted(range(len(targets)), key=registers.__getitem__)
         controls = block.operations[0].controls
+        if block.keeps_parity:
+            at = self._own(self.gradients.transition(factors, order, PARITY_ENTRIES))
+            self.op(OPS["core_transition"], at, predicate=number_of_two(registers))
+            super().dense(view, block, first_coefficient)
+            return
         if entries_of(block) != "complex":
             super().dense(view, block, first_coefficient)
             kind, data, bits, predicate, at, _ = self._ops[-1]

@@ -20,12 +20,12 @@ from qdist.plan.fuse import Block
 __all__ = ["FourPlaces", "flags_of", "is_alone", "slots_of"]
 
 _NUMBERS = 32
-"""Of a 4x4 matrix; pairs have fewer (pairs.py)."""
+"""Of a 4x4 matrix; pairs have fewer (backends/pairs.py)."""
 
 
 def is_alone(blocks: Sequence[Block]) -> bool:
     """Whether a phase's blocks are such operations: uncontrolled matrices on two qubits each, no two on the same."""
-    fours = [block for block in blocks if block.kind == "dense" and not block.operations[0].controls]
+    fours = [block for block in blocks if block.is_plain_dense and not block.keeps_parity]
     qubits = [dense_targets(block) for block in fours]
     disjoint = len({q for two in qubits for q in two}) == 2 * len(blocks)
     return bool(blocks) and disjoint and all(len(two) == 2 for two in qubits)

@@ -49,10 +49,12 @@ class Gradients:
         """Sum number ``at`` is the same of S^-1 T S, where the block turns about X: the other way about Y."""
         self._linear += [(at, slots[0], -1.0) for _, slots, *_ in factors]
 
-    def transition(self, factors: Factors, order: Sequence[int]) -> int:
+    def transition(self, factors: Factors, order: Sequence[int], chosen: Sequence[int] | None = None) -> int:
         """The entries of a transition matrix, real and imaginary parts in turn, row by row. Bit k of its index is bit
-        order[k] of the factors' product."""
+        order[k] of the factors' product. chosen: those that derivatives depend on, if not all do."""
         entries = reordered(order).ravel()
+        if chosen is not None:
+            entries = entries[list(chosen)]
         at = self.places(2 * len(entries))
         places = 2 * (self._matrices.size + entries)
         self._entries.append((np.stack([places, places + 1], axis=1).ravel(), at + np.arange(2 * len(entries))))

@@ -29,9 +29,11 @@ class Piece:
     after: int
     """Blocks that have to run before."""
     bits: int
-    """Tile bits that must be registers: none, one, or two side by side."""
+    """Tile bits that must be registers."""
     begins: bool
     """Whether reading the tile performs it, so that it begins a phase."""
+    together: bool = False
+    """Whether its bits are two that must be side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def _fillings(pieces: Sequence[Piece], done: int, registers: int, closed: int, k
             if done >> number & 1 or piece.begins or piece.after & ~done or piece.bits & closed:
                 continue
             wanted, together = used | piece.bits, pairs
-            if piece.bits.bit_count() == 2 and piece.bits not in pairs:
+            if piece.together and piece.bits not in pairs:
                 if any(piece.bits & pair for pair in pairs):
                     continue
                 together = pairs | {piece.bits}

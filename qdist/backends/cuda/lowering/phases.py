@@ -1,8 +1,9 @@
 """A stage's blocks as phases: lazy reordering once more, with a thread's registers as what is close.
 
-A phase holds the tile in registers and runs blocks that mix register bits. What reaches across threads happens while
-the tile is read back from shared memory: changes of index cost nothing there, Pauli rotations and wide matrices read
-the elements that they mix. The first phase reads the tile from memory and the last one writes it there.
+A phase holds the tile in registers and runs blocks that mix register bits, or Pauli rotations whose flips are register
+bits (directions.py). What reaches across threads happens while the tile is read back from shared memory: changes of
+index cost nothing there, controlled Pauli rotations and wide matrices read the elements that they mix. The first phase
+reads the tile from memory and the last one writes it there.
 
 Each phase takes what comes first; where looking ahead (packing.py) finds fewer phases, these are taken.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from qdist.backends.cuda.lowering.directions import Directions
 from qdist.backends.cuda.lowering.packing import MOST, Piece, Step, pack
 from qdist.backends.cuda.lowering.tile import Shape, lane_order
 from qdist.backends.in_tile import dense_targets
@@ -36,8 +38,12 @@ class Phase:
     blocks: list[Block] = field(default_factory=list)
     pairs: list[tuple[int, int]] = field(default_factory=list)
     """Register bits of two-qubit matrices, which sit side by side."""
+    directions: Directions | None = None
+    """Of a phase of Pauli rotations."""
     registers: list[int] = field(default_factory=list)
     """Tile bits, in the order of a thread's own amplitudes."""
+    columns: list[int] = field(default_factory=list)
+    """What each register bit flips of the tile's index: its own bit, or a direction."""
     lanes: list[int] = field(default_factory=list)
     """Tile bits, in the order of the thread's number."""
 
@@ -76,7 +82,15 @@ def _first_come(blocks: Sequence[Block], bit: dict[int, int], size: int, shape: 
     """Phases that are filled in the order of the blocks."""
     found = [Phase(None, None)]
     section: list[Block] = []
+    rotations: list[Block] = []
     for block in blocks:
+        if is_turned(block):
+            _run_section(section, found, bit, shape)
+            section = []
+            rotations.append(block)
+            continue
+        _run_rotations(rotations, found, bit, shape)
+        rotations = []
         if not _crosses_threads(block):
             section.append(block)
             continue
@@ -84,6 +98,7 @@ def _first_come(blocks: Sequence[Block], bit: dict[int, int], size: int, shape: 
         section = []
         found.append(_begun(block, bit, size))
     _run_section(section, found, bit, shape)
+    _run_rotations(rotations, found, bit, shape)
     return found
 
 
@@ -98,7 +113,8 @@ def _pieces(blocks: Sequence[Block], bit: dict[int, int]) -> list[Piece]:
     for number, block in enumerate(blocks):
         after = sum(1 << k for k in range(number) if not commute(blocks[k], block))
         begins = _crosses_threads(block)
-        pieces.append(Piece(after, 0 if begins else _near(block.mixes, bit), begins))
+        bits = 0 if begins else _near(block.mixes, bit)
+        pieces.append(Piece(after, bits, begins, bits.bit_count() == 2 and not block.keeps_parity))
     return pieces
 
 
@@ -128,11 +144,16 @@ def _folded(found: list[Phase], bit: dict[int, int], size: int, low: int, shape:
             store = last
             del found[-1]
     closed = (1 << low) - 1 & ~shape.kept
-    if _mixed(found[0], bit) & closed:
+    if found[0].directions or _mixed(found[0], bit) & closed:
         found.insert(0, Phase(None, None))
-    if _mixed(found[-1], bit) & closed:
+    if found[-1].directions or _mixed(found[-1], bit) & closed:
         found.append(Phase(None, None))
     return TilePhases(size, bit, load, found, store)
+
+
+def is_turned(block: Block) -> bool:
+    """Whether it is a Pauli rotation that runs in registers."""
+    return block.kind == "rotation" and not block.operations[0].controls
 
 
 def _crosses_threads(block: Block) -> bool:
@@ -159,6 +180,8 @@ def _run_section(section: list[Block], found: list[Phase], bit: dict[int, int], 
     A phase takes, in order, every block that finds room and does not have to wait for one that found none.
     """
     waiting = section
+    if waiting and found[-1].directions:
+        found.append(Phase(None, None))
     while waiting:
         later: list[Block] = []
         for block in waiting:
@@ -171,11 +194,27 @@ def _run_section(section: list[Block], found: list[Phase], bit: dict[int, int], 
             found.append(Phase(None, None))
 
 
+def _run_rotations(rotations: list[Block], found: list[Phase], bit: dict[int, int], shape: Shape) -> None:
+    """The same for Pauli rotations, in phases of their own."""
+    waiting = rotations
+    while waiting:
+        directions = Directions(shape)
+        phase, later = Phase(None, None, directions=directions), list[Block]()
+        for block in waiting:
+            if all(commute(block, other) for other in later) and directions.takes(_near(block.mixes, bit)):
+                phase.blocks.append(block)
+            else:
+                later.append(block)
+        found.append(phase)
+        waiting = later
+
+
 def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> bool:
-    """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs."""
+    """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs.
+    Matrices that keep parities run on any two."""
     mixed = [bit[q] for q in dense_targets(block)] if block.mixes else []
     pairs = list(phase.pairs)
-    if len(mixed) == 2 and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
+    if len(mixed) == 2 and not block.keeps_parity and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
         pairs.append((mixed[0], mixed[1]))
     paired = [b for pair in pairs for b in pair]
     taken = _mixed(phase, bit) | shape.kept
@@ -188,6 +227,12 @@ def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> boo
 
 def _arrange(phase: Phase, bit: dict[int, int], size: int, shape: Shape, outer: bool) -> None:
     """Decides which tile bits are registers, and in which order the others are the thread's bits."""
+    if phase.directions:
+        phase.columns, phase.registers = phase.directions.complete(size)
+        lanes = [k for k in range(size) if k not in phase.registers]
+        places = [shape.swizzled(1 << k) for k in lanes]
+        phase.lanes = lane_order(shape, lanes, places, places)
+        return
     mixed = _mixed(phase, bit)
     # Those that are registers in every phase come last, after what they are paired with.
     last = [b for pair in phase.pairs for b in sorted(pair, reverse=True) if any(shape.kept >> k & 1 for k in pair)]
@@ -198,6 +243,7 @@ def _arrange(phase: Phase, bit: dict[int, int], size: int, shape: Shape, outer: 
     registers += free[: shape.registers - len(registers) - len(last)] + last
     lanes = [k for k in range(size) if k not in registers]
     phase.registers = registers
+    phase.columns = [1 << k for k in registers]
     if outer:
         phase.lanes = lanes  # The lowest bits first: coalesced accesses to memory.
         return

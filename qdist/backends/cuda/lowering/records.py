@@ -50,9 +50,9 @@ __all__ = [
 ]
 
 _OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
-SUM_NAMES = ("transition1", "transition2", "weigh")
+SUM_NAMES = ("transition1", "transition2", "weigh", "core_transition")
 """Operations that are sums over a ket and a bra, which change nothing (back_tables.py)."""
-OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, "pair", "imag1"))}
+OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, "pair", "imag1", "core", "turned", "lean"))}
 """Kinds of operations; the register bit (or pair of bits) is added where there is one."""
 
 MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "wide"))}
@@ -75,11 +75,25 @@ OP = Record(
         Field(
             "threads",
             "unsigned",
-            "condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for",
+            "condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; "
+            "of TURNED a mask, whose parity is a sign",
         ),
-        Field("word", "unsigned", "register mask; of REAL1 and IMAG1 the register bits that have a matrix"),
-        Field("far_mask", "Index", "condition on far bits; of REAL1 and IMAG1 the first sum"),
-        Field("far_value", "Index"),
+        Field(
+            "word",
+            "unsigned",
+            "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of "
+            "two bits; of TURNED those of opposite sign",
+        ),
+        Field(
+            "far_mask",
+            "Index",
+            "condition on far bits; of REAL1 and IMAG1 the first sum; of TURNED a mask, whose parity is a sign",
+        ),
+        Field(
+            "far_value",
+            "Index",
+            "of TURNED twice the number of its flip, and 1 if Ys are odd; from bit 8 on the sum's number and 1, or 0",
+        ),
     ),
     align=16,
 )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import xor
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.binding import Binding
 from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
-from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, phases
+from qdist.backends.cuda.lowering.lean import is_lean
+from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, is_turned, phases
 from qdist.backends.cuda.lowering.record import Record
 from qdist.backends.cuda.lowering.records import FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
 from qdist.backends.cuda.lowering.tile import Shape
@@ -40,9 +43,9 @@ SUMS = {OPS[name] for name in SUM_NAMES}
 GENERAL = 7
 """Added instead by a cross that is not of one register bit."""
 
-# What the smaller one of the kernels knows: no controlled matrices of one bit, no tables of phases, no gates that mix
-# threads otherwise than by a change of index.
-COMMON_OPS = {OPS[name] for name in OPS if name not in ("controlled1", "lookup")}
+# What the smaller one of the kernels knows: no controlled matrices of one bit, no tables of phases, no Pauli rotations
+# but those that are matrices, no gates that mix threads otherwise than by a change of index.
+COMMON_OPS = {OPS[name] for name in OPS if name not in ("controlled1", "lookup", "turned")}
 COMMON_MODES = {MODES["shared"]}
 
 LONG = 64
@@ -87,8 +90,9 @@ class StageTables:
 class Tables:
     """The tables of a program on shards of ``num_bits`` bits, and the binding that fills in its numbers.
 
-    pairs: whether two-qubit matrices may hand parts of them to others (pairs.py), which asks that nothing else happens
-    between the stages.
+    pairs: whether two-qubit matrices may hand parts of them to others (backends/pairs.py), which asks that nothing
+    else happens between the stages. fixed: the circuit's angles, NaN for those that parameters change; by default these
+    are all.
     """
 
     def __init__(
@@ -98,8 +102,10 @@ class Tables:
         stages: Sequence[tuple[Stage, list[Block]]],
         shape: Shape,
         pairs: bool = False,
+        fixed: NDArray[np.float64] | None = None,
     ) -> None:
         self.shape = shape
+        self._fixed = fixed
         self.num_bits = num_bits
         self._rounds = dtype == np.complex64
         self.binding = Binding(dtype, shape.registers)
@@ -114,11 +120,15 @@ class Tables:
         self._seldom_read: dict[int, int] = {}
         self._pairs = Pairs() if pairs else None
         self._pair_ops: list[int] = []
+        # Undone, phases come first: no matrix of the adjoint sweep is lean.
+        self._leans = shape.states == 1
+        self._cores: list[tuple[int, bool]] = []
         self._alone: list[
             tuple[int, int, int]
         ] = []  # Phases with 4x4 matrices alone, their first operation and the end.
         self.stages = [self._stage(stage, blocks) for stage, blocks in stages]
         self._fill_pairs()
+        self._make_lean()
         self.binding.freeze()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -201,6 +211,13 @@ class Tables:
             kinds = [(kind & 7, kind & ~7 == OPS["pair"]) for kind, *_ in self._ops[first:end]]
             self._phases[place] = (*self._phases[place][:-1], flags_of(kinds))
 
+    def _make_lean(self) -> None:
+        """Makes the matrices that can be lean, but for the last of all, operations of their own."""
+        for number, (place, lean) in enumerate(self._cores[:-1]):
+            if lean:
+                self.binding.lean(number)
+                self._ops[place] = (OPS["lean"], *self._ops[place][1:])
+
     def _place_seldom_read(self, blocks: list[Block]) -> None:
         """Places in reals, by block or operation, for numbers that may be many and that the kernel keeps in memory."""
         self._seldom_read = {}
@@ -246,13 +263,14 @@ class Tables:
         if self._pairs and (phase.entry is not None or phase.source is not None):
             self._pairs.touch(-1)
         for block in phase.blocks:
-            if self._pairs and not (alone and _is_constant(block)):
+            if self._pairs and not (alone and self._is_constant(block)):
                 self._pairs.touch(block.all)
-            getattr(self, block.kind)(view, block, first_coefficient)
+            name = "turned" if is_turned(block) else block.kind
+            getattr(self, name)(view, block, first_coefficient)
         has_common_phase = any(kind == OPS["turn"] for kind, *_ in self._ops[first_op:])
 
         def columns(values: list[int]) -> tuple[int, ...]:
-            chosen = [values[b] for b in phase.registers]
+            chosen = [reduce(xor, (v for b, v in enumerate(values) if c >> b & 1)) for c in phase.columns]
             return tuple(chosen + [0] * (5 - len(chosen)))
 
         self._phases.append(
@@ -318,6 +336,12 @@ class Tables:
         controls = block.operations[0].controls
         entries = entries_of(block)
         order = sorted(range(len(targets)), key=registers.__getitem__)
+        if entries == "parity":
+            data = self.binding.place(16)
+            self.matrix(block, targets, order, data, entries)
+            self._cores.append((len(self._ops), self._leans and is_lean(block)))
+            self.op(OPS["core"], data, predicate=number_of_two(registers))
+            return
         where = registers[0] if len(targets) == 1 else self._pair_number(min(registers))
         if entries != "complex":
             # Such matrices on different bits, one after the other, are one operation.
@@ -331,9 +355,9 @@ class Tables:
             self.matrix(block, targets, order, at + 4 * where, entries)
             return
         data = self.binding.place(2 << 2 * len(targets))
-        if self._pairs and view.alone and _is_constant(block):
+        if self._pairs and view.alone and self._is_constant(block):
             first, second = (targets[k] for k in order)
-            self._pairs.add((first, second), constant_matrix(factors_of(block, targets), order))
+            self._pairs.add((first, second), constant_matrix(factors_of(block, targets), order, self._fixed))
             self._pair_ops.append(len(self._ops))
         else:
             self.matrix(block, targets, order, data)
@@ -343,9 +367,27 @@ class Tables:
         else:
             self.op(OPS[f"dense{len(targets)}"] + where, data)
 
+    def _is_constant(self, block: Block) -> bool:
+        """Whether no parameter changes the block."""
+        read = {slot for o in block.operations for slot in o.reads}
+        return not read or (self._fixed is not None and not np.isnan(self._fixed[list(read)]).any())
+
     def _pair_number(self, low: int) -> int:
         """Of the register bits ``low`` and the next: 0 and 1, 2 and 3, or the last two where bit 0 comes last."""
         return 2 if self.shape.pairs_up and low == self.shape.registers - 2 else low // 2
+
+    def turned(self, view: View, block: Block, first_coefficient: int) -> None:
+        """A Pauli rotation whose flips are a register bit. An amplitude's sign is the parity of the bits with Y or Z of
+        the one that it is mixed with: a mask of the thread's number, a register mask, and a mask of far bits."""
+        (operation,) = block.operations
+        assert view.phase.directions, "no phase of rotations"
+        x, z, far_z, num_y = pauli_masks(operation, view.bit)
+        data = self.binding.rotation((0.0, ((operation.slots[0], operation.sign),)), num_y, everywhere=True)
+        threads = sum(1 << k for k, b in enumerate(view.phase.lanes) if z >> b & 1)
+        index = _span(view.phase.columns, x, np.int64).tolist()
+        signs = sum((i & z).bit_count() % 2 << k for k, i in enumerate(index))
+        case = 2 * view.phase.directions.number(x) + num_y % 2
+        self.op(OPS["turned"], data, threads, signs, (far_z, case))
 
     def diagonal(self, view: View, block: Block, first_coefficient: int) -> None:
         """Phases that depend on register bits alone are one table of factors. Those of thread bits and far bits are
@@ -397,6 +439,7 @@ class View:
 
     def __init__(self, tile: TilePhases, phase: Phase, first_op: int, alone: bool) -> None:
         self.first_op, self.alone = first_op, alone
+        self.phase, self.bit = phase, tile.bit
         places = {b: q for q, b in tile.bit.items()}
         self.registers = phase.registers
         self.register = {places[b]: k for k, b in enumerate(phase.registers) if b in places}
@@ -435,17 +478,20 @@ def phases_of(block: Block) -> Iterable[tuple[tuple[tuple[int, int], ...], Affin
 
 
 def entries_of(block: Block) -> str:
-    """What four real numbers of a dense block's matrix are: "real" if it is, "imag" if it is a turn about X (see
-    ``Binding.matrix``); else "complex". For matrices on one bit without conditions."""
+    """Which numbers of a dense block's matrix the kernel reads (see ``Binding.matrix``). Without conditions, of a
+    matrix on one bit "real" if it is, "imag" if it is a turn about X; of one on two "parity" if it keeps that."""
+    if block.keeps_parity:
+        return "parity"
     if len(dense_targets(block)) > 1 or block.operations[0].controls:
         return "complex"
     turns = all(o.formula == FORMULAS["rx"] for o in block.operations)
     return "imag" if turns else "real" if is_real(block) else "complex"
 
 
-def _is_constant(block: Block) -> bool:
-    """Whether no angle changes the block."""
-    return not any(o.slots for o in block.operations)
+def number_of_two(registers: Sequence[int]) -> int:
+    """Of two register bits i < j, in any order: 0 and 1, 0 and 2, 1 and 2, 0 and 3 are the first."""
+    low, high = sorted(registers)
+    return high * (high - 1) // 2 + low
 
 
 def halves(numbers: Iterable[int]) -> list[int]:

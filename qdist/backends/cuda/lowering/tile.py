@@ -8,7 +8,7 @@ accesses fall into different banks whatever the register bits are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from qdist.plan.levels import Level
 
-__all__ = ["ROOM", "Shape", "back_shape_of", "rank", "shape_of", "tile_level"]
+__all__ = ["ROOM", "Shape", "back_shape_of", "larger_shapes", "rank", "shape_of", "tile_level"]
 
 ROOM = 99 << 10
 """Bytes of shared memory that a block can have on any GPU since compute capability 8.0 (CUDA C++ Programming Guide)."""
@@ -116,11 +116,21 @@ class Shape:
 
 
 def shape_of(dtype: np.dtype) -> Shape:
-    """The shape for complex64 or complex128: rows of 128 bytes. Larger tiles need fewer sweeps but leave room for fewer
-    blocks, and were no faster on an H200 (benchmarks/gpu_notes.md)."""
+    """The shape for complex64 or complex128: rows of 128 bytes. Larger tiles (``larger_shapes``) need fewer sweeps but
+    leave room for fewer blocks: which is faster depends on the circuit (benchmarks/gpu_notes.md)."""
     if dtype == np.complex64:
         return Shape(8, tile=11, registers=5, contiguous=4, blocks=8, wider=2)
     return Shape(16, tile=11, registers=4, contiguous=3, blocks=3, wider=1)
+
+
+def larger_shapes(shape: Shape) -> tuple[Shape, ...]:
+    """Other shapes that the kernel for this one serves, with larger tiles and as many threads in all: fewer sweeps, and
+    barriers that more warps wait at."""
+    return tuple(
+        replace(shape, tile=shape.tile + more, wider=shape.wider - more, blocks=shape.blocks >> more)
+        for more in range(1, shape.wider + 1)
+        if shape.blocks % (1 << more) == 0
+    )
 
 
 def back_shape_of(dtype: np.dtype) -> Shape:

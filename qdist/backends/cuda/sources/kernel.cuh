@@ -12,6 +12,7 @@
 #include "norm.cuh"
 #include "ops.cuh"
 #include "sums.cuh"
+#include "turns.cuh"
 
 // Copies `count` elements of a table to shared memory, in units of 4 bytes.
 template <class T>
@@ -204,6 +205,16 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
         const int4 head = *reinterpret_cast<const int4*>(ops + o);
         const int kind = head.x;
         const Four* data = reinterpret_cast<const Four*>(numbers + head.y);
+#if STATES == 1
+        if (kind == LEAN) {
+            with_two(head.w, Lean{a, data});
+            continue;
+        }
+#endif
+        if (kind == CORE) {
+            with_two(head.w, Core{a, data});
+            continue;
+        }
         if (kind == REAL1) {
 #if STATES == 2
             // A matrix on another bit acts on ket and bra alike and leaves these sums unchanged.
@@ -271,6 +282,12 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             }
             continue;
         }
+#if RARE
+        if (kind == TURNED) {
+            turned(a, ops[o], numbers + head.y, where, sums);
+            continue;
+        }
+#endif
         if ((where & ops[o].far_mask) != ops[o].far_value) continue;
         const unsigned word = kind < CONTROLLED1 ? ~0u : holds(thread, head.z) ? head.w : 0;
         switch (kind) {
@@ -295,6 +312,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             case TRANSITION1 + 3: add_transition1<FOURTH>(a, word, sums + head.y); break;
             case TRANSITION2: add_transition2<0>(a, word, sums + head.y); break;
             case TRANSITION2 + 1: add_transition2<1>(a, word, sums + head.y); break;
+            case CORE_TRANSITION: with_two(head.w, CoreTransition{a, sums + head.y}); break;
             case WEIGH: weigh(a, weighs + head.y, parities, thread, where, sums); break;
 #endif
         }

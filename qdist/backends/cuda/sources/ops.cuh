@@ -217,6 +217,57 @@ __device__ __forceinline__ void tilt(Real t, Complex& a) {
     a.y = fma(t, x, a.y);
 }
 
+// A complex matrix on two amplitudes, its rows one after the other.
+__device__ __forceinline__ void mix_complex(Four top, Four bottom, Complex& p, Complex& q) {
+    const Complex u = times({bottom.a, bottom.b}, p), v = times({top.c, top.d}, q);
+    p = times_plus({top.a, top.b}, p, v);
+    q = times_plus({bottom.c, bottom.d}, q, u);
+}
+
+// A 4x4 matrix that keeps parities, on register bits I < J: one that mixes 00 with 11, and one that mixes 01 with 10.
+struct Core {
+    States& states;
+    const Four* m;
+
+    template <int I, int J>
+    __device__ __forceinline__ void operator()(Two<I, J>) const {
+        constexpr int low = 1 << I, high = 1 << J;
+        const Four even[2] = {m[0], m[1]}, odd[2] = {m[2], m[3]};
+#pragma unroll
+        for (Complex* a : states)
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                if (!(k & (low | high))) {
+                    mix_complex(even[0], even[1], a[k], a[k | low | high]);
+                    mix_complex(odd[0], odd[1], a[k | low], a[k | high]);
+                }
+    }
+};
+
+// One that is turns about XX and YY, then phases (native/src/program/lean_numbers.hpp).
+struct Lean {
+    States& states;
+    const Four* m;
+
+    template <int I, int J>
+    __device__ __forceinline__ void operator()(Two<I, J>) const {
+        constexpr int low = 1 << I, high = 1 << J;
+        const Four even = m[0], odd = m[1], tangents = m[2];
+#pragma unroll
+        for (Complex* a : states)
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                if (!(k & (low | high))) {
+                    Complex* b = a + k;
+                    mix_imag(even, b[0], b[low | high]);
+                    mix_imag(odd, b[low], b[high]);
+                    tilt(tangents.b, b[low | high]);
+                    tilt(tangents.c, b[low]);
+                    tilt(tangents.d, b[high]);
+                }
+    }
+};
+
 // What is left of a 4x4 matrix (backends/pairs.py) on pair number P: a real rotation of each bit, then, between phases, a
 // real matrix that mixes 00 with 11 and one that mixes 01 with 10.
 template <int P>

@@ -119,6 +119,34 @@ __device__ __forceinline__ void add_transition2(const States& a, unsigned word, 
     }
 }
 
+// The four entries of the transition matrix that join the settings FIRST and SECOND of some register bits.
+template <int FIRST, int SECOND>
+__device__ __forceinline__ void add_mixed(const States& a, double* sums) {
+    Real own[8] = {};
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+        if (!(k & (FIRST | SECOND)))
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const Complex ket = a[0][k | (e & 2 ? SECOND : FIRST)], bra = a[1][k | (e & 1 ? SECOND : FIRST)];
+                own[2 * e] = fma(ket.x, bra.x, fma(ket.y, bra.y, own[2 * e]));
+                own[2 * e + 1] = fma(ket.y, bra.x, fma(-ket.x, bra.y, own[2 * e + 1]));
+            }
+    add_warp_sums<8>(own, sums);
+}
+
+// Those on register bits I < J that a matrix which keeps parities needs, in the order of its own.
+struct CoreTransition {
+    const States& a;
+    double* sums;
+
+    template <int I, int J>
+    __device__ __forceinline__ void operator()(Two<I, J>) const {
+        add_mixed<0, 1 << I | 1 << J>(a, sums);
+        add_mixed<1 << I, 1 << J>(a, sums + 8);
+    }
+};
+
 __device__ __forceinline__ void add_parity(const Parity& parity, Real sum, unsigned thread, Index where, double* sums) {
     const int odd = __popc(thread & ~31 & parity.threads) + __popcll(where & parity.far);
     if (parity.result >= 0) add(sums + parity.result, odd & 1 ? -sum : sum);

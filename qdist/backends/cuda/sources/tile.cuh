@@ -47,3 +47,28 @@ template <class List>
 __device__ __forceinline__ Index joined(List halves) {
     return Index(unsigned(halves[0])) | Index(unsigned(halves[1])) << 32;
 }
+
+// Register bits I < J.
+template <int I, int J>
+struct Two {};
+
+// Calls run(Two<I, J>()) for the two that have a number (lowering/tables.py).
+template <int I, int J, class F>
+__device__ __forceinline__ void if_two(const F& run) {
+    if constexpr (J < R) run(Two<I, J>());
+}
+template <class F>
+__device__ __forceinline__ void with_two(int number, const F& run) {
+    switch (number) {
+        case 0: if_two<0, 1>(run); break;
+        case 1: if_two<0, 2>(run); break;
+        case 2: if_two<1, 2>(run); break;
+        case 3: if_two<0, 3>(run); break;
+        case 4: if_two<1, 3>(run); break;
+        case 5: if_two<2, 3>(run); break;
+        case 6: if_two<0, 4>(run); break;
+        case 7: if_two<1, 4>(run); break;
+        case 8: if_two<2, 4>(run); break;
+        case 9: if_two<3, 4>(run); break;
+    }
+}

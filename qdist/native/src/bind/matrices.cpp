@@ -1,4 +1,6 @@
 // Matrices and other numbers that follow from a circuit's angles, for executors that keep them elsewhere.
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "base/checks.hpp"
@@ -38,15 +40,13 @@ std::vector<T> copied(const Array<const T>& array) {
     return {array.data(), array.data() + array.size()};
 }
 
-// Records of four integers each.
+// Records that are integers alone.
 template <class Record>
 std::vector<Record> records(const Rows<const std::int64_t>& rows, const char* what) {
-    check_size(rows.shape(1), 4, what);
+    static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) % sizeof(std::int64_t) == 0);
+    check_size(rows.shape(1), sizeof(Record) / sizeof(std::int64_t), what);
     std::vector<Record> found(rows.shape(0));
-    for (std::size_t k = 0; k < found.size(); ++k) {
-        const std::int64_t* own = rows.data() + 4 * k;
-        found[k] = {own[0], own[1], own[2], own[3]};
-    }
+    if (!found.empty()) std::memcpy(found.data(), rows.data(), found.size() * sizeof(Record));
     return found;
 }
 
@@ -108,15 +108,17 @@ void bind_matrices(nb::module_& m) {
             "__init__",
             [](DeviceNumbers* self, const MatrixList& matrices, Numbers constants, Integers to, Integers from, Numbers sign,
                Numbers offsets, Integers owner, Integers slot, Numbers coefficient, std::int64_t settings, Integers tables,
-               Rows<const std::int64_t> terms, Rows<const std::int64_t> rotations) {
+               Rows<const std::int64_t> terms, Rows<const std::int64_t> rotations, Rows<const std::int64_t> cores) {
                 new (self) DeviceNumbers({matrices, copied(constants), copied(to), copied(from), copied(sign), copied(offsets),
                                           copied(owner), copied(slot), copied(coefficient), settings, copied(tables),
                                           records<DeviceNumbers::Term>(terms, "a term"),
-                                          records<DeviceNumbers::Rotation>(rotations, "a rotation")});
+                                          records<DeviceNumbers::Rotation>(rotations, "a rotation"),
+                                          records<DeviceNumbers::Core>(cores, "a core")});
             },
             "matrices"_a, "constants"_a, "to"_a, "source"_a, "sign"_a, "offsets"_a, "owner"_a, "slot"_a, "coefficient"_a,
-            "settings"_a, "tables"_a, "terms"_a, "rotations"_a,
-            "terms: (table, mask, value, angle); rotations: (place, angle, number of Y, whether it works everywhere)")
+            "settings"_a, "tables"_a, "terms"_a, "rotations"_a, "cores"_a,
+            "terms: (table, mask, value, angle); rotations: (place, angle, number of Y, whether it works everywhere); cores: "
+            "(place, whether it is lean, whether it is conjugated, eight entries)")
         .def("in_single", &device_numbers_at<float, std::uint32_t>, "angles"_a, exact("reals"), exact("turns"),
              "Writes the reals and the angles in fixed point of each row of the circuit's angles.")
         .def("in_double", &device_numbers_at<double, std::uint64_t>, "angles"_a, exact("reals"), exact("turns"),

@@ -31,9 +31,10 @@ Matrix gate_matrix(Formula formula, const double* a) {
             return {1, 0, 0, 0, 0, cosine, sine, 0, 0, sine, cosine, 0, 0, 0, 0, cis(-a[1])};
         }
         case Formula::phased_u: return u_matrix(a[0], a[1], a[2], a[3]);
-        case Formula::constant: break;
+        case Formula::constant:
+        case Formula::phases: break;
     }
-    throw std::logic_error("a constant matrix has no angles");
+    throw std::logic_error("a matrix that comes with its numbers has no formula");
 }
 
 Matrix gate_derivative(Formula formula, int k, const double* a) {
@@ -74,9 +75,10 @@ Matrix gate_derivative(Formula formula, int k, const double* a) {
             if (k == 0) return {0, 0, 0, 0, 0, c, s, 0, 0, s, c, 0, 0, 0, 0, 0};
             return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -i * cis(-a[1])};
         }
-        case Formula::constant: break;
+        case Formula::constant:
+        case Formula::phases: break;
     }
-    throw std::logic_error("a constant matrix has no angles");
+    throw std::logic_error("a matrix that comes with its numbers has no formula");
 }
 
 }  // namespace qdist

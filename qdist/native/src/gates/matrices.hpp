@@ -15,7 +15,7 @@ namespace qdist {
 struct Source {
     Formula formula = Formula::constant;
     std::vector<int> slots;  // which angles
-    Matrix value;            // for a constant
+    Matrix value;            // for a constant; for phases the real numbers of D
 
     // Whether it is real whatever the angles are.
     bool is_real() const {
@@ -24,13 +24,28 @@ struct Source {
     }
 
     Matrix at(const double* angles) const {
+        if (formula == Formula::phases) return phases(angles, [](double) { return Complex(1); });
         return formula == Formula::constant ? value : gate_matrix(formula, chosen(angles).data());
     }
 
     // The derivative by the k-th of its angles.
-    Matrix derivative(int k, const double* angles) const { return gate_derivative(formula, k, chosen(angles).data()); }
+    Matrix derivative(int k, const double* angles) const {
+        if (formula == Formula::phases) return phases(angles, [](double d) { return Complex(0, d); });
+        return gate_derivative(formula, k, chosen(angles).data());
+    }
 
 private:
+    // The diagonal matrix of factor(d) exp(i t d).
+    template <class F>
+    Matrix phases(const double* angles, F factor) const {
+        Matrix m(value.size() * value.size());
+        for (std::size_t k = 0; k < value.size(); ++k) {
+            const double d = value[k].real();
+            m[k * (value.size() + 1)] = factor(d) * cis(angles[slots[0]] * d);
+        }
+        return m;
+    }
+
     std::array<double, 4> chosen(const double* angles) const {
         std::array<double, 4> own{};
         for (std::size_t k = 0; k < slots.size(); ++k) own[k] = angles[slots[k]];

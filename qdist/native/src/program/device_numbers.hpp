@@ -13,6 +13,7 @@
 
 #include "base/checks.hpp"
 #include "gates/angles.hpp"
+#include "program/lean_numbers.hpp"
 #include "program/matrix_list.hpp"
 
 namespace qdist {
@@ -45,6 +46,10 @@ public:
     struct Rotation {
         std::int64_t place, angle, num_y, everywhere;
     };
+    // A 4x4 matrix that keeps parities (lean_numbers.hpp); from: its entries; conjugate: of each the complex conjugate.
+    struct Core {
+        std::int64_t place, lean, conjugate, from[8];
+    };
     struct Parts {
         MatrixList matrices;
         std::vector<double> constants;      // all reals, where nothing else is written
@@ -57,6 +62,7 @@ public:
         Places tables;                      // their places in reals
         std::vector<Term> terms;
         std::vector<Rotation> rotations;
+        std::vector<Core> cores;  // in the order in which they run; the last is not lean
     };
 
     explicit DeviceNumbers(Parts parts) : p_(std::move(parts)) {
@@ -84,6 +90,11 @@ public:
             check_range(r.place, 0, reals - 3, "a rotation's place");
             check_range(r.angle, 0, own - 1, "the number of an angle");
         }
+        for (const Core& c : p_.cores) {
+            check_range(c.place, 0, reals - LeanNumbers::count, "a core's place");
+            for (std::int64_t at : c.from) check_range(at, 0, std::int64_t(p_.matrices.size()) - 1, "a matrix's entry");
+        }
+        if (!p_.cores.empty()) check_range(p_.cores.back().lean, 0, 0, "whether the last core is lean");
     }
 
     std::size_t num_reals() const { return p_.constants.size(); }
@@ -153,6 +164,13 @@ private:
         p_.matrices.at(angles.data(), std::is_same_v<Real, float>, growth, entries.data());
         const double* numbers = reinterpret_cast<const double*>(entries.data());
         for (std::size_t k = 0; k < p_.to.size(); ++k) reals[p_.to[k]] = Real(p_.sign[k] * numbers[p_.from[k]]);
+        LeanNumbers cores;
+        for (const Core& core : p_.cores) {
+            LeanNumbers::Entries matrix;
+            for (int e = 0; e < 8; ++e) matrix[e] = core.conjugate ? std::conj(entries[core.from[e]]) : entries[core.from[e]];
+            const auto found = core.lean ? cores.lean(matrix) : cores.whole(matrix);
+            std::transform(found.begin(), found.end(), reals + core.place, [](double x) { return Real(x); });
+        }
     }
 
     // In single precision each rotation that works everywhere makes up for what the rounding of the one before does to the norm.

@@ -1,0 +1,76 @@
+"""Phases that become part of two-qubit matrices, and shapes of tiles that are chosen by their cost."""
+
+import numpy as np
+import pytest
+
+import qdist as qd
+from qdist.backends.cuda.target import cuda_target
+from qdist.plan.fuse import Block, fuse
+from qdist.plan.operations import keeps_parity, operations
+from qdist.plan.planner import make_plan
+from qdist.plan.stages.division import sweeps_of
+from qdist.plan.stages.target import cpu_target
+
+SINGLE = np.dtype("complex64")
+
+
+def joined(circuit: qd.Circuit) -> list[Block]:
+    return fuse(operations(circuit), joins_phases=True)
+
+
+def test_phases_behind_a_matrix_and_right_before_one_are_part_of_it() -> None:
+    a = qd.Parameter("a")
+    circuit = qd.Circuit(4).rzz(a, 0, 1).rz(a, 1).rxx(a, 0, 1).cp(a, 1, 0).rz(a, 0)
+    (block,) = joined(circuit)
+    assert block.kind == "dense"
+    assert len(block.operations) == 5
+    # Of a qubit beside it, or behind another matrix, they are not.
+    kinds = [block.kind for block in joined(circuit.rzz(a, 1, 2).rz(a, 3).rxx(a, 1, 2))]
+    assert sorted(kinds) == ["dense", "dense", "diagonal"]
+    assert [block.kind for block in fuse(operations(circuit))].count("diagonal") > 1
+
+
+def test_what_is_between_keeps_phases_where_they_are() -> None:
+    a = qd.Parameter("a")
+    # The RZ does not commute with the RX behind it, which is in the way of the matrix.
+    kinds = [block.kind for block in joined(qd.Circuit(3).rz(a, 0).crx(a, 2, 0).rxx(a, 0, 1))]
+    assert kinds.count("diagonal") == 1
+
+
+def test_a_constant_matrix_stays_one() -> None:
+    a = qd.Parameter("a")
+    matrix = qd.library.random_circuits.random_su(4, seed=1)
+    kinds = [block.kind for block in joined(qd.Circuit(2).unitary(matrix, [0, 1]).rz(a, 0))]
+    assert kinds == ["dense", "diagonal"]
+    (block,) = joined(qd.Circuit(2).unitary(matrix, [0, 1]).cz(0, 1))
+    assert block.is_constant
+    (block,) = joined(qd.Circuit(2).iswap(0, 1).rz(a, 0))
+    assert block.keeps_parity
+
+
+@pytest.mark.parametrize(
+    ("name", "angles", "keeps"),
+    [("rxx", 1, True), ("ryy", 1, True), ("fsim", 2, True), ("iswap", 0, True), ("ecr", 0, False), ("dcx", 0, False)],
+)
+def test_gates_that_keep_parities(name: str, angles: int, keeps: bool) -> None:
+    circuit = getattr(qd.Circuit(2), name)(*[0.4] * angles, 0, 1)
+    assert [keeps_parity(o) for o in operations(circuit)] == [keeps]
+
+
+def test_large_states_get_the_cheapest_of_the_shapes() -> None:
+    circuit = qd.library.grover(["01" * 12], 2)
+    target = cuda_target(SINGLE)
+    plan = make_plan(circuit, SINGLE, target=target)
+    assert plan.target in (target, *target.forward(24))
+    stages = [tiles for segment in plan.segments for tiles in segment.stages]
+    first = make_plan(circuit, SINGLE, target.levels(24), target=target)
+    own = [tiles for segment in first.segments for tiles in segment.stages]
+    assert sweeps_of(plan.target, stages, 24, 0) < sweeps_of(target, own, 24, 0)
+    # Every stage finds room, also where it is undone.
+    assert all(plan.target.has_room(24, *tiles) for tiles in stages)
+    assert plan.target.backward()[0].shape.states == 2
+
+
+def test_small_states_and_cpus_have_one_shape() -> None:
+    assert cuda_target(SINGLE).forward(22) == ()
+    assert cpu_target(SINGLE).forward(30) == ()
