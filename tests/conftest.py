@@ -32,10 +32,14 @@ if ON_RANKS not in os.environ:
     from hypothesis import HealthCheck, settings
 
     # How long inputs take to make is a matter of the machine's other work.
-    settings.register_profile(
-        "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
-    settings.load_profile("repeatable")
+    for profile, examples in {"repeatable": 40, "thorough": 100}.items():
+        settings.register_profile(
+            profile,
+            max_examples=examples,
+            derandomize=True,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        )
 
 RunRanks = Callable[..., subprocess.CompletedProcess[str]]
 PassOnRanks = Callable[..., None]
@@ -133,6 +137,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # xdist would begin with the files of many tests, and at last one worker would wait for the other's one long test.
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+    if ON_RANKS not in os.environ:
+        settings.load_profile("thorough" if config.getoption("--thorough") else "repeatable")
     # What is collected, and what it imports, stays to the end: nothing there is garbage to look for.
     gc.disable()
 
