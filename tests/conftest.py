@@ -1,6 +1,7 @@
 """What all tests share: where ranks come from, the device to test, and property tests that always answer the same."""
 
 import gc
+import logging
 import os
 import socket
 import subprocess
@@ -149,6 +150,11 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    # pytest hangs its handlers on every logger that passes nothing on, six times a test. torch alone has forty, and a
+    # quarter of the time of a short test would go there.
+    for logger in list(logging.root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger) and not logger.name.startswith("qdist"):
+            logger.propagate = True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -166,6 +172,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("ranks"):
             files.add(item.path)
     items.sort(key=lambda item: item.path not in files)
+
+
+@pytest.fixture(scope="session")
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Whether --thorough is given: for tests that then do more of the same."""
+    return request.config.getoption("--thorough")
 
 
 @pytest.fixture(scope="session")
