@@ -1,6 +1,7 @@
 """What all tests share: where ranks come from, the device to test, and property tests that always answer the same."""
 
 import gc
+import logging
 import os
 import socket
 import subprocess
@@ -32,10 +33,14 @@ if ON_RANKS not in os.environ:
     from hypothesis import HealthCheck, settings
 
     # How long inputs take to make is a matter of the machine's other work.
-    settings.register_profile(
-        "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
-    settings.load_profile("repeatable")
+    for profile, examples in {"repeatable": 40, "thorough": 100}.items():
+        settings.register_profile(
+            profile,
+            max_examples=examples,
+            derandomize=True,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        )
 
 RunRanks = Callable[..., subprocess.CompletedProcess[str]]
 PassOnRanks = Callable[..., None]
@@ -133,6 +138,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # xdist would begin with the files of many tests, and at last one worker would wait for the other's one long test.
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+    if ON_RANKS not in os.environ:
+        settings.load_profile("thorough" if config.getoption("--thorough") else "repeatable")
     # What is collected, and what it imports, stays to the end: nothing there is garbage to look for.
     gc.disable()
 
@@ -143,6 +150,11 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    # pytest hangs its handlers on every logger that passes nothing on, six times a test. torch alone has forty, and a
+    # quarter of the time of a short test would go there.
+    for logger in list(logging.root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger) and not logger.name.startswith("qdist"):
+            logger.propagate = True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -160,6 +172,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("ranks"):
             files.add(item.path)
     items.sort(key=lambda item: item.path not in files)
+
+
+@pytest.fixture(scope="session")
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Whether --thorough is given: for tests that then do more of the same."""
+    return request.config.getoption("--thorough")
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,12 @@ def module_of(path: Path) -> str:
 
 
 FILES = {module_of(path): path for path in sorted((ROOT / "qdist").rglob("*.py"))}
-TREES = {module: ast.parse(path.read_text()) for module, path in FILES.items()}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Read where a test asks: every worker of pytest-xdist collects these tests, and one runs them."""
+    return {module: ast.parse(path.read_text()) for module, path in FILES.items()}
 
 
 def imported(tree: ast.Module, package: str) -> Iterator[tuple[str, list[str]]]:
@@ -99,7 +105,7 @@ def package_of(module: str) -> str:
 def modules_imported(module: str) -> set[str]:
     """What one imports of qdist: ``from qdist.comm import mesh, init`` is of qdist.comm.mesh and of qdist.comm."""
     found = set()
-    for base, names in imported(TREES[module], package_of(module)):
+    for base, names in imported(trees()[module], package_of(module)):
         for name in names or [""]:
             full = f"{base}.{name}" if f"{base}.{name}" in FILES else base
             sibling = f"{package_of(module)}.{base}"  # Scripts that are run by path import each other so.
@@ -107,7 +113,9 @@ def modules_imported(module: str) -> set[str]:
     return found - {module}
 
 
-IMPORTS = {module: modules_imported(module) for module in FILES}
+@cache
+def imports() -> dict[str, set[str]]:
+    return {module: modules_imported(module) for module in FILES}
 
 
 def circles(graph: Graph) -> list[list[str]]:
@@ -145,7 +153,7 @@ def rooms(package: str) -> dict[str, set[str]]:
         return None if inside == module else inside.partition(".")[0]
 
     graph: dict[str, set[str]] = {}
-    for module, others in IMPORTS.items():
+    for module, others in imports().items():
         if (here := room(module)) is not None:
             graph.setdefault(here, set()).update({r for r in map(room, others) if r not in (None, here)})
     return graph
@@ -174,14 +182,14 @@ def test_imports_of_every_kind_are_found() -> None:
         ("q.x", ["y"]),
         ("q.z", ["Z"]),
     ]
-    assert "qdist.comm.communicator" in IMPORTS["qdist.comm.mesh"]
+    assert "qdist.comm.communicator" in imports()["qdist.comm.mesh"]
 
 
 @pytest.mark.parametrize("package", [*CHECKED, "circuit", "nn"])
 def test_no_module_imports_itself_by_others(package: str) -> None:
     importer, demanded = ON_DEMAND
-    assert demanded in IMPORTS[importer]
-    own = {m: others for m, others in IMPORTS.items() if f"{m}.".startswith(f"qdist.{package}.")}
+    assert demanded in imports()[importer]
+    own = {m: others for m, others in imports().items() if f"{m}.".startswith(f"qdist.{package}.")}
     if importer in own:
         own[importer] = own[importer] - {demanded}
     assert len(own) > 5
@@ -201,7 +209,7 @@ def test_packages_depend_on_each_other_one_way(package: str) -> None:
     wrong = {
         f"{module} imports {other}"
         for module in inside
-        for other in IMPORTS[module]
+        for other in imports()[module]
         if other.split(".")[1:2] != [package] and other.split(".")[1:2] not in [[p] for p in MAY_IMPORT[package]]
     }
     assert wrong == set()
@@ -210,7 +218,7 @@ def test_packages_depend_on_each_other_one_way(package: str) -> None:
 def test_the_core_imports_neither_interop_nor_the_command_line() -> None:
     outside = ("qdist.interop", "qdist.cli", "qdist.__main__")
     core = [m for m in FILES if not m.startswith(outside)]
-    assert {m: other for m in core for other in IMPORTS[m] if other.startswith(outside)} == {}
+    assert {m: other for m in core for other in imports()[m] if other.startswith(outside)} == {}
 
 
 @pytest.mark.parametrize("what", ["qdist.comm", "qdist.run_command"])
@@ -237,7 +245,7 @@ def test_scripts_that_are_run_by_path_need_the_standard_library_alone() -> None:
     foreign = {
         (module, base)
         for module in scripts
-        for base, _ in imported(TREES[module], "")
+        for base, _ in imported(trees()[module], "")
         if base.partition(".")[0] not in sys.stdlib_module_names | siblings
     }
     assert foreign == set()
@@ -250,7 +258,7 @@ def test_a_folder_holds_few_files_and_says_what_it_is(package: str) -> None:
         files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
         assert len(files) + len(list(folder.glob("*/__init__.py"))) > 0, folder
         assert len(files) <= MOST_FILES, f"{folder} has {len(files)} files"
-        tree = TREES[module_of(folder / "__init__.py")]
+        tree = trees()[module_of(folder / "__init__.py")]
         said = ast.get_docstring(tree) or ""
         assert re.match(r"[A-Z].+[.](\n\n|$)", said), f"{folder}/__init__.py begins with one sentence: what it is"
         assert "__all__" in ast.unparse(tree), f"{folder}/__init__.py exports its public names"
@@ -262,7 +270,7 @@ def test_every_import_of_the_repository_is_of_a_module_that_is_there() -> None:
     missing = set()
     for path in (path for place in places for path in sorted((ROOT / place).rglob("*.py"))):
         module = module_of(path)
-        tree = TREES.get(module) or ast.parse(path.read_text())
+        tree = trees().get(module) or ast.parse(path.read_text())
         for base, _ in imported(tree, package_of(module) if module in FILES else ""):
             if base.partition(".")[0] == "qdist" and base not in FILES:
                 missing.add(f"{path.relative_to(ROOT)}: {base}")

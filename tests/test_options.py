@@ -6,10 +6,17 @@ attribute, a field of a dataclass and an option of a command must be read somewh
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "qdist"
-TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Read where a test asks: every worker of pytest-xdist collects these tests, and one runs them."""
+    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+
 
 # Functions whose parameters somebody else decides, as all of a kind are called alike.
 SHARED_SIGNATURES = {
@@ -152,15 +159,15 @@ def unread_command_options(trees: dict[str, ast.Module]) -> list[str]:
 
 
 def test_every_public_parameter_is_read() -> None:
-    assert unread_parameters(TREES) == []
+    assert unread_parameters(trees()) == []
 
 
 def test_everything_that_is_kept_is_read() -> None:
-    assert unread_attributes(TREES) == []
+    assert unread_attributes(trees()) == []
 
 
 def test_every_option_of_a_command_is_read() -> None:
-    assert unread_command_options(TREES) == []
+    assert unread_command_options(trees()) == []
 
 
 def test_the_search_finds_what_it_is_for() -> None:

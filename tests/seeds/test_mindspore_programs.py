@@ -16,8 +16,8 @@ import operators
 PROGRAM = Path(__file__).parent / "mindspore" / "quickstart.py"
 
 
-def test_the_quick_start_in_every_mode_and_with_every_search(run_ranks, tmp_path: Path) -> None:
-    done = run_ranks(8, [PROGRAM, tmp_path])
+def test_the_quick_start_in_every_mode_and_with_every_search(run_ranks, tmp_path: Path, thorough: bool) -> None:
+    done = run_ranks(8, [PROGRAM, tmp_path, *["--thorough"] * thorough])
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert "all equal" in done.stdout
     for rank in range(8):

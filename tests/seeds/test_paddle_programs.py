@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 TABLE = HERE.parents[1] / "papers" / "source_documents.md"
 
 
-@pytest.mark.parametrize("ranks", [1, 4, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 8))])
+@pytest.mark.parametrize("ranks", [4, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1, 2, 8))])
 def test_every_program_gives_what_one_process_gives(run_ranks, ranks: int, tmp_path: Path) -> None:
     done = run_ranks(ranks, [HERE / "paddle" / "run_all.py", tmp_path])
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -20,7 +20,7 @@ PROGRAMS = HERE / "ranks" / "mpi_torch_programs.py"
 COLLECTIVES = HERE.parent / "interop" / "ranks" / "mpi_torch_distributed.py"
 
 
-@pytest.mark.parametrize("ranks", [1, 4, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 8))])
+@pytest.mark.parametrize("ranks", [4, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1, 2, 8))])
 def test_the_programs_and_the_collectives(request, device: str, ranks: int) -> None:
     start = request.getfixturevalue("pass_on_ranks" if device == "cpu" else "pass_on_nccl_ranks")
     start(ranks, [PROGRAMS, COLLECTIVES])

@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 ON_RANKS = HERE / "ranks" / "mpi_vqnet_programs.py"
 
 
-@pytest.mark.parametrize("ranks", [2, 4, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1, 8))])
+@pytest.mark.parametrize("ranks", [4, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1, 2, 8))])
 def test_the_programs(request, device: str, ranks: int) -> None:
     start = request.getfixturevalue("pass_on_ranks" if device == "cpu" else "pass_on_nccl_ranks")
     start(ranks, [ON_RANKS])

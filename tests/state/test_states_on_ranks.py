@@ -20,11 +20,11 @@ def files(topics: Sequence[str], device: str) -> list[str | Path]:
 @pytest.mark.parametrize(
     ("ranks", "topics"),
     [
-        (1, TOPICS),
         (2, MORE),
         (3, TOPICS),
         (8, ("exchange", "programs")),
-        # What follows is as on 2, 3 and 8 ranks, and slow where so many share a few cores.
+        # What follows is as on 2, 3 and 8 ranks or as in one process, and slow where so many share a few cores.
+        pytest.param(1, TOPICS, marks=pytest.mark.thorough),
         pytest.param(4, TOPICS, marks=pytest.mark.thorough),
         pytest.param(7, ("exchange",), marks=pytest.mark.thorough),
         pytest.param(8, ("states", "adjoint", "shots"), marks=pytest.mark.thorough),

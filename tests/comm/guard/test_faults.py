@@ -19,7 +19,7 @@ def fail(run_ranks, what: str, ranks: int = 4, within: float = 10, **environ: st
     """The output of a run that must end with an error within so many seconds of its own making."""
     start = time.monotonic()
     done = run_ranks(ranks, [FAULTY, what], timeout=60, **environ)
-    # The 3 s time-out of faulty.py, starting up, and what the fault itself may take.
+    # The time-out of faulty.py, starting up, and what the fault itself may take.
     assert time.monotonic() - start < within + 10
     assert done.returncode != 0
     assert "went through" not in done.stdout

@@ -1,9 +1,43 @@
 """Inputs of every kind and dtype, made from (rank, dtype, kind) alone: every rank can make every other rank's."""
 
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from functools import wraps
+from itertools import product
+from typing import Any
+
 import numpy as np
 
 DTYPES = ["float32", "float64", "complex64", "complex128", "int32", "int64", "bool"]
 KINDS = ["contiguous", "strided", "fortran", "read-only", "zero-size", "scalar", "big-endian", "list"]
+FEW = "QDIST_TEST_FEW_KINDS"
+"""Set where kinds that are only prepared in another way are left out."""
+TESTED_KINDS = ["contiguous", "zero-size", "scalar"] if FEW in os.environ else KINDS
+
+
+def each(**axes: Sequence[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Runs a test for every combination of these arguments, as parametrize would, in one item of pytest: an item takes
+    longer than most calls, and on every rank."""
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(test)
+        others = [p for name, p in signature.parameters.items() if name not in axes]
+
+        @wraps(test)
+        def run(**given: Any) -> None:
+            for values in product(*axes.values()):
+                case = dict(zip(axes, values, strict=True))
+                try:
+                    test(**given, **case)
+                except Exception as error:
+                    error.add_note(f"with {case}")
+                    raise
+
+        run.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
 
 
 def make(rank: int, dtype: str, kind: str, rows: int | None = None) -> np.ndarray | list:

@@ -7,5 +7,6 @@ import pytest
 pytest.importorskip("pennylane")
 
 
-def test_on_three_ranks(pass_on_ranks) -> None:
-    pass_on_ranks(3, [Path(__file__).parent / "ranks" / "mpi_pennylane.py"])
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.thorough)])
+def test_on_ranks(pass_on_ranks, ranks: int) -> None:
+    pass_on_ranks(ranks, [Path(__file__).parent / "ranks" / "mpi_pennylane.py"])

@@ -44,9 +44,18 @@ def test_split_amplitudes_give_the_derivatives_of_one_process(comm) -> None:
         given = small.weights.detach().clone().requires_grad_()
         assert torch.autograd.gradcheck(call, (given,), fast_mode=True)
         assert torch.autograd.gradgradcheck(call, (given,), fast_mode=True)
-        torch.library.opcheck(torch.ops.qdist.circuit.default, (rows, given, small._handle))
-        g = torch.rand(1, 2, dtype=torch.float64, generator=torch.manual_seed(1))
-        torch.library.opcheck(torch.ops.qdist.circuit_vjp.default, (rows, given, g, small._handle, False, True))
+
+
+@pytest.mark.thorough  # Its half is the import of torch's compiler on every rank; in one process it is always checked.
+@pytest.mark.filterwarnings("ignore:the layer's state")
+def test_operators_of_split_amplitudes_keep_the_rules_of_torch(comm) -> None:
+    circuit, x, w = random_circuit(1, N)
+    start, rows = np.linspace(0.2, 1.1, 5), torch.rand(1, 3, dtype=torch.float64, generator=torch.manual_seed(0))
+    small = QuantumLayer(circuit, ["Z0", "X1 Z2"], x, w, comm=comm, dtype=torch.float64, initial=start)
+    given = small.weights.detach().clone().requires_grad_()
+    torch.library.opcheck(torch.ops.qdist.circuit.default, (rows, given, small._handle))
+    g = torch.rand(1, 2, dtype=torch.float64, generator=torch.manual_seed(1))
+    torch.library.opcheck(torch.ops.qdist.circuit_vjp.default, (rows, given, g, small._handle, False, True))
 
 
 def test_data_parallel_training_is_that_of_the_whole_batch(comm) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -191,8 +192,14 @@ def test_clipping_counts_every_part_once(groups) -> None:
     np.testing.assert_allclose(norms[1::2], 0.1, rtol=1e-12)
 
 
-@pytest.mark.parametrize("size", [2, 4, pytest.param(8, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("net", auto_parallel.NETS)
+def sizes_of_examples() -> list[Any]:
+    """Each net on another number of ranks; --thorough has every net on all."""
+    cases = [(net, size) for net in auto_parallel.NETS for size in (2, 4, 8)]
+    usual = [(net, (4, 2)[k % 2]) for k, net in enumerate(auto_parallel.NETS)]
+    return [pytest.param(*case, marks=[pytest.mark.thorough] * (case not in usual)) for case in cases]
+
+
+@pytest.mark.parametrize(("net", "size"), sizes_of_examples())
 def test_the_examples_give_the_losses_of_one_process_in_every_mode(net, size, groups) -> None:
     def losses(*words: str) -> list[float]:
         small = ["--width", "16", "--inner", "32", "--rows", "16", "--steps", "2", "--precision", "float64", "--net"]

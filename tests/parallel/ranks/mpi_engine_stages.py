@@ -18,7 +18,7 @@ from qdist.parallel.auto import Accuracy, Engine, InputSpec, Machine, ProcessMes
 from qdist.tensor import Tensor, functional, manual_seed
 
 F64 = np.float64
-ROWS, STEPS = 8, 3
+ROWS, STEPS = 8, 2
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +116,7 @@ MESHES = {
 
 
 def more(*cases: tuple) -> list:
-    """On eight ranks stages are divided as on four, and take long."""
+    """On eight ranks stages are divided as on four, and take long; each search has one of two ways to make stages."""
     return [pytest.param(*case, marks=pytest.mark.thorough) for case in cases]
 
 
@@ -163,13 +163,14 @@ SEARCHES = [
     for search in ("dynamic_programming", "recursive_programming", "sharding_propagation")
     for staged in ("by annotation", "by weight")
 ]
+FEWER_SEARCHES = [SEARCHES[0], SEARCHES[3], SEARCHES[4], SEARCHES[5]]
 
 
 @pytest.mark.parametrize(
     ("size", "search", "staged"),
     [
-        *((4, *how) for how in SEARCHES),
-        *more(*((8, *how) for how in SEARCHES)),
+        *((4, *how) for how in FEWER_SEARCHES),
+        *more(*((4, *how) for how in SEARCHES if how not in FEWER_SEARCHES), *((8, *how) for how in SEARCHES)),
     ],
 )
 def test_placements_are_searched_for_inside_of_every_stage(groups, size: int, search: str, staged: str) -> None:
