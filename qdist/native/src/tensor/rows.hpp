@@ -3,35 +3,67 @@
 // Loops over a row are reductions that OpenMP's `simd` lets compilers split into lanes. NaNs reach the whole row.
 #pragma once
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
+#include <type_traits>
+
+#include "base/simd.hpp"
 
 namespace qdist {
 
-// e^x for x <= 0, to about an ulp; what would be subnormal is 0. 2^n e^r with n the integer nearest to x / log 2: a sum with
-// 1.5 * 2^(digits of the mantissa) has n in its lowest bits, from where it moves to the exponent.
-inline float exponential(float x) {
-    const float held = x < -87.0f ? -87.0f : x, shifted = held * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
-    const float r = (held - n * 0.693359375f) + n * 2.12194440e-4f;
-    float sum = 1.98412698e-4f;
-    for (float c : {1.38888889e-3f, 8.33333333e-3f, 4.16666667e-2f, 1.66666667e-1f, 0.5f, 1.0f, 1.0f}) sum = sum * r + c;
-    const float power = std::bit_cast<float>((std::bit_cast<std::uint32_t>(shifted) + 127u) << 23);
-    return x < -87.0f ? 0.0f : sum * power;
+// e^x for vectors of x <= 0, to about an ulp; what would be subnormal is 0. 2^n e^r with n the integer nearest to x / log 2: a sum
+// with 1.5 * 2^(digits of the mantissa) has n in its lowest bits, from where it moves to the exponent. NaNs stay.
+template <class Real>
+struct Exponential {
+    static constexpr bool single = sizeof(Real) == 4;
+    static constexpr int digits = single ? 23 : 52;
+    static constexpr Real lowest = single ? Real(-87) : Real(-708);
+    // The highest terms of the series, 1 / k! from k = 7 or 13 on; log 2 in two parts, the first of few digits.
+    static constexpr int terms = single ? 7 : 13;
+    static constexpr Real log2_high = single ? Real(0.693359375) : Real(0.693147180369123816490);
+    static constexpr Real log2_low = single ? Real(-2.12194440e-4) : Real(1.90821492927058770002e-10);
+
+    using V = Vec<Real>;
+    using Bits = Vec<std::conditional_t<single, std::uint32_t, std::uint64_t>>;
+
+    static V of(V x) {
+        constexpr Real magic = Real(std::int64_t(3) << (digits - 1));
+        const auto vanishes = x < splat(lowest);
+        const V held = vanishes ? splat(lowest) : x, shifted = held * Real(1.4426950408889634) + magic, n = shifted - magic;
+        const V r = (held - n * log2_high) - n * log2_low;
+        V sum = splat(Real(1) / factorial(terms));
+        unrolled<terms>([&](auto k) QDIST_INLINE { sum = sum * r + Real(1) / factorial(terms - 1 - k); });
+        const Bits exponent = (Bits(shifted) + (single ? 127 : 1023)) << digits;
+        return sum * V(exponent & ~Bits(vanishes));
+    }
+
+private:
+    static constexpr Real factorial(int k) { return k < 2 ? Real(1) : k * factorial(k - 1); }
+};
+
+inline constexpr std::size_t sum_parts = 16;
+
+template <class Real>
+inline Real total_of(Real* parts) {
+    for (std::size_t half = sum_parts / 2; half; half /= 2)
+        for (std::size_t j = 0; j < half; ++j) parts[j] += parts[j + half];
+    return parts[0];
 }
-inline double exponential(double x) {
-    const double held = x < -708.0 ? -708.0 : x, shifted = held * 1.4426950408889634 + 6755399441055744.0;
-    const double n = shifted - 6755399441055744.0;
-    const double r = (held - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10;
-    double sum = 1.6059043836821613e-10;
-    for (double c : {2.0876756987868099e-9, 2.5052108385441720e-8, 2.7557319223985893e-7, 2.7557319223985888e-6,
-                     2.4801587301587302e-5, 1.9841269841269841e-4, 1.3888888888888889e-3, 8.3333333333333332e-3,
-                     4.1666666666666664e-2, 1.6666666666666666e-1, 0.5, 1.0, 1.0})
-        sum = sum * r + c;
-    const double power = std::bit_cast<double>((std::bit_cast<std::uint64_t>(shifted) + 1023u) << 52);
-    return x < -708.0 ? 0.0 : sum * power;
+
+// The sum of f(0) .. f(width - 1) in 16 parts, whatever vectors the machine has: one after the other, or in few lanes, rounding
+// errors of a hundred numbers add up to more than their last digit.
+template <class Real, class F>
+inline Real sum_of(std::size_t width, F f) {
+    Real sums[sum_parts] = {};
+    std::size_t k = 0;
+    for (; k + sum_parts <= width; k += sum_parts)
+#pragma omp simd
+        for (std::size_t j = 0; j < sum_parts; ++j) sums[j] += f(k + j);
+    for (std::size_t j = 0; k < width; ++j, ++k) sums[j] += f(k);
+    return total_of(sums);
 }
 
 // out = e^(scale a - top) of a row, with top the largest scale a, and returns their sum. All of -inf gives zeros.
@@ -41,14 +73,31 @@ Real exponentials(std::size_t width, const Real* a, Real scale, Real* out, Real&
 #pragma omp simd reduction(max : top)
     for (std::size_t k = 0; k < width; ++k) top = std::max(top, scale * a[k]);
     if (top == -std::numeric_limits<Real>::infinity()) top = 0;
-    Real total = 0;
-    const Real most = top;
-#pragma omp simd reduction(+ : total)
-    for (std::size_t k = 0; k < width; ++k) {
-        out[k] = exponential(scale * a[k] - most);
-        total += out[k];
+    // Sums in 16 parts, as below; the last ones of the row with zeros behind them.
+    using V = Vec<Real>;
+    constexpr std::size_t lanes = Simd<Real>::lanes;
+    V sums[sum_parts / lanes] = {};
+    const auto add = [&](const Real* x, Real* to) {
+        for (std::size_t j = 0; j < sum_parts / lanes; ++j) {
+            const V e = Exponential<Real>::of(load_unaligned<V>(x + j * lanes));
+            std::memcpy(to + j * lanes, &e, sizeof e);
+            sums[j] += e;
+        }
+    };
+    Real some[sum_parts];
+    for (std::size_t k = 0; k < width; k += sum_parts) {
+        const std::size_t count = std::min(sum_parts, width - k);
+        std::fill(some + count, some + sum_parts, -std::numeric_limits<Real>::infinity());
+        for (std::size_t j = 0; j < count; ++j) some[j] = scale * a[k + j] - top;
+        if (count == sum_parts) {
+            add(some, out + k);
+        } else {
+            add(some, some);
+            std::copy_n(some, count, out + k);
+        }
     }
-    return total;
+    std::memcpy(some, sums, sizeof some);
+    return total_of(some);
 }
 
 // Softmax of scale * a, row by row; out may be a. With queries > 0 rows are those of attention in which query i, of so many,
@@ -70,9 +119,7 @@ void softmax(std::size_t rows, std::size_t width, const Real* a, Real scale, std
 template <class Real>
 void softmax_back(std::size_t rows, std::size_t width, const Real* g, const Real* y, Real scale, Real* out) {
     for (std::size_t r = 0; r < rows; ++r, g += width, y += width, out += width) {
-        Real along = 0;
-#pragma omp simd reduction(+ : along)
-        for (std::size_t k = 0; k < width; ++k) along += g[k] * y[k];
+        const Real along = sum_of<Real>(width, [=](std::size_t k) { return g[k] * y[k]; });
         for (std::size_t k = 0; k < width; ++k) out[k] = scale * y[k] * (g[k] - along);
     }
 }
