@@ -18,7 +18,7 @@ def test_the_whole_demonstration() -> None:
     done = subprocess.run([*command, "--speed-qubits", "12"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     text = done.stdout
-    for part in ("This machine", "How that circuit is run", "What next", "The same on 2 ranks", "sweeps of"):
+    for part in ("This machine", "How that circuit is run", "What next", "The same on 2 ranks", "sweep of"):
         assert part in text
     found = re.search(r"Energy (\S+) after 40 steps, exact (\S+): (\S+) apart", text)
     energy, exact, apart = map(float, found.groups())
