@@ -18,6 +18,9 @@ os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "100")
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 
+# Matrices of tests are small: second threads of NumPy's would take cores from the other worker, and gain nothing.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Tests start hundreds of processes. Where an image sets this, each would compile qdist's sources: half of its start.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
