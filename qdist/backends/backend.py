@@ -177,8 +177,9 @@ class Executor(ABC):
 
     def queue_back(self, ket: Any, bra: Any, support: int, out: Any) -> None:
         """run_back, without recovery, of the first shard of a state, with the derivatives by parameters, not angles,
-        written to ``out``: an array of either precision on the device, which nothing waits for."""
-        raise NotImplementedError
+        written to ``out``: an array of either precision on the device, which nothing waits for. Where ``queues_back``
+        alone."""
+        raise NotImplementedError(f"{type(self).__name__} queues no sweeps: ask queues_back() first")
 
     @abstractmethod
     def run_back_batch(

@@ -12,9 +12,12 @@ from states import DTYPES, random_sum
 from strategies import TABLE_GATES, circuits, random_unitary
 
 import qdist as qd
+from qdist.circuit.gates import NAMED
 from qdist.native import kernels
+from qdist.plan.operations import gate_operation
 from qdist.plan.rows import lowered
 from qdist.plan.rows.records import DIAGONAL, GROUP
+from qdist.plan.rows.steps import steps
 from qdist.program import adjoint
 from qdist.program import rows as program_rows
 from qdist.state import StateError, reference
@@ -287,3 +290,10 @@ def test_many_threads_at_once_and_a_forked_child_find_the_pool_at_work() -> None
         assert os.waitpid(child, 0)[1] == 0
     finally:
         kernels.set_threads(before)
+
+
+def test_every_gate_with_a_formula_has_steps_for_rows() -> None:
+    """Else a batch of it would be refused, where one circuit runs."""
+    for gate in NAMED.values():
+        if gate.formula:
+            assert list(steps(gate_operation(gate, range(gate.num_qubits), range(gate.num_params)))), gate.name

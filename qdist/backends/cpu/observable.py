@@ -47,7 +47,7 @@ class CpuObservable:
         return False
 
     def queue(self, shard: NDArray[Any], out: NDArray[Any], constant: float, value: NDArray[Any]) -> None:
-        raise NotImplementedError("the host computes at once")
+        raise NotImplementedError("the host computes at once: ask queues() first")
 
     def add_values(self, kets: NDArray[Any], values: NDArray[np.float64]) -> None:
         for ket, row in zip(kets, values):

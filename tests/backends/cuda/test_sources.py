@@ -126,15 +126,8 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("module", "dtype", "generation"),
-    [
-        *((module, "complex64", "80") for module in MODULES),
-        *((module, "complex128", "90") for module in MODULES if "rows" not in module),
-        # Those of rows, which take longest: test_rows_emulated.py compiles and runs them in both precisions.
-        *others(*((module, "complex128", "90") for module in MODULES if "rows" in module)),
-    ],
-)
+@pytest.mark.parametrize(("dtype", "generation"), [("complex64", "80"), ("complex128", "90")])
+@pytest.mark.parametrize("module", MODULES)
 def test_the_other_kernels(nvrtc: Nvrtc, module: str, dtype: str, generation: str) -> None:
     code, options = source(module, np.dtype(dtype))
     text = nvrtc.ptx(code, (*options, f"-arch=compute_{generation}"))

@@ -14,7 +14,7 @@ from qdist.comm import Communicator, Mesh
 from qdist.parallel import ParallelModel, Plan, parallelize
 from qdist.tensor import Tensor, random
 
-PADDING, TOKENS, LENGTH, ROWS, STEPS = 0, 16, 16, 9, 3
+PADDING, TOKENS, LENGTH, ROWS, STEPS = 0, 16, 16, 9, 4
 BLOCKS = {"0.tokens": "vocabulary", "[12]": "block", "4": "column-gather"}
 LLAMA = {"*.[qkv]": "column", "*.o": "row", "*.gate": "column", "*.up": "column", "*.down": "row"}
 

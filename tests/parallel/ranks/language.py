@@ -27,7 +27,7 @@ from qdist.tensor import Tensor, functional, manual_seed
 
 BATCH, UNIT = 2, 24
 LENGTH = FEATURES = 2 * UNIT
-DROPOUT, STEPS = 0.2, 2
+DROPOUT, STEPS = 0.2, 3
 F64 = np.float64
 
 

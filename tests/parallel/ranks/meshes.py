@@ -14,8 +14,7 @@ from qdist.comm import Communicator, Mesh
 from qdist.parallel import ParallelModel, Plan, parallelize
 from qdist.tensor import Tensor, functional
 
-STEPS = 2
-"""Of which the second has what the optimizer kept of the first."""
+STEPS = 3
 
 # Enough qubits for eight ranks.
 models.MODELS["wide"] = partial(models.hybrid, qubits=8)

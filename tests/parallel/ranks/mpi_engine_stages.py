@@ -18,7 +18,7 @@ from qdist.parallel.auto import Accuracy, Engine, InputSpec, Machine, ProcessMes
 from qdist.tensor import Tensor, functional, manual_seed
 
 F64 = np.float64
-ROWS, STEPS = 8, 2
+ROWS, STEPS = 8, 3
 
 
 @pytest.fixture(scope="session")
