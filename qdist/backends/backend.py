@@ -240,8 +240,9 @@ class ObservableKernel(Protocol):
 
 class RowKernel(Protocol):
     """A row program (plan/rows/records.py) on a device. rows: (batch, per_row) parameters of rows; shared: those of all
-    rows; both float64 and contiguous, or on a GPU its own arrays, in float32 too, which results then have. Calls that
-    find a value that is not finite do nothing, and return None or False."""
+    rows; contiguous, float64 or float32, which results then are too; arrays of NumPy or, on a GPU, its own, or on the
+    CPU what has a shape, a dtype of NumPy and DLPack's capsule. Calls that find a value that is not finite do nothing,
+    and return None or False."""
 
     def outputs(self, records: RowOutputRecords) -> Any:
         """Outputs as the device takes them."""

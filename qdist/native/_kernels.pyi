@@ -21,6 +21,9 @@ _Rows: TypeAlias = np.ndarray[tuple[int, int], np.dtype[_T]]
 _Matrices: TypeAlias = np.ndarray[tuple[int, int, int], np.dtype[_T]]
 _Images: TypeAlias = np.ndarray[tuple[int, int, int, int], np.dtype[_T]]
 
+_Real: TypeAlias = np.float32 | np.float64
+"""Of arrays that kernels read and write in either precision."""
+
 _Factor: TypeAlias = tuple[int, Sequence[int], Sequence[int], Sequence[complex]]
 """Formula, slots of its angles, bits of the block it acts on, and its matrix where the formula is a constant."""
 _Products: TypeAlias = Sequence[tuple[int, float]]
@@ -334,22 +337,22 @@ class RowProgram64:
     def kept_size(self, batch: int) -> int: ...
     def forward(
         self,
-        row_values: _Rows[np.float64],
-        shared: _Vector[np.float64],
+        row_values: _Rows[_Real],
+        shared: _Vector[_Real],
         outputs: RowOutputs,
         kets: _Vector[np.float32] | None,
-        values: _Rows[np.float64],
+        values: _Rows[_Real],
     ) -> bool: ...
     def backward(
         self,
-        row_values: _Rows[np.float64],
-        shared: _Vector[np.float64],
+        row_values: _Rows[_Real],
+        shared: _Vector[_Real],
         outputs: RowOutputs,
         kets: _Vector[np.float32] | None,
-        values: _Rows[np.float64],
-        cotangents: _Rows[np.float64],
-        row_gradient: _Rows[np.float64] | None,
-        shared_gradient: _Vector[np.float64] | None,
+        values: _Rows[_Real],
+        cotangents: _Rows[_Real],
+        row_gradient: _Rows[_Real] | None,
+        shared_gradient: _Vector[_Real] | None,
     ) -> bool: ...
     def states(self, row_values: _Rows[np.float64], shared: _Vector[np.float64], out: _Rows[_C]) -> bool: ...
 
@@ -379,22 +382,22 @@ class RowProgram128:
     def kept_size(self, batch: int) -> int: ...
     def forward(
         self,
-        row_values: _Rows[np.float64],
-        shared: _Vector[np.float64],
+        row_values: _Rows[_Real],
+        shared: _Vector[_Real],
         outputs: RowOutputs,
         kets: _Vector[np.float64] | None,
-        values: _Rows[np.float64],
+        values: _Rows[_Real],
     ) -> bool: ...
     def backward(
         self,
-        row_values: _Rows[np.float64],
-        shared: _Vector[np.float64],
+        row_values: _Rows[_Real],
+        shared: _Vector[_Real],
         outputs: RowOutputs,
         kets: _Vector[np.float64] | None,
-        values: _Rows[np.float64],
-        cotangents: _Rows[np.float64],
-        row_gradient: _Rows[np.float64] | None,
-        shared_gradient: _Vector[np.float64] | None,
+        values: _Rows[_Real],
+        cotangents: _Rows[_Real],
+        row_gradient: _Rows[_Real] | None,
+        shared_gradient: _Vector[_Real] | None,
     ) -> bool: ...
     def states(self, row_values: _Rows[np.float64], shared: _Vector[np.float64], out: _Rows[_C]) -> bool: ...
 

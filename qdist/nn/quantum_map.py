@@ -6,11 +6,11 @@ do not take runs row by row. A layer of another framework is this function under
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from threading import local
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,6 +133,36 @@ class CircuitMap:
         assert found is not None, "the forward run has checked the values"
         _, by_rows, by_shared = found
         return self.division.gradients_of_rows(xp, x, weights, by_rows, by_shared)
+
+    @cached_property
+    def takes_lent(self) -> bool:
+        """Whether rows on the host may be given to ``read_lent``: x and the weights are what kernels read as it is."""
+        if self._rows is None or not self.program.backend.is_host:
+            return False
+        return self.division.is_whole and not self._rows[1].columns.has_variances
+
+    def read_lent(self, x: Any, weights: Any) -> tuple[NDArray[Any], Kept]:
+        """``forward`` where the kernels of rows take x and the weights as they are lent for the call (see
+        ``RowKernel``): the outputs, and the states."""
+        assert self._rows is not None, "see takes_lent"
+        rows, reading = self._rows
+        comm = self.program.comm
+        Kept.drop(comm)
+        read = rows.values(x, weights, reading, keep=True)
+        if read is None:
+            self.params(np.from_dlpack(x), np.from_dlpack(weights))  # Says which value is not finite.
+            raise AssertionError("a value is not finite")
+        return read[0], Kept(comm, read[1], None)
+
+    def pull_back_lent(
+        self, x: Any, weights: Any, g: Any, values: NDArray[Any], kept: Kept, needs: Sequence[bool]
+    ) -> tuple[Any, Any]:
+        """``backward`` of ``read_lent``, with the x and weights of then."""
+        assert self._rows is not None, "see takes_lent"
+        rows, reading = self._rows
+        found = rows.vjp(x, weights, reading, g, needs[0], needs[1], values, kept.take())
+        assert found is not None, "the forward run has checked the values"
+        return found[1:]
 
     @property
     def is_number(self) -> bool:
@@ -258,7 +288,10 @@ class Kept:
 
     def __init__(self, comm: Communicator | None, kets: Any, layout: Layout | None) -> None:
         self._comm, self._kets, self._layout = comm, kets, layout
-        _last.kept[comm] = self
+        if comm is None:
+            _last.alone = ref(self)
+        else:
+            _last.kept[comm] = self
 
     def take(self) -> Any:
         """The states as they came from the runs, if they are still there."""
@@ -271,7 +304,7 @@ class Kept:
 
     @staticmethod
     def drop(comm: Communicator | None) -> None:
-        last = _last.kept.pop(comm, None)
+        last = _last.alone() if comm is None else _last.kept.pop(comm, None)
         if last is not None:
             last._kets = None
 
@@ -280,7 +313,14 @@ class _Last(local):
     """This thread's last forward on each group of ranks."""
 
     def __init__(self) -> None:
-        self.kept: WeakValueDictionary[Communicator | None, Kept] = WeakValueDictionary()
+        self.alone: Callable[[], Kept | None] = (
+            _nothing  # Of this process by itself: as often as a step, so no dictionary.
+        )
+        self.kept: WeakValueDictionary[Communicator, Kept] = WeakValueDictionary()
+
+
+def _nothing() -> None:
+    return None
 
 
 _last = _Last()

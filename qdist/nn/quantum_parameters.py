@@ -70,14 +70,14 @@ class Division:
         return by_x, by_weights
 
     def of_rows(self, xp: Any, x: Any, weights: Any) -> tuple[Any, Any]:
-        """What a row program with ``row_columns`` and ``shared_columns`` takes: the rows, and what they share. Kernels
-        on a GPU read either precision."""
+        """What a row program with ``row_columns`` and ``shared_columns`` takes: the rows, and what they share; on the
+        host a copy, as callers may change what they gave before a backward run."""
         if self._functions is None:
             used = x if len(self._features) == self.in_features else x[:, self._on(xp, "_features")]
             shared = xp.zeros(0) if weights is None else weights
             if len(self._places) < self.num_weights:
                 shared = shared[self._on(xp, "_places")]
-            return (used.astype(np.float64, order="C"), shared.astype(np.float64)) if xp is np else (used, shared)
+            return (used.copy(), shared.copy()) if xp is np else (used, shared)
         theta = self.parameters(xp, x, weights)
         bound = self._functions.extended(theta, xp)
         alone = bound[:1] if len(x) else self._functions.extended(self._weights_alone(xp, weights), xp, check=False)
@@ -116,6 +116,12 @@ class Division:
         everything = np.arange(self._count)
         own = self._features, self._input_columns
         return not self.num_weights and all(np.array_equal(part, everything) for part in own)
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether all features and all weights are parameters of the circuit, and nothing follows from them."""
+        used = len(self._features) == self.in_features and len(self._places) == self.num_weights
+        return used and self._functions is None
 
     @property
     def has_functions(self) -> bool:

@@ -50,11 +50,9 @@ class Columns(NamedTuple):
     def cotangents(self, given: NDArray[Any], found: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """The cotangents of the kernel's columns from those of the outputs, one output behind the other. found: the
         kernel's values, on which those of variances depend."""
-        if not self.has_variances and not isinstance(given, np.ndarray):
-            return given  # Kernels on a GPU read either precision.
-        given = given.astype(np.float64, order="C", copy=False)
         if not self.has_variances:
-            return given
+            return np.ascontiguousarray(given) if isinstance(given, np.ndarray) else given
+        given = given.astype(np.float64, copy=False)
         assert found is not None, "a variance needs the value of its observable"
         columns = []
         at = 0

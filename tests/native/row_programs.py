@@ -160,18 +160,18 @@ def back(dtype: str) -> dict[str, Any]:
 def wrong_calls(dtype: str) -> dict[str, list[Any]]:
     one = kernels.RowOutputs(2, 0, np.zeros((0, 4), np.int64), np.zeros(0), np.zeros((0, 5), np.int64))
     return {
-        "row_values": [np.ones((ROWS, 1)), np.ones((ROWS, 3)), np.ones((ROWS + 1, 2))],
-        "shared": [np.ones(1), np.ones(3)],
+        "row_values": [np.ones((ROWS, 1)), np.ones((ROWS, 3)), np.ones((ROWS + 1, 2)), np.ones((ROWS, 2), np.int64)],
+        "shared": [np.ones(1), np.ones(3), np.ones(2, np.float16)],
         "outputs": [one],
         "kets": [kets(dtype, -1), kets(dtype, 1), unaligned(dtype)],
-        "values": [np.zeros((ROWS - 1, 5)), np.zeros((ROWS, 4))],
+        "values": [np.zeros((ROWS - 1, 5)), np.zeros((ROWS, 4)), np.zeros((ROWS, 5), np.int64)],
     }
 
 
 def wrong_back(dtype: str) -> dict[str, list[Any]]:
     return {
         **wrong_calls(dtype),
-        "cotangents": [np.ones((ROWS - 1, 5)), np.ones((ROWS, 4))],
-        "row_gradient": [np.zeros((ROWS - 1, 2)), np.zeros((ROWS, 1))],
-        "shared_gradient": [np.zeros(1), np.zeros(3)],
+        "cotangents": [np.ones((ROWS - 1, 5)), np.ones((ROWS, 4)), np.ones((ROWS, 5), np.complex64)],
+        "row_gradient": [np.zeros((ROWS - 1, 2)), np.zeros((ROWS, 1)), np.zeros((ROWS, 2), np.int32)],
+        "shared_gradient": [np.zeros(1), np.zeros(3), np.zeros(2, np.complex128)],
     }

@@ -61,6 +61,8 @@ def built_signatures(item: Any, kind: str) -> list[Signature]:
         text = re.sub(r"\bndarray\[dtype=(\w+), shape=\(\*, \*\)[^\]]*\]", r"_Rows[np.\1]", text)
         text = re.sub(r"\bndarray\[dtype=(\w+), shape=\(\*, \*, \*\)[^\]]*\]", r"_Matrices[np.\1]", text)
         text = re.sub(r"\bndarray\[dtype=(\w+), shape=\(\*, \*, \*, \*\)[^\]]*\]", r"_Images[np.\1]", text)
+        text = re.sub(r"\bndarray\[shape=\(\*\)[^\]]*\]", "_Vector[np.float32 | np.float64]", text)
+        text = re.sub(r"\bndarray\[shape=\(\*, \*\)[^\]]*\]", "_Rows[np.float32 | np.float64]", text)
         text = re.sub(r"\bnp\.bool\b", "np.bool_", text)
         text = re.sub(r"\b(collections\.abc|typing|qdist\.native\._kernels_\w+)\.", "", text)
         for k, default in enumerate(defaults or ()):

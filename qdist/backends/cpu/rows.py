@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ class CpuRows:
         self._native = (kernels.RowProgram128 if in_double else kernels.RowProgram64)(*records.arguments())
         self._real = np.dtype(np.float64 if in_double else np.float32)
         self._spare: NDArray[Any] | None = None
+        self._kept_size = lru_cache(maxsize=16)(self._native.kept_size)
 
     def outputs(self, records: RowOutputRecords) -> kernels.RowOutputs:
         return kernels.RowOutputs(
@@ -30,14 +32,15 @@ class CpuRows:
         )
 
     def kept_bytes(self, count: int) -> int:
-        return self._native.kept_size(count) * self._real.itemsize
+        return self._kept_size(count) * self._real.itemsize
 
     def forward(
         self, rows: NDArray[np.float64], shared: NDArray[np.float64], outputs: kernels.RowOutputs, keep: bool
     ) -> tuple[NDArray[np.float64], Any] | None:
-        values = np.empty((len(rows), outputs.count))
+        values = np.empty((len(rows), outputs.count), rows.dtype)
         kets = self._room(len(rows)) if keep else None
-        return (values, kets) if self._native.forward(rows, shared, outputs, kets, values) else None
+        done = self._native.forward(_numbers(rows), _numbers(shared), outputs, kets, values)
+        return (values, kets) if done else None
 
     def backward(
         self,
@@ -51,10 +54,11 @@ class CpuRows:
         values: NDArray[np.float64] | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64] | None] | None:
         if values is None or kets is None:
-            kets, values = None, np.empty((len(rows), outputs.count))
-        row_gradient = np.zeros((len(rows), rows.shape[1])) if by_rows else None
-        shared_gradient = np.zeros(len(shared)) if by_shared else None
-        done = self._native.backward(rows, shared, outputs, kets, values, cotangents, row_gradient, shared_gradient)
+            kets, values = None, np.empty((len(rows), outputs.count), rows.dtype)
+        row_gradient = np.empty((len(rows), rows.shape[1]), rows.dtype) if by_rows else None
+        shared_gradient = np.empty(len(shared), shared.dtype) if by_shared else None
+        given = _numbers(rows), _numbers(shared), outputs, kets, values, _numbers(cotangents)
+        done = self._native.backward(*given, row_gradient, shared_gradient)
         if kets is not None:
             self._spare = kets
         return (values, row_gradient, shared_gradient) if done else None
@@ -65,8 +69,13 @@ class CpuRows:
     def _room(self, count: int) -> NDArray[Any]:
         """Memory for the states of a forward run: that of an earlier one, if its backward run is over. New pages cost
         as much as a sweep."""
-        size = self._native.kept_size(count)
+        size = self._kept_size(count)
         spare, self._spare = self._spare, None
         if spare is not None and len(spare) == size:
             return spare
         return memory.aligned_zeros(size, self._real)
+
+
+def _numbers(array: Any) -> Any:
+    """As the native module takes them: NumPy's array, or the capsule of what only lends its memory."""
+    return array if array.__class__ is np.ndarray else array.__dlpack__()

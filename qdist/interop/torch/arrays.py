@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils.dlpack import to_dlpack
 
 from qdist.backends.cuda.staging import MOST_BYTES, staging
 
-__all__ = ["as_array", "as_tensor", "device_name", "module_on", "number_and_gradient"]
+__all__ = ["Lent", "as_array", "as_tensor", "device_name", "module_on", "number_and_gradient"]
 
 DTYPES: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 
@@ -59,6 +60,25 @@ def _stream_at(address: int, device: int) -> Any:
     import cupy
 
     return cupy.cuda.ExternalStream(address, device)
+
+
+class Lent:
+    """A contiguous tensor on the CPU as kernels of rows take it (``RowKernel``): its memory, without an array around
+    it."""
+
+    __slots__ = ("_tensor", "dtype", "shape")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor, self.shape, self.dtype = tensor, tensor.shape, DTYPES[tensor.dtype]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return to_dlpack(self._tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # DLPack's number of CPUs.
 
 
 def as_array(xp: Any, tensor: torch.Tensor) -> Any:

@@ -43,7 +43,10 @@ def _is_plain(*tensors: Tensor) -> bool:
     small circuit, is left out."""
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return False
-    return not torch._C._len_torch_dispatch_stack() and all(type(t) in _PLAIN for t in tensors)
+    for tensor in tensors:
+        if type(tensor) not in _PLAIN:
+            return False
+    return not torch._C._len_torch_dispatch_stack()
 
 
 class _Plain(torch.autograd.Function):

@@ -7,16 +7,17 @@ derivative, and says so.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from qdist.interop.circuit_maps import found
-from qdist.nn.quantum_map import Derivatives
+from qdist.nn.quantum_map import Derivatives, Kept
 
-from .arrays import DTYPES, as_array, as_tensor, device_name, module_on, number_and_gradient
+from .arrays import DTYPES, Lent, as_array, as_tensor, device_name, module_on, number_and_gradient
 
 __all__ = ["circuit", "circuit_second", "circuit_vjp", "map_of", "pulled_back", "read", "read_number"]
 
@@ -29,12 +30,27 @@ def map_of(x: Tensor, handle: str) -> Any:
 def read(circuit_map: Any, x: Tensor, weights: Tensor, differentiated: bool) -> tuple[Tensor, Any]:
     """What qdist::circuit gives, and what `pulled_back` takes of it, as long as x and weights do not change;
     differentiated: whether it will be called."""
+    rows = circuit_map.map
+    if x.is_cpu and rows.takes_lent and rows.takes_rows(x.shape[0]) and weights.ndim == 1 and _contiguous(x, weights):
+        values, kept = rows.read_lent(Lent(x), Lent(weights))
+        return torch.from_numpy(values.copy()), _OfRows(values, kept)  # What is returned may be changed in place.
     with module_on(x) as xp:
         xp = circuit_map.module(xp, x, weights)
         found, saved = circuit_map.forward_saved(xp, as_array(xp, x), as_array(xp, weights), differentiated)
         if isinstance(saved, Derivatives):
             return _on_device_of(x, found, saved)
         return as_tensor(xp, found, x), saved
+
+
+class _OfRows(NamedTuple):
+    """What a forward of rows on the CPU leaves, beside x and the weights."""
+
+    values: NDArray[Any]
+    kept: Kept
+
+
+def _contiguous(x: Tensor, weights: Tensor) -> bool:
+    return x.is_contiguous() and weights.is_contiguous()
 
 
 def _on_device_of(x: Tensor, found: Any, derivatives: Derivatives) -> tuple[Tensor, Derivatives]:
@@ -62,6 +78,11 @@ def pulled_back(
     circuit_map: Any, x: Tensor, weights: Tensor, g: Tensor, needs: tuple[bool, bool], saved: Any = None
 ) -> tuple[Tensor | None, Tensor | None]:
     """dL/dx and dL/dweights; None where they are not needed."""
+    if saved.__class__ is _OfRows:
+        by_x, by_weights = circuit_map.map.pull_back_lent(Lent(x), Lent(weights), Lent(g.contiguous()), *saved, needs)
+        return None if by_x is None else torch.from_numpy(by_x), None if by_weights is None else torch.from_numpy(
+            by_weights
+        )
     if isinstance(saved, Derivatives):
         return g * saved.by_x if needs[0] else None, g[0] * saved.by_weights if needs[1] else None
     with module_on(x) as xp:

@@ -7,6 +7,7 @@
 #include <complex>
 
 #include "base/checks.hpp"
+#include "batch/numbers.hpp"
 #include "batch/outputs.hpp"
 #include "batch/row_program.hpp"
 
@@ -22,6 +23,11 @@ template <class T>
 using Array = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Table = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+// Real numbers of a caller, in single or double precision, read and written as they are.
+using RealArray = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using RealTable = nb::ndarray<nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using ConstRealArray = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ConstRealTable = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Integers = Array<const std::int64_t>;
 using Records = Table<const std::int64_t>;
 
@@ -199,18 +205,18 @@ rows::Outputs made_outputs(int n, int num_outputs, Records strings, Array<const 
     return {n, num_outputs, terms, std::move(found)};
 }
 
-// The rows and shared values of a call.
-template <class Real>
-void check_values(const rows::RowProgram<Real>& p, const Table<const double>& row_values, const Array<const double>& shared) {
-    check_size(row_values.shape(1), p.per_row(), "a row of parameters");
-    check_size(shared.size(), p.num_shared(), "the shared parameters");
+template <class Any>
+rows::Numbers numbers_of(const Any& array, const char* what) {
+    const bool wide = array.dtype() == nb::dtype<double>();
+    if (!wide && array.dtype() != nb::dtype<float>()) refuse(std::string(what) + " must be float32 or float64");
+    return {const_cast<void*>(static_cast<const void*>(array.data())), wide};
 }
 
-template <class Real>
-void check_outputs(const rows::RowProgram<Real>& p, const rows::Outputs& outputs, std::size_t batch, const Table<double>& values) {
-    check_size(std::size_t(outputs.num_bits()), std::size_t(p.num_bits()), "outputs for the program's qubits");
-    check_size(values.shape(0), batch, "the batch of values");
-    check_size(values.shape(1), std::size_t(outputs.count()), "a row of values");
+// The rows and shared values of a call.
+template <class Real, class Rows, class Values>
+void check_values(const rows::RowProgram<Real>& p, const Rows& row_values, const Values& shared) {
+    check_size(row_values.shape(1), p.per_row(), "a row of parameters");
+    check_size(shared.size(), p.num_shared(), "the shared parameters");
 }
 
 inline bool all_finite(const double* x, std::size_t size) { return std::all_of(x, x + size, [](double v) { return std::isfinite(v); }); }
@@ -238,6 +244,40 @@ bool states(const rows::RowProgram<Real>& p, Table<const double> row_values, Arr
     return true;
 }
 
+template <class Any>
+rows::Numbers checked_columns(const Any& columns, std::size_t batch, const rows::Outputs& outputs, const char* what) {
+    check_size(columns.shape(0), batch, what);
+    check_size(columns.shape(1), std::size_t(outputs.count()), what);
+    return numbers_of(columns, what);
+}
+
+template <class Real>
+bool forward(const rows::RowProgram<Real>& p, rows::Numbers row_values, rows::Numbers shared, std::size_t batch, const rows::Outputs& outputs,
+             const std::optional<Array<Real>>& kets, rows::Numbers values) {
+    check_size(std::size_t(outputs.num_bits()), std::size_t(p.num_bits()), "outputs for the program's qubits");
+    Real* const k = checked_kets(kets, p.kept_size(batch));
+    nb::gil_scoped_release release;
+    const rows::Read x(row_values, batch * p.per_row()), w(shared, p.num_shared());
+    if (!all_finite(x.data(), batch * p.per_row()) || !all_finite(w.data(), p.num_shared())) return false;
+    rows::Written v(values, batch * outputs.count());
+    p.forward(x.data(), w.data(), batch, outputs, k, v.data());
+    return true;
+}
+
+template <class Real>
+bool backward(const rows::RowProgram<Real>& p, rows::Numbers row_values, rows::Numbers shared, std::size_t batch, const rows::Outputs& outputs,
+              const std::optional<Array<Real>>& kets, rows::Numbers values, rows::Numbers cotangents, rows::Numbers row_gradient, rows::Numbers shared_gradient) {
+    check_size(std::size_t(outputs.num_bits()), std::size_t(p.num_bits()), "outputs for the program's qubits");
+    Real* const k = checked_kets(kets, p.kept_size(batch));
+    nb::gil_scoped_release release;
+    const std::size_t count = batch * outputs.count();
+    const rows::Read x(row_values, batch * p.per_row()), w(shared, p.num_shared()), g(cotangents, count);
+    if (!all_finite(x.data(), batch * p.per_row()) || !all_finite(w.data(), p.num_shared())) return false;
+    rows::Written v(values, count, k != nullptr), by_row(row_gradient, batch * p.per_row()), by_shared(shared_gradient, p.num_shared());
+    p.backward(x.data(), w.data(), batch, outputs, k, v.data(), g.data(), by_row.data(), by_shared.data());
+    return true;
+}
+
 template <class Real>
 void bind_rows(nb::module_& m, const char* name) {
     using P = rows::RowProgram<Real>;
@@ -252,44 +292,32 @@ void bind_rows(nb::module_& m, const char* name) {
         .def("kept_size", [](const P& p, std::size_t batch) { return check_range(std::int64_t(batch), 0, std::int64_t(1) << 40, "the batch"), p.kept_size(batch); }, "batch"_a,
              "Numbers of the array in which `forward` leaves the states of so many rows.")
         .def("forward",
-             [](const P& p, Table<const double> row_values, Array<const double> shared, const rows::Outputs& outputs, std::optional<Kets> kets, Table<double> values) {
+             [](const P& p, ConstRealTable row_values, ConstRealArray shared, const rows::Outputs& outputs, std::optional<Kets> kets, RealTable values) {
                  check_values(p, row_values, shared);
-                 const std::size_t batch = row_values.shape(0);
-                 check_outputs(p, outputs, batch, values);
-                 Real* const k = checked_kets(kets, p.kept_size(batch));
-                 const double *x = row_values.data(), *w = shared.data();
-                 double* const v = values.data();
-                 nb::gil_scoped_release release;
-                 if (!all_finite(x, batch * p.per_row()) || !all_finite(w, p.num_shared())) return false;
-                 p.forward(x, w, batch, outputs, k, v);
-                 return true;
+                 return forward(p, numbers_of(row_values, "rows"), numbers_of(shared, "shared parameters"), row_values.shape(0), outputs, kets,
+                                checked_columns(values, row_values.shape(0), outputs, "values"));
              },
              nb::arg("row_values").noconvert(), nb::arg("shared").noconvert(), "outputs"_a, nb::arg("kets").noconvert().none(), nb::arg("values").noconvert(),
-             "The outputs of every row; False, and nothing done, if a parameter is not finite. kets: where the states are left for `backward`.")
+             "The outputs of every row; False, and nothing done, if a parameter is not finite. kets: where the states are left for `backward`. Parameters and "
+             "values are float32 or float64.")
         .def("backward",
-             [](const P& p, Table<const double> row_values, Array<const double> shared, const rows::Outputs& outputs, std::optional<Kets> kets, Table<double> values,
-                Table<const double> cotangents, std::optional<Table<double>> row_gradient, std::optional<Array<double>> shared_gradient) {
+             [](const P& p, ConstRealTable row_values, ConstRealArray shared, const rows::Outputs& outputs, std::optional<Kets> kets, RealTable values, ConstRealTable cotangents,
+                std::optional<RealTable> row_gradient, std::optional<RealArray> shared_gradient) {
                  check_values(p, row_values, shared);
                  const std::size_t batch = row_values.shape(0);
-                 check_outputs(p, outputs, batch, values);
-                 check_size(cotangents.shape(0), batch, "the batch of cotangents");
-                 check_size(cotangents.shape(1), std::size_t(outputs.count()), "a row of cotangents");
-                 Real* const k = checked_kets(kets, p.kept_size(batch));
                  if (row_gradient) {
                      check_size(row_gradient->shape(0), batch, "the batch of gradients");
                      check_size(row_gradient->shape(1), p.per_row(), "a row of gradients");
                  }
                  if (shared_gradient) check_size(shared_gradient->size(), p.num_shared(), "the shared gradient");
-                 const double *x = row_values.data(), *w = shared.data(), *g = cotangents.data();
-                 double *const v = values.data(), *const by_row = row_gradient ? row_gradient->data() : nullptr, *const by_shared = shared_gradient ? shared_gradient->data() : nullptr;
-                 nb::gil_scoped_release release;
-                 if (!all_finite(x, batch * p.per_row()) || !all_finite(w, p.num_shared())) return false;
-                 p.backward(x, w, batch, outputs, k, v, g, by_row, by_shared);
-                 return true;
+                 return backward(p, numbers_of(row_values, "rows"), numbers_of(shared, "shared parameters"), batch, outputs, kets,
+                                 checked_columns(values, batch, outputs, "values"), checked_columns(cotangents, batch, outputs, "cotangents"),
+                                 row_gradient ? numbers_of(*row_gradient, "gradients") : rows::Numbers{},
+                                 shared_gradient ? numbers_of(*shared_gradient, "gradients") : rows::Numbers{});
              },
              nb::arg("row_values").noconvert(), nb::arg("shared").noconvert(), "outputs"_a, nb::arg("kets").noconvert().none(), nb::arg("values").noconvert(),
              nb::arg("cotangents").noconvert(), nb::arg("row_gradient").noconvert().none(), nb::arg("shared_gradient").noconvert().none(),
-             "Adds the vector-Jacobian product by the parameters of rows and by the shared ones. kets: those that `forward` left, with its values; they are "
+             "Sets the vector-Jacobian product by the parameters of rows and by the shared ones. kets: those that `forward` left, with its values; they are "
              "overwritten. Without them the circuit runs first, and values are set.");
     program.def("states", &states<Real, float>, nb::arg("row_values").noconvert(), nb::arg("shared").noconvert(), nb::arg("out").noconvert(),
                 "The state of every row, in logical order; False, and nothing done, if a parameter is not finite.");
