@@ -283,7 +283,7 @@ private:
                 gradient[d->factors[0].source.slots[0]] += *results;
             } else if (d->undo.givens()) {
                 // What else is in T changes nothing: dU U^-1 is a multiple of -iY, which is real, or of -iX.
-                const Complex entry = d->undo.givens()->imaginary ? Complex(0, *results) : Complex(*results);
+                const Complex entry = d->undo.givens()->is_imaginary() ? Complex(0, *results) : Complex(*results);
                 add_dense_gradient(1, d->factors, {0, entry, 0, 0}, angles_, gradient);
             } else {
                 Matrix t(std::size_t(1) << 2 * d->num_targets);

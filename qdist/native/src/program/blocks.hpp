@@ -71,7 +71,7 @@ bool is_trainable(const Block<Real>& block) {
     return r && r->is_trainable();
 }
 
-// The Givens rotations of different bits, all real or all imaginary, from `block` on, at most `most`, which can run in one pass;
+// The Givens rotations of different bits, all of one form, from `block` on, at most `most`, which can run in one pass;
 // returns their number. which:
 // the matrices that are run, DenseBlock's dense or undo.
 template <class Real, class Iterator>
@@ -80,7 +80,7 @@ int next_givens(Iterator block, Iterator end, Dense<Real> DenseBlock<Real>::* wh
     for (; block != end && count < most; ++block) {
         const auto* d = std::get_if<DenseBlock<Real>>(&*block);
         const Givens* givens = d ? (d->*which).givens() : nullptr;
-        const auto apart = [&](const Givens& g) { return g.bit == givens->bit || g.imaginary != givens->imaginary; };
+        const auto apart = [&](const Givens& g) { return g.bit == givens->bit || g.form != givens->form; };
         if (!givens || std::any_of(rotations, rotations + count, apart)) break;
         rotations[count++] = *givens;
     }

@@ -56,7 +56,7 @@ private:
     static constexpr int lane_bits = Simd<Real>::lane_bits, set_size = 1 << max_flips;
     static constexpr int no_flip = -1;
 
-    enum class Kind { even_rotation, odd_rotation, real_givens, imaginary_givens, matrix, real_matrix, phases, row_phases };
+    enum class Kind { even_rotation, odd_rotation, real_givens, imaginary_givens, hadamard, matrix, real_matrix, phases, row_phases };
 
     // A block as the kernel reads it.
     struct Step {
@@ -145,7 +145,9 @@ private:
         Kind kind = Kind::phases;
         if (const auto* d = std::get_if<DenseBlock<Real>>(&block)) {
             if (const Givens* givens = d->dense.givens()) {
-                kind = givens->imaginary ? Kind::imaginary_givens : Kind::real_givens;
+                kind = givens->form == GivensForm::hadamard ? Kind::hadamard
+                       : givens->is_imaginary()             ? Kind::imaginary_givens
+                                                            : Kind::real_givens;
                 step.matrix[0] = Real(givens->tangent);
             } else {
                 kind = d->dense.is_real() ? Kind::real_matrix : Kind::matrix;
@@ -216,6 +218,15 @@ private:
         });
     }
 
+    template <int j>
+    QDIST_INLINE static void add_and_subtract(Set& x) {
+        each_pair<j>([&](auto p, auto q) QDIST_INLINE {
+            const V a = x.re[p], b = x.im[p], d = x.re[q], e = x.im[q];
+            x.re[p] = a + d, x.im[p] = b + e;
+            x.re[q] = a - d, x.im[q] = b - e;
+        });
+    }
+
     template <int j, bool real>
     QDIST_INLINE static void multiply(Set& x, const Step& step) {
         const Real *m = step.matrix, *n = m + 4;
@@ -281,6 +292,8 @@ private:
                 constexpr int j = what % max_flips;
                 if constexpr (kind == Kind::even_rotation || kind == Kind::odd_rotation)
                     rotate<j, kind == Kind::odd_rotation>(x, step, set);
+                else if constexpr (kind == Kind::hadamard)
+                    add_and_subtract<j>(x);
                 else if constexpr (kind == Kind::matrix || kind == Kind::real_matrix)
                     multiply<j, kind == Kind::real_matrix>(x, step);
                 else

@@ -119,7 +119,7 @@ public:
                     if (d->pair)
                         setter.set(*d->pair);
                     else
-                        setter.set(d->dense, matrix(*d, angles_.data()), !d->far.mask, {true, true});
+                        setter.set(d->dense, matrix(*d, angles_.data()), !d->far.mask, {true, true, true});
                 } else if (auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
                     g->diagonal.set(angles_.data());
                     setter.note(g->diagonal);
@@ -142,7 +142,7 @@ public:
                 stage->lacking[k] = setter.lacking();
                 if (auto* d = std::get_if<DenseBlock<Real>>(&stage->blocks[k])) {
                     // A rotation is summed as a real or an imaginary one, so that is what its derivatives must be of.
-                    const GivensForms givens{d->is_real || !d->is_trainable, d->is_x_rotation || !d->is_trainable};
+                    const GivensForms givens{d->is_real || !d->is_trainable, d->is_x_rotation || !d->is_trainable, false};
                     setter.set(d->undo, adjoint(matrix(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask,
                                givens);
                     if (d->undo.givens()) last_givens = k;

@@ -37,18 +37,21 @@ public:
         std::copy(matrix_im_.begin(), matrix_im_.end(), std::copy(matrix_re_.begin(), matrix_re_.end(), to));
     }
 
-    // Makes it a Givens rotation whose cosine is left out, if m is one of one bit above the lanes, without controls: a real one
-    // or an imaginary one, where these are allowed.
+    // Makes it a Givens rotation whose cosine is left out, if m is one of one bit above the lanes, without controls: a real one,
+    // an imaginary one or a Hadamard gate, where these are allowed.
     bool set_givens(const Matrix& m, GivensForms allowed) {
         constexpr double rounding = 1e-14;
-        if (!plain_ || targets_.size() != 1 || control_mask_ || std::abs(m[0] - m[3]) >= rounding ||
-            std::abs(m[0].imag()) >= rounding)
-            return false;
+        if (!plain_ || targets_.size() != 1 || control_mask_ || std::abs(m[0].imag()) >= rounding) return false;
         const double cosine = m[0].real();
-        if (allowed.real && std::abs(m[1].imag()) < rounding && std::abs(m[1] + m[2]) < rounding)
+        const auto equal = [&](Complex a) { return std::abs(a - m[0]) < rounding; };
+        if (allowed.hadamard && equal(m[1]) && equal(m[2]) && equal(-m[3]))
+            givens_ = {targets_[0], 1, GivensForm::hadamard};
+        else if (!equal(m[3]))
+            return false;
+        else if (allowed.real && std::abs(m[1].imag()) < rounding && std::abs(m[1] + m[2]) < rounding)
             givens_ = {targets_[0], m[2].real() / cosine};
         else if (allowed.imaginary && std::abs(m[1].real()) < rounding && std::abs(m[1] - m[2]) < rounding)
-            givens_ = {targets_[0], m[1].imag() / cosine, true};
+            givens_ = {targets_[0], m[1].imag() / cosine, GivensForm::imaginary};
         else
             return false;
         return is_givens_ = true;

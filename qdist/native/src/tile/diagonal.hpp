@@ -26,15 +26,22 @@ struct Phase {
     Real re, im;
 };
 
-// Multiplies the elements i of a tile of 2^t where a condition holds by factor(i).
+// Multiplies the elements i of a tile of 2^t where a condition holds by factor(i). They lie in runs as long as the lowest bit of
+// the condition says.
 template <class Real, class F>
 void multiply_where(Bits condition, int t, Tile<Real> tile, F factor) {
-    for (std::size_t i = 0; i < std::size_t(1) << t; ++i) {
-        if (!condition.holds(i)) continue;
-        const Phase<Real> z = factor(i);
-        const Real x = tile.re[i], y = tile.im[i];
-        tile.re[i] = z.re * x - z.im * y;
-        tile.im[i] = z.re * y + z.im * x;
+    const std::size_t size = std::size_t(1) << t, mask = condition.mask;
+    const std::size_t length = mask ? mask & ~(mask - 1) : size;
+    // With ones at the condition's bits a carry goes through them.
+    for (std::size_t free = 0; free < size; free = ((free | mask) + length) & ~mask) {
+        Real *const re = tile.re + (free | condition.value), *const im = tile.im + (free | condition.value);
+#pragma GCC ivdep
+        for (std::size_t k = 0; k < length; ++k) {
+            const Phase<Real> z = factor((free | condition.value) + k);
+            const Real x = re[k], y = im[k];
+            re[k] = z.re * x - z.im * y;
+            im[k] = z.re * y + z.im * x;
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-// Rotations of single bits above the lanes, real ones (RY) and imaginary ones (RX), as fast Givens rotations, up to three bits
-// in one pass over a tile.
+// Rotations of single bits above the lanes, real ones (RY) and imaginary ones (RX), as fast Givens rotations, and Hadamard
+// gates, up to three bits in one pass over a tile.
 //
 // x0' = c x0 - s x1, x1' = s x0 + c x1 runs as (1, -t; t, 1) with t = s/c: half the arithmetic. The dropped cosine c is a
 // factor of all amplitudes, which is multiplied into another matrix of the stage (program/matrix_setter.hpp).
@@ -7,6 +7,8 @@
 // x0' = c x0 - is x1, x1' = -is x0 + c x1 mixes the real part of x0 with the imaginary part of x1 alone, and the imaginary part
 // of x0 with the real part of x1. With several bits, numbers stay in two such planes: those with an even number of ones are real
 // parts in one and imaginary parts in the other. In each plane it is a real rotation, whose sign changes with that number.
+//
+// A Hadamard gate runs as (1, 1; 1, -1): sums and differences alone.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -20,14 +22,19 @@
 
 namespace qdist {
 
+enum class GivensForm { real, imaginary, hadamard };
+
 struct Givens {
     int bit;
     double tangent;  // where the first number is a real part
-    bool imaginary = false;
+    GivensForm form = GivensForm::real;
+
+    bool is_imaginary() const { return form == GivensForm::imaginary; }
 };
 
+// Which a matrix may run as.
 struct GivensForms {
-    bool real, imaginary;
+    bool real, imaginary, hadamard;
 };
 
 // At most this many in a pass, on one state and on ket and bra together: the vectors of more do not fit the registers.
@@ -39,25 +46,27 @@ class GivensRotations {
     static constexpr std::size_t lanes = Simd<Real>::lanes;
 
 public:
-    // Rotates a tile of 2^t elements. All rotations are real, or all are imaginary.
+    // Rotates a tile of 2^t elements. All rotations have one form.
     static void apply(int t, const Givens* rotations, int count, Tile<Real> tile) {
         with_constant<max_givens>(count - 1, [&](auto M) {
-            if (rotations[0].imaginary) {
-                apply_some<M + 1, true>(t, rotations, {tile.re, tile.im}, 1);
-                apply_some<M + 1, true>(t, rotations, {tile.im, tile.re}, -1);
-            } else
-                for (Real* x : {tile.re, tile.im}) apply_some<M + 1, false>(t, rotations, {x, x}, 1);
+            if (rotations[0].is_imaginary()) {
+                apply_some<M + 1, GivensForm::imaginary>(t, rotations, {tile.re, tile.im}, 1);
+                apply_some<M + 1, GivensForm::imaginary>(t, rotations, {tile.im, tile.re}, -1);
+            } else if (rotations[0].form == GivensForm::real)
+                for (Real* x : {tile.re, tile.im}) apply_some<M + 1, GivensForm::real>(t, rotations, {x, x}, 1);
+            else
+                for (Real* x : {tile.re, tile.im}) apply_some<M + 1, GivensForm::hadamard>(t, rotations, {x, x}, 1);
         });
     }
 
-    // Rotates ket and bra, and adds Im <bra|Y|ket> of the state before to each rotation's sum, Im <bra|X|ket> of imaginary ones:
+    // Rotates ket and bra, not by Hadamard gates, and adds Im <bra|Y|ket> of the state before to each rotation's sum, Im <bra|X|ket> of imaginary ones:
     // the derivative of 2 Re <bra|ket> by the angle. With `ends`, the
     // ket is zero afterwards wherever a rotated bit is 1: those halves are not stored, since nothing reads them.
     static void apply_both(int t, const Givens* rotations, int count, bool ends, const TilePair<Real>& tiles,
                            double* const* sums) {
         with_constant<max_givens_of_both>(count - 1, [&](auto M) {
             const auto [ket, bra] = std::pair(tiles.ket, tiles.bra);
-            if (rotations[0].imaginary) {
+            if (rotations[0].is_imaginary()) {
                 const auto rotate = ends ? apply_both_some<M + 1, true, true> : apply_both_some<M + 1, true, false>;
                 rotate(t, rotations, {ket.re, ket.im}, {bra.re, bra.im}, 1, sums);
                 rotate(t, rotations, {ket.im, ket.re}, {bra.im, bra.re}, -1, sums);
@@ -97,7 +106,7 @@ private:
     }
 
     // sign: of the tangents.
-    template <int M, bool imaginary>
+    template <int M, GivensForm form>
     static void apply_some(int t, const Givens* rotations, Plane x, Real sign) {
         const auto o = offsets<M>(rotations);
         V tangent[M];
@@ -108,7 +117,11 @@ private:
 #pragma GCC unroll 8
                 for (int p = 0; p < 1 << M; ++p) v[p] = load(x.of(p) + i + o[p]);
 #pragma GCC unroll 3
-                for (int j = 0; j < M; ++j) rotate<M, imaginary>(v, j, tangent[j]);
+                for (int j = 0; j < M; ++j)
+                    if constexpr (form == GivensForm::hadamard)
+                        add_and_subtract<M>(v, j);
+                    else
+                        rotate<M, form == GivensForm::imaginary>(v, j, tangent[j]);
 #pragma GCC unroll 8
                 for (int p = 0; p < 1 << M; ++p) store<Real>(x.of(p) + i + o[p], v[p]);
             }
@@ -156,6 +169,17 @@ private:
             }
         });
         flush();
+    }
+
+    template <int M>
+    static void add_and_subtract(V* v, int j) {
+#pragma GCC unroll 8
+        for (int p = 0; p < 1 << M; ++p)
+            if (!(p >> j & 1)) {
+                const V zero = v[p], one = v[p | 1 << j];
+                v[p] = zero + one;
+                v[p | 1 << j] = zero - one;
+            }
     }
 
     template <int M, bool imaginary>
