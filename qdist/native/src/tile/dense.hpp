@@ -69,6 +69,7 @@ public:
             matrix_re_[k] = Real(m[k].real());
             matrix_im_[k] = Real(m[k].imag());
         }
+        if (targets_.size() > 2) return set_columns(size);
         if (plain_) return;
         const std::size_t n = permutations_.size(), rows = offset_.size();
         re_.assign(rows * rows * n * lanes, 0);
@@ -90,7 +91,7 @@ public:
 
     // Not for Givens rotations.
     void apply(Tile<Real> tile) const {
-        if (targets_.size() > 2) return plain_ ? wide<V>(tile, runs_) : wide<Real>(tile, scalar_runs());
+        if (targets_.size() > 2) return wide(tile);
         if (plain_ && real_)
             return targets_.size() == 1 ? real<2>(tile.re), real<2>(tile.im) : (real<4>(tile.re), real<4>(tile.im));
         if (plain_) return targets_.size() == 1 ? complex<2>(tile) : complex<4>(tile);
@@ -110,6 +111,16 @@ public:
 
 private:
     using V = Vec<Real>;
+
+    void set_columns(std::size_t size) {
+        re_.resize(size * size);
+        im_.resize(size * size);
+        for (std::size_t p = 0; p < size; ++p)
+            for (std::size_t q = 0; q < size; ++q) {
+                re_[q * size + p] = matrix_re_[p * size + q];
+                im_[q * size + p] = matrix_im_[p * size + q];
+            }
+    }
 
     // A real matrix of one or two targets above the lanes, on real parts or on imaginary parts.
     template <int size>
@@ -238,34 +249,96 @@ private:
         });
     }
 
-    // More than two targets: gather what is mixed, multiply, put it back. Element: a vector where no target and no control is
-    // inside of one, else a number.
-    template <class Element>
-    void wide(Tile<Real> tile, const Runs& runs) const {
+    // More than two targets. A vector's elements are neighbours where no target and no control is inside of one, else they are
+    // gathered from wherever the other bits differ.
+    void wide(Tile<Real> tile) const {
         const std::vector<Index> offset = all_scattered(targets_);
         const std::size_t size = offset.size();
-        AlignedVector<Element> old(2 * size);
-        const auto put = [](Real* p, Element e) { std::memcpy(p, &e, sizeof e); };
-        runs.each([&](std::size_t first, std::size_t length) {
-            for (std::size_t i = first; i < first + length; i += sizeof(Element) / sizeof(Real)) {
-                for (std::size_t q = 0; q < size; ++q) {
-                    old[2 * q] = load_unaligned<Element>(tile.re + i + offset[q]);
-                    old[2 * q + 1] = load_unaligned<Element>(tile.im + i + offset[q]);
-                }
-                for (std::size_t p = 0; p < size; ++p) {
-                    Element a{}, b{};
-                    const Real *m = &matrix_re_[p * size], *n = &matrix_im_[p * size];
+        AlignedVector<V> before(2 * size), after(2 * size);
+        if (plain_)
+            return runs_.each([&](std::size_t first, std::size_t length) {
+                for (std::size_t i = first; i < first + length; i += lanes) {
                     for (std::size_t q = 0; q < size; ++q) {
-                        const Element r = old[2 * q], s = old[2 * q + 1];
-                        a += m[q] * r - n[q] * s;
-                        b += m[q] * s + n[q] * r;
+                        before[2 * q] = load(tile.re + i + offset[q]);
+                        before[2 * q + 1] = load(tile.im + i + offset[q]);
                     }
-                    put(tile.re + i + offset[p], a);
-                    put(tile.im + i + offset[p], b);
+                    multiply_vectors(before.data(), after.data(), size);
+                    for (std::size_t p = 0; p < size; ++p) {
+                        store<Real>(tile.re + i + offset[p], after[2 * p]);
+                        store<Real>(tile.im + i + offset[p], after[2 * p + 1]);
+                    }
                 }
+            });
+        std::size_t at[lanes], count = 0;
+        const auto flush = [&] {
+            Real *const x = reinterpret_cast<Real*>(before.data()), *const y = reinterpret_cast<Real*>(after.data());
+            for (std::size_t q = 0; q < size; ++q)
+                for (std::size_t k = 0; k < count; ++k) {
+                    x[2 * q * lanes + k] = tile.re[at[k] + offset[q]];
+                    x[(2 * q + 1) * lanes + k] = tile.im[at[k] + offset[q]];
+                }
+            multiply_vectors(before.data(), after.data(), size);
+            for (std::size_t p = 0; p < size; ++p)
+                for (std::size_t k = 0; k < count; ++k) {
+                    tile.re[at[k] + offset[p]] = y[2 * p * lanes + k];
+                    tile.im[at[k] + offset[p]] = y[(2 * p + 1) * lanes + k];
+                }
+            count = 0;
+        };
+        scalar_runs().each([&](std::size_t first, std::size_t length) {
+            for (std::size_t i = first; i < first + length; ++i) {
+                at[count++] = i;
+                if (count == lanes) flush();
             }
         });
+        if (count) flush();
     }
+
+    // The product of the matrix, whose columns are in re_ and im_, with vectors: real parts and imaginary parts in turn.
+    void multiply_vectors(const V* before, V* after, std::size_t size) const {
+        // Sums that stay in registers: 32 with AVX-512, and NEON, which has the entries there too.
+#if defined(__AVX512F__)
+        constexpr int rows = 8;
+#elif defined(__aarch64__)
+        constexpr int rows = 2 * lanes;
+#else
+        constexpr int rows = 4;
+#endif
+        for (std::size_t p = 0; p < size; p += rows) {
+            V a[rows] = {}, b[rows] = {};
+            for (std::size_t q = 0; q < size; ++q) {
+                const V r = before[2 * q], s = before[2 * q + 1];
+                const Entries<rows> c(&re_[q * size + p]), d(&im_[q * size + p]);
+#pragma GCC unroll 8
+                for (int k = 0; k < rows; ++k) a[k] += c[k] * r, b[k] += c[k] * s;
+#pragma GCC unroll 8
+                for (int k = 0; k < rows; ++k) a[k] -= d[k] * s, b[k] += d[k] * r;
+            }
+            for (int k = 0; k < rows; ++k) after[2 * (p + k)] = a[k], after[2 * (p + k) + 1] = b[k];
+        }
+    }
+
+    // Entries of a matrix that vectors are multiplied by: AArch64 multiplies by a lane of a register, others by a broadcast from
+    // memory.
+    template <int count>
+    class Entries {
+    public:
+#if defined(__aarch64__)
+        explicit Entries(const Real* from) {
+            for (int k = 0; k < count / int(lanes); ++k) held_[k] = load(from + k * lanes);
+        }
+        Real operator[](int k) const { return held_[k / int(lanes)][k % int(lanes)]; }
+
+    private:
+        V held_[count / int(lanes)];
+#else
+        explicit Entries(const Real* from) : from_(from) {}
+        Real operator[](int k) const { return from_[k]; }
+
+    private:
+        const Real* from_;
+#endif
+    };
 
     // Elements of the tile with zeros at the targets where the controls hold, one by one.
     Runs scalar_runs() const {
