@@ -48,14 +48,13 @@ public:
         : n_(n), per_row_(per_row), num_shared_(num_shared), angles_(std::move(angles)), start_(std::move(start)), operations_(std::move(operations)), logical_(std::move(logical)), phase_(phase) {
         for (Operation& operation : operations_)
             if (auto* diagonal = std::get_if<Diagonal>(&operation)) diagonal->table = num_tables_++;
-        std::vector<char> used(angles_.size());
-        const auto use = [&](int angle) { used[angle] = 1; };
-        for (const Factor& f : start_) use(f.angle);
+        const auto use = [&](int angle, bool everywhere) {
+            if (!angles_.of_row(angle)) shared_turns_.push_back({angle, everywhere});
+        };
+        for (const Factor& f : start_) use(f.angle, true);
         for (const Operation& operation : operations_)
             if (const auto* group = std::get_if<Group>(&operation))
-                for (const Rotation& rotation : group->rotations) use(rotation.angle);
-        for (std::size_t a = 0; a < angles_.size(); ++a)
-            if (used[a] && !angles_.of_row(int(a))) shared_turns_.push_back(int(a));
+                for (const Rotation& rotation : group->rotations) use(rotation.angle, group->walk.bits + int(group->rotations.size()) == n_ + 1);
     }
 
     int num_bits() const { return n_; }
@@ -289,7 +288,7 @@ private:
     std::vector<Operation> operations_;
     Walk logical_;
     int phase_, num_tables_ = 0;
-    std::vector<int> shared_turns_;
+    std::vector<SharedAngle> shared_turns_;
 };
 
 }  // namespace qdist::batch
