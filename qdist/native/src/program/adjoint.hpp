@@ -212,11 +212,17 @@ private:
             if (stage_.keeps_norm() && (noted_bits < 0 || passes_since >= KeptNorm<Real>::worth_it))
                 keep_norms(bits_[k], stage_.lacking[k]);
             ++passes_since;
-            Givens rotations[max_givens_of_both];
+            Givens rotations[max_givens];
             double* givens_sums[max_givens_of_both];
             const auto block = std::make_reverse_iterator(stage_.blocks.begin() + k + 1);
             const auto end = std::make_reverse_iterator(stage_.blocks.begin() + wanted_.until);
-            if (const int count = next_givens<Real>(block, end, &Dense_::undo, max_givens_of_both, rotations)) {
+            const Givens* const next = std::holds_alternative<Dense_>(*block) ? std::get<Dense_>(*block).undo.givens() : nullptr;
+            if (next && next->form == GivensForm::hadamard) {
+                const int count = next_givens<Real>(block, end, &Dense_::undo, max_givens, rotations);
+                for (const Tile<Real>& tile : {pair.ket, pair.bra}) GivensRotations<Real>::apply(bits_[k], rotations, count, tile);
+                k -= count - 1;
+                passes_since += count - 1;
+            } else if (const int count = next_givens<Real>(block, end, &Dense_::undo, max_givens_of_both, rotations)) {
                 const std::size_t first = k - (count - 1);
                 for (int j = 0; j < count; ++j) givens_sums[j] = sums + sums_at_[k - j];
                 const int then = wanted_.everything ? tile_bits() : first ? bits_[first - 1] : rest_bits_;

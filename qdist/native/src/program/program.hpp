@@ -142,7 +142,7 @@ public:
                 stage->lacking[k] = setter.lacking();
                 if (auto* d = std::get_if<DenseBlock<Real>>(&stage->blocks[k])) {
                     // A rotation is summed as a real or an imaginary one, so that is what its derivatives must be of.
-                    const GivensForms givens{d->is_real || !d->is_trainable, d->is_x_rotation || !d->is_trainable, false};
+                    const GivensForms givens{d->is_real || !d->is_trainable, d->is_x_rotation || !d->is_trainable, !d->is_trainable};
                     setter.set(d->undo, adjoint(matrix(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask,
                                givens);
                     if (d->undo.givens()) last_givens = k;
