@@ -30,7 +30,7 @@ __all__ = [
 
 MOST_OF_GRADIENTS = 240
 """The weight up to which gradients are computed in single precision."""
-MOST_OF_GRADIENTS_A_QUBIT = 13
+MOST_OF_GRADIENTS_A_QUBIT = 14
 """The same divided by the number of qubits, where that allows more: in so few layers most errors do not reach what is
 observed on other qubits."""
 MOST_OF_VALUES_A_QUBIT = 64

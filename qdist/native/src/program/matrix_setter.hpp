@@ -4,8 +4,8 @@
 // There are two such factors. Givens rotations drop their cosines (tile/givens.hpp); these are multiplied into the next
 // unconditional matrix of the stage, else into the last rotation. And in single precision the rounding of a matrix's
 // entries scales all amplitudes by a factor within 6e-8 of one, the same in every run; in a repeated gate these errors
-// add up and the norm drifts. The factor is known here, so the next unconditional matrix is divided by it before it is
-// rounded itself.
+// add up and the norm drifts. The factor is known here, so the next unconditional matrix, or table of phases, is divided by
+// it before it is rounded itself.
 #pragma once
 #include <cmath>
 #include <type_traits>
@@ -67,6 +67,13 @@ public:
         note(rotations);
     }
 
+    // Phases take what earlier roundings left, as no matrix may follow them: of circuits of Pauli rotations there is none.
+    void set(Diagonal<Real>& diagonal, const double* angles) {
+        const bool takes = rounds && diagonal.multiplies_all() && std::abs(correction_ - 1) > worth_a_factor;
+        diagonal.set(angles, takes ? correction_ : 1);
+        note(diagonal);
+    }
+
     // A block that is set already will run next.
     void note(const Rotations<Real>& rotations) {
         if (rounds && rotations.is_unconditional()) correction_ /= rotations.scale();
@@ -93,6 +100,9 @@ private:
     static constexpr bool rounds = std::is_same_v<Real, float>;
     // Single precision has room for much smaller factors, also squared.
     static constexpr double smallest_cosine = 0x1p-8, smallest = 0x1p-24;
+
+    // Half of what rounding a phase may change it by.
+    static constexpr double worth_a_factor = 0x1p-25;
 
     static double cosine_of(double tangent) { return 1 / std::sqrt(1 + tangent * tangent); }
 

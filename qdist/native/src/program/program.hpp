@@ -121,8 +121,7 @@ public:
                     else
                         setter.set(d->dense, matrix(*d, angles_.data()), !d->far.mask, {true, true, true});
                 } else if (auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
-                    g->diagonal.set(angles_.data());
-                    setter.note(g->diagonal);
+                    setter.set(g->diagonal, angles_.data());
                 } else if (auto* r = std::get_if<Rotations<Real>>(&block))
                     setter.set(*r, angles_.data());
             }

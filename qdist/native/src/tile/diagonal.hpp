@@ -77,7 +77,9 @@ public:
             if (cross_ >> b & 1) class_bits_.push_back(b - columns_);
     }
 
-    void set(const double* angles) {
+    // factor: what all amplitudes are multiplied by beside; one, unless multiplies_all().
+    void set(const double* angles, double factor = 1) {
+        factor_ = factor;
         for (Term& term : terms_) term.value = term.angle.at(angles);
         for (Wide& wide : wide_) wide.value = wide.angle.at(angles);
         far_ = FarPhases<Real>(t_, columns_);
@@ -95,10 +97,13 @@ public:
         }
     }
 
+    // Whether most amplitudes are multiplied by a phase.
+    bool multiplies_all() const { return !terms_.empty(); }
+
     // What it, or undoing it, multiplies the norm by where all probabilities are the same: the rounded phases' root mean
     // square. Of phases that bits outside the tile change it is taken to be one.
     double mean_scale() const {
-        if (!far_.empty() || !wide_.empty()) return 1;
+        if (!far_.empty() || !wide_.empty()) return factor_;
         double rows = 0, columns = 0;
         for (const Complex& z : own_.row) {
             const double re = Real(z.real()), im = Real(z.imag());
@@ -252,8 +257,8 @@ private:
         }
         Tables out;
         out.row = phases(rows, {single.begin() + columns, single.end()}, row_pair);
-        const Complex c = cis(constant);
-        if (constant != 0)
+        const Complex c = cis(constant) * factor_;
+        if (c != 1.0)
             for (Complex& z : out.row) z *= c;
         const std::size_t width = std::size_t(1) << columns, classes = std::size_t(1) << class_bits_.size();
         out.class_of.assign(out.row.size(), 0);
@@ -372,6 +377,7 @@ private:
     Tables own_;
     std::vector<Real> row_re_, row_im_;  // rows_only(): of each row
     FarPhases<Real> far_;
+    double factor_ = 1;
 };
 
 // A diagonal given entry by entry, on bits inside and outside the tile, under controls.
