@@ -10,6 +10,7 @@ import numpy as np
 from qdist.backends.cuda.lowering import back_resident
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.inverse import undoing
+from qdist.backends.cuda.lowering.patterns import PARITIES
 from qdist.backends.cuda.lowering.phases import phases
 from qdist.backends.cuda.lowering.resident import layout, resident
 from qdist.backends.cuda.lowering.tables import Tables
@@ -103,6 +104,7 @@ def target_of(dtype: np.dtype, shape: Shape) -> CudaTarget:
         "tile",
         dtype,
         *(shape.tile, shape.contiguous, shape.registers, shape.widest),
+        parities=PARITIES,
         joins_phases=True,
         one_row=_ONE_ROW,
         row_roundings=_ROW_ROUNDINGS,

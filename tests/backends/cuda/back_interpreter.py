@@ -50,6 +50,10 @@ class BackInterpreter(Interpreter):
             sign, flip, odd = self.turned(op, where, np.arange(len(ket)))
             overlap = (sign * bra.conj() * ket[:, self.setting ^ flip]).sum()
             self._add(number, at - 1, overlap.real if odd else overlap.imag)
+        if name == "patterned" and (at := int(op["far_value"]) >> 8):
+            entries, flip, odd = self.patterned(op, where, np.arange(len(ket)))
+            overlap = (entries[..., 3] * bra.conj() * ket[:, self.setting ^ flip]).sum()
+            self._add(number, at - 1, overlap.real if odd else overlap.imag)
         if name == "core_transition":
             places = self.of_two(int(op["word"]))
             matrix = np.einsum("tqk,tpk->qp", ket[:, places], bra[:, places].conj())

@@ -8,7 +8,7 @@ Im <bra|P|ket>. Every sum has a number; ``gradients`` knows what it means for th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from qdist.backends.cuda.lowering.binding import PARITY_ENTRIES
 from qdist.backends.cuda.lowering.gradients import Gradients
 from qdist.backends.cuda.lowering.inverse import undoing
+from qdist.backends.cuda.lowering.patterns import Multiples, Patterns
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases
 from qdist.backends.cuda.lowering.records import OPS, PARITY
 from qdist.backends.cuda.lowering.tables import (
@@ -61,7 +62,8 @@ _SUMMED = ("dense", "diagonal", "rotation")
 
 class BackTables(Tables):
     """The tables that undo the stages of a program, the last one first. trainable: the angles whose derivatives are
-    wanted."""
+    wanted. Of those that are multiples of others (patterns.py) sums may be taken together: what is then said of one of
+    them is right for the parameters."""
 
     def __init__(
         self,
@@ -69,9 +71,10 @@ class BackTables(Tables):
         dtype: np.dtype,
         stages: Sequence[tuple[Stage, list[Block]]],
         shape: Shape,
-        trainable: Collection[int],
+        trainable: Multiples | Collection[int],
     ) -> None:
         self.gradients = Gradients()
+        self._multiples = trainable if isinstance(trainable, Mapping) else {slot: (slot, 1.0) for slot in trainable}
         self._trainable = frozenset(trainable)
         self._parities: list[tuple[int, int, int]] = []
         self._weighs: list[int] = []
@@ -124,6 +127,8 @@ class BackTables(Tables):
 
     def turned(self, view: View, block: Block, first_coefficient: int) -> None:
         super().turned(view, block, first_coefficient)
+        if len(block.operations) > 1:
+            return
         (operation,) = block.operations
         (slot,) = operation.slots
         if slot in self._trainable:
@@ -132,6 +137,20 @@ class BackTables(Tables):
             at = self._own(self.gradients.linear({slot: -operation.sign * sign}))
             *most, case = self._ops[-1]
             self._ops[-1] = (*most, case | (at + 1) << 8)
+
+    def patterned(self, view: View, patterns: Patterns) -> None:
+        """The rotation has the slopes of one angle beside it; those of others have tables of their own before."""
+        wanted = [(slot, slopes, self._own(self.gradients.linear({slot: -1.0}))) for slot, slopes in patterns.slopes(self._multiples).items()]
+        for k in range(max(1, len(wanted))):
+            super().patterned(view, patterns)
+            kind, data, threads, word, far_mask, case = self._ops[-1]
+            if wanted:
+                _, slopes, at = wanted[k]
+                for p, slope in enumerate(slopes):
+                    self.binding.constants(data + 4 * p + 3, np.array([slope]))
+                case |= (at + 1) << 8
+            only_sums = k + 1 < len(wanted)
+            self._ops[-1] = (kind + only_sums, data, threads, word, far_mask, case)
 
     def dense(self, view: View, block: Block, first_coefficient: int) -> None:
         if not any(slot in self._trainable for o in block.operations for slot in o.reads):

@@ -287,6 +287,10 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             turned(a, ops[o], numbers + head.y, where, sums);
             continue;
         }
+        if (kind >= PATTERNED) {
+            patterned(a, ops[o], data, lists + ops[o].far_mask, where, sums);
+            continue;
+        }
 #endif
         if ((where & ops[o].far_mask) != ops[o].far_value) continue;
         const unsigned word = kind < CONTROLLED1 ? ~0u : holds(thread, head.z) ? head.w : 0;
