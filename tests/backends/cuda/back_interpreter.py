@@ -8,7 +8,7 @@ import numpy as np
 from interpreter import Interpreter, name_of, parity, span
 
 from qdist.backends.cuda.lowering.back_tables import BackTables
-from qdist.backends.cuda.lowering.binding import PARITY_ENTRIES
+from qdist.backends.cuda.lowering.binding import MIXED
 from qdist.backends.cuda.lowering.tables import MODES
 
 
@@ -57,7 +57,10 @@ class BackInterpreter(Interpreter):
         if name == "core_transition":
             places = self.of_two(int(op["word"]))
             matrix = np.einsum("tqk,tpk->qp", ket[:, places], bra[:, places].conj())
-            self._add(number, int(op["data"]), matrix.ravel()[PARITY_ENTRIES].view(np.float64))
+            for k, (a, b) in enumerate(MIXED):
+                across = matrix[b, a] - matrix[a, b].conj()
+                found = [matrix[a, a].imag, matrix[b, b].imag, across.real, across.imag]
+                self._add(number, int(op["data"]) + 4 * k, found)
         if name.startswith("transition"):
             if where & int(op["far_mask"]) != int(op["far_value"]):
                 return

@@ -211,6 +211,7 @@ class Interpreter:
         if name == "lean":
             places = self.of_two(int(op["word"]))
             matrix = lean_matrix(self.reals[data : data + 12])
+            matrix = matrix if self.tables.shape.states == 1 else matrix.T
             amplitudes[:, places] = np.einsum("ij,tjk->tik", matrix, amplitudes[:, places])
             return
         if name == "pair":

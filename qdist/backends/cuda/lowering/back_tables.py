@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.binding import PARITY_ENTRIES
 from qdist.backends.cuda.lowering.gradients import Gradients
 from qdist.backends.cuda.lowering.inverse import undoing
 from qdist.backends.cuda.lowering.patterns import Multiples, Patterns
@@ -162,7 +161,7 @@ class BackTables(Tables):
         order = sorted(range(len(targets)), key=registers.__getitem__)
         controls = block.operations[0].controls
         if block.keeps_parity:
-            at = self._own(self.gradients.transition(factors, order, PARITY_ENTRIES))
+            at = self._own(self.gradients.core_transition(factors, order))
             self.op(OPS["core_transition"], at, predicate=number_of_two(registers))
             super().dense(view, block, first_coefficient)
             return

@@ -121,8 +121,6 @@ class Tables:
         self._seldom_read: dict[int, int] = {}
         self._pairs = Pairs() if pairs else None
         self._pair_ops: list[int] = []
-        # Undone, phases come first: no matrix of the adjoint sweep is lean.
-        self._leans = shape.states == 1
         self._cores: list[tuple[int, bool]] = []
         self._alone: list[
             tuple[int, int, int]
@@ -340,7 +338,7 @@ class Tables:
         if entries == "parity":
             data = self.binding.place(16)
             self.matrix(block, targets, order, data, entries)
-            self._cores.append((len(self._ops), self._leans and is_lean(block)))
+            self._cores.append((len(self._ops), is_lean(block)))
             self.op(OPS["core"], data, predicate=number_of_two(registers))
             return
         where = registers[0] if len(targets) == 1 else self._pair_number(min(registers))

@@ -205,12 +205,10 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
         const int4 head = *reinterpret_cast<const int4*>(ops + o);
         const int kind = head.x;
         const Four* data = reinterpret_cast<const Four*>(numbers + head.y);
-#if STATES == 1
         if (kind == LEAN) {
             with_two(head.w, Lean{a, data});
             continue;
         }
-#endif
         if (kind == CORE) {
             with_two(head.w, Core{a, data});
             continue;

@@ -119,31 +119,32 @@ __device__ __forceinline__ void add_transition2(const States& a, unsigned word, 
     }
 }
 
-// The four entries of the transition matrix that join the settings FIRST and SECOND of some register bits.
+// What a unitary matrix on the settings FIRST and SECOND of some register bits needs of T, of whose derivatives only the
+// anti-Hermitian part counts: Im T_00 and Im T_11, and T_10 - conj(T_01), real and imaginary part.
 template <int FIRST, int SECOND>
-__device__ __forceinline__ void add_mixed(const States& a, double* sums) {
-    Real own[8] = {};
+__device__ __forceinline__ void mixed(const States& a, Real* own) {
 #pragma unroll
     for (int k = 0; k < N; ++k)
-        if (!(k & (FIRST | SECOND)))
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const Complex ket = a[0][k | (e & 2 ? SECOND : FIRST)], bra = a[1][k | (e & 1 ? SECOND : FIRST)];
-                own[2 * e] = fma(ket.x, bra.x, fma(ket.y, bra.y, own[2 * e]));
-                own[2 * e + 1] = fma(ket.y, bra.x, fma(-ket.x, bra.y, own[2 * e + 1]));
-            }
-    add_warp_sums<8>(own, sums);
+        if (!(k & (FIRST | SECOND))) {
+            const Complex p = a[0][k | FIRST], q = a[0][k | SECOND], u = a[1][k | FIRST], v = a[1][k | SECOND];
+            own[0] = fma(p.y, u.x, fma(-p.x, u.y, own[0]));
+            own[1] = fma(q.y, v.x, fma(-q.x, v.y, own[1]));
+            own[2] = fma(q.x, u.x, fma(q.y, u.y, fma(-p.x, v.x, fma(-p.y, v.y, own[2]))));
+            own[3] = fma(q.y, u.x, fma(-q.x, u.y, fma(p.y, v.x, fma(-p.x, v.y, own[3]))));
+        }
 }
 
-// Those on register bits I < J that a matrix which keeps parities needs, in the order of its own.
+// Those on register bits I < J that a matrix which keeps parities needs: of 00 and 11, then of 01 and 10.
 struct CoreTransition {
     const States& a;
     double* sums;
 
     template <int I, int J>
     __device__ __forceinline__ void operator()(Two<I, J>) const {
-        add_mixed<0, 1 << I | 1 << J>(a, sums);
-        add_mixed<1 << I, 1 << J>(a, sums + 8);
+        Real own[8] = {};
+        mixed<0, 1 << I | 1 << J>(a, own);
+        mixed<1 << I, 1 << J>(a, own + 4);
+        add_warp_sums<8>(own, sums);
     }
 };
 
