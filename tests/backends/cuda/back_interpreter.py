@@ -38,7 +38,7 @@ class BackInterpreter(Interpreter):
         name, which = name_of(int(op["kind"]))
         ket, bra = states
         if name == "weigh":
-            self._weigh(number, int(op["data"]), (1j * bra.conj() * ket).real, where)
+            self._weigh(number, op, (1j * bra.conj() * ket).real, where)
         if name in ("real1", "imag1"):
             for b in range(self.tables.shape.registers):
                 if int(op["threads"]) >> b & 1:
@@ -73,8 +73,8 @@ class BackInterpreter(Interpreter):
             matrix = np.einsum("tqk,tpk->qp", ket[active][:, places], bra[active][:, places].conj())
             self._add(number, int(op["data"]), matrix.ravel().view(np.float64))
 
-    def _weigh(self, number: int, at: int, w: np.ndarray, where: int) -> None:
-        lists = self.arrays["weighs"]
+    def _weigh(self, number: int, op: Any, w: np.ndarray, where: int) -> None:
+        lists, at = self.arrays["weighs"], int(op["data"])
         thread = np.arange(len(w))
 
         def take(count: int) -> list[int]:
@@ -82,28 +82,31 @@ class BackInterpreter(Interpreter):
             at += count
             return [int(x) for x in lists[at - count : at].view(np.uint32)]
 
-        for _ in range(*take(1)):
+        for _ in range(int(op["threads"])):
             threads, word, *far, result = take(7)
             mask, value = (far[k] | far[k + 1] << 32 for k in (0, 2))
             if where & mask == value:
                 active = (thread & threads & 0xFFFF) == threads >> 16
                 self._add(number, result, w[active][:, word >> self.setting & 1 == 1].sum())
         groups = []
-        (single,) = take(1)
-        if single != 0xFFFFFFFF:
-            groups += [(1 << b, single + b, single + b + 1) for b in range(4)]
-        groups.append((0, *take(2)))
-        groups += [tuple(take(3)) for _ in range(*take(1))]
+        if single := int(op["far_mask"]):
+            groups += [(1 << b, single - 1 + b, single + b) for b in range(4)]
+        groups += [(register, *take(2)) for register in self.setting.tolist() if int(op["word"]) >> register & 1]
+        together = int(op["far_value"])
         for register, first, end in groups:
             for threads, result, far_mask in self.arrays["parities"][first:end].tolist():
-                if result < 0:
+                if result < 0 and not together:
                     continue
                 odd = (
                     parity(thread & threads)[:, None]
                     ^ parity(self.setting & register)
                     ^ (where & far_mask).bit_count() & 1
                 )
-                self._add(number, result, (w * (1 - 2 * odd)).sum())
+                found = (w * (1 - 2 * odd)).sum()
+                if together:
+                    self._add(number, together - 1, float(np.int32(result).view(np.float32)) * found)
+                else:
+                    self._add(number, result, found)
 
     def _sum_entry(self, number: int, phase: Any, slots: np.ndarray, shared: list[np.ndarray], where: int) -> None:
         if phase["mode"] != MODES["rotation"]:

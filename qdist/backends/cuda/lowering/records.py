@@ -82,25 +82,26 @@ OP = Record(
             "threads",
             "unsigned",
             "condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; "
-            "of TURNED a mask, whose parity is a sign",
+            "of TURNED a mask, whose parity is a sign; of WEIGH how many conditions there are",
         ),
         Field(
             "word",
             "unsigned",
             "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of "
-            "two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of the pattern",
+            "two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of the pattern; "
+            "of WEIGH the groups of parities",
         ),
         Field(
             "far_mask",
             "Index",
             "condition on far bits; of REAL1 and IMAG1 the first sum; of TURNED a mask, whose parity is a sign; of "
-            "PATTERNED the list of its parities",
+            "PATTERNED the list of its parities; of WEIGH the first of those of one register bit, and 1, or 0",
         ),
         Field(
             "far_value",
             "Index",
             "of TURNED and PATTERNED twice the number of its flip, and 1 if Ys are odd; from bit 8 on the sum's number "
-            "and 1, or 0",
+            "and 1, or 0; of WEIGH the number of the one sum of all parities and 1, or 0",
         ),
     ),
     align=16,
@@ -167,7 +168,7 @@ PARITY = Record(
     "A sum over amplitudes with the sign of a parity.",
     (
         Field("threads", "unsigned", "mask of the thread's number"),
-        Field("result", "int", "the sum's number in the stage; none if negative"),
+        Field("result", "int", "the sum's number in the stage; none if negative; or the bits of a factor in one sum"),
         Field("far", "Index", "mask of far bits"),
     ),
     align=16,

@@ -228,6 +228,12 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             real1_each<true>(a, head.w, data);
             continue;
         }
+#if STATES == 2
+        if (kind == WEIGH) {
+            weigh(a, head.z, int(ops[o].far_mask) - 1, head.w, int(ops[o].far_value) - 1, weighs + head.y, parities, thread, where, sums);
+            continue;
+        }
+#endif
         if (kind == PHASES) {
 #if STATES == 2
             if (turns) {
@@ -285,7 +291,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             turned(a, ops[o], numbers + head.y, where, sums);
             continue;
         }
-        if (kind >= PATTERNED) {
+        if (kind == PATTERNED || kind == PATTERNED + 1) {
             patterned(a, ops[o], data, lists + ops[o].far_mask, where, sums);
             continue;
         }
@@ -315,7 +321,6 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             case TRANSITION2: add_transition2<0>(a, word, sums + head.y); break;
             case TRANSITION2 + 1: add_transition2<1>(a, word, sums + head.y); break;
             case CORE_TRANSITION: with_two(head.w, CoreTransition{a, sums + head.y}); break;
-            case WEIGH: weigh(a, weighs + head.y, parities, thread, where, sums); break;
 #endif
         }
     }
