@@ -90,23 +90,20 @@ class BackInterpreter(Interpreter):
                 self._add(number, result, w[active][:, word >> self.setting & 1 == 1].sum())
         groups = []
         if single := int(op["far_mask"]):
-            groups += [(1 << b, single - 1 + b, single + b) for b in range(4)]
-        groups += [(register, *take(2)) for register in self.setting.tolist() if int(op["word"]) >> register & 1]
-        together = int(op["far_value"])
-        for register, first, end in groups:
+            groups += [(b, single - 1 + b, single + b) for b in range(4)]
+        none = np.zeros(self.count, np.int64)
+        groups = [((self.setting >> b & 1), *of) for b, *of in groups] + [(none, *take(2))]
+        groups += [(signs >> self.setting & 1, *of) for signs, *of in (take(3) for _ in range(int(op["word"])))]
+        for odd_here, first, end in groups:
             for threads, result, far_mask in self.arrays["parities"][first:end].tolist():
-                if result < 0 and not together:
+                if result < 0:
                     continue
                 odd = (
                     parity(thread & threads)[:, None]
-                    ^ parity(self.setting & register)
+                    ^ odd_here
                     ^ (where & far_mask).bit_count() & 1
                 )
-                found = (w * (1 - 2 * odd)).sum()
-                if together:
-                    self._add(number, together - 1, float(np.int32(result).view(np.float32)) * found)
-                else:
-                    self._add(number, result, found)
+                self._add(number, result, (w * (1 - 2 * odd)).sum())
 
     def _sum_entry(self, number: int, phase: Any, slots: np.ndarray, shared: list[np.ndarray], where: int) -> None:
         if phase["mode"] != MODES["rotation"]:

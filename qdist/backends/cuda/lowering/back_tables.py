@@ -8,7 +8,6 @@ Im <bra|P|ket>. Every sum has a number; ``gradients`` knows what it means for th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -55,9 +54,6 @@ class Extent:
     parts: int
     """Of its coefficients: how many."""
 
-
-_TOGETHER = 3
-"""From so many parities of one angle on they are one sum, which each thread computes with all their signs."""
 
 _SUMMED = ("dense", "diagonal", "rotation")
 """Kinds of blocks whose methods here add the sums that derivatives are made of."""
@@ -190,7 +186,6 @@ class BackTables(Tables):
         super().diagonal(view, block, first_coefficient)
 
     def _weigh(self, view: View, block: Block) -> None:
-        """Sums with the sign of each parity, or, where many belong to one angle, one sum with all their signs."""
         parities: dict[tuple[int, ...], dict[int, float]] = {}
         conditions: list[int] = []
         for operation in block.operations:
@@ -202,41 +197,27 @@ class BackTables(Tables):
                     threads, predicate, far = view.where(tests)
                     at = self._own(self.gradients.linear(wanted))
                     conditions += [threads, predicate, *halves(far), at]
-        kept = {qubits: own for qubits, wanted in parities.items() if (own := {s: c for s, c in wanted.items() if c != 0})}
-        alone = Counter(slot for wanted in kept.values() if len(wanted) == 1 for slot in wanted)
-        for slot in [slot for slot, parities_of_it in alone.items() if parities_of_it >= _TOGETHER]:
-            self._weigh_together(view, slot, {q: kept.pop(q)[slot] for q in list(kept) if list(kept[q]) == [slot]})
-        groups: dict[int, list[tuple[int, int, int]]] = {}
+        groups: dict[int, list[tuple[int, int, int]]] = {0: []}
         single = [(0, -1, 0)] * 4
-        for qubits, wanted in kept.items():
-            lanes, (register, _), (far_mask, _) = view.split((q, 0) for q in qubits)
-            record = (lanes, self._own(self.gradients.linear(wanted)), far_mask)
-            bit = register.bit_length() - 1
-            if register.bit_count() == 1 and not lanes & _LANES and single[bit][1] < 0:
-                single[bit] = record
-            else:
-                groups.setdefault(register, []).append(record)
+        for qubits, wanted in parities.items():
+            kept = {slot: c for slot, c in wanted.items() if c != 0}
+            if kept:
+                lanes, (register, _), (far_mask, _) = view.split((q, 0) for q in qubits)
+                record = (lanes, self._own(self.gradients.linear(kept)), far_mask)
+                bit = register.bit_length() - 1
+                if register.bit_count() == 1 and not lanes & _LANES and single[bit][1] < 0:
+                    single[bit] = record
+                else:
+                    groups.setdefault(register, []).append(record)
         singles = any(result >= 0 for _, result, _ in single)
-        if conditions or singles or groups:
-            self._weigh_groups(groups, conditions, self._records(single)[0] + 1 if singles else 0, 0)
-
-    def _weigh_together(self, view: View, slot: int, parities: Mapping[tuple[int, ...], float]) -> None:
-        """One sum for an angle, over parities with factors."""
-        groups: dict[int, list[tuple[int, int, int]]] = {}
-        for qubits, factor in parities.items():
-            lanes, (register, _), (far_mask, _) = view.split((q, 0) for q in qubits)
-            groups.setdefault(register, []).append((lanes, int(np.float32(factor).view(np.int32)), far_mask))
-        self._weigh_groups(groups, [], 0, self._own(self.gradients.linear({slot: 1.0})) + 1)
-
-    def _weigh_groups(
-        self, groups: dict[int, list[tuple[int, int, int]]], conditions: list[int], single: int, together: int
-    ) -> None:
-        """groups: by the register bits that parities have in common. single, together: as the operation has them."""
-        words = sum(1 << register for register in groups)
-        self.op(OPS["weigh"], len(self._weighs), len(conditions) // 7, words, (single, together))
-        self._weighs += conditions
-        for _, terms in sorted(groups.items()):
-            self._weighs += self._records(terms)
+        if not conditions and not singles and not any(groups.values()):
+            return
+        first_single = self._records(single)[0] + 1 if singles else 0
+        self.op(OPS["weigh"], len(self._weighs), len(conditions) // 7, len(groups) - 1, (first_single, 0))
+        self._weighs += [*conditions, *self._records(groups.pop(0))]
+        for register, terms in groups.items():
+            signs = sum((k & register).bit_count() % 2 << k for k in range(1 << len(view.registers)))
+            self._weighs += [signs, *self._records(terms)]
 
     def _records(self, terms: list[tuple[int, int, int]]) -> tuple[int, int]:
         """Adds parities; returns the place of the first, and that after the last."""

@@ -89,7 +89,7 @@ OP = Record(
             "unsigned",
             "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of "
             "two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of the pattern; "
-            "of WEIGH the groups of parities",
+            "of WEIGH how many groups of parities there are",
         ),
         Field(
             "far_mask",
@@ -101,7 +101,7 @@ OP = Record(
             "far_value",
             "Index",
             "of TURNED and PATTERNED twice the number of its flip, and 1 if Ys are odd; from bit 8 on the sum's number "
-            "and 1, or 0; of WEIGH the number of the one sum of all parities and 1, or 0",
+            "and 1, or 0",
         ),
     ),
     align=16,
@@ -168,7 +168,7 @@ PARITY = Record(
     "A sum over amplitudes with the sign of a parity.",
     (
         Field("threads", "unsigned", "mask of the thread's number"),
-        Field("result", "int", "the sum's number in the stage; none if negative; or the bits of a factor in one sum"),
+        Field("result", "int", "the sum's number in the stage; none if negative"),
         Field("far", "Index", "mask of far bits"),
     ),
     align=16,

@@ -230,7 +230,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
         }
 #if STATES == 2
         if (kind == WEIGH) {
-            weigh(a, head.z, int(ops[o].far_mask) - 1, head.w, int(ops[o].far_value) - 1, weighs + head.y, parities, thread, where, sums);
+            weigh(a, head.z, int(ops[o].far_mask) - 1, head.w, weighs + head.y, parities, thread, where, sums);
             continue;
         }
 #endif

@@ -171,67 +171,12 @@ __device__ __forceinline__ void add_parities(Real v, const Parity* parities, int
     }
 }
 
-__device__ constexpr int count_of(int bits) { return bits ? (bits & 1) + count_of(bits >> 1) : 0; }
-
-// The same of v[M] for each setting M of the register bits that `groups` has a bit for: the list says from which parity to which.
-template <int M = 0>
-__device__ __forceinline__ void add_groups(const Real* v, unsigned groups, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
-    if constexpr (M < N) {
-        if (groups >> M & 1) {
-            add_parities(v[M], parities, list[0], list[1], thread, where, sums);
-            list += 2;
-        }
-        add_groups<M + 1>(v, groups, list, parities, thread, where, sums);
-    }
-}
-
-// The sum over v[M] of the same, each with the factors and signs of all its parities.
-template <int M = 0>
-__device__ __forceinline__ Real together(const Real* v, unsigned groups, const int* list, const Parity* parities, unsigned thread, Index where) {
-    Real total = 0;
-    if constexpr (M < N) {
-        if (groups >> M & 1) {
-            float factor = 0;
-#pragma unroll 1
-            for (int t = list[0]; t < list[1]; ++t) {
-                const Parity parity = parities[t];
-                const unsigned odd = __popc(thread & parity.threads) + __popcll(where & parity.far);
-                factor += __uint_as_float(unsigned(parity.result) ^ odd << 31);
-            }
-            total = factor * v[M];
-            list += 2;
-        }
-        total += together<M + 1>(v, groups, list, parities, thread, where);
-    }
-    return total;
-}
-
-// The groups that have one register bit at most.
-constexpr unsigned ONE_BIT = 1 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 8;
-
-// A Walsh-Hadamard transform: v[m] becomes the sum with the sign of the parity of m's bits, for m of up to MOST bits.
-template <int MOST>
-__device__ __forceinline__ void transform(Real* v) {
-#pragma unroll
-    for (int b = 0; b < R; ++b)
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-            const int known = count_of(k & ((1 << b) - 1));
-            if (k >> b & 1 || known > MOST) continue;
-            const Real zero = v[k], one = v[k | 1 << b];
-            v[k] = zero + one;
-            if (known < MOST) v[k | 1 << b] = zero - one;
-        }
-}
-
 // Sums of w = Re(i conj(bra) ket), which is what a phase of an amplitude changes <bra|ket> by: over amplitudes that meet a
 // condition, and over all with the sign of a parity. conditions: how many; the list begins with them. single: the first of four
-// parities, each of one register bit alone and of no lanes, or -1. groups: a bit for each setting of the register bits that other
-// parities have in common; the list ends with where these begin and end. whole: the number of the sum of all of them, or -1.
-__device__ __forceinline__ void weigh(const States& a, int conditions, int single, unsigned groups, int whole, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
-    Real v[N];
-#pragma unroll
-    for (int k = 0; k < N; ++k) v[k] = a[1][k].y * a[0][k].x - a[1][k].x * a[0][k].y;
+// parities, each of one register bit alone and of no lanes, or -1. The list goes on with parities without register bits and with
+// the others, in groups that share their register bits: signs, a bit for each of a thread's amplitudes, and the parities.
+__device__ __forceinline__ void weigh(const States& a, int conditions, int single, int groups, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
+    const auto w = [&](int k) { return a[1][k].y * a[0][k].x - a[1][k].x * a[0][k].y; };
 #pragma unroll 1
     for (int c = 0; c < conditions; ++c, list += 7) {
         if ((where & joined(list + 2)) != joined(list + 4)) continue;
@@ -239,24 +184,42 @@ __device__ __forceinline__ void weigh(const States& a, int conditions, int singl
         Real own[1] = {0};
 #pragma unroll
         for (int k = 0; k < N; ++k)
-            if (word >> k & 1) own[0] += v[k];
+            if (word >> k & 1) own[0] += w(k);
         add_warp_sums<1>(own, sums + list[6]);
     }
-    if (groups & ~ONE_BIT)
-        transform<R>(v);
-    else
-        transform<1>(v);
-    if (whole >= 0) {
-        Real own[1] = {together(v, groups, list, parities, thread, where)};
-        add_warp_sums<1>(own, sums + whole);
-        return;
+    const int first = list[0], end = list[1];
+    list += 2;
+    if (single >= 0 || first < end) {
+        // Tree reduction (a partial Walsh-Hadamard transform): sums over pairs replace the pairs, the sums of their differences
+        // have the sign of one bit.
+        Real sum[N / 2], odd[4] = {};
+#pragma unroll
+        for (int k = 0; k < N / 2; ++k) {
+            const Real zero = w(2 * k), one = w(2 * k + 1);
+            odd[0] += zero - one;
+            sum[k] = zero + one;
+        }
+#pragma unroll
+        for (int b = 1; b < R; ++b)
+#pragma unroll
+            for (int k = 0; k < N >> (b + 1); ++k) {
+                odd[b] += sum[2 * k] - sum[2 * k + 1];
+                sum[k] = sum[2 * k] + sum[2 * k + 1];
+            }
+        if (single >= 0) {
+            const Parity parity = parities[single + (thread & 3)];
+            const Real total = warp_sums<4>(odd);
+            if ((thread & 31) < 4) add_parity(parity, total, thread, where, sums);
+        }
+        if (first < end) add_parities(sum[0], parities, first, end, thread, where, sums);
     }
-    if (single >= 0) {
-        Real odd[4] = {v[1], v[2], v[R > 2 ? 4 : 0], v[R > 3 ? 8 : 0]};
-        const Parity parity = parities[single + (thread & 3)];
-        const Real total = warp_sums<4>(odd);
-        if ((thread & 31) < 4) add_parity(parity, total, thread, where, sums);
+#pragma unroll 1
+    for (int g = 0; g < groups; ++g, list += 3) {
+        const unsigned signs = list[0];
+        Real v[2] = {};
+#pragma unroll
+        for (int k = 0; k < N; ++k) v[k & 1] += signed_by(signs, k, w(k));
+        add_parities(v[0] + v[1], parities, list[1], list[2], thread, where, sums);
     }
-    add_groups(v, groups, list, parities, thread, where, sums);
 }
 #endif

@@ -4,10 +4,6 @@
 #include "ops.cuh"
 #include "sums.cuh"
 
-// x with the opposite sign if bit k of `signs` is set.
-__device__ __forceinline__ float signed_by(unsigned signs, int k, float x) { return __uint_as_float(__float_as_uint(x) ^ (signs << (31 - k) & 0x80000000)); }
-__device__ __forceinline__ double signed_by(unsigned signs, int k, double x) { return __hiloint2double(__double2hiint(x) ^ (signs << (31 - k) & 0x80000000), __double2loint(x)); }
-
 // What a rotation is for each of a thread's amplitudes: the cosine, and the factor of the amplitude that it is mixed with, which is
 // real if the number of Ys is ODD and imaginary else; and what counts of a product for the derivative.
 
