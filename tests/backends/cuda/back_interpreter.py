@@ -89,8 +89,9 @@ class BackInterpreter(Interpreter):
                 active = (thread & threads & 0xFFFF) == threads >> 16
                 self._add(number, result, w[active][:, word >> self.setting & 1 == 1].sum())
         groups = []
-        if single := int(op["far_mask"]):
-            groups += [(b, single - 1 + b, single + b) for b in range(4)]
+        (single,) = take(1)
+        if single != 0xFFFFFFFF:
+            groups += [(b, single + b, single + b + 1) for b in range(4)]
         none = np.zeros(self.count, np.int64)
         groups = [((self.setting >> b & 1), *of) for b, *of in groups] + [(none, *take(2))]
         groups += [(signs >> self.setting & 1, *of) for signs, *of in (take(3) for _ in range(int(op["word"])))]

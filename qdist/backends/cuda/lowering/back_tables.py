@@ -212,9 +212,8 @@ class BackTables(Tables):
         singles = any(result >= 0 for _, result, _ in single)
         if not conditions and not singles and not any(groups.values()):
             return
-        first_single = self._records(single)[0] + 1 if singles else 0
-        self.op(OPS["weigh"], len(self._weighs), len(conditions) // 7, len(groups) - 1, (first_single, 0))
-        self._weighs += [*conditions, *self._records(groups.pop(0))]
+        self.op(OPS["weigh"], len(self._weighs), len(conditions) // 7, len(groups) - 1)
+        self._weighs += [*conditions, self._records(single)[0] if singles else -1, *self._records(groups.pop(0))]
         for register, terms in groups.items():
             signs = sum((k & register).bit_count() % 2 << k for k in range(1 << len(view.registers)))
             self._weighs += [signs, *self._records(terms)]

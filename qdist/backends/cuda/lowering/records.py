@@ -95,7 +95,7 @@ OP = Record(
             "far_mask",
             "Index",
             "condition on far bits; of REAL1 and IMAG1 the first sum; of TURNED a mask, whose parity is a sign; of "
-            "PATTERNED the list of its parities; of WEIGH the first of those of one register bit, and 1, or 0",
+            "PATTERNED the list of its parities",
         ),
         Field(
             "far_value",

@@ -21,7 +21,7 @@ struct __align__(16) Op {
     int data;  // where its numbers are in reals; of CROSS and TURN the first term; of sums the result or the list
     unsigned threads;  // condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; of TURNED a mask, whose parity is a sign; of WEIGH how many conditions there are
     unsigned word;  // register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of the pattern; of WEIGH how many groups of parities there are
-    Index far_mask;  // condition on far bits; of REAL1 and IMAG1 the first sum; of TURNED a mask, whose parity is a sign; of PATTERNED the list of its parities; of WEIGH the first of those of one register bit, and 1, or 0
+    Index far_mask;  // condition on far bits; of REAL1 and IMAG1 the first sum; of TURNED a mask, whose parity is a sign; of PATTERNED the list of its parities
     Index far_value;  // of TURNED and PATTERNED twice the number of its flip, and 1 if Ys are odd; from bit 8 on the sum's number and 1, or 0
 };
 static_assert(sizeof(Op) == 32, "size of Op");

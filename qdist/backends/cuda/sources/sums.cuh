@@ -172,10 +172,10 @@ __device__ __forceinline__ void add_parities(Real v, const Parity* parities, int
 }
 
 // Sums of w = Re(i conj(bra) ket), which is what a phase of an amplitude changes <bra|ket> by: over amplitudes that meet a
-// condition, and over all with the sign of a parity. conditions: how many; the list begins with them. single: the first of four
-// parities, each of one register bit alone and of no lanes, or -1. The list goes on with parities without register bits and with
-// the others, in groups that share their register bits: signs, a bit for each of a thread's amplitudes, and the parities.
-__device__ __forceinline__ void weigh(const States& a, int conditions, int single, int groups, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
+// condition, and over all with the sign of a parity. The list: conditions; the first of four parities, each of one register bit
+// alone and of no lanes, or -1; parities without register bits; and the others, in groups that share their register bits: signs, a
+// bit for each of a thread's amplitudes, and the parities.
+__device__ __forceinline__ void weigh(const States& a, int conditions, int groups, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
     const auto w = [&](int k) { return a[1][k].y * a[0][k].x - a[1][k].x * a[0][k].y; };
 #pragma unroll 1
     for (int c = 0; c < conditions; ++c, list += 7) {
@@ -187,8 +187,8 @@ __device__ __forceinline__ void weigh(const States& a, int conditions, int singl
             if (word >> k & 1) own[0] += w(k);
         add_warp_sums<1>(own, sums + list[6]);
     }
-    const int first = list[0], end = list[1];
-    list += 2;
+    const int single = list[0], first = list[1], end = list[2];
+    list += 3;
     if (single >= 0 || first < end) {
         // Tree reduction (a partial Walsh-Hadamard transform): sums over pairs replace the pairs, the sums of their differences
         // have the sign of one bit.
