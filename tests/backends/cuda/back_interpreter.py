@@ -99,11 +99,7 @@ class BackInterpreter(Interpreter):
             for threads, result, far_mask in self.arrays["parities"][first:end].tolist():
                 if result < 0:
                     continue
-                odd = (
-                    parity(thread & threads)[:, None]
-                    ^ odd_here
-                    ^ (where & far_mask).bit_count() & 1
-                )
+                odd = parity(thread & threads)[:, None] ^ odd_here ^ (where & far_mask).bit_count() & 1
                 self._add(number, result, (w * (1 - 2 * odd)).sum())
 
     def _sum_entry(self, number: int, phase: Any, slots: np.ndarray, shared: list[np.ndarray], where: int) -> None:

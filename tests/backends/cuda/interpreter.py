@@ -235,8 +235,8 @@ class Interpreter:
         return 1 - 2 * odd, register_flips(shape.registers, shape.kept)[what >> 1], bool(what & 1)
 
     def patterned(self, op: Any, where: int, thread: np.ndarray) -> tuple[np.ndarray, int, bool]:
-        """Of Pauli rotations with the same flips: the four numbers of each amplitude's pattern, what is flipped, whether
-        Ys are odd."""
+        """Of Pauli rotations with the same flips: the four numbers of each amplitude's pattern, what is flipped, and
+        whether Ys are odd."""
         shape, what = self.tables.shape, int(op["far_value"]) & 255
         first, count, *masks = self.arrays["lists"][int(op["far_mask"]) :].view(np.uint32).tolist()[: 2 + 3 * PARITIES]
         patterns = np.full(len(thread), first)

@@ -139,17 +139,17 @@ class BackTables(Tables):
 
     def patterned(self, view: View, patterns: Patterns) -> None:
         """The rotation has the slopes of one angle beside it; those of others have tables of their own before."""
-        wanted = [(slot, slopes, self._own(self.gradients.linear({slot: -1.0}))) for slot, slopes in patterns.slopes(self._multiples).items()]
-        for k in range(max(1, len(wanted))):
+        wanted = list(patterns.slopes(self._multiples).items())
+        for number, (slot, slopes) in enumerate(wanted, 1):
             super().patterned(view, patterns)
             kind, data, threads, word, far_mask, case = self._ops[-1]
-            if wanted:
-                _, slopes, at = wanted[k]
-                for p, slope in enumerate(slopes):
-                    self.binding.constants(data + 4 * p + 3, np.array([slope]))
-                case |= (at + 1) << 8
-            only_sums = k + 1 < len(wanted)
-            self._ops[-1] = (kind + only_sums, data, threads, word, far_mask, case)
+            for p, slope in enumerate(slopes):
+                self.binding.constants(data + 4 * p + 3, np.array([slope]))
+            at = self._own(self.gradients.linear({slot: -1.0}))
+            only_sums = number < len(wanted)
+            self._ops[-1] = (kind + only_sums, data, threads, word, far_mask, case | (at + 1) << 8)
+        if not wanted:
+            super().patterned(view, patterns)
 
     def dense(self, view: View, block: Block, first_coefficient: int) -> None:
         if not any(slot in self._trainable for o in block.operations for slot in o.reads):

@@ -61,7 +61,9 @@ class Gradients:
         that part of T counts. Of 00 and 11, then of 01 and 10: Im T_00, Im T_11, and T_10 - conj(T_01) as T_10."""
         entries = 2 * reordered(order)
         chosen = [
-            entries[row, column] + part for a, b in MIXED for row, column, part in ((a, a, 1), (b, b, 1), (b, a, 0), (b, a, 1))
+            entries[row, column] + part
+            for a, b in MIXED
+            for row, column, part in ((a, a, 1), (b, b, 1), (b, a, 0), (b, a, 1))
         ]
         return self._matrix(factors, len(order), np.array(chosen))
 

@@ -1,4 +1,4 @@
-"""Pauli rotations that flip the same bits as one rotation of each pair of amplitudes, whose angle follows from parities.
+"""Pauli rotations that flip the same bits as one rotation of each pair of amplitudes: its angle follows from parities.
 
 Strings with the same flips and the same parity of Ys rotate each pair of amplitudes by angles that add up with signs.
 The signs are parities of the index, which depend on the *pattern* of a few of them alone: those of a basis. A table has
@@ -27,8 +27,8 @@ Multiples = Mapping[int, tuple[int, float]]
 
 
 def multiples(affine: AffineMap) -> Multiples:
-    """For each angle that depends on parameters, the first one that is in a fixed ratio to it but for constants: what is
-    summed for both together has the same meaning for the parameters."""
+    """For each angle that depends on parameters, the first one that is in a fixed ratio to it but for constants. What
+    is summed for both together has the same meaning for the parameters."""
     rows: dict[int, list[tuple[int, float]]] = {}
     for slot, parameter, coefficient in zip(*(a.tolist() for a in affine[:3])):
         rows.setdefault(slot, []).append((parameter, coefficient))

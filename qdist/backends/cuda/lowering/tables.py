@@ -376,8 +376,9 @@ class Tables:
         return 2 if self.shape.pairs_up and low == self.shape.registers - 2 else low // 2
 
     def turned(self, view: View, block: Block, first_coefficient: int) -> None:
-        """A Pauli rotation whose flips are a register bit, or several. An amplitude's sign is the parity of the bits with
-        Y or Z of the one that it is mixed with: a mask of the thread's number, a register mask, and a mask of far bits."""
+        """A Pauli rotation, or several, whose flips are a register bit. An amplitude's sign is the parity of the bits
+        with Y or Z of the one that it is mixed with: a mask of the thread's number, a register mask, and a mask of far
+        bits."""
         assert view.phase.directions, "no phase of rotations"
         if len(block.operations) > 1:
             self.patterned(view, Patterns.of(block.operations, view.bit))
@@ -396,7 +397,7 @@ class Tables:
         parities of its number and of far bits; a register bit changes it by a column."""
         assert view.phase.directions, "no phase of rotations"
         # Four numbers a pattern, one behind the other: cosine and factor, and a slope (back_tables.py).
-        data = [self.binding.rotation(affine, patterns.num_y) for affine in patterns.angles()][0]
+        data, *_ = [self.binding.rotation(affine, patterns.num_y) for affine in patterns.angles()]
         case = 2 * view.phase.directions.number(patterns.x) + patterns.odd
         self.op(OPS["patterned"], data, 0, self._columns(view, patterns), (self._parity_list(view, patterns), case))
 

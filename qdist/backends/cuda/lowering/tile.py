@@ -140,8 +140,12 @@ def back_shape_of(dtype: np.dtype) -> Shape:
     """The shape for the adjoint sweep, whose stages are those of ``shape_of``: the same tiles, two at a time, and a
     whole warp at least, over which sums are taken."""
     if dtype == np.complex64:
-        return Shape(8, tile=11, registers=4, contiguous=4, blocks=4, wider=2, states=2, fewest=9, coefficient_bytes=_BESIDE)
-    return Shape(16, tile=11, registers=4, contiguous=3, blocks=2, wider=1, states=2, fewest=9, coefficient_bytes=_BESIDE)
+        return Shape(
+            8, tile=11, registers=4, contiguous=4, blocks=4, wider=2, states=2, fewest=9, coefficient_bytes=_BESIDE
+        )
+    return Shape(
+        16, tile=11, registers=4, contiguous=3, blocks=2, wider=1, states=2, fewest=9, coefficient_bytes=_BESIDE
+    )
 
 
 def tile_level(num_bits: int, shape: Shape) -> Level:
