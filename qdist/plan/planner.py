@@ -173,8 +173,8 @@ def _stage_faster(plan: Plan, support: int, thorough: bool) -> None:
         if needed < _WORTH * least:
             chosen, least = again, needed
     plan.target, plan.levels = target, (plan.levels[0], *target.levels(bits))
-    for segment, stages in zip(plan.segments, chosen):
-        segment.stages = stages
+    for segment, own in zip(plan.segments, chosen):
+        segment.stages = own
 
 
 def check_schedule(schedule: str) -> None:
