@@ -165,6 +165,7 @@ class Executor(ABC):
         shift: float = 0.0,
     ) -> None:
         """Undoes the run on both shards in place, and adds 2 Re <bra|d ket> by each angle to ``gradient``.
+        Of angles that are multiples of one another one may stand for all: parameters get what they should.
 
         ``offset`` and ``support`` are those of the run. Without ``recover`` the sweep ends at the first block or stage
         that depends on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that

@@ -86,7 +86,7 @@ def fuse(operations: Iterable[Operation], parities: int = 0, joins_phases: bool 
         kind = _KINDS.get(operation.kind, operation.kind)
         after = blocks.last_in_the_way(operation)
         place = _merging(blocks, after, kind, operation)
-        if place is None and parities and (rotation := as_rotation(operation)) is not None:
+        if place is None and parities and (rotation := _as_rotation(operation, joins_phases)) is not None:
             operation, kind = rotation, rotation.kind
             place = blocks.rotations_of(operation, after)
         if place is not None:
@@ -94,6 +94,14 @@ def fuse(operations: Iterable[Operation], parities: int = 0, joins_phases: bool 
         else:
             blocks.insert(_new_block(blocks, kind, operation), after)
     return blocks.in_order()
+
+
+def _as_rotation(operation: Operation, joins_phases: bool) -> Operation | None:
+    """The operation as a Pauli rotation that may run beside others, if it is one. Where phases join matrices, what was
+    planned as a matrix stays one, and rotations under conditions run one by one."""
+    if joins_phases and (operation.kind != "rotation" or operation.controls):
+        return None
+    return as_rotation(operation)
 
 
 def _merging(blocks: _Blocks, after: Place, kind: str, operation: Operation) -> Place | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -122,7 +122,8 @@ def make_plan(
     if plan.in_double and widened != target:
         _stage_again(plan, widened, levels)
     if levels is None:
-        _stage_faster(plan, 0 if start is None else -1)
+        # Programs with parameters run many times.
+        _stage_faster(plan, 0 if start is None else -1, thorough=trained)
     return plan
 
 
@@ -136,9 +137,15 @@ def _stage_again(plan: Plan, target: Target, levels: Sequence[Level] | None) -> 
         segment.stages = staged(operations, plan.shard_bits, target, chosen)
 
 
-def _stage_faster(plan: Plan, support: int) -> None:
+def _in_order(stages: list[Tiles]) -> list[Operation]:
+    """Operations in the order in which they run."""
+    return [o for _, blocks in stages for block in blocks for o in block.operations]
+
+
+def _stage_faster(plan: Plan, support: int, thorough: bool) -> None:
     """The stages of one of the target's alternatives, if they take less time. support: as for ``sweeps_of``, of the
-    first segment; exchanges bring in what may be anything."""
+    first segment; exchanges bring in what may be anything. thorough: whether to try orders in which the alternatives
+    run the gates, too: what larger or smaller tiles bring together often runs together in others."""
     bits = plan.shard_bits
     others = plan.target.forward(bits)
     if not others:
@@ -147,15 +154,27 @@ def _stage_faster(plan: Plan, support: int) -> None:
     def cost(target: Target, stages: list[list[Tiles]]) -> float:
         return sum(sweeps_of(target, own, bits, -1 if k else support) for k, own in enumerate(stages))
 
-    least = cost(plan.target, [segment.stages for segment in plan.segments])
-    for other in others:
-        levels = other.levels(bits)
-        found = [staged([o for s, _ in seg.stages for o in s.operations], bits, other, levels) for seg in plan.segments]
-        needed = cost(other, found)
+    def planned(operations: Iterable[list[Operation]], target: Target) -> list[list[Tiles]]:
+        return [staged(own, bits, target, target.levels(bits)) for own in operations]
+
+    given = [segment.stages for segment in plan.segments]
+    operations = [[o for stage, _ in own for o in stage.operations] for own in given]
+    found = [(plan.target, given), *((other, planned(operations, other)) for other in others)]
+    target, chosen = found[0]
+    least = cost(target, chosen)
+    for other, stages in found[1:]:
+        needed = cost(other, stages)
         if needed < _WORTH * least:
-            least, plan.target, plan.levels = needed, other, (plan.levels[0], *levels)
-            for segment, stages in zip(plan.segments, found):
-                segment.stages = stages
+            target, chosen, least = other, stages, needed
+    first = chosen
+    for other in [other for other, _ in found if thorough and other != target]:
+        again = planned(map(_in_order, planned(map(_in_order, first), other)), target)
+        needed = cost(target, again)
+        if needed < _WORTH * least:
+            chosen, least = again, needed
+    plan.target, plan.levels = target, (plan.levels[0], *target.levels(bits))
+    for segment, own in zip(plan.segments, chosen):
+        segment.stages = own
 
 
 def check_schedule(schedule: str) -> None:

@@ -8,6 +8,7 @@ from qdist.backends.cuda.target import cuda_target
 from qdist.plan.fuse import Block, fuse
 from qdist.plan.operations import keeps_parity, operations
 from qdist.plan.planner import make_plan
+from qdist.plan.precision import roundings
 from qdist.plan.stages.division import sweeps_of
 from qdist.plan.stages.target import cpu_target
 
@@ -35,6 +36,28 @@ def test_what_is_between_keeps_phases_where_they_are() -> None:
     # The RZ does not commute with the RX behind it, which is in the way of the matrix.
     kinds = [block.kind for block in joined(qd.Circuit(3).rz(a, 0).crx(a, 2, 0).rxx(a, 0, 1))]
     assert kinds.count("diagonal") == 1
+
+
+def test_rotations_with_equal_flips_are_one_beside_matrices_that_phases_join() -> None:
+    a = qd.Parameter("a")
+    circuit = qd.Circuit(5).rxx(a, 0, 1).ryy(a, 0, 1)
+    for letters in ("XXY", "XYX", "YYY"):
+        circuit.pauli_rotation(a, letters + "Z", [1, 2, 3, 4])
+    controlled = qd.circuit.pauli_rotation_gate("XXY").controlled()
+    circuit.append(controlled, [0, 1, 2, 3], [a]).append(controlled, [0, 1, 2, 3], [2 * a])
+    found = [(b.kind, len(b.operations)) for b in fuse(operations(circuit), parities=5, joins_phases=True)]
+    assert sorted(found) == [("dense", 2), ("rotation", 1), ("rotation", 1), ("rotation", 3)]
+
+
+def test_double_excitations_round_once() -> None:
+    """So that many of them are differentiated in single precision."""
+    theta, circuit = qd.ParameterVector("t", 20), qd.Circuit(24)
+    for k, angle in enumerate(theta):
+        for letters in ("XXXY", "XXYX", "XYXX", "YXXX", "YYYX", "YYXY", "YXYY", "XYYY"):
+            circuit.pauli_rotation(angle, letters, [k, k + 1, k + 2, k + 4])
+    plan = make_plan(circuit, SINGLE, target=cuda_target(SINGLE))
+    assert roundings(plan) == 20
+    assert not plan.gradients_in_double
 
 
 def test_a_constant_matrix_stays_one() -> None:

@@ -12,6 +12,7 @@ from qdist.backends.backend import Executor
 from qdist.backends.cuda.checks import check_first, check_size
 from qdist.backends.cuda.graphs import Graphs
 from qdist.backends.cuda.launcher import Launcher
+from qdist.backends.cuda.lowering.patterns import multiples
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.measuring import Combination, set_first
 from qdist.backends.cuda.sweep import CudaSweep
@@ -193,7 +194,7 @@ class CudaExecutor(Executor):
 
     def lower_back(self, plan: Backward) -> None:
         if self._sweep is None:
-            self._sweep = CudaSweep(self._num_bits, plan, self._trainable, self._device)
+            self._sweep = CudaSweep(self._num_bits, plan, multiples(self._affine), self._device)
 
     def bind_back(self) -> None:
         if not self._sweep_is_bound:

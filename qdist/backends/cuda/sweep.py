@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from qdist.backends.cuda.launcher import Launcher, as_bytes
 from qdist.backends.cuda.lowering.back_resident import resident
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.inverse import undone
+from qdist.backends.cuda.lowering.patterns import Multiples
 from qdist.backends.cuda.lowering.records import SWEEP
 from qdist.backends.cuda.measuring import Combination
 from qdist.backends.cuda.target import CudaTarget
@@ -64,16 +64,16 @@ class _Schedule:
 
 
 class CudaSweep:
-    """What undoes the stages of a CudaExecutor. trainable: the angles whose derivatives are wanted."""
+    """What undoes the stages of a CudaExecutor. trained: the angles whose derivatives are wanted."""
 
-    def __init__(self, num_bits: int, plan: Backward, trainable: Collection[int], device: int) -> None:
+    def __init__(self, num_bits: int, plan: Backward, trained: Multiples, device: int) -> None:
         import cupy
 
         assert isinstance(plan.target, CudaTarget), "planned for another kind of device"
         dtype, shape = plan.target.dtype, plan.target.shape
         self._cupy, self._device, self._num_bits, self._dtype = cupy, device, num_bits, dtype
         tiled = [(stage, blocks) for stage, blocks in plan.stages if not stage.is_wide]
-        self._tables = BackTables(num_bits, shape.dtype, tiled, shape, trainable)
+        self._tables = BackTables(num_bits, shape.dtype, tiled, shape, trained)
         numbers = iter(range(len(self._tables.stages)))
         with cupy.cuda.Device(device):
             self._steps: list[int | WideGate] = [

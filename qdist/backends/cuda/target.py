@@ -10,6 +10,7 @@ import numpy as np
 from qdist.backends.cuda.lowering import back_resident
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.inverse import undoing
+from qdist.backends.cuda.lowering.patterns import PARITIES
 from qdist.backends.cuda.lowering.phases import phases
 from qdist.backends.cuda.lowering.resident import layout, resident
 from qdist.backends.cuda.lowering.tables import Tables
@@ -68,7 +69,7 @@ class CudaTarget(Target):
             return max(memory, len(phases(list(stage.close), list(blocks), self.shape).phases) / _PHASES_A_SWEEP)
         # The adjoint sweep takes one more than it has: 0.8 ms each at 28 qubits in complex64 on an H200.
         count = len(phases(list(stage.close), undoing(blocks), self.shape).phases)
-        larger = _MORE_WARPS if len(stage.close) > self.shape.tile else 1.0
+        larger = _MORE_WARPS if len(stage.close) > back_shape_of(self.shape.dtype).tile else 1.0
         return larger * max(memory, (1 + count) / _PHASES_A_SWEEP)
 
     def widened(self) -> CudaTarget:
@@ -85,7 +86,7 @@ class CudaTarget(Target):
 
     def backward(self) -> tuple[Target, ...]:
         shape = replace(back_shape_of(self.shape.dtype), contiguous=self.shape.contiguous)
-        others = [replace(shape, contiguous=shape.contiguous - 1)]
+        others = [replace(shape, contiguous=shape.contiguous - 1), *larger_shapes(shape)]
         # Stages of larger tiles are undone as they are, or planned anew for the sweep's own.
         if self.shape.tile > shape.tile:
             others.insert(0, shape)
@@ -103,6 +104,7 @@ def target_of(dtype: np.dtype, shape: Shape) -> CudaTarget:
         "tile",
         dtype,
         *(shape.tile, shape.contiguous, shape.registers, shape.widest),
+        parities=PARITIES,
         joins_phases=True,
         one_row=_ONE_ROW,
         row_roundings=_ROW_ROUNDINGS,

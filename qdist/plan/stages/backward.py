@@ -1,7 +1,8 @@
 """The stages of the adjoint sweep: those of the program, or others that undo the same with less work.
 
 Tiles of shorter contiguous rows hold more of the other index bits. They read memory more slowly, but pay off where
-they save a whole sweep.
+they save a whole sweep. Large states are worth a second search, over the orders that gates have in the stages that were
+found first: what larger tiles bring together often runs together in smaller ones.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from qdist.plan.operations import Operation
 from qdist.plan.stages.division import Tiles, divided, staged, sweeps_of
 from qdist.plan.stages.target import Target
 
@@ -16,6 +18,8 @@ __all__ = ["Backward", "backward"]
 
 _WORTH = 0.97
 """A smaller relative gain is within the error of the cost model."""
+_WORTH_ORDERS = 23
+"""Index bits of a shard from which on a sweep takes longer than a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +39,20 @@ def backward(stages: Sequence[Tiles], num_bits: int, target: Target, support: in
     chosen = Backward(first, list(divided((s for s in stages), num_bits, first)) if first != target else list(stages))
     if num_bits <= target.tile or any(s.is_wide or len(s.close) > target.tile for s, _ in chosen.stages):
         return chosen
-    operations = [o for _, blocks in stages for block in blocks for o in block.operations]
+    operations = _operations(stages)
     least = sweeps_of(first, chosen.stages, num_bits, support)
-    for other in others:
-        found = staged(operations, num_bits, other)
-        needed = sweeps_of(other, found, num_bits, support)
+    found = {other: staged(operations, num_bits, other) for other in dict.fromkeys((first, *others))}
+    tried = [Backward(other, own) for other, own in found.items() if other in others]
+    if num_bits >= _WORTH_ORDERS:
+        cheapest = min(found, key=lambda other: sweeps_of(other, found[other], num_bits, support))
+        for target in dict.fromkeys((first, cheapest)):
+            tried += [Backward(target, staged(_operations(own), num_bits, target)) for own in found.values()]
+    for plan in tried:
+        needed = sweeps_of(plan.target, plan.stages, num_bits, support)
         if needed < _WORTH * least:
-            chosen, least = Backward(other, found), needed
+            chosen, least = plan, needed
     return chosen
+
+
+def _operations(stages: Sequence[Tiles]) -> list[Operation]:
+    return [o for _, blocks in stages for block in blocks for o in block.operations]

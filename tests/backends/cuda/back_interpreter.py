@@ -8,7 +8,7 @@ import numpy as np
 from interpreter import Interpreter, name_of, parity, span
 
 from qdist.backends.cuda.lowering.back_tables import BackTables
-from qdist.backends.cuda.lowering.binding import PARITY_ENTRIES
+from qdist.backends.cuda.lowering.binding import MIXED
 from qdist.backends.cuda.lowering.tables import MODES
 
 
@@ -38,7 +38,7 @@ class BackInterpreter(Interpreter):
         name, which = name_of(int(op["kind"]))
         ket, bra = states
         if name == "weigh":
-            self._weigh(number, int(op["data"]), (1j * bra.conj() * ket).real, where)
+            self._weigh(number, op, (1j * bra.conj() * ket).real, where)
         if name in ("real1", "imag1"):
             for b in range(self.tables.shape.registers):
                 if int(op["threads"]) >> b & 1:
@@ -50,10 +50,17 @@ class BackInterpreter(Interpreter):
             sign, flip, odd = self.turned(op, where, np.arange(len(ket)))
             overlap = (sign * bra.conj() * ket[:, self.setting ^ flip]).sum()
             self._add(number, at - 1, overlap.real if odd else overlap.imag)
+        if name == "patterned" and (at := int(op["far_value"]) >> 8):
+            entries, flip, odd = self.patterned(op, where, np.arange(len(ket)))
+            overlap = (entries[..., 3] * bra.conj() * ket[:, self.setting ^ flip]).sum()
+            self._add(number, at - 1, overlap.real if odd else overlap.imag)
         if name == "core_transition":
             places = self.of_two(int(op["word"]))
             matrix = np.einsum("tqk,tpk->qp", ket[:, places], bra[:, places].conj())
-            self._add(number, int(op["data"]), matrix.ravel()[PARITY_ENTRIES].view(np.float64))
+            for k, (a, b) in enumerate(MIXED):
+                across = matrix[b, a] - matrix[a, b].conj()
+                found = [matrix[a, a].imag, matrix[b, b].imag, across.real, across.imag]
+                self._add(number, int(op["data"]) + 4 * k, found)
         if name.startswith("transition"):
             if where & int(op["far_mask"]) != int(op["far_value"]):
                 return
@@ -66,8 +73,8 @@ class BackInterpreter(Interpreter):
             matrix = np.einsum("tqk,tpk->qp", ket[active][:, places], bra[active][:, places].conj())
             self._add(number, int(op["data"]), matrix.ravel().view(np.float64))
 
-    def _weigh(self, number: int, at: int, w: np.ndarray, where: int) -> None:
-        lists = self.arrays["weighs"]
+    def _weigh(self, number: int, op: Any, w: np.ndarray, where: int) -> None:
+        lists, at = self.arrays["weighs"], int(op["data"])
         thread = np.arange(len(w))
 
         def take(count: int) -> list[int]:
@@ -75,7 +82,7 @@ class BackInterpreter(Interpreter):
             at += count
             return [int(x) for x in lists[at - count : at].view(np.uint32)]
 
-        for _ in range(*take(1)):
+        for _ in range(int(op["threads"])):
             threads, word, *far, result = take(7)
             mask, value = (far[k] | far[k + 1] << 32 for k in (0, 2))
             if where & mask == value:
@@ -84,18 +91,15 @@ class BackInterpreter(Interpreter):
         groups = []
         (single,) = take(1)
         if single != 0xFFFFFFFF:
-            groups += [(1 << b, single + b, single + b + 1) for b in range(4)]
-        groups.append((0, *take(2)))
-        groups += [tuple(take(3)) for _ in range(*take(1))]
-        for register, first, end in groups:
+            groups += [(b, single + b, single + b + 1) for b in range(4)]
+        none = np.zeros(self.count, np.int64)
+        groups = [((self.setting >> b & 1), *of) for b, *of in groups] + [(none, *take(2))]
+        groups += [(signs >> self.setting & 1, *of) for signs, *of in (take(3) for _ in range(int(op["word"])))]
+        for odd_here, first, end in groups:
             for threads, result, far_mask in self.arrays["parities"][first:end].tolist():
                 if result < 0:
                     continue
-                odd = (
-                    parity(thread & threads)[:, None]
-                    ^ parity(self.setting & register)
-                    ^ (where & far_mask).bit_count() & 1
-                )
+                odd = parity(thread & threads)[:, None] ^ odd_here ^ (where & far_mask).bit_count() & 1
                 self._add(number, result, (w * (1 - 2 * odd)).sum())
 
     def _sum_entry(self, number: int, phase: Any, slots: np.ndarray, shared: list[np.ndarray], where: int) -> None:

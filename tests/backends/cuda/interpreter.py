@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from qdist.backends.cuda.lowering.directions import register_flips
-from qdist.backends.cuda.lowering.records import SUM_NAMES
+from qdist.backends.cuda.lowering.patterns import PARITIES
+from qdist.backends.cuda.lowering.records import COLUMN_BITS, SUM_NAMES
 from qdist.backends.cuda.lowering.tables import GENERAL, MODES, OPS, StageTables, Tables
 
 
@@ -181,6 +182,12 @@ class Interpreter:
             assert (im if odd else re) == 0
             amplitudes[:] = cosine * amplitudes + (re + 1j * im) * sign * amplitudes[:, self.setting ^ flip]
             return
+        if name == "patterned":
+            entries, flip, _ = self.patterned(op, where, thread)
+            if not which:
+                factors = entries[..., 1] + 1j * entries[..., 2]
+                amplitudes[:] = entries[..., 0] * amplitudes + factors * amplitudes[:, self.setting ^ flip]
+            return
         threads = int(op["threads"])
         active = (thread & threads & 0xFFFF) == threads >> 16
         active &= where & int(op["far_mask"]) == int(op["far_value"])
@@ -204,6 +211,7 @@ class Interpreter:
         if name == "lean":
             places = self.of_two(int(op["word"]))
             matrix = lean_matrix(self.reals[data : data + 12])
+            matrix = matrix if self.tables.shape.states == 1 else matrix.T
             amplitudes[:, places] = np.einsum("ij,tjk->tik", matrix, amplitudes[:, places])
             return
         if name == "pair":
@@ -225,6 +233,21 @@ class Interpreter:
         here = (where & int(op["far_mask"])).bit_count() & 1
         odd = parity(thread & int(op["threads"]))[:, None] ^ (int(op["word"]) >> self.setting & 1) ^ here
         return 1 - 2 * odd, register_flips(shape.registers, shape.kept)[what >> 1], bool(what & 1)
+
+    def patterned(self, op: Any, where: int, thread: np.ndarray) -> tuple[np.ndarray, int, bool]:
+        """Of Pauli rotations with the same flips: the four numbers of each amplitude's pattern, what is flipped, and
+        whether Ys are odd."""
+        shape, what = self.tables.shape, int(op["far_value"]) & 255
+        first, count, *masks = self.arrays["lists"][int(op["far_mask"]) :].view(np.uint32).tolist()[: 2 + 3 * PARITIES]
+        patterns = np.full(len(thread), first)
+        for j in range(count):
+            threads, low, high = masks[3 * j : 3 * j + 3]
+            patterns ^= (parity(thread & threads) ^ (where & (low | high << 32)).bit_count() & 1) << j
+        columns = [int(op["word"]) >> COLUMN_BITS * b & (1 << COLUMN_BITS) - 1 for b in range(shape.registers)]
+        data = int(op["data"])
+        table = self.reals[data : data + (4 << count)].reshape(-1, 4)
+        flip = register_flips(shape.registers, shape.kept)[what >> 1]
+        return table[patterns[:, None] ^ span(columns)], flip, bool(what & 1)
 
     def of_two(self, number: int) -> np.ndarray:
         """The registers with each setting of two register bits, given their number: shape (4, rest)."""

@@ -14,6 +14,7 @@ from test_tables import odd_gates
 
 import qdist as qd
 from qdist.backends.cuda.lowering.back_tables import BackTables
+from qdist.backends.cuda.lowering.patterns import multiples
 from qdist.backends.cuda.lowering.tables import OPS, Tables
 from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
@@ -50,7 +51,7 @@ def swept(
     bra = qd.StateVector.from_amplitudes(ket, "complex128").apply_pauli_sum(observable).amplitudes()
     by_angle = np.zeros(len(angles))
     for segment in reversed(segments):
-        back = BackInterpreter(BackTables(n, kind, segment.stages, pair[1], set(affine.slots.tolist())), angles)
+        back = BackInterpreter(BackTables(n, kind, segment.stages, pair[1], multiples(affine)), angles)
         back.run(ket, bra)
         by_angle += back.gradient()
     np.testing.assert_allclose(ket, np.eye(1, 1 << n)[0], atol=TOLERANCE[dtype])

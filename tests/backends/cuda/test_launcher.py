@@ -12,6 +12,7 @@ from pinned import add_pinned
 
 import qdist as qd
 from qdist.backends.cuda import launcher, sweep
+from qdist.backends.cuda.lowering.patterns import multiples
 from qdist.backends.cuda.lowering.records import BACKWARD_PLACES, FORWARD_PLACES, LAUNCH, OP, PHASE, SLOT, SWEEP
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import back_shape_of, shape_of, tile_level
@@ -99,7 +100,7 @@ def test_a_stage_of_the_adjoint_sweep_is_launched_with_three_records(launches: l
     circuit = qd.library.hardware_efficient(n, 2)
     (segment,) = make_plan(circuit, kind, [tile_level(n, shape_of(kind))]).segments
     plan = Backward(target_of(kind, back_shape_of(kind)), segment.stages)
-    back = sweep.CudaSweep(n, plan, set(circuit.affine().slots.tolist()), 0)
+    back = sweep.CudaSweep(n, plan, multiples(circuit.affine()), 0)
     own = back._launcher
     own.bind(circuit.affine()(np.zeros(circuit.num_parameters))[None])
     kets, bras = (FakeArray(np.zeros((1, 1 << n), kind)) for _ in range(2))

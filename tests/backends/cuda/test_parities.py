@@ -2,6 +2,7 @@
 cost. No GPU needed."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -10,7 +11,9 @@ from test_back_tables import check as check_gradient
 from test_tables import TOLERANCE, check, tables_of
 
 import qdist as qd
+from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.lean import is_lean
+from qdist.backends.cuda.lowering.patterns import multiples
 from qdist.backends.cuda.lowering.tables import OPS, Tables
 from qdist.backends.cuda.lowering.tile import Shape, shape_of
 from qdist.backends.cuda.target import target_of
@@ -100,6 +103,20 @@ def test_the_last_matrix_hands_on_nothing(dtype: str) -> None:
             circuit.rxx(0.3, k, k + 1).rzz(1.1 + k, k, k + 1)
         check(circuit, dtype)
     assert TOLERANCE[dtype] < 1e-5
+
+
+@both
+def test_matrices_are_lean_when_they_are_undone(dtype: str) -> None:
+    circuit = heisenberg(N, 3)
+    shape = Shape(np.dtype(dtype).itemsize, tile=6, registers=4, contiguous=2)
+    plan = make_plan(circuit, np.dtype(dtype), target=target_of(np.dtype(dtype), shape))
+    (segment,) = plan.segments
+    tables = BackTables(N, np.dtype(dtype), segment.stages, replace(shape, states=2), multiples(circuit.affine()))
+    kinds = Counter(int(kind) & ~7 for kind in tables.arrays()["ops"]["kind"])
+    assert (kinds[OPS["lean"]], kinds[OPS["core"]]) == (3 * (N - 1) - 1, 1)
+    # Eight sums each, what derivatives of unitary matrices depend on; an RZ that joins none has its own.
+    assert kinds[OPS["core_transition"]] == 3 * (N - 1)
+    assert 0 <= tables.num_sums - 8 * kinds[OPS["core_transition"]] <= 2
 
 
 def test_which_matrices_are_lean() -> None:

@@ -7,6 +7,7 @@ from test_tables import check, tables_of
 
 import qdist as qd
 from qdist.backends.cuda.lowering.directions import Directions, register_flips
+from qdist.backends.cuda.lowering.patterns import multiples
 from qdist.backends.cuda.lowering.tables import MODES
 from qdist.backends.cuda.lowering.tile import Shape, rank, shape_of
 
@@ -49,8 +50,45 @@ def test_gradients_of_rotations(seed: int, dtype: str) -> None:
     check_gradient(rotations(6, 24, 20 + seed, widest=4), dtype)
 
 
+def excitations(n: int, count: int, seed: int, parameters: int = 1) -> qd.Circuit:
+    """Double excitations with Z letters between the flips; parameters: of each, whose multiples its angles are."""
+    rng = np.random.default_rng(seed)
+    circuit, theta = qd.Circuit(n).h(range(n)), qd.ParameterVector("t", count * parameters)
+    for k in range(count):
+        qubits = rng.permutation(n)[: 4 + int(rng.integers(1, n - 3))].tolist()
+        flips, more = qubits[:4], qubits[4:]
+        for j, letters in enumerate(DOUBLE):
+            angle = theta[k * parameters + j % parameters] * float(rng.normal())
+            circuit.pauli_rotation(angle + (0.3 if j == 2 else 0.0), letters + "Z" * len(more), flips + more)
+        if k % 3 == 2:
+            circuit.cx(*flips[:2]).ry(0.4, flips[1])
+    return circuit
+
+
+@both
+@pytest.mark.parametrize("seed", range(4))
+def test_rotations_with_the_same_flips_are_one(seed: int, dtype: str) -> None:
+    circuit = excitations(N, 6, seed)
+    params = np.random.default_rng(seed).uniform(-6, 6, circuit.num_parameters)
+    check(circuit, dtype, params=params)
+    for sizes in ((6, 4, 2), (8, 3, 2), (7, 5, 1)):
+        check(circuit, dtype, Shape(np.dtype(dtype).itemsize, *sizes), params)
+
+
+@both
+@pytest.mark.parametrize("parameters", [1, 2, 8])
+def test_gradients_of_rotations_with_the_same_flips(parameters: int, dtype: str) -> None:
+    check_gradient(excitations(6, 5, 7, parameters), dtype)
+
+
+def test_angles_that_are_multiples_of_others() -> None:
+    t, u = qd.ParameterVector("t", 2)
+    circuit = qd.Circuit(2).rz(0.3, 0).rx(2 * t, 0).rx(t + u, 0).rx(0.5 * t + 1, 1).rx(-2 * t - 2 * u, 1).rz(u, 0)
+    assert multiples(circuit.affine()) == {1: (1, 1.0), 2: (2, 1.0), 3: (1, 0.25), 4: (2, -2.0), 5: (5, 1.0)}
+
+
 def test_rotations_with_few_flips_share_a_phase() -> None:
-    """Two double excitations: sixteen rotations, two flips."""
+    """Two double excitations: sixteen rotations, two flips, one operation each."""
     circuit = qd.Circuit(10)
     for letters in DOUBLE:
         circuit.pauli_rotation(0.1, letters + "Z", [2, 4, 6, 9, 5])
@@ -59,7 +97,7 @@ def test_rotations_with_few_flips_share_a_phase() -> None:
     (tables,) = tables_of(circuit, "complex64", shape_of(np.dtype("complex64")))
     phases = tables.arrays()["phases"]
     # One that loads, one with all rotations, one that stores; without barriers but those between them.
-    assert phases["end_op"].tolist() == [0, 16, 16]
+    assert phases["end_op"].tolist() == [0, 2, 2]
     assert set(phases["mode"].tolist()) == {MODES["shared"]}
     assert not phases["exclusive"].any()
 

@@ -8,7 +8,7 @@ Im <bra|P|ket>. Every sum has a number; ``gradients`` knows what it means for th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.binding import PARITY_ENTRIES
 from qdist.backends.cuda.lowering.gradients import Gradients
 from qdist.backends.cuda.lowering.inverse import undoing
+from qdist.backends.cuda.lowering.patterns import Multiples, Patterns
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases
 from qdist.backends.cuda.lowering.records import OPS, PARITY
 from qdist.backends.cuda.lowering.tables import (
@@ -61,7 +61,8 @@ _SUMMED = ("dense", "diagonal", "rotation")
 
 class BackTables(Tables):
     """The tables that undo the stages of a program, the last one first. trainable: the angles whose derivatives are
-    wanted."""
+    wanted. Of those that are multiples of others (patterns.py) sums may be taken together: what is then said of one of
+    them is right for the parameters."""
 
     def __init__(
         self,
@@ -69,9 +70,10 @@ class BackTables(Tables):
         dtype: np.dtype,
         stages: Sequence[tuple[Stage, list[Block]]],
         shape: Shape,
-        trainable: Collection[int],
+        trainable: Multiples | Collection[int],
     ) -> None:
         self.gradients = Gradients()
+        self._multiples = trainable if isinstance(trainable, Mapping) else {slot: (slot, 1.0) for slot in trainable}
         self._trainable = frozenset(trainable)
         self._parities: list[tuple[int, int, int]] = []
         self._weighs: list[int] = []
@@ -124,6 +126,8 @@ class BackTables(Tables):
 
     def turned(self, view: View, block: Block, first_coefficient: int) -> None:
         super().turned(view, block, first_coefficient)
+        if len(block.operations) > 1:
+            return
         (operation,) = block.operations
         (slot,) = operation.slots
         if slot in self._trainable:
@@ -132,6 +136,20 @@ class BackTables(Tables):
             at = self._own(self.gradients.linear({slot: -operation.sign * sign}))
             *most, case = self._ops[-1]
             self._ops[-1] = (*most, case | (at + 1) << 8)
+
+    def patterned(self, view: View, patterns: Patterns) -> None:
+        """The rotation has the slopes of one angle beside it; those of others have tables of their own before."""
+        wanted = list(patterns.slopes(self._multiples).items())
+        for number, (slot, slopes) in enumerate(wanted, 1):
+            super().patterned(view, patterns)
+            kind, data, threads, word, far_mask, case = self._ops[-1]
+            for p, slope in enumerate(slopes):
+                self.binding.constants(data + 4 * p + 3, np.array([slope]))
+            at = self._own(self.gradients.linear({slot: -1.0}))
+            only_sums = number < len(wanted)
+            self._ops[-1] = (kind + only_sums, data, threads, word, far_mask, case | (at + 1) << 8)
+        if not wanted:
+            super().patterned(view, patterns)
 
     def dense(self, view: View, block: Block, first_coefficient: int) -> None:
         if not any(slot in self._trainable for o in block.operations for slot in o.reads):
@@ -143,7 +161,7 @@ class BackTables(Tables):
         order = sorted(range(len(targets)), key=registers.__getitem__)
         controls = block.operations[0].controls
         if block.keeps_parity:
-            at = self._own(self.gradients.transition(factors, order, PARITY_ENTRIES))
+            at = self._own(self.gradients.core_transition(factors, order))
             self.op(OPS["core_transition"], at, predicate=number_of_two(registers))
             super().dense(view, block, first_coefficient)
             return
@@ -170,7 +188,6 @@ class BackTables(Tables):
     def _weigh(self, view: View, block: Block) -> None:
         parities: dict[tuple[int, ...], dict[int, float]] = {}
         conditions: list[int] = []
-        count = 0
         for operation in block.operations:
             for product, affine in operation.terms:
                 _add_parities(parities, sorted(set(product)), self._derivatives(affine))
@@ -180,7 +197,6 @@ class BackTables(Tables):
                     threads, predicate, far = view.where(tests)
                     at = self._own(self.gradients.linear(wanted))
                     conditions += [threads, predicate, *halves(far), at]
-                    count += 1
         groups: dict[int, list[tuple[int, int, int]]] = {0: []}
         single = [(0, -1, 0)] * 4
         for qubits, wanted in parities.items():
@@ -194,13 +210,13 @@ class BackTables(Tables):
                 else:
                     groups.setdefault(register, []).append(record)
         singles = any(result >= 0 for _, result, _ in single)
-        if not count and not singles and not any(groups.values()):
+        if not conditions and not singles and not any(groups.values()):
             return
-        self.op(OPS["weigh"], len(self._weighs))
-        self._weighs += [count, *conditions, self._records(single)[0] if singles else -1]
-        self._weighs += [*self._records(groups.pop(0)), len(groups)]
+        self.op(OPS["weigh"], len(self._weighs), len(conditions) // 7, len(groups) - 1)
+        self._weighs += [*conditions, self._records(single)[0] if singles else -1, *self._records(groups.pop(0))]
         for register, terms in groups.items():
-            self._weighs += [register, *self._records(terms)]
+            signs = sum((k & register).bit_count() % 2 << k for k in range(1 << len(view.registers)))
+            self._weighs += [signs, *self._records(terms)]
 
     def _records(self, terms: list[tuple[int, int, int]]) -> tuple[int, int]:
         """Adds parities; returns the place of the first, and that after the last."""
@@ -209,11 +225,13 @@ class BackTables(Tables):
         return first, len(self._parities)
 
     def _derivatives(self, affine: Affine) -> dict[int, float]:
-        """What a sum of w means for each trainable angle of a phase, given what undoes it: twice its coefficient."""
+        """What a sum of w means for each trainable angle of a phase, given what undoes it: twice its coefficient. Those
+        that are multiples of one another are said of the first."""
         wanted: dict[int, float] = {}
         for slot, coefficient in affine[1]:
             if slot in self._trainable:
-                wanted[slot] = wanted.get(slot, 0.0) - 2 * coefficient
+                first, ratio = self._multiples[slot]
+                wanted[first] = wanted.get(first, 0.0) - 2 * ratio * coefficient
         return wanted
 
     def _own(self, number: int) -> int:

@@ -16,10 +16,12 @@ from qdist.backends.in_tile import Factors, reordered
 from qdist.native import kernels
 from qdist.plan.operations import Affine
 
-__all__ = ["PARITY_ENTRIES", "Binding"]
+__all__ = ["MIXED", "PARITY_ENTRIES", "Binding"]
 
-PARITY_ENTRIES = [4 * row + column for mixed in ((0, 3), (1, 2)) for row in mixed for column in mixed]
-"""The entries of a matrix on two bits that keeps parities, of its sixteen."""
+MIXED = ((0, 3), (1, 2))
+"""What a matrix on two bits that keeps parities mixes."""
+PARITY_ENTRIES = [4 * row + column for mixed in MIXED for row in mixed for column in mixed]
+"""Its entries, of sixteen."""
 
 
 class Binding:
@@ -87,9 +89,12 @@ class Binding:
 
     def lean(self, number: int) -> None:
         """Makes a matrix that keeps parities, number ``number`` of them, one that hands on a phase: see
-        native/src/program/lean_numbers.hpp. They are given in the order in which they run, and the last is not lean."""
-        at, _, *rest = self._cores[number]
-        self._cores[number] = (at, 1, *rest)
+        native/src/program/lean_numbers.hpp. They are given in the order in which they run, and the last is not lean.
+        Of an adjoint, whose phases come first, the numbers are those of its transpose, whose phases come last."""
+        at, _, adjoint, *entries = self._cores[number]
+        if adjoint:
+            entries = [entries[k] for k in (0, 2, 1, 3, 4, 6, 5, 7)]
+        self._cores[number] = (at, 1, adjoint, *entries)
 
     def angle(self, affine: Affine) -> int:
         """A place in turns, the phase angles in fixed point, for an angle."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends.cuda.lowering.binding import MIXED
 from qdist.backends.in_tile import Factors, reordered
 from qdist.circuit.gate import FORMULAS
 from qdist.native import kernels
@@ -49,16 +50,28 @@ class Gradients:
         """Sum number ``at`` is the same of S^-1 T S, where the block turns about X: the other way about Y."""
         self._linear += [(at, slots[0], -1.0) for _, slots, *_ in factors]
 
-    def transition(self, factors: Factors, order: Sequence[int], chosen: Sequence[int] | None = None) -> int:
+    def transition(self, factors: Factors, order: Sequence[int]) -> int:
         """The entries of a transition matrix, real and imaginary parts in turn, row by row. Bit k of its index is bit
-        order[k] of the factors' product. chosen: those that derivatives depend on, if not all do."""
-        entries = reordered(order).ravel()
-        if chosen is not None:
-            entries = entries[list(chosen)]
-        at = self.places(2 * len(entries))
-        places = 2 * (self._matrices.size + entries)
-        self._entries.append((np.stack([places, places + 1], axis=1).ravel(), at + np.arange(2 * len(entries))))
-        self._matrices.add(len(order), factors)
+        order[k] of the factors' product."""
+        entries = 2 * reordered(order).ravel()
+        return self._matrix(factors, len(order), np.stack([entries, entries + 1], axis=1).ravel())
+
+    def core_transition(self, factors: Factors, order: Sequence[int]) -> int:
+        """What a unitary matrix on two bits that keeps parities needs of it: dU U^-1 is anti-Hermitian, so that only
+        that part of T counts. Of 00 and 11, then of 01 and 10: Im T_00, Im T_11, and T_10 - conj(T_01) as T_10."""
+        entries = 2 * reordered(order)
+        chosen = [
+            entries[row, column] + part
+            for a, b in MIXED
+            for row, column, part in ((a, a, 1), (b, b, 1), (b, a, 0), (b, a, 1))
+        ]
+        return self._matrix(factors, len(order), np.array(chosen))
+
+    def _matrix(self, factors: Factors, num_bits: int, places: NDArray[np.int64]) -> int:
+        """Sums that are these numbers of a transition matrix."""
+        at = self.places(len(places))
+        self._entries.append((2 * self._matrices.size + places, at + np.arange(len(places))))
+        self._matrices.add(num_bits, factors)
         return at
 
     def freeze(self) -> None:

@@ -67,7 +67,7 @@ def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TileP
     bit = {position: k for k, position in enumerate(close)}
     low = min(shape.contiguous, size - shape.registers)
     found = _folded(_first_come(blocks, bit, size, shape), bit, size, low, shape)
-    if len(blocks) <= MOST:
+    if len(blocks) <= MOST and all(_is_packed(block) for block in blocks):
         closed = (1 << low) - 1 & ~shape.kept
         packed = pack(_pieces(blocks, bit), shape.registers, closed, below=len(found.phases), kept=shape.kept)
         if packed is not None:
@@ -154,6 +154,11 @@ def _folded(found: list[Phase], bit: dict[int, int], size: int, low: int, shape:
 def is_turned(block: Block) -> bool:
     """Whether it is a Pauli rotation that runs in registers."""
     return block.kind == "rotation" and not block.operations[0].controls
+
+
+def _is_packed(block: Block) -> bool:
+    """Whether packing knows how it runs: of Pauli rotations it has each read the tile, which several cannot."""
+    return block.kind != "rotation" or len(block.operations) == 1
 
 
 def _crosses_threads(block: Block) -> bool:

@@ -20,6 +20,7 @@ from qdist.backends.cuda.lowering.tile import FOURS_BYTES
 __all__ = [
     "BACKWARD_PLACES",
     "BACKWARD_STEP",
+    "COLUMN_BITS",
     "FLIP",
     "FORWARD_PLACES",
     "FORWARD_STEP",
@@ -52,8 +53,13 @@ __all__ = [
 _OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
 SUM_NAMES = ("transition1", "transition2", "weigh", "core_transition")
 """Operations that are sums over a ket and a bra, which change nothing (back_tables.py)."""
-OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, "pair", "imag1", "core", "turned", "lean"))}
-"""Kinds of operations; the register bit (or pair of bits) is added where there is one."""
+_MORE_NAMES = ("pair", "imag1", "core", "turned", "lean", "patterned")
+OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, *_MORE_NAMES))}
+"""Kinds of operations; the register bit (or pair of bits) is added where there is one. "patterned" and 1 is the sum of
+such rotations alone."""
+
+COLUMN_BITS = 5
+"""Of a word that has what each register bit changes of a pattern (patterns.py)."""
 
 MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "wide"))}
 """How a phase reads the tile."""
@@ -76,23 +82,26 @@ OP = Record(
             "threads",
             "unsigned",
             "condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; "
-            "of TURNED a mask, whose parity is a sign",
+            "of TURNED a mask, whose parity is a sign; of WEIGH how many conditions there are",
         ),
         Field(
             "word",
             "unsigned",
             "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of "
-            "two bits; of TURNED those of opposite sign",
+            "two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of the pattern; "
+            "of WEIGH how many groups of parities there are",
         ),
         Field(
             "far_mask",
             "Index",
-            "condition on far bits; of REAL1 and IMAG1 the first sum; of TURNED a mask, whose parity is a sign",
+            "condition on far bits; of REAL1 and IMAG1 the first sum; of TURNED a mask, whose parity is a sign; of "
+            "PATTERNED the list of its parities",
         ),
         Field(
             "far_value",
             "Index",
-            "of TURNED twice the number of its flip, and 1 if Ys are odd; from bit 8 on the sum's number and 1, or 0",
+            "of TURNED and PATTERNED twice the number of its flip, and 1 if Ys are odd; from bit 8 on the sum's number "
+            "and 1, or 0",
         ),
     ),
     align=16,
@@ -468,6 +477,7 @@ def header() -> str:
     kinds = (
         ("how a phase reads the tile", MODES),
         ("kinds of operations", OPS),
+        ("bits of what a register bit changes of a pattern", {"column_bits": COLUMN_BITS}),
         ("kinds of operations of rows, and doubles of a row's room", {**_ROW_KINDS, "row_room": ROW_ROOM}),
     )
     enums = [f"// {what}\nenum {{ {', '.join(f'{n.upper()} = {k}' for n, k in of.items())} }};\n" for what, of in kinds]

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from qdist.backends.cuda.lowering.binding import Binding
 from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
 from qdist.backends.cuda.lowering.lean import is_lean
+from qdist.backends.cuda.lowering.patterns import Patterns
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, is_turned, phases
 from qdist.backends.cuda.lowering.record import Record
-from qdist.backends.cuda.lowering.records import FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
+from qdist.backends.cuda.lowering.records import COLUMN_BITS, FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
 from qdist.backends.cuda.lowering.tile import Shape
 from qdist.backends.in_tile import (
     condition_masks,
@@ -45,7 +46,7 @@ GENERAL = 7
 
 # What the smaller one of the kernels knows: no controlled matrices of one bit, no tables of phases, no Pauli rotations
 # but those that are matrices, no gates that mix threads otherwise than by a change of index.
-COMMON_OPS = {OPS[name] for name in OPS if name not in ("controlled1", "lookup", "turned")}
+COMMON_OPS = {OPS[name] for name in OPS if name not in ("controlled1", "lookup", "turned", "patterned")}
 COMMON_MODES = {MODES["shared"]}
 
 LONG = 64
@@ -120,8 +121,6 @@ class Tables:
         self._seldom_read: dict[int, int] = {}
         self._pairs = Pairs() if pairs else None
         self._pair_ops: list[int] = []
-        # Undone, phases come first: no matrix of the adjoint sweep is lean.
-        self._leans = shape.states == 1
         self._cores: list[tuple[int, bool]] = []
         self._alone: list[
             tuple[int, int, int]
@@ -339,7 +338,7 @@ class Tables:
         if entries == "parity":
             data = self.binding.place(16)
             self.matrix(block, targets, order, data, entries)
-            self._cores.append((len(self._ops), self._leans and is_lean(block)))
+            self._cores.append((len(self._ops), is_lean(block)))
             self.op(OPS["core"], data, predicate=number_of_two(registers))
             return
         where = registers[0] if len(targets) == 1 else self._pair_number(min(registers))
@@ -377,10 +376,14 @@ class Tables:
         return 2 if self.shape.pairs_up and low == self.shape.registers - 2 else low // 2
 
     def turned(self, view: View, block: Block, first_coefficient: int) -> None:
-        """A Pauli rotation whose flips are a register bit. An amplitude's sign is the parity of the bits with Y or Z of
-        the one that it is mixed with: a mask of the thread's number, a register mask, and a mask of far bits."""
-        (operation,) = block.operations
+        """A Pauli rotation, or several, whose flips are a register bit. An amplitude's sign is the parity of the bits
+        with Y or Z of the one that it is mixed with: a mask of the thread's number, a register mask, and a mask of far
+        bits."""
         assert view.phase.directions, "no phase of rotations"
+        if len(block.operations) > 1:
+            self.patterned(view, Patterns.of(block.operations, view.bit))
+            return
+        (operation,) = block.operations
         x, z, far_z, num_y = pauli_masks(operation, view.bit)
         data = self.binding.rotation((0.0, ((operation.slots[0], operation.sign),)), num_y, everywhere=True)
         threads = sum(1 << k for k, b in enumerate(view.phase.lanes) if z >> b & 1)
@@ -388,6 +391,29 @@ class Tables:
         signs = sum((i & z).bit_count() % 2 << k for k, i in enumerate(index))
         case = 2 * view.phase.directions.number(x) + num_y % 2
         self.op(OPS["turned"], data, threads, signs, (far_z, case))
+
+    def patterned(self, view: View, patterns: Patterns) -> None:
+        """Pauli rotations with the same flips. Of each amplitude's pattern a thread computes that of its first, by the
+        parities of its number and of far bits; a register bit changes it by a column."""
+        assert view.phase.directions, "no phase of rotations"
+        # Four numbers a pattern, one behind the other: cosine and factor, and a slope (back_tables.py).
+        data, *_ = [self.binding.rotation(affine, patterns.num_y) for affine in patterns.angles()]
+        case = 2 * view.phase.directions.number(patterns.x) + patterns.odd
+        self.op(OPS["patterned"], data, 0, self._columns(view, patterns), (self._parity_list(view, patterns), case))
+
+    def _columns(self, view: View, patterns: Patterns) -> int:
+        """The pattern's change by each register bit, COLUMN_BITS each."""
+        return sum(patterns.inside(column) << COLUMN_BITS * b for b, column in enumerate(view.phase.columns))
+
+    def _parity_list(self, view: View, patterns: Patterns) -> int:
+        """Where the parities are listed: the pattern of the first amplitude of thread 0 inside the tile, how many there
+        are, and of each the masks of the thread's number and of far bits."""
+        at = len(self._lists)
+        self.long_list([patterns.inside(patterns.x), len(patterns.basis)])
+        for z, far_z in patterns.basis:
+            threads = sum(1 << k for k, b in enumerate(view.phase.lanes) if z >> b & 1)
+            self.long_list([threads, *halves((far_z,))])
+        return at
 
     def diagonal(self, view: View, block: Block, first_coefficient: int) -> None:
         """Phases that depend on register bits alone are one table of factors. Those of thread bits and far bits are

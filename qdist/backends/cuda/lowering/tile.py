@@ -24,6 +24,9 @@ ROOM = 99 << 10
 FOURS_BYTES = 3584
 """Bytes of 4x4 matrices passed as kernel arguments, of which any GPU takes 4 KiB (CUDA C++ Programming Guide)."""
 
+_BESIDE = 32 << 10
+"""Bytes of tables beside the largest tiles of a ket and a bra: with these, what a block can have on an A100."""
+
 # The bank that a bit of a tile's index moves a place by, for places of 8 bytes (16 banks) and 16 (8 banks).
 # Whichever register bits are taken out, those that are left still reach every bank: tests/cuda/test_tile.py counts.
 _BANKS = {8: (1, 2, 4, 8, 13, 5, 10, 3, 7, 12, 11, 14, 15, 6), 16: (1, 2, 4, 7, 3, 6, 5, 1, 2, 4, 7, 3, 6, 5)}
@@ -137,8 +140,12 @@ def back_shape_of(dtype: np.dtype) -> Shape:
     """The shape for the adjoint sweep, whose stages are those of ``shape_of``: the same tiles, two at a time, and a
     whole warp at least, over which sums are taken."""
     if dtype == np.complex64:
-        return Shape(8, tile=11, registers=4, contiguous=4, blocks=4, wider=2, states=2, fewest=9)
-    return Shape(16, tile=11, registers=4, contiguous=3, blocks=2, wider=1, states=2, fewest=9)
+        return Shape(
+            8, tile=11, registers=4, contiguous=4, blocks=4, wider=2, states=2, fewest=9, coefficient_bytes=_BESIDE
+        )
+    return Shape(
+        16, tile=11, registers=4, contiguous=3, blocks=2, wider=1, states=2, fewest=9, coefficient_bytes=_BESIDE
+    )
 
 
 def tile_level(num_bits: int, shape: Shape) -> Level:

@@ -205,12 +205,10 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
         const int4 head = *reinterpret_cast<const int4*>(ops + o);
         const int kind = head.x;
         const Four* data = reinterpret_cast<const Four*>(numbers + head.y);
-#if STATES == 1
         if (kind == LEAN) {
             with_two(head.w, Lean{a, data});
             continue;
         }
-#endif
         if (kind == CORE) {
             with_two(head.w, Core{a, data});
             continue;
@@ -287,6 +285,10 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             turned(a, ops[o], numbers + head.y, where, sums);
             continue;
         }
+        if (kind == PATTERNED || kind == PATTERNED + 1) {
+            patterned(a, ops[o], data, lists + ops[o].far_mask, where, sums);
+            continue;
+        }
 #endif
         if ((where & ops[o].far_mask) != ops[o].far_value) continue;
         const unsigned word = kind < CONTROLLED1 ? ~0u : holds(thread, head.z) ? head.w : 0;
@@ -312,8 +314,8 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             case TRANSITION1 + 3: add_transition1<FOURTH>(a, word, sums + head.y); break;
             case TRANSITION2: add_transition2<0>(a, word, sums + head.y); break;
             case TRANSITION2 + 1: add_transition2<1>(a, word, sums + head.y); break;
+            case WEIGH: weigh(a, head.z, head.w, weighs + head.y, parities, thread, where, sums); break;
             case CORE_TRANSITION: with_two(head.w, CoreTransition{a, sums + head.y}); break;
-            case WEIGH: weigh(a, weighs + head.y, parities, thread, where, sums); break;
 #endif
         }
     }

@@ -244,7 +244,8 @@ struct Core {
     }
 };
 
-// One that is turns about XX and YY, then phases (native/src/program/lean_numbers.hpp).
+// One that is turns about XX and YY, then phases (native/src/program/lean_numbers.hpp). In the adjoint sweep it is the transpose of
+// what the numbers say: phases, then turns.
 struct Lean {
     States& states;
     const Four* m;
@@ -259,13 +260,20 @@ struct Lean {
             for (int k = 0; k < N; ++k)
                 if (!(k & (low | high))) {
                     Complex* b = a + k;
-                    mix_imag(even, b[0], b[low | high]);
-                    mix_imag(odd, b[low], b[high]);
+                    if (STATES == 1) turn(even, odd, b[0], b[low], b[high], b[low | high]);
                     tilt(tangents.b, b[low | high]);
                     tilt(tangents.c, b[low]);
                     tilt(tangents.d, b[high]);
+                    if (STATES == 2) turn(transposed(even), transposed(odd), b[0], b[low], b[high], b[low | high]);
                 }
     }
+
+    static __device__ __forceinline__ void turn(Four even, Four odd, Complex& b00, Complex& b01, Complex& b10, Complex& b11) {
+        mix_imag(even, b00, b11);
+        mix_imag(odd, b01, b10);
+    }
+    // Of S m S^-1, as which the matrices act: off the diagonal it has the factors i and -i.
+    static __device__ __forceinline__ Four transposed(Four m) { return {m.a, -m.c, -m.b, m.d}; }
 };
 
 // What is left of a 4x4 matrix (backends/pairs.py) on pair number P: a real rotation of each bit, then, between phases, a

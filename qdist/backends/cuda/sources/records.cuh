@@ -7,7 +7,10 @@
 enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
 
 // kinds of operations
-enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, CORE_TRANSITION = 96, PAIR = 104, IMAG1 = 112, CORE = 120, TURNED = 128, LEAN = 136 };
+enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, CORE_TRANSITION = 96, PAIR = 104, IMAG1 = 112, CORE = 120, TURNED = 128, LEAN = 136, PATTERNED = 144 };
+
+// bits of what a register bit changes of a pattern
+enum { COLUMN_BITS = 5 };
 
 // kinds of operations of rows, and doubles of a row's room
 enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_ROOM = 192 };
@@ -16,10 +19,10 @@ enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_ROOM = 192 };
 struct __align__(16) Op {
     int kind;  // what it does; the register bit, or pair of bits, is added where there is one
     int data;  // where its numbers are in reals; of CROSS and TURN the first term; of sums the result or the list
-    unsigned threads;  // condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; of TURNED a mask, whose parity is a sign
-    unsigned word;  // register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of two bits; of TURNED those of opposite sign
-    Index far_mask;  // condition on far bits; of REAL1 and IMAG1 the first sum; of TURNED a mask, whose parity is a sign
-    Index far_value;  // of TURNED twice the number of its flip, and 1 if Ys are odd; from bit 8 on the sum's number and 1, or 0
+    unsigned threads;  // condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; of TURNED a mask, whose parity is a sign; of WEIGH how many conditions there are
+    unsigned word;  // register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of the pattern; of WEIGH how many groups of parities there are
+    Index far_mask;  // condition on far bits; of REAL1 and IMAG1 the first sum; of TURNED a mask, whose parity is a sign; of PATTERNED the list of its parities
+    Index far_value;  // of TURNED and PATTERNED twice the number of its flip, and 1 if Ys are odd; from bit 8 on the sum's number and 1, or 0
 };
 static_assert(sizeof(Op) == 32, "size of Op");
 

@@ -119,31 +119,32 @@ __device__ __forceinline__ void add_transition2(const States& a, unsigned word, 
     }
 }
 
-// The four entries of the transition matrix that join the settings FIRST and SECOND of some register bits.
+// What a unitary matrix on the settings FIRST and SECOND of some register bits needs of T, of whose derivatives only the
+// anti-Hermitian part counts: Im T_00 and Im T_11, and T_10 - conj(T_01), real and imaginary part.
 template <int FIRST, int SECOND>
-__device__ __forceinline__ void add_mixed(const States& a, double* sums) {
-    Real own[8] = {};
+__device__ __forceinline__ void mixed(const States& a, Real* own) {
 #pragma unroll
     for (int k = 0; k < N; ++k)
-        if (!(k & (FIRST | SECOND)))
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const Complex ket = a[0][k | (e & 2 ? SECOND : FIRST)], bra = a[1][k | (e & 1 ? SECOND : FIRST)];
-                own[2 * e] = fma(ket.x, bra.x, fma(ket.y, bra.y, own[2 * e]));
-                own[2 * e + 1] = fma(ket.y, bra.x, fma(-ket.x, bra.y, own[2 * e + 1]));
-            }
-    add_warp_sums<8>(own, sums);
+        if (!(k & (FIRST | SECOND))) {
+            const Complex p = a[0][k | FIRST], q = a[0][k | SECOND], u = a[1][k | FIRST], v = a[1][k | SECOND];
+            own[0] = fma(p.y, u.x, fma(-p.x, u.y, own[0]));
+            own[1] = fma(q.y, v.x, fma(-q.x, v.y, own[1]));
+            own[2] = fma(q.x, u.x, fma(q.y, u.y, fma(-p.x, v.x, fma(-p.y, v.y, own[2]))));
+            own[3] = fma(q.y, u.x, fma(-q.x, u.y, fma(p.y, v.x, fma(-p.x, v.y, own[3]))));
+        }
 }
 
-// Those on register bits I < J that a matrix which keeps parities needs, in the order of its own.
+// Those on register bits I < J that a matrix which keeps parities needs: of 00 and 11, then of 01 and 10.
 struct CoreTransition {
     const States& a;
     double* sums;
 
     template <int I, int J>
     __device__ __forceinline__ void operator()(Two<I, J>) const {
-        add_mixed<0, 1 << I | 1 << J>(a, sums);
-        add_mixed<1 << I, 1 << J>(a, sums + 8);
+        Real own[8] = {};
+        mixed<0, 1 << I | 1 << J>(a, own);
+        mixed<1 << I, 1 << J>(a, own + 4);
+        add_warp_sums<8>(own, sums);
     }
 };
 
@@ -171,11 +172,11 @@ __device__ __forceinline__ void add_parities(Real v, const Parity* parities, int
 }
 
 // Sums of w = Re(i conj(bra) ket), which is what a phase of an amplitude changes <bra|ket> by: over amplitudes that meet a
-// condition, and over all with the sign of a parity. The list: conditions; parities of one register bit alone, by bit;
-// parities without register bits; and the others, in groups that share their register bits.
-__device__ __forceinline__ void weigh(const States& a, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
+// condition, and over all with the sign of a parity. The list: conditions; the first of four parities, each of one register bit
+// alone and of no lanes, or -1; parities without register bits; and the others, in groups that share their register bits: signs, a
+// bit for each of a thread's amplitudes, and the parities.
+__device__ __forceinline__ void weigh(const States& a, int conditions, int groups, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
     const auto w = [&](int k) { return a[1][k].y * a[0][k].x - a[1][k].x * a[0][k].y; };
-    const int conditions = *list++;
 #pragma unroll 1
     for (int c = 0; c < conditions; ++c, list += 7) {
         if ((where & joined(list + 2)) != joined(list + 4)) continue;
@@ -186,8 +187,8 @@ __device__ __forceinline__ void weigh(const States& a, const int* list, const Pa
             if (word >> k & 1) own[0] += w(k);
         add_warp_sums<1>(own, sums + list[6]);
     }
-    const int single = list[0], first = list[1], end = list[2], groups = list[3];
-    list += 4;
+    const int single = list[0], first = list[1], end = list[2];
+    list += 3;
     if (single >= 0 || first < end) {
         // Tree reduction (a partial Walsh-Hadamard transform): sums over pairs replace the pairs, the sums of their differences
         // have the sign of one bit.
@@ -214,10 +215,11 @@ __device__ __forceinline__ void weigh(const States& a, const int* list, const Pa
     }
 #pragma unroll 1
     for (int g = 0; g < groups; ++g, list += 3) {
-        Real v = 0;
+        const unsigned signs = list[0];
+        Real v[2] = {};
 #pragma unroll
-        for (int k = 0; k < N; ++k) v += __popc(list[0] & k) & 1 ? -w(k) : w(k);
-        add_parities(v, parities, list[1], list[2], thread, where, sums);
+        for (int k = 0; k < N; ++k) v[k & 1] += signed_by(signs, k, w(k));
+        add_parities(v[0] + v[1], parities, list[1], list[2], thread, where, sums);
     }
 }
 #endif

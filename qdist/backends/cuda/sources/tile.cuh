@@ -48,6 +48,10 @@ __device__ __forceinline__ Index joined(List halves) {
     return Index(unsigned(halves[0])) | Index(unsigned(halves[1])) << 32;
 }
 
+// x with the opposite sign if bit k of `signs` is set.
+__device__ __forceinline__ float signed_by(unsigned signs, int k, float x) { return __uint_as_float(__float_as_uint(x) ^ (signs << (31 - k) & 0x80000000)); }
+__device__ __forceinline__ double signed_by(unsigned signs, int k, double x) { return __hiloint2double(__double2hiint(x) ^ (signs << (31 - k) & 0x80000000), __double2loint(x)); }
+
 // Register bits I < J.
 template <int I, int J>
 struct Two {};
