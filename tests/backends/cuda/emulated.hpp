@@ -84,12 +84,13 @@ template <class T>
 T __ldcs(const T* from) { return *from; }
 inline long long __double2ll_rn(double x) { return std::llrint(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __clz(unsigned x) { return x == 0 ? 32 : __builtin_clz(x); }
 inline int __ffs(unsigned x) { return __builtin_ffs(int(x)); }
 inline void sincospi(double x, double* sine, double* cosine) {
     const long double pi = 3.14159265358979323846264338327950288L;
     *sine = double(sinl(pi * x)), *cosine = double(cosl(pi * x));
 }
-using std::atan2, std::fabs, std::fma, std::rint;
+using std::atan2, std::fabs, std::fma, std::min, std::rint;
 
 inline void launch(dim3 grid, dim3 block, std::function<void()> kernel) {
     gridDim = grid, blockDim = block, body = kernel;

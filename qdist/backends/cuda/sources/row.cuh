@@ -228,33 +228,78 @@ struct Row {
         }
     }
 
-    template <bool BACK>
+    // A table of phases, read once: of so many qubits it does not drive the other tables out of the cache.
+    __device__ __forceinline__ Complex phase_at(const Complex* table, unsigned s) const { return launch.num_bits < STREAMED_BITS ? read_only(table + s) : streamed(table + s); }
+
     __device__ __forceinline__ void phases(const RowOp& op) const {
         const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
         // The next one is on its way while this one is used.
-        const auto at = [&](unsigned s) { return launch.num_bits < STREAMED_BITS ? read_only(table + s) : streamed(table + s); };
-        Complex next = at(team.thread < size() ? team.thread : 0);
+        Complex next = phase_at(table, team.thread < size() ? team.thread : 0);
         for (unsigned s = team.thread; s < size(); s += team.threads) {
             const unsigned re = swizzled(s), im = re ^ plane();
-            const Complex p = {next.x, BACK ? -next.y : next.y};
-            if (s + team.threads < size()) next = at(s + team.threads);
+            const Complex p = next;
+            if (s + team.threads < size()) next = phase_at(table, s + team.threads);
             const Real a = ket[re], b = ket[im];
             ket[re] = p.x * a - p.y * b;
             ket[im] = p.x * b + p.y * a;
-            if constexpr (BACK) {
-                const Real c = bra[re], d = bra[im];
-                work[re] = c * b - d * a;
-                bra[re] = p.x * c - p.y * d;
-                bra[im] = p.x * d + p.y * c;
-            }
         }
         team.sync();
-        if constexpr (BACK) {
-            if (!op.wanted) return;
-            walsh(team, work, launch.num_bits);
-            for (int t = launch.diagonals[2 * op.first] + team.thread; t < launch.diagonals[2 * op.first + 1]; t += team.threads)
-                note(launch.terms.at(t, &RowTerm::angle), work[launch.terms.at(t, &RowTerm::place)]);
-            team.sync();
+    }
+
+    // Back through a table of phases. The derivative by the angle of mask m is the sum of (-1)^(s & m) Im <bra_s|ket_s>. A thread's
+    // amplitudes differ in up to three bits, over which it transforms these parts itself before it writes them to work.
+    __device__ __forceinline__ void undo_phases(const RowOp& op) const {
+        constexpr int MOST = 3;
+        const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
+        // What follows the last use of work needs no barrier, unless it is another table.
+        team.sync();
+        for (unsigned first = team.thread; first < size(); first += team.threads << MOST) {
+            Real part[1 << MOST];
+#pragma unroll
+            for (int j = 0; j < 1 << MOST; ++j) {
+                const unsigned s = first + j * team.threads;
+                part[j] = 0;
+                if (s >= size()) continue;
+                const unsigned re = swizzled(s), im = re ^ plane();
+                const Complex p = phase_at(table, s);
+                const Real a = ket[re], b = ket[im], c = bra[re], d = bra[im];
+                ket[re] = p.x * a + p.y * b;
+                ket[im] = p.x * b - p.y * a;
+                bra[re] = p.x * c + p.y * d;
+                bra[im] = p.x * d - p.y * c;
+                part[j] = c * b - d * a;
+            }
+            if (!op.wanted) continue;
+            butterflies<1 << MOST>(part);
+#pragma unroll
+            for (int j = 0; j < 1 << MOST; ++j)
+                if (first + j * team.threads < size()) work[swizzled(first + j * team.threads)] = part[j];
+        }
+        team.sync();
+        if (!op.wanted) return;
+        // The bits that threads have transformed over.
+        const int low = min(31 - __clz(team.threads), launch.num_bits), high = min(low + MOST, launch.num_bits);
+        const int begin = launch.diagonals[2 * op.first], end = launch.diagonals[2 * op.first + 1];
+        if (end - begin <= 2 * int(team.warps())) return sum_terms(begin, end, low, high);
+        walsh_between(team, work, 0, low, launch.num_bits);
+        walsh_between(team, work, high, launch.num_bits, launch.num_bits);
+        for (int t = begin + team.thread; t < end; t += team.threads) note(launch.terms.at(t, &RowTerm::angle), work[launch.terms.at(t, &RowTerm::place)]);
+    }
+
+    // Few terms: a warp sums up what belongs to each. Bits low ... high - 1 are transformed already.
+    __device__ __forceinline__ void sum_terms(int begin, int end, int low, int high) const {
+        const unsigned below = (1u << low) - 1, inside = (1u << high) - 1 & ~below, lane = team.thread % 32;
+        for (int t = begin + team.thread / 32; t < end; t += team.warps()) {
+            const unsigned mask = swizzled(launch.terms.at(t, &RowTerm::place)), signs = mask & ~inside;
+            Real sum = 0;
+#pragma unroll 8
+            for (unsigned i = lane; i < size() >> (high - low); i += 32) {
+                const unsigned s = (i & below) | (i & ~below) << (high - low);
+                const Real x = work[swizzled(s | (mask & inside))];
+                sum += __popc(s & signs) & 1 ? -x : x;
+            }
+            const double total = warp_sum(double(sum));
+            if (lane == 0) note(launch.terms.at(t, &RowTerm::angle), total);
         }
     }
 
@@ -309,13 +354,12 @@ struct Row {
         team.sync();
     }
 
+    // In four accesses.
     __device__ __forceinline__ RowOp op_of(int k) const {
-        const Table<RowOp>& ops = launch.ops;
-        const Table<unsigned> direction = ops.at(k, &RowOp::direction);
-        const Table<int> angle = ops.at(k, &RowOp::angle);
-        return {ops.at(k, &RowOp::kind),     ops.at(k, &RowOp::count),  ops.at(k, &RowOp::first), ops.at(k, &RowOp::matrix),
-                ops.at(k, &RowOp::columns),  ops.at(k, &RowOp::starts), ops.at(k, &RowOp::high),  ops.at(k, &RowOp::wanted),
-                ops.at(k, &RowOp::signs),    {direction[0], direction[1], direction[2]},          {angle[0], angle[1], angle[2]}, 0};
+        static_assert(sizeof(RowOp) == 4 * sizeof(uint4), "as many numbers as are read");
+        const uint4* const from = reinterpret_cast<const uint4*>(launch.ops.first + k);
+        const uint4 a = __ldg(from), b = __ldg(from + 1), c = __ldg(from + 2), d = __ldg(from + 3);
+        return {int(a.x), int(a.y), int(a.z), int(a.w), int(b.x), int(b.y), int(b.z), int(b.w), c.x, {c.y, c.z, c.w}, {int(d.x), int(d.y), int(d.z)}, 0};
     }
 
     template <bool BACK>
@@ -325,7 +369,7 @@ struct Row {
             if (op.kind == ROW_ROTATIONS)
                 rotate_group<BACK>(op, k & 1);
             else if (op.kind == ROW_PHASES)
-                phases<BACK>(op);
+                BACK ? undo_phases(op) : phases(op);
             else
                 multiply_matrix<BACK>(op);
         }
@@ -373,7 +417,8 @@ struct Row {
             const Real ar = ket[a], ai = ket[a ^ plane()], br = ket[b], bi = ket[b ^ plane()];
             const double value = flip.imaginary ? br * ai - bi * ar : br * ar + bi * ai;
 #pragma unroll
-            for (int k = 0; k < FEW; ++k) sum[k] += __popc(i & mask[k]) & 1 ? -value : value;
+            for (int k = 0; k < FEW; ++k)
+                if (flip.first + k < flip.end) sum[k] += __popc(i & mask[k]) & 1 ? -value : value;
         }
 #pragma unroll
         for (int k = 0; k < FEW; ++k) {
@@ -435,44 +480,70 @@ struct Row {
         return place;
     }
 
-    // Adds the flips of few strings to the bra, with the sums of cotangents that leaves hold. A thread has the same amplitudes
-    // for every flip, and needs no barrier between them.
+    // Adds the flips of few strings to the bra, with the weights that leaves hold. A thread has the same amplitudes of the bra for
+    // every flip, up to AT_ONCE of them in registers.
     __device__ __forceinline__ void add_few() const {
-        for (int f = 0; f < launch.num_flips; ++f) {
-            const RowFlip flip = launch.flips.first[f];
-            if (!has_few(flip)) continue;
-            unsigned mask[FEW];
-            Real leaf[FEW];
+        constexpr unsigned AT_ONCE = 8;
+        const unsigned rounds = size() > team.threads ? min(size() / team.threads, AT_ONCE) : 1;
+        for (unsigned base = team.thread; base < size(); base += AT_ONCE * team.threads) {
+            Real x[AT_ONCE], y[AT_ONCE];
 #pragma unroll
-            for (int k = 0; k < FEW; ++k) {
-                const bool there = flip.first + k < flip.end;
-                mask[k] = there ? mask_of(flip.first + k) : 0;
-                leaf[k] = there ? leaves[flip.first + k] / 2 : 0;
+            for (unsigned j = 0; j < AT_ONCE; ++j) {
+                if (j >= rounds) break;
+                const unsigned here = swizzled(base + j * team.threads);
+                x[j] = bra[here], y[j] = bra[here ^ plane()];
             }
-#pragma unroll 4
-            for (unsigned s = team.thread; s < size(); s += team.threads) {
-                const bool second = s >> flip.pivot & 1;
-                const unsigned i = packed(flip, second ? s ^ flip.bits : s), here = swizzled(s), other = swizzled(s ^ flip.bits);
-                Real weight = 0;
+#pragma unroll 1
+            for (int f = 0; f < launch.num_flips; ++f) {
+                const RowFlip flip = launch.flips.first[f];
+                if (!has_few(flip)) continue;
+                Real weight[AT_ONCE] = {};
+#pragma unroll 1
+                for (int m = flip.first; m < flip.end; ++m) {
+                    const unsigned mask = mask_of(m);
+                    const Real leaf = leaves[m] / 2;
 #pragma unroll
-                for (int k = 0; k < FEW; ++k) weight += __popc(i & mask[k]) & 1 ? -leaf[k] : leaf[k];
-                const Real x = ket[other], y = ket[other ^ plane()], turned = second ? -weight : weight;
-                bra[here] += flip.imaginary ? -turned * y : weight * x;
-                bra[here ^ plane()] += flip.imaginary ? turned * x : weight * y;
+                    for (unsigned j = 0; j < AT_ONCE; ++j) {
+                        if (j >= rounds) break;
+                        const unsigned s = base + j * team.threads, lower = s >> flip.pivot & 1 ? s ^ flip.bits : s;
+                        weight[j] += __popc(packed(flip, lower) & mask) & 1 ? -leaf : leaf;
+                    }
+                }
+#pragma unroll
+                for (unsigned j = 0; j < AT_ONCE; ++j) {
+                    if (j >= rounds) break;
+                    const unsigned s = base + j * team.threads, other = swizzled(s ^ flip.bits);
+                    const Real re = ket[other], im = ket[other ^ plane()];
+                    const Real turned = s >> flip.pivot & 1 ? -weight[j] : weight[j];
+                    x[j] += flip.imaginary ? -turned * im : weight[j] * re;
+                    y[j] += flip.imaginary ? turned * re : weight[j] * im;
+                }
+            }
+#pragma unroll
+            for (unsigned j = 0; j < AT_ONCE; ++j) {
+                if (j >= rounds) break;
+                const unsigned here = swizzled(base + j * team.threads);
+                bra[here] = x[j], bra[here ^ plane()] = y[j];
             }
         }
         team.sync();
     }
 
-    // bra = sum of cotangents O ket, less a multiple of the ket, which changes no derivative.
+    // Whether there is one output, a Pauli sum O whose value is not known: it is then <ket|bra> of the bra O ket.
+    __device__ __forceinline__ bool is_one_sum() const { return launch.num_outputs == 1 && launch.num_sums == 1 && !launch.known; }
+
+    // bra = sum of cotangents O ket, less a multiple of the ket, which changes no derivative. Of one sum, its value too.
     __device__ __forceinline__ void pull_back() const {
+        const bool one = is_one_sum();
         const double* const values = launch.values + number * launch.num_outputs;
         double shift = 0;
-        for (int k = team.thread; k < launch.num_outputs; k += team.threads) shift += cotangent(k) * values[k];
-        shift = team_sum(team, shift, room);
+        if (!one) {
+            for (int k = team.thread; k < launch.num_outputs; k += team.threads) shift += cotangent(k) * values[k];
+            shift = team_sum(team, shift, room);
+        }
         for (int m = team.thread; m < launch.num_masks; m += team.threads) {
             double sum = m == launch.identity ? -shift : 0;
-            for (int e = launch.mask_begins[m]; e < launch.mask_begins[m + 1]; ++e) sum += launch.mask_entries.at(e, &RowEntry::coefficient) * cotangent(launch.mask_entries.at(e, &RowEntry::other));
+            for (int e = launch.mask_begins[m]; e < launch.mask_begins[m + 1]; ++e) sum += launch.mask_entries.at(e, &RowEntry::coefficient) * (one ? 1 : cotangent(launch.mask_entries.at(e, &RowEntry::other)));
             leaves[m] = Real(sum);
         }
         team.sync();
@@ -504,6 +575,7 @@ struct Row {
             }
         }
         add_few();
+        if (one) return scale_bra();
         for (int m = 0; m < launch.num_marginals; ++m) {
             const int *const marginal = launch.marginals + m * (launch.num_bits + 3), inside = launch.num_bits - marginal[1];
             for (unsigned g = team.thread; g < size(); g += team.threads) {
@@ -514,6 +586,17 @@ struct Row {
             }
             team.sync();
         }
+    }
+
+    // The value of the only output, O, and from O ket the bra.
+    __device__ __forceinline__ void scale_bra() const {
+        double value = 0;
+        for (unsigned i = team.thread; i < 2 * size(); i += team.threads) value += double(ket[i]) * bra[i];
+        value = team_sum(team, value, room);
+        if (team.thread == 0) put_value(0, value);
+        const Real weight = Real(cotangent(0)), shift = Real(value);
+        for (unsigned i = team.thread; i < 2 * size(); i += team.threads) bra[i] = weight * (bra[i] - shift * ket[i]);
+        team.sync();
     }
 
     // The whole state, in logical order.
@@ -535,7 +618,7 @@ struct Row {
         bind();
         start();
         run<false>(0);
-        if (launch.values && !launch.known) outputs();
+        if (launch.values && !launch.known && !(BACK && is_one_sum())) outputs();
         if constexpr (BACK) {
             pull_back();
             run<true>(launch.first_op);
