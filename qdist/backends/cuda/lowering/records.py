@@ -389,7 +389,8 @@ ROW_FLIP = Record(
 
 ROW_LAUNCH = Record(
     "RowLaunch",
-    "A batch of rows. Sparse matrices are lists of entries and where each row's begin.",
+    "A batch of rows; first, up to row_bytes, what differs from launch to launch. Sparse matrices are lists of entries and "
+    "where each row's begin.",
     (
         Field("row_values", "const void*", "per_row parameters of each row"),
         Field("shared_values", "const void*", "parameters that all rows share"),
@@ -404,6 +405,13 @@ ROW_LAUNCH = Record(
         Field("scratch", "Real*", "a row's turns and sums of masks, where shared memory has no room; else null"),
         Field("far_states", "Real*", "ket, bra and work of each block, where shared memory has no room for them"),
         Field("far_turns", "Turn*", "phases of each diagonal, likewise"),
+        Field("num_rows", "Index"),
+        Field("first_op", "int", "where the way back ends"),
+        Field("undo_start", "int", "whether derivatives by the angles of the start are wanted"),
+        Field("singles", "int", "what is float, not double: 1 row_values, 2 shared_values, 4 cotangents, 8 gradients"),
+        Field("known", "int", "whether values holds the outputs already"),
+        Field("row_bytes", "int", "shared memory of a row"),
+        Field("num_masks", "int"),
         Field("constants", "Table<double>", "one an angle"),
         Field("begins", "Table<int>", "of each angle"),
         Field("entries", "Table<RowEntry>", "slots"),
@@ -435,13 +443,10 @@ ROW_LAUNCH = Record(
         Field("mask_begins", "Table<int>", "of each mask"),
         Field("mask_entries", "Table<RowEntry>", "outputs"),
         Field("marginals", "const int*", "first output, number of qubits, first place, and a column a qubit"),
-        Field("num_rows", "Index"),
         Field("num_bits", "int"),
         Field("per_row", "int"),
         Field("num_angles", "int"),
         Field("num_ops", "int"),
-        Field("first_op", "int", "where the way back ends"),
-        Field("undo_start", "int", "whether derivatives by the angles of the start are wanted"),
         Field("num_flips", "int"),
         Field("num_sums", "int"),
         Field("num_outputs", "int"),
@@ -449,10 +454,6 @@ ROW_LAUNCH = Record(
         Field("identity", "int", "the mask that is empty, of the strings that flip nothing"),
         Field("phase", "int", "the angle of the global phase; none if negative"),
         Field("num_slots", "int"),
-        Field("singles", "int", "what is float, not double: 1 row_values, 2 shared_values, 4 cotangents, 8 gradients"),
-        Field("known", "int", "whether values holds the outputs already"),
-        Field("row_bytes", "int", "shared memory of a row"),
-        Field("num_masks", "int"),
     ),
 )
 

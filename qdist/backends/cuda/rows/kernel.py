@@ -1,14 +1,14 @@
 """A row program on a GPU: its tables there, and the launches of a forward or backward run.
 
 Parameters and results may be on the GPU: then nothing is copied, and nothing waits for it. Values that are given there
-in float32 are read as they are, and the results have that dtype.
+in float32 are read as they are, and the results have that dtype. A call takes its memory in one piece, besides what it
+returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from struct import Struct
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 
 from qdist.backends.cuda.compiler import kernel
 from qdist.backends.cuda.graphs import Graphs
-from qdist.backends.cuda.lowering.records import ROW_LAUNCH
+from qdist.backends.cuda.rows.launches import (
+    GRADIENTS_SINGLE,
+    Addresses,
+    CallPlan,
+    Common,
+    Reading,
+    aligned,
+    fixed_part,
+    record,
+)
 from qdist.backends.cuda.rows.outputs import output_tables
 from qdist.backends.cuda.rows.tables import far_bytes, row_tables, state_bytes, state_numbers
 from qdist.backends.cuda.staging import staging
@@ -34,116 +43,49 @@ _MOST_TEAMS = 4
 _FAR_BLOCKS = 2
 """Of a multiprocessor, at most, where states are in global memory."""
 _THREADS = 256
-_GRADIENTS_SINGLE = 8
-"""Of RowLaunch's singles; the bits before say the same of what is given."""
 
-
-_MOST_GRIDS = 64
+_MOST_PLANS = 64
 """Kept, two for each size of a batch."""
 _MOST_ONES = 8
 """Kinds of backward runs of one row whose memory and graphs are kept."""
 
-_IN_BYTES = np.dtype((np.void, ROW_LAUNCH.dtype.itemsize))
-"""A launch without its fields, which CuPy would have NumPy list each time."""
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 _READ = (_SINGLE, _DOUBLE)
-
-
-class _Reading(NamedTuple):
-    """Outputs on the device. launch: the bytes of the record that all launches begin with; what it points to is in
-    arrays."""
-
-    arrays: dict[str, Any]
-    num_outputs: int
-    num_masks: int
-    launch: bytes
-
-
-class _Launch(dict[str, int]):
-    """The fields of a RowLaunch that differ from launch to launch; those that are not set are 0. NumPy sets a record
-    field by field, which takes longer than a launch: here fields that lie together are set together."""
-
-    def __init__(self, outputs: _Reading) -> None:
-        self._fixed = outputs.launch
-
-    def __missing__(self, name: str) -> int:
-        return 0
-
-    def taken(self) -> NDArray[Any]:
-        """The record, as kernels take it."""
-        record = bytearray(self._fixed)
-        for packed, offset, names in _CHANGING:
-            packed.pack_into(record, offset, *[self[name] for name in names])
-        return np.frombuffer(record, _IN_BYTES).reshape(())
-
-
-def _together(*names: str) -> tuple[Struct, int, tuple[str, ...]]:
-    """Fields that lie one behind the other, from the first of them on."""
-    places = ROW_LAUNCH.dtype.fields
-    assert places is not None
-    packed = Struct("<" + "".join("Q" if places[name][0].itemsize == 8 else "i" for name in names))
-    first, last = places[names[0]], places[names[-1]]
-    assert packed.size == last[1] + last[0].itemsize - first[1], f"{names} do not lie together"
-    return packed, first[1], names
-
-
-_ADDRESSES = tuple(field.name for field in ROW_LAUNCH.fields[: [f.name for f in ROW_LAUNCH.fields].index("constants")])
-_CHANGING = (
-    _together(*_ADDRESSES),
-    _together("num_rows"),
-    _together("first_op", "undo_start"),
-    _together("singles", "known", "row_bytes"),
-)
+_FORWARD = (0, 0)
+"""The way back of a run that has none."""
 
 
 class _Kept(NamedTuple):
-    """What a backward run takes over from its forward run: what all rows share, and the outputs in double."""
+    """What a backward run takes over from its forward run: what all rows share, and where the outputs in double are.
+    memory: of both."""
 
-    common: Any
-    values: Any
-
-
-class _Grid(NamedTuple):
-    """A launch of the kernel of rows. scratch, states: numbers of global memory, where shared memory has no room."""
-
-    kernel: Any
-    grid: tuple[int]
-    block: tuple[int, int]
-    row_bytes: int
-    shared_bytes: int
-    scratch: int
-    states: int
-
-
-class _Room:
-    """Arrays that a call takes one after the other; after ``rewind`` the same ones."""
-
-    def __init__(self, cupy: Any) -> None:
-        self._cupy = cupy
-        self._arrays: list[Any] = []
-        self._next = 0
-
-    def rewind(self) -> None:
-        self._next = 0
-
-    def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
-        if self._next == len(self._arrays):
-            self._arrays.append(self._cupy.empty(shape, dtype))
-        self._next += 1
-        return self._arrays[self._next - 1]
+    memory: Any
+    common: Common
+    values: int
 
 
 class _One:
     """Backward runs of one row that the host gives and takes: all memory stays where it is, page-locked on the host,
     and so the launches and the copies before and after them are the same. One thread at a time. numbers, results: how
-    many go there and come back."""
+    many go there and come back; nbytes: memory of a call."""
 
-    def __init__(self, cupy: Any, numbers: int, results: int) -> None:
+    def __init__(self, cupy: Any, numbers: int, results: int, nbytes: int) -> None:
         import cupyx
 
         self.here, self.found = cupyx.empty_pinned(numbers, np.float64), cupyx.empty_pinned(max(results, 1), np.float64)
-        self.results, self.there = results, cupy.empty(numbers)
-        self.room, self.graphs, self.lock = _Room(cupy), Graphs(), Lock()
+        self.results, self.there, self.back = results, cupy.empty(numbers), cupy.empty(max(results, 1))
+        self.memory, self.graphs, self.lock = cupy.cuda.alloc(nbytes), Graphs(), Lock()
+
+
+class _Wanted(NamedTuple):
+    """Which derivatives a backward run gives, and where: the values end at values_end of its results, then come those
+    by the shared parameters, then those by parameters of rows."""
+
+    by_rows: bool
+    by_shared: bool
+    values_end: int
+    shared_end: int
+    end: int
 
 
 class CudaRows:
@@ -172,15 +114,17 @@ class CudaRows:
         self._prepare_bytes = 0 if self._far else self._real.itemsize << self._n
         self._prepare_threads = min(_MOST_THREADS, max(_THREADS, (1 << self._n) // _PHASES_A_THREAD))
         self._phase = records.phase
-        # Slots, cosines and sines of angles, phases, and in fixed point: each begins at a multiple of 16 bytes.
+        # Slots, cosines and sines of angles, phases, and in fixed point.
         item, phases = self._dtype.itemsize, self._tables.num_diagonals << self._n
-        sizes = [8 * self._num_slots, item * self._num_angles, item * phases, item // 2 * phases * self._far]
-        self._common_starts = np.cumsum([0] + [-(-size // 16) * 16 for size in sizes]).tolist()
-        self._grids: dict[tuple[str, int, int], _Grid] = {}
+        self._common = aligned(
+            8 * self._num_slots, item * self._num_angles, item * phases, item // 2 * phases * self._far
+        )
+        self._plans: dict[tuple[bool, int, int, int], CallPlan] = {}
         self._ones: dict[tuple[bytes, bool, bool], _One] = {}
+        self._sums: dict[str, Any] = {}
         self._nothing = self.outputs(RowOutputRecords(self._n, 0, *_no_strings(self._n)))
 
-    def outputs(self, records: RowOutputRecords) -> _Reading:
+    def outputs(self, records: RowOutputRecords) -> Reading:
         tables = output_tables(records)
         with self._cupy.cuda.Device(self._device):
             arrays = {name: _on_device(self._cupy, array) for name, array in tables.arrays.items()}
@@ -195,33 +139,34 @@ class CudaRows:
             "num_masks": num_masks,
             "phase": self._phase,
         }
-        given = at | tables.numbers | fixed
-        launch = ROW_LAUNCH.filled({field.name: given.get(field.name, 0) for field in ROW_LAUNCH.fields})
-        return _Reading(arrays, records.num_outputs, num_masks, launch.tobytes())
+        return Reading(arrays, records.num_outputs, num_masks, fixed_part(at | tables.numbers | fixed))
 
     def kept_bytes(self, count: int) -> int:
         """Nothing: states are computed again, which takes less time than memory does."""
         return 0
 
-    def forward(self, rows: Any, shared: Any, outputs: _Reading, keep: bool) -> tuple[Any, Any] | None:
-        with self._cupy.cuda.Device(self._device):
+    def forward(self, rows: Any, shared: Any, outputs: Reading, keep: bool) -> tuple[Any, Any] | None:
+        cupy, count = self._cupy, len(rows)
+        with cupy.cuda.Device(self._device):
             given = self._given(rows, shared)
             if given is None:
                 return None
-            launch, shape = given.launch(outputs), (len(rows), outputs.num_outputs)
-            values = found = self._cupy.empty(shape)
-            launch["values"] = values.data.ptr
-            if given.result == _SINGLE:
-                found = self._cupy.empty(shape, np.float32)
-                launch["single_values"] = found.data.ptr
-            common = self._run("forward", launch, len(rows), outputs, None, _Room(self._cupy))
-            return (found if given.on_device else found.get()), _Kept(common, values) if keep else None
+            found = cupy.empty((count, outputs.num_outputs), given.result)
+            plan = self._plan(False, count, outputs)
+            memory = cupy.cuda.alloc(plan.nbytes)
+            common, to = self._common_at(memory.ptr + plan.common, False), found.data.ptr
+            single = given.result is _SINGLE
+            values = memory.ptr + plan.values if single else to
+            at = Addresses(*given.addresses, values, to if single else 0)
+            self._run(plan, at, common, given, outputs, memory.ptr)
+            kept = _Kept(memory if single else (memory, found), common._replace(known=True), values) if keep else None
+            return (found if given.on_device else found.get()), kept
 
     def backward(
         self,
         rows: Any,
         shared: Any,
-        outputs: _Reading,
+        outputs: Reading,
         cotangents: Any,
         by_rows: bool,
         by_shared: bool,
@@ -233,42 +178,38 @@ class CudaRows:
         # All that is computed, in one piece: it may go to the host in one copy.
         first = 0 if known else count * width
         second = first + self._num_shared * by_shared
-        ends = first, second, second + count * self._per_row * by_rows
+        wanted = _Wanted(by_rows, by_shared, first, second, second + count * self._per_row * by_rows)
         with cupy.cuda.Device(self._device):
             if count == 1 and kets is None and not self._on_device(rows, shared, cotangents):
-                all_found = self._back_of_one(rows, shared, outputs, cotangents, ends, by_rows, by_shared)
-                if all_found is None:
+                found = self._back_of_one(rows, shared, outputs, cotangents, wanted)
+                if found is None:
                     return None
             else:
                 given = self._given(rows, shared, cotangents)
                 if given is None:
                     return None
-                found = self._launch_back(given, outputs, ends, by_rows, by_shared, kets, known, _Room(cupy))
-                all_found = found if given.on_device else found.get()
+                plan = self._plan(True, count, outputs)
+                found = cupy.empty(wanted.end, given.result)
+                memory = cupy.cuda.alloc(plan.own if known else plan.nbytes)
+                self._launch_back(plan, given, outputs, wanted, kets, known, memory.ptr, found.data.ptr)
+                if not given.on_device:
+                    found = found.get()
         return (
-            values if known else _part(all_found, 0, ends[0]).reshape(count, width),
-            _part(all_found, ends[1], ends[2]).reshape(count, self._per_row) if by_rows else None,
-            _part(all_found, ends[0], ends[1]) if by_shared else None,
+            values if known else _part(found, 0, first).reshape(count, width),
+            _part(found, second, wanted.end).reshape(count, self._per_row) if by_rows else None,
+            _part(found, first, second) if by_shared else None,
         )
 
-    def _back_of_one(
-        self,
-        rows: Any,
-        shared: Any,
-        outputs: _Reading,
-        cotangents: Any,
-        ends: tuple[int, int, int],
-        by_rows: bool,
-        by_shared: bool,
-    ) -> Any:
+    def _back_of_one(self, rows: Any, shared: Any, outputs: Reading, cotangents: Any, wanted: _Wanted) -> Any:
         """What a backward run of one row finds, on the host; None where a value is not finite."""
-        key = outputs.launch, by_rows, by_shared
+        key = outputs.fixed, wanted.by_rows, wanted.by_shared
         one = self._ones.get(key)
+        plan = self._plan(True, 1, outputs)
         if one is None:
             if len(self._ones) >= _MOST_ONES:
                 self._ones.clear()
             numbers = self._per_row + self._num_shared + outputs.num_outputs + 1
-            one = self._ones[key] = _One(self._cupy, numbers, ends[2])
+            one = self._ones[key] = _One(self._cupy, numbers, wanted.end, plan.nbytes)
         arrays, runtime = (rows, shared, cotangents), self._cupy.cuda.runtime
         with one.lock:
             _put(arrays, one.here)
@@ -277,13 +218,12 @@ class CudaRows:
 
             def launches() -> None:
                 stream = self._cupy.cuda.get_current_stream().ptr
-                there, here = one.there.data.ptr, one.here.ctypes.data
+                there, here, back = one.there.data.ptr, one.here.ctypes.data, one.back.data.ptr
                 runtime.memcpyAsync(there, here, one.here.nbytes, runtime.memcpyHostToDevice, stream)
                 given = _Given(_addresses(there, arrays), [one.there], 1, 0, _DOUBLE, False)
-                one.room.rewind()
-                found = self._launch_back(given, outputs, ends, by_rows, by_shared, None, False, one.room)
+                self._launch_back(plan, given, outputs, wanted, None, False, one.memory.ptr, back)
                 to, nbytes = one.found.ctypes.data, 8 * one.results
-                runtime.memcpyAsync(to, found.data.ptr, nbytes, runtime.memcpyDeviceToHost, stream)
+                runtime.memcpyAsync(to, back, nbytes, runtime.memcpyDeviceToHost, stream)
 
             one.graphs.run(None, launches)
             self._cupy.cuda.get_current_stream().synchronize()
@@ -294,46 +234,48 @@ class CudaRows:
 
     def _launch_back(
         self,
+        plan: CallPlan,
         given: _Given,
-        outputs: _Reading,
-        ends: tuple[int, int, int],
-        by_rows: bool,
-        by_shared: bool,
+        outputs: Reading,
+        wanted: _Wanted,
         kets: _Kept | None,
         known: bool,
-        room: _Room,
-    ) -> Any:
-        """Queues a backward run; the values end at ends[0] of what it gives, then come the derivatives by the shared
-        parameters and by those of rows."""
-        launch, count = given.launch(outputs), given.num_rows
-        found = room.empty(ends[2], given.result)
-        in_double = kets.values if kets is not None and known else found
-        if given.result == _SINGLE and not known:
-            in_double = room.empty(count * outputs.num_outputs)
-            launch["single_values"] = found.data.ptr
-        by_angle = room.empty((max(1, self._num_angles), max(1, count)))
-        launch["values"], launch["known"] = in_double.data.ptr, known
-        launch["by_angle"] = by_angle.data.ptr
-        launch["first_op"] = self._tables.first_op[by_rows, by_shared]
-        launch["undo_start"] = self._tables.undo_start[by_rows, by_shared]
-        self._run("backward", launch, count, outputs, None if kets is None else kets.common, room)
-        at, item = found.data.ptr, given.result.itemsize
-        if ends[1] > ends[0]:
-            self._start("shared_gradients", self._num_shared, launch, at + item * ends[0])
-        if ends[2] > ends[1]:
-            self._start("row_gradients", -(-(ends[2] - ends[1]) // _THREADS), launch, at + item * ends[1])
-        return found
+        memory: int,
+        to: int,
+    ) -> None:
+        """Queues a backward run, whose results go ``to`` an address. memory: the call's."""
+        which, single = (wanted.by_rows, wanted.by_shared), given.result is _SINGLE
+        common = self._common_at(memory + plan.common, False) if kets is None else kets.common
+        if known:
+            assert kets is not None, "known outputs come with what their run has kept"
+            values = kets.values
+        else:
+            values = memory + plan.values if single else to
+        rows, shared, cotangents = given.addresses
+        at = Addresses(rows, shared, values, 0 if known or not single else to, cotangents, memory)
+        way_back = self._tables.first_op[which], self._tables.undo_start[which]
+        launch = self._run(plan, at, common, given, outputs, memory, way_back, known)
+        item = given.result.itemsize
+        if wanted.shared_end > wanted.values_end:
+            shape = (self._num_shared,), (_THREADS,)
+            self._sum_kernel("shared_gradients")(*shape, (launch, np.uint64(to + item * wanted.values_end)))
+        if wanted.end > wanted.shared_end:
+            shape = (-(-(wanted.end - wanted.shared_end) // _THREADS),), (_THREADS,)
+            self._sum_kernel("row_gradients")(*shape, (launch, np.uint64(to + item * wanted.shared_end)))
 
     def states(self, rows: Any, shared: Any, out: Any) -> bool:
-        with self._cupy.cuda.Device(self._device):
+        cupy, count = self._cupy, len(rows)
+        with cupy.cuda.Device(self._device):
             given = self._given(rows, shared)
             if given is None:
                 return False
-            found = self._cupy.empty(out.shape, self._dtype)
-            launch = given.launch(self._nothing)
-            launch["states"] = found.data.ptr
-            self._run("forward", launch, len(rows), self._nothing, None, _Room(self._cupy))
-            out[...] = found.astype(out.dtype, copy=False) if isinstance(out, self._cupy.ndarray) else found.get()
+            found = cupy.empty(out.shape, self._dtype)
+            plan = self._plan(False, count, self._nothing)
+            memory = cupy.cuda.alloc(plan.nbytes)
+            at = Addresses(*given.addresses, 0, states=found.data.ptr)
+            common = self._common_at(memory.ptr + plan.common, False)
+            self._run(plan, at, common, given, self._nothing, memory.ptr)
+            out[...] = found.astype(out.dtype, copy=False) if isinstance(out, cupy.ndarray) else found.get()
             return True
 
     # Launches --------------------------------------------------------------------------------------------------------
@@ -344,9 +286,9 @@ class CudaRows:
         cupy, count = self._cupy, len(arrays[0])
         if self._on_device(*arrays):
             read = [_readable(cupy, array) for array in arrays]
-            singles = sum(1 << k for k, array in enumerate(read) if array.dtype == _SINGLE)
+            singles = sum([1 << k for k, array in enumerate(read) if array.dtype == _SINGLE])
             # Parameters in double have derivatives in double.
-            single = all(array.dtype == _SINGLE for array in read[:2] if array.size or array is read[0])
+            single = singles & 1 and (singles & 2 or not read[1].size)
             return _Given([a.data.ptr for a in read], read, count, singles, _SINGLE if single else _DOUBLE, True)
         stage = staging(self._device)
         # One number more, so that there is an address where there is no value.
@@ -357,61 +299,84 @@ class CudaRows:
         whole = stage.send()
         return _Given(_addresses(whole.data.ptr, arrays), [whole], count, 0, _DOUBLE, False)
 
-    def _run(self, name: str, launch: _Launch, count: int, outputs: _Reading, common: Any, room: _Room) -> Any:
-        """What all rows share, unless an earlier run has computed it, then the rows. Returns what they share. room:
-        used until the launches are queued; freed memory is then used again in their order."""
-        known = common is not None
-        if not known:
-            common = room.empty(self._common_starts[-1] + 1, np.uint8)
-        at = common.data.ptr
-        for field, start in zip(("shared_slots", "turned", "phases", "far_turns"), self._common_starts):
-            launch[field] = at + start
-        if count == 0:
-            return common
-        grid = self._grids.get((name, count, outputs.num_masks))
-        if grid is None:
-            grid = self._grid(name, count, outputs.num_masks)
-        if grid.scratch:
-            launch["scratch"] = room.empty(grid.scratch, self._real).data.ptr
-        if grid.states:
-            launch["far_states"] = room.empty(grid.states, self._real).data.ptr
-        launch["row_bytes"] = grid.row_bytes
-        taken = (launch.taken(),)
-        if not known:
-            blocks, threads = 1 + self._tables.num_diagonals, self._prepare_threads
-            self._prepare((blocks,), (threads,), taken, shared_mem=self._prepare_bytes)
-        grid.kernel(grid.grid, grid.block, taken, shared_mem=grid.shared_bytes)
-        return common
+    def _common_at(self, at: int, known: bool) -> Common:
+        slots, turned, phases, far_turns, _ = self._common
+        return Common(at + slots, at + turned, at + phases, at + far_turns, known)
+
+    def _run(
+        self,
+        plan: CallPlan,
+        at: Addresses,
+        common: Common,
+        given: _Given,
+        outputs: Reading,
+        memory: int,
+        way_back: tuple[int, int] = _FORWARD,
+        known: bool = False,
+    ) -> NDArray[Any]:
+        """Queues what all rows share, unless an earlier run has computed it, then the rows; returns the record that
+        they took."""
+        singles = given.singles | GRADIENTS_SINGLE if given.result is _SINGLE else given.singles
+        launch = record(outputs, at, common, plan, memory, given.num_rows, way_back, singles, known)
+        if given.num_rows:
+            if not common.known:
+                blocks, threads = 1 + self._tables.num_diagonals, self._prepare_threads
+                self._prepare((blocks,), (threads,), (launch,), shared_mem=self._prepare_bytes)
+            plan.kernel(plan.grid, plan.block, (launch,), shared_mem=plan.shared_bytes)
+        return launch
 
     @cached_property
     def _prepare(self) -> Any:
         prefix = "far_" if self._far else ""
         return kernel(f"{prefix}rows", f"prepare_{prefix}rows", self._dtype, self._device)
 
-    def _grid(self, name: str, count: int, num_masks: int) -> _Grid:
-        back, prefix, real = name == "backward", "far_" if self._far else "", self._real.itemsize
+    def _sum_kernel(self, name: str) -> Any:
+        """One that adds up derivatives by angles to those by parameters."""
+        found = self._sums.get(name)
+        if found is None:
+            found = self._sums[name] = kernel("rows", name, self._dtype, self._device)
+        return found
+
+    def _plan(self, back: bool, count: int, outputs: Reading) -> CallPlan:
+        found = self._plans.get((back, count, outputs.num_masks, outputs.num_outputs))
+        if found is None:
+            found = self._planned(back, count, outputs)
+            if len(self._plans) < _MOST_PLANS:
+                self._plans[back, count, outputs.num_masks, outputs.num_outputs] = found
+        return found
+
+    def _planned(self, back: bool, count: int, outputs: Reading) -> CallPlan:
+        prefix, real = "far_" if self._far else "", self._real.itemsize
         needed = far_bytes(self._n, real) if self._far else state_bytes(self._n, real, back)
         blocks = min(count, self._far_blocks) if self._far else count
-        numbers = 2 * self._num_angles + num_masks
+        numbers = 2 * self._num_angles + outputs.num_masks
         scratch = states = 0
         if needed + real * numbers <= self._room:
             needed += real * numbers
         else:
-            scratch = blocks * numbers
+            scratch = real * blocks * numbers
         if self._far:
-            states = blocks * state_numbers(self._n, back)
+            states = real * blocks * state_numbers(self._n, back)
         row_bytes = -(-needed // 16) * 16
         teams = 1 if self._threads > _WARP else max(1, min(_MOST_TEAMS, count, self._room // row_bytes))
-        run = _with_room(f"{prefix}rows", f"{prefix}rows_{name}", self._dtype, self._device, teams * row_bytes)
-        sizes = (-(-blocks // teams),), (self._threads, teams)
-        found = _Grid(run, *sizes, row_bytes, teams * row_bytes, scratch, states)
-        if len(self._grids) < _MOST_GRIDS:
-            self._grids[name, count, num_masks] = found
-        return found
-
-    def _start(self, name: str, blocks: int, launch: _Launch, to: int) -> None:
-        taken = launch.taken(), np.uint64(to)
-        kernel("rows", name, self._dtype, self._device)((blocks,), (_THREADS,), taken)
+        name = f"{prefix}rows_{'backward' if back else 'forward'}"
+        run = _with_room(f"{prefix}rows", name, self._dtype, self._device, teams * row_bytes)
+        by_angle = 8 * max(1, self._num_angles) * max(1, count) if back else 0
+        in_double = 8 * count * outputs.num_outputs
+        _, first, second, own, common, end = aligned(by_angle, scratch, states, in_double, self._common[-1] + 1)
+        return CallPlan(
+            run,
+            (-(-blocks // teams),),
+            (self._threads, teams),
+            row_bytes,
+            teams * row_bytes,
+            first if scratch else None,
+            second if states else None,
+            max(own, 16),
+            own,
+            common,
+            end,
+        )
 
 
 class _Given(NamedTuple):
@@ -424,15 +389,6 @@ class _Given(NamedTuple):
     singles: int
     result: np.dtype[Any]
     on_device: bool
-
-    def launch(self, outputs: _Reading) -> _Launch:
-        """What all kernels of a call take."""
-        launch = _Launch(outputs)
-        for field, address in zip(("row_values", "shared_values", "cotangents"), self.addresses):
-            launch[field] = address
-        launch["num_rows"] = self.num_rows
-        launch["singles"] = self.singles | (_GRADIENTS_SINGLE if self.result == _SINGLE else 0)
-        return launch
 
 
 def _put(arrays: Sequence[Any], room: NDArray[np.float64]) -> None:

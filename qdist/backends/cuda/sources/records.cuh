@@ -271,7 +271,7 @@ struct RowFlip {
 };
 static_assert(sizeof(RowFlip) == 20, "size of RowFlip");
 
-// A batch of rows. Sparse matrices are lists of entries and where each row's begin.
+// A batch of rows; first, up to row_bytes, what differs from launch to launch. Sparse matrices are lists of entries and where each row's begin.
 struct RowLaunch {
     const void* row_values;  // per_row parameters of each row
     const void* shared_values;  // parameters that all rows share
@@ -286,6 +286,13 @@ struct RowLaunch {
     Real* scratch;  // a row's turns and sums of masks, where shared memory has no room; else null
     Real* far_states;  // ket, bra and work of each block, where shared memory has no room for them
     Turn* far_turns;  // phases of each diagonal, likewise
+    Index num_rows;
+    int first_op;  // where the way back ends
+    int undo_start;  // whether derivatives by the angles of the start are wanted
+    int singles;  // what is float, not double: 1 row_values, 2 shared_values, 4 cotangents, 8 gradients
+    int known;  // whether values holds the outputs already
+    int row_bytes;  // shared memory of a row
+    int num_masks;
     Table<double> constants;  // one an angle
     Table<int> begins;  // of each angle
     Table<RowEntry> entries;  // slots
@@ -317,13 +324,10 @@ struct RowLaunch {
     Table<int> mask_begins;  // of each mask
     Table<RowEntry> mask_entries;  // outputs
     const int* marginals;  // first output, number of qubits, first place, and a column a qubit
-    Index num_rows;
     int num_bits;
     int per_row;
     int num_angles;
     int num_ops;
-    int first_op;  // where the way back ends
-    int undo_start;  // whether derivatives by the angles of the start are wanted
     int num_flips;
     int num_sums;
     int num_outputs;
@@ -331,10 +335,6 @@ struct RowLaunch {
     int identity;  // the mask that is empty, of the strings that flip nothing
     int phase;  // the angle of the global phase; none if negative
     int num_slots;
-    int singles;  // what is float, not double: 1 row_values, 2 shared_values, 4 cotangents, 8 gradients
-    int known;  // whether values holds the outputs already
-    int row_bytes;  // shared memory of a row
-    int num_masks;
 };
 static_assert(sizeof(RowLaunch) == 432, "size of RowLaunch");
 
@@ -502,53 +502,53 @@ static_assert(OFFSET(RowLaunch, phases) == 72, "phases");
 static_assert(OFFSET(RowLaunch, scratch) == 80, "scratch");
 static_assert(OFFSET(RowLaunch, far_states) == 88, "far_states");
 static_assert(OFFSET(RowLaunch, far_turns) == 96, "far_turns");
-static_assert(OFFSET(RowLaunch, constants) == 104, "constants");
-static_assert(OFFSET(RowLaunch, begins) == 112, "begins");
-static_assert(OFFSET(RowLaunch, entries) == 120, "entries");
-static_assert(OFFSET(RowLaunch, of_row) == 128, "of_row");
-static_assert(OFFSET(RowLaunch, slot_constants) == 136, "slot_constants");
-static_assert(OFFSET(RowLaunch, shared_begins) == 144, "shared_begins");
-static_assert(OFFSET(RowLaunch, shared_entries) == 152, "shared_entries");
-static_assert(OFFSET(RowLaunch, row_begins) == 160, "row_begins");
-static_assert(OFFSET(RowLaunch, row_entries) == 168, "row_entries");
-static_assert(OFFSET(RowLaunch, shared_uses) == 176, "shared_uses");
-static_assert(OFFSET(RowLaunch, shared_users) == 184, "shared_users");
-static_assert(OFFSET(RowLaunch, row_uses) == 192, "row_uses");
-static_assert(OFFSET(RowLaunch, row_users) == 200, "row_users");
-static_assert(OFFSET(RowLaunch, start_begins) == 208, "start_begins");
-static_assert(OFFSET(RowLaunch, factors) == 216, "factors");
-static_assert(OFFSET(RowLaunch, ops) == 224, "ops");
-static_assert(OFFSET(RowLaunch, starts) == 232, "starts");
-static_assert(OFFSET(RowLaunch, columns) == 240, "columns");
-static_assert(OFFSET(RowLaunch, terms) == 248, "terms");
-static_assert(OFFSET(RowLaunch, diagonals) == 256, "diagonals");
-static_assert(OFFSET(RowLaunch, targets) == 264, "targets");
-static_assert(OFFSET(RowLaunch, matrices) == 272, "matrices");
-static_assert(OFFSET(RowLaunch, logical) == 280, "logical");
-static_assert(OFFSET(RowLaunch, flips) == 288, "flips");
-static_assert(OFFSET(RowLaunch, masks) == 296, "masks");
-static_assert(OFFSET(RowLaunch, sum_begins) == 304, "sum_begins");
-static_assert(OFFSET(RowLaunch, sum_entries) == 312, "sum_entries");
-static_assert(OFFSET(RowLaunch, sum_outputs) == 320, "sum_outputs");
-static_assert(OFFSET(RowLaunch, mask_begins) == 328, "mask_begins");
-static_assert(OFFSET(RowLaunch, mask_entries) == 336, "mask_entries");
-static_assert(OFFSET(RowLaunch, marginals) == 344, "marginals");
-static_assert(OFFSET(RowLaunch, num_rows) == 352, "num_rows");
-static_assert(OFFSET(RowLaunch, num_bits) == 360, "num_bits");
-static_assert(OFFSET(RowLaunch, per_row) == 364, "per_row");
-static_assert(OFFSET(RowLaunch, num_angles) == 368, "num_angles");
-static_assert(OFFSET(RowLaunch, num_ops) == 372, "num_ops");
-static_assert(OFFSET(RowLaunch, first_op) == 376, "first_op");
-static_assert(OFFSET(RowLaunch, undo_start) == 380, "undo_start");
-static_assert(OFFSET(RowLaunch, num_flips) == 384, "num_flips");
-static_assert(OFFSET(RowLaunch, num_sums) == 388, "num_sums");
-static_assert(OFFSET(RowLaunch, num_outputs) == 392, "num_outputs");
-static_assert(OFFSET(RowLaunch, num_marginals) == 396, "num_marginals");
-static_assert(OFFSET(RowLaunch, identity) == 400, "identity");
-static_assert(OFFSET(RowLaunch, phase) == 404, "phase");
-static_assert(OFFSET(RowLaunch, num_slots) == 408, "num_slots");
-static_assert(OFFSET(RowLaunch, singles) == 412, "singles");
-static_assert(OFFSET(RowLaunch, known) == 416, "known");
-static_assert(OFFSET(RowLaunch, row_bytes) == 420, "row_bytes");
-static_assert(OFFSET(RowLaunch, num_masks) == 424, "num_masks");
+static_assert(OFFSET(RowLaunch, num_rows) == 104, "num_rows");
+static_assert(OFFSET(RowLaunch, first_op) == 112, "first_op");
+static_assert(OFFSET(RowLaunch, undo_start) == 116, "undo_start");
+static_assert(OFFSET(RowLaunch, singles) == 120, "singles");
+static_assert(OFFSET(RowLaunch, known) == 124, "known");
+static_assert(OFFSET(RowLaunch, row_bytes) == 128, "row_bytes");
+static_assert(OFFSET(RowLaunch, num_masks) == 132, "num_masks");
+static_assert(OFFSET(RowLaunch, constants) == 136, "constants");
+static_assert(OFFSET(RowLaunch, begins) == 144, "begins");
+static_assert(OFFSET(RowLaunch, entries) == 152, "entries");
+static_assert(OFFSET(RowLaunch, of_row) == 160, "of_row");
+static_assert(OFFSET(RowLaunch, slot_constants) == 168, "slot_constants");
+static_assert(OFFSET(RowLaunch, shared_begins) == 176, "shared_begins");
+static_assert(OFFSET(RowLaunch, shared_entries) == 184, "shared_entries");
+static_assert(OFFSET(RowLaunch, row_begins) == 192, "row_begins");
+static_assert(OFFSET(RowLaunch, row_entries) == 200, "row_entries");
+static_assert(OFFSET(RowLaunch, shared_uses) == 208, "shared_uses");
+static_assert(OFFSET(RowLaunch, shared_users) == 216, "shared_users");
+static_assert(OFFSET(RowLaunch, row_uses) == 224, "row_uses");
+static_assert(OFFSET(RowLaunch, row_users) == 232, "row_users");
+static_assert(OFFSET(RowLaunch, start_begins) == 240, "start_begins");
+static_assert(OFFSET(RowLaunch, factors) == 248, "factors");
+static_assert(OFFSET(RowLaunch, ops) == 256, "ops");
+static_assert(OFFSET(RowLaunch, starts) == 264, "starts");
+static_assert(OFFSET(RowLaunch, columns) == 272, "columns");
+static_assert(OFFSET(RowLaunch, terms) == 280, "terms");
+static_assert(OFFSET(RowLaunch, diagonals) == 288, "diagonals");
+static_assert(OFFSET(RowLaunch, targets) == 296, "targets");
+static_assert(OFFSET(RowLaunch, matrices) == 304, "matrices");
+static_assert(OFFSET(RowLaunch, logical) == 312, "logical");
+static_assert(OFFSET(RowLaunch, flips) == 320, "flips");
+static_assert(OFFSET(RowLaunch, masks) == 328, "masks");
+static_assert(OFFSET(RowLaunch, sum_begins) == 336, "sum_begins");
+static_assert(OFFSET(RowLaunch, sum_entries) == 344, "sum_entries");
+static_assert(OFFSET(RowLaunch, sum_outputs) == 352, "sum_outputs");
+static_assert(OFFSET(RowLaunch, mask_begins) == 360, "mask_begins");
+static_assert(OFFSET(RowLaunch, mask_entries) == 368, "mask_entries");
+static_assert(OFFSET(RowLaunch, marginals) == 376, "marginals");
+static_assert(OFFSET(RowLaunch, num_bits) == 384, "num_bits");
+static_assert(OFFSET(RowLaunch, per_row) == 388, "per_row");
+static_assert(OFFSET(RowLaunch, num_angles) == 392, "num_angles");
+static_assert(OFFSET(RowLaunch, num_ops) == 396, "num_ops");
+static_assert(OFFSET(RowLaunch, num_flips) == 400, "num_flips");
+static_assert(OFFSET(RowLaunch, num_sums) == 404, "num_sums");
+static_assert(OFFSET(RowLaunch, num_outputs) == 408, "num_outputs");
+static_assert(OFFSET(RowLaunch, num_marginals) == 412, "num_marginals");
+static_assert(OFFSET(RowLaunch, identity) == 416, "identity");
+static_assert(OFFSET(RowLaunch, phase) == 420, "phase");
+static_assert(OFFSET(RowLaunch, num_slots) == 424, "num_slots");
 #endif
