@@ -52,8 +52,8 @@ def add_pinned(
     copied: Callable[[int], None] = lambda kind: None,
     replayed: Callable[[list[Callable[[], None]]], None] = _replay,
 ) -> None:
-    """Gives ``cupy.cuda`` what staging.py and graphs.py use, and memory without an array around it; ``copied`` is called for each copy with its kind,
-    ``replayed`` with what a graph has recorded when it is launched."""
+    """Gives ``cupy.cuda`` what staging.py and graphs.py use, and memory without an array around it; ``copied`` is
+    called for each copy with its kind, ``replayed`` with what a graph has recorded when it is launched."""
 
     def copy(to: int, source: int, nbytes: int, kind: int, stream: int) -> None:
         def made() -> None:

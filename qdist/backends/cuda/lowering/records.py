@@ -389,8 +389,8 @@ ROW_FLIP = Record(
 
 ROW_LAUNCH = Record(
     "RowLaunch",
-    "A batch of rows; first, up to row_bytes, what differs from launch to launch. Sparse matrices are lists of entries and "
-    "where each row's begin.",
+    "A batch of rows; first, up to row_bytes, what differs from call to call. Sparse matrices are lists of entries "
+    "and where each row's begin.",
     (
         Field("row_values", "const void*", "per_row parameters of each row"),
         Field("shared_values", "const void*", "parameters that all rows share"),
@@ -399,6 +399,7 @@ ROW_LAUNCH = Record(
         Field("cotangents", "const void*", "as many"),
         Field("by_angle", "double*", "derivatives by each angle, of each row"),
         Field("states", "Complex*", "in logical order; none if null"),
+        Field("kets", "Real*", "states as they are at the end, from a forward run to its backward run; none if null"),
         Field("shared_slots", "double*", "what constants and shared parameters give"),
         Field("turned", "Complex*", "cosine and sine of half of each angle that all rows share"),
         Field("phases", "Complex*", "of each diagonal and amplitude"),

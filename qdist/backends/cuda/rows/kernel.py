@@ -17,16 +17,7 @@ from numpy.typing import NDArray
 
 from qdist.backends.cuda.compiler import kernel
 from qdist.backends.cuda.graphs import Graphs
-from qdist.backends.cuda.rows.launches import (
-    GRADIENTS_SINGLE,
-    Addresses,
-    CallPlan,
-    Common,
-    Reading,
-    aligned,
-    fixed_part,
-    record,
-)
+from qdist.backends.cuda.rows.launches import Call, CallPlan, Reading, aligned, fixed_part, record
 from qdist.backends.cuda.rows.outputs import output_tables
 from qdist.backends.cuda.rows.tables import far_bytes, row_tables, state_bytes, state_numbers
 from qdist.backends.cuda.staging import staging
@@ -44,24 +35,28 @@ _FAR_BLOCKS = 2
 """Of a multiprocessor, at most, where states are in global memory."""
 _THREADS = 256
 
-_MOST_PLANS = 64
-"""Kept, two for each size of a batch."""
 _MOST_ONES = 8
 """Kinds of backward runs of one row whose memory and graphs are kept."""
 
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 _READ = (_SINGLE, _DOUBLE)
-_FORWARD = (0, 0)
-"""The way back of a run that has none."""
+_KEPT_BYTES = 1 << 27
+"""States of a forward run that are kept for its backward run."""
+_MOST_CALLS = 64
+"""Kept of a reading."""
+
+_Common = tuple[int, int, int, int]
+"""Addresses of what all rows share: shared_slots, turned, phases and far_turns of RowLaunch."""
 
 
 class _Kept(NamedTuple):
-    """What a backward run takes over from its forward run: what all rows share, and where the outputs in double are.
-    memory: of both."""
+    """What a backward run takes over from its forward run: what all rows share, and where the outputs in double and
+    the states are, if these were kept. memory: of all."""
 
     memory: Any
-    common: Common
+    common: _Common
     values: int
+    kets: int
 
 
 class _One:
@@ -119,7 +114,6 @@ class CudaRows:
         self._common = aligned(
             8 * self._num_slots, item * self._num_angles, item * phases, item // 2 * phases * self._far
         )
-        self._plans: dict[tuple[bool, int, int, int], CallPlan] = {}
         self._ones: dict[tuple[bytes, bool, bool], _One] = {}
         self._sums: dict[str, Any] = {}
         self._nothing = self.outputs(RowOutputRecords(self._n, 0, *_no_strings(self._n)))
@@ -139,10 +133,10 @@ class CudaRows:
             "num_masks": num_masks,
             "phase": self._phase,
         }
-        return Reading(arrays, records.num_outputs, num_masks, fixed_part(at | tables.numbers | fixed))
+        return Reading(arrays, records.num_outputs, num_masks, fixed_part(at | tables.numbers | fixed), {})
 
     def kept_bytes(self, count: int) -> int:
-        """Nothing: states are computed again, which takes less time than memory does."""
+        """Nothing that would be too much: states are kept up to a limit of this device's, and the rest always is."""
         return 0
 
     def forward(self, rows: Any, shared: Any, outputs: Reading, keep: bool) -> tuple[Any, Any] | None:
@@ -151,15 +145,19 @@ class CudaRows:
             given = self._given(rows, shared)
             if given is None:
                 return None
-            found = cupy.empty((count, outputs.num_outputs), given.result)
-            plan = self._plan(False, count, outputs)
-            memory = cupy.cuda.alloc(plan.nbytes)
-            common, to = self._common_at(memory.ptr + plan.common, False), found.data.ptr
-            single = given.result is _SINGLE
-            values = memory.ptr + plan.values if single else to
-            at = Addresses(*given.addresses, values, to if single else 0)
-            self._run(plan, at, common, given, outputs, memory.ptr)
-            kept = _Kept(memory if single else (memory, found), common._replace(known=True), values) if keep else None
+            call = self._call(outputs, count, given.singles)
+            found = cupy.empty((count, outputs.num_outputs), call.result)
+            keeps_kets = keep and 0 < call.plan.kets <= _KEPT_BYTES
+            memory = cupy.cuda.alloc(call.plan.nbytes + (call.plan.kets if keeps_kets else 0))
+            at, to = memory.ptr, found.data.ptr
+            kets = at + call.plan.nbytes if keeps_kets else 0
+            values, single = to, 0
+            if call.single:
+                values, single = at + call.plan.values, to
+            common = self._common_at(at + call.plan.common)
+            launch = record(call, at, common, *given.addresses, values, single, kets=kets)
+            self._run(call, launch, count, prepare=True)
+            kept = _Kept((memory, found), common, values, kets) if keep else None
             return (found if given.on_device else found.get()), kept
 
     def backward(
@@ -188,10 +186,10 @@ class CudaRows:
                 given = self._given(rows, shared, cotangents)
                 if given is None:
                     return None
-                plan = self._plan(True, count, outputs)
-                found = cupy.empty(wanted.end, given.result)
-                memory = cupy.cuda.alloc(plan.own if known else plan.nbytes)
-                self._launch_back(plan, given, outputs, wanted, kets, known, memory.ptr, found.data.ptr)
+                call = self._call(outputs, count, given.singles, wanted, known)
+                found = cupy.empty(wanted.end, call.result)
+                memory = cupy.cuda.alloc(call.plan.own if known else call.plan.nbytes)
+                self._launch_back(call, given.addresses, count, wanted, kets, known, memory.ptr, found.data.ptr)
                 if not given.on_device:
                     found = found.get()
         return (
@@ -204,12 +202,12 @@ class CudaRows:
         """What a backward run of one row finds, on the host; None where a value is not finite."""
         key = outputs.fixed, wanted.by_rows, wanted.by_shared
         one = self._ones.get(key)
-        plan = self._plan(True, 1, outputs)
+        call = self._call(outputs, 1, 0, wanted)
         if one is None:
             if len(self._ones) >= _MOST_ONES:
                 self._ones.clear()
             numbers = self._per_row + self._num_shared + outputs.num_outputs + 1
-            one = self._ones[key] = _One(self._cupy, numbers, wanted.end, plan.nbytes)
+            one = self._ones[key] = _One(self._cupy, numbers, wanted.end, call.plan.nbytes)
         arrays, runtime = (rows, shared, cotangents), self._cupy.cuda.runtime
         with one.lock:
             _put(arrays, one.here)
@@ -220,8 +218,7 @@ class CudaRows:
                 stream = self._cupy.cuda.get_current_stream().ptr
                 there, here, back = one.there.data.ptr, one.here.ctypes.data, one.back.data.ptr
                 runtime.memcpyAsync(there, here, one.here.nbytes, runtime.memcpyHostToDevice, stream)
-                given = _Given(_addresses(there, arrays), [one.there], 1, 0, _DOUBLE, False)
-                self._launch_back(plan, given, outputs, wanted, None, False, one.memory.ptr, back)
+                self._launch_back(call, _addresses(there, arrays), 1, wanted, None, False, one.memory.ptr, back)
                 to, nbytes = one.found.ctypes.data, 8 * one.results
                 runtime.memcpyAsync(to, back, nbytes, runtime.memcpyDeviceToHost, stream)
 
@@ -234,34 +231,34 @@ class CudaRows:
 
     def _launch_back(
         self,
-        plan: CallPlan,
-        given: _Given,
-        outputs: Reading,
+        call: Call,
+        given: Sequence[int],
+        count: int,
         wanted: _Wanted,
         kets: _Kept | None,
         known: bool,
         memory: int,
         to: int,
     ) -> None:
-        """Queues a backward run, whose results go ``to`` an address. memory: the call's."""
-        which, single = (wanted.by_rows, wanted.by_shared), given.result is _SINGLE
-        common = self._common_at(memory + plan.common, False) if kets is None else kets.common
+        """Queues a backward run, whose results go ``to`` an address. given: addresses; memory: the call's."""
+        common = self._common_at(memory + call.plan.common) if kets is None else kets.common
+        values, single = to, 0
         if known:
             assert kets is not None, "known outputs come with what their run has kept"
             values = kets.values
-        else:
-            values = memory + plan.values if single else to
-        rows, shared, cotangents = given.addresses
-        at = Addresses(rows, shared, values, 0 if known or not single else to, cotangents, memory)
-        way_back = self._tables.first_op[which], self._tables.undo_start[which]
-        launch = self._run(plan, at, common, given, outputs, memory, way_back, known)
-        item = given.result.itemsize
+        elif call.single:
+            values, single = memory + call.plan.values, to
+        rows, shared, cotangents = given
+        states = 0 if kets is None else kets.kets
+        launch = record(call, memory, common, rows, shared, values, single, cotangents, memory, kets=states)
+        self._run(call, launch, count, prepare=kets is None)
+        item = call.result.itemsize
         if wanted.shared_end > wanted.values_end:
-            shape = (self._num_shared,), (_THREADS,)
-            self._sum_kernel("shared_gradients")(*shape, (launch, np.uint64(to + item * wanted.values_end)))
+            grid = (self._num_shared,)
+            self._sum_kernel("shared_gradients")(grid, (_THREADS,), (launch, np.uint64(to + item * wanted.values_end)))
         if wanted.end > wanted.shared_end:
-            shape = (-(-(wanted.end - wanted.shared_end) // _THREADS),), (_THREADS,)
-            self._sum_kernel("row_gradients")(*shape, (launch, np.uint64(to + item * wanted.shared_end)))
+            grid = (-(-(wanted.end - wanted.shared_end) // _THREADS),)
+            self._sum_kernel("row_gradients")(grid, (_THREADS,), (launch, np.uint64(to + item * wanted.shared_end)))
 
     def states(self, rows: Any, shared: Any, out: Any) -> bool:
         cupy, count = self._cupy, len(rows)
@@ -269,12 +266,11 @@ class CudaRows:
             given = self._given(rows, shared)
             if given is None:
                 return False
-            found = cupy.empty(out.shape, self._dtype)
-            plan = self._plan(False, count, self._nothing)
-            memory = cupy.cuda.alloc(plan.nbytes)
-            at = Addresses(*given.addresses, 0, states=found.data.ptr)
-            common = self._common_at(memory.ptr + plan.common, False)
-            self._run(plan, at, common, given, self._nothing, memory.ptr)
+            call = self._call(self._nothing, count, given.singles)
+            found, memory = cupy.empty(out.shape, self._dtype), cupy.cuda.alloc(call.plan.nbytes)
+            common = self._common_at(memory.ptr + call.plan.common)
+            launch = record(call, memory.ptr, common, *given.addresses, 0, states=found.data.ptr)
+            self._run(call, launch, count, prepare=True)
             out[...] = found.astype(out.dtype, copy=False) if isinstance(out, cupy.ndarray) else found.get()
             return True
 
@@ -283,13 +279,14 @@ class CudaRows:
     def _given(self, *arrays: Any) -> _Given | None:
         """Rows, shared parameters and cotangents on the device; those of the host go there in one copy. None if one of
         the host's has a value that is not finite."""
-        cupy, count = self._cupy, len(arrays[0])
         if self._on_device(*arrays):
-            read = [_readable(cupy, array) for array in arrays]
-            singles = sum([1 << k for k, array in enumerate(read) if array.dtype == _SINGLE])
-            # Parameters in double have derivatives in double.
-            single = singles & 1 and (singles & 2 or not read[1].size)
-            return _Given([a.data.ptr for a in read], read, count, singles, _SINGLE if single else _DOUBLE, True)
+            addresses, kept, singles = [], [], 0
+            for k, array in enumerate(arrays):
+                read = _readable(self._cupy, array)
+                addresses.append(read.data.ptr)
+                kept.append(read)
+                singles |= (read.dtype == _SINGLE) << k
+            return _Given(addresses, kept, singles, True)
         stage = staging(self._device)
         # One number more, so that there is an address where there is no value.
         room = stage.room(8 * (1 + sum(array.size for array in arrays))).view(np.float64)
@@ -297,33 +294,39 @@ class CudaRows:
         if not np.isfinite(room).all():
             return None
         whole = stage.send()
-        return _Given(_addresses(whole.data.ptr, arrays), [whole], count, 0, _DOUBLE, False)
+        return _Given(_addresses(whole.data.ptr, arrays), [whole], 0, False)
 
-    def _common_at(self, at: int, known: bool) -> Common:
+    def _common_at(self, at: int) -> _Common:
         slots, turned, phases, far_turns, _ = self._common
-        return Common(at + slots, at + turned, at + phases, at + far_turns, known)
+        return at + slots, at + turned, at + phases, at + far_turns
 
-    def _run(
-        self,
-        plan: CallPlan,
-        at: Addresses,
-        common: Common,
-        given: _Given,
-        outputs: Reading,
-        memory: int,
-        way_back: tuple[int, int] = _FORWARD,
-        known: bool = False,
-    ) -> NDArray[Any]:
-        """Queues what all rows share, unless an earlier run has computed it, then the rows; returns the record that
-        they took."""
-        singles = given.singles | GRADIENTS_SINGLE if given.result is _SINGLE else given.singles
-        launch = record(outputs, at, common, plan, memory, given.num_rows, way_back, singles, known)
-        if given.num_rows:
-            if not common.known:
+    def _call(
+        self, outputs: Reading, count: int, singles: int, wanted: _Wanted | None = None, known: bool = False
+    ) -> Call:
+        """A forward run of so many rows, or the backward run that is wanted. singles: of what is given; known: whether
+        the outputs are."""
+        # by_rows and by_shared
+        which = () if wanted is None else wanted[:2]
+        key = (count, singles, known, *which)
+        found = outputs.calls.get(key)
+        if found is None:
+            # Parameters in double have derivatives in double.
+            single = bool(singles & 1 and (singles & 2 or not self._num_shared))
+            back = wanted is not None
+            way_back = (self._tables.first_op[which], self._tables.undo_start[which]) if back else (0, 0)
+            found = Call.of(self._planned(back, count, outputs), outputs, count, way_back, singles, known, single)
+            if len(outputs.calls) < _MOST_CALLS:
+                outputs.calls[key] = found
+        return found
+
+    def _run(self, call: Call, launch: NDArray[Any], count: int, prepare: bool) -> None:
+        """Queues what all rows share, unless an earlier run has computed it, then the rows."""
+        if count:
+            if prepare:
                 blocks, threads = 1 + self._tables.num_diagonals, self._prepare_threads
                 self._prepare((blocks,), (threads,), (launch,), shared_mem=self._prepare_bytes)
+            plan = call.plan
             plan.kernel(plan.grid, plan.block, (launch,), shared_mem=plan.shared_bytes)
-        return launch
 
     @cached_property
     def _prepare(self) -> Any:
@@ -335,14 +338,6 @@ class CudaRows:
         found = self._sums.get(name)
         if found is None:
             found = self._sums[name] = kernel("rows", name, self._dtype, self._device)
-        return found
-
-    def _plan(self, back: bool, count: int, outputs: Reading) -> CallPlan:
-        found = self._plans.get((back, count, outputs.num_masks, outputs.num_outputs))
-        if found is None:
-            found = self._planned(back, count, outputs)
-            if len(self._plans) < _MOST_PLANS:
-                self._plans[back, count, outputs.num_masks, outputs.num_outputs] = found
         return found
 
     def _planned(self, back: bool, count: int, outputs: Reading) -> CallPlan:
@@ -376,18 +371,17 @@ class CudaRows:
             own,
             common,
             end,
+            count * self._real.itemsize << self._n + 1,
         )
 
 
 class _Given(NamedTuple):
-    """What a call is given, on the device. addresses: of rows, shared parameters and cotangents, if there are; singles:
-    as RowLaunch has it; result: the dtype of results."""
+    """What a call is given, on the device. addresses: of rows, shared parameters and cotangents, if there are; arrays:
+    that they are of; singles: as RowLaunch has it."""
 
     addresses: list[int]
     arrays: list[Any]
-    num_rows: int
     singles: int
-    result: np.dtype[Any]
     on_device: bool
 
 

@@ -271,7 +271,7 @@ struct RowFlip {
 };
 static_assert(sizeof(RowFlip) == 20, "size of RowFlip");
 
-// A batch of rows; first, up to row_bytes, what differs from launch to launch. Sparse matrices are lists of entries and where each row's begin.
+// A batch of rows; first, up to row_bytes, what differs from call to call. Sparse matrices are lists of entries and where each row's begin.
 struct RowLaunch {
     const void* row_values;  // per_row parameters of each row
     const void* shared_values;  // parameters that all rows share
@@ -280,6 +280,7 @@ struct RowLaunch {
     const void* cotangents;  // as many
     double* by_angle;  // derivatives by each angle, of each row
     Complex* states;  // in logical order; none if null
+    Real* kets;  // states as they are at the end, from a forward run to its backward run; none if null
     double* shared_slots;  // what constants and shared parameters give
     Complex* turned;  // cosine and sine of half of each angle that all rows share
     Complex* phases;  // of each diagonal and amplitude
@@ -336,7 +337,7 @@ struct RowLaunch {
     int phase;  // the angle of the global phase; none if negative
     int num_slots;
 };
-static_assert(sizeof(RowLaunch) == 432, "size of RowLaunch");
+static_assert(sizeof(RowLaunch) == 440, "size of RowLaunch");
 
 #ifdef CHECK_OFFSETS
 #define OFFSET(T, FIELD) __INTADDR__(&((T*)0)->FIELD)
@@ -496,59 +497,60 @@ static_assert(OFFSET(RowLaunch, single_values) == 24, "single_values");
 static_assert(OFFSET(RowLaunch, cotangents) == 32, "cotangents");
 static_assert(OFFSET(RowLaunch, by_angle) == 40, "by_angle");
 static_assert(OFFSET(RowLaunch, states) == 48, "states");
-static_assert(OFFSET(RowLaunch, shared_slots) == 56, "shared_slots");
-static_assert(OFFSET(RowLaunch, turned) == 64, "turned");
-static_assert(OFFSET(RowLaunch, phases) == 72, "phases");
-static_assert(OFFSET(RowLaunch, scratch) == 80, "scratch");
-static_assert(OFFSET(RowLaunch, far_states) == 88, "far_states");
-static_assert(OFFSET(RowLaunch, far_turns) == 96, "far_turns");
-static_assert(OFFSET(RowLaunch, num_rows) == 104, "num_rows");
-static_assert(OFFSET(RowLaunch, first_op) == 112, "first_op");
-static_assert(OFFSET(RowLaunch, undo_start) == 116, "undo_start");
-static_assert(OFFSET(RowLaunch, singles) == 120, "singles");
-static_assert(OFFSET(RowLaunch, known) == 124, "known");
-static_assert(OFFSET(RowLaunch, row_bytes) == 128, "row_bytes");
-static_assert(OFFSET(RowLaunch, num_masks) == 132, "num_masks");
-static_assert(OFFSET(RowLaunch, constants) == 136, "constants");
-static_assert(OFFSET(RowLaunch, begins) == 144, "begins");
-static_assert(OFFSET(RowLaunch, entries) == 152, "entries");
-static_assert(OFFSET(RowLaunch, of_row) == 160, "of_row");
-static_assert(OFFSET(RowLaunch, slot_constants) == 168, "slot_constants");
-static_assert(OFFSET(RowLaunch, shared_begins) == 176, "shared_begins");
-static_assert(OFFSET(RowLaunch, shared_entries) == 184, "shared_entries");
-static_assert(OFFSET(RowLaunch, row_begins) == 192, "row_begins");
-static_assert(OFFSET(RowLaunch, row_entries) == 200, "row_entries");
-static_assert(OFFSET(RowLaunch, shared_uses) == 208, "shared_uses");
-static_assert(OFFSET(RowLaunch, shared_users) == 216, "shared_users");
-static_assert(OFFSET(RowLaunch, row_uses) == 224, "row_uses");
-static_assert(OFFSET(RowLaunch, row_users) == 232, "row_users");
-static_assert(OFFSET(RowLaunch, start_begins) == 240, "start_begins");
-static_assert(OFFSET(RowLaunch, factors) == 248, "factors");
-static_assert(OFFSET(RowLaunch, ops) == 256, "ops");
-static_assert(OFFSET(RowLaunch, starts) == 264, "starts");
-static_assert(OFFSET(RowLaunch, columns) == 272, "columns");
-static_assert(OFFSET(RowLaunch, terms) == 280, "terms");
-static_assert(OFFSET(RowLaunch, diagonals) == 288, "diagonals");
-static_assert(OFFSET(RowLaunch, targets) == 296, "targets");
-static_assert(OFFSET(RowLaunch, matrices) == 304, "matrices");
-static_assert(OFFSET(RowLaunch, logical) == 312, "logical");
-static_assert(OFFSET(RowLaunch, flips) == 320, "flips");
-static_assert(OFFSET(RowLaunch, masks) == 328, "masks");
-static_assert(OFFSET(RowLaunch, sum_begins) == 336, "sum_begins");
-static_assert(OFFSET(RowLaunch, sum_entries) == 344, "sum_entries");
-static_assert(OFFSET(RowLaunch, sum_outputs) == 352, "sum_outputs");
-static_assert(OFFSET(RowLaunch, mask_begins) == 360, "mask_begins");
-static_assert(OFFSET(RowLaunch, mask_entries) == 368, "mask_entries");
-static_assert(OFFSET(RowLaunch, marginals) == 376, "marginals");
-static_assert(OFFSET(RowLaunch, num_bits) == 384, "num_bits");
-static_assert(OFFSET(RowLaunch, per_row) == 388, "per_row");
-static_assert(OFFSET(RowLaunch, num_angles) == 392, "num_angles");
-static_assert(OFFSET(RowLaunch, num_ops) == 396, "num_ops");
-static_assert(OFFSET(RowLaunch, num_flips) == 400, "num_flips");
-static_assert(OFFSET(RowLaunch, num_sums) == 404, "num_sums");
-static_assert(OFFSET(RowLaunch, num_outputs) == 408, "num_outputs");
-static_assert(OFFSET(RowLaunch, num_marginals) == 412, "num_marginals");
-static_assert(OFFSET(RowLaunch, identity) == 416, "identity");
-static_assert(OFFSET(RowLaunch, phase) == 420, "phase");
-static_assert(OFFSET(RowLaunch, num_slots) == 424, "num_slots");
+static_assert(OFFSET(RowLaunch, kets) == 56, "kets");
+static_assert(OFFSET(RowLaunch, shared_slots) == 64, "shared_slots");
+static_assert(OFFSET(RowLaunch, turned) == 72, "turned");
+static_assert(OFFSET(RowLaunch, phases) == 80, "phases");
+static_assert(OFFSET(RowLaunch, scratch) == 88, "scratch");
+static_assert(OFFSET(RowLaunch, far_states) == 96, "far_states");
+static_assert(OFFSET(RowLaunch, far_turns) == 104, "far_turns");
+static_assert(OFFSET(RowLaunch, num_rows) == 112, "num_rows");
+static_assert(OFFSET(RowLaunch, first_op) == 120, "first_op");
+static_assert(OFFSET(RowLaunch, undo_start) == 124, "undo_start");
+static_assert(OFFSET(RowLaunch, singles) == 128, "singles");
+static_assert(OFFSET(RowLaunch, known) == 132, "known");
+static_assert(OFFSET(RowLaunch, row_bytes) == 136, "row_bytes");
+static_assert(OFFSET(RowLaunch, num_masks) == 140, "num_masks");
+static_assert(OFFSET(RowLaunch, constants) == 144, "constants");
+static_assert(OFFSET(RowLaunch, begins) == 152, "begins");
+static_assert(OFFSET(RowLaunch, entries) == 160, "entries");
+static_assert(OFFSET(RowLaunch, of_row) == 168, "of_row");
+static_assert(OFFSET(RowLaunch, slot_constants) == 176, "slot_constants");
+static_assert(OFFSET(RowLaunch, shared_begins) == 184, "shared_begins");
+static_assert(OFFSET(RowLaunch, shared_entries) == 192, "shared_entries");
+static_assert(OFFSET(RowLaunch, row_begins) == 200, "row_begins");
+static_assert(OFFSET(RowLaunch, row_entries) == 208, "row_entries");
+static_assert(OFFSET(RowLaunch, shared_uses) == 216, "shared_uses");
+static_assert(OFFSET(RowLaunch, shared_users) == 224, "shared_users");
+static_assert(OFFSET(RowLaunch, row_uses) == 232, "row_uses");
+static_assert(OFFSET(RowLaunch, row_users) == 240, "row_users");
+static_assert(OFFSET(RowLaunch, start_begins) == 248, "start_begins");
+static_assert(OFFSET(RowLaunch, factors) == 256, "factors");
+static_assert(OFFSET(RowLaunch, ops) == 264, "ops");
+static_assert(OFFSET(RowLaunch, starts) == 272, "starts");
+static_assert(OFFSET(RowLaunch, columns) == 280, "columns");
+static_assert(OFFSET(RowLaunch, terms) == 288, "terms");
+static_assert(OFFSET(RowLaunch, diagonals) == 296, "diagonals");
+static_assert(OFFSET(RowLaunch, targets) == 304, "targets");
+static_assert(OFFSET(RowLaunch, matrices) == 312, "matrices");
+static_assert(OFFSET(RowLaunch, logical) == 320, "logical");
+static_assert(OFFSET(RowLaunch, flips) == 328, "flips");
+static_assert(OFFSET(RowLaunch, masks) == 336, "masks");
+static_assert(OFFSET(RowLaunch, sum_begins) == 344, "sum_begins");
+static_assert(OFFSET(RowLaunch, sum_entries) == 352, "sum_entries");
+static_assert(OFFSET(RowLaunch, sum_outputs) == 360, "sum_outputs");
+static_assert(OFFSET(RowLaunch, mask_begins) == 368, "mask_begins");
+static_assert(OFFSET(RowLaunch, mask_entries) == 376, "mask_entries");
+static_assert(OFFSET(RowLaunch, marginals) == 384, "marginals");
+static_assert(OFFSET(RowLaunch, num_bits) == 392, "num_bits");
+static_assert(OFFSET(RowLaunch, per_row) == 396, "per_row");
+static_assert(OFFSET(RowLaunch, num_angles) == 400, "num_angles");
+static_assert(OFFSET(RowLaunch, num_ops) == 404, "num_ops");
+static_assert(OFFSET(RowLaunch, num_flips) == 408, "num_flips");
+static_assert(OFFSET(RowLaunch, num_sums) == 412, "num_sums");
+static_assert(OFFSET(RowLaunch, num_outputs) == 416, "num_outputs");
+static_assert(OFFSET(RowLaunch, num_marginals) == 420, "num_marginals");
+static_assert(OFFSET(RowLaunch, identity) == 424, "identity");
+static_assert(OFFSET(RowLaunch, phase) == 428, "phase");
+static_assert(OFFSET(RowLaunch, num_slots) == 432, "num_slots");
 #endif

@@ -42,7 +42,7 @@ struct Row {
             q[0] = c * a + s * b, q[1] = c * b - s * a, q[2] = c * d - s * e, q[3] = c * e + s * d;
     }
 
-    __device__ __forceinline__ void start() const {
+    __device__ __forceinline__ void start_qubits() const {
         for (int q = team.thread; q < launch.num_bits; q += team.threads) {
             Real* const own = qubits + 4 * q;
             own[0] = 1, own[1] = own[2] = own[3] = 0;
@@ -52,6 +52,9 @@ struct Row {
             }
         }
         team.sync();
+    }
+
+    __device__ __forceinline__ void start() const {
         for (unsigned s = team.thread; s < size(); s += team.threads) {
             const Complex a = product(s, launch.num_bits);
             ket[swizzled(s)] = a.x;
@@ -616,8 +619,17 @@ struct Row {
     template <bool BACK>
     __device__ __forceinline__ void run_all() const {
         bind();
-        start();
-        run<false>(0);
+        start_qubits();
+        Real* const kept = launch.kets ? launch.kets + (number << (launch.num_bits + 1)) : nullptr;
+        if (BACK && kept) {
+            for (unsigned i = team.thread; i < 2 * size(); i += team.threads) ket[i] = kept[i];
+            team.sync();
+        } else {
+            start();
+            run<false>(0);
+        }
+        if (!BACK && kept)
+            for (unsigned i = team.thread; i < 2 * size(); i += team.threads) kept[i] = ket[i];
         if (launch.values && !launch.known && !(BACK && is_one_sum())) outputs();
         if constexpr (BACK) {
             pull_back();
