@@ -201,7 +201,7 @@ class QuantumLayer(Module):
         with computing_in(None):
             inputs = (x,) if self.weights is None else (x, self.weights)
             output = apply(_RULE, *inputs, layer=self)
-        together = self._together()
+        together = None if self.comm is None else self._together()
         if output.requires_grad and together is not None and together.size > 1:
             if self._agreement is None or self._agreement.comm is not together:
                 self._agreement = Agreement(together, _WAY_OUT)

@@ -99,12 +99,7 @@ def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any,
     several = made.__class__ is tuple
     if not several and not arrays.is_inexact(made._data.dtype):
         return
-    edges: list[Any] = []
-    for x in inputs:
-        if isinstance(x, Tensor) and x.requires_grad:
-            edges.append(x if x._node is None else x._node)
-        else:
-            edges.append(None)
+    edges = [(x._node or x) if isinstance(x, Tensor) and x.requires_grad else None for x in inputs]
     guards: list[tuple[Version, int, Array]] = []
     outside: list[Tensor] = []
     for s in saved:
@@ -391,8 +386,9 @@ class Tensor(Operators, Methods, InPlace):
             else:
                 self.grad._data += g
                 self.grad._version.changed()
-        for hook in tuple(self._complete or ()):
-            hook(self)
+        if self._complete:
+            for hook in tuple(self._complete):
+                hook(self)
 
     def register_hook(self, hook: Hook) -> Callable[[], None]:
         """Call hook(gradient) with this tensor's gradient in every backward pass, before it goes further.

@@ -231,20 +231,31 @@ struct Row {
         }
     }
 
-    // A table of phases, read once: of so many qubits it does not drive the other tables out of the cache.
-    __device__ __forceinline__ Complex phase_at(const Complex* table, unsigned s) const { return launch.num_bits < STREAMED_BITS ? read_only(table + s) : streamed(table + s); }
+    // A thread's amplitudes that it multiplies by phases in one go, and these phases, all on their way at once. A table of many
+    // qubits is read without driving the other tables out of the cache.
+    static constexpr int AT_ONCE = 8;
+    __device__ __forceinline__ void fetch_phases(const RowOp& op, unsigned first, Complex* phase) const {
+        const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; ++j) {
+            const unsigned s = first + j * team.threads;
+            if (s < size()) phase[j] = launch.num_bits < STREAMED_BITS ? read_only(table + s) : streamed(table + s);
+        }
+    }
 
     __device__ __forceinline__ void phases(const RowOp& op) const {
-        const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
-        // The next one is on its way while this one is used.
-        Complex next = phase_at(table, team.thread < size() ? team.thread : 0);
-        for (unsigned s = team.thread; s < size(); s += team.threads) {
-            const unsigned re = swizzled(s), im = re ^ plane();
-            const Complex p = next;
-            if (s + team.threads < size()) next = phase_at(table, s + team.threads);
-            const Real a = ket[re], b = ket[im];
-            ket[re] = p.x * a - p.y * b;
-            ket[im] = p.x * b + p.y * a;
+        for (unsigned first = team.thread; first < size(); first += AT_ONCE * team.threads) {
+            Complex phase[AT_ONCE];
+            fetch_phases(op, first, phase);
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; ++j) {
+                const unsigned s = first + j * team.threads, re = swizzled(s), im = re ^ plane();
+                if (s >= size()) continue;
+                const Complex p = phase[j];
+                const Real a = ket[re], b = ket[im];
+                ket[re] = p.x * a - p.y * b;
+                ket[im] = p.x * b + p.y * a;
+            }
         }
         team.sync();
     }
@@ -252,19 +263,20 @@ struct Row {
     // Back through a table of phases. The derivative by the angle of mask m is the sum of (-1)^(s & m) Im <bra_s|ket_s>. A thread's
     // amplitudes differ in up to three bits, over which it transforms these parts itself before it writes them to work.
     __device__ __forceinline__ void undo_phases(const RowOp& op) const {
-        constexpr int MOST = 3;
-        const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
+        constexpr int BITS = 3;
+        static_assert(AT_ONCE == 1 << BITS, "as many as a thread transforms over");
         // What follows the last use of work needs no barrier, unless it is another table.
         team.sync();
-        for (unsigned first = team.thread; first < size(); first += team.threads << MOST) {
-            Real part[1 << MOST];
+        for (unsigned first = team.thread; first < size(); first += AT_ONCE * team.threads) {
+            Complex phase[AT_ONCE];
+            Real part[AT_ONCE];
+            fetch_phases(op, first, phase);
 #pragma unroll
-            for (int j = 0; j < 1 << MOST; ++j) {
-                const unsigned s = first + j * team.threads;
+            for (int j = 0; j < AT_ONCE; ++j) {
+                const unsigned s = first + j * team.threads, re = swizzled(s), im = re ^ plane();
                 part[j] = 0;
                 if (s >= size()) continue;
-                const unsigned re = swizzled(s), im = re ^ plane();
-                const Complex p = phase_at(table, s);
+                const Complex p = phase[j];
                 const Real a = ket[re], b = ket[im], c = bra[re], d = bra[im];
                 ket[re] = p.x * a + p.y * b;
                 ket[im] = p.x * b - p.y * a;
@@ -273,15 +285,15 @@ struct Row {
                 part[j] = c * b - d * a;
             }
             if (!op.wanted) continue;
-            butterflies<1 << MOST>(part);
+            butterflies<AT_ONCE>(part);
 #pragma unroll
-            for (int j = 0; j < 1 << MOST; ++j)
+            for (int j = 0; j < AT_ONCE; ++j)
                 if (first + j * team.threads < size()) work[swizzled(first + j * team.threads)] = part[j];
         }
         team.sync();
         if (!op.wanted) return;
         // The bits that threads have transformed over.
-        const int low = min(31 - __clz(team.threads), launch.num_bits), high = min(low + MOST, launch.num_bits);
+        const int low = min(31 - __clz(team.threads), launch.num_bits), high = min(low + BITS, launch.num_bits);
         const int begin = launch.diagonals[2 * op.first], end = launch.diagonals[2 * op.first + 1];
         if (end - begin <= 2 * int(team.warps())) return sum_terms(begin, end, low, high);
         walsh_between(team, work, 0, low, launch.num_bits);
@@ -486,8 +498,7 @@ struct Row {
     // Adds the flips of few strings to the bra, with the weights that leaves hold. A thread has the same amplitudes of the bra for
     // every flip, up to AT_ONCE of them in registers.
     __device__ __forceinline__ void add_few() const {
-        constexpr unsigned AT_ONCE = 8;
-        const unsigned rounds = size() > team.threads ? min(size() / team.threads, AT_ONCE) : 1;
+        const unsigned rounds = size() > team.threads ? min(size() / team.threads, unsigned(AT_ONCE)) : 1;
         for (unsigned base = team.thread; base < size(); base += AT_ONCE * team.threads) {
             Real x[AT_ONCE], y[AT_ONCE];
 #pragma unroll
