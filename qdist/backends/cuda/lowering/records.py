@@ -41,6 +41,7 @@ __all__ = [
     "ROW_OP",
     "ROW_ROOM",
     "ROW_TERM",
+    "ROW_UNEVEN",
     "SLOT",
     "STRING",
     "SUM_NAMES",
@@ -340,6 +341,9 @@ SWEEP = Record(
 _ROW_KINDS = {"row_rotations": 0, "row_phases": 1, "row_matrix": 2}
 """Kinds of operations: those of plan/rows/records.py."""
 
+ROW_UNEVEN = 1 << 8
+"""The flips of a group whose rotations do not commute."""
+
 ROW_ROOM = 192
 """Doubles in which the threads of a row add up their sums: of three rotations and 32 warps, twice in turn."""
 
@@ -358,7 +362,7 @@ ROW_OP = Record(
         Field("signs", "unsigned", "bit 4 j + r: the sine of pair r of rotation j is negative"),
         Field("direction", "unsigned", "places that a rotation mixes, by XOR", (3,)),
         Field("angle", "int", "", (3,)),
-        Field("unused", "int"),
+        Field("flips", "unsigned", "bit o: number o of a group has the other sign; or row_uneven"),
     ),
     align=16,
 )
@@ -470,7 +474,10 @@ def header() -> str:
     kinds = (
         ("how a phase reads the tile", MODES),
         ("kinds of operations", OPS),
-        ("kinds of operations of rows, and doubles of a row's room", {**_ROW_KINDS, "row_room": ROW_ROOM}),
+        (
+            "kinds of operations of rows, flips of those that do not commute, and doubles of a row's room",
+            {**_ROW_KINDS, "row_uneven": ROW_UNEVEN, "row_room": ROW_ROOM},
+        ),
     )
     enums = [f"// {what}\nenum {{ {', '.join(f'{n.upper()} = {k}' for n, k in of.items())} }};\n" for what, of in kinds]
     records = (*_TABLES, *_SHARED, *_TAKEN, *_ROWS)

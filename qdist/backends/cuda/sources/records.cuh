@@ -9,8 +9,8 @@ enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
 // kinds of operations
 enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, CORE_TRANSITION = 96, PAIR = 104, IMAG1 = 112, CORE = 120, TURNED = 128, LEAN = 136 };
 
-// kinds of operations of rows, and doubles of a row's room
-enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_ROOM = 192 };
+// kinds of operations of rows, flips of those that do not commute, and doubles of a row's room
+enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_UNEVEN = 256, ROW_ROOM = 192 };
 
 // An operation on a thread's registers.
 struct __align__(16) Op {
@@ -242,7 +242,7 @@ struct __align__(16) RowOp {
     unsigned signs;  // bit 4 j + r: the sine of pair r of rotation j is negative
     unsigned direction[3];  // places that a rotation mixes, by XOR
     int angle[3];
-    int unused;
+    unsigned flips;  // bit o: number o of a group has the other sign; or row_uneven
 };
 static_assert(sizeof(RowOp) == 64, "size of RowOp");
 
@@ -479,7 +479,7 @@ static_assert(OFFSET(RowOp, wanted) == 28, "wanted");
 static_assert(OFFSET(RowOp, signs) == 32, "signs");
 static_assert(OFFSET(RowOp, direction) == 36, "direction");
 static_assert(OFFSET(RowOp, angle) == 48, "angle");
-static_assert(OFFSET(RowOp, unused) == 60, "unused");
+static_assert(OFFSET(RowOp, flips) == 60, "flips");
 static_assert(OFFSET(RowTerm, place) == 0, "place");
 static_assert(OFFSET(RowTerm, angle) == 4, "angle");
 static_assert(OFFSET(RowEntry, coefficient) == 0, "coefficient");

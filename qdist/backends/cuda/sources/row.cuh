@@ -145,11 +145,15 @@ struct Row {
     // Whether pair r of rotation j turns the other way.
     static __device__ __forceinline__ bool is_negative(const RowOp& op, int j, int r) { return op.signs >> (4 * j + r) & 1; }
 
-    template <int K, bool BACK>
+    // Number o of a group, with the other sign if flips say so; only numbers that two or more rotations reach can have it.
+    static __device__ __forceinline__ Real in_sign(Real value, unsigned flips, int o) { return (o & (o - 1)) ? negated(value, flips << (31 - o)) : value; }
+
+    // A group of rotations. EVEN: they commute, so that with other signs of some numbers all pairs of a rotation turn the same way.
+    template <int K, bool BACK, bool EVEN>
     __device__ __forceinline__ void rotate(const RowOp& op, int parity) const {
-        constexpr int SIZE = 1 << K, PAIRS = SIZE / 2;
+        constexpr int SIZE = 1 << K, PAIRS = SIZE / 2, SINES = EVEN ? 1 : PAIRS;
         unsigned offset[SIZE];
-        Real cosine[K], sine[K][PAIRS], sum[K];
+        Real cosine[K], sine[K][SINES], sum[K];
         offset[0] = 0;
 #pragma unroll
         for (int j = 0; j < K; ++j) {
@@ -159,53 +163,55 @@ struct Row {
             cosine[j] = t.cosine;
             sum[j] = 0;
 #pragma unroll
-            for (int r = 0; r < PAIRS; ++r) {
-                sine[j][r] = is_negative(op, j, r) != BACK ? -t.sine : t.sine;
-            }
+            for (int r = 0; r < SINES; ++r) sine[j][r] = is_negative(op, j, r) != BACK ? -t.sine : t.sine;
         }
         const auto turn = [&](Real* x, int j) {
 #pragma unroll
             for (int r = 0; r < PAIRS; ++r) {
                 const int first = first_of(r, j), second = first | 1 << j;
-                const Real u = x[first], v = x[second];
-                x[first] = cosine[j] * u - sine[j][r] * v;
-                x[second] = cosine[j] * v + sine[j][r] * u;
+                const Real u = x[first], v = x[second], s = sine[j][EVEN ? 0 : r];
+                x[first] = cosine[j] * u - s * v;
+                x[second] = cosine[j] * v + s * u;
             }
+        };
+        const auto load = [&](Real* x, const Real* from, unsigned place) {
+#pragma unroll
+            for (int o = 0; o < SIZE; ++o) x[o] = EVEN ? in_sign(from[place ^ offset[o]], op.flips, o) : from[place ^ offset[o]];
+        };
+        const auto store = [&](const Real* x, Real* to, unsigned place) {
+#pragma unroll
+            for (int o = 0; o < SIZE; ++o) to[place ^ offset[o]] = EVEN ? in_sign(x[o], op.flips, o) : x[o];
         };
         walk(op, [&](unsigned place) {
             Real x[SIZE];
-#pragma unroll
-            for (int o = 0; o < SIZE; ++o) x[o] = ket[place ^ offset[o]];
+            load(x, ket, place);
             if constexpr (BACK) {
                 Real y[SIZE];
-#pragma unroll
-                for (int o = 0; o < SIZE; ++o) y[o] = bra[place ^ offset[o]];
+                load(y, bra, place);
 #pragma unroll
                 for (int j = K - 1; j >= 0; --j) {
 #pragma unroll
                     for (int r = 0; r < PAIRS; ++r) {
                         const int first = first_of(r, j), second = first | 1 << j;
                         const Real part = y[second] * x[first] - y[first] * x[second];
-                        sum[j] += is_negative(op, j, r) ? -part : part;
+                        sum[j] += !EVEN && is_negative(op, j, r) ? -part : part;
                     }
                     turn(x, j);
                     turn(y, j);
                 }
-#pragma unroll
-                for (int o = 0; o < SIZE; ++o) bra[place ^ offset[o]] = y[o];
+                store(y, bra, place);
             } else {
 #pragma unroll
                 for (int j = 0; j < K; ++j) turn(x, j);
             }
-#pragma unroll
-            for (int o = 0; o < SIZE; ++o) ket[place ^ offset[o]] = x[o];
+            store(x, ket, place);
         });
         if constexpr (BACK) {
             const unsigned warp = team.thread / 32, lane = team.thread % 32;
             double* const own = room + parity * 3 * 32;
 #pragma unroll
             for (int j = 0; j < K; ++j) {
-                sum[j] = warp_sum(sum[j]);
+                sum[j] = warp_sum(EVEN && is_negative(op, j, 0) ? -sum[j] : sum[j]);
                 if (lane == 0) own[32 * j + warp] = sum[j];
             }
             team.sync();
@@ -225,21 +231,21 @@ struct Row {
     template <bool BACK>
     __device__ __forceinline__ void rotate_group(const RowOp& op, int parity) const {
         switch (op.count) {
-            case 1: return rotate<1, BACK>(op, parity);
-            case 2: return rotate<2, BACK>(op, parity);
-            default: return rotate<3, BACK>(op, parity);
+            case 1: return rotate<1, BACK, true>(op, parity);
+            case 2: return op.flips == ROW_UNEVEN ? rotate<2, BACK, false>(op, parity) : rotate<2, BACK, true>(op, parity);
+            default: return op.flips == ROW_UNEVEN ? rotate<3, BACK, false>(op, parity) : rotate<3, BACK, true>(op, parity);
         }
     }
 
-    // A thread's amplitudes that it multiplies by phases in one go, and these phases, all on their way at once. A table of many
-    // qubits is read without driving the other tables out of the cache.
+    // A thread's amplitudes that it multiplies by phases in one go, and these phases, all on their way at once; beyond the last
+    // amplitude, some phase. A table of many qubits is read without driving the other tables out of the cache.
     static constexpr int AT_ONCE = 8;
     __device__ __forceinline__ void fetch_phases(const RowOp& op, unsigned first, Complex* phase) const {
         const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
 #pragma unroll
         for (int j = 0; j < AT_ONCE; ++j) {
-            const unsigned s = first + j * team.threads;
-            if (s < size()) phase[j] = launch.num_bits < STREAMED_BITS ? read_only(table + s) : streamed(table + s);
+            const unsigned s = first + j * team.threads, there = s < size() ? s : 0;
+            phase[j] = launch.num_bits < STREAMED_BITS ? read_only(table + there) : streamed(table + there);
         }
     }
 
@@ -265,6 +271,7 @@ struct Row {
     __device__ __forceinline__ void undo_phases(const RowOp& op) const {
         constexpr int BITS = 3;
         static_assert(AT_ONCE == 1 << BITS, "as many as a thread transforms over");
+        const int begin = launch.diagonals[2 * op.first], end = launch.diagonals[2 * op.first + 1];
         // What follows the last use of work needs no barrier, unless it is another table.
         team.sync();
         for (unsigned first = team.thread; first < size(); first += AT_ONCE * team.threads) {
@@ -294,7 +301,6 @@ struct Row {
         if (!op.wanted) return;
         // The bits that threads have transformed over.
         const int low = min(31 - __clz(team.threads), launch.num_bits), high = min(low + BITS, launch.num_bits);
-        const int begin = launch.diagonals[2 * op.first], end = launch.diagonals[2 * op.first + 1];
         if (end - begin <= 2 * int(team.warps())) return sum_terms(begin, end, low, high);
         walsh_between(team, work, 0, low, launch.num_bits);
         walsh_between(team, work, high, launch.num_bits, launch.num_bits);
@@ -306,15 +312,15 @@ struct Row {
         const unsigned below = (1u << low) - 1, inside = (1u << high) - 1 & ~below, lane = team.thread % 32;
         for (int t = begin + team.thread / 32; t < end; t += team.warps()) {
             const unsigned mask = swizzled(launch.terms.at(t, &RowTerm::place)), signs = mask & ~inside;
+            const int angle = launch.terms.at(t, &RowTerm::angle);
             Real sum = 0;
 #pragma unroll 8
             for (unsigned i = lane; i < size() >> (high - low); i += 32) {
                 const unsigned s = (i & below) | (i & ~below) << (high - low);
-                const Real x = work[swizzled(s | (mask & inside))];
-                sum += __popc(s & signs) & 1 ? -x : x;
+                sum += negated(work[swizzled(s | (mask & inside))], __popc(s & signs) << 31);
             }
             const double total = warp_sum(double(sum));
-            if (lane == 0) note(launch.terms.at(t, &RowTerm::angle), total);
+            if (lane == 0) note(angle, total);
         }
     }
 
@@ -374,7 +380,7 @@ struct Row {
         static_assert(sizeof(RowOp) == 4 * sizeof(uint4), "as many numbers as are read");
         const uint4* const from = reinterpret_cast<const uint4*>(launch.ops.first + k);
         const uint4 a = __ldg(from), b = __ldg(from + 1), c = __ldg(from + 2), d = __ldg(from + 3);
-        return {int(a.x), int(a.y), int(a.z), int(a.w), int(b.x), int(b.y), int(b.z), int(b.w), c.x, {c.y, c.z, c.w}, {int(d.x), int(d.y), int(d.z)}, 0};
+        return {int(a.x), int(a.y), int(a.z), int(a.w), int(b.x), int(b.y), int(b.z), int(b.w), c.x, {c.y, c.z, c.w}, {int(d.x), int(d.y), int(d.z)}, d.w};
     }
 
     template <bool BACK>
@@ -496,14 +502,13 @@ struct Row {
     }
 
     // Adds the flips of few strings to the bra, with the weights that leaves hold. A thread has the same amplitudes of the bra for
-    // every flip, up to AT_ONCE of them in registers.
+    // every flip, COUNT of them in registers.
+    template <unsigned COUNT>
     __device__ __forceinline__ void add_few() const {
-        const unsigned rounds = size() > team.threads ? min(size() / team.threads, unsigned(AT_ONCE)) : 1;
-        for (unsigned base = team.thread; base < size(); base += AT_ONCE * team.threads) {
-            Real x[AT_ONCE], y[AT_ONCE];
+        for (unsigned base = team.thread; base < size(); base += COUNT * team.threads) {
+            Real x[COUNT], y[COUNT];
 #pragma unroll
-            for (unsigned j = 0; j < AT_ONCE; ++j) {
-                if (j >= rounds) break;
+            for (unsigned j = 0; j < COUNT; ++j) {
                 const unsigned here = swizzled(base + j * team.threads);
                 x[j] = bra[here], y[j] = bra[here ^ plane()];
             }
@@ -511,21 +516,19 @@ struct Row {
             for (int f = 0; f < launch.num_flips; ++f) {
                 const RowFlip flip = launch.flips.first[f];
                 if (!has_few(flip)) continue;
-                Real weight[AT_ONCE] = {};
+                Real weight[COUNT] = {};
 #pragma unroll 1
                 for (int m = flip.first; m < flip.end; ++m) {
                     const unsigned mask = mask_of(m);
                     const Real leaf = leaves[m] / 2;
 #pragma unroll
-                    for (unsigned j = 0; j < AT_ONCE; ++j) {
-                        if (j >= rounds) break;
+                    for (unsigned j = 0; j < COUNT; ++j) {
                         const unsigned s = base + j * team.threads, lower = s >> flip.pivot & 1 ? s ^ flip.bits : s;
                         weight[j] += __popc(packed(flip, lower) & mask) & 1 ? -leaf : leaf;
                     }
                 }
 #pragma unroll
-                for (unsigned j = 0; j < AT_ONCE; ++j) {
-                    if (j >= rounds) break;
+                for (unsigned j = 0; j < COUNT; ++j) {
                     const unsigned s = base + j * team.threads, other = swizzled(s ^ flip.bits);
                     const Real re = ket[other], im = ket[other ^ plane()];
                     const Real turned = s >> flip.pivot & 1 ? -weight[j] : weight[j];
@@ -534,8 +537,7 @@ struct Row {
                 }
             }
 #pragma unroll
-            for (unsigned j = 0; j < AT_ONCE; ++j) {
-                if (j >= rounds) break;
+            for (unsigned j = 0; j < COUNT; ++j) {
                 const unsigned here = swizzled(base + j * team.threads);
                 bra[here] = x[j], bra[here ^ plane()] = y[j];
             }
@@ -588,7 +590,7 @@ struct Row {
                 });
             }
         }
-        add_few();
+        size() >= 4 * team.threads ? add_few<4>() : add_few<1>();
         if (one) return scale_bra();
         for (int m = 0; m < launch.num_marginals; ++m) {
             const int *const marginal = launch.marginals + m * (launch.num_bits + 3), inside = launch.num_bits - marginal[1];

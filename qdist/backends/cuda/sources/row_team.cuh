@@ -39,6 +39,10 @@ __device__ __forceinline__ Turned turned(double angle) {
     return {Real(c), Real(s)};
 }
 
+// With the other sign if the highest bit of a mask is set.
+__device__ __forceinline__ double negated(double value, unsigned mask) { return __hiloint2double(__double2hiint(value) ^ int(mask & 0x80000000), __double2loint(value)); }
+__device__ __forceinline__ float negated(float value, unsigned mask) { return __int_as_float(__float_as_int(value) ^ int(mask & 0x80000000)); }
+
 // Numbers that come in either precision, which a bit of RowLaunch::singles says.
 enum { ROWS_SINGLE = 1, SHARED_SINGLE = 2, COTANGENTS_SINGLE = 4, GRADIENTS_SINGLE = 8 };
 __device__ __forceinline__ double given(const void* numbers, bool single, Index i) {
