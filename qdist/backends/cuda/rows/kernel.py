@@ -38,8 +38,6 @@ _THREADS = 256
 _MOST_ONES = 8
 """Kinds of backward runs of one row whose memory and graphs are kept."""
 
-_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
-_READ = (_SINGLE, _DOUBLE)
 _KEPT_BYTES = 1 << 27
 """States of a forward run that are kept for its backward run."""
 _MOST_CALLS = 64
@@ -108,6 +106,10 @@ class CudaRows:
             self._arrays = {name: _on_device(cupy, array) for name, array in arrays.items()}
         self._prepare_bytes = 0 if self._far else self._real.itemsize << self._n
         self._prepare_threads = min(_MOST_THREADS, max(_THREADS, (1 << self._n) // _PHASES_A_THREAD))
+        # As many blocks a diagonal as run at once.
+        diagonals = max(1, self._tables.num_diagonals)
+        shares = min((1 << self._n) // self._prepare_threads, (processors - 1) // diagonals)
+        self._shares = 1 if self._far else max(1, shares)
         self._phase = records.phase
         # Slots, cosines and sines of angles, phases, and in fixed point.
         item, phases = self._dtype.itemsize, self._tables.num_diagonals << self._n
@@ -227,7 +229,10 @@ class CudaRows:
             return one.found[: one.results].copy()
 
     def _on_device(self, *arrays: Any) -> bool:
-        return any(isinstance(array, self._cupy.ndarray) for array in arrays)
+        for array in arrays:
+            if isinstance(array, self._cupy.ndarray):
+                return True
+        return False
 
     def _launch_back(
         self,
@@ -280,12 +285,17 @@ class CudaRows:
         """Rows, shared parameters and cotangents on the device; those of the host go there in one copy. None if one of
         the host's has a value that is not finite."""
         if self._on_device(*arrays):
-            addresses, kept, singles = [], [], 0
-            for k, array in enumerate(arrays):
-                read = _readable(self._cupy, array)
-                addresses.append(read.data.ptr)
-                kept.append(read)
-                singles |= (read.dtype == _SINGLE) << k
+            addresses, kept, singles, bit = [], [], 0, 1
+            for array in arrays:
+                if array.__class__ is not self._cupy.ndarray or array.dtype.char not in "fd":
+                    array = _converted(self._cupy, array)
+                elif not array.flags.c_contiguous:
+                    array = self._cupy.ascontiguousarray(array)
+                if array.dtype.char == "f":
+                    singles |= bit
+                bit <<= 1
+                addresses.append(array.data.ptr)
+                kept.append(array)
             return _Given(addresses, kept, singles, True)
         stage = staging(self._device)
         # One number more, so that there is an address where there is no value.
@@ -323,10 +333,14 @@ class CudaRows:
         """Queues what all rows share, unless an earlier run has computed it, then the rows."""
         if count:
             if prepare:
-                blocks, threads = 1 + self._tables.num_diagonals, self._prepare_threads
-                self._prepare((blocks,), (threads,), (launch,), shared_mem=self._prepare_bytes)
+                grid, given = self._prepare_grid
+                self._prepare(grid, (self._prepare_threads,), (launch, given), shared_mem=self._prepare_bytes)
             plan = call.plan
             plan.kernel(plan.grid, plan.block, (launch,), shared_mem=plan.shared_bytes)
+
+    @cached_property
+    def _prepare_grid(self) -> tuple[tuple[int], np.int32]:
+        return (1 + self._tables.num_diagonals * self._shares,), np.int32(self._shares)
 
     @cached_property
     def _prepare(self) -> Any:
@@ -416,11 +430,9 @@ def _part(array: Any, begin: int, end: int) -> Any:
     return array if end - begin == len(array) else array[begin:end]
 
 
-def _readable(cupy: Any, array: Any) -> Any:
+def _converted(cupy: Any, array: Any) -> Any:
     """On the device and contiguous, in a precision that kernels read."""
-    if isinstance(array, cupy.ndarray) and array.dtype in _READ and array.flags.c_contiguous:
-        return array
-    if array.dtype not in _READ:
+    if array.dtype.char not in "fd":
         array = array.astype(np.float64)
     return cupy.ascontiguousarray(cupy.asarray(array))
 

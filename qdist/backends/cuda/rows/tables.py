@@ -236,7 +236,9 @@ def _flips(rotations: list[list[int]]) -> int:
     The pairs of rotation j turn the other way where the parity of directions under its functional is odd. If that of
     k under j is that of j under k, it is the change of sum_{j<k} parity_jk o_j o_k when bit j of o changes.
     """
-    odd = [[(direction & functional).bit_count() & 1 for direction, _, _ in rotations] for _, functional, _ in rotations]
+    odd = [
+        [(direction & functional).bit_count() & 1 for direction, _, _ in rotations] for _, functional, _ in rotations
+    ]
     pairs = [(j, k) for j in range(len(rotations)) for k in range(j)]
     if any(odd[j][k] != odd[k][j] for j, k in pairs):
         return ROW_UNEVEN
