@@ -229,10 +229,7 @@ class CudaRows:
             return one.found[: one.results].copy()
 
     def _on_device(self, *arrays: Any) -> bool:
-        for array in arrays:
-            if isinstance(array, self._cupy.ndarray):
-                return True
-        return False
+        return any(isinstance(array, self._cupy.ndarray) for array in arrays)
 
     def _launch_back(
         self,
