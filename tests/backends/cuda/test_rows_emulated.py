@@ -95,6 +95,43 @@ def test_arrays_on_the_device_are_read_as_they_are(cupy: Any, dtype: str, in_dou
     assert cupy.launches == ["rows_backward", *wanted]
 
 
+def test_a_run_takes_one_piece_of_memory_and_leaves_its_states(
+    cupy: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = row_records(random_circuit(5, 7), [0, 1])
+    gpu = CudaRows(records, True, 0)
+    reading = gpu.outputs(lowered_outputs(records.frame, [qd.PauliSum({"Z0": 1.0, "X1 Y2": 0.5})]))
+    rng = np.random.default_rng(7)
+    rows, shared, cotangents = (cupy.asarray(rng.normal(size=size)) for size in ((3, 2), records.num_shared, (3, 1)))
+    taken: list[int] = []
+    alloc, empty = cupy.cuda.alloc, cupy.empty
+
+    def counted(take: Any, nbytes: int, *given: Any) -> Any:
+        taken.append(nbytes)
+        return take(*given)
+
+    monkeypatch.setattr(cupy.cuda, "alloc", lambda nbytes: counted(alloc, nbytes, nbytes))
+    monkeypatch.setattr(cupy, "empty", lambda *given: counted(empty, 0, *given))
+    results = []
+    for most, states in ((1 << 20, 3 * 2 * 8 << 5), (0, 0)):
+        monkeypatch.setattr(kernel, "_KEPT_BYTES", most)
+        taken.clear()
+        found = gpu.forward(rows, shared, reading, True)
+        assert found is not None
+        # The outputs, and all that the backward run takes over.
+        assert (len(taken), taken.count(0)) == (2, 1)
+        assert bool(found[1].kets) == bool(states)
+        assert max(taken) >= states
+        before = len(cupy.launches)
+        taken.clear()
+        results.append(gpu.backward(rows, shared, reading, cotangents, True, True, found[1], found[0]))
+        assert (len(taken), taken.count(0)) == (2, 1)
+        assert cupy.launches[before:] == ["rows_backward", "shared_gradients", "row_gradients"]
+    for one, other in zip(*results):
+        np.testing.assert_allclose(one, other, atol=1e-13)
+
+
 @pytest.mark.parametrize("threads", [32, 512])
 @pytest.mark.parametrize("in_double", [True, False])
 def test_tables_of_phases_and_the_value_of_one_sum(
@@ -106,7 +143,6 @@ def test_tables_of_phases_and_the_value_of_one_sum(
     """Of one row and one sum the value comes with the bra; with few threads each has many amplitudes, and a diagonal
     more terms than warps sum up one by one."""
     monkeypatch.setattr(kernel, "_MOST_THREADS", threads)
-    cupy.card["multiProcessorCount"] = 132  # Several blocks share the cosines and sines of a diagonal.
     for n, pairs in ((2, 1), (9, 3), (9, 36)):
         theta = qd.ParameterVector("p", PARAMETERS)
         circuit = qd.Circuit(n).h(range(n))

@@ -106,10 +106,6 @@ class CudaRows:
             self._arrays = {name: _on_device(cupy, array) for name, array in arrays.items()}
         self._prepare_bytes = 0 if self._far else self._real.itemsize << self._n
         self._prepare_threads = min(_MOST_THREADS, max(_THREADS, (1 << self._n) // _PHASES_A_THREAD))
-        # As many blocks a diagonal as run at once.
-        diagonals = max(1, self._tables.num_diagonals)
-        shares = min((1 << self._n) // self._prepare_threads, (processors - 1) // diagonals)
-        self._shares = 1 if self._far else max(1, shares)
         self._phase = records.phase
         # Slots, cosines and sines of angles, phases, and in fixed point.
         item, phases = self._dtype.itemsize, self._tables.num_diagonals << self._n
@@ -157,7 +153,8 @@ class CudaRows:
             if call.single:
                 values, single = at + call.plan.values, to
             common = self._common_at(at + call.plan.common)
-            launch = record(call, at, common, *given.addresses, values, single, kets=kets)
+            own, all_rows = given.addresses
+            launch = record(call, at, common, own, all_rows, values, single, kets=kets)
             self._run(call, launch, count, prepare=True)
             kept = _Kept((memory, found), common, values, kets) if keep else None
             return (found if given.on_device else found.get()), kept
@@ -271,7 +268,8 @@ class CudaRows:
             call = self._call(self._nothing, count, given.singles)
             found, memory = cupy.empty(out.shape, self._dtype), cupy.cuda.alloc(call.plan.nbytes)
             common = self._common_at(memory.ptr + call.plan.common)
-            launch = record(call, memory.ptr, common, *given.addresses, 0, states=found.data.ptr)
+            own, all_rows = given.addresses
+            launch = record(call, memory.ptr, common, own, all_rows, 0, states=found.data.ptr)
             self._run(call, launch, count, prepare=True)
             out[...] = found.astype(out.dtype, copy=False) if isinstance(out, cupy.ndarray) else found.get()
             return True
@@ -312,16 +310,17 @@ class CudaRows:
     ) -> Call:
         """A forward run of so many rows, or the backward run that is wanted. singles: of what is given; known: whether
         the outputs are."""
-        # by_rows and by_shared
-        which = () if wanted is None else wanted[:2]
-        key = (count, singles, known, *which)
+        key = (count, singles, known) if wanted is None else (count, singles, known, wanted.by_rows, wanted.by_shared)
         found = outputs.calls.get(key)
         if found is None:
             # Parameters in double have derivatives in double.
             single = bool(singles & 1 and (singles & 2 or not self._num_shared))
-            back = wanted is not None
-            way_back = (self._tables.first_op[which], self._tables.undo_start[which]) if back else (0, 0)
-            found = Call.of(self._planned(back, count, outputs), outputs, count, way_back, singles, known, single)
+            way_back = 0, 0
+            if wanted is not None:
+                which = wanted.by_rows, wanted.by_shared
+                way_back = self._tables.first_op[which], int(self._tables.undo_start[which])
+            plan = self._planned(wanted is not None, count, outputs)
+            found = Call.of(plan, outputs, count, way_back, singles, known, single)
             if len(outputs.calls) < _MOST_CALLS:
                 outputs.calls[key] = found
         return found
@@ -330,14 +329,10 @@ class CudaRows:
         """Queues what all rows share, unless an earlier run has computed it, then the rows."""
         if count:
             if prepare:
-                grid, given = self._prepare_grid
-                self._prepare(grid, (self._prepare_threads,), (launch, given), shared_mem=self._prepare_bytes)
+                grid = (1 + self._tables.num_diagonals,)
+                self._prepare(grid, (self._prepare_threads,), (launch,), shared_mem=self._prepare_bytes)
             plan = call.plan
             plan.kernel(plan.grid, plan.block, (launch,), shared_mem=plan.shared_bytes)
-
-    @cached_property
-    def _prepare_grid(self) -> tuple[tuple[int], np.int32]:
-        return (1 + self._tables.num_diagonals * self._shares,), np.int32(self._shares)
 
     @cached_property
     def _prepare(self) -> Any:

@@ -3,7 +3,7 @@
 #include "row.cuh"
 #include "row_shared.cuh"
 
-extern "C" __global__ void prepare_far_rows(const __grid_constant__ RowLaunch launch, int shares) { prepare(launch, launch.far_turns, shares); }
+extern "C" __global__ void prepare_far_rows(const __grid_constant__ RowLaunch launch) { prepare(launch, launch.far_turns); }
 
 template <bool BACK>
 __device__ __forceinline__ void run_far_rows(const RowLaunch& launch) {

@@ -237,26 +237,26 @@ struct Row {
         }
     }
 
-    // A thread's amplitudes that it multiplies by phases in one go, and these phases, all on their way at once; beyond the last
-    // amplitude, some phase. A table of many qubits is read without driving the other tables out of the cache.
-    static constexpr int AT_ONCE = 8;
+    // The phases of COUNT of a thread's amplitudes, all on their way at once. A table of many qubits is read without driving the
+    // other tables out of the cache.
+    template <int COUNT>
     __device__ __forceinline__ void fetch_phases(const RowOp& op, unsigned first, Complex* phase) const {
         const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; ++j) {
-            const unsigned s = first + j * team.threads, there = s < size() ? s : 0;
-            phase[j] = launch.num_bits < STREAMED_BITS ? read_only(table + there) : streamed(table + there);
+        for (int j = 0; j < COUNT; ++j) {
+            const unsigned s = first + j * team.threads;
+            phase[j] = launch.num_bits < STREAMED_BITS ? read_only(table + s) : streamed(table + s);
         }
     }
 
+    template <int COUNT>
     __device__ __forceinline__ void phases(const RowOp& op) const {
-        for (unsigned first = team.thread; first < size(); first += AT_ONCE * team.threads) {
-            Complex phase[AT_ONCE];
-            fetch_phases(op, first, phase);
+        for (unsigned first = team.thread; first < size(); first += COUNT * team.threads) {
+            Complex phase[COUNT];
+            fetch_phases<COUNT>(op, first, phase);
 #pragma unroll
-            for (int j = 0; j < AT_ONCE; ++j) {
-                const unsigned s = first + j * team.threads, re = swizzled(s), im = re ^ plane();
-                if (s >= size()) continue;
+            for (int j = 0; j < COUNT; ++j) {
+                const unsigned re = swizzled(first + j * team.threads), im = re ^ plane();
                 const Complex p = phase[j];
                 const Real a = ket[re], b = ket[im];
                 ket[re] = p.x * a - p.y * b;
@@ -266,23 +266,21 @@ struct Row {
         team.sync();
     }
 
-    // Back through a table of phases. The derivative by the angle of mask m is the sum of (-1)^(s & m) Im <bra_s|ket_s>. A thread's
-    // amplitudes differ in up to three bits, over which it transforms these parts itself before it writes them to work.
+    // Back through a table of phases. The derivative by the angle of mask m is the sum of (-1)^(s & m) Im <bra_s|ket_s>. The
+    // amplitudes that a thread has at a time differ in BITS bits, over which it transforms these parts before it writes them to work.
+    template <int BITS>
     __device__ __forceinline__ void undo_phases(const RowOp& op) const {
-        constexpr int BITS = 3;
-        static_assert(AT_ONCE == 1 << BITS, "as many as a thread transforms over");
+        constexpr int COUNT = 1 << BITS;
         const int begin = launch.diagonals[2 * op.first], end = launch.diagonals[2 * op.first + 1];
         // What follows the last use of work needs no barrier, unless it is another table.
         team.sync();
-        for (unsigned first = team.thread; first < size(); first += AT_ONCE * team.threads) {
-            Complex phase[AT_ONCE];
-            Real part[AT_ONCE];
-            fetch_phases(op, first, phase);
+        for (unsigned first = team.thread; first < size(); first += COUNT * team.threads) {
+            Complex phase[COUNT];
+            Real part[COUNT];
+            fetch_phases<COUNT>(op, first, phase);
 #pragma unroll
-            for (int j = 0; j < AT_ONCE; ++j) {
-                const unsigned s = first + j * team.threads, re = swizzled(s), im = re ^ plane();
-                part[j] = 0;
-                if (s >= size()) continue;
+            for (int j = 0; j < COUNT; ++j) {
+                const unsigned re = swizzled(first + j * team.threads), im = re ^ plane();
                 const Complex p = phase[j];
                 const Real a = ket[re], b = ket[im], c = bra[re], d = bra[im];
                 ket[re] = p.x * a + p.y * b;
@@ -292,19 +290,29 @@ struct Row {
                 part[j] = c * b - d * a;
             }
             if (!op.wanted) continue;
-            butterflies<AT_ONCE>(part);
+            butterflies<COUNT>(part);
 #pragma unroll
-            for (int j = 0; j < AT_ONCE; ++j)
-                if (first + j * team.threads < size()) work[swizzled(first + j * team.threads)] = part[j];
+            for (int j = 0; j < COUNT; ++j) work[swizzled(first + j * team.threads)] = part[j];
         }
         team.sync();
         if (!op.wanted) return;
         // The bits that threads have transformed over.
-        const int low = min(31 - __clz(team.threads), launch.num_bits), high = min(low + BITS, launch.num_bits);
+        const int low = BITS == 0 ? 0 : 31 - __clz(team.threads), high = low + BITS;
         if (end - begin <= 2 * int(team.warps())) return sum_terms(begin, end, low, high);
         walsh_between(team, work, 0, low, launch.num_bits);
         walsh_between(team, work, high, launch.num_bits, launch.num_bits);
         for (int t = begin + team.thread; t < end; t += team.threads) note(launch.terms.at(t, &RowTerm::angle), work[launch.terms.at(t, &RowTerm::place)]);
+    }
+
+    // As many amplitudes at a time as a thread has, up to eight.
+    template <bool BACK>
+    __device__ __forceinline__ void multiply_phases(const RowOp& op) const {
+        if (size() >= 8 * team.threads)
+            BACK ? undo_phases<3>(op) : phases<8>(op);
+        else if (size() >= 4 * team.threads)
+            BACK ? undo_phases<2>(op) : phases<4>(op);
+        else
+            BACK ? undo_phases<0>(op) : phases<1>(op);
     }
 
     // Few terms: a warp sums up what belongs to each. Bits low ... high - 1 are transformed already.
@@ -390,7 +398,7 @@ struct Row {
             if (op.kind == ROW_ROTATIONS)
                 rotate_group<BACK>(op, k & 1);
             else if (op.kind == ROW_PHASES)
-                BACK ? undo_phases(op) : phases(op);
+                multiply_phases<BACK>(op);
             else
                 multiply_matrix<BACK>(op);
         }

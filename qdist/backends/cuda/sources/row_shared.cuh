@@ -3,10 +3,9 @@
 
 #include "row_team.cuh"
 
-// What all rows share: block 0 has their angles, the others the phases of diagonals. Several blocks have a diagonal: each transforms
-// all of it, and has a share of the cosines and sines, which take longest. far: room for the phases of all diagonals in global
-// memory, where shared memory has none; then a block has a whole diagonal.
-__device__ __forceinline__ void prepare(const RowLaunch& launch, Turn* far, int shares) {
+// What all rows share: block 0 has their angles, each of the others the phases of a diagonal.
+// far: room for the phases of all diagonals in global memory, where shared memory has none.
+__device__ __forceinline__ void prepare(const RowLaunch& launch, Turn* far) {
     const Team team = {threadIdx.x, blockDim.x};
     const auto slot_of = [&](int slot) {
         return sum_of(reduced(launch.slot_constants[slot]), launch.shared_begins[slot], launch.shared_begins[slot + 1], launch.shared_entries, [&](int p) { return given(launch.shared_values, launch.singles & SHARED_SINGLE, p); });
@@ -21,7 +20,7 @@ __device__ __forceinline__ void prepare(const RowLaunch& launch, Turn* far, int 
         return;
     }
     const unsigned size = 1u << launch.num_bits;
-    const int diagonal = (blockIdx.x - 1) / shares, share = (blockIdx.x - 1) % shares;
+    const int diagonal = blockIdx.x - 1;
     Turn* const turns = far ? far + (Index(diagonal) << launch.num_bits) : reinterpret_cast<Turn*>(memory);
     for (unsigned s = team.thread; s < size; s += team.threads) turns[s] = 0;
     team.sync();
@@ -32,7 +31,7 @@ __device__ __forceinline__ void prepare(const RowLaunch& launch, Turn* far, int 
     }
     team.sync();
     walsh(team, turns, launch.num_bits);
-    for (unsigned s = share * team.threads + team.thread; s < size; s += shares * team.threads) {
+    for (unsigned s = team.thread; s < size; s += team.threads) {
         const Turn turn = turns[swizzled(s)];
         double sine, cosine;
         if (sizeof(Turn) == 4)

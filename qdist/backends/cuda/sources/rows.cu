@@ -7,7 +7,7 @@
 #include "row.cuh"
 #include "row_shared.cuh"
 
-extern "C" __global__ void prepare_rows(const __grid_constant__ RowLaunch launch, int shares) { prepare(launch, nullptr, shares); }
+extern "C" __global__ void prepare_rows(const __grid_constant__ RowLaunch launch) { prepare(launch, nullptr); }
 
 // A team a row: a warp each, or a whole block.
 template <bool BACK>
