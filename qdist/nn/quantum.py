@@ -66,8 +66,8 @@ class QuantumLayer(Module):
         initial: the weights to start from; uniform in [0, 2 pi) when not given.
         seed: of those uniform numbers; None draws them from the default generator, as other layers do.
 
-    A forward that is recorded keeps its states for the backward, if they are of one row, or of a batch on the CPU whose
-    gradients are computed at once; other gradients run the circuit again.
+    A forward that is recorded keeps its states for the backward, if they are of one row, or of a batch whose gradients
+    are computed at once and whose states are not too many; other gradients run the circuit again.
 
     All ranks that share amplitudes give the same x and get the same outputs. Rank 0's weights are taken over by all
     ranks of `comm` at the start. Parameters that are trained together with a layer must be equal on all its ranks,
@@ -201,7 +201,7 @@ class QuantumLayer(Module):
         with computing_in(None):
             inputs = (x,) if self.weights is None else (x, self.weights)
             output = apply(_RULE, *inputs, layer=self)
-        together = self._together()
+        together = None if self.comm is None else self._together()
         if output.requires_grad and together is not None and together.size > 1:
             if self._agreement is None or self._agreement.comm is not together:
                 self._agreement = Agreement(together, _WAY_OUT)

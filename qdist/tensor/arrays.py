@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from functools import lru_cache
+from threading import local
 from types import ModuleType
 from typing import Any
 
@@ -37,15 +38,24 @@ def module_of(array: Array) -> ModuleType:
     """The array module, numpy or cupy, of one array."""
     if isinstance(array, np.ndarray):
         return np
-    cupy = sys.modules.get("cupy")
-    if cupy is not None and isinstance(array, cupy.ndarray):
-        return cupy
+    if is_array(array):
+        return sys.modules["cupy"]
     raise TypeError(f"expected a NumPy or CuPy array, got {type(array).__name__}")
+
+
+@lru_cache(maxsize=1)
+def several_gpus() -> bool:
+    """Whether arrays can be on different GPUs: then new ones are made where the device is chosen for them."""
+    return int(sys.modules["cupy"].cuda.runtime.getDeviceCount()) > 1
 
 
 @lru_cache(maxsize=64)
 def one_on(device: str, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """A 1 on a GPU, made once: what every backward pass begins with. Nobody writes to it."""
+    """A 1, made once: what every backward pass begins with. Nobody writes to it."""
+    if device == "cpu":
+        alone = np.ones(shape, dtype)
+        alone.flags.writeable = False
+        return alone
     import cupy
 
     with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
@@ -61,8 +71,8 @@ def is_array(value: object) -> bool:
     if known is None:
         cupy = sys.modules.get("cupy")
         known = issubclass(kind, np.ndarray) or (cupy is not None and issubclass(kind, cupy.ndarray))
-        if known:
-            _ARRAYS[kind] = True
+        if known or cupy is not None:
+            _ARRAYS[kind] = known
     return known
 
 
@@ -163,9 +173,50 @@ def common_dtype(name: str, dtypes: list[np.dtype], scalars: list[Scalar]) -> np
     return result
 
 
+def expanded(xp: ModuleType, array: Array, shape: tuple[int, ...]) -> Array:
+    """One number everywhere, as broadcast_to gives it, to be read alone; of NumPy's arrays in less time."""
+    if xp is not np or array.__class__ is not np.ndarray:
+        return xp.broadcast_to(array, shape)
+    found: Array = np.ndarray(shape, array.dtype, array, 0, (0,) * len(shape))
+    found.flags.writeable = False
+    return found
+
+
 def device_of(array: Array) -> str:
     """ "cpu" or "cuda:<index>"."""
     return "cpu" if isinstance(array, np.ndarray) else f"cuda:{array.device.id}"
+
+
+class _Landing(local):
+    """Page-locked memory for one number, of each thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[np.dtype, tuple[Any, int]] = {}
+
+    def of(self, dtype: np.dtype) -> tuple[Any, int]:
+        """It as an array, and its address."""
+        found = self._known.get(dtype)
+        if found is None:
+            import cupyx
+
+            memory = cupyx.empty_pinned(dtype.itemsize, np.uint8)
+            found = self._known[dtype] = memory.view(dtype), memory.ctypes.data
+        return found
+
+
+_landing = _Landing()
+
+
+def only_number(array: Array) -> Any:
+    """The element of an array that has one, as a Python number."""
+    if isinstance(array, np.ndarray) or several_gpus():
+        return array.item()
+    cuda = sys.modules["cupy"].cuda
+    number, at = _landing.of(array.dtype)
+    stream = cuda.get_current_stream()
+    cuda.runtime.memcpyAsync(at, array.data.ptr, number.nbytes, cuda.runtime.memcpyDeviceToHost, stream.ptr)
+    stream.synchronize()
+    return number.item()
 
 
 def to_device(array: Array, device: str) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import count
 from sys import getrefcount
@@ -19,7 +19,7 @@ from weakref import ref
 
 import numpy as np
 
-from .arrays import FLOAT32, Array, is_array, is_half
+from .arrays import FLOAT32, Array, is_array, is_half, several_gpus
 from .heap import keep_freed_memory
 from .rules import Rule
 from .versions import Version, digest
@@ -255,8 +255,11 @@ def _survey(roots: list[Any], barrier: set[Any]) -> tuple[list[Node], dict[Any, 
     """All nodes reachable from the roots without passing the barrier, and how often they use each leaf."""
     seen: set[Any] = set()
     uses: dict[Any, int] = {}
-    stack = [edge for edge in roots if isinstance(edge, Node)]
+    stack: list[Node] = []
     nodes = []
+    for edge in roots:
+        if edge.__class__ is Node:
+            stack.append(edge)
     while stack:
         node = stack.pop()
         if node in seen or node in barrier:
@@ -269,9 +272,12 @@ def _survey(roots: list[Any], barrier: set[Any]) -> tuple[list[Node], dict[Any, 
             elif edge is not None:
                 uses[edge] = uses.get(edge, 0) + 1
     for edge in roots:
-        if not isinstance(edge, Node):
+        if edge.__class__ is not Node:
             uses[edge] = uses.get(edge, 0) + 1
     return nodes, uses
+
+
+_NOTHING: set[Any] = set()
 
 
 def _leads_to(nodes: list[Node], targets: set[Any]) -> set[Any]:
@@ -292,7 +298,9 @@ def _check(node: Node) -> None:
     for version, before, array in node.guards:
         if version.count != before:
             _refuse(node, array, f"in place after use (version {version.count}, saved at version {before})")
-    for i, known in (node.digests or {}).items():
+    if node.digests is None:
+        return
+    for i, known in node.digests.items():
         array = node.guards[i][2]
         array = array() if array.__class__ is ref else array
         if array is not None and digest(array) != known:
@@ -348,7 +356,7 @@ def _walk(
     roots: Sequence[tuple[Any, Array]], retain_graph: bool, targets: Sequence[Any] | None, barrier: bool
 ) -> dict[Any, Array]:
     wanted = set(targets or ())
-    nodes, uses = _survey([edge for edge, _ in roots], wanted if barrier else set())
+    nodes, uses = _survey([edge for edge, _ in roots], wanted if barrier else _NOTHING)
     if mode.walks == 1:
         mode.leaves, mode.counts, mode.accumulates = tuple(uses), (), targets is None
     useful = None if targets is None else _leads_to(nodes, wanted)
@@ -389,13 +397,18 @@ def _walk(
             if barrier or (useful is not None and not any(e in useful for e in node.inputs if e is not None)):
                 continue
         _check(node)
-        xp, inputs = node.xp, node.inputs
-        assert node.rule.vjp is not None
-        if node.rule.count is not None and node.shape == ():
-            mode.counts += (node.rule.count(node.unpacked()),)
+        xp, inputs, rule, saved = node.xp, node.inputs, node.rule, node.unpacked()
+        assert rule.vjp is not None
+        if rule.count is not None and node.shape == ():
+            mode.counts += (rule.count(saved),)
         needs = [edge is not None for edge in inputs]
-        with _NOWHERE if xp is np else _place(g):
-            cotangents = node.rule.vjp(xp, g, node.unpacked(), needs, **node.attributes)
+        place = None if xp is np or not several_gpus() else _place(g)
+        if place is None:
+            cotangents = rule.vjp(xp, g, saved, needs, **node.attributes)
+        else:
+            with place:
+                cotangents = rule.vjp(xp, g, saved, needs, **node.attributes)
+        del saved
         if not retain_graph:
             node.saved = node.guards = node.inputs = ()
             node.freed = True
@@ -403,24 +416,23 @@ def _walk(
             if edge is None:
                 continue
             owned = False
-            if c is not None and edge.shape is not None:
-                # What several inputs get is nobody's own.
-                alone = sum(other is c for other in cotangents) == 1
-                if c.shape != edge.shape or c.dtype != edge.dtype:
-                    c = fit(xp, c, edge.shape, FLOAT32 if edge.wide_gradient else edge.dtype)
-                owned = alone and _is_fresh(c, g)
+            if c is not None:
+                shape = edge.shape
+                if shape is not None:
+                    # What several inputs get is nobody's own.
+                    alone = len(cotangents) == 1 or sum([other is c for other in cotangents]) == 1
+                    if c.shape != shape or c.dtype != edge.dtype:
+                        c = fit(xp, c, shape, FLOAT32 if edge.wide_gradient else edge.dtype)
+                    owned = alone and _is_fresh(c, g)
             deliver(edge, c, owned)
     return result
 
 
-_NOWHERE = nullcontext()
-
-
 def _place(g: Any) -> Any:
-    """The GPU that a cotangent is on, as a context: new arrays are made there. What was moved from a GPU to the CPU
-    has its cotangent there."""
+    """The GPU that a cotangent is on, as a context: new arrays are made there. None for what was moved from a GPU to
+    the CPU, which has its cotangent there."""
     part = next(part for part in g if part is not None) if isinstance(g, list) else g
-    return _NOWHERE if isinstance(part, np.ndarray) else part.device
+    return None if isinstance(part, np.ndarray) else part.device
 
 
 def run_hooks(hooks: list[Hook] | None, g: Array) -> Array:

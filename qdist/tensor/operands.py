@@ -33,12 +33,20 @@ def promote(rule: Rule, values: list, keep_halves: bool) -> list:
     return values
 
 
-def shared_module(rule: Rule, values: list) -> Any:
-    """The array module of the inputs, which must all be in one place."""
-    first, *others = (a for a in values if arrays.is_array(a))
-    if all(a is first for a in others):
-        return arrays.module_of(first)
-    places = {arrays.device_of(a) for a in values if arrays.is_array(a)}
-    if len(places) > 1:
-        raise TypeError(f"{rule.name}: inputs are on {' and '.join(sorted(places))}; move them with .to(device)")
-    return arrays.module_of(first)
+def shared_module(rule: Rule, values: list) -> tuple[Any, Any]:
+    """The array module of the inputs, which must all be in one place, and their GPU where it has to be chosen."""
+    first = None
+    apart = False
+    for a in values:
+        if arrays.is_array(a):
+            if first is None:
+                first = a
+            elif a is not first and a.__class__ is not first.__class__:
+                apart = True
+    xp = arrays.module_of(first)
+    several = xp is not np and arrays.several_gpus()
+    if apart or several:
+        places = {arrays.device_of(a) for a in values if arrays.is_array(a)}
+        if len(places) > 1:
+            raise TypeError(f"{rule.name}: inputs are on {' and '.join(sorted(places))}; move them with .to(device)")
+    return xp, first.device if several and first is not None else None

@@ -29,7 +29,7 @@ class Operators:
         return self._run("sub", other, self)
 
     def __mul__(self, other: Any) -> Tensor:
-        return self._run("mul", self, other)
+        return self._run("square", self) if other is self else self._run("mul", self, other)
 
     def __rmul__(self, other: Any) -> Tensor:
         return self._run("mul", other, self)
@@ -41,6 +41,8 @@ class Operators:
         return self._run("div", other, self)
 
     def __pow__(self, other: Any) -> Tensor:
+        if other.__class__ is int and other == 2:
+            return self._run("square", self)
         return self._run("pow", self, other)
 
     def __rpow__(self, other: Any) -> Tensor:

@@ -81,6 +81,7 @@ RULES: dict[str, Rule] = {
         Rule("neg", ar.neg, ar.neg_vjp),
         Rule("abs", ar.absolute, ar.absolute_vjp),
         Rule("abs2", ar.abs2, ar.abs2_vjp),
+        Rule("square", ar.square, ar.square_vjp),
         Rule("exp", ar.exp, ar.exp_vjp, floating=True),
         Rule("expm1", ar.expm1, ar.expm1_vjp, floating=True),
         Rule("log", ar.log, ar.log_vjp, floating=True),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from . import arrays
-from .arrays import Array
+from .arrays import Array, is_array
 from .autograd import PICK, Hook, Node, mode, refuse_second_order, walk
 from .half import in_half
 from .in_place import InPlace
@@ -66,21 +65,21 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
             return apply(rule, *map(_operand, inputs), **attributes)
     if dtype is None:
         return apply(rule, *map(Tensor, inputs), **attributes)
+    precision = mode.precision
     if mixed or (rule.floating and dtype.kind not in "fc"):
-        values = promote(rule, values, mode.precision is not None)
+        values = promote(rule, values, precision is not None)
     run = rule
-    if halves or mode.precision is not None:
-        run = in_half(rule, values, mode.precision)
+    if halves or precision is not None:
+        run = in_half(rule, values, precision)
     if rule.view and inputs[0]._version.outside:
         a = None  # Not one holder more than held_elsewhere() counts. Of a view it could not tell.
         inputs[0]._version.outside = held_elsewhere(inputs[0], values)
-    if elsewhere:
-        xp = shared_module(rule, values)
-        with nullcontext() if xp is np else next(a for a in values if arrays.is_array(a)).device:
-            output, saved = run.forward(xp, *values, **attributes)
+    xp, gpu = shared_module(rule, values) if elsewhere else (np, None)
+    if gpu is None:
+        output, saved = run.forward(xp, *values, **attributes)
     else:
-        xp = np
-        output, saved = run.forward(np, *values, **attributes)
+        with gpu:
+            output, saved = run.forward(xp, *values, **attributes)
 
     version = inputs[0]._version if rule.view else None
     if output.__class__ is list:
@@ -100,16 +99,11 @@ def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any,
     several = made.__class__ is tuple
     if not several and not arrays.is_inexact(made._data.dtype):
         return
-    edges: list[Any] = []
-    for x in inputs:
-        if isinstance(x, Tensor) and x.requires_grad:
-            edges.append(x if x._node is None else x._node)
-        else:
-            edges.append(None)
+    edges = [(x._node or x) if isinstance(x, Tensor) and x.requires_grad else None for x in inputs]
     guards: list[tuple[Version, int, Array]] = []
     outside: list[Tensor] = []
     for s in saved:
-        if s.__class__ is not _ndarray and not arrays.is_array(s):
+        if not is_array(s):
             continue
         for owner, a in zip(inputs, values):
             if s is a:
@@ -123,9 +117,10 @@ def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any,
             guards.append((version, version.count, s))
             if version.outside:
                 outside.append(owner)
-    s = a = None
-    for owner in outside:
-        owner._version.outside = owner._version.outside and held_elsewhere(owner, values, saved, *guards)
+    if outside:
+        s = a = None
+        for owner in outside:
+            owner._version.outside = owner._version.outside and held_elsewhere(owner, values, saved, *guards)
     if not several:
         made._node = node = Node(rule, tuple(edges), attributes, saved, guards, xp, made._data)
         made.requires_grad = True
@@ -146,7 +141,7 @@ def _owner(saved: Array, inputs: Any, outputs: tuple[Tensor, ...]) -> Tensor | N
 def _wrap(xp: Any, array: Array, version: Version | None) -> Tensor:
     """A Tensor around the result of an operation, which NumPy may have made a scalar."""
     tensor = Tensor.__new__(Tensor)
-    tensor._data = array if array.__class__ is _ndarray or arrays.is_array(array) else xp.asarray(array)
+    tensor._data = array if is_array(array) else xp.asarray(array)
     tensor._version = Version() if version is None else version
     return tensor
 
@@ -305,7 +300,7 @@ class Tensor(Operators, Methods, InPlace):
         """The only element, as a Python number."""
         if self.size != 1:
             raise ValueError(f"item() needs exactly one element; this tensor has shape {self.shape}")
-        return self._data.item()
+        return arrays.only_number(self._data)
 
     def tolist(self) -> Any:
         """The values as (nested) Python numbers."""
@@ -369,11 +364,10 @@ class Tensor(Operators, Methods, InPlace):
         return self if self._node is None else self._node
 
     def _cotangent(self, gradient: Any) -> Array:
-        xp = arrays.module_of(self._data)
         if gradient is None:
             if self.size != 1:
                 raise ValueError(f"backward() of a tensor of shape {self.shape} needs a gradient of that shape")
-            return xp.ones(self.shape, self.dtype) if xp is np else arrays.one_on(self.device, self.shape, self.dtype)
+            return arrays.one_on(self.device, self.shape, self.dtype)
         array = arrays.as_array(gradient._data if isinstance(gradient, Tensor) else gradient, self.dtype)
         if array.shape != self.shape:
             raise ValueError(f"the gradient has shape {array.shape}, the tensor {self.shape}")
@@ -384,15 +378,17 @@ class Tensor(Operators, Methods, InPlace):
         with _accumulating:
             if self.grad is None:
                 # What other edges may hold too is copied, so that changing one .grad never changes another.
-                self.grad = Tensor(g if owned else g.copy())
+                self.grad = _wrap(None, g if owned else g.copy(), None)
+                self.grad._version.outside = True  # A hook may have kept it.
             elif arrays.is_half(self.grad.dtype):
                 # Passes are added up in float32, from the second on.
                 self.grad = Tensor(self.grad._data.astype(arrays.FLOAT32) + g)
             else:
                 self.grad._data += g
                 self.grad._version.changed()
-        for hook in tuple(self._complete or ()):
-            hook(self)
+        if self._complete:
+            for hook in tuple(self._complete):
+                hook(self)
 
     def register_hook(self, hook: Hook) -> Callable[[], None]:
         """Call hook(gradient) with this tensor's gradient in every backward pass, before it goes further.

@@ -88,7 +88,7 @@ power = lambda a, b: a**b  # noqa: E731
 case("pow", args(between(0.5, 2, 3, 4), normal(4)), power, ignore(power))
 case("pow", args(normal(3, 4)), lambda a: a**3, ignore(lambda a: a**3), "scalar")
 case("pow", args(normal(3, 4)), lambda a: a**0, ignore(lambda a: a**0), "zero")
-case("pow", args(cplx(3, 4)), lambda a: a**2, ignore(lambda a: a**2), "complex")
+case("pow", args(cplx(3, 4)), lambda a: a**3, ignore(lambda a: a**3), "complex")
 case("pow", args(normal(4)), lambda b: 2.0**b, ignore(lambda b: 2.0**b), "exponent")
 case("maximum", args(distinct(3, 4), normal(4)), qt.maximum, lambda t, a, b: t.maximum(a, b))
 case("minimum", args(distinct(3, 4), normal(4)), qt.minimum, lambda t, a, b: t.minimum(a, b))
@@ -100,6 +100,8 @@ case("abs", args(normal(3, 4)), abs, lambda t, a: t.abs(a))
 case("abs", args(cplx(3, 4)), abs, lambda t, a: t.abs(a), "complex")
 case("abs2", args(cplx(3, 4)), lambda a: a.abs2(), lambda t, a: (a * a.conj()).real)
 case("abs2", args(normal(3, 4)), lambda a: a.abs2(), lambda t, a: a * a, "real")
+case("square", args(normal(3, 4)), lambda a: a * a, ignore(lambda a: a * a))
+case("square", args(cplx(3, 4)), lambda a: a**2, ignore(lambda a: a**2), "complex")
 
 for op in ["exp", "expm1", "sin", "cos", "tan", "arctan", "sinh", "cosh", "tanh"]:
     maker = between(-1.2, 1.2, 3, 4)

@@ -210,8 +210,8 @@ def _index(seen: Seen) -> Outcome:
 
 
 _ALONE = """
-    add sub mul div ratio pow maximum minimum arctan2 where complex neg abs abs2 exp expm1 log log1p sqrt sin cos tan
-    arcsin arccos arctan sinh cosh tanh conj real imag clip cast move equal not_equal less less_equal greater
+    add sub mul div ratio pow maximum minimum arctan2 where complex neg abs abs2 square exp expm1 log log1p sqrt sin cos
+    tan arcsin arccos arctan sinh cosh tanh conj real imag clip cast move equal not_equal less less_equal greater
     greater_equal and or not isfinite sign floor ceil round relu gelu gelu_tanh silu sigmoid softplus erf
     binary_cross_entropy binary_cross_entropy_logits expand rotary glu copy_to_group reduce_from_group
 """

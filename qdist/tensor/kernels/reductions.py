@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..arrays import Array
+from ..arrays import Array, expanded
 
 Axes = tuple[int, ...]
 
@@ -16,20 +16,27 @@ def _restore(xp: Any, g: Array, axis: Axes, keepdims: bool) -> Array:
 
 
 def sum_(xp: Any, a: Array, axis: Axes, keepdims: bool) -> Any:
-    return xp.sum(a, axis=axis, keepdims=keepdims), a.shape
+    return a.sum(axis=axis, keepdims=keepdims), a.shape
 
 
 def sum_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: Axes, keepdims: bool) -> Any:
-    return (xp.broadcast_to(_restore(xp, g, axis, keepdims), saved),)
+    return (_spread(xp, g, saved, axis, keepdims),)
+
+
+def _spread(xp: Any, g: Array, shape: tuple[int, ...], axis: Axes, keepdims: bool) -> Array:
+    """The same number for all that were summed up."""
+    if g.ndim == 0:
+        return expanded(xp, g, shape)
+    return xp.broadcast_to(_restore(xp, g, axis, keepdims), shape)
 
 
 def mean(xp: Any, a: Array, axis: Axes, keepdims: bool) -> Any:
-    return xp.mean(a, axis=axis, keepdims=keepdims), a.shape
+    return a.mean(axis=axis, keepdims=keepdims), a.shape
 
 
 def mean_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: Axes, keepdims: bool) -> Any:
     count = math.prod(saved[i] for i in axis)
-    return (xp.broadcast_to(_restore(xp, g / count, axis, keepdims), saved),)
+    return (_spread(xp, g / count, saved, axis, keepdims),)
 
 
 def prod(xp: Any, a: Array, axis: Axes, keepdims: bool) -> Any:

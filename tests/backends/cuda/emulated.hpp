@@ -5,6 +5,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -83,13 +84,19 @@ T __ldg(const T* from) { return *from; }
 template <class T>
 T __ldcs(const T* from) { return *from; }
 inline long long __double2ll_rn(double x) { return std::llrint(x); }
+inline int __double2hiint(double x) { return int(std::bit_cast<uint64_t>(x) >> 32); }
+inline int __double2loint(double x) { return int(std::bit_cast<uint64_t>(x)); }
+inline double __hiloint2double(int high, int low) { return std::bit_cast<double>(uint64_t(unsigned(high)) << 32 | unsigned(low)); }
+inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
+inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __clz(unsigned x) { return x == 0 ? 32 : __builtin_clz(x); }
 inline int __ffs(unsigned x) { return __builtin_ffs(int(x)); }
 inline void sincospi(double x, double* sine, double* cosine) {
     const long double pi = 3.14159265358979323846264338327950288L;
     *sine = double(sinl(pi * x)), *cosine = double(cosl(pi * x));
 }
-using std::atan2, std::fabs, std::fma, std::rint;
+using std::atan2, std::fabs, std::fma, std::min, std::rint;
 
 inline void launch(dim3 grid, dim3 block, std::function<void()> kernel) {
     gridDim = grid, blockDim = block, body = kernel;

@@ -52,8 +52,8 @@ def add_pinned(
     copied: Callable[[int], None] = lambda kind: None,
     replayed: Callable[[list[Callable[[], None]]], None] = _replay,
 ) -> None:
-    """Gives ``cupy.cuda`` what staging.py and graphs.py use; ``copied`` is called for each copy with its kind,
-    ``replayed`` with what a graph has recorded when it is launched."""
+    """Gives ``cupy.cuda`` what staging.py and graphs.py use, and memory without an array around it; ``copied`` is
+    called for each copy with its kind, ``replayed`` with what a graph has recorded when it is launched."""
 
     def copy(to: int, source: int, nbytes: int, kind: int, stream: int) -> None:
         def made() -> None:
@@ -62,6 +62,12 @@ def add_pinned(
 
         launched(made)
 
+    def alloc(nbytes: int) -> Any:
+        # What was there before means nothing: as a double, NaN.
+        memory = np.full(nbytes, 0xFF, np.uint8)
+        return SimpleNamespace(ptr=memory.ctypes.data, mem=memory)
+
+    cuda.alloc = alloc
     cuda.Event = lambda disable_timing: SimpleNamespace(synchronize=lambda: None, record=lambda stream: None)
     cuda.Stream = lambda non_blocking: Stream(non_blocking, replayed)
     cuda.get_current_stream = lambda: SimpleNamespace(ptr=0, synchronize=lambda: None)

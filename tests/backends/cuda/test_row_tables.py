@@ -7,6 +7,7 @@ import pytest
 from row_circuits import PARAMETERS, random_circuit, random_sum, row_records
 
 import qdist as qd
+from qdist.backends.cuda.lowering.records import ROW_UNEVEN
 from qdist.backends.cuda.rows.outputs import output_tables
 from qdist.backends.cuda.rows.tables import row_tables, swizzled
 from qdist.plan.observables.row_outputs import lowered_outputs
@@ -189,3 +190,20 @@ def test_lanes_of_a_warp_reach_different_banks_where_the_walk_allows_it() -> Non
                 conflicts.append(int(np.bincount(banks, minlength=32).max()))
     assert conflicts
     assert np.median(conflicts) == 1
+
+
+def test_flips_let_all_pairs_of_a_rotation_turn_the_same_way() -> None:
+    found = set()
+    for seed in range(12):
+        ops = row_tables(row_records(random_circuit(4, seed), [0, 2]), 32).arrays["ops"]
+        for op in ops[ops["kind"] == GROUP]:
+            count, flips = int(op["count"]), int(op["flips"])
+            found.add((count, flips == ROW_UNEVEN))
+            for j in range(count if flips != ROW_UNEVEN else 0):
+                turns = set()
+                for r in range(1 << count - 1):
+                    first = r >> j << j + 1 | r & (1 << j) - 1
+                    turns.add((int(op["signs"]) >> 4 * j + r ^ flips >> first ^ flips >> (first | 1 << j)) & 1)
+                assert len(turns) == 1
+                assert flips & 1 == flips >> (1 << j) & 1 == 0
+    assert {(1, False), (2, False), (2, True), (3, False), (3, True)} <= found

@@ -1,5 +1,6 @@
 """Row programs on a GPU's kernels, compiled for the host's processor, against those of the CPU."""
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from row_circuits import PARAMETERS, random_circuit, random_sum, row_records
 
 import qdist as qd
 from qdist.backends.cpu.rows import CpuRows
-from qdist.backends.cuda.rows import CudaRows
+from qdist.backends.cuda.rows import CudaRows, kernel
 from qdist.plan.observables.row_outputs import lowered_outputs
 
 
@@ -92,3 +93,77 @@ def test_arrays_on_the_device_are_read_as_they_are(cupy: Any, dtype: str, in_dou
     # What all rows share is known from the forward run.
     wanted = ["shared_gradients"] * bool(gpu._num_shared) + ["row_gradients"] * bool(gpu._per_row)
     assert cupy.launches == ["rows_backward", *wanted]
+
+
+def test_a_run_takes_one_piece_of_memory_and_leaves_its_states(
+    cupy: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = row_records(random_circuit(5, 7), [0, 1])
+    gpu = CudaRows(records, True, 0)
+    reading = gpu.outputs(lowered_outputs(records.frame, [qd.PauliSum({"Z0": 1.0, "X1 Y2": 0.5})]))
+    rng = np.random.default_rng(7)
+    rows, shared, cotangents = (cupy.asarray(rng.normal(size=size)) for size in ((3, 2), records.num_shared, (3, 1)))
+    taken: list[int] = []
+    alloc, empty = cupy.cuda.alloc, cupy.empty
+
+    def counted(take: Any, nbytes: int, *given: Any) -> Any:
+        taken.append(nbytes)
+        return take(*given)
+
+    monkeypatch.setattr(cupy.cuda, "alloc", lambda nbytes: counted(alloc, nbytes, nbytes))
+    monkeypatch.setattr(cupy, "empty", lambda *given: counted(empty, 0, *given))
+    results = []
+    for most, states in ((1 << 20, 3 * 2 * 8 << 5), (0, 0)):
+        monkeypatch.setattr(kernel, "_KEPT_BYTES", most)
+        taken.clear()
+        found = gpu.forward(rows, shared, reading, True)
+        assert found is not None
+        # The outputs, and all that the backward run takes over.
+        assert (len(taken), taken.count(0)) == (2, 1)
+        assert bool(found[1].kets) == bool(states)
+        assert max(taken) >= states
+        before = len(cupy.launches)
+        taken.clear()
+        results.append(gpu.backward(rows, shared, reading, cotangents, True, True, found[1], found[0]))
+        assert (len(taken), taken.count(0)) == (2, 1)
+        assert cupy.launches[before:] == ["rows_backward", "shared_gradients", "row_gradients"]
+    for one, other in zip(*results):
+        np.testing.assert_allclose(one, other, atol=1e-13)
+
+
+@pytest.mark.parametrize("threads", [32, 512])
+@pytest.mark.parametrize("in_double", [True, False])
+def test_tables_of_phases_and_the_value_of_one_sum(
+    cupy: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    in_double: bool,
+    threads: int,
+) -> None:
+    """Of one row and one sum the value comes with the bra; with few threads each has many amplitudes, and a diagonal
+    more terms than warps sum up one by one."""
+    monkeypatch.setattr(kernel, "_MOST_THREADS", threads)
+    for n, pairs in ((2, 1), (9, 3), (9, 36)):
+        theta = qd.ParameterVector("p", PARAMETERS)
+        circuit = qd.Circuit(n).h(range(n))
+        couplings = list(combinations(range(n), 2))[:pairs]
+        for layer in range(2):
+            for k, (a, b) in enumerate(couplings):
+                circuit.rzz((0.1 + k) * theta[(k + layer) % 4], a, b)
+            circuit.rx(theta[4 + layer], range(n))
+        records = row_records(circuit, [])
+        # X and Y alone, of which few strings flip the same bits, and many that do.
+        chain = {f"X{q}": 0.5 - q for q in range(n)} | {f"Y{q} Z{(q + 1) % n}": 0.2 for q in range(n)}
+        many = {" ".join(["X0", *(f"Z{q}" for q in range(1, n) if k >> q & 1)]): 0.1 * k for k in range(2, 16, 2)}
+        chosen = lowered_outputs(records.frame, [qd.PauliSum(chain) + qd.PauliSum(many) + random_sum(n, n, 3)])
+        cpu, gpu = CpuRows(records, True), CudaRows(records, in_double, 0)
+        rng = np.random.default_rng(n)
+        given = np.zeros((1, 0)), rng.normal(size=records.num_shared)
+        readings, cotangents = (cpu.outputs(chosen), gpu.outputs(chosen)), np.array([[1.7]])
+        wanted = cpu.backward(*given, readings[0], cotangents, False, True)
+        found = gpu.backward(*given, readings[1], cotangents, False, True)
+        assert wanted is not None
+        assert found is not None
+        bound = 1e-11 if in_double else 3e-5
+        np.testing.assert_allclose(found[0], wanted[0], atol=bound)
+        np.testing.assert_allclose(found[2], wanted[2], atol=bound * pairs)

@@ -42,6 +42,7 @@ __all__ = [
     "ROW_OP",
     "ROW_ROOM",
     "ROW_TERM",
+    "ROW_UNEVEN",
     "SLOT",
     "STRING",
     "SUM_NAMES",
@@ -349,6 +350,9 @@ SWEEP = Record(
 _ROW_KINDS = {"row_rotations": 0, "row_phases": 1, "row_matrix": 2}
 """Kinds of operations: those of plan/rows/records.py."""
 
+ROW_UNEVEN = 1 << 8
+"""The flips of a group whose rotations do not commute."""
+
 ROW_ROOM = 192
 """Doubles in which the threads of a row add up their sums: of three rotations and 32 warps, twice in turn."""
 
@@ -367,7 +371,7 @@ ROW_OP = Record(
         Field("signs", "unsigned", "bit 4 j + r: the sine of pair r of rotation j is negative"),
         Field("direction", "unsigned", "places that a rotation mixes, by XOR", (3,)),
         Field("angle", "int", "", (3,)),
-        Field("unused", "int"),
+        Field("flips", "unsigned", "bit o: number o of a group has the other sign; or row_uneven"),
     ),
     align=16,
 )
@@ -398,7 +402,8 @@ ROW_FLIP = Record(
 
 ROW_LAUNCH = Record(
     "RowLaunch",
-    "A batch of rows. Sparse matrices are lists of entries and where each row's begin.",
+    "A batch of rows; first, up to row_bytes, what differs from call to call. Sparse matrices are lists of entries "
+    "and where each row's begin.",
     (
         Field("row_values", "const void*", "per_row parameters of each row"),
         Field("shared_values", "const void*", "parameters that all rows share"),
@@ -407,12 +412,20 @@ ROW_LAUNCH = Record(
         Field("cotangents", "const void*", "as many"),
         Field("by_angle", "double*", "derivatives by each angle, of each row"),
         Field("states", "Complex*", "in logical order; none if null"),
+        Field("kets", "Real*", "states as they are at the end, from a forward run to its backward run; none if null"),
         Field("shared_slots", "double*", "what constants and shared parameters give"),
         Field("turned", "Complex*", "cosine and sine of half of each angle that all rows share"),
         Field("phases", "Complex*", "of each diagonal and amplitude"),
         Field("scratch", "Real*", "a row's turns and sums of masks, where shared memory has no room; else null"),
         Field("far_states", "Real*", "ket, bra and work of each block, where shared memory has no room for them"),
         Field("far_turns", "Turn*", "phases of each diagonal, likewise"),
+        Field("num_rows", "Index"),
+        Field("first_op", "int", "where the way back ends"),
+        Field("undo_start", "int", "whether derivatives by the angles of the start are wanted"),
+        Field("singles", "int", "what is float, not double: 1 row_values, 2 shared_values, 4 cotangents, 8 gradients"),
+        Field("known", "int", "whether values holds the outputs already"),
+        Field("row_bytes", "int", "shared memory of a row"),
+        Field("num_masks", "int"),
         Field("constants", "Table<double>", "one an angle"),
         Field("begins", "Table<int>", "of each angle"),
         Field("entries", "Table<RowEntry>", "slots"),
@@ -444,13 +457,10 @@ ROW_LAUNCH = Record(
         Field("mask_begins", "Table<int>", "of each mask"),
         Field("mask_entries", "Table<RowEntry>", "outputs"),
         Field("marginals", "const int*", "first output, number of qubits, first place, and a column a qubit"),
-        Field("num_rows", "Index"),
         Field("num_bits", "int"),
         Field("per_row", "int"),
         Field("num_angles", "int"),
         Field("num_ops", "int"),
-        Field("first_op", "int", "where the way back ends"),
-        Field("undo_start", "int", "whether derivatives by the angles of the start are wanted"),
         Field("num_flips", "int"),
         Field("num_sums", "int"),
         Field("num_outputs", "int"),
@@ -458,10 +468,6 @@ ROW_LAUNCH = Record(
         Field("identity", "int", "the mask that is empty, of the strings that flip nothing"),
         Field("phase", "int", "the angle of the global phase; none if negative"),
         Field("num_slots", "int"),
-        Field("singles", "int", "what is float, not double: 1 row_values, 2 shared_values, 4 cotangents, 8 gradients"),
-        Field("known", "int", "whether values holds the outputs already"),
-        Field("row_bytes", "int", "shared memory of a row"),
-        Field("num_masks", "int"),
     ),
 )
 
@@ -478,7 +484,10 @@ def header() -> str:
         ("how a phase reads the tile", MODES),
         ("kinds of operations", OPS),
         ("bits of what a register bit changes of a pattern", {"column_bits": COLUMN_BITS}),
-        ("kinds of operations of rows, and doubles of a row's room", {**_ROW_KINDS, "row_room": ROW_ROOM}),
+        (
+            "kinds of operations of rows, flips of those that do not commute, and doubles of a row's room",
+            {**_ROW_KINDS, "row_uneven": ROW_UNEVEN, "row_room": ROW_ROOM},
+        ),
     )
     enums = [f"// {what}\nenum {{ {', '.join(f'{n.upper()} = {k}' for n, k in of.items())} }};\n" for what, of in kinds]
     records = (*_TABLES, *_SHARED, *_TAKEN, *_ROWS)

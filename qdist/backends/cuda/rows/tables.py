@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.records import ROW_ENTRY, ROW_OP, ROW_ROOM, ROW_TERM
+from qdist.backends.cuda.lowering.records import ROW_ENTRY, ROW_OP, ROW_ROOM, ROW_TERM, ROW_UNEVEN
 from qdist.plan.rows.records import DIAGONAL, GROUP, RowRecords
 
 __all__ = ["RowTables", "far_bytes", "row_tables", "sparse", "state_bytes", "state_numbers", "swizzled"]
@@ -129,7 +129,7 @@ class _Ops:
             op["starts"], op["high"] = self._places(base, columns)
             if kind == GROUP:
                 rotations = records.rotations[first : first + count].tolist()
-                op["signs"] = _signs(base, rotations)
+                op["signs"], op["flips"] = _signs(base, rotations), _flips(rotations)
                 op["direction"] = [swizzled(d) for d, _, _ in rotations]
                 op["angle"] = [angle for _, _, angle in rotations]
                 self._angles.append(op["angle"])
@@ -227,3 +227,19 @@ def _signs(base: int, rotations: list[list[int]]) -> int:
                     place ^= direction
             signs |= ((place & functional).bit_count() & 1) << 4 * j + r
     return signs
+
+
+def _flips(rotations: list[list[int]]) -> int:
+    """Bit o: whether number o of a group, the one at the XOR of the directions in o, has the other sign, so that all
+    pairs of each rotation turn the same way; ROW_UNEVEN where rotations do not commute.
+
+    The pairs of rotation j turn the other way where the parity of directions under its functional is odd. If that of
+    k under j is that of j under k, it is the change of sum_{j<k} parity_jk o_j o_k when bit j of o changes.
+    """
+    odd = [
+        [(direction & functional).bit_count() & 1 for direction, _, _ in rotations] for _, functional, _ in rotations
+    ]
+    pairs = [(j, k) for j in range(len(rotations)) for k in range(j)]
+    if any(odd[j][k] != odd[k][j] for j, k in pairs):
+        return ROW_UNEVEN
+    return sum((sum(odd[j][k] & o >> j & o >> k & 1 for j, k in pairs) & 1) << o for o in range(1 << len(rotations)))

@@ -12,8 +12,8 @@ enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, P
 // bits of what a register bit changes of a pattern
 enum { COLUMN_BITS = 5 };
 
-// kinds of operations of rows, and doubles of a row's room
-enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_ROOM = 192 };
+// kinds of operations of rows, flips of those that do not commute, and doubles of a row's room
+enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_UNEVEN = 256, ROW_ROOM = 192 };
 
 // An operation on a thread's registers.
 struct __align__(16) Op {
@@ -245,7 +245,7 @@ struct __align__(16) RowOp {
     unsigned signs;  // bit 4 j + r: the sine of pair r of rotation j is negative
     unsigned direction[3];  // places that a rotation mixes, by XOR
     int angle[3];
-    int unused;
+    unsigned flips;  // bit o: number o of a group has the other sign; or row_uneven
 };
 static_assert(sizeof(RowOp) == 64, "size of RowOp");
 
@@ -274,7 +274,7 @@ struct RowFlip {
 };
 static_assert(sizeof(RowFlip) == 20, "size of RowFlip");
 
-// A batch of rows. Sparse matrices are lists of entries and where each row's begin.
+// A batch of rows; first, up to row_bytes, what differs from call to call. Sparse matrices are lists of entries and where each row's begin.
 struct RowLaunch {
     const void* row_values;  // per_row parameters of each row
     const void* shared_values;  // parameters that all rows share
@@ -283,12 +283,20 @@ struct RowLaunch {
     const void* cotangents;  // as many
     double* by_angle;  // derivatives by each angle, of each row
     Complex* states;  // in logical order; none if null
+    Real* kets;  // states as they are at the end, from a forward run to its backward run; none if null
     double* shared_slots;  // what constants and shared parameters give
     Complex* turned;  // cosine and sine of half of each angle that all rows share
     Complex* phases;  // of each diagonal and amplitude
     Real* scratch;  // a row's turns and sums of masks, where shared memory has no room; else null
     Real* far_states;  // ket, bra and work of each block, where shared memory has no room for them
     Turn* far_turns;  // phases of each diagonal, likewise
+    Index num_rows;
+    int first_op;  // where the way back ends
+    int undo_start;  // whether derivatives by the angles of the start are wanted
+    int singles;  // what is float, not double: 1 row_values, 2 shared_values, 4 cotangents, 8 gradients
+    int known;  // whether values holds the outputs already
+    int row_bytes;  // shared memory of a row
+    int num_masks;
     Table<double> constants;  // one an angle
     Table<int> begins;  // of each angle
     Table<RowEntry> entries;  // slots
@@ -320,13 +328,10 @@ struct RowLaunch {
     Table<int> mask_begins;  // of each mask
     Table<RowEntry> mask_entries;  // outputs
     const int* marginals;  // first output, number of qubits, first place, and a column a qubit
-    Index num_rows;
     int num_bits;
     int per_row;
     int num_angles;
     int num_ops;
-    int first_op;  // where the way back ends
-    int undo_start;  // whether derivatives by the angles of the start are wanted
     int num_flips;
     int num_sums;
     int num_outputs;
@@ -334,12 +339,8 @@ struct RowLaunch {
     int identity;  // the mask that is empty, of the strings that flip nothing
     int phase;  // the angle of the global phase; none if negative
     int num_slots;
-    int singles;  // what is float, not double: 1 row_values, 2 shared_values, 4 cotangents, 8 gradients
-    int known;  // whether values holds the outputs already
-    int row_bytes;  // shared memory of a row
-    int num_masks;
 };
-static_assert(sizeof(RowLaunch) == 432, "size of RowLaunch");
+static_assert(sizeof(RowLaunch) == 440, "size of RowLaunch");
 
 #ifdef CHECK_OFFSETS
 #define OFFSET(T, FIELD) __INTADDR__(&((T*)0)->FIELD)
@@ -481,7 +482,7 @@ static_assert(OFFSET(RowOp, wanted) == 28, "wanted");
 static_assert(OFFSET(RowOp, signs) == 32, "signs");
 static_assert(OFFSET(RowOp, direction) == 36, "direction");
 static_assert(OFFSET(RowOp, angle) == 48, "angle");
-static_assert(OFFSET(RowOp, unused) == 60, "unused");
+static_assert(OFFSET(RowOp, flips) == 60, "flips");
 static_assert(OFFSET(RowTerm, place) == 0, "place");
 static_assert(OFFSET(RowTerm, angle) == 4, "angle");
 static_assert(OFFSET(RowEntry, coefficient) == 0, "coefficient");
@@ -499,59 +500,60 @@ static_assert(OFFSET(RowLaunch, single_values) == 24, "single_values");
 static_assert(OFFSET(RowLaunch, cotangents) == 32, "cotangents");
 static_assert(OFFSET(RowLaunch, by_angle) == 40, "by_angle");
 static_assert(OFFSET(RowLaunch, states) == 48, "states");
-static_assert(OFFSET(RowLaunch, shared_slots) == 56, "shared_slots");
-static_assert(OFFSET(RowLaunch, turned) == 64, "turned");
-static_assert(OFFSET(RowLaunch, phases) == 72, "phases");
-static_assert(OFFSET(RowLaunch, scratch) == 80, "scratch");
-static_assert(OFFSET(RowLaunch, far_states) == 88, "far_states");
-static_assert(OFFSET(RowLaunch, far_turns) == 96, "far_turns");
-static_assert(OFFSET(RowLaunch, constants) == 104, "constants");
-static_assert(OFFSET(RowLaunch, begins) == 112, "begins");
-static_assert(OFFSET(RowLaunch, entries) == 120, "entries");
-static_assert(OFFSET(RowLaunch, of_row) == 128, "of_row");
-static_assert(OFFSET(RowLaunch, slot_constants) == 136, "slot_constants");
-static_assert(OFFSET(RowLaunch, shared_begins) == 144, "shared_begins");
-static_assert(OFFSET(RowLaunch, shared_entries) == 152, "shared_entries");
-static_assert(OFFSET(RowLaunch, row_begins) == 160, "row_begins");
-static_assert(OFFSET(RowLaunch, row_entries) == 168, "row_entries");
-static_assert(OFFSET(RowLaunch, shared_uses) == 176, "shared_uses");
-static_assert(OFFSET(RowLaunch, shared_users) == 184, "shared_users");
-static_assert(OFFSET(RowLaunch, row_uses) == 192, "row_uses");
-static_assert(OFFSET(RowLaunch, row_users) == 200, "row_users");
-static_assert(OFFSET(RowLaunch, start_begins) == 208, "start_begins");
-static_assert(OFFSET(RowLaunch, factors) == 216, "factors");
-static_assert(OFFSET(RowLaunch, ops) == 224, "ops");
-static_assert(OFFSET(RowLaunch, starts) == 232, "starts");
-static_assert(OFFSET(RowLaunch, columns) == 240, "columns");
-static_assert(OFFSET(RowLaunch, terms) == 248, "terms");
-static_assert(OFFSET(RowLaunch, diagonals) == 256, "diagonals");
-static_assert(OFFSET(RowLaunch, targets) == 264, "targets");
-static_assert(OFFSET(RowLaunch, matrices) == 272, "matrices");
-static_assert(OFFSET(RowLaunch, logical) == 280, "logical");
-static_assert(OFFSET(RowLaunch, flips) == 288, "flips");
-static_assert(OFFSET(RowLaunch, masks) == 296, "masks");
-static_assert(OFFSET(RowLaunch, sum_begins) == 304, "sum_begins");
-static_assert(OFFSET(RowLaunch, sum_entries) == 312, "sum_entries");
-static_assert(OFFSET(RowLaunch, sum_outputs) == 320, "sum_outputs");
-static_assert(OFFSET(RowLaunch, mask_begins) == 328, "mask_begins");
-static_assert(OFFSET(RowLaunch, mask_entries) == 336, "mask_entries");
-static_assert(OFFSET(RowLaunch, marginals) == 344, "marginals");
-static_assert(OFFSET(RowLaunch, num_rows) == 352, "num_rows");
-static_assert(OFFSET(RowLaunch, num_bits) == 360, "num_bits");
-static_assert(OFFSET(RowLaunch, per_row) == 364, "per_row");
-static_assert(OFFSET(RowLaunch, num_angles) == 368, "num_angles");
-static_assert(OFFSET(RowLaunch, num_ops) == 372, "num_ops");
-static_assert(OFFSET(RowLaunch, first_op) == 376, "first_op");
-static_assert(OFFSET(RowLaunch, undo_start) == 380, "undo_start");
-static_assert(OFFSET(RowLaunch, num_flips) == 384, "num_flips");
-static_assert(OFFSET(RowLaunch, num_sums) == 388, "num_sums");
-static_assert(OFFSET(RowLaunch, num_outputs) == 392, "num_outputs");
-static_assert(OFFSET(RowLaunch, num_marginals) == 396, "num_marginals");
-static_assert(OFFSET(RowLaunch, identity) == 400, "identity");
-static_assert(OFFSET(RowLaunch, phase) == 404, "phase");
-static_assert(OFFSET(RowLaunch, num_slots) == 408, "num_slots");
-static_assert(OFFSET(RowLaunch, singles) == 412, "singles");
-static_assert(OFFSET(RowLaunch, known) == 416, "known");
-static_assert(OFFSET(RowLaunch, row_bytes) == 420, "row_bytes");
-static_assert(OFFSET(RowLaunch, num_masks) == 424, "num_masks");
+static_assert(OFFSET(RowLaunch, kets) == 56, "kets");
+static_assert(OFFSET(RowLaunch, shared_slots) == 64, "shared_slots");
+static_assert(OFFSET(RowLaunch, turned) == 72, "turned");
+static_assert(OFFSET(RowLaunch, phases) == 80, "phases");
+static_assert(OFFSET(RowLaunch, scratch) == 88, "scratch");
+static_assert(OFFSET(RowLaunch, far_states) == 96, "far_states");
+static_assert(OFFSET(RowLaunch, far_turns) == 104, "far_turns");
+static_assert(OFFSET(RowLaunch, num_rows) == 112, "num_rows");
+static_assert(OFFSET(RowLaunch, first_op) == 120, "first_op");
+static_assert(OFFSET(RowLaunch, undo_start) == 124, "undo_start");
+static_assert(OFFSET(RowLaunch, singles) == 128, "singles");
+static_assert(OFFSET(RowLaunch, known) == 132, "known");
+static_assert(OFFSET(RowLaunch, row_bytes) == 136, "row_bytes");
+static_assert(OFFSET(RowLaunch, num_masks) == 140, "num_masks");
+static_assert(OFFSET(RowLaunch, constants) == 144, "constants");
+static_assert(OFFSET(RowLaunch, begins) == 152, "begins");
+static_assert(OFFSET(RowLaunch, entries) == 160, "entries");
+static_assert(OFFSET(RowLaunch, of_row) == 168, "of_row");
+static_assert(OFFSET(RowLaunch, slot_constants) == 176, "slot_constants");
+static_assert(OFFSET(RowLaunch, shared_begins) == 184, "shared_begins");
+static_assert(OFFSET(RowLaunch, shared_entries) == 192, "shared_entries");
+static_assert(OFFSET(RowLaunch, row_begins) == 200, "row_begins");
+static_assert(OFFSET(RowLaunch, row_entries) == 208, "row_entries");
+static_assert(OFFSET(RowLaunch, shared_uses) == 216, "shared_uses");
+static_assert(OFFSET(RowLaunch, shared_users) == 224, "shared_users");
+static_assert(OFFSET(RowLaunch, row_uses) == 232, "row_uses");
+static_assert(OFFSET(RowLaunch, row_users) == 240, "row_users");
+static_assert(OFFSET(RowLaunch, start_begins) == 248, "start_begins");
+static_assert(OFFSET(RowLaunch, factors) == 256, "factors");
+static_assert(OFFSET(RowLaunch, ops) == 264, "ops");
+static_assert(OFFSET(RowLaunch, starts) == 272, "starts");
+static_assert(OFFSET(RowLaunch, columns) == 280, "columns");
+static_assert(OFFSET(RowLaunch, terms) == 288, "terms");
+static_assert(OFFSET(RowLaunch, diagonals) == 296, "diagonals");
+static_assert(OFFSET(RowLaunch, targets) == 304, "targets");
+static_assert(OFFSET(RowLaunch, matrices) == 312, "matrices");
+static_assert(OFFSET(RowLaunch, logical) == 320, "logical");
+static_assert(OFFSET(RowLaunch, flips) == 328, "flips");
+static_assert(OFFSET(RowLaunch, masks) == 336, "masks");
+static_assert(OFFSET(RowLaunch, sum_begins) == 344, "sum_begins");
+static_assert(OFFSET(RowLaunch, sum_entries) == 352, "sum_entries");
+static_assert(OFFSET(RowLaunch, sum_outputs) == 360, "sum_outputs");
+static_assert(OFFSET(RowLaunch, mask_begins) == 368, "mask_begins");
+static_assert(OFFSET(RowLaunch, mask_entries) == 376, "mask_entries");
+static_assert(OFFSET(RowLaunch, marginals) == 384, "marginals");
+static_assert(OFFSET(RowLaunch, num_bits) == 392, "num_bits");
+static_assert(OFFSET(RowLaunch, per_row) == 396, "per_row");
+static_assert(OFFSET(RowLaunch, num_angles) == 400, "num_angles");
+static_assert(OFFSET(RowLaunch, num_ops) == 404, "num_ops");
+static_assert(OFFSET(RowLaunch, num_flips) == 408, "num_flips");
+static_assert(OFFSET(RowLaunch, num_sums) == 412, "num_sums");
+static_assert(OFFSET(RowLaunch, num_outputs) == 416, "num_outputs");
+static_assert(OFFSET(RowLaunch, num_marginals) == 420, "num_marginals");
+static_assert(OFFSET(RowLaunch, identity) == 424, "identity");
+static_assert(OFFSET(RowLaunch, phase) == 428, "phase");
+static_assert(OFFSET(RowLaunch, num_slots) == 432, "num_slots");
 #endif

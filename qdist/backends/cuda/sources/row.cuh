@@ -42,7 +42,7 @@ struct Row {
             q[0] = c * a + s * b, q[1] = c * b - s * a, q[2] = c * d - s * e, q[3] = c * e + s * d;
     }
 
-    __device__ __forceinline__ void start() const {
+    __device__ __forceinline__ void start_qubits() const {
         for (int q = team.thread; q < launch.num_bits; q += team.threads) {
             Real* const own = qubits + 4 * q;
             own[0] = 1, own[1] = own[2] = own[3] = 0;
@@ -52,6 +52,9 @@ struct Row {
             }
         }
         team.sync();
+    }
+
+    __device__ __forceinline__ void start() const {
         for (unsigned s = team.thread; s < size(); s += team.threads) {
             const Complex a = product(s, launch.num_bits);
             ket[swizzled(s)] = a.x;
@@ -142,11 +145,15 @@ struct Row {
     // Whether pair r of rotation j turns the other way.
     static __device__ __forceinline__ bool is_negative(const RowOp& op, int j, int r) { return op.signs >> (4 * j + r) & 1; }
 
-    template <int K, bool BACK>
+    // Number o of a group, with the other sign if flips say so; only numbers that two or more rotations reach can have it.
+    static __device__ __forceinline__ Real in_sign(Real value, unsigned flips, int o) { return (o & (o - 1)) ? negated(value, flips << (31 - o)) : value; }
+
+    // A group of rotations. EVEN: they commute, so that with other signs of some numbers all pairs of a rotation turn the same way.
+    template <int K, bool BACK, bool EVEN>
     __device__ __forceinline__ void rotate(const RowOp& op, int parity) const {
-        constexpr int SIZE = 1 << K, PAIRS = SIZE / 2;
+        constexpr int SIZE = 1 << K, PAIRS = SIZE / 2, SINES = EVEN ? 1 : PAIRS;
         unsigned offset[SIZE];
-        Real cosine[K], sine[K][PAIRS], sum[K];
+        Real cosine[K], sine[K][SINES], sum[K];
         offset[0] = 0;
 #pragma unroll
         for (int j = 0; j < K; ++j) {
@@ -156,53 +163,55 @@ struct Row {
             cosine[j] = t.cosine;
             sum[j] = 0;
 #pragma unroll
-            for (int r = 0; r < PAIRS; ++r) {
-                sine[j][r] = is_negative(op, j, r) != BACK ? -t.sine : t.sine;
-            }
+            for (int r = 0; r < SINES; ++r) sine[j][r] = is_negative(op, j, r) != BACK ? -t.sine : t.sine;
         }
         const auto turn = [&](Real* x, int j) {
 #pragma unroll
             for (int r = 0; r < PAIRS; ++r) {
                 const int first = first_of(r, j), second = first | 1 << j;
-                const Real u = x[first], v = x[second];
-                x[first] = cosine[j] * u - sine[j][r] * v;
-                x[second] = cosine[j] * v + sine[j][r] * u;
+                const Real u = x[first], v = x[second], s = sine[j][EVEN ? 0 : r];
+                x[first] = cosine[j] * u - s * v;
+                x[second] = cosine[j] * v + s * u;
             }
+        };
+        const auto load = [&](Real* x, const Real* from, unsigned place) {
+#pragma unroll
+            for (int o = 0; o < SIZE; ++o) x[o] = EVEN ? in_sign(from[place ^ offset[o]], op.flips, o) : from[place ^ offset[o]];
+        };
+        const auto store = [&](const Real* x, Real* to, unsigned place) {
+#pragma unroll
+            for (int o = 0; o < SIZE; ++o) to[place ^ offset[o]] = EVEN ? in_sign(x[o], op.flips, o) : x[o];
         };
         walk(op, [&](unsigned place) {
             Real x[SIZE];
-#pragma unroll
-            for (int o = 0; o < SIZE; ++o) x[o] = ket[place ^ offset[o]];
+            load(x, ket, place);
             if constexpr (BACK) {
                 Real y[SIZE];
-#pragma unroll
-                for (int o = 0; o < SIZE; ++o) y[o] = bra[place ^ offset[o]];
+                load(y, bra, place);
 #pragma unroll
                 for (int j = K - 1; j >= 0; --j) {
 #pragma unroll
                     for (int r = 0; r < PAIRS; ++r) {
                         const int first = first_of(r, j), second = first | 1 << j;
                         const Real part = y[second] * x[first] - y[first] * x[second];
-                        sum[j] += is_negative(op, j, r) ? -part : part;
+                        sum[j] += !EVEN && is_negative(op, j, r) ? -part : part;
                     }
                     turn(x, j);
                     turn(y, j);
                 }
-#pragma unroll
-                for (int o = 0; o < SIZE; ++o) bra[place ^ offset[o]] = y[o];
+                store(y, bra, place);
             } else {
 #pragma unroll
                 for (int j = 0; j < K; ++j) turn(x, j);
             }
-#pragma unroll
-            for (int o = 0; o < SIZE; ++o) ket[place ^ offset[o]] = x[o];
+            store(x, ket, place);
         });
         if constexpr (BACK) {
             const unsigned warp = team.thread / 32, lane = team.thread % 32;
             double* const own = room + parity * 3 * 32;
 #pragma unroll
             for (int j = 0; j < K; ++j) {
-                sum[j] = warp_sum(sum[j]);
+                sum[j] = warp_sum(EVEN && is_negative(op, j, 0) ? -sum[j] : sum[j]);
                 if (lane == 0) own[32 * j + warp] = sum[j];
             }
             team.sync();
@@ -222,39 +231,104 @@ struct Row {
     template <bool BACK>
     __device__ __forceinline__ void rotate_group(const RowOp& op, int parity) const {
         switch (op.count) {
-            case 1: return rotate<1, BACK>(op, parity);
-            case 2: return rotate<2, BACK>(op, parity);
-            default: return rotate<3, BACK>(op, parity);
+            case 1: return rotate<1, BACK, true>(op, parity);
+            case 2: return op.flips == ROW_UNEVEN ? rotate<2, BACK, false>(op, parity) : rotate<2, BACK, true>(op, parity);
+            default: return op.flips == ROW_UNEVEN ? rotate<3, BACK, false>(op, parity) : rotate<3, BACK, true>(op, parity);
         }
     }
 
-    template <bool BACK>
-    __device__ __forceinline__ void phases(const RowOp& op) const {
+    // The phases of COUNT of a thread's amplitudes, all on their way at once. A table of many qubits is read without driving the
+    // other tables out of the cache.
+    template <int COUNT>
+    __device__ __forceinline__ void fetch_phases(const RowOp& op, unsigned first, Complex* phase) const {
         const Complex* const table = launch.phases + (Index(op.first) << launch.num_bits);
-        // The next one is on its way while this one is used.
-        const auto at = [&](unsigned s) { return launch.num_bits < STREAMED_BITS ? read_only(table + s) : streamed(table + s); };
-        Complex next = at(team.thread < size() ? team.thread : 0);
-        for (unsigned s = team.thread; s < size(); s += team.threads) {
-            const unsigned re = swizzled(s), im = re ^ plane();
-            const Complex p = {next.x, BACK ? -next.y : next.y};
-            if (s + team.threads < size()) next = at(s + team.threads);
-            const Real a = ket[re], b = ket[im];
-            ket[re] = p.x * a - p.y * b;
-            ket[im] = p.x * b + p.y * a;
-            if constexpr (BACK) {
-                const Real c = bra[re], d = bra[im];
-                work[re] = c * b - d * a;
-                bra[re] = p.x * c - p.y * d;
-                bra[im] = p.x * d + p.y * c;
+#pragma unroll
+        for (int j = 0; j < COUNT; ++j) {
+            const unsigned s = first + j * team.threads;
+            phase[j] = launch.num_bits < STREAMED_BITS ? read_only(table + s) : streamed(table + s);
+        }
+    }
+
+    template <int COUNT>
+    __device__ __forceinline__ void phases(const RowOp& op) const {
+        for (unsigned first = team.thread; first < size(); first += COUNT * team.threads) {
+            Complex phase[COUNT];
+            fetch_phases<COUNT>(op, first, phase);
+#pragma unroll
+            for (int j = 0; j < COUNT; ++j) {
+                const unsigned re = swizzled(first + j * team.threads), im = re ^ plane();
+                const Complex p = phase[j];
+                const Real a = ket[re], b = ket[im];
+                ket[re] = p.x * a - p.y * b;
+                ket[im] = p.x * b + p.y * a;
             }
         }
         team.sync();
-        if constexpr (BACK) {
-            if (!op.wanted) return;
-            walsh(team, work, launch.num_bits);
-            for (int t = launch.diagonals[2 * op.first] + team.thread; t < launch.diagonals[2 * op.first + 1]; t += team.threads)
-                note(launch.terms.at(t, &RowTerm::angle), work[launch.terms.at(t, &RowTerm::place)]);
-            team.sync();
+    }
+
+    // Back through a table of phases. The derivative by the angle of mask m is the sum of (-1)^(s & m) Im <bra_s|ket_s>. The
+    // amplitudes that a thread has at a time differ in BITS bits, over which it transforms these parts before it writes them to work.
+    template <int BITS>
+    __device__ __forceinline__ void undo_phases(const RowOp& op) const {
+        constexpr int COUNT = 1 << BITS;
+        const int begin = launch.diagonals[2 * op.first], end = launch.diagonals[2 * op.first + 1];
+        // What follows the last use of work needs no barrier, unless it is another table.
+        team.sync();
+        for (unsigned first = team.thread; first < size(); first += COUNT * team.threads) {
+            Complex phase[COUNT];
+            Real part[COUNT];
+            fetch_phases<COUNT>(op, first, phase);
+#pragma unroll
+            for (int j = 0; j < COUNT; ++j) {
+                const unsigned re = swizzled(first + j * team.threads), im = re ^ plane();
+                const Complex p = phase[j];
+                const Real a = ket[re], b = ket[im], c = bra[re], d = bra[im];
+                ket[re] = p.x * a + p.y * b;
+                ket[im] = p.x * b - p.y * a;
+                bra[re] = p.x * c + p.y * d;
+                bra[im] = p.x * d - p.y * c;
+                part[j] = c * b - d * a;
+            }
+            if (!op.wanted) continue;
+            butterflies<COUNT>(part);
+#pragma unroll
+            for (int j = 0; j < COUNT; ++j) work[swizzled(first + j * team.threads)] = part[j];
+        }
+        team.sync();
+        if (!op.wanted) return;
+        // The bits that threads have transformed over.
+        const int low = BITS == 0 ? 0 : 31 - __clz(team.threads), high = low + BITS;
+        if (end - begin <= 2 * int(team.warps())) return sum_terms(begin, end, low, high);
+        walsh_between(team, work, 0, low, launch.num_bits);
+        walsh_between(team, work, high, launch.num_bits, launch.num_bits);
+        for (int t = begin + team.thread; t < end; t += team.threads) note(launch.terms.at(t, &RowTerm::angle), work[launch.terms.at(t, &RowTerm::place)]);
+    }
+
+    // As many amplitudes at a time as a thread has, up to eight.
+    template <bool BACK>
+    __device__ __forceinline__ void multiply_phases(const RowOp& op) const {
+        if (size() >= 8 * team.threads)
+            BACK ? undo_phases<3>(op) : phases<8>(op);
+        else if (size() >= 4 * team.threads)
+            BACK ? undo_phases<2>(op) : phases<4>(op);
+        else
+            BACK ? undo_phases<0>(op) : phases<1>(op);
+    }
+
+    // Few terms: a warp sums up what belongs to each. Bits low ... high - 1 are transformed already.
+    __device__ __forceinline__ void sum_terms(int begin, int end, int low, int high) const {
+        const unsigned below = (1u << low) - 1, inside = (1u << high) - 1 & ~below, lane = team.thread % 32;
+        for (int t = begin + team.thread / 32; t < end; t += team.warps()) {
+            const unsigned mask = swizzled(launch.terms.at(t, &RowTerm::place)), signs = mask & ~inside;
+            const int angle = launch.terms.at(t, &RowTerm::angle);
+            Real sum = 0;
+#pragma unroll 8
+            for (unsigned i = lane; i < size() >> (high - low); i += 32) {
+                const unsigned s = (i & below) | (i & ~below) << (high - low);
+                sum += negated(work[swizzled(s | (mask & inside))], __popc(s & signs) << 31);
+            }
+            const double total = warp_sum(double(sum));
+            if (lane == 0) note(angle, total);
         }
     }
 
@@ -309,13 +383,12 @@ struct Row {
         team.sync();
     }
 
+    // In four accesses.
     __device__ __forceinline__ RowOp op_of(int k) const {
-        const Table<RowOp>& ops = launch.ops;
-        const Table<unsigned> direction = ops.at(k, &RowOp::direction);
-        const Table<int> angle = ops.at(k, &RowOp::angle);
-        return {ops.at(k, &RowOp::kind),     ops.at(k, &RowOp::count),  ops.at(k, &RowOp::first), ops.at(k, &RowOp::matrix),
-                ops.at(k, &RowOp::columns),  ops.at(k, &RowOp::starts), ops.at(k, &RowOp::high),  ops.at(k, &RowOp::wanted),
-                ops.at(k, &RowOp::signs),    {direction[0], direction[1], direction[2]},          {angle[0], angle[1], angle[2]}, 0};
+        static_assert(sizeof(RowOp) == 4 * sizeof(uint4), "as many numbers as are read");
+        const uint4* const from = reinterpret_cast<const uint4*>(launch.ops.first + k);
+        const uint4 a = __ldg(from), b = __ldg(from + 1), c = __ldg(from + 2), d = __ldg(from + 3);
+        return {int(a.x), int(a.y), int(a.z), int(a.w), int(b.x), int(b.y), int(b.z), int(b.w), c.x, {c.y, c.z, c.w}, {int(d.x), int(d.y), int(d.z)}, d.w};
     }
 
     template <bool BACK>
@@ -325,7 +398,7 @@ struct Row {
             if (op.kind == ROW_ROTATIONS)
                 rotate_group<BACK>(op, k & 1);
             else if (op.kind == ROW_PHASES)
-                phases<BACK>(op);
+                multiply_phases<BACK>(op);
             else
                 multiply_matrix<BACK>(op);
         }
@@ -373,7 +446,8 @@ struct Row {
             const Real ar = ket[a], ai = ket[a ^ plane()], br = ket[b], bi = ket[b ^ plane()];
             const double value = flip.imaginary ? br * ai - bi * ar : br * ar + bi * ai;
 #pragma unroll
-            for (int k = 0; k < FEW; ++k) sum[k] += __popc(i & mask[k]) & 1 ? -value : value;
+            for (int k = 0; k < FEW; ++k)
+                if (flip.first + k < flip.end) sum[k] += __popc(i & mask[k]) & 1 ? -value : value;
         }
 #pragma unroll
         for (int k = 0; k < FEW; ++k) {
@@ -435,44 +509,65 @@ struct Row {
         return place;
     }
 
-    // Adds the flips of few strings to the bra, with the sums of cotangents that leaves hold. A thread has the same amplitudes
-    // for every flip, and needs no barrier between them.
+    // Adds the flips of few strings to the bra, with the weights that leaves hold. A thread has the same amplitudes of the bra for
+    // every flip, COUNT of them in registers.
+    template <unsigned COUNT>
     __device__ __forceinline__ void add_few() const {
-        for (int f = 0; f < launch.num_flips; ++f) {
-            const RowFlip flip = launch.flips.first[f];
-            if (!has_few(flip)) continue;
-            unsigned mask[FEW];
-            Real leaf[FEW];
+        for (unsigned base = team.thread; base < size(); base += COUNT * team.threads) {
+            Real x[COUNT], y[COUNT];
 #pragma unroll
-            for (int k = 0; k < FEW; ++k) {
-                const bool there = flip.first + k < flip.end;
-                mask[k] = there ? mask_of(flip.first + k) : 0;
-                leaf[k] = there ? leaves[flip.first + k] / 2 : 0;
+            for (unsigned j = 0; j < COUNT; ++j) {
+                const unsigned here = swizzled(base + j * team.threads);
+                x[j] = bra[here], y[j] = bra[here ^ plane()];
             }
-#pragma unroll 4
-            for (unsigned s = team.thread; s < size(); s += team.threads) {
-                const bool second = s >> flip.pivot & 1;
-                const unsigned i = packed(flip, second ? s ^ flip.bits : s), here = swizzled(s), other = swizzled(s ^ flip.bits);
-                Real weight = 0;
+#pragma unroll 1
+            for (int f = 0; f < launch.num_flips; ++f) {
+                const RowFlip flip = launch.flips.first[f];
+                if (!has_few(flip)) continue;
+                Real weight[COUNT] = {};
+#pragma unroll 1
+                for (int m = flip.first; m < flip.end; ++m) {
+                    const unsigned mask = mask_of(m);
+                    const Real leaf = leaves[m] / 2;
 #pragma unroll
-                for (int k = 0; k < FEW; ++k) weight += __popc(i & mask[k]) & 1 ? -leaf[k] : leaf[k];
-                const Real x = ket[other], y = ket[other ^ plane()], turned = second ? -weight : weight;
-                bra[here] += flip.imaginary ? -turned * y : weight * x;
-                bra[here ^ plane()] += flip.imaginary ? turned * x : weight * y;
+                    for (unsigned j = 0; j < COUNT; ++j) {
+                        const unsigned s = base + j * team.threads, lower = s >> flip.pivot & 1 ? s ^ flip.bits : s;
+                        weight[j] += __popc(packed(flip, lower) & mask) & 1 ? -leaf : leaf;
+                    }
+                }
+#pragma unroll
+                for (unsigned j = 0; j < COUNT; ++j) {
+                    const unsigned s = base + j * team.threads, other = swizzled(s ^ flip.bits);
+                    const Real re = ket[other], im = ket[other ^ plane()];
+                    const Real turned = s >> flip.pivot & 1 ? -weight[j] : weight[j];
+                    x[j] += flip.imaginary ? -turned * im : weight[j] * re;
+                    y[j] += flip.imaginary ? turned * re : weight[j] * im;
+                }
+            }
+#pragma unroll
+            for (unsigned j = 0; j < COUNT; ++j) {
+                const unsigned here = swizzled(base + j * team.threads);
+                bra[here] = x[j], bra[here ^ plane()] = y[j];
             }
         }
         team.sync();
     }
 
-    // bra = sum of cotangents O ket, less a multiple of the ket, which changes no derivative.
+    // Whether there is one output, a Pauli sum O whose value is not known: it is then <ket|bra> of the bra O ket.
+    __device__ __forceinline__ bool is_one_sum() const { return launch.num_outputs == 1 && launch.num_sums == 1 && !launch.known; }
+
+    // bra = sum of cotangents O ket, less a multiple of the ket, which changes no derivative. Of one sum, its value too.
     __device__ __forceinline__ void pull_back() const {
+        const bool one = is_one_sum();
         const double* const values = launch.values + number * launch.num_outputs;
         double shift = 0;
-        for (int k = team.thread; k < launch.num_outputs; k += team.threads) shift += cotangent(k) * values[k];
-        shift = team_sum(team, shift, room);
+        if (!one) {
+            for (int k = team.thread; k < launch.num_outputs; k += team.threads) shift += cotangent(k) * values[k];
+            shift = team_sum(team, shift, room);
+        }
         for (int m = team.thread; m < launch.num_masks; m += team.threads) {
             double sum = m == launch.identity ? -shift : 0;
-            for (int e = launch.mask_begins[m]; e < launch.mask_begins[m + 1]; ++e) sum += launch.mask_entries.at(e, &RowEntry::coefficient) * cotangent(launch.mask_entries.at(e, &RowEntry::other));
+            for (int e = launch.mask_begins[m]; e < launch.mask_begins[m + 1]; ++e) sum += launch.mask_entries.at(e, &RowEntry::coefficient) * (one ? 1 : cotangent(launch.mask_entries.at(e, &RowEntry::other)));
             leaves[m] = Real(sum);
         }
         team.sync();
@@ -503,7 +598,8 @@ struct Row {
                 });
             }
         }
-        add_few();
+        size() >= 4 * team.threads ? add_few<4>() : add_few<1>();
+        if (one) return scale_bra();
         for (int m = 0; m < launch.num_marginals; ++m) {
             const int *const marginal = launch.marginals + m * (launch.num_bits + 3), inside = launch.num_bits - marginal[1];
             for (unsigned g = team.thread; g < size(); g += team.threads) {
@@ -514,6 +610,17 @@ struct Row {
             }
             team.sync();
         }
+    }
+
+    // The value of the only output, O, and from O ket the bra.
+    __device__ __forceinline__ void scale_bra() const {
+        double value = 0;
+        for (unsigned i = team.thread; i < 2 * size(); i += team.threads) value += double(ket[i]) * bra[i];
+        value = team_sum(team, value, room);
+        if (team.thread == 0) put_value(0, value);
+        const Real weight = Real(cotangent(0)), shift = Real(value);
+        for (unsigned i = team.thread; i < 2 * size(); i += team.threads) bra[i] = weight * (bra[i] - shift * ket[i]);
+        team.sync();
     }
 
     // The whole state, in logical order.
@@ -533,9 +640,18 @@ struct Row {
     template <bool BACK>
     __device__ __forceinline__ void run_all() const {
         bind();
-        start();
-        run<false>(0);
-        if (launch.values && !launch.known) outputs();
+        start_qubits();
+        Real* const kept = launch.kets ? launch.kets + (number << (launch.num_bits + 1)) : nullptr;
+        if (BACK && kept) {
+            for (unsigned i = team.thread; i < 2 * size(); i += team.threads) ket[i] = kept[i];
+            team.sync();
+        } else {
+            start();
+            run<false>(0);
+        }
+        if (!BACK && kept)
+            for (unsigned i = team.thread; i < 2 * size(); i += team.threads) kept[i] = ket[i];
+        if (launch.values && !launch.known && !(BACK && is_one_sum())) outputs();
         if constexpr (BACK) {
             pull_back();
             run<true>(launch.first_op);

@@ -39,6 +39,10 @@ __device__ __forceinline__ Turned turned(double angle) {
     return {Real(c), Real(s)};
 }
 
+// With the other sign if the highest bit of a mask is set.
+__device__ __forceinline__ double negated(double value, unsigned mask) { return __hiloint2double(__double2hiint(value) ^ int(mask & 0x80000000), __double2loint(value)); }
+__device__ __forceinline__ float negated(float value, unsigned mask) { return __int_as_float(__float_as_int(value) ^ int(mask & 0x80000000)); }
+
 // Numbers that come in either precision, which a bit of RowLaunch::singles says.
 enum { ROWS_SINGLE = 1, SHARED_SINGLE = 2, COTANGENTS_SINGLE = 4, GRADIENTS_SINGLE = 8 };
 __device__ __forceinline__ double given(const void* numbers, bool single, Index i) {
@@ -98,7 +102,21 @@ __device__ __forceinline__ double team_sum(const Team& team, double value, doubl
     return value;
 }
 
-// Walsh-Hadamard transform of 2^bits numbers: bits b ... b + W - 1, then all.
+// Walsh-Hadamard transform of a power of two of numbers that a thread has.
+template <int SIZE, class T>
+__device__ __forceinline__ void butterflies(T* v) {
+#pragma unroll
+    for (int half = 1; half < SIZE; half *= 2)
+#pragma unroll
+        for (int j = 0; j < SIZE; ++j)
+            if (!(j & half)) {
+                const T a = v[j], c = v[j | half];
+                v[j] = a + c;
+                v[j | half] = a - c;
+            }
+}
+
+// Walsh-Hadamard transform of 2^bits numbers: over bits b ... b + W - 1, over those from begin to end, over all.
 template <int W, class T>
 __device__ __forceinline__ void walsh_pass(const Team& team, T* x, int b, int bits) {
     unsigned offset[1 << W];
@@ -109,24 +127,18 @@ __device__ __forceinline__ void walsh_pass(const Team& team, T* x, int b, int bi
         T v[1 << W];
 #pragma unroll
         for (int j = 0; j < 1 << W; ++j) v[j] = x[first ^ offset[j]];
-#pragma unroll
-        for (int half = 1; half < 1 << W; half *= 2)
-#pragma unroll
-            for (int j = 0; j < 1 << W; ++j)
-                if (!(j & half)) {
-                    const T a = v[j], c = v[j | half];
-                    v[j] = a + c;
-                    v[j | half] = a - c;
-                }
+        butterflies<1 << W>(v);
 #pragma unroll
         for (int j = 0; j < 1 << W; ++j) x[first ^ offset[j]] = v[j];
     }
     team.sync();
 }
 template <class T>
-__device__ __forceinline__ void walsh(const Team& team, T* x, int bits) {
-    int b = 0;
-    for (; b + 3 <= bits; b += 3) walsh_pass<3>(team, x, b, bits);
-    if (bits - b == 2) walsh_pass<2>(team, x, b, bits);
-    if (bits - b == 1) walsh_pass<1>(team, x, b, bits);
+__device__ __forceinline__ void walsh_between(const Team& team, T* x, int begin, int end, int bits) {
+    int b = begin;
+    for (; b + 3 <= end; b += 3) walsh_pass<3>(team, x, b, bits);
+    if (end - b == 2) walsh_pass<2>(team, x, b, bits);
+    if (end - b == 1) walsh_pass<1>(team, x, b, bits);
 }
+template <class T>
+__device__ __forceinline__ void walsh(const Team& team, T* x, int bits) { walsh_between(team, x, 0, bits, bits); }

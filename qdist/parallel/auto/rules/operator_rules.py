@@ -410,8 +410,8 @@ def _quantum_layer(shapes: Shapes, layer: Any) -> Form:
 
 # fmt: off
 _POINTWISE = (
-    "pow", "maximum", "minimum", "arctan2", "abs", "abs2", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos",
-    "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "clip", "equal", "not_equal", "less",
+    "pow", "maximum", "minimum", "arctan2", "abs", "abs2", "square", "exp", "expm1", "log", "log1p", "sqrt", "sin",
+    "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "clip", "equal", "not_equal", "less",
     "less_equal", "greater", "greater_equal", "and", "or", "not", "isfinite", "sign", "floor", "ceil", "round",
     "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "softplus", "erf", "binary_cross_entropy",
     "binary_cross_entropy_logits",
