@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from contextlib import ContextDecorator
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -57,6 +57,10 @@ class computing_in(ContextDecorator):  # noqa: N801
         if self._half is not None and not is_half(self._half):
             raise ValueError(f'computing_in({dtype!r}): use "bfloat16", "float16", or None for float32')
         self._before: list[np.dtype | None] = []
+
+    def _recreate_cm(self) -> Self:
+        """For each call of a function that it decorates."""
+        return self.__class__(self._half)
 
     def __enter__(self) -> None:
         self._before.append(mode.precision)

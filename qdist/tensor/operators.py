@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .tensor import Tensor
 
 
@@ -15,6 +17,9 @@ class Operators:
     __slots__ = ()
     if TYPE_CHECKING:
         _run: Callable[..., Any]
+
+        @property
+        def dtype(self) -> np.dtype: ...
 
     def __add__(self, other: Any) -> Tensor:
         return self._run("add", self, other)
@@ -41,7 +46,7 @@ class Operators:
         return self._run("div", other, self)
 
     def __pow__(self, other: Any) -> Tensor:
-        if other.__class__ is int and other == 2:
+        if other.__class__ is int and other == 2 and self.dtype.kind in "fc":
             return self._run("square", self)
         return self._run("pow", self, other)
 

@@ -282,3 +282,13 @@ def test_changes_in_place_are_torchs():
     leaf = Tensor(values, requires_grad=True)
     with pytest.raises(RuntimeError, match="would falsify its gradient"):
         (leaf * 2).add_(1)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "float16", "float32", "float64", "complex64"])
+def test_squares_are_products_and_powers(dtype):
+    x = Tensor(np.array([0, 1, 3, 20], dtype))
+    for square, other in ((x * x, x * x.clone()), (x**2, x**3)):
+        assert square.dtype == other.dtype
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal((x * x).numpy(), (x * x.clone()).numpy())
+        np.testing.assert_array_equal((x**2).numpy(), x.numpy() ** 2)
