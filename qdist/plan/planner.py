@@ -122,8 +122,7 @@ def make_plan(
     if plan.in_double and widened != target:
         _stage_again(plan, widened, levels)
     if levels is None:
-        # Programs with parameters run many times.
-        _stage_faster(plan, 0 if start is None else -1, thorough=trained)
+        _stage_faster(plan, 0 if start is None else -1)
     return plan
 
 
@@ -142,10 +141,10 @@ def _in_order(stages: list[Tiles]) -> list[Operation]:
     return [o for _, blocks in stages for block in blocks for o in block.operations]
 
 
-def _stage_faster(plan: Plan, support: int, thorough: bool) -> None:
-    """The stages of one of the target's alternatives, if they take less time. support: as for ``sweeps_of``, of the
-    first segment; exchanges bring in what may be anything. thorough: whether to try orders in which the alternatives
-    run the gates, too: what larger or smaller tiles bring together often runs together in others."""
+def _stage_faster(plan: Plan, support: int) -> None:
+    """The stages of one of the target's alternatives, if they take less time, or those for an order in which another
+    one runs the gates: what tiles of one size bring together often runs together in those of another. support: as for
+    ``sweeps_of``, of the first segment; exchanges bring in what may be anything."""
     bits = plan.shard_bits
     others = plan.target.forward(bits)
     if not others:
@@ -157,17 +156,15 @@ def _stage_faster(plan: Plan, support: int, thorough: bool) -> None:
     def planned(operations: Iterable[list[Operation]], target: Target) -> list[list[Tiles]]:
         return [staged(own, bits, target, target.levels(bits)) for own in operations]
 
-    given = [segment.stages for segment in plan.segments]
-    operations = [[o for stage, _ in own for o in stage.operations] for own in given]
-    found = [(plan.target, given), *((other, planned(operations, other)) for other in others)]
-    target, chosen = found[0]
+    target, chosen = plan.target, [segment.stages for segment in plan.segments]
     least = cost(target, chosen)
-    for other, stages in found[1:]:
+    for other in others:
+        stages = planned(([o for stage, _ in own for o in stage.operations] for own in chosen), other)
         needed = cost(other, stages)
         if needed < _WORTH * least:
             target, chosen, least = other, stages, needed
     first = chosen
-    for other in [other for other, _ in found if thorough and other != target]:
+    for other in [other for other in (plan.target, *others) if other != target]:
         again = planned(map(_in_order, planned(map(_in_order, first), other)), target)
         needed = cost(target, again)
         if needed < _WORTH * least:

@@ -41,12 +41,15 @@ def backward(stages: Sequence[Tiles], num_bits: int, target: Target, support: in
         return chosen
     operations = _operations(stages)
     least = sweeps_of(first, chosen.stages, num_bits, support)
-    found = {other: staged(operations, num_bits, other) for other in dict.fromkeys((first, *others))}
+    again = bool(others) and num_bits >= _WORTH_ORDERS
+    found = {
+        other: staged(operations, num_bits, other) for other in dict.fromkeys([first, *others] if again else others)
+    }
     tried = [Backward(other, own) for other, own in found.items() if other in others]
-    if num_bits >= _WORTH_ORDERS:
+    if again:
         cheapest = min(found, key=lambda other: sweeps_of(other, found[other], num_bits, support))
-        for target in dict.fromkeys((first, cheapest)):
-            tried += [Backward(target, staged(_operations(own), num_bits, target)) for own in found.values()]
+        for other in dict.fromkeys((first, cheapest)):
+            tried += [Backward(other, staged(_operations(own), num_bits, other)) for own in found.values()]
     for plan in tried:
         needed = sweeps_of(plan.target, plan.stages, num_bits, support)
         if needed < _WORTH * least:
