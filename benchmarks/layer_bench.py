@@ -7,9 +7,9 @@ compute run beside it.
     python benchmarks/layer_bench.py --quick
     python benchmarks/layer_bench.py --save layer
 
-With --overhead: qdist's own layer and its layers in torch and JAX alone, at 4 qubits and 32 rows, step by step in turn
-in one process, and the median of how much longer a step of those takes than the one before it of qdist's own. Beside
-them a layer in torch that computes nothing: what torch takes for its own part of a step.
+With --overhead: qdist's own layer and its layers in torch and JAX alone, at 4 qubits and 32 rows, a few steps of each
+in turn in one process, and by how much the median of those is longer than that of qdist's own. Beside them a layer in
+torch that computes nothing: what torch takes for its own part of a step.
 
     python benchmarks/layer_bench.py --overhead --save layer_overhead
 """
@@ -36,6 +36,9 @@ POINTS = [(4, 2), (6, 3), (8, 4), (10, 6), (12, 6), (14, 6)]
 """Qubits and layers."""
 
 EMPTY = "torch, a layer that computes nothing"
+
+WARMING, COUNTED = 5, 25
+"""Steps of --overhead that a layer has in its turn: those that are left out, and those that count."""
 
 
 def measured(name: str, point: tuple[int, int, int], threads: int, repeats: int, limit: float) -> dict[str, Any]:
@@ -117,7 +120,8 @@ def main() -> None:
 
 
 def overhead(threads: int, repeats: int) -> dict[str, Any]:
-    """Steps of the layers in turn, so that a machine whose speed varies treats them alike; prints them."""
+    """Steps of the layers, a few of each in turn, so that a machine whose speed varies treats them alike; prints them.
+    The first of them find caches that the others have filled, which a training does not, and are left out."""
     os.environ.update(OMP_NUM_THREADS=str(threads), XLA_FLAGS=xla_flags(threads), JAX_PLATFORMS="cpu")
     names = [name for name in ("qdist", "qdist in torch", "qdist in JAX (jit)") if installed(LIBRARIES[name][0])]
     features, weights = data(4, 2, 32)
@@ -126,17 +130,19 @@ def overhead(threads: int, repeats: int) -> dict[str, Any]:
         steps[EMPTY] = empty_torch_step(4, 2, features, threads)
     found = {name: dict(zip(("loss", "gradient"), step(weights))) for name, step in steps.items()}
     seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for k in range(repeats):
+    for k in range(-(-repeats // COUNTED)):
         for name, step in steps.items():
-            given = weights + np.float32(0.001 * (k + 1))
-            start = time.perf_counter()
-            step(given)
-            seconds[name].append(time.perf_counter() - start)
+            for j in range(WARMING + COUNTED):
+                given = weights + np.float32(0.001 * (k + 1))
+                start = time.perf_counter()
+                step(given)
+                if j >= WARMING:
+                    seconds[name].append(time.perf_counter() - start)
     print(machine_line())
-    print(f"{threads} threads, medians of {repeats} steps in turn; 4 qubits, 2 layers, 32 rows\n")
+    print(f"{threads} threads, medians of {repeats} steps; 4 qubits, 2 layers, 32 rows\n")
     lines = []
     for name in steps:
-        more = statistics.median(np.subtract(seconds[name], seconds["qdist"]).tolist())
+        more = statistics.median(seconds[name]) - statistics.median(seconds["qdist"])
         note = "" if name == EMPTY or agrees(found[name], found["qdist"]) else "DIFFERENT RESULT"
         lines.append([name, 1e3 * statistics.median(seconds[name]), 1e3 * more, note])
     print(table(["library", "ms a step", "ms more than qdist's own", ""], lines))
