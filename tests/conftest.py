@@ -150,8 +150,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """Every later search for garbage, of which some tests ask for many, leaves out what has been collected: in a
     worker that has all tests it would take seconds."""
-    gc.collect()
+    if ON_RANKS not in os.environ:
+        gc.collect()
     gc.freeze()
+    # Graphs of tensors and random examples are made and dropped by the thousand, few of them in circles.
+    gc.set_threshold(10_000)
     gc.enable()
     # pytest hangs its handlers on every logger that passes nothing on, six times a test. torch alone has forty, and a
     # quarter of the time of a short test would go there.
