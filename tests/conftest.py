@@ -45,6 +45,9 @@ if ON_RANKS not in os.environ:
             suppress_health_check=[HealthCheck.too_slow],
         )
 
+WAITING = ("bootstrap", "guard", "launch")
+"""Folders of tests/comm whose tests take several times as long as their processes compute."""
+
 RunRanks = Callable[..., subprocess.CompletedProcess[str]]
 PassOnRanks = Callable[..., None]
 
@@ -150,8 +153,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """Every later search for garbage, of which some tests ask for many, leaves out what has been collected: in a
     worker that has all tests it would take seconds."""
-    gc.collect()
+    if ON_RANKS not in os.environ:
+        gc.collect()
     gc.freeze()
+    # Graphs of tensors and random examples are made and dropped by the thousand, few of them in circles.
+    gc.set_threshold(10_000)
     gc.enable()
     # pytest hangs its handlers on every logger that passes nothing on, six times a test. torch alone has forty, and a
     # quarter of the time of a short test would go there.
@@ -162,19 +168,25 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what --thorough asks for. Tests that start ranks are marked so, and the files that have some come
-    first, with the one of mypy: they take longest, and at the end one worker would wait for the other's."""
+    first, with the one of mypy: they take longest, and at the end one worker would wait for the other's. Those that
+    mostly wait themselves, for a rank that is gone or for a time-out, take turns with those whose ranks compute: while
+    one worker waits, the ranks of the other have both cores."""
     if not config.getoption("--thorough"):
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     starts_ranks = {"run_ranks", "pass_on_ranks", "run_nccl_ranks", "pass_on_nccl_ranks", "bundled_mpich"}
-    files = {Path(__file__).with_name("test_style.py")}
+    here = Path(__file__).parent
+    files = {here / "test_style.py": None}
     for item in items:
         if starts_ranks & set(getattr(item, "fixturenames", ())):
             item.add_marker("ranks")
         if item.get_closest_marker("ranks"):
-            files.add(item.path)
-    items.sort(key=lambda item: item.path not in files)
+            files[item.path] = None
+    waiting = [file for file in files if file.parent in [here / "comm" / name for name in WAITING]]
+    computing = [file for file in files if file not in waiting]
+    places = {file: place / len(group) for group in (computing, waiting) for place, file in enumerate(group)}
+    items.sort(key=lambda item: places.get(item.path, 1))
 
 
 @pytest.fixture(scope="session")

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from states import address
+from odd_gates import angles, odd_gates
+from states import address, random_ket
 from strategies import circuits
 
 import qdist as qd
 from qdist.backends import on_host
 from qdist.backends.errors import StateError
-from qdist.circuit import GATES, CircuitError, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
+from qdist.circuit import GATES, CircuitError
 from qdist.circuit.gate import Gate
 from qdist.native import kernels
 from qdist.plan.layout import Layout
@@ -33,15 +34,9 @@ def small_tiles(dtype: str, more: int = 1) -> list[Level]:
     return [Level("cache", min(N, lanes + more), min(N, lanes))]
 
 
-def random_state(n: int, seed: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=1 << n) + 1j * rng.normal(size=1 << n)
-    return x / np.linalg.norm(x)
-
-
 def check(circuit: qd.Circuit, dtype: str, levels: list[Level] | None = None, params: object = None) -> None:
     """The program's state equals the reference's, from a random state, which it leaves alone."""
-    start = random_state(circuit.num_qubits, seed=len(circuit))
+    start = random_ket(circuit.num_qubits, seed=len(circuit))
     initial = qd.StateVector.from_amplitudes(start, dtype)
     before = initial.amplitudes()
     # A GPU has the tiles of its kernel.
@@ -55,10 +50,6 @@ def check(circuit: qd.Circuit, dtype: str, levels: list[Level] | None = None, pa
 
 def names_by_width(width: int) -> list[str]:
     return sorted({g.name for g in GATES.values() if g.num_qubits == width})
-
-
-def angles(gate: Gate) -> list[float]:
-    return [0.37 + 0.61 * k for k in range(gate.num_params)]
 
 
 @both
@@ -87,38 +78,6 @@ def test_wider_gates_in_many_places(name: str, dtype: str) -> None:
     for _ in range(12):
         qubits = rng.permutation(N)[: gate.num_qubits].tolist()
         check(qd.Circuit(N).append(gate, qubits, angles(gate)), dtype, small_tiles(dtype))
-
-
-def odd_gates() -> list[tuple[str, Gate]]:
-    rng = np.random.default_rng(11)
-    phases = np.exp(1j * rng.normal(size=64))
-    found = [
-        ("unitary 3", unitary_gate(qd.library.random_circuits.random_su(8, seed=1))),
-        ("unitary 4", unitary_gate(qd.library.random_circuits.random_su(16, seed=2))),
-        ("unitary 6", unitary_gate(qd.library.random_circuits.random_su(64, seed=3))),
-        ("controlled unitary", unitary_gate(qd.library.random_circuits.random_su(4, seed=4)).controlled(2, 1)),
-        ("diagonal 2", diagonal_gate(phases[:4])),
-        ("diagonal 3", diagonal_gate(phases[:8])),
-        ("diagonal 6", diagonal_gate(phases)),
-        ("controlled diagonal", diagonal_gate(phases[:4]).controlled(2, 2)),
-        ("permutation 3", permutation_gate(rng.permutation(8))),
-        ("permutation 5", permutation_gate(rng.permutation(32))),
-        ("controlled permutation", permutation_gate(rng.permutation(4)).controlled(1, 0)),
-        ("ccx_o1", GATES["x"].controlled(2, 1)),
-        ("x under five", GATES["x"].controlled(5, 19)),
-        ("p under three", GATES["p"].controlled(3, 5)),
-        ("crz_o0", GATES["rz"].controlled(1, 0)),
-        ("rzz under two", GATES["rzz"].controlled(2, 2)),
-        ("ry_o0", GATES["ry"].controlled(1, 0)),
-        ("swap_o0", GATES["swap"].controlled(1, 0)),
-        ("rzx under one", GATES["rzx"].controlled()),
-        ("controlled phase of everything", GATES["gphase"].controlled(2, 0)),
-        ("controlled rotation", pauli_rotation_gate("XIY").controlled(2, 1)),
-        ("controlled Z rotation", pauli_rotation_gate("ZZ").controlled(1, 0)),
-        ("controlled I rotation", pauli_rotation_gate("I").controlled(1, 0)),
-    ]
-    labels = ["I", "IZ", "Z", "ZZ", "ZIZZZ", "X", "Y", "XY", "ZX", "XYZ", "YYZX", "XZZZY", "XYXYZXY"]
-    return found + [(f"rotation {label}", pauli_rotation_gate(label)) for label in labels]
 
 
 @both
@@ -183,7 +142,7 @@ def test_plans_for_given_states_are_kept_for_the_layouts_used_last(monkeypatch: 
     circuit = qd.library.hardware_efficient(5, 2)
     program = qd.compile(circuit, dtype="complex128")
     layouts = [Layout(places) for places in itertools.islice(itertools.permutations(range(5)), 1, 2 + MAX_STARTS)]
-    start = random_state(5, seed=1)
+    start = random_ket(5, seed=1)
 
     def run(layout: Layout, params: np.ndarray) -> None:
         initial = qd.StateVector.from_amplitudes(start, "complex128", layout=layout)

@@ -23,7 +23,6 @@ from qdist.circuit.gates import GATES
 from qdist.circuit.instruction import Instruction
 from qdist.circuit.measurements import split_final_measurements
 from qdist.circuit.parameters import Angle, Expression
-from qdist.circuit.qasm.decompose import decompose
 from qdist.program.tangent.symbols import Tangents
 
 __all__ = ["TangentCircuit", "tangent_circuit"]
@@ -126,6 +125,9 @@ def _factors(base: Gate, params: tuple[Angle, ...]) -> list[tuple[Gate, tuple[An
     if base.name in ("u", "u2"):
         theta, phi, lam = params if base.name == "u" else (np.pi / 2, *params)
         return [(GATES["p"], (lam,), (0,)), (GATES["ry"], (theta,), (0,)), (GATES["p"], (phi,), (0,))]
+    # Few gates come here, and with it comes the reader of OpenQASM: a third of the time to import programs.
+    from qdist.circuit.qasm.decompose import decompose
+
     return decompose(base, params)
 
 

@@ -16,8 +16,9 @@ from qdist.plan import Layout
 from qdist.plan.levels import Level
 from qdist.state import reference
 
-sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "circuit")]
-from test_program import angles, odd_gates, random_state
+sys.path.append(str(Path(__file__).parents[1]))
+from odd_gates import angles, odd_gates
+from states import random_ket
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +51,7 @@ def test_every_gate_on_close_and_far_qubits_from_any_layout(comm: qd.comm.Commun
         circuit = qd.Circuit(n)
         for gate in gates[start : start + 8]:
             circuit.append(gate, rng.permutation(n)[: gate.num_qubits].tolist(), angles(gate))
-        ket = random_state(n, seed=start)
+        ket = random_ket(n, seed=start)
         initial = qd.StateVector.from_amplitudes(ket, dtype, comm, Layout(rng.permutation(n)))
         state = qd.compile(circuit, comm=comm, dtype=dtype).run(initial=initial)
         want = reference.state(circuit, initial=ket)
@@ -71,9 +72,9 @@ def what_is_not_unitary(n: int, rng: np.random.Generator) -> qd.Circuit:
         elif kind == 2:
             circuit.initialize(int(rng.integers(8)), qubits[:3])
         elif kind == 3:
-            circuit.initialize([random_state(1, int(rng.integers(100))) for _ in range(2)], qubits[:2])
+            circuit.initialize([random_ket(1, int(rng.integers(100))) for _ in range(2)], qubits[:2])
         elif kind == 4:
-            amplitudes = random_state(n - 1, int(rng.integers(100)))
+            amplitudes = random_ket(n - 1, int(rng.integers(100)))
             circuit.initialize(amplitudes, qubits[: n - 1])
         else:
             with circuit.if_(int(rng.integers(3)), 1):
@@ -93,7 +94,7 @@ def test_measurements_resets_initialisations_and_conditions_on_any_qubits(comm: 
 
 def test_the_whole_state_can_be_initialised(comm: qd.comm.Communicator) -> None:
     n = 9
-    ket = random_state(n, 1)
+    ket = random_ket(n, 1)
     order = np.random.default_rng(2).permutation(n).tolist()
     circuit = qd.library.random_circuit(n, 1, seed=3).initialize(ket, order).cx(0, 8)
     index = np.arange(1 << n)
