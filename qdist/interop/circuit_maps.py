@@ -166,7 +166,7 @@ class _Remembering:
                 return saved
         elif saved is not None and xp is np:  # On a GPU a comparison would wait for it.
             now = self.map.division.of_rows(xp, x, weights)
-            if all(np.array_equal(a, b) for a, b in zip(now, saved[0])):
+            if all(map(_same, now, saved[0])):
                 return saved[0], (x, weights), *saved[2:]
         return self.map.forward(xp, x, weights)[1]
 
@@ -195,6 +195,11 @@ def _in_dtype(output: Output, program: Program) -> Output:
     if isinstance(output, Overlap) and output.state.dtype != program.dtype:
         return Overlap(output.state.astype(program.dtype))
     return output
+
+
+def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Whether the numbers are, bit by bit: of small arrays in a tenth of the time that ``np.array_equal`` takes."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def _host(array: Any) -> NDArray[Any]:
