@@ -1,4 +1,4 @@
-"""CX, phases, CX: the phases of parities, which are the same as the gates and leave no CX behind."""
+"""CX, phases, CX, and X, phases, X: phases that are the same as the gates and leave no CX and no X behind."""
 
 import random
 
@@ -30,6 +30,11 @@ def left(circuit: qd.Circuit) -> list[str]:
         (lambda c: c.cx(0, 1).cx(2, 1).cx(0, 1), ["flip"] * 3),
         (lambda c: c.cx(0, 1).cx(1, 0).cx(0, 1), ["flip"] * 3),
         (lambda c: c.cx(0, 1).rz(0.1, 1).cx(1, 2).cx(0, 1), ["flip", "diagonal", "flip", "flip"]),
+        (lambda c: c.x(1).rz(0.1, 1).cz(1, 2).mcp(0.3, [0, 1], 2).x(1), ["diagonal"] * 3),
+        (lambda c: c.x(1).x(1), []),
+        (lambda c: c.x(1).h(2).t(1).x(1), ["dense", "diagonal"]),
+        (lambda c: c.x(1).h(1).x(1), ["flip", "dense", "flip"]),
+        (lambda c: c.x(1).cx(1, 0).x(1), ["flip"] * 3),
     ],
 )
 def test_which_pairs_of_cx_go(circuit, kinds: list[str]) -> None:
@@ -58,7 +63,14 @@ def random_circuit(seed: int, n: int = 5) -> qd.Circuit:
     for _ in range(40):
         (a, b), c = rng.choice(pairs), rng.randrange(n)
         angle = rng.choice([0.4, 2 * theta[rng.randrange(4)] + 0.1])
-        match rng.randrange(10):
+        match rng.randrange(14):
+            case 10 | 11:
+                circuit.x(b)
+            case 12:
+                d, e, f = rng.sample(range(n), 3)
+                circuit.mcp(angle, [d, e], f, ctrl_state=rng.randrange(4))
+            case 13:
+                circuit.diagonal([1j ** (k**3 % 7 / 2) for k in range(16)], rng.sample(range(n), 4))
             case 0:
                 circuit.rz(angle, b)
             case 1:

@@ -97,7 +97,7 @@ _FEWEST_BITS_TO_CHOOSE = 18
 """Of shards for which larger tiles are tried: smaller ones fit caches, where a sweep costs little."""
 
 _LARGER = 1.5
-"""What a sweep of tiles of twice the size costs: they are read from the second-level cache. Circuits with half the sweeps
+"""What a sweep of tiles of twice the size costs: they are read from the second-level cache. Circuits of half the sweeps
 took 0.71 to 0.77 of the time in complex128, on AArch64 and x86-64; with four fifths of them 0.85 to 1.3."""
 
 
