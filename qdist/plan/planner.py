@@ -121,8 +121,9 @@ def make_plan(
     widened = target.widened()
     if plan.in_double and widened != target:
         _stage_again(plan, widened, levels)
-    if levels is None:
-        _stage_faster(plan, trained, 0 if start is None else -1)
+    # Where the sweep back has no stages of its own, its tiles of two states would be too large.
+    if levels is None and not (trained and len(plan.target.backward()) == 1):
+        _stage_faster(plan, 0 if start is None else -1)
     return plan
 
 
@@ -141,12 +142,12 @@ def _in_order(stages: list[Tiles]) -> list[Operation]:
     return [o for _, blocks in stages for block in blocks for o in block.operations]
 
 
-def _stage_faster(plan: Plan, trained: bool, support: int) -> None:
+def _stage_faster(plan: Plan, support: int) -> None:
     """The stages of one of the target's alternatives, if they take less time, or those for an order in which another
     one runs the gates: what tiles of one size bring together often runs together in those of another. support: as for
     ``sweeps_of``, of the first segment; exchanges bring in what may be anything."""
     bits = plan.shard_bits
-    others = plan.target.forward(bits, trained)
+    others = plan.target.forward(bits)
     if not others:
         return
 

@@ -84,7 +84,7 @@ def test_large_states_get_the_cheapest_of_the_shapes() -> None:
     circuit = qd.library.grover(["01" * 12], 2)
     target = cuda_target(SINGLE)
     plan = make_plan(circuit, SINGLE, target=target)
-    assert plan.target in (target, *target.forward(24, False))
+    assert plan.target in (target, *target.forward(24))
     stages = [tiles for segment in plan.segments for tiles in segment.stages]
     first = make_plan(circuit, SINGLE, target.levels(24), target=target)
     own = [tiles for segment in first.segments for tiles in segment.stages]
@@ -105,14 +105,13 @@ def test_orders_of_other_tiles_spare_sweeps() -> None:
     (segment,) = plan.segments
     found = sweeps_of(plan.target, segment.stages, n, 0)
     given = list(operations(circuit))
-    assert found < 0.9 * min(sweeps_of(t, staged(given, n, t), n, 0) for t in (target, *target.forward(n, True)))
+    assert found < 0.9 * min(sweeps_of(t, staged(given, n, t), n, 0) for t in (target, *target.forward(n)))
     assert sorted(o.slots for s, _ in segment.stages for o in s.operations) == sorted(o.slots for o in given)
 
 
-def test_small_states_have_one_shape_and_so_have_gradients_on_cpus() -> None:
-    assert cuda_target(SINGLE).forward(22, False) == ()
-    assert cpu_target(SINGLE).forward(17, False) == ()
-    assert cpu_target(SINGLE).forward(30, True) == ()
+def test_small_states_have_one_shape() -> None:
+    assert cuda_target(SINGLE).forward(22) == ()
+    assert cpu_target(SINGLE).forward(17) == ()
 
 
 def test_cpus_take_larger_tiles_where_they_spare_a_third_of_the_sweeps() -> None:

@@ -82,9 +82,9 @@ class Target:
         itself, if its tiles are the same then."""
         return self
 
-    def forward(self, num_bits: int, trained: bool) -> tuple[Target, ...]:
+    def forward(self, num_bits: int) -> tuple[Target, ...]:
         """Targets for the same device whose stages may take less time on shards of so many bits, to be tried beside
-        this one. trained: whether a gradient may go back through the stages."""
+        this one."""
         return ()
 
     def backward(self) -> tuple[Target, ...]:
@@ -110,9 +110,8 @@ class CpuTarget(Target):
     def sweep_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
         return _LARGER if self.is_larger else 1.0
 
-    def forward(self, num_bits: int, trained: bool) -> tuple[Target, ...]:
-        # The sweep back has the stages of the run, and tiles of two states.
-        if trained or self.is_larger or num_bits < _FEWEST_BITS_TO_CHOOSE:
+    def forward(self, num_bits: int) -> tuple[Target, ...]:
+        if self.is_larger or num_bits < _FEWEST_BITS_TO_CHOOSE:
             return ()
         return (replace(self, tile=self.tile + 1, is_larger=True),)
 
