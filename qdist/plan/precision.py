@@ -21,7 +21,6 @@ from qdist.plan.plan import Plan
 
 __all__ = [
     "MOST_OF_GRADIENTS",
-    "MOST_OF_GRADIENTS_A_QUBIT",
     "MOST_OF_VALUES",
     "MOST_OF_VALUES_A_QUBIT",
     "computes_in_double",
@@ -30,9 +29,6 @@ __all__ = [
 
 MOST_OF_GRADIENTS = 240
 """The weight up to which gradients are computed in single precision."""
-MOST_OF_GRADIENTS_A_QUBIT = 14
-"""The same divided by the number of qubits, where that allows more: in so few layers most errors do not reach what is
-observed on other qubits."""
 MOST_OF_VALUES_A_QUBIT = 64
 """The same of states and values, of circuits with parameters, divided by the number of qubits: small states are cheap,
 and in long circuits on few qubits roundings are alike and add up."""
@@ -54,7 +50,7 @@ def computes_in_double(plan: Plan, has_parameters: bool, gradients: bool = True,
     elif one_by_one:
         most = plan.target.row_roundings
     else:
-        a_qubit = MOST_OF_GRADIENTS_A_QUBIT if gradients else MOST_OF_VALUES_A_QUBIT
+        a_qubit = plan.target.roundings_a_qubit if gradients else MOST_OF_VALUES_A_QUBIT
         most = max(MOST_OF_GRADIENTS, a_qubit * plan.num_qubits)
     return roundings(plan, one_by_one) > most
 

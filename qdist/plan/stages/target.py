@@ -49,6 +49,11 @@ class Target:
     one_row: int = 8
     """Qubits up to which one parameter set goes as a batch of one row: a single call, though most lanes are idle."""
 
+    roundings_a_qubit: int = 13
+    """The weight (plan/precision.py), divided by the number of qubits, up to which gradients run in single precision,
+    where that allows more than circuits of few qubits may have: in so few layers most errors do not reach what is
+    observed on other qubits."""
+
     row_roundings: int = 240
     """The weight (plan/precision.py) up to which row programs with parameters run in single precision."""
 
@@ -93,6 +98,9 @@ class Target:
         return (self,)
 
 
+_ROUNDINGS_A_QUBIT = 14
+"""Ten Trotter steps have 13.8: gradients were off by up to 9.4e-7 of their length (20 qubits, two Neoverse-N1 cores)."""
+
 _FEWEST_BITS_TO_CHOOSE = 18
 """Of shards for which larger tiles are tried: smaller ones fit caches, where a sweep costs little."""
 
@@ -120,4 +128,13 @@ def cpu_target(dtype: np.dtype) -> Target:
     """Tiles that fit a core's first-level cache beside the copy that permutations need: 32 KiB of amplitudes, in rows
     of at least 128 bytes, so that every cache line read is used."""
     tile, row = ((size // dtype.itemsize).bit_length() - 1 for size in (32 * 1024, 128))
-    return CpuTarget("cache", dtype, tile, row, parities=_PARITIES, phases_apart=True, row_block=_ROW_BLOCK)
+    return CpuTarget(
+        "cache",
+        dtype,
+        tile,
+        row,
+        parities=_PARITIES,
+        phases_apart=True,
+        row_block=_ROW_BLOCK,
+        roundings_a_qubit=_ROUNDINGS_A_QUBIT,
+    )

@@ -34,14 +34,17 @@ def rotations(n: int, count: int, seed: int, widest: int = 6) -> qd.Circuit:
     return circuit
 
 
-@both
-@pytest.mark.parametrize("seed", range(6))
-def test_rotations_of_all_widths(seed: int, dtype: str) -> None:
-    circuit = rotations(N, 30, seed)
+def check_in_all_shapes(circuit: qd.Circuit, dtype: str, seed: int) -> None:
     params = np.random.default_rng(seed).uniform(-6, 6, circuit.num_parameters)
     check(circuit, dtype, params=params)
     for sizes in ((6, 4, 2), (8, 3, 2), (7, 5, 1)):
         check(circuit, dtype, Shape(np.dtype(dtype).itemsize, *sizes), params)
+
+
+@both
+@pytest.mark.parametrize("seed", range(6))
+def test_rotations_of_all_widths(seed: int, dtype: str) -> None:
+    check_in_all_shapes(rotations(N, 30, seed), dtype, seed)
 
 
 @both
@@ -68,11 +71,7 @@ def excitations(n: int, count: int, seed: int, parameters: int = 1) -> qd.Circui
 @both
 @pytest.mark.parametrize("seed", range(4))
 def test_rotations_with_the_same_flips_are_one(seed: int, dtype: str) -> None:
-    circuit = excitations(N, 6, seed)
-    params = np.random.default_rng(seed).uniform(-6, 6, circuit.num_parameters)
-    check(circuit, dtype, params=params)
-    for sizes in ((6, 4, 2), (8, 3, 2), (7, 5, 1)):
-        check(circuit, dtype, Shape(np.dtype(dtype).itemsize, *sizes), params)
+    check_in_all_shapes(excitations(N, 6, seed), dtype, seed)
 
 
 @both
