@@ -99,7 +99,7 @@ class Target:
 
 
 _ROUNDINGS_A_QUBIT = 14
-"""Ten Trotter steps have 13.8: gradients were off by up to 9.4e-7 of their length (20 qubits, two Neoverse-N1 cores)."""
+"""Ten Trotter steps have 13.8: gradients were off by up to 9.4e-7 of their length (20 qubits, 2 Neoverse-N1 cores)."""
 
 _FEWEST_BITS_TO_CHOOSE = 18
 """Of shards for which larger tiles are tried: smaller ones fit caches, where a sweep costs little."""
