@@ -139,6 +139,7 @@ LONG = {
     "20,000 gates": (layers(5, 20_000, 200), 3.0),
     "layers": (layers(12, 2000, 100), 3.0),
     "few scrambling layers": (scrambling(12, 4), 3.0),
+    "scrambling layers in single precision": (scrambling(12, 7), 3.0),
     "scrambling layers": (scrambling(12, 16), 3.0),
     "single precision": (layers(12, 270, 100), 3.0),
 }
@@ -223,6 +224,7 @@ def test_short_circuits_are_computed_in_single_precision_and_long_ones_in_double
 
     for n in (4, 20, 30):
         assert not in_double(library.hardware_efficient(n, 8)), n
+        assert not in_double(scrambling(n, 7 if n < 18 else 8)), n
     assert in_double(library.hardware_efficient(12, 8), "complex128")
     for circuit in (layers(6, 1000, 10), qaoa(13, 20)):
         assert in_double(circuit)
