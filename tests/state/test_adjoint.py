@@ -124,6 +124,29 @@ def test_two_qubit_gates_everywhere(name: str, dtype: str) -> None:
         check(circuit, dtype, levels)
 
 
+@both
+@pytest.mark.parametrize("where", ["before", "after", "between"])
+@pytest.mark.parametrize("names", ["ry", "rx rz", "u", "fsim", "fsim rz", "crx", "cu3", "rxx cp", "xx_plus_yy ry"])
+def test_gates_of_a_pair_beside_constant_matrices(names: str, where: str, dtype: str) -> None:
+    """They become one matrix, and which parts of the transition matrix are summed up, and where, depends on all of it."""
+    rng, circuit = np.random.default_rng(6), qd.Circuit(N)
+    for q in range(N):
+        circuit.u(*rng.uniform(-3, 3, 3), q)
+    for place in itertools.permutations(range(N), 2):
+        unitaries = [np.linalg.qr(rng.normal(size=(4, 4)) + 1j * rng.normal(size=(4, 4)))[0] for _ in range(2)]
+        if where != "before":
+            circuit.unitary(unitaries[0], place)
+        for gate in map(GATES.__getitem__, names.split()):
+            for qubits in [place] if gate.num_qubits == 2 else [[place[0]], [place[1]]]:
+                theta = [qd.Parameter(f"t{circuit.num_parameters + j}") for j in range(gate.num_params)]
+                circuit.append(gate, qubits, theta)
+        if where != "after":
+            circuit.unitary(unitaries[1], place)
+    assert "dense" in {block.kind for block in program_of(circuit, dtype, None).plan.blocks}
+    for levels in (None, tiles(dtype, 2)):
+        check(circuit, dtype, levels)
+
+
 def controlled_gates() -> list[Gate]:
     return [
         GATES["p"].controlled(3, 5),

@@ -1,6 +1,9 @@
 // Products of small matrices, and the gradient of a product.
 #include "gates/matrices.hpp"
 
+#include <bit>
+#include <cmath>
+
 namespace qdist {
 
 void apply_left(const Matrix& a, const std::vector<int>& bits, Matrix& m, int n) {
@@ -26,6 +29,15 @@ Matrix transposed(const Matrix& m, std::size_t size) {
     for (std::size_t p = 0; p < size; ++p)
         for (std::size_t q = 0; q < size; ++q) t[q * size + p] = m[p * size + q];
     return t;
+}
+
+// A M A^-1 of a unitary a on the bits listed.
+static Matrix conjugated(const Matrix& a, const std::vector<int>& bits, Matrix m, int n) {
+    const std::size_t size = std::size_t(1) << n, small = std::size_t(1) << bits.size();
+    apply_left(a, bits, m, n);
+    m = transposed(m, size);
+    apply_left(transposed(adjoint(a, small), small), bits, m, n);
+    return transposed(m, size);
 }
 
 Matrix adjoint(const Matrix& m, std::size_t size) {
@@ -78,11 +90,44 @@ void add_dense_gradient(int n, const std::vector<Factor>& factors, Matrix t, con
         }
         if (f == 0) break;
         // The transition matrix before this factor: U^-1 T U.
-        apply_left(adjoint(u, small), bits, t, n);
-        t = transposed(t, size);
-        apply_left(transposed(u, small), bits, t, n);
-        t = transposed(t, size);
+        t = conjugated(adjoint(u, small), bits, std::move(t), n);
     }
+}
+
+Matrix after(int n, const std::vector<Factor>& factors, Matrix before, const double* angles) {
+    for (const auto& [source, bits] : factors) before = conjugated(source.at(angles), bits, std::move(before), n);
+    return before;
+}
+
+Entries fewest_entries(int n, const std::vector<Factor>& factors, const std::set<int>& trainable) {
+    // What vanishes at angles without any pattern vanishes at all of them.
+    std::vector<Factor> own = factors;
+    std::vector<double> angles;
+    std::vector<bool> wanted;
+    for (Factor& factor : own)
+        for (int& slot : factor.source.slots) {
+            wanted.push_back(trainable.contains(slot));
+            slot = int(angles.size());
+            angles.push_back(std::fmod(0.731 + 1.618 * double(slot), 3));
+        }
+    const std::size_t size = std::size_t(1) << n;
+    const auto flips = [&](bool before) {
+        unsigned found = 0;
+        for (std::size_t flip = 0; flip < size; ++flip) {
+            Matrix t(size * size);
+            for (std::size_t q = 0; q < size; ++q)
+                t[q * size + (q ^ flip)] = {std::sin(1.3 + 2.9 * double(q)), std::cos(0.4 + 1.7 * double(q))};
+            if (before) t = after(n, own, std::move(t), angles.data());
+            std::vector<double> gradient(angles.size());
+            add_dense_gradient(n, own, std::move(t), angles.data(), gradient.data());
+            for (std::size_t k = 0; k < gradient.size(); ++k)
+                if (wanted[k] && std::abs(gradient[k]) > 1e-9) found |= 1u << flip;
+        }
+        return found;
+    };
+    const unsigned first = flips(true), last = flips(false);
+    const bool before = std::popcount(first) < std::popcount(last);
+    return {before ? first : last, before};
 }
 
 }  // namespace qdist

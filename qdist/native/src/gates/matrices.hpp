@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -74,5 +75,18 @@ Matrix product(const std::vector<Factor>& factors, int n, const double* angles);
 
 // The derivatives by the angles of a block on n bits, given its transition matrix: 2 Re Tr(dU U^-1 T) each.
 void add_dense_gradient(int n, const std::vector<Factor>& factors, Matrix t, const double* angles, double* gradient);
+
+// Entries T_qp of a transition matrix that some derivatives depend on, whatever the angles are: a set of q ^ p, as bits.
+struct Entries {
+    unsigned flips;
+    // Whether the transition matrix is that before the block, U^-1 T U, and not the one after it.
+    bool before;
+};
+
+// Those that take fewest for the derivatives by the trainable angles of a block.
+Entries fewest_entries(int n, const std::vector<Factor>& factors, const std::set<int>& trainable);
+
+// The transition matrix after a block, given the one before it.
+Matrix after(int n, const std::vector<Factor>& factors, Matrix before, const double* angles);
 
 }  // namespace qdist

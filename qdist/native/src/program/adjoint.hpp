@@ -235,25 +235,25 @@ private:
                 passes_since += count - 1;
             } else if (narrow_[k]) {
                 const auto& d = std::get<Dense_>(stage_.blocks[k]);
-                if (d.far.holds(base))
-                    undo_dense(narrow_[k]->undo, narrow_[k]->transition, d.is_trainable, pair, sums + sums_at_[k]);
+                if (d.far.holds(base)) undo_dense(d, narrow_[k]->undo, narrow_[k]->transition, pair, sums + sums_at_[k]);
             } else
                 undo(stage_.blocks[k], pair, base, room, sums + sums_at_[k]);
         }
         if (noted_bits == rest_bits_ && wanted_.rest) keep_norms(rest_bits_, 1);
     }
 
-    static void undo_dense(const Dense<Real>& undo, const Transition<Real>& transition, bool is_trainable,
+    static void undo_dense(const Dense_& block, const Dense<Real>& undo, const Transition<Real>& transition,
                            const TilePair<Real>& pair, double* sums) {
-        if (is_trainable) transition.add(pair, sums);
+        if (block.is_trainable && !block.entries.before) transition.add(pair, block.entries.flips, sums);
         undo.apply(pair.ket);
         undo.apply(pair.bra);
+        if (block.is_trainable && block.entries.before) transition.add(pair, block.entries.flips, sums);
     }
 
     // Adds what the block's angles change to its sums, and undoes it.
     static void undo(const Block<Real>& block, TilePair<Real>& pair, std::size_t base, Real* room, double* sums) {
         if (const auto* d = std::get_if<Dense_>(&block)) {
-            if (d->far.holds(base)) undo_dense(d->undo, d->transition, d->is_trainable, pair, sums);
+            if (d->far.holds(base)) undo_dense(*d, d->undo, d->transition, pair, sums);
         } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
             const bool wanted = !g->sums.empty();
             g->diagonal.undo(pair, base, wanted ? room : nullptr);
@@ -294,6 +294,7 @@ private:
             } else {
                 Matrix t(std::size_t(1) << 2 * d->num_targets);
                 for (std::size_t k = 0; k < t.size(); ++k) t[k] = {results[2 * k], results[2 * k + 1]};
+                if (d->entries.before) t = after(d->num_targets, d->factors, std::move(t), angles_);
                 add_dense_gradient(d->num_targets, d->factors, std::move(t), angles_, gradient);
             }
         } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block))

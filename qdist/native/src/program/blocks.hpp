@@ -34,6 +34,8 @@ struct DenseBlock {
             is_real = is_real && f.source.is_real();
             is_x_rotation = is_x_rotation && f.source.formula == Formula::rx;
         }
+        // Of fewer qubits all entries are needed or nearly so, and of more there are too many.
+        if (is_trainable && num_targets == 2) entries = fewest_entries(num_targets, factors, trainable);
     }
 
     Dense<Real> dense, undo;
@@ -44,6 +46,8 @@ struct DenseBlock {
     Bits far;
     std::vector<Factor> factors;
     bool is_trainable = false;
+    // Which of the transition matrix its derivatives are made of.
+    Entries entries{~0u, false};
     // Whatever the angles are.
     bool is_real = true, is_x_rotation = true;
 };

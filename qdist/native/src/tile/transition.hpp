@@ -1,8 +1,12 @@
 // The transition matrix between a ket and a bra on a few bits: T = Tr_rest |ket><bra|.
 //
 // A block with the matrix U on those bits changes <bra|ket> by Tr(dU U^-1 T) when an angle of it changes, so that one T
-// serves all angles of the block.
+// serves all angles of the block. Of the diagonal of T only imaginary parts are summed up: as U is unitary, dU U^-1 is
+// anti-Hermitian, and real parts there do not change the real part of the trace, which is what is asked for.
 #pragma once
+#include <bit>
+
+#include "base/bits.hpp"
 #include "base/simd.hpp"
 #include "tile/dense_shape.hpp"
 #include "tile/tiles.hpp"
@@ -15,11 +19,14 @@ class Transition {
 public:
     explicit Transition(const DenseShape<Real>& shape) : shape_(shape), size_(std::size_t(1) << shape.targets_.size()) {}
 
-    void add(const TilePair<Real>& tiles, double* sums) const {
-        shape_.specialised([&]<int Rows, int Perms, int X1, int X2>() {
-            // Two rows of the bra at a time: more sums than that do not fit the registers.
-            for (int first = 0; first < Rows; first += 2) add_rows<Rows, std::min(Rows, 2), Perms, X1, X2>(tiles, first, sums);
-        });
+    // flips: of which q ^ p entries are asked for, as bits. Others may be added too.
+    void add(const TilePair<Real>& tiles, unsigned flips, double* sums) const {
+        // A pass for each flip is bound by what it loads: two of them take less than all entries together do.
+        if (size_ == 4 && std::popcount(flips) <= 2) {
+            for (unsigned flip = 0; flip < 4; ++flip)
+                if (flips >> flip & 1) add_flipped(tiles, flip, sums);
+        } else
+            add_all(tiles, sums);
     }
 
 private:
@@ -28,8 +35,74 @@ private:
     // Products summed in Real before the sum is added to a double.
     static constexpr int together = 64;
 
-    template <int Rows, int Some, int Perms, int X1, int X2>
-    void add_rows(const TilePair<Real>& tiles, int first_row, double* sums) const {
+    void add_all(const TilePair<Real>& tiles, double* sums) const {
+        shape_.specialised([&]<int Rows, int Perms, int X1, int X2>() {
+            // Two rows of the bra at a time: more sums than that do not fit the registers.
+            add_rows<Rows, 0, std::min(Rows, 2), Perms, X1, X2>(tiles, sums);
+            if constexpr (Rows > 2) add_rows<Rows, 2, 2, Perms, X1, X2>(tiles, sums);
+        });
+    }
+
+    // The entries T_qp with q ^ p == flip, of two targets.
+    void add_flipped(const TilePair<Real>& tiles, std::size_t flip, double* sums) const {
+        const std::size_t row_flip = gathered(flip, shape_.row_targets_), permutation = gathered(flip, shape_.lane_targets_);
+        shape_.specialised([&]<int Rows, int Perms, int X1, int X2>() {
+            if constexpr (Rows * Perms == 4)
+                unrolled<Perms>([&](auto x) QDIST_INLINE {
+                    constexpr int own = (x & 1 ? X1 : 0) ^ (x & 2 ? X2 : 0);
+                    if (x != permutation) return;
+                    if (own == 0 && row_flip == 0)
+                        add_one_flip<Rows, 0, true>(tiles, 0, sums);
+                    else
+                        add_one_flip<Rows, own, false>(tiles, row_flip, sums);
+                });
+        });
+    }
+
+    template <int Rows, int Permutation, bool Diagonal>
+    [[gnu::noinline]] void add_one_flip(const TilePair<Real>& tiles, std::size_t row_flip, double* sums) const {
+        double total[2 * Rows][lanes] = {};
+        V re[Rows] = {}, im[Rows] = {};
+        int pending = 0;
+        const auto flush = [&] {
+            V sums[2 * Rows];
+            for (int p = 0; p < Rows; ++p) {
+                sums[2 * p] = re[p];
+                sums[2 * p + 1] = im[p];
+                re[p] = im[p] = V{};
+            }
+            add_vectors(sums, 2 * Rows, total);
+            pending = 0;
+        };
+        std::size_t of_ket[Rows], of_bra[Rows];
+        for (int p = 0; p < Rows; ++p) {
+            of_bra[p] = shape_.offset_[p];
+            of_ket[p] = shape_.offset_[p ^ row_flip];
+        }
+        const Tile<Real> ket = tiles.ket, bra = tiles.bra;
+        shape_.runs_.each([&](std::size_t first, std::size_t length) {
+            for (std::size_t i = first; i < first + length; i += lanes) {
+                unrolled<Rows>([&](auto p) QDIST_INLINE {
+                    const V a = lane_xor<Permutation>(load(ket.re + i + of_ket[p]));
+                    const V b = lane_xor<Permutation>(load(ket.im + i + of_ket[p]));
+                    const V c = load(bra.re + i + of_bra[p]), d = load(bra.im + i + of_bra[p]);
+                    add_products<1, 1, Diagonal ? 0 : -1>(a, b, &c, &d, re + p, im + p);
+                });
+                if (++pending == together) flush();
+            }
+        });
+        flush();
+        for (int p = 0; p < Rows; ++p)
+            for (int lane = 0; lane < lanes; ++lane) {
+                if (!shape_.holds(lane)) continue;
+                const std::size_t row = shape_.index(p ^ row_flip, lane ^ Permutation), column = shape_.index(p, lane);
+                sums[2 * (row * size_ + column)] += total[2 * p][lane];
+                sums[2 * (row * size_ + column) + 1] += total[2 * p + 1][lane];
+            }
+    }
+
+    template <int Rows, int FirstRow, int Some, int Perms, int X1, int X2>
+    void add_rows(const TilePair<Real>& tiles, double* sums) const {
         constexpr int entries = Some * Rows * Perms;
         double total[2 * entries][lanes] = {};
         V re[entries] = {}, im[entries] = {};
@@ -53,23 +126,23 @@ private:
                 V b_re[Some], b_im[Some];
 #pragma GCC unroll 2
                 for (int p = 0; p < Some; ++p) {
-                    b_re[p] = load(bra.re + i + o[first_row + p]);
-                    b_im[p] = load(bra.im + i + o[first_row + p]);
+                    b_re[p] = load(bra.re + i + o[FirstRow + p]);
+                    b_im[p] = load(bra.im + i + o[FirstRow + p]);
                 }
-#pragma GCC unroll 4
-                for (int q = 0; q < Rows; ++q) {
+                unrolled<Rows>([&](auto q) QDIST_INLINE {
                     const V a = load(ket.re + i + o[q]), b = load(ket.im + i + o[q]);
                     unrolled<Perms>([&](auto x) QDIST_INLINE {
                         constexpr int permutation = (x & 1 ? X1 : 0) ^ (x & 2 ? X2 : 0);
                         const V c = lane_xor<permutation>(a), d = lane_xor<permutation>(b);
-                        add_products<Some, Rows * Perms>(c, d, b_re, b_im, re + q * Perms + x, im + q * Perms + x);
+                        constexpr int diagonal = x == 0 ? int(q) - FirstRow : -1;
+                        add_products<Some, Rows * Perms, diagonal>(c, d, b_re, b_im, re + q * Perms + x, im + q * Perms + x);
                     });
-                }
+                });
                 if (++pending == together) flush();
             }
         });
         flush();
-        add_entries(total, Rows, Some, Perms, first_row, sums);
+        add_entries(total, Rows, Some, Perms, FirstRow, sums);
     }
 
     // What every case has in common: compiled once, and not with each of them.
@@ -91,13 +164,16 @@ private:
                     }
     }
 
-    // ket conj(bra) of one row of the ket and `Some` of the bra, whose sums are a stride of `Step` apart.
-    template <int Some, int Step>
+    // ket conj(bra) of one row of the ket and `Some` of the bra, whose sums are a stride of `Step` apart. Diagonal: which
+    // row of the bra is that of the ket.
+    template <int Some, int Step, int Diagonal>
     static void add_products(V ket_re, V ket_im, const V* bra_re, const V* bra_im, V* re, V* im) {
 #pragma GCC unroll 2
         for (int p = 0; p < Some; ++p) {
-            re[p * Step] += ket_re * bra_re[p];
-            re[p * Step] += ket_im * bra_im[p];
+            if (p != Diagonal) {
+                re[p * Step] += ket_re * bra_re[p];
+                re[p * Step] += ket_im * bra_im[p];
+            }
             im[p * Step] += ket_im * bra_re[p];
             im[p * Step] -= ket_re * bra_im[p];
         }
