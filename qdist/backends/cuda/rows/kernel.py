@@ -154,8 +154,12 @@ class CudaRows:
                 values, single = at + call.plan.values, to
             common = self._common_at(at + call.plan.common)
             own, all_rows = given.addresses
-            launch = record(call, at, common, own, all_rows, values, single, kets=kets)
-            self._run(call, launch, count, prepare=True)
+
+            def launches() -> None:
+                launch = record(call, at, common, own, all_rows, values, single, kets=kets)
+                self._run(call, launch, count, prepare=True)
+
+            call.graphs.run((at, to, own, all_rows, kets), launches)
             kept = _Kept((memory, found), common, values, kets) if keep else None
             return (found if given.on_device else found.get()), kept
 
@@ -188,7 +192,12 @@ class CudaRows:
                 call = self._call(outputs, count, given.singles, wanted, known)
                 found = cupy.empty(wanted.end, call.result)
                 memory = cupy.cuda.alloc(call.plan.own if known else call.plan.nbytes)
-                self._launch_back(call, given.addresses, count, wanted, kets, known, memory.ptr, found.data.ptr)
+                at, to, addresses = memory.ptr, found.data.ptr, given.addresses
+                before = None if kets is None else (kets.common[0], kets.values, kets.kets)
+                call.graphs.run(
+                    (at, to, *addresses, before),
+                    lambda: self._launch_back(call, addresses, count, wanted, kets, known, at, to),
+                )
                 if not given.on_device:
                     found = found.get()
         return (
