@@ -184,16 +184,18 @@ class QuantumLayer(Module):
             x = np.zeros((1, 0), self._dtype)
         # Angles keep their precision, and so do outputs, whatever the layers around compute in.
         x = widened(x if isinstance(x, Tensor) else Tensor(x, device=self.program.device))
-        if x.dtype.kind == "c":
+        kind = x.dtype.kind
+        if kind == "c":
             raise TypeError(f"QuantumLayer takes real numbers, which are angles; got {x.dtype}")
-        if self.weights is not None and x.dtype.kind == "f" and x.dtype != self.weights.dtype:
+        if self.weights is not None and kind == "f" and x.dtype != self.weights.dtype:
             name = self.weights.dtype.name
             raise TypeError(
                 f"x is {x.dtype} and the layer's weights are {name}: convert the data, x.astype({name!r}) (of a Tensor "
                 f"x.to({name!r})), or the layer, layer.to({x.dtype.name!r})"
             )
-        wide = self._amplitudes and x.ndim == 2 and 1 <= x.shape[1] < self.in_features
-        if x.ndim != 2 or (x.shape[1] != self.in_features and not wide):
+        shape, features = x.shape, self.in_features
+        wide = self._amplitudes and len(shape) == 2 and 1 <= shape[1] < features
+        if len(shape) != 2 or (shape[1] != features and not wide):
             raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got shape {x.shape}")
         if x.device != self.program.device:
             where = self.program.device
@@ -270,7 +272,7 @@ def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLa
         both = division.gradients(layer._shots.gradient(layer.program, saved, on_host(g).astype(np.float64)))
     else:
         both = layer._map.backward(xp, g, saved, needs)
-    return tuple(None if part is None else xp.asarray(part) for part in both[: len(needs)])
+    return tuple([None if part is None else xp.asarray(part) for part in both[: len(needs)]])
 
 
 _TINY = 12

@@ -35,6 +35,8 @@ def promote(rule: Rule, values: list, keep_halves: bool) -> list:
 
 def shared_module(rule: Rule, values: list) -> tuple[Any, Any]:
     """The array module of the inputs, which must all be in one place, and their GPU where it has to be chosen."""
+    if len(values) == 1 and not arrays.several_gpus():
+        return arrays.module_of(values[0]), None
     first = None
     apart = False
     for a in values:

@@ -35,7 +35,7 @@ def _spread(xp: Any, g: Array, shape: tuple[int, ...], axis: Axes, keepdims: boo
 
 
 def mean(xp: Any, a: Array, axis: Axes, keepdims: bool) -> Any:
-    found = None if xp is np or keepdims or len(axis) < a.ndim else small_on_gpu.total(a, float(a.size))
+    found = None if xp is np or keepdims or len(axis) < a.ndim else small_on_gpu.total(a, a.size)
     return (a.mean(axis=axis, keepdims=keepdims) if found is None else found), a.shape
 
 

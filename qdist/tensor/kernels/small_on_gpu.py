@@ -11,7 +11,9 @@ import sys
 from functools import cache
 from typing import Any
 
-from ..arrays import Array
+from qdist.native import kernels
+
+from ..arrays import Array, several_gpus
 
 __all__ = ["pairs", "total"]
 
@@ -34,7 +36,7 @@ PAIRS(multiply, a * b)
 PAIRS(twice_the_product, (a + a) * b)
 
 // Divided by count. Sums are in double, and have the same order every time.
-extern "C" __global__ void total(const Real* numbers, Real* out, long long size, double count) {
+extern "C" __global__ void total(const Real* numbers, Real* out, long long size, long long count) {
     __shared__ double parts[32];
     double sum = 0;
     for (long long i = threadIdx.x; i < size; i += blockDim.x) sum += numbers[i];
@@ -62,23 +64,36 @@ def pairs(name: str, left: Array, right: Array) -> Array | None:
             return None
         step = 0
     out = kind(right.shape, right.dtype)
-    _kernel(name, right.dtype.char)((-(-size // _THREADS),), (_THREADS,), (left, right, out, size, step))
+    _launch(name, right.dtype.char, -(-size // _THREADS), _THREADS, left, right, out, size, step)
     return out
 
 
-def total(array: Array, count: float = 1.0) -> Array | None:
+def total(array: Array, count: int = 1) -> Array | None:
     """The sum of all numbers, divided by a count; a number of no dimensions. None for what CuPy has to do."""
     size = array.size
     if not 0 < size <= _MOST or array.dtype.char not in "fd" or not array.flags.c_contiguous:
         return None
     out = array.__class__((), array.dtype)
-    _kernel("total", array.dtype.char)((1,), (_SUMMING,), (array, out, size, count))
+    _launch("total", array.dtype.char, 1, _SUMMING, array, out, size, count)
     return out
 
 
+def _launch(name: str, char: str, blocks: int, threads: int, *given: Any) -> None:
+    """given: arrays, then two numbers."""
+    kernel, function = _kernel(name, char)
+    numbers = [array.data.ptr for array in given[:-2]]
+    numbers += given[-2:]
+    # A function belongs to one GPU. In a thread that has not chosen it yet the driver refuses, and CuPy chooses.
+    stream = sys.modules["cupy"].cuda.get_current_stream().ptr
+    if several_gpus() or kernels.launch(function, blocks, threads, stream, numbers):
+        kernel((blocks,), (threads,), tuple(numbers))
+
+
 @cache
-def _kernel(name: str, char: str) -> Any:
-    return _module(char).get_function(name)
+def _kernel(name: str, char: str) -> tuple[Any, int]:
+    """As CuPy calls it, and as the driver does."""
+    found = _module(char).get_function(name)
+    return found, found.kernel.ptr
 
 
 @cache

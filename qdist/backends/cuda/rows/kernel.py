@@ -235,7 +235,8 @@ class CudaRows:
             return one.found[: one.results].copy()
 
     def _on_device(self, *arrays: Any) -> bool:
-        return any(isinstance(array, self._cupy.ndarray) for array in arrays)
+        kind = self._cupy.ndarray
+        return arrays[0].__class__ is kind or any([isinstance(array, kind) for array in arrays])
 
     def _launch_back(
         self,
@@ -289,13 +290,15 @@ class CudaRows:
         """Rows, shared parameters and cotangents on the device; those of the host go there in one copy. None if one of
         the host's has a value that is not finite."""
         if self._on_device(*arrays):
-            addresses, kept, singles, bit = [], [], 0, 1
+            addresses, kept, singles, bit, kind = [], [], 0, 1, self._cupy.ndarray
             for array in arrays:
-                if array.__class__ is not self._cupy.ndarray or array.dtype.char not in "fd":
+                char = array.dtype.char
+                if array.__class__ is not kind or char not in "fd":
                     array = _converted(self._cupy, array)
+                    char = array.dtype.char
                 elif not array.flags.c_contiguous:
                     array = self._cupy.ascontiguousarray(array)
-                if array.dtype.char == "f":
+                if char == "f":
                     singles |= bit
                 bit <<= 1
                 addresses.append(array.data.ptr)
