@@ -272,7 +272,8 @@ def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLa
         both = division.gradients(layer._shots.gradient(layer.program, saved, on_host(g).astype(np.float64)))
     else:
         both = layer._map.backward(xp, g, saved, needs)
-    return tuple([None if part is None else xp.asarray(part) for part in both[: len(needs)]])
+    kind = g.__class__
+    return tuple([part if part is None or part.__class__ is kind else xp.asarray(part) for part in both[: len(needs)]])
 
 
 _TINY = 12

@@ -108,7 +108,10 @@ class CircuitMap:
         out = reading.columns.flat(numbers).astype(x.dtype, copy=False)
         again = self.read_again(xp, x, weights)
         own = None if again and self.division.is_whole else bound
-        return xp.asarray(out), (*again, (own, numbers, Kept(comm, kets, None)))
+        return out if out.__class__ is x.__class__ else xp.asarray(out), (
+            *again,
+            (own, numbers, Kept(comm, kets, None)),
+        )
 
     def read_again(self, xp: Any, x: Any, weights: Any) -> tuple[Any, ...]:
         """What of rows and weights ``backward`` reads once more, which must not change until then: x and the weights

@@ -8,6 +8,7 @@ returns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any, NamedTuple
@@ -42,6 +43,8 @@ _KEPT_BYTES = 1 << 27
 """States of a forward run that are kept for its backward run."""
 _MOST_CALLS = 64
 """Kept of a reading."""
+
+_ANYWHERE: nullcontext[None] = nullcontext()
 
 _Common = tuple[int, int, int, int]
 """Addresses of what all rows share: shared_slots, turned, phases and far_turns of RowLaunch."""
@@ -88,6 +91,7 @@ class CudaRows:
         import cupy
 
         self._cupy, self._device = cupy, device
+        self._is_only = cupy.cuda.runtime.getDeviceCount() == 1
         self._real = np.dtype(np.float64 if in_double else np.float32)
         self._dtype = np.dtype(np.complex128 if in_double else np.complex64)
         self._n, self._per_row, self._num_shared = records.num_qubits, records.per_row, records.num_shared
@@ -139,7 +143,7 @@ class CudaRows:
 
     def forward(self, rows: Any, shared: Any, outputs: Reading, keep: bool) -> tuple[Any, Any] | None:
         cupy, count = self._cupy, len(rows)
-        with cupy.cuda.Device(self._device):
+        with self._chosen():
             given = self._given(rows, shared)
             if given is None:
                 return None
@@ -180,7 +184,7 @@ class CudaRows:
         first = 0 if known else count * width
         second = first + self._num_shared * by_shared
         wanted = _Wanted(by_rows, by_shared, first, second, second + count * self._per_row * by_rows)
-        with cupy.cuda.Device(self._device):
+        with self._chosen():
             if count == 1 and kets is None and not self._on_device(rows, shared, cotangents):
                 found = self._back_of_one(rows, shared, outputs, cotangents, wanted)
                 if found is None:
@@ -234,6 +238,10 @@ class CudaRows:
             self._cupy.cuda.get_current_stream().synchronize()
             return one.found[: one.results].copy()
 
+    def _chosen(self) -> Any:
+        """A context in which this GPU is the current one; where there is no other it always is."""
+        return _ANYWHERE if self._is_only else self._cupy.cuda.Device(self._device)
+
     def _on_device(self, *arrays: Any) -> bool:
         kind = self._cupy.ndarray
         return arrays[0].__class__ is kind or any([isinstance(array, kind) for array in arrays])
@@ -271,7 +279,7 @@ class CudaRows:
 
     def states(self, rows: Any, shared: Any, out: Any) -> bool:
         cupy, count = self._cupy, len(rows)
-        with cupy.cuda.Device(self._device):
+        with self._chosen():
             given = self._given(rows, shared)
             if given is None:
                 return False
