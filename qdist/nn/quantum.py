@@ -67,7 +67,9 @@ class QuantumLayer(Module):
         seed: of those uniform numbers; None draws them from the default generator, as other layers do.
 
     A forward that is recorded keeps its states for the backward, if they are of one row, or of a batch whose gradients
-    are computed at once and whose states are not too many; other gradients run the circuit again.
+    are computed at once and whose states are not too many; other gradients run the circuit again. On a GPU, and where
+    angles are functions of parameters, x and the weights are read again: changed in place before the backward, they
+    make it raise RuntimeError.
 
     All ranks that share amplitudes give the same x and get the same outputs. Rank 0's weights are taken over by all
     ranks of `comm` at the start. Parameters that are trained together with a layer must be equal on all its ranks,

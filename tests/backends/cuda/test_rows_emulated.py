@@ -191,3 +191,42 @@ def test_repeated_turns_do_not_change_the_norm(cupy: Any) -> None:  # noqa: F811
     assert wanted is not None
     for a, b in zip(found[:2], wanted[:2]):
         np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_runs_with_the_same_addresses_are_replayed_on_what_is_there(
+    cupy: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As steps of a training are: values change in place, and memory is where the step before has left it."""
+    records = row_records(random_circuit(4, 3), [0, 1])
+    gpu, fresh = CudaRows(records, True, 0), CudaRows(records, True, 0)
+    sums = [qd.PauliSum({"Z0": 1.0, "X1 Y2": 0.5}), qd.PauliSum({"Z3": 1.0})]
+    readings = [k.outputs(lowered_outputs(records.frame, sums)) for k in (gpu, fresh)]
+    rng = np.random.default_rng(4)
+    rows, shared, cotangents = (cupy.asarray(rng.normal(size=size)) for size in ((3, 2), records.num_shared, (3, 2)))
+    pieces: dict[Any, Any] = {}
+    alloc, empty = cupy.cuda.alloc, cupy.empty
+
+    def step(kernel: CudaRows, reading: Any) -> list[Any]:
+        found = kernel.forward(rows, shared, reading, True)
+        assert found is not None
+        back = kernel.backward(rows, shared, reading, cotangents, True, True, found[1], found[0])
+        assert back is not None
+        return [np.array(part) for part in back]
+
+    recorded = []
+    for _ in range(4):
+        wanted = step(fresh, readings[1])
+        with monkeypatch.context() as patch:
+            patch.setattr(cupy.cuda, "alloc", lambda n: pieces.setdefault(n, alloc(n)))
+            patch.setattr(cupy, "empty", lambda *given: pieces.setdefault(given, empty(*given)))
+            found = step(gpu, readings[0])
+        for a, b in zip(found, wanted):
+            np.testing.assert_array_equal(a, b)
+        recorded.append([graph for call in readings[0].calls.values() for graph in call.graphs._kept.values()])
+        for array in (rows, shared, cotangents):
+            array += 0.25
+    # Both ways: launched, recorded, replayed.
+    assert recorded[0] == [None, None]
+    assert None not in recorded[1]
+    assert recorded[1] == recorded[2] == recorded[3]
