@@ -22,7 +22,9 @@ from ..comm import Communicator, Mesh
 from ..plan.plan import readable_size
 from ..tensor import Generator, Rule, Tensor, apply, computing_in, random
 from ..tensor.arrays import to_device
+from ..tensor.autograd import mode
 from ..tensor.half import widened
+from ..tensor.versions import held_elsewhere
 from . import quantum_embedding as embedding
 from .agreement import Agreement
 from .module import Module, Parameter
@@ -203,6 +205,9 @@ class QuantumLayer(Module):
             where = self.program.device
             raise TypeError(f"the circuit runs on {where} and x is on {x.device}: move it with x.to({where!r})")
         with computing_in(None):
+            if mode.grad and x._version.outside and not self.program.backend.is_host and held_elsewhere(x):
+                # What others may write is digested where it is saved, and that waits for the GPU; a copy does not.
+                x = x.clone()
             inputs = (x,) if self.weights is None else (x, self.weights)
             output = apply(_RULE, *inputs, layer=self)
         together = None if self.comm is None else self._together()

@@ -1,5 +1,6 @@
 """Kernels of our own for small arrays on a GPU: what they take, and that they give what NumPy gives."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -79,3 +80,12 @@ def test_a_sum_of_squares_and_its_gradient() -> None:
     x.grad = None
     ((x - 1.0) * (x + x)).mean().backward()
     np.testing.assert_allclose(x.grad.numpy(), (4 * values - 2) / values.size, rtol=1e-5, atol=1e-7)
+
+
+@marked
+def test_a_thread_that_has_not_used_the_gpu_yet() -> None:
+    """The driver knows no context there."""
+    x = Tensor(np.arange(6.0, dtype=np.float32), device="cuda")
+    assert (x * x).sum().item() == 55.0
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: (x * x).sum().item()).result() == 55.0
