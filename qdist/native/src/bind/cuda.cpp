@@ -10,7 +10,8 @@
 namespace {
 
 using Word = std::uint64_t;
-using Launch = int (*)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void* stream, void** arguments, void** more);
+using Launch = int (*)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void* stream,
+                       void** arguments, void** more);
 
 constexpr int most_arguments = 8, no_driver = -1;
 
@@ -29,7 +30,8 @@ int launch(Word function, unsigned blocks, unsigned threads, Word stream, std::v
     nb::gil_scoped_release release;
     const Launch call = driver();
     if (!call) return no_driver;
-    return call(reinterpret_cast<void*>(function), blocks, 1, 1, threads, 1, 1, 0, reinterpret_cast<void*>(stream), places.data(), nullptr);
+    return call(reinterpret_cast<void*>(function), blocks, 1, 1, threads, 1, 1, 0, reinterpret_cast<void*>(stream), places.data(),
+                nullptr);
 }
 
 }  // namespace
