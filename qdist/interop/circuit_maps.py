@@ -107,7 +107,7 @@ class _Remembering:
         found, saved = self.forward_saved(xp, x, weights)
         if saved is not None:
             # x and weights may be memory that a framework lends for this call.
-            self._last.append(saved if len(saved) == 2 else (saved[0], None, *saved[2:]))
+            self._last.append(saved if len(saved) == 2 else saved[-1:])
         return found
 
     @property
@@ -165,9 +165,9 @@ class _Remembering:
             if np.array_equal(self.map.division.parameters(np, _host(x), _host(weights)), saved[0]):
                 return saved
         elif saved is not None and xp is np:  # On a GPU a comparison would wait for it.
-            now = self.map.division.of_rows(xp, x, weights)
-            if all(map(_same, now, saved[0])):
-                return saved[0], (x, weights), *saved[2:]
+            now, ((own, *_),) = self.map.division.of_rows(xp, x, weights), saved
+            if all(map(_same, now, own)):
+                return *self.map.read_again(xp, x, weights), *saved
         return self.map.forward(xp, x, weights)[1]
 
 

@@ -22,7 +22,9 @@ from ..comm import Communicator, Mesh
 from ..plan.plan import readable_size
 from ..tensor import Generator, Rule, Tensor, apply, computing_in, random
 from ..tensor.arrays import to_device
+from ..tensor.autograd import mode
 from ..tensor.half import widened
+from ..tensor.versions import held_elsewhere
 from . import quantum_embedding as embedding
 from .agreement import Agreement
 from .module import Module, Parameter
@@ -67,7 +69,9 @@ class QuantumLayer(Module):
         seed: of those uniform numbers; None draws them from the default generator, as other layers do.
 
     A forward that is recorded keeps its states for the backward, if they are of one row, or of a batch whose gradients
-    are computed at once and whose states are not too many; other gradients run the circuit again.
+    are computed at once and whose states are not too many; other gradients run the circuit again. On a GPU, and where
+    angles are functions of parameters, x and the weights are read again: changed in place before the backward, they
+    make it raise RuntimeError.
 
     All ranks that share amplitudes give the same x and get the same outputs. Rank 0's weights are taken over by all
     ranks of `comm` at the start. Parameters that are trained together with a layer must be equal on all its ranks,
@@ -184,21 +188,26 @@ class QuantumLayer(Module):
             x = np.zeros((1, 0), self._dtype)
         # Angles keep their precision, and so do outputs, whatever the layers around compute in.
         x = widened(x if isinstance(x, Tensor) else Tensor(x, device=self.program.device))
-        if x.dtype.kind == "c":
+        kind = x.dtype.kind
+        if kind == "c":
             raise TypeError(f"QuantumLayer takes real numbers, which are angles; got {x.dtype}")
-        if self.weights is not None and x.dtype.kind == "f" and x.dtype != self.weights.dtype:
+        if self.weights is not None and kind == "f" and x.dtype != self.weights.dtype:
             name = self.weights.dtype.name
             raise TypeError(
                 f"x is {x.dtype} and the layer's weights are {name}: convert the data, x.astype({name!r}) (of a Tensor "
                 f"x.to({name!r})), or the layer, layer.to({x.dtype.name!r})"
             )
-        wide = self._amplitudes and x.ndim == 2 and 1 <= x.shape[1] < self.in_features
-        if x.ndim != 2 or (x.shape[1] != self.in_features and not wide):
+        shape, features = x.shape, self.in_features
+        wide = self._amplitudes and len(shape) == 2 and 1 <= shape[1] < features
+        if len(shape) != 2 or (shape[1] != features and not wide):
             raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got shape {x.shape}")
         if x.device != self.program.device:
             where = self.program.device
             raise TypeError(f"the circuit runs on {where} and x is on {x.device}: move it with x.to({where!r})")
         with computing_in(None):
+            if mode.grad and x._version.outside and not self.program.backend.is_host and held_elsewhere(x):
+                # What others may write is digested where it is saved, and that waits for the GPU; a copy does not.
+                x = x.clone()
             inputs = (x,) if self.weights is None else (x, self.weights)
             output = apply(_RULE, *inputs, layer=self)
         together = None if self.comm is None else self._together()
@@ -270,7 +279,8 @@ def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLa
         both = division.gradients(layer._shots.gradient(layer.program, saved, on_host(g).astype(np.float64)))
     else:
         both = layer._map.backward(xp, g, saved, needs)
-    return tuple(None if part is None else xp.asarray(part) for part in both[: len(needs)])
+    kind = g.__class__
+    return tuple([part if part is None or part.__class__ is kind else xp.asarray(part) for part in both[: len(needs)]])
 
 
 _TINY = 12

@@ -106,7 +106,19 @@ class CircuitMap:
             raise AssertionError("a value is not finite")
         numbers, kets = read
         out = reading.columns.flat(numbers).astype(x.dtype, copy=False)
-        return xp.asarray(out), (bound, (x, weights), numbers, Kept(comm, kets, None))
+        again = self.read_again(xp, x, weights)
+        own = None if again and self.division.is_whole else bound
+        return out if out.__class__ is x.__class__ else xp.asarray(out), (
+            *again,
+            (own, numbers, Kept(comm, kets, None)),
+        )
+
+    def read_again(self, xp: Any, x: Any, weights: Any) -> tuple[Any, ...]:
+        """What of rows and weights ``backward`` reads once more, which must not change until then: x and the weights
+        where gradients follow from functions of them, or where kernels read them as they lie on a GPU; else nothing.
+        In ``saved`` they come first, as arrays, so that a graph of tensors sees to it."""
+        whole_there = xp is not np and self.division.is_whole
+        return (x, weights) if whole_there or self.division.has_functions else ()
 
     def backward(self, xp: Any, g: Any, saved: Any, needs: Sequence[bool]) -> tuple[Any, Any]:
         """The derivatives of a loss by x and by the weights, None where they are not needed; given those by the
@@ -124,7 +136,9 @@ class CircuitMap:
                 _, gradient = adjoint.vjp(self.program, self.outputs, params, cotangents, kept.take())
             by_x, by_weights = self.division.gradients(gradient)
             return xp.asarray(by_x), xp.asarray(by_weights)
-        (rows, shared), (x, weights), numbers, kept = saved
+        *again, (own, numbers, kept) = saved
+        x, weights = again or (None, None)
+        rows, shared = self.division.of_rows(xp, x, weights) if own is None else own
         assert self._rows is not None, "the forward run was of rows"
         program, reading = self._rows
         together = self.division.has_functions

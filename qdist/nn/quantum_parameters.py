@@ -70,14 +70,15 @@ class Division:
         return by_x, by_weights
 
     def of_rows(self, xp: Any, x: Any, weights: Any) -> tuple[Any, Any]:
-        """What a row program with ``row_columns`` and ``shared_columns`` takes: the rows, and what they share; on the
-        host a copy, as callers may change what they gave before a backward run."""
+        """What a row program with ``row_columns`` and ``shared_columns`` takes: the rows, and what they share; a copy,
+        as callers may change what they gave before a backward run, but on a GPU where all of both is taken."""
         if self._functions is None:
-            used = x if len(self._features) == self.in_features else x[:, self._on(xp, "_features")]
+            if xp is not np and self.is_whole:
+                return x, xp.zeros(0) if weights is None else weights
+            all_features, all_weights = len(self._features) == self.in_features, len(self._places) == self.num_weights
+            used = x.copy() if all_features else x[:, self._on(xp, "_features")]
             shared = xp.zeros(0) if weights is None else weights
-            if len(self._places) < self.num_weights:
-                shared = shared[self._on(xp, "_places")]
-            return (used.copy(), shared.copy()) if xp is np else (used, shared)
+            return used, shared.copy() if all_weights else shared[self._on(xp, "_places")]
         theta = self.parameters(xp, x, weights)
         bound = self._functions.extended(theta, xp)
         alone = bound[:1] if len(x) else self._functions.extended(self._weights_alone(xp, weights), xp, check=False)

@@ -43,6 +43,11 @@ def module_of(array: Array) -> ModuleType:
     raise TypeError(f"expected a NumPy or CuPy array, got {type(array).__name__}")
 
 
+def module_of_kind(kind: type) -> ModuleType:
+    """The array module of arrays of this class."""
+    return np if issubclass(kind, np.ndarray) else sys.modules["cupy"]
+
+
 @lru_cache(maxsize=1)
 def several_gpus() -> bool:
     """Whether arrays can be on different GPUs: then new ones are made where the device is chosen for them."""

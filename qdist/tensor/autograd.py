@@ -396,8 +396,10 @@ def _walk(
             result[node] = g
             if barrier or (useful is not None and not any(e in useful for e in node.inputs if e is not None)):
                 continue
-        _check(node)
-        xp, inputs, rule, saved = node.xp, node.inputs, node.rule, node.unpacked()
+        if node.guards or node.freed:
+            _check(node)
+        xp, inputs, rule = node.xp, node.inputs, node.rule
+        saved = node.saved if node.unpack is None else node.unpacked()
         assert rule.vjp is not None
         if rule.count is not None and node.shape == ():
             mode.counts += (rule.count(saved),)
@@ -424,6 +426,10 @@ def _walk(
                     if c.shape != shape or c.dtype != edge.dtype:
                         c = fit(xp, c, shape, FLOAT32 if edge.wide_gradient else edge.dtype)
                     owned = alone and _is_fresh(c, g)
+                if useful is None and edge.__class__ is Node and edge not in gathered:
+                    gathered[edge] = (c, owned)
+                    heappush(heap, (-edge.sequence, edge))
+                    continue
             deliver(edge, c, owned)
     return result
 

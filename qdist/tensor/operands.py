@@ -9,6 +9,8 @@ import numpy as np
 from . import arrays
 from .rules import Rule
 
+_SCALARS = {bool, int, float, complex}
+
 
 def promote(rule: Rule, values: list, keep_halves: bool) -> list:
     """Bring an operation's inputs to their common dtype, all but indices and masks.
@@ -35,6 +37,11 @@ def promote(rule: Rule, values: list, keep_halves: bool) -> list:
 
 def shared_module(rule: Rule, values: list) -> tuple[Any, Any]:
     """The array module of the inputs, which must all be in one place, and their GPU where it has to be chosen."""
+    kinds = {a.__class__ for a in values} - _SCALARS
+    if len(kinds) == 1:
+        module = arrays.module_of_kind(*kinds)
+        if module is np or not arrays.several_gpus():
+            return module, None
     first = None
     apart = False
     for a in values:

@@ -917,6 +917,7 @@ ELSEWHERE = {
     "direct_call": "tests/comm/test_direct_call.py",
     "formulas": "tests/native/test_formulas.py",
     "lane_bits": "a constant",
+    "launch": "tests/native/test_native.py",
     "variant": "a constant",
     "xla_function": "tests/native/test_xla_call_frame.py",
 }

@@ -134,3 +134,10 @@ def test_crc32_is_zlibs(size: int) -> None:
     data = np.random.default_rng(size).integers(0, 256, size + 3, np.uint8)[3:]
     for before in (0, 1, 0xFFFFFFFF, 0x12345678):
         assert kernels.crc32(data, before) == zlib.crc32(data, before)
+
+
+def test_a_launch_without_a_driver_or_with_too_many_arguments_is_refused() -> None:
+    with pytest.raises(ValueError, match="number of arguments"):
+        kernels.launch(0, 1, 1, 0, [0] * 9)
+    # No driver, or none that knows function 0.
+    assert kernels.launch(0, 1, 1, 0, [1, 2]) != 0

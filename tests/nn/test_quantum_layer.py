@@ -4,6 +4,7 @@ import gc
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -342,6 +343,56 @@ def test_only_the_last_forward_keeps_its_state_and_only_for_a_backward(parts, ru
     assert kept() == 1
     del abandoned
     assert kept() == 0
+
+
+@pytest.mark.parametrize("functions", [False, True])
+@pytest.mark.parametrize("changed", ["x", "weights"])
+@pytest.mark.parametrize("again", [False, True])
+def test_values_that_change_before_the_backward_pass_give_no_wrong_gradient(
+    functions: bool, changed: str, again: bool
+) -> None:
+    """Where x and the weights are read again, by functions or on a GPU, the backward pass refuses. again: another
+    forward run in between, after which the first one's states are gone."""
+    x, w = qd.ParameterVector("x", 2), qd.ParameterVector("w", 2)
+    circuit = qd.Circuit(2).rx(x[0], 0).rx(x[0] * x[1] if functions else x[1], 1).cx(0, 1)
+    circuit.ry(w[0], 0).ry(w[0] * w[1] if functions else w[1], 1)
+    gradients = []
+    for changes in (False, True):
+        layer = nn.QuantumLayer(circuit, ["Z0", "Z1"], inputs=x, weights=w, seed=3)
+        assert layer.weights is not None
+        given = Tensor(np.array([[0.1, 0.2], [0.3, 0.4]], np.float32), requires_grad=True)
+        loss = layer(given).sum()
+        if again:
+            layer(given)
+        if changes:
+            with tensor.no_grad():
+                (given if changed == "x" else layer.weights)[...] = 0.7
+            if functions or _device != "cpu":
+                with pytest.raises(RuntimeError, match="quantum_layer needs for its derivative was changed in place"):
+                    loss.backward()
+                return
+        loss.backward()
+        gradients.append((given.grad.numpy(), layer.weights.grad.numpy()))
+    for before, after in zip(*gradients):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_arrays_of_a_gpu_are_guarded_where_a_backward_run_reads_them(parts) -> None:
+    """As what the graph has saved: any module but NumPy stands for CuPy here."""
+    xp = SimpleNamespace(asarray=np.asarray, zeros=np.zeros)
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, inputs=x, weights=w, seed=1, device="cpu")
+    given, weights = np.zeros((2, 3), np.float32), layer.weights.numpy()
+    _, saved = layer._map.forward(xp, given, weights)
+    assert [part is own for part, own in zip(saved, (given, weights))] == [True, True]
+    # Whoever else holds them could change them unseen: nothing but what the graph counts does.
+    assert saved[2][0] is None
+    gradient = layer._map.backward(xp, np.ones((2, 3), np.float32), saved, [True, True])
+    wanted = layer._map.backward(
+        np, np.ones((2, 3), np.float32), layer._map.forward(np, given, weights)[1], [True, True]
+    )
+    for a, b in zip(gradient, wanted):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_without_inputs_a_layer_is_a_function_of_its_weights() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from threading import Lock
 from typing import Any
 
 __all__ = ["Graphs"]
@@ -14,24 +15,26 @@ _MOST = 8
 
 class Graphs:
     """Graphs by keys. A key says all that launches depend on but what the memory holds that they read, which stays
-    where it is; no memory is allocated between them, and nothing waited for."""
+    where it is; no memory is allocated between them, and nothing waited for. One thread runs them at a time."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = Lock()
 
     def run(self, key: Hashable, launches: Callable[[], None]) -> None:
         """What ``launches`` queues to the current stream. The first time it does so itself, and loads kernels."""
-        if key not in self._kept:
-            launches()
-            self._kept[key] = None
-            if len(self._kept) > _MOST:
-                self._kept.popitem(last=False)
-            return
-        self._kept.move_to_end(key)
-        graph = self._kept[key]
-        if graph is None:
-            graph = self._kept[key] = _recorded(launches)
-        graph.launch()
+        with self._lock:
+            if key not in self._kept:
+                launches()
+                self._kept[key] = None
+                if len(self._kept) > _MOST:
+                    self._kept.popitem(last=False)
+                return
+            self._kept.move_to_end(key)
+            graph = self._kept[key]
+            if graph is None:
+                graph = self._kept[key] = _recorded(launches)
+            graph.launch()
 
 
 def _recorded(launches: Callable[[], None]) -> Any:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ..arrays import Array, expanded
+from . import small_on_gpu
 
 Axes = tuple[int, ...]
 
@@ -16,7 +19,8 @@ def _restore(xp: Any, g: Array, axis: Axes, keepdims: bool) -> Array:
 
 
 def sum_(xp: Any, a: Array, axis: Axes, keepdims: bool) -> Any:
-    return a.sum(axis=axis, keepdims=keepdims), a.shape
+    found = None if xp is np or keepdims or len(axis) < a.ndim else small_on_gpu.total(a)
+    return (a.sum(axis=axis, keepdims=keepdims) if found is None else found), a.shape
 
 
 def sum_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: Axes, keepdims: bool) -> Any:
@@ -31,7 +35,8 @@ def _spread(xp: Any, g: Array, shape: tuple[int, ...], axis: Axes, keepdims: boo
 
 
 def mean(xp: Any, a: Array, axis: Axes, keepdims: bool) -> Any:
-    return a.mean(axis=axis, keepdims=keepdims), a.shape
+    found = None if xp is np or keepdims or len(axis) < a.ndim else small_on_gpu.total(a, a.size)
+    return (a.mean(axis=axis, keepdims=keepdims) if found is None else found), a.shape
 
 
 def mean_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: Axes, keepdims: bool) -> Any:

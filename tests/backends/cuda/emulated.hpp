@@ -80,6 +80,16 @@ T __shfl_xor_sync(unsigned, T value, int lanes) {
 }
 
 template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+    const unsigned own = threadIdx.x + threadIdx.y * blockDim.x;
+    exchanged[own] = double(value);
+    __syncwarp();
+    const T found = T(exchanged[own / 32 * 32 + lane]);
+    __syncwarp();
+    return found;
+}
+
+template <class T>
 T __ldg(const T* from) { return *from; }
 template <class T>
 T __ldcs(const T* from) { return *from; }

@@ -133,9 +133,8 @@ def cupy(compiled_rows: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         return Counted()
 
     card = {"sharedMemPerBlockOptin": 227 << 10, "multiProcessorCount": 2, "l2CacheSize": 50 << 20}
-    cuda = SimpleNamespace(
-        Device=lambda number: nullcontext(), runtime=SimpleNamespace(getDeviceProperties=lambda number: card)
-    )
+    runtime = SimpleNamespace(getDeviceProperties=lambda number: card, getDeviceCount=lambda: 2)
+    cuda = SimpleNamespace(Device=lambda number: nullcontext(), runtime=runtime)
     fake = SimpleNamespace(
         ndarray=Array,
         asarray=there,

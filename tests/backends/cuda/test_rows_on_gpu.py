@@ -132,3 +132,26 @@ def test_parameters_that_are_not_finite_are_told() -> None:
     kernel = CudaRows(records, False, 0)
     reading = kernel.outputs(lowered_outputs(records.frame, [random_sum(3, 1, 2)]))
     assert kernel.forward(np.array([[np.nan]]), np.zeros(PARAMETERS - 1), reading, False) is None
+
+
+def test_nothing_of_a_step_is_digested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That would wait for the GPU: x that others hold is copied there, and weights are reached by tensors alone."""
+    import cupy
+
+    from qdist import nn, optim
+    from qdist.tensor import Tensor, autograd
+
+    x, w = qd.ParameterVector("x", 2), qd.ParameterVector("w", 2)
+    circuit = qd.Circuit(2).rx(x[0], 0).rx(x[1], 1).cx(0, 1).ry(w[0], 0).ry(w[1], 1)
+    layer = nn.QuantumLayer(circuit, ["Z0", "Z1"], inputs=x, weights=w, seed=3, device="cuda")
+    optimizer = optim.SGD(layer.parameters(), lr=0.1)
+    digested: list[Any] = []
+    monkeypatch.setattr(autograd, "digest", digested.append)
+    held = cupy.asarray(np.random.default_rng(1).normal(size=(8, 2)).astype(np.float32))
+    for _ in range(3):
+        for given in (Tensor(held), Tensor(held[::2]), Tensor(held.copy())):
+            optimizer.zero_grad()
+            out = layer(given)
+            (out * out).sum().backward()
+            optimizer.step()
+    assert digested == []

@@ -429,7 +429,7 @@ ROW_LAUNCH = Record(
         Field("constants", "Table<double>", "one an angle"),
         Field("begins", "Table<int>", "of each angle"),
         Field("entries", "Table<RowEntry>", "slots"),
-        Field("of_row", "Table<int>", "whether an angle depends on parameters of rows"),
+        Field("traits", "Table<int>", "of each angle: OF_ROW, EVERYWHERE"),
         Field("slot_constants", "Table<double>", "one a slot"),
         Field("shared_begins", "Table<int>", "of each slot"),
         Field("shared_entries", "Table<RowEntry>", "shared parameters"),

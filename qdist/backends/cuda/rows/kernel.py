@@ -8,6 +8,7 @@ returns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any, NamedTuple
@@ -42,6 +43,8 @@ _KEPT_BYTES = 1 << 27
 """States of a forward run that are kept for its backward run."""
 _MOST_CALLS = 64
 """Kept of a reading."""
+
+_ANYWHERE: nullcontext[None] = nullcontext()
 
 _Common = tuple[int, int, int, int]
 """Addresses of what all rows share: shared_slots, turned, phases and far_turns of RowLaunch."""
@@ -88,6 +91,7 @@ class CudaRows:
         import cupy
 
         self._cupy, self._device = cupy, device
+        self._is_only = cupy.cuda.runtime.getDeviceCount() == 1
         self._real = np.dtype(np.float64 if in_double else np.float32)
         self._dtype = np.dtype(np.complex128 if in_double else np.complex64)
         self._n, self._per_row, self._num_shared = records.num_qubits, records.per_row, records.num_shared
@@ -139,7 +143,7 @@ class CudaRows:
 
     def forward(self, rows: Any, shared: Any, outputs: Reading, keep: bool) -> tuple[Any, Any] | None:
         cupy, count = self._cupy, len(rows)
-        with cupy.cuda.Device(self._device):
+        with self._chosen():
             given = self._given(rows, shared)
             if given is None:
                 return None
@@ -154,8 +158,12 @@ class CudaRows:
                 values, single = at + call.plan.values, to
             common = self._common_at(at + call.plan.common)
             own, all_rows = given.addresses
-            launch = record(call, at, common, own, all_rows, values, single, kets=kets)
-            self._run(call, launch, count, prepare=True)
+
+            def launches() -> None:
+                launch = record(call, at, common, own, all_rows, values, single, kets=kets)
+                self._run(call, launch, count, prepare=True)
+
+            call.graphs.run((at, to, own, all_rows, kets), launches)
             kept = _Kept((memory, found), common, values, kets) if keep else None
             return (found if given.on_device else found.get()), kept
 
@@ -176,7 +184,7 @@ class CudaRows:
         first = 0 if known else count * width
         second = first + self._num_shared * by_shared
         wanted = _Wanted(by_rows, by_shared, first, second, second + count * self._per_row * by_rows)
-        with cupy.cuda.Device(self._device):
+        with self._chosen():
             if count == 1 and kets is None and not self._on_device(rows, shared, cotangents):
                 found = self._back_of_one(rows, shared, outputs, cotangents, wanted)
                 if found is None:
@@ -188,7 +196,12 @@ class CudaRows:
                 call = self._call(outputs, count, given.singles, wanted, known)
                 found = cupy.empty(wanted.end, call.result)
                 memory = cupy.cuda.alloc(call.plan.own if known else call.plan.nbytes)
-                self._launch_back(call, given.addresses, count, wanted, kets, known, memory.ptr, found.data.ptr)
+                at, to, addresses = memory.ptr, found.data.ptr, given.addresses
+                before = None if kets is None else (kets.common[0], kets.values, kets.kets)
+                call.graphs.run(
+                    (at, to, *addresses, before),
+                    lambda: self._launch_back(call, addresses, count, wanted, kets, known, at, to),
+                )
                 if not given.on_device:
                     found = found.get()
         return (
@@ -225,8 +238,13 @@ class CudaRows:
             self._cupy.cuda.get_current_stream().synchronize()
             return one.found[: one.results].copy()
 
+    def _chosen(self) -> Any:
+        """A context in which this GPU is the current one; where there is no other it always is."""
+        return _ANYWHERE if self._is_only else self._cupy.cuda.Device(self._device)
+
     def _on_device(self, *arrays: Any) -> bool:
-        return any(isinstance(array, self._cupy.ndarray) for array in arrays)
+        kind = self._cupy.ndarray
+        return arrays[0].__class__ is kind or any([isinstance(array, kind) for array in arrays])
 
     def _launch_back(
         self,
@@ -261,7 +279,7 @@ class CudaRows:
 
     def states(self, rows: Any, shared: Any, out: Any) -> bool:
         cupy, count = self._cupy, len(rows)
-        with cupy.cuda.Device(self._device):
+        with self._chosen():
             given = self._given(rows, shared)
             if given is None:
                 return False
@@ -280,13 +298,15 @@ class CudaRows:
         """Rows, shared parameters and cotangents on the device; those of the host go there in one copy. None if one of
         the host's has a value that is not finite."""
         if self._on_device(*arrays):
-            addresses, kept, singles, bit = [], [], 0, 1
+            addresses, kept, singles, bit, kind = [], [], 0, 1, self._cupy.ndarray
             for array in arrays:
-                if array.__class__ is not self._cupy.ndarray or array.dtype.char not in "fd":
+                char = array.dtype.char
+                if array.__class__ is not kind or char not in "fd":
                     array = _converted(self._cupy, array)
+                    char = array.dtype.char
                 elif not array.flags.c_contiguous:
                     array = self._cupy.ascontiguousarray(array)
-                if array.dtype.char == "f":
+                if char == "f":
                     singles |= bit
                 bit <<= 1
                 addresses.append(array.data.ptr)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends.cuda.graphs import Graphs
 from qdist.backends.cuda.lowering.records import ROW_LAUNCH
 
 __all__ = ["GRADIENTS_SINGLE", "Call", "CallPlan", "Reading", "aligned", "fixed_part", "record"]
@@ -66,12 +67,14 @@ class CallPlan(NamedTuple):
 
 class Call(NamedTuple):
     """A forward or backward run of so many rows. rest: the record behind its addresses; result: the dtype of results,
-    of which single says whether it is float32."""
+    of which single says whether it is float32; graphs: of its launches, by the addresses that they are made with: a
+    step of a training finds its memory where the one before has left it."""
 
     plan: CallPlan
     rest: bytes
     result: np.dtype[Any]
     single: bool
+    graphs: Graphs
 
     @staticmethod
     def of(
@@ -86,7 +89,7 @@ class Call(NamedTuple):
         """way_back: first_op and undo_start; singles: of what is given; known: whether the outputs are."""
         singles |= GRADIENTS_SINGLE if single else 0
         numbers = _NUMBERS.pack(num_rows, *way_back, singles, known, plan.row_bytes)
-        return Call(plan, numbers + reading.fixed, np.dtype(np.float32 if single else np.float64), single)
+        return Call(plan, numbers + reading.fixed, np.dtype(np.float32 if single else np.float64), single, Graphs())
 
 
 def record(

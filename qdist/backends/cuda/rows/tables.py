@@ -13,6 +13,9 @@ from qdist.plan.rows.records import DIAGONAL, GROUP, RowRecords
 
 __all__ = ["RowTables", "far_bytes", "row_tables", "sparse", "state_bytes", "state_numbers", "swizzled"]
 
+OF_ROW, EVERYWHERE = 1, 2
+"""Traits of an angle: it depends on parameters of rows; all rows have it, and it turns all amplitudes."""
+
 _BANK_BITS = 5
 """Shared memory has 32 banks."""
 
@@ -83,15 +86,17 @@ def row_tables(records: RowRecords, threads: int, far: bool = False) -> RowTable
         weights = np.repeat(records.coefficients[seen], lengths) * entries["coefficient"][which]
         of[name] = np.unique(users).tolist()
         arrays[f"{name}_uses"], arrays[f"{name}_users"] = sparse(entries["other"][which], users, weights, count)
-    of_row = np.zeros(num_angles, np.int32)
-    of_row[angle[np.isin(of_angle, slot[parameter < per_row])]] = 1
-    arrays["of_row"] = of_row
+    traits = np.zeros(num_angles, np.int32)
+    traits[angle[np.isin(of_angle, slot[parameter < per_row])]] = OF_ROW
     order = np.argsort(records.start[:, 0], kind="stable")
     begins = np.searchsorted(records.start[order, 0], np.arange(records.num_qubits + 1))
     arrays["start_begins"] = begins.astype(np.int32)
     arrays["factors"] = records.start[order, 1:].astype(np.int32).ravel()
     ops = _Ops(records, threads, _close_together if far else _without_conflicts)
     arrays |= ops.arrays()
+    everywhere = np.array([*records.start[:, 2].tolist(), *ops.everywhere], np.int64)
+    traits[everywhere] |= np.where(traits[everywhere] == OF_ROW, 0, EVERYWHERE).astype(np.int32)
+    arrays["traits"] = traits
     arrays["matrices"] = records.matrices
     arrays["logical"] = swizzled(records.logical).astype(np.uint32)
     both = [(r, s) for r in (False, True) for s in (False, True)]
@@ -111,6 +116,8 @@ class _Ops:
         self._known: dict[tuple[int, ...], tuple[int, int, int]] = {}
         self._diagonals: list[int] = []
         self._angles: list[list[int]] = []
+        self.everywhere: list[int] = []
+        """Angles of rotations that turn all amplitudes."""
         walk = matrix = 0
         rows = []
         trained = set(records.entries[:, 0].tolist())
@@ -133,6 +140,8 @@ class _Ops:
                 op["direction"] = [swizzled(d) for d, _, _ in rotations]
                 op["angle"] = [angle for _, _, angle in rotations]
                 self._angles.append(op["angle"])
+                if len(columns) + count == records.num_qubits + 1:
+                    self.everywhere += op["angle"]
             else:
                 op["matrix"] = matrix
                 matrix += 4**count

@@ -300,7 +300,7 @@ struct RowLaunch {
     Table<double> constants;  // one an angle
     Table<int> begins;  // of each angle
     Table<RowEntry> entries;  // slots
-    Table<int> of_row;  // whether an angle depends on parameters of rows
+    Table<int> traits;  // of each angle: OF_ROW, EVERYWHERE
     Table<double> slot_constants;  // one a slot
     Table<int> shared_begins;  // of each slot
     Table<RowEntry> shared_entries;  // shared parameters
@@ -517,7 +517,7 @@ static_assert(OFFSET(RowLaunch, num_masks) == 140, "num_masks");
 static_assert(OFFSET(RowLaunch, constants) == 144, "constants");
 static_assert(OFFSET(RowLaunch, begins) == 152, "begins");
 static_assert(OFFSET(RowLaunch, entries) == 160, "entries");
-static_assert(OFFSET(RowLaunch, of_row) == 168, "of_row");
+static_assert(OFFSET(RowLaunch, traits) == 168, "traits");
 static_assert(OFFSET(RowLaunch, slot_constants) == 176, "slot_constants");
 static_assert(OFFSET(RowLaunch, shared_begins) == 184, "shared_begins");
 static_assert(OFFSET(RowLaunch, shared_entries) == 192, "shared_entries");

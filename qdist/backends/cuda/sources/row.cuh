@@ -19,7 +19,7 @@ struct Row {
 
     __device__ __forceinline__ void bind() const {
         for (int a = team.thread; a < launch.num_angles; a += team.threads) {
-            if (!launch.of_row[a]) {
+            if (!(launch.traits[a] & OF_ROW)) {
                 const Complex both = launch.turned[a];
                 turns[a] = {both.x, both.y};
                 continue;

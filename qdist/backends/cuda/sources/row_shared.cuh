@@ -13,9 +13,15 @@ __device__ __forceinline__ void prepare(const RowLaunch& launch, Turn* far) {
     if (blockIdx.x == 0) {
         for (int s = team.thread; s < launch.num_slots; s += team.threads) launch.shared_slots[s] = slot_of(s);
         team.sync();
-        for (int a = team.thread; a < launch.num_angles; a += team.threads) {
-            const Turned t = turned(angle_of(launch, a, [&](int s) { return launch.shared_slots[s]; }));
-            launch.turned[a] = {t.cosine, t.sine};
+        // Angles are numbered in the order of the circuit.
+        double excess = 0;
+        for (int first = team.thread / 32 * 32; first < launch.num_angles; first += team.threads) {
+            const int a = first + team.thread % 32;
+            const bool is_one = a < launch.num_angles;
+            double cosine = 1, sine = 0;
+            if (is_one) half_turn(angle_of(launch, a, [&](int s) { return launch.shared_slots[s]; }), cosine, sine);
+            const Turned t = evened(cosine, sine, is_one && launch.traits[a] & EVERYWHERE, excess);
+            if (is_one) launch.turned[a] = {t.cosine, t.sine};
         }
         return;
     }

@@ -33,11 +33,31 @@ __device__ __forceinline__ double plus_product(double angle, double coefficient,
 struct __align__(2 * sizeof(Real)) Turned {
     Real cosine, sine;
 };
+__device__ __forceinline__ void half_turn(double angle, double& cosine, double& sine) { sincospi(angle * 0x1.45f306dc9c883p-3, &sine, &cosine); }
 __device__ __forceinline__ Turned turned(double angle) {
     double s, c;
-    sincospi(angle * 0x1.45f306dc9c883p-3, &s, &c);
+    half_turn(angle, c, s);
     return {Real(c), Real(s)};
 }
+
+// The turn of each of a warp's lanes, as numbers of lane 0, 1, ... run one after the other. In single precision a rounded turn scales
+// the amplitudes by a factor within 6e-8 of one, the same in every run; where gates are repeated that adds up. So the next turn
+// that is everywhere is divided by it before it is rounded. excess: what the scale of the turns so far has above one.
+__device__ __forceinline__ Turned evened(double cosine, double sine, bool everywhere, double& excess) {
+    if (sizeof(Real) == sizeof(double)) return {Real(cosine), Real(sine)};
+    Turned own;
+    for (int lane = 0; lane < 32; ++lane) {
+        const double by = everywhere ? 1 - excess : 1;
+        const Turned rounded = {Real(by * cosine), Real(by * sine)};
+        const double c = rounded.cosine, s = rounded.sine, after = excess + (c * c + (s * s - 1)) / 2;
+        if (lane == int(threadIdx.x % 32)) own = rounded;
+        excess = __shfl_sync(0xffffffff, everywhere ? after : excess, lane);
+    }
+    return own;
+}
+
+// Traits of an angle: it depends on parameters of rows; all rows have it, and it turns all amplitudes.
+enum { OF_ROW = 1, EVERYWHERE = 2 };
 
 // With the other sign if the highest bit of a mask is set.
 __device__ __forceinline__ double negated(double value, unsigned mask) { return __hiloint2double(__double2hiint(value) ^ int(mask & 0x80000000), __double2loint(value)); }

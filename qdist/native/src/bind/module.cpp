@@ -7,6 +7,7 @@
 
 void bind_batch(nb::module_& m);
 void bind_calls(nb::module_& m);
+void bind_cuda(nb::module_& m);
 void bind_exchange(nb::module_& m);
 void bind_matrices(nb::module_& m);
 void bind_measure(nb::module_& m);
@@ -42,6 +43,7 @@ NB_MODULE(QDIST_MODULE, m) {
           "table, op_code, reduction_code, settle).");
     bind_batch(m);
     bind_calls(m);
+    bind_cuda(m);
     bind_exchange(m);
     bind_matrices(m);
     bind_measure(m);
