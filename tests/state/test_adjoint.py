@@ -128,7 +128,7 @@ def test_two_qubit_gates_everywhere(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("where", ["before", "after", "between"])
 @pytest.mark.parametrize("names", ["ry", "rx rz", "u", "fsim", "fsim rz", "crx", "cu3", "rxx cp", "xx_plus_yy ry"])
 def test_gates_of_a_pair_beside_constant_matrices(names: str, where: str, dtype: str) -> None:
-    """They become one matrix, and which parts of the transition matrix are summed up, and where, depends on all of it."""
+    """They become one matrix; which parts of the transition matrix are summed up, and where, depends on all of it."""
     rng, circuit = np.random.default_rng(6), qd.Circuit(N)
     for q in range(N):
         circuit.u(*rng.uniform(-3, 3, 3), q)

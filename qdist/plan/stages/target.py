@@ -99,8 +99,8 @@ class Target:
 
 
 _ROUNDINGS_A_QUBIT = 16
-"""Gradients of 16 and 20 qubits were off by up to 1.1e-6 of their length there: Trotter steps, entangling layers, scrambling
-layers of general gates (Neoverse-N1)."""
+"""Gradients of 16 and 20 qubits were off by up to 1.1e-6 of their length there: Trotter steps, entangling layers,
+scrambling layers of general gates (Neoverse-N1)."""
 
 _FEWEST_BITS_TO_CHOOSE = 18
 """Of shards for which larger tiles are tried: smaller ones fit caches, where a sweep costs little."""
