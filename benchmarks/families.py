@@ -5,7 +5,8 @@
     python benchmarks/families.py --dtype complex128 --plan           # with stages and blocks
 
 Timed is the CPU time of the process on one thread, which a busy machine changes far less than the clock; the smallest
-of several repeats counts. A gradient is that of the Heisenberg energy by all parameters of the circuit.
+of several repeats counts. A gradient is that of the Heisenberg energy by all parameters of the circuit, and by every
+angle of circuits that have no parameters; it is divided by the time of that circuit's own run.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from common import machine_line, table
+from numpy.typing import NDArray
 
 import qdist as qd
 from qdist.circuit.library import fermions
@@ -107,6 +109,16 @@ FAMILIES: dict[str, Callable[[int], qd.Circuit]] = {
 }
 
 
+def trained(circuit: qd.Circuit) -> tuple[qd.Circuit, NDArray[np.float64]]:
+    """The circuit with a parameter for every angle, and their values."""
+    result, values = qd.Circuit(circuit.num_qubits), []
+    for instruction in circuit:
+        angles = [qd.Parameter(f"angle{len(values) + k}") for k in range(len(instruction.params))]
+        values += map(float, instruction.params)
+        result.append(instruction.gate, instruction.qubits, angles)
+    return result, np.array(values)
+
+
 def seconds(run: Callable[[], object], repeats: int) -> float:
     """CPU time of a run on one thread: the least of several, after one that warms up."""
     times = []
@@ -126,10 +138,13 @@ def row(name: str, n: int, options: argparse.Namespace) -> list[object]:
     forward = seconds(lambda: program.run(theta), options.repeats)
     cells: list[object] = [name, n, len(circuit), f"{1e3 * planning:.0f}", f"{1e3 * forward:.1f}"]
     if options.gradient:
-        ratio = ""
+        if not circuit.num_parameters:
+            circuit, theta = trained(circuit)
+            program = qd.compile(circuit, dtype=options.dtype)
+            forward = seconds(lambda: program.run(theta), options.repeats)
+        ratio, energy = "", qd.library.heisenberg_xxz(n)
         if circuit.num_parameters:
-            energy = qd.library.heisenberg_xxz(n)
-            ratio = f"{seconds(lambda: program.value_and_grad(energy, theta), options.repeats) / forward:.1f}"
+            ratio = f"{seconds(lambda: program.value_and_grad(energy, theta), options.repeats) / forward:.2f}"
         cells.append(ratio)
     if options.plan:
         kinds = Counter(block.kind for block in program.plan.blocks)

@@ -26,23 +26,28 @@ struct Phase {
     Real re, im;
 };
 
-// Multiplies the elements i of a tile of 2^t where a condition holds by factor(i). They lie in runs as long as the lowest bit of
-// the condition says.
-template <class Real, class F>
-void multiply_where(Bits condition, int t, Tile<Real> tile, F factor) {
+// f(first, length): the elements of a tile of 2^t where a condition holds, in runs as long as its lowest bit says.
+template <class F>
+void runs_where(Bits condition, int t, F f) {
     const std::size_t size = std::size_t(1) << t, mask = condition.mask;
     const std::size_t length = mask ? mask & ~(mask - 1) : size;
     // With ones at the condition's bits a carry goes through them.
-    for (std::size_t free = 0; free < size; free = ((free | mask) + length) & ~mask) {
-        Real *const re = tile.re + (free | condition.value), *const im = tile.im + (free | condition.value);
+    for (std::size_t free = 0; free < size; free = ((free | mask) + length) & ~mask) f(free | condition.value, length);
+}
+
+// Multiplies the elements i of a tile of 2^t where a condition holds by factor(i).
+template <class Real, class F>
+void multiply_where(Bits condition, int t, Tile<Real> tile, F factor) {
+    runs_where(condition, t, [=](std::size_t first, std::size_t length) {
+        Real *const re = tile.re + first, *const im = tile.im + first;
 #pragma GCC ivdep
         for (std::size_t k = 0; k < length; ++k) {
-            const Phase<Real> z = factor((free | condition.value) + k);
+            const Phase<Real> z = factor(first + k);
             const Real x = re[k], y = im[k];
             re[k] = z.re * x - z.im * y;
             im[k] = z.re * y + z.im * x;
         }
-    }
+    });
 }
 
 template <class Real>

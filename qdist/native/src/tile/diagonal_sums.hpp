@@ -51,14 +51,8 @@ public:
 
     // Adds a tile's part, given its w, which is used up.
     void add(Real* w, std::size_t base, double* sums) const {
-        const std::size_t size = std::size_t(1) << t_;
-        for (std::size_t k = 0; k < wide_.size(); ++k) {
-            if (!wide_[k].far.holds(base)) continue;
-            double sum = 0;
-            for (std::size_t i = 0; i < size; ++i)
-                if (wide_[k].near.holds(i)) sum += w[i];
-            sums[sums_.size() + k] += sum;
-        }
+        for (std::size_t k = 0; k < wide_.size(); ++k)
+            if (wide_[k].far.holds(base)) sums[sums_.size() + k] += sum_where(wide_[k].near, w);
         if (sums_.empty()) return;
         pairs_.add_tile(w, sums);
         double bit[max_tile_bits], all;
@@ -88,6 +82,23 @@ private:
         Bits far;
         int first, second;
     };
+
+    double sum_where(Bits condition, const Real* w) const {
+        double sum = 0;
+        runs_where(condition, t_, [&](std::size_t first, std::size_t length) {
+            if (length < lanes) {
+                for (std::size_t i = first; i < first + length; ++i) sum += w[i];
+                return;
+            }
+            const std::size_t block = std::min<std::size_t>(length, 16 * lanes);
+            for (std::size_t start = first; start < first + length; start += block) {
+                V part{};
+                for (std::size_t i = start; i < start + block; i += lanes) part += load(w + i);
+                sum += lane_sum(part);
+            }
+        });
+        return sum;
+    }
 
     // The sums of w over the elements with each bit, and over all. Uses w up.
     void halve(Real* w, double* bit, double& all) const {
