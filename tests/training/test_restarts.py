@@ -18,6 +18,8 @@ from qdist.comm.launch.restarts import Restarts, note_reason
 SURVIVOR = Path(__file__).parents[2] / "benchmarks" / "survivor.py"
 STEPS = ["--steps", "8", "--timeout", "60"]
 
+pytestmark = pytest.mark.ranks
+
 
 def job(ranks: int, kind: str, folder: Path, *options: str, restarts: int = 0, launch=()) -> subprocess.Popen[str]:
     again = ["--restarts", str(restarts), "--backoff", "0.1"] if restarts else []
