@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 # Two files of tests may have eight ranks each at a time, and ranks that wait by spinning would take the cores from each
 # other. qdist sees to it where one job has more ranks than cores, and knows nothing of the other job.
@@ -187,6 +188,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     computing = [file for file in files if file not in waiting]
     places = {file: place / len(group) for group in (computing, waiting) for place, file in enumerate(group)}
     items.sort(key=lambda item: places.get(item.path, 1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """A worker sends the report of the test, and of what was set up and torn down only what did not pass or took its
+    time: half of the messages, each packed and read in Python, which take longer than many a test."""
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed or report.duration > 0.01:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.fixture(scope="session")

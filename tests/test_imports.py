@@ -102,10 +102,15 @@ def package_of(module: str) -> str:
     return module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
 
 
+@cache
+def imported_by(module: str) -> list[tuple[str, list[str]]]:
+    return list(imported(trees()[module], package_of(module)))
+
+
 def modules_imported(module: str) -> set[str]:
     """What one imports of qdist: ``from qdist.comm import mesh, init`` is of qdist.comm.mesh and of qdist.comm."""
     found = set()
-    for base, names in imported(trees()[module], package_of(module)):
+    for base, names in imported_by(module):
         for name in names or [""]:
             full = f"{base}.{name}" if f"{base}.{name}" in FILES else base
             sibling = f"{package_of(module)}.{base}"  # Scripts that are run by path import each other so.
@@ -270,8 +275,7 @@ def test_every_import_of_the_repository_is_of_a_module_that_is_there() -> None:
     missing = set()
     for path in (path for place in places for path in sorted((ROOT / place).rglob("*.py"))):
         module = module_of(path)
-        tree = trees().get(module) or ast.parse(path.read_text())
-        for base, _ in imported(tree, package_of(module) if module in FILES else ""):
+        for base, _ in imported_by(module) if module in FILES else imported(ast.parse(path.read_text()), ""):
             if base.partition(".")[0] == "qdist" and base not in FILES:
                 missing.add(f"{path.relative_to(ROOT)}: {base}")
     assert missing == set()

@@ -18,6 +18,12 @@ def trees() -> dict[str, ast.Module]:
     return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
+@cache
+def nodes(tree: ast.Module) -> list[ast.AST]:
+    """All of a tree: three tests look at each of a million."""
+    return list(ast.walk(tree))
+
+
 # Functions whose parameters somebody else decides, as all of a kind are called alike.
 SHARED_SIGNATURES = {
     "tensor/kernels/": "forward(xp, *arrays, **attributes) and vjp(xp, g, saved, needs, **attributes) of every rule",
@@ -79,7 +85,7 @@ FOR_USERS = {
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
     """Public functions and public methods of public classes, that do something."""
-    holders = [tree, *(n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and not n.name.startswith("_"))]
+    holders = [tree, *(n for n in nodes(tree) if isinstance(n, ast.ClassDef) and not n.name.startswith("_"))]
     for holder in holders:
         for function in holder.body:
             if not isinstance(function, ast.FunctionDef):
@@ -102,6 +108,11 @@ def parameters(function: ast.FunctionDef) -> list[str]:
     return [a.arg for a in every if a is not None and a.arg not in ("self", "cls") and not a.arg.startswith("_")]
 
 
+def unread(function: ast.FunctionDef) -> list[str]:
+    read = read_names(function)
+    return [parameter for parameter in parameters(function) if parameter not in read]
+
+
 def known(table: dict[str, str], path: str, name: str) -> bool:
     return any(f"{path} {name}".startswith(entry) for entry in table)
 
@@ -112,15 +123,14 @@ def unread_parameters(trees: dict[str, ast.Module]) -> list[str]:
         for path, tree in trees.items()
         for name, function in functions(tree)
         if not known(SHARED_SIGNATURES, path, name)
-        for parameter in parameters(function)
-        if parameter not in read_names(function)
+        for parameter in unread(function)
     ]
 
 
 def read_attributes(trees: dict[str, ast.Module]) -> set[str]:
     found = set()
     for tree in trees.values():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found.add(node.attr)
             elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("getattr", "hasattr"):
@@ -131,7 +141,7 @@ def read_attributes(trees: dict[str, ast.Module]) -> set[str]:
 def unread_attributes(trees: dict[str, ast.Module]) -> list[str]:
     read, missing = read_attributes(trees), []
     for path, tree in trees.items():
-        for made in (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)):
+        for made in (n for n in nodes(tree) if isinstance(n, ast.ClassDef)):
             kept = []
             if any("dataclass" in ast.unparse(d) for d in made.decorator_list):
                 kept += [s.target.id for s in made.body if isinstance(s, ast.AnnAssign)]
@@ -147,7 +157,7 @@ def unread_attributes(trees: dict[str, ast.Module]) -> list[str]:
 def unread_command_options(trees: dict[str, ast.Module]) -> list[str]:
     read, missing = read_attributes(trees), []
     for path, tree in trees.items():
-        for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+        for call in (n for n in nodes(tree) if isinstance(n, ast.Call)):
             if getattr(call.func, "attr", "") != "add_argument":
                 continue
             names = [a.value for a in call.args if isinstance(a, ast.Constant)]

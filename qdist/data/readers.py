@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import math
 import struct
 from pathlib import Path
@@ -14,6 +15,7 @@ from .cifar_batches import read_batch
 
 _IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _CIFAR_RECORD = 1 + 3 * 32 * 32
+_DIGITS_FILE = "datasets/data/digits.csv.gz"
 
 
 def read_idx(path: str | Path) -> np.ndarray:
@@ -114,16 +116,27 @@ def digits(test_fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any, Any, An
     """
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError("the digits come with scikit-learn: pip install scikit-learn") from error
     from ..tensor import Generator
 
-    bunch = load_digits()
-    images = (bunch.images / 16).astype(np.float32)
-    labels = bunch.target.astype(np.int64)
+    values, labels = _digits()
+    images = (values / 16).astype(np.float32).reshape(-1, 8, 8)
     order = Generator(seed).permutation(len(images))
     held = round(len(images) * test_fraction)
     test, train = order[:held], order[held:]
     return images[train], labels[train], images[test], labels[test]
+
+
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    """The digits (n, 64), from 0 to 16, and their labels (n,), int64. Their file is read as it lies in scikit-learn,
+    whose import takes a second or two; where it does not lie there, scikit-learn is asked."""
+    package = importlib.util.find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise ImportError("the digits come with scikit-learn: pip install scikit-learn")
+    file = Path(package.origin).parent / _DIGITS_FILE
+    if file.is_file():
+        table = np.loadtxt(file, delimiter=",")
+        return table[:, :-1], table[:, -1].astype(np.int64)
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return bunch.data, bunch.target.astype(np.int64)

@@ -14,7 +14,7 @@ OUT = Path(__file__).parent / "ranks" / "out_arrays.py"
 
 # How arrays of each kind and dtype are made ready does not depend on the number of ranks, so 3 of them, as many as no
 # algorithm for powers of two serves, go through all. Without -k, all pass on any number.
-OTHERS = ("strided", "fortran", "float32", "complex128", "int32", "bool")
+OTHERS = ("strided", "fortran", "float32", "complex64", "complex128", "int32", "bool")
 FEWER = ["-k", f"not ({' or '.join(OTHERS)})"]
 FEW_KINDS = {"QDIST_TEST_FEW_KINDS": "1"}
 

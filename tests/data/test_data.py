@@ -252,6 +252,17 @@ def test_digits_are_split_reproducibly():
         data.digits(1.5)
 
 
+@pytest.mark.parametrize("file", ["datasets/data/digits.csv.gz", "elsewhere"])
+def test_digits_are_those_of_scikit_learn(monkeypatch, file):
+    bunch = pytest.importorskip("sklearn.datasets").load_digits()
+    monkeypatch.setattr("qdist.data.readers._DIGITS_FILE", file)
+    x, y, xt, yt = data.digits()
+    found = {(label, image.tobytes()) for label, image in zip([*y, *yt], [*x, *xt])}
+    assert found == {
+        (label, (image / 16).astype(np.float32).tobytes()) for label, image in zip(bunch.target, bunch.images)
+    }
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 @pytest.mark.parametrize("kind", ["array", "items"])
 def test_ranks_share_out_every_batch_of_one_process(size, kind):

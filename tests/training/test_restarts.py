@@ -18,6 +18,8 @@ from qdist.comm.launch.restarts import Restarts, note_reason
 SURVIVOR = Path(__file__).parents[2] / "benchmarks" / "survivor.py"
 STEPS = ["--steps", "8", "--timeout", "60"]
 
+pytestmark = pytest.mark.ranks
+
 
 def job(ranks: int, kind: str, folder: Path, *options: str, restarts: int = 0, launch=()) -> subprocess.Popen[str]:
     again = ["--restarts", str(restarts), "--backoff", "0.1"] if restarts else []
@@ -159,8 +161,9 @@ def test_too_few_ranks_and_too_many_failures_end_it(pauses, monkeypatch, capsys)
             Restarts(*wrong)
 
 
-def test_a_small_storm(thorough: bool) -> None:
-    runs = 2 if thorough else 1
+@pytest.mark.thorough  # Each of its ways to end a job is above, and what goes on bit by bit in test_loop.py.
+def test_a_small_storm() -> None:
+    runs = 2
     storm = [SURVIVOR.with_name("storm.py"), "--runs", str(runs), "--ranks", "2", "--steps", "8", "--seed", "1"]
     done = subprocess.run([sys.executable, *map(str, storm)], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -59,7 +59,7 @@ class Compiled:
         path.write_text(f'#include "{here}/emulated.hpp"\n{text}\n' + "\n".join(entries))
         defined = [option for option in options if option.startswith("-D")]
         library = path.with_suffix(".so")
-        command = [compiler, "-std=c++20", "-O1", "-w", "-shared", "-fPIC", *defined, str(path), "-o", str(library)]
+        command = [compiler, "-std=c++20", "-w", "-shared", "-fPIC", *defined, str(path), "-o", str(library)]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         self._library = ctypes.CDLL(str(library))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import qdist
+from qdist.cli import main
 from qdist.comm.launch.hosts import parse_hostfile, parse_hosts, widened
 
 pytestmark = pytest.mark.ranks
@@ -40,21 +41,19 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("flag", ["-n", "-np"])
-def test_run_starts_as_many_ranks_as_asked(script: Path, flag: str) -> None:
-    for program in ([script], ["python", script]):
-        done = qdist_command("run", flag, "3", "--mpi", "bundled", *program)
-        assert done.returncode == 0, done.stderr
-        assert sorted(done.stdout.split("\n")) == ["", "rank 0 of 3", "rank 1 of 3", "rank 2 of 3"]
+@pytest.mark.parametrize(("flag", "program"), [("-n", []), ("-np", ["python"])])
+def test_run_starts_as_many_ranks_as_asked(script: Path, flag: str, program: list[str]) -> None:
+    done = qdist_command("run", flag, "3", "--mpi", "bundled", *program, script)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n")) == ["", "rank 0 of 3", "rank 1 of 3", "rank 2 of 3"]
 
 
 def test_run_takes_hosts_and_hostfiles(script: Path, tmp_path: Path) -> None:
     done = qdist_command("run", "--mpi", "bundled", "-H", "localhost:2", script)
     assert done.stdout.count("of 2") == 2, done.stderr
     (tmp_path / "hosts").write_text("# the machine here\nlocalhost slots=2\n")
-    for flag in ("-f", "-hostfile", "--hostfile"):
-        done = qdist_command("run", "--mpi", "bundled", "-np", "2", flag, tmp_path / "hosts", script)
-        assert done.stdout.count("of 2") == 2, done.stderr
+    done = qdist_command("run", "--mpi", "bundled", "-np", "2", "-hostfile", tmp_path / "hosts", script)
+    assert done.stdout.count("of 2") == 2, done.stderr
 
 
 def test_more_ranks_than_slots_start_with_a_note(tmp_path: Path) -> None:
@@ -146,14 +145,21 @@ def test_ranks_that_do_not_start_in_time_are_named(script: Path, tmp_path: Path)
         (["--nnodes", "2", "--master-port", "70000", "x.py"], "--master-port 70000: from 1 to 65535"),
         (["--nnodes", "2", "--master-addr", "10.1.1.20", "x.py"], "share no secret"),
         (["-H", "a:zero", "x.py"], "'a:zero' is not name or name:ranks"),
-        (["-f", "/no/such/file", "x.py"], "No such file"),
+        *(([flag, "/no/such/file", "x.py"], "No such file") for flag in ("-f", "-hostfile", "--hostfile")),
         (["--mpi", "/no/such/mpirun", "x.py"], "no launcher at '/no/such/mpirun'"),
     ],
 )
-def test_wrong_command_lines_say_what_is_wrong(arguments: list[str], message: str) -> None:
-    done = qdist_command("run", *arguments)
+def test_wrong_command_lines_say_what_is_wrong(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_wrong_command_line_ends_the_command_without_a_traceback() -> None:
+    done = qdist_command("run", "-n", "2", "no-such-program")
     assert done.returncode == 2
-    assert message in done.stderr
+    assert "neither a Python script nor a program on PATH" in done.stderr
     assert "Traceback" not in done.stderr
 
 

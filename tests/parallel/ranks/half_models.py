@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from meshes import by_itself, share_of
+from models import from_first
 
 import qdist as qd
 from qdist import nn, optim
@@ -101,7 +102,12 @@ def train(model: ParallelModel) -> list[float]:
 
 @cache
 def alone(comm: Communicator, kind: str, precision: str | None) -> tuple[list[float], dict[str, np.ndarray]]:
-    """Losses and parameters of this process alone."""
-    model = spread(kind, by_itself(comm), precision)
-    losses = train(model)
-    return losses, {name: value.numpy() for name, value in model.state_dict().items()}
+    """Losses and parameters of one process alone."""
+    mesh = by_itself(comm)
+
+    def trained() -> tuple[list[float], dict[str, np.ndarray]]:
+        model = spread(kind, mesh, precision)
+        losses = train(model)
+        return losses, {name: value.numpy() for name, value in model.state_dict().items()}
+
+    return from_first(trained, comm)

@@ -8,7 +8,7 @@ from typing import Any
 
 import models
 import numpy as np
-from models import Trained, adam, assert_same, batch, build, sgd, share
+from models import Trained, adam, assert_same, batch, build, from_first, sgd, share
 
 from qdist.comm import Communicator, Mesh
 from qdist.parallel import ParallelModel, Plan, parallelize
@@ -63,7 +63,8 @@ def by_itself(comm: Communicator) -> Mesh:
 
 @cache
 def alone(name: str, with_adam: bool) -> Trained:
-    return models.train_alone(name, STEPS, rows_in_all(name), adam if with_adam else sgd)
+    make = adam if with_adam else sgd
+    return from_first(lambda: models.train_alone(name, STEPS, rows_in_all(name), make))
 
 
 def assert_trains_as(want: Trained, trained: ParallelModel, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:

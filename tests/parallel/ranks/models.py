@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ FEATURES, HEADS, VOCABULARY, LENGTH = 2 * UNIT, UNIT, 3 * UNIT, 2 * UNIT
 QUBITS = 4
 F64 = np.float64
 
+Result = TypeVar("Result")
 MakeOptimizer = Callable[[Iterable[Any]], optim.Optimizer]
 
 
@@ -179,6 +180,13 @@ def train_plainly(
 def train_alone(name: str, steps: int = 3, rows: int = ROWS, optimizer: MakeOptimizer = sgd, seed: int = 0) -> Trained:
     """The same for a model of this file and its batches."""
     return train_plainly(build(name, seed), [batch(name, step, rows) for step in range(steps)], optimizer)
+
+
+def from_first(compute: Callable[[], Result], comm: qd.comm.Communicator | None = None) -> Result:
+    """What the first rank of comm, or else of the job, computes; all of them call this together. Those that wait leave
+    their cores to others."""
+    comm = qd.comm.init(timeout=120) if comm is None else comm
+    return comm.broadcast_object(compute() if comm.rank == 0 else None)
 
 
 def assert_same(got: dict[str, np.ndarray], want: dict[str, np.ndarray], tolerance: float = 1e-10) -> None:

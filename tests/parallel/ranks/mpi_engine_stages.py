@@ -116,7 +116,8 @@ MESHES = {
 
 
 def more(*cases: tuple) -> list:
-    """On eight ranks stages are divided as on four, and take long; each search has one of two ways to make stages."""
+    """On eight ranks stages are divided as on four, and take long; each search has one of two ways to make stages, and
+    recomputation one of two schedules."""
     return [pytest.param(*case, marks=pytest.mark.thorough) for case in cases]
 
 
@@ -133,10 +134,9 @@ PARTS = {
     [
         *((size, "plain", schedule) for size in (2, 4) for schedule in ("1f1b", "naive")),
         *((4, parts, "1f1b") for parts in list(PARTS)[1:]),
-        (4, "recompute", "naive"),
-        (8, "plain", "1f1b"),
         (8, "sharding 3", "1f1b"),
-        *more((8, "plain", "naive"), (8, "sharding 1", "1f1b"), (8, "recompute", "1f1b")),
+        *more((4, "recompute", "naive"), (8, "plain", "1f1b"), (8, "plain", "naive")),
+        *more((8, "sharding 1", "1f1b"), (8, "recompute", "1f1b")),
     ],
 )
 def test_stages_with_everything_train_as_one_process(groups, size: int, parts: str, schedule: str) -> None:
@@ -260,7 +260,7 @@ DROPPED = [
     (4, ((2, 2), ["pp", "dp"]), 2, {}),
     (4, ((2, 2), ["dp", "pp"]), 4, {}),
     (4, ((2, 2), ["pp", "mp"]), 2, {"recompute": {"segments": 2}}),
-    (8, ((2, 2, 2), ["pp", "dp", "mp"]), 2, {"sharding": {"stage": 3}}),
+    *more((8, ((2, 2, 2), ["pp", "dp", "mp"]), 2, {"sharding": {"stage": 3}})),
 ]
 
 

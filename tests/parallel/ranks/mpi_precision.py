@@ -24,6 +24,7 @@ from half_models import (
     train,
 )
 from meshes import by_itself, share_of
+from models import from_first
 
 import qdist as qd
 from qdist import nn, optim
@@ -217,6 +218,7 @@ def test_what_does_not_go_together_is_refused(comm: Communicator) -> None:
         )
 
 
+STEPS_DOWN = 7
 SKIPPING: dict[int, list[Case]] = {
     2: [
         ("gpt", {"pp": 2}, {"micro_batches": 3}),
@@ -239,17 +241,18 @@ def test_the_steps_that_one_process_leaves_out_are_left_out(comm: Communicator, 
 
     def scales(mesh: Mesh, **how: Any) -> list[float]:
         # No power of two: then no gradient is as large as the largest number.
-        model = spread(kind, mesh, "float16", loss_scale=1.3 * 2.0**24, **how)
+        model = spread(kind, mesh, "float16", loss_scale=1.3 * 2.0**26, **how)
         found = []
-        for step in range(14):
+        for step in range(STEPS_DOWN):
             model.backward(*batches(mesh)[step % STEPS], weight=0.5)
             model.step()
             assert model.loss_scale is not None
             found.append(model.loss_scale.value)
-        assert 0 < model.skipped_steps < 14
+        assert 1 < model.skipped_steps < STEPS_DOWN - 1
         return found
 
-    assert scales(Mesh(comm, **degrees), **options) == scales(by_itself(comm))
+    own = by_itself(comm)
+    assert scales(Mesh(comm, **degrees), **options) == from_first(lambda: scales(own))
 
 
 @pytest.mark.parametrize("case", CASES[SIZE], ids=name_of)

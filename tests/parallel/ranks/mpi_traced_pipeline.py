@@ -9,7 +9,7 @@ import models
 import numpy as np
 import pytest
 from meshes import assert_trains_as, share_of
-from models import F64, Trained, adam, sgd
+from models import F64, Trained, adam, from_first, sgd
 from traced_models import GPT, batches, build, loss_of
 
 import qdist as qd
@@ -52,6 +52,10 @@ def comm() -> Communicator:
 
 @cache
 def alone(kind: str, with_adam: bool) -> Trained:
+    return from_first(lambda: train_alone(kind, with_adam))
+
+
+def train_alone(kind: str, with_adam: bool) -> Trained:
     model, loss = build(kind), loss_of(kind)
     update = (adam if with_adam else sgd)(model.parameters())
     random.manual_seed(31)

@@ -26,8 +26,12 @@ def comm() -> qd.comm.Communicator:
     return qd.comm.init(os.environ.get("QDIST_TEST_BACKEND", "auto"), timeout=120)
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-@pytest.mark.parametrize("seed", range(9))
+# Of each number of qubits some in both precisions.
+SEEDS = [(seed, dtype) for seed in range(9) for dtype in ("complex64", "complex128")]
+OTHERS = [pytest.param(*case, marks=pytest.mark.thorough) for case in SEEDS[1::4] + SEEDS[2::4]]
+
+
+@pytest.mark.parametrize(("seed", "dtype"), [*SEEDS[::4], *SEEDS[3::4], *OTHERS])
 def test_random_circuits(comm: qd.comm.Communicator, device: str, seed: int, dtype: str) -> None:
     n = 9 + seed % 3
     circuit = qd.library.random_circuit(n, 6, seed=seed)
