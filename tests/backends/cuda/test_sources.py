@@ -120,7 +120,7 @@ KERNELS = {
     "measure": "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves add_weighted",
     "pauli": "apply_paulis apply_rows term_values pauli_values_2 pauli_values_4 pauli_values_16",
     "pauli_tiles": "apply_tiles tile_values",
-    "moves": "take_part put_part swap_parts set_first combine",
+    "moves": "take_part put_part swap_parts set_first combine add_up",
     "rows": "prepare_rows rows_forward rows_backward row_gradients shared_gradients",
     "far_rows": "prepare_far_rows far_rows_forward far_rows_backward",
 }
@@ -216,7 +216,7 @@ def test_records_lie_as_c_lays_them_out() -> None:
     with pytest.raises(KeyError):
         records.SWEEP.filled({"bra": 0})
     with pytest.raises(KeyError):
-        records.SWEEP.filled(dict.fromkeys(["bra", "partial", "parities", "weighs", "num_sums", "kept"], 0))
+        records.SWEEP.filled(dict.fromkeys(["bra", "partial", "parities", "weighs", "shifts", "num_sums", "kept"], 0))
 
 
 def test_kernel_arguments_find_room() -> None:

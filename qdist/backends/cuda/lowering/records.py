@@ -340,6 +340,7 @@ SWEEP = Record(
         Field("partial", "double*", "num_sums doubles of its own for each warp"),
         Field("parities", "Table<Parity>"),
         Field("weighs", "Table<int>", "lists of the sums that diagonals need"),
+        Field("shifts", "Table<double>", "for each row the multiple of the ket to subtract from the bra, or null"),
         Field("num_sums", "int"),
         Field("keep", "int", "whether the tiles are written back"),
     ),

@@ -3,6 +3,12 @@
 // change, and stores them.
 #include "kernel.cuh"
 
+// bra -= shift ket
+__device__ __forceinline__ void subtract_multiple(Real shift, States& a) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) a[1][k] = {fma(-shift, a[0][k].x, a[1][k].x), fma(-shift, a[0][k].y, a[1][k].y)};
+}
+
 extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, const __grid_constant__ Sweep sweep, const __grid_constant__ BackwardPlaces in_shared) {
     const Index tiles = launch.tiles, outside = launch.outside, size = launch.size, offset = launch.offset;
     const int num_phases = launch.num_phases, num_coefficients = launch.num_coefficients, num_runs = launch.num_runs;
@@ -98,6 +104,7 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
             } else {
                 read_tile(a, phases, p, slot_of(slots, p * blockDim.x + thread), flips, lists, reals, where, sums);
             }
+            if (p == 0 && sweep.shifts.first) subtract_multiple(Real(sweep.shifts[blockIdx.y]), a);
             if (p + 1 == num_phases) {
                 // Barrier: all threads have read shared memory, so the next tiles may be prefetched over it and these written to
                 // permuted addresses.
