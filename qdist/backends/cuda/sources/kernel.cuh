@@ -11,6 +11,7 @@
 
 #include "norm.cuh"
 #include "ops.cuh"
+#include "shears.cuh"
 #include "sums.cuh"
 #include "turns.cuh"
 
