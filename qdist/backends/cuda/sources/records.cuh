@@ -12,6 +12,9 @@ enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, P
 // bits of what a register bit changes of a pattern
 enum { COLUMN_BITS = 5 };
 
+// beside the register bits of a parity with a factor
+enum { GROUP_ENDS = 16, SUM_ENDS = 32 };
+
 // kinds of operations of rows, flips of those that do not commute, and doubles of a row's room
 enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_UNEVEN = 256, ROW_ROOM = 192 };
 
